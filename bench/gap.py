@@ -8,7 +8,6 @@ peak memory is its own. Records go to bench/results/gap.jsonl; time-outs too.
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -24,7 +23,7 @@ from bench.records import (
     record,
     shape_text,
 )
-from bench.searches import Figures, apart, head
+from bench.searches import Figures, apart, head, outcome_of
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
@@ -34,12 +33,8 @@ from solver.options import SolveOptions
 def measure(instance: Instance, method: str, options: SolveOptions) -> Figures:
     """Outcome of one method on one instance, in this process."""
     start_s = cpu_seconds()
-    outcome = METHODS[method](instance, options)
-    return asdict(outcome) | {
-        "cpu_s": cpu_seconds() - start_s,
-        "shape": outcome.shape and outcome.shape.model_dump(mode="json"),
-        "peak_rss_bytes": peak_rss_bytes(),
-    }
+    found = outcome_of(METHODS[method](instance, options))
+    return found | {"cpu_s": cpu_seconds() - start_s, "peak_rss_bytes": peak_rss_bytes()}
 
 
 def above_bound(objective: float | None, bound: float | None) -> float | None:

@@ -17,7 +17,7 @@ from rich.table import Table
 from bench.command import all_cores, command, new_table, search_options, wide_console
 from bench.lines import Panel, line_picture
 from bench.records import ROOT, append, cpu_seconds, peak_rss_bytes, record, shape_text
-from bench.searches import Figures, apart, head
+from bench.searches import Figures, apart, head, outcome_of
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
@@ -54,17 +54,9 @@ def measure(instance: Instance, options: SolveOptions) -> Figures:
     result = solve(instance, options, milestones)
     milestones.note(result.gap)
     reasons = [one.reason for one in result.log.shapes]
-    shape = result.plan and result.plan.shape
-    return {
-        "status": result.status,
-        "termination": result.termination,
-        "step_time_ns": result.step_time_ns,
-        "bound": result.bound,
-        "gap": result.gap,
-        "runtime_s": result.runtime_s,
+    return outcome_of(result) | {
         "cpu_s": cpu_seconds() - start_s,
         "gap_reached_s": milestones.reached_s,
-        "shape": shape and shape.model_dump(mode="json"),
         "shapes": {reason: reasons.count(reason) for reason in sorted(set(reasons))},
         "peak_rss_bytes": peak_rss_bytes(),
     }

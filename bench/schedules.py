@@ -13,7 +13,7 @@ from rich.table import Table
 from bench.command import command, new_table, search_options, wide_console
 from bench.gap import each_instance
 from bench.records import cpu_seconds, peak_rss_bytes, record, shape_text
-from bench.searches import Figures, apart, head
+from bench.searches import Figures, apart, head, outcome_of
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName
@@ -40,17 +40,9 @@ def measure(instance: Instance, options: SolveOptions) -> Figures:
     start_s = cpu_seconds()
     result = solve(instance, options)
     plan = result.plan
-    return {
-        "status": result.status,
-        "termination": result.termination,
-        "step_time_ns": result.step_time_ns,
-        "objective": result.objective,
-        "bound": result.bound,
-        "gap": result.gap,
-        "runtime_s": result.runtime_s,
+    return outcome_of(result) | {
         "cpu_s": cpu_seconds() - start_s,
         "peak_rss_bytes": peak_rss_bytes(),
-        "shape": plan and plan.shape.model_dump(mode="json"),
         "memory_bytes": int(plan_costs(instance, plan).memory_bytes.max()) if plan else None,
     }
 

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec
 
 from formulations.instance import Instance
 from solver.options import SolveOptions
+from solver.result import Result
 
 P = ParamSpec("P")
 Figures = dict[str, Any]
@@ -23,6 +24,13 @@ def digest(instance: Instance) -> str:
 def head(name: str, instance: Instance, options: SolveOptions) -> Figures:
     """What was asked."""
     return {"instance": name, "instance_sha256": digest(instance), "options": asdict(options)}
+
+
+def outcome_of(result: Result) -> Figures:
+    """What a search says of an instance, for its record."""
+    names = ("status", "termination", "step_time_ns", "objective", "bound", "gap", "runtime_s")
+    shape = result.plan and result.plan.shape.model_dump(mode="json")
+    return {name: getattr(result, name) for name in names} | {"shape": shape}
 
 
 def apart(measure: Callable[P, Figures], *args: P.args, **kwargs: P.kwargs) -> Figures:

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 Found = TypeVar("Found")
+P = ParamSpec("P")
 
 #: Lines for one file; what is wrong beyond them is counted.
 MOST_LINES = 20
@@ -77,24 +78,29 @@ def _place(error: InstanceError) -> tuple[float, ...]:
     return tuple(map(float, found.groups())) if found else (float("inf"),)
 
 
-def also(error: InstanceError, *checks: Callable[[], object]) -> InstanceError:
-    """The error with all that other checks find."""
-    found = [error]
-    for check in checks:
+class Mistakes:
+    """What is wrong with a file, noted check by check to be told at once."""
+
+    def __init__(self) -> None:
+        self.errors: list[InstanceError] = []
+
+    def of(self, check: Callable[P, Found], *args: P.args, **kwargs: P.kwargs) -> Found | None:
+        """What a check returns; None where it refuses."""
         try:
-            check()
-        except InstanceError as another:
-            found.append(another)
-    return joined(found)
+            return check(*args, **kwargs)
+        except InstanceError as error:
+            self.errors.append(error)
+            return None
+
+    def tell(self) -> None:
+        """Raises InstanceError for all of them, if there are any."""
+        if self.errors:
+            raise joined(self.errors)
 
 
 def all_of(checks: Iterable[Callable[[], Found]]) -> list[Found]:
     """What they return. Raises InstanceError for everything that any of them finds."""
-    values, waiting = [], list(checks)
-    while waiting:
-        check = waiting.pop(0)
-        try:
-            values.append(check())
-        except InstanceError as error:
-            raise also(error, *waiting) from None
-    return values
+    wrong = Mistakes()
+    values = [wrong.of(check) for check in checks]
+    wrong.tell()
+    return cast(list[Found], values)

@@ -58,13 +58,6 @@ class ClassDocument(Record):
     sendings: tuple[SendingDocument, ...] = Field(min_length=1)
 
 
-class EndDocument(Record):
-    """A plan, and the digest of its file."""
-
-    plan: Plan
-    digest: Line
-
-
 class DeviceDocument(Record):
     """Bytes that a GPU sends and receives inside its node and between nodes."""
 
@@ -94,7 +87,7 @@ class SwitchDocument(Record):
     """
 
     kind: Literal["switch"] = "switch"
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     hetplan_version: Name
     moves: Moves
     time_s: Seconds
@@ -105,8 +98,8 @@ class SwitchDocument(Record):
     devices: tuple[DeviceDocument, ...]
     prices: tuple[PriceDocument, ...]
     classes: tuple[ClassDocument, ...]
-    before: EndDocument
-    after: EndDocument
+    before: Plan
+    after: Plan
     workload: Workload
     cluster: Cluster
     digest: Line

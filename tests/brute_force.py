@@ -128,12 +128,9 @@ class Floor:
         return self.degrees_of(self.group(node))[0] * len(partly)
 
     def zone_pairs(self, stage: int) -> list[set[str | None]]:
-        """Pairs of zones between which the ring of a stage passes, in the cluster's order."""
-        known = dict.fromkeys(group.zone for group in self.tables.instance.cluster.groups)
-        visited = {self.zone(self.node[s]) for s in self.slots(stage)}
-        tour = [zone for zone in known if zone in visited]
-        legs = [{a, b} for a, b in zip(tour, tour[1:] + tour[:1], strict=True) if a != b]
-        return legs[:1] if len(tour) == 2 else legs
+        """Pairs of zones between which the ring of a stage may pass."""
+        visited = sorted({self.zone(self.node[s]) or "" for s in self.slots(stage)})
+        return [{one, other} for one, other in combinations(visited, 2)]
 
     def ring(self, stage: int, factor: Fraction, sizes: Bytes) -> tuple[list[int], int]:
         """Collective over the parts of the replicas of a stage: ns per layer [L, J], and once."""

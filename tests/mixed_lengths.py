@@ -73,37 +73,39 @@ def _rows_ns(mixed: Mixed, strategy: int, atoms: Sequence[int]) -> int | None:
     chosen = [mixed.atoms[k] for k in atoms]
     if any(atom.tokens > replica.longest_row for atom in chosen for replica in one.replicas):
         return None
-    number = sum(atom.count for atom in chosen)
+    padded, dp = mixed.rows == "padded", len(one.replicas)
     tokens = sum(atom.count * atom.tokens for atom in chosen)
-    works, peaks = [], []
+    wholes, peaks = [], []
     for replica in one.replicas:
-        each = [replica.time.sequence_ns(atom.tokens) for atom in chosen]
-        works.append(sum(atom.count * ns for atom, ns in zip(chosen, each, strict=True)))
-        fit = [1 if mixed.rows == "padded" else replica.longest_row // a.tokens for a in chosen]
-        rows = [n * ns + replica.time.per_row_ns for n, ns in zip(fit, each, strict=True)]
-        peaks.append(max(rows))
-    if len(set(one.replicas)) == 1:
-        replica, dp = one.replicas[0], len(one.replicas)
-        fill = (replica.stages - 1) * peaks[0]
-        if mixed.rows == "padded":
-            return -(-number // dp) * peaks[0] + fill
-        rows_each = -(-tokens // (replica.longest_row * dp))
-        share = max(-(-works[0] // dp), _apart_ns(one, chosen))
-        return share + rows_each * replica.time.per_row_ns + fill
+        each = [_sequence_ns(replica, atom, padded) for atom in chosen]
+        fit = [1 if padded else replica.longest_row // atom.tokens for atom in chosen]
+        row = 0 if padded else replica.time.per_row_ns
+        peaks.append(max(n * ns + row for n, ns in zip(fit, each, strict=True)))
+        work = sum(atom.count * ns for atom, ns in zip(chosen, each, strict=True))
+        wholes.append(work + row * -(-tokens // replica.longest_row))
+        if len(set(one.replicas)) == 1:
+            share = max(-(-work // dp), _apart_ns(one, chosen, padded))
+            rows_each = -(-tokens // (replica.longest_row * dp))
+            return share + rows_each * row + (replica.stages - 1) * peaks[0]
 
     def enough(time: int) -> bool:
-        return _enough(one, mixed.rows, time, number, tokens, works, peaks)
+        return _enough(one, time, wholes, peaks)
 
-    found = bisect_left(range(1 << 40), True, key=enough)
-    return found if mixed.rows == "padded" else max(found, _apart_ns(one, chosen))
+    return max(bisect_left(range(1 << 40), True, key=enough), _apart_ns(one, chosen, padded))
 
 
-def _apart_ns(one: Strategy, atoms: Sequence[Atom]) -> int:
+def _sequence_ns(replica: Replica, atom: Atom, padded: bool) -> int:
+    """What a sequence adds to its row; padded, it is one."""
+    own = replica.time.sequence_ns(atom.tokens)
+    return own + replica.time.per_row_ns if padded else own
+
+
+def _apart_ns(one: Strategy, atoms: Sequence[Atom], padded: bool) -> int:
     """The n longest sequences on any replicas, whole, each as short as the shortest of them."""
     found = 0
     for atom in atoms:
         number = sum(other.count for other in atoms if other.tokens >= atom.tokens)
-        each = [replica.time.sequence_ns(atom.tokens) for replica in one.replicas]
+        each = [_sequence_ns(replica, atom, padded) for replica in one.replicas]
 
         def enough(time: int, each: Sequence[int] = each, number: int = number) -> bool:
             return sum(time // max(1, ns) for ns in each) >= number
@@ -112,25 +114,13 @@ def _apart_ns(one: Strategy, atoms: Sequence[Atom]) -> int:
     return found
 
 
-def _enough(
-    one: Strategy,
-    rows: Rows,
-    time: int,
-    number: int,
-    tokens: int,
-    works: Sequence[int],
-    peaks: Sequence[int],
-) -> bool:
+def _enough(one: Strategy, time: int, wholes: Sequence[int], peaks: Sequence[int]) -> bool:
     """Whether the shares that unlike replicas do in a time add up."""
     shares = 0
-    for replica, work, peak in zip(one.replicas, works, peaks, strict=True):
+    for replica, whole, peak in zip(one.replicas, wholes, peaks, strict=True):
         left = time - (replica.stages - 1) * peak
-        if rows == "padded":
-            shares += max(0, left // peak)
-            continue
-        whole = work + -(-tokens // replica.longest_row) * replica.time.per_row_ns
         shares += min(PARTS, max(0, int(Fraction(left, whole) * PARTS // 1)))
-    return shares >= (number if rows == "padded" else PARTS)
+    return shares >= PARTS
 
 
 def tour_ns(mixed: Mixed, tour: Tour) -> int | None:

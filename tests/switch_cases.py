@@ -1,12 +1,16 @@
 """Tiny layouts and machines for switches."""
 
 import random
+from collections.abc import Mapping
 
 from bench.switching import in_order
 from formulations.instance import Cluster, Link, NodeGroup, Workload
-from formulations.instance.cluster import ZoneLink
+from formulations.instance.cluster import ZoneLink, ZonePair
 from formulations.switching.seats import Layout, Seat
 from tests.small_instances import gpu, layer, workload
+
+#: Seeds from which on clusters have three zones, and links of their own between some.
+FIRST_OF_THREE = 40
 
 
 def machines(
@@ -31,12 +35,21 @@ def machines(
     )
 
 
-def cluster(*groups: NodeGroup, between_zones: float | None = None) -> Cluster:
-    """Machines, and the link between zones where they stand in several."""
-    link = None
-    if between_zones is not None:
-        link = ZoneLink(bandwidth_bytes_per_s=between_zones, latency_s=0)
-    return Cluster(groups=groups, zone_link=link)
+def cluster(
+    *groups: NodeGroup,
+    between_zones: float | None = None,
+    pairs: Mapping[tuple[str, str], float] = {},
+) -> Cluster:
+    """Machines, and the link between zones where they stand in several; some have their own."""
+
+    def link(rate: float) -> ZoneLink:
+        return ZoneLink(bandwidth_bytes_per_s=rate, latency_s=0)
+
+    return Cluster(
+        groups=groups,
+        zone_link=None if between_zones is None else link(between_zones),
+        zone_links=tuple(ZonePair(zones=zones, link=link(rate)) for zones, rate in pairs.items()),
+    )
 
 
 def tiny_model(seed: int) -> Workload:
@@ -48,8 +61,13 @@ def tiny_model(seed: int) -> Workload:
 
 
 def tiny_cluster(seed: int) -> Cluster:
-    """Two or three nodes of two GPUs, links of all kinds, sometimes two zones."""
+    """Two or three nodes of two GPUs, links of all kinds, sometimes two zones; from 40 on three."""
     rng = random.Random(seed)
+    if seed >= FIRST_OF_THREE:
+        rates = [1e9, 3e9, 1e10]
+        nodes = [machines(1, 2, 4e9, rng.choice(rates), name=n, zone=n) for n in "abc"]
+        pairs = {zones: rng.choice([2e8, 5e8, 4e9]) for zones in (("a", "b"), ("c", "b"))}
+        return cluster(*nodes, between_zones=1e9, pairs=pairs)
     zones = rng.random() < 0.4
     groups = [
         machines(

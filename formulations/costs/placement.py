@@ -46,6 +46,16 @@ class NodeTerms:
     outside: dict[int, RingRate]
     embedding_ns: int
 
+    def moved(self, slots: int, stages: int) -> "NodeTerms":
+        """Those of a node that starts so many slots, and with them stages, later."""
+        return NodeTerms(
+            send_ns={s + slots: times for s, times in self.send_ns.items()},
+            inside={k + stages: rate for k, rate in self.inside.items()},
+            inside_latency_s={k + stages: x for k, x in self.inside_latency_s.items()},
+            outside={k + stages: rate for k, rate in self.outside.items()},
+            embedding_ns=self.embedding_ns,
+        )
+
 
 @dataclass(frozen=True)
 class PlacementCosts:
@@ -159,8 +169,24 @@ class Placer:
         """Terms of a node of group j whose first slot is `start`."""
         key = (j, start)
         if key not in self._terms:
-            self._terms[key] = self._node_terms(j, start)
+            later = start - self._like(j, start)
+            self._terms[key] = (
+                self.terms(j, start - later).moved(later, later // self.tables.shape.dp)
+                if later
+                else self._node_terms(j, start)
+            )
         return self._terms[key]
+
+    def _like(self, j: int, start: int) -> int:
+        """First slot of a node of group j that costs what one from `start` does.
+
+        On one stage no place differs from another, nor any stage that has one before and after it.
+        """
+        dp, size = self.tables.shape.dp, self.tables.slots_per_node[j]
+        stage, place = divmod(start, dp)
+        if dp <= start <= self.tables.shape.slots - dp - size:
+            stage = 1
+        return stage * dp + (place if place + size > dp else 0)
 
     def _node_terms(self, j: int, start: int) -> NodeTerms:
         tables, shape = self.tables, self.tables.shape

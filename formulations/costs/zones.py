@@ -4,18 +4,18 @@ One link joins each pair of zones, with its own bandwidth and latency. On it
 
 * the flows of one stage boundary from zone y to zone z share the bandwidth of that direction, as
   those do that leave one node; a transfer takes as long as the slowest link on its way;
-* the ring between the nodes of a stage goes zone by zone, in the order in which the cluster first
-  names them, and back to the first. Between two neighbouring zones it passes once, with each
-  node's whole buffer, for each of the tp lanes. Rings have no fixed direction, so the rings of
-  all stages with neighbours y and z share the link between them, whatever else they visit. Time
-  per byte, at the ring's efficiency, is that of the slowest of its links with what shares it, and
-  start-up the longest;
+* the ring between the nodes of a stage goes zone by zone and back to the first, in which order is
+  not known. Between two zones it passes once at most, with each node's whole buffer, for each of
+  the tp lanes; with four zones or more it is taken to pass between any two, which no order exceeds.
+  Rings have no fixed direction, so the rings of all stages in y and z share the link between them,
+  whatever else they visit. Time per byte, at the ring's efficiency, is that of the slowest of its
+  links with what shares it, and start-up the longest;
 * the lanes of the tied matrix with one end in y and the other in z share it.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import combinations
 from typing import NamedTuple
 
 from formulations.costs.lanes import lanes_like, tied_lanes, widest_group
@@ -37,9 +37,8 @@ ZoneRing = tuple[RingRate, float]  #: of a link between zones, with its latency 
 
 
 def neighbours(zones: Sequence[int]) -> set[Pair]:
-    """Pairs y < z of zones between which a ring passes that visits all of `zones`."""
-    ring = sorted(set(zones))
-    return {*pairwise(ring), (ring[0], ring[-1])} if len(ring) > 1 else set()
+    """Pairs y < z of zones between which a ring may pass that visits all of `zones`."""
+    return set(combinations(sorted(set(zones)), 2))
 
 
 class ZoneTerms:

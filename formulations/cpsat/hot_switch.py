@@ -13,6 +13,7 @@ Constraints.
     q is visited.
 (3) q runs something if and only if it is visited or own.
 (4) time[q] is that of what q runs: `set_times`.
+(5) The objective is at most what is given: without, the first steps found are far from the best.
 Assumptions. Each strategy has one group at most. An anchor that runs something runs it last, or
 between two others: first, it would only send gradients besides.
 Left out. Orders of atoms in a group.
@@ -42,7 +43,7 @@ _WAYS: tuple[
 
 
 class Built:
-    """The model, its variables, and how to read a solution; most_ns: time of a known step.
+    """The model, its variables, and how to read a solution; most_ns: no step takes longer.
 
     apart: pairs (q, k) for which (4) counts the longest sequences undivided.
     """
@@ -72,7 +73,9 @@ class Built:
             time_of(model, mixed, own, runs, most_ns, ks)
             for own, runs, ks in zip(times, self.runs, whole, strict=True)
         ]
-        model.minimize(total_of(*sums, weighted(costs, literals)))
+        step_ns = total_of(*sums, weighted(costs, literals))
+        model.add(step_ns <= most_ns)  # (5)
+        model.minimize(step_ns)
 
     def _literals(self, name: str) -> list[cp_model.IntVar]:
         return [self.model.new_bool_var(f"{name}[{q}]") for q in self._known]
@@ -157,5 +160,5 @@ class Built:
 
 
 def build(mixed: Mixed, most_ns: int, apart: Collection[tuple[int, int]]) -> Built:
-    """The model of a problem in which each atom fits a strategy, and a step takes `most_ns`."""
+    """The model of steps of at most `most_ns`, in a problem in which each atom fits a strategy."""
     return Built(mixed, most_ns, apart)

@@ -23,9 +23,9 @@ Constraints.
 (18) embedding >= the term of every node, and the term of n lanes if lanes[y, z, n].
 (19) crosses[s, s + dp, y, z] if groups of y and z own the slots; exactly one flows[k, y, z, n],
      with sum of n flows[k, y, z, n] >= sum over the slots of k of crosses.
-(20) visits[k, y] if and only if a group of y owns a slot of k. joins[k, y, z] if k visits both
-     and none of the zones between y and z, or none of the others: then they are neighbours on
-     its ring. Exactly one rings[y, z, n], with sum of n rings[y, z, n] >= sum over k of joins.
+(20) visits[k, y] if and only if a group of y owns a slot of k. joins[k, y, z] if k visits both,
+     between which its ring may pass. Exactly one rings[y, z, n], with sum of n rings[y, z, n]
+     >= sum over k of joins.
 (21) lanes[y, z, n] as flows in (19), for slots r and (p - 1) dp + r in y and z or z and y.
 Assumptions. Nodes of a group are interchangeable and therefore have no names here.
 Left out. Orders that differ only inside a group, for the same reason.

@@ -100,14 +100,9 @@ class ZoneVariables:
         return visits
 
     def _new_joins(self, stage: int, pair: Pair) -> Literal:
-        """(20) Whether a stage's ring passes between two zones: they are next to each other."""
+        """(20) Whether a stage's ring may pass between two zones: it visits both."""
         joins = self.model.new_bool_var(f"joins[{stage},{pair}]")
-        others = {zone for known in self.pairs for zone in known} - set(pair)
-        between = {zone for zone in others if pair[0] < zone < pair[1]}
-        for side in (between, others - between):
-            visited = [self._visits(stage, zone) for zone in sorted(side)]
-            ends = (self._visits(stage, zone) for zone in pair)
-            require_any(self.model, [joins, *visited], *ends)
+        require_any(self.model, [joins], *(self._visits(stage, zone) for zone in pair))
         return joins
 
     def _new_rings(self, pair: Pair) -> dict[int, Literal]:

@@ -171,8 +171,10 @@ class Instance(Record):
 
     def side(self, nodes_used: Sequence[int]) -> int:
         """Which of `sides` plans on so many nodes of every group belong to."""
+        if self.fused is None:
+            return 0
         pairs = zip(self.cluster.groups, nodes_used, strict=True)
-        return int(self.fused is not None and all(g.gpu.has_flash for g, n in pairs if n))
+        return int(all(group.gpu.has_flash for group, count in pairs if count))
 
     def on(self, nodes_used: Sequence[int]) -> "Instance":
         """The instance for plans on so many nodes of every group: one of `sides`."""

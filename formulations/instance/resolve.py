@@ -1,12 +1,12 @@
 """From a validated instance file to an `Instance`: defaults, catalogues, checks across fields."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from formulations.errors import InstanceError, all_of, also
+from formulations.errors import InstanceError, Mistakes, joined
 from formulations.instance.cluster import Cluster
 from formulations.instance.instance import (
     MEMORY_MODEL_ERROR,
@@ -70,55 +70,33 @@ def resolve(
     search_place = place.at("search")
     search = narrowed(written.search, written.workload.optimizer_state)
     own = with_lengths(written.workload, place.at("workload"), lengths)
-    written = written.model_copy(update={"search": search, "workload": own})
-    alone = partial(_check_alone, written, place, catalogue)
-    measured = profile.profile if profile else None
-    basis = _basis(written, place, measured, catalogue, folder, alone)
-    cluster, fast, architecture, workload, fused = basis
+    written = written.but(search=search, workload=own)
+    wrong, profiled = Mistakes(), profile is not None
+    basis = _basis(wrong, written, place, profile, catalogue, folder)
+    cluster, architecture, workload, fused, at_flash = basis
     kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
-    parallel = search, search_place, fused or workload, cluster, profile is not None
-    experts = partial(resolve_experts, *parallel)
-    recompute = partial(resolve_recompute, search, search_place, workload.flash_attention)
-    calibration = partial(
-        resolve_calibration, written.calibration, place.at("calibration"), kinds, cluster
+    chosen = wrong.of(_chosen, written, search_place, profile, cluster, architecture, workload)
+    wrong.errors += at_flash
+    parallel = search, search_place, fused or workload, cluster, profiled
+    recompute = wrong.of(resolve_recompute, search, search_place, workload.flash_attention)
+    experts = wrong.of(resolve_experts, *parallel)
+    wrong.of(check_context, *parallel)
+    factors = place.at("calibration")
+    calibration = wrong.of(resolve_calibration, written.calibration, factors, kinds, cluster)
+    _check_alone(wrong, written, place, catalogue)
+    mixed = wrong.of(
+        resolve_lengths, lengths, cluster, architecture, workload.flash_attention, profiled
     )
-    checks: list[Callable[[], object]]
-    mixed = partial(
-        resolve_lengths,
-        lengths,
-        cluster,
-        architecture,
-        workload.flash_attention,
-        profile is not None,
-    )
-    checks = [fast, recompute, experts, partial(check_context, *parallel), calibration, alone]
-    checks.append(mixed)
-    checks += _fitting(written, place, workload, cluster, profile)
-    try:
-        times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
-        degrees = _tensor_degrees(written, search_place, architecture, cluster, times, kinds)
-        if profile and times:
-            check_coverage(times, profile.place, kinds, cluster, degrees)
-        split = resolve_sequence_parallel(
-            search.sequence_parallel,
-            search_place.at("sequence_parallel"),
-            degrees,
-            workload.sequence_length,
-            measured,
-        )
-        expert_split = resolve_expert_split(
-            search, search_place, workload, profile is not None, degrees, split
-        )
-    except InstanceError as error:
-        raise also(error, *checks) from None
-    all_of(checks)
-    strategies = {
-        "tensor_parallel": degrees,
-        "expert_parallel": experts(),
-        "expert_tensor_parallel": expert_split,
+    _check_fitting(wrong, written, place, workload, cluster)
+    if profile:
+        wrong.of(_check_profile, profile, workload)
+    if chosen is None or wrong.errors:
+        raise joined(wrong.errors)
+    times, strategies = chosen
+    strategies |= {
+        "expert_parallel": experts,
         "overlap": _overlap(written, search_place.at("overlap"), catalogue),
-        "sequence_parallel": split,
-        "recompute": recompute(),
+        "recompute": recompute,
     }
     return Instance(
         name=written.name,
@@ -126,79 +104,97 @@ def resolve(
         workload=workload,
         cluster=cluster,
         profile=times,
-        calibration=calibration(),
+        calibration=calibration,
         search=_search_space(search, strategies),
         limits=_limits(written),
         objective=Objective.model_validate(written.objective.model_dump()),
         preemption=resolve_preemption(written, workload.parameters),
-        lengths=mixed(),
+        lengths=mixed,
         fused=fused,
     )
 
 
-def _fitting(
-    written: InstanceFile,
-    place: Place,
-    workload: Workload,
-    cluster: Cluster,
-    profile: WrittenProfile | None,
-) -> list[Callable[[], object]]:
-    """Checks of the workload, and of degrees per stage, against what else is written."""
-    at, micro_batch = place.at("workload"), place.at("search", "micro_batch")
-    return [
-        partial(check_per_stage, written.search, place.at("search"), cluster),
-        partial(_check_precision, workload, cluster, at.at("precision")),
-        partial(check_trained, written.search.target, workload, at),
-        partial(_check_micro_batch, written, micro_batch, workload),
-        *([partial(_check_profile, profile, workload)] if profile else []),
-    ]
-
-
 def _basis(
+    wrong: Mistakes,
     written: InstanceFile,
     place: Place,
-    measured: ProfileFile | None,
+    profile: WrittenProfile | None,
     catalogue: Catalogue,
     folder: Path,
-    alone: Callable[[], None],
-) -> tuple[Cluster, Callable[[], bool], Architecture, Workload, Workload | None]:
-    """What all else rests on: machines, whether attention is fused, the model; `Instance.fused`.
+) -> tuple[Cluster, Architecture, Workload, Workload | None, list[InstanceError]]:
+    """What all else rests on: machines, the model, `Instance.fused`; what is wrong with the flag.
 
-    Where it cannot be fused, the model is read without, and the check tells.
+    Where attention cannot be fused, the model is read without.
     """
-    read_workload = partial(
-        resolve_workload, written.workload, place.at("workload"), catalogue.workloads, folder
+    at, unfit = place.at("workload"), Mistakes()
+    measured, own = profile.profile if profile else None, written.workload
+    cluster = wrong.of(resolve_cluster, written.cluster, place.at("cluster"), catalogue)
+    flash = cluster and unfit.of(resolve_flash, own, at.at("flash_attention"), cluster, measured)
+    read = partial(resolve_workload, own, at, catalogue.workloads, folder)
+    model = wrong.of(read, bool(flash))
+    if cluster is None or model is None:
+        wrong.errors += unfit.errors
+        _check_alone(wrong, written, place, catalogue)
+        raise joined(wrong.errors)
+    fused = read(True)[1] if leaves_flash_open(own, cluster, measured) else None
+    return cluster, *model, fused, unfit.errors
+
+
+def _chosen(
+    written: InstanceFile,
+    place: Place,
+    profile: WrittenProfile | None,
+    cluster: Cluster,
+    architecture: Architecture,
+    workload: Workload,
+) -> tuple[Profile | None, dict[str, object]]:
+    """Measured times, and the strategies of tensor groups, each of which rests on the one before.
+
+    place: of `search`.
+    """
+    kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
+    times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
+    degrees = _tensor_degrees(written, place, architecture, cluster, times, kinds)
+    if profile and times:
+        check_coverage(times, profile.place, kinds, cluster, degrees)
+    split = resolve_sequence_parallel(
+        written.search.sequence_parallel,
+        place.at("sequence_parallel"),
+        degrees,
+        workload.sequence_length,
+        profile.profile if profile else None,
     )
-    try:
-        cluster = resolve_cluster(written.cluster, place.at("cluster"), catalogue)
-    except InstanceError as error:
-        raise also(error, partial(read_workload, False), alone) from None
-    flash_place = place.at("workload", "flash_attention")
-    fast = partial(resolve_flash, written.workload, flash_place, cluster, measured)
-    try:
-        flash = fast()
-    except InstanceError:
-        flash = False
-    try:
-        architecture, workload = read_workload(flash)
-    except InstanceError as error:
-        raise also(error, fast, alone) from None
-    left_open = leaves_flash_open(written.workload, cluster, measured)
-    return cluster, fast, architecture, workload, read_workload(True)[1] if left_open else None
+    experts = resolve_expert_split(
+        written.search, place, workload, profile is not None, degrees, split
+    )
+    return times, {
+        "tensor_parallel": degrees,
+        "sequence_parallel": split,
+        "expert_tensor_parallel": experts,
+    }
 
 
-def _check_alone(written: InstanceFile, place: Place, catalogue: Catalogue) -> None:
-    """What needs no other section."""
+def _check_fitting(
+    wrong: Mistakes, written: InstanceFile, place: Place, workload: Workload, cluster: Cluster
+) -> None:
+    """Notes what of the workload, and of degrees per stage, does not fit what else is written."""
+    search, at = place.at("search"), place.at("workload")
+    wrong.of(check_per_stage, written.search, search, cluster)
+    wrong.of(_check_precision, workload, cluster, at.at("precision"))
+    wrong.of(check_trained, written.search.target, workload, at)
+    wrong.of(_check_micro_batch, written, search.at("micro_batch"), workload)
+
+
+def _check_alone(
+    wrong: Mistakes, written: InstanceFile, place: Place, catalogue: Catalogue
+) -> None:
+    """Notes what is wrong with what needs no other section."""
     search = place.at("search")
-    all_of(
-        (
-            partial(check_target, written.search, written.workload.optimizer_state, search),
-            partial(_overlap, written, search.at("overlap"), catalogue),
-            partial(_check_schedules, written.search, search),
-            partial(check_zero, written.search, search),
-            partial(check_objective, written, place),
-        )
-    )
+    wrong.of(check_target, written.search, written.workload.optimizer_state, search)
+    wrong.of(_overlap, written, search.at("overlap"), catalogue)
+    wrong.of(_check_schedules, written.search, search)
+    wrong.of(check_zero, written.search, search)
+    wrong.of(check_objective, written, place)
 
 
 def _check_precision(workload: Workload, cluster: Cluster, place: Place) -> None:

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
-from formulations.errors import InstanceError, all_of, also
+from formulations.errors import Mistakes, joined
 from formulations.instance.cluster import (
     Cluster,
     GpuType,
@@ -31,7 +30,7 @@ from formulations.instance.schema_cluster import (
     SpotFile,
     ZoneLinkFile,
 )
-from formulations.instance.zone_pairs import ZoneFault, zone_faults
+from formulations.instance.zone_pairs import zone_faults
 
 
 @dataclass(frozen=True)
@@ -46,21 +45,18 @@ class Catalogue:
 
 def resolve_cluster(written: ClusterFile, place: Place, catalogue: Catalogue) -> Cluster:
     """The cluster. InstanceError for repeated names, too many GPUs, zones that do not fit."""
-    num_nodes = sum(group.most_nodes for group in written.groups)
-    each = [
-        partial(_group, group, place.at("groups", j), catalogue, alone=num_nodes == 1)
+    wrong, alone = Mistakes(), sum(group.most_nodes for group in written.groups) == 1
+    wrong.of(_check_groups, written.groups, place)
+    groups = [
+        wrong.of(_group, group, place.at("groups", j), catalogue, alone=alone)
         for j, group in enumerate(written.groups)
     ]
-    try:
-        _check_groups(written.groups, place)
-    except InstanceError as error:
-        raise also(error, *each) from None
-    groups = all_of(each)
+    wrong.tell()
     _check_zones(written, place)
     pairs = ((pair.zones, pair) for pair in written.zone_links)
     table = {1: 1.0} | (written.network_efficiency or {})
     return Cluster(
-        groups=tuple(groups),
+        groups=tuple(filter(None, groups)),
         zone_link=None if written.zone_link is None else _zone_link(written.zone_link),
         zone_links=tuple(ZonePair(zones=(a, b), link=_zone_link(one)) for (a, b), one in pairs),
         network_efficiency=tuple(sorted(table.items())),
@@ -71,11 +67,8 @@ def _check_zones(written: ClusterFile, place: Place) -> None:
     zones = [group.zone for group in written.groups]
     pairs = [(pair.zones[0], pair.zones[1]) for pair in written.zone_links]
     faults = zone_faults(zones, written.zone_link is not None, pairs)
-    all_of(partial(_refuse_zones, place, fault) for fault in faults)
-
-
-def _refuse_zones(place: Place, fault: ZoneFault) -> None:
-    raise place.at(*fault.path).error(fault.found, fault.allowed)
+    if errors := [place.at(*fault.path).error(fault.found, fault.allowed) for fault in faults]:
+        raise joined(errors)
 
 
 def _zone_link(written: ZoneLinkFile) -> ZoneLink:
@@ -96,31 +89,17 @@ def _check_groups(groups: list[NodeGroupFile], place: Place) -> None:
 
 def _group(written: NodeGroupFile, place: Place, catalogue: Catalogue, *, alone: bool) -> NodeGroup:
     """One group; `alone`: the cluster is a single node and needs no network."""
-
-    def inside() -> Link | None:
-        if written.intra_node is None:
-            return None
-        return find_link(written.intra_node, place.at("intra_node"), catalogue.links)
-
-    def outside() -> Link | None:
-        where = place.at("inter_node")
-        if written.inter_node is not None:
-            return find_link(written.inter_node, where, catalogue.links, NETWORK_LATENCY_S)
-        if alone:
-            return None
-        allowed = "a bandwidth such as 400 Gbit/s, or one of " + ", ".join(catalogue.links)
-        raise where.error("missing", allowed)
-
-    try:
-        gpu = _gpu(written.gpu, place.at("gpu"), catalogue)
-    except InstanceError as error:
-        raise also(error, inside, outside) from None
+    wrong, links = Mistakes(), catalogue.links
+    gpu = wrong.of(_gpu, written.gpu, place.at("gpu"), catalogue)
+    own = written.intra_node
+    inside = None if own is None else wrong.of(find_link, own, place.at("intra_node"), links)
+    outside = wrong.of(_network, written, place.at("inter_node"), links, alone=alone)
+    if gpu is None or wrong.errors:
+        raise joined(wrong.errors)
     if written.memory is not None:
         source = {"memory_source": NOT_STATED, "memory_kind": "assumed"}
         gpu = gpu.model_copy(update={"memory_bytes": int(written.memory)} | source)
-    own_inside, own_outside = all_of([inside, outside])
-    intra_node = own_inside or gpu.link
-    inter_node = own_outside or intra_node
+    intra_node = inside or gpu.link
     return NodeGroup(
         name=written.name,
         gpu=gpu,
@@ -129,9 +108,20 @@ def _group(written: NodeGroupFile, place: Place, catalogue: Catalogue, *, alone:
         price_usd_per_hour=written.price or 0.0,
         spot=_spot(written.spot, only=written.price is None),
         intra_node=intra_node,
-        inter_node=inter_node,
+        inter_node=outside or intra_node,
         zone=written.zone,
     )
+
+
+def _network(
+    written: NodeGroupFile, place: Place, links: Mapping[str, Link], *, alone: bool
+) -> Link | None:
+    if written.inter_node is not None:
+        return find_link(written.inter_node, place, links, NETWORK_LATENCY_S)
+    if alone:
+        return None
+    allowed = "a bandwidth such as 400 Gbit/s, or one of " + ", ".join(links)
+    raise place.error("missing", allowed)
 
 
 def _spot(written: SpotFile | None, *, only: bool) -> Spot | None:

@@ -120,7 +120,7 @@ class LengthsFile(Record):
     rows: Rows = Field(
         default="packed",
         description="packed: rows hold several sequences, which attention keeps apart (needs flash"
-        " attention). padded: one sequence each, as long as the longest that its strategy runs.",
+        " attention). padded: one sequence each, padded to the upper end of its class.",
     )
     strategies: list[StrategyFile] | None = Field(
         default=None,

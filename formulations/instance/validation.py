@@ -110,7 +110,7 @@ def _found_and_allowed(
     kind, context = error["type"], error.get("ctx", {})
     owner, field = _field(model, path)
     if kind == "extra_forbidden":
-        names = list(_owner_of(model, path).model_fields)
+        names = list(_field(model, path[:-1])[0].model_fields)
         if path[-1] in _REPLACED:
             return "a field of earlier versions", _REPLACED[str(path[-1])]
         return f"unknown field{suggestion(path[-1], names)}", ", ".join(names)
@@ -140,10 +140,6 @@ def _wanted(field: FieldInfo | None) -> str:
     if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
         return _mapping_of(field.annotation)
     return (field.description or "a value").rstrip(".")
-
-
-def _owner_of(model: type[BaseModel], path: tuple[Part, ...]) -> type[BaseModel]:
-    return _field(model, path[:-1])[0]
 
 
 def _field(

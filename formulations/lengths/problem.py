@@ -97,7 +97,10 @@ class Switching:
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """What is decided upon: atoms by ascending length, strategies, switches, how rows fill."""
+    """What is decided upon: atoms by ascending length, strategies, switches, how rows fill.
+
+    padded: every sequence is a row, as long as the upper end of its atom.
+    """
 
     atoms: tuple[Atom, ...]
     strategies: tuple[Strategy | Measured, ...]

@@ -2,23 +2,22 @@
 
 The sequences of a set S share a strategy's dp replicas, integers in ns:
 
-- packed, like replicas: share + row time * ceil(tokens / (longest row * dp)) + fill, with share the
-  larger of ceil(work / dp) and apart;
-- padded, like replicas: every sequence is a row as long as the longest of S, so that it is
-  (ceil(sequences / dp) + stages - 1) rows;
-- unlike replicas: the least time in which their shares of the whole add up to one; packed, a share
-  is so many of `PARTS` parts of S, that is of work + row time * ceil(tokens / longest row), after
-  the replica's fill; not less than apart; padded, it is whole rows;
+- like replicas: share + row time * ceil(tokens / (longest row * dp)) + fill, with share the larger
+  of ceil(work / dp) and apart;
+- unlike replicas: the least time in which their shares of the whole add up to one; a share is so
+  many of `PARTS` parts of S, that is of work + row time * ceil(tokens / longest row), after the
+  replica's fill; not less than apart;
 - measured strategies: the sum of what their atoms take;
 
 and what the strategy takes for each visit.
 
-work: sum over S of count * sequence time. apart: sequences are not divided, so that the n longest
+work: sum over S of count * sequence time. Padded, every sequence is a row, whose time is part of
+that of the sequence instead. apart: sequences are not divided, so that the n longest
 ones of S, of which none is shorter than l, take as long as n sequences of l; the most of that over
 all lengths l in S. In a time, each replica runs floor(time / sequence time) of them. fill:
 (stages - 1) rows, of the longest to run in S; packed, that is a row filled with sequences of one
-atom. Every replica takes part, so a strategy takes atoms up to its shortest longest row. A strategy
-that leaves replicas out is another one.
+atom, padded, one sequence. Every replica takes part, so a strategy takes atoms up to its shortest
+longest row. A strategy that leaves replicas out is another one.
 """
 
 from collections import Counter
@@ -49,48 +48,59 @@ class _Totals:
 
     work: Numbers
     apart: Numbers
-    tokens: Numbers
-    number: Numbers
+    content: Numbers
     longest_row_ns: Numbers
 
 
 class StrategyTimes:
     """The times of one strategy. Raises PlannerError for those that cannot be meant.
 
-    fits: [atom] whether it takes the atom. kinds: its replicas and how many of each.
+    fits: [atom] whether it takes the atom. kinds: its replicas and how many of each. content:
+    [atom] what fills rows, tokens, or padded sequences; room: [kind] for that in a row.
     """
 
     def __init__(self, strategy: Strategy, atoms: Sequence[Atom], rows: Rows) -> None:
-        self._rows = rows
+        padded = rows == "padded"
         self.visit_ns = strategy.visit_ns
         self.kinds = tuple(Counter(strategy.replicas).items())
         self.fits = np.array([atom.tokens <= strategy.longest for atom in atoms])
         known = [atom if fit else None for atom, fit in zip(atoms, self.fits, strict=True)]
-        work = [[_work_ns(kind, atom) for atom in known] for kind, _ in self.kinds]
+        each = [[_sequence_ns(kind, atom, rows) for atom in known] for kind, _ in self.kinds]
         longest = [[_row_ns(kind, atom, rows) for atom in known] for kind, _ in self.kinds]
-        for (kind, _), one, row in zip(self.kinds, work, longest, strict=True):
-            number = sum(atom.count for atom in atoms)
-            most_ns = max(sum(one), number * max(row)) + number * kind.time.per_row_ns
-            _check(strategy, most_ns + kind.stages * max(row))
-        self.work_ns = np.array(work)  #: [kind of replica, atom]
-        self.longest_row_ns = np.array(longest)  #: [kind of replica, atom]
-        self._tokens = np.array([atom.tokens * atom.count for atom in atoms])
+        for (kind, _), one, row in zip(self.kinds, each, longest, strict=True):
+            pairs = zip(atoms, one, strict=True)
+            work_ns = sum(atom.count * (ns + kind.time.per_row_ns) for atom, ns in pairs)
+            _check(strategy, work_ns + kind.stages * max(row))
         self._number = np.array([atom.count for atom in atoms])
-        self.sequence_ns = self.work_ns // self._number  #: [kind of replica, atom]
+        self.sequence_ns = np.array(each)  #: [kind of replica, atom]
+        self.work_ns = self.sequence_ns * self._number
+        self.longest_row_ns = np.array(longest)  #: [kind of replica, atom]
+        tokens = np.array([atom.tokens for atom in atoms])
+        self.content = self._number * (1 if padded else tokens)
+        self.room = [1 if padded else kind.longest_row for kind, _ in self.kinds]
+        #: [kind of replica] that no sequence counts
+        self.row_ns = [0 if padded else kind.time.per_row_ns for kind, _ in self.kinds]
 
     def of_set(self, atoms: Sequence[int]) -> int | None:
         """Time of a set of atoms, not empty; None if one does not fit."""
-        chosen = np.array(sorted(atoms))
-        if not self.fits[chosen].all():
+        if not self.fits[[*atoms]].all():
             return None
-        totals = _Totals(
+        return int(self._elapsed(self._totals(atoms))[0]) + self.visit_ns
+
+    def parts(self, atoms: Sequence[int], time_ns: int) -> list[int]:
+        """[kind] of unlike replicas, so many of the `PARTS` of a set one does where all take so."""
+        fill, whole = self._alone(self._totals(atoms))
+        parts: list[int] = _parts(np.array([time_ns - self.visit_ns]), fill, whole)[:, 0].tolist()
+        return parts
+
+    def _totals(self, atoms: Sequence[int]) -> _Totals:
+        chosen = np.array(sorted(atoms))
+        return _Totals(
             self.work_ns[:, chosen].sum(axis=1)[:, None],
             self.apart_ns(chosen, np.cumsum(self._number[chosen][::-1])[::-1]).max(keepdims=True),
-            self._tokens[chosen].sum(keepdims=True),
-            self._number[chosen].sum(keepdims=True),
+            self.content[chosen].sum(keepdims=True),
             self.longest_row_ns[:, chosen].max(axis=1)[:, None],
         )
-        return int(self._elapsed(totals)[0]) + self.visit_ns
 
     def of_intervals(self) -> Numbers:
         """[i, j] time of atoms i .. j - 1; NEVER where one does not fit, and for j <= i."""
@@ -101,8 +111,7 @@ class StrategyTimes:
         totals = _Totals(
             _between(self.work_ns, first, stop),
             self._apart_of_intervals()[first, stop],
-            _between(self._tokens, first, stop),
-            _between(self._number, first, stop),
+            _between(self.content, first, stop),
             longest[:, first, stop - 1],
         )
         unfit = _between(~self.fits, first, stop)
@@ -111,7 +120,7 @@ class StrategyTimes:
         return times
 
     def undivided(self, atoms: Sequence[int]) -> list[int]:
-        """Of a packed set, the atoms with which its longest sequences take more than its work."""
+        """Of a set, the atoms with which its longest sequences take more than its work."""
         chosen = np.array(sorted(atoms))
         least_ns = int(self.work_ns[0, chosen].sum() // self.kinds[0][1]) + 1
         if len(self.kinds) > 1:
@@ -143,41 +152,27 @@ class StrategyTimes:
         if len(self.kinds) > 1:
             return self._unlike(totals)
         replica, dp = self.kinds[0]
-        row_ns = totals.longest_row_ns[0]
-        if self._rows == "padded":
-            padded: Numbers = (-(-totals.number // dp) + replica.stages - 1) * row_ns
-            return padded
-        num_rows = -(-totals.tokens // (replica.longest_row * dp))
+        num_rows = -(-totals.content // (self.room[0] * dp))
         share_ns = np.maximum(-(-totals.work[0] // dp), totals.apart)
-        full_ns = share_ns + replica.time.per_row_ns * num_rows
-        time: Numbers = full_ns + (replica.stages - 1) * row_ns
+        full_ns = share_ns + self.row_ns[0] * num_rows
+        time: Numbers = full_ns + (replica.stages - 1) * totals.longest_row_ns[0]
         return time
 
     def _unlike(self, totals: _Totals) -> Numbers:
-        kinds = [kind for kind, _ in self.kinds]
         alike = np.array([number for _, number in self.kinds])[:, None]
-        before = np.array([kind.stages - 1 for kind in kinds])[:, None]
-        row_ns = np.maximum(totals.longest_row_ns, 1)
-        if self._rows == "padded":
-            most = ((totals.number + before) * row_ns).min(axis=0)
-            return _least(
-                lambda time: (
-                    (alike * np.maximum(time // row_ns - before, 0)).sum(axis=0) >= totals.number
-                ),
-                most,
-            )
-        num_rows = [-(-totals.tokens // kind.longest_row) for kind in kinds]
-        whole = totals.work + np.array(
-            [kind.time.per_row_ns * count for kind, count in zip(kinds, num_rows, strict=True)]
-        )
-        fill, whole = before * row_ns, np.maximum(whole, 1)
+        fill, whole = self._alone(totals)
         shared = _least(
-            lambda time: (
-                (alike * np.clip((time - fill) * PARTS // whole, 0, PARTS)).sum(axis=0) >= PARTS
-            ),
+            lambda time: (alike * _parts(time, fill, whole)).sum(axis=0) >= PARTS,
             (fill + whole).min(axis=0),
         )
         return np.maximum(shared, totals.apart)
+
+    def _alone(self, totals: _Totals) -> tuple[Numbers, Numbers]:
+        """[kind, set] fill of a replica, and what it takes beside that for all of a set."""
+        further = np.array([kind.stages - 1 for kind, _ in self.kinds])[:, None]
+        num_rows = -(-totals.content // np.array(self.room)[:, None])
+        whole = totals.work + np.array(self.row_ns)[:, None] * num_rows
+        return further * totals.longest_row_ns, np.maximum(whole, 1)
 
 
 class MeasuredTimes:
@@ -213,8 +208,12 @@ def strategy_times(mixed: Mixed) -> list[StrategyTimes | MeasuredTimes]:
     ]
 
 
-def _work_ns(replica: Replica, atom: Atom | None) -> int:
-    return 0 if atom is None else atom.count * replica.time.sequence_ns(atom.tokens)
+def _sequence_ns(replica: Replica, atom: Atom | None, rows: Rows) -> int:
+    """What a sequence adds to its row, padded the whole row."""
+    if atom is None:
+        return 0
+    row_ns = replica.time.per_row_ns if rows == "padded" else 0
+    return replica.time.sequence_ns(atom.tokens) + row_ns
 
 
 def _row_ns(replica: Replica, atom: Atom | None, rows: Rows) -> int:
@@ -231,6 +230,12 @@ def _check(strategy: Strategy | Measured, rows_ns: int) -> None:
         allowed = f"less than {seconds(_MOST_NS):,.0f} s: fewer sequences, or shorter ones"
         found = f"one replica would take {seconds(most_ns):,.0f} s for a step"
         raise PlannerError(f"strategy {strategy.name}: {found}; allowed: {allowed}")
+
+
+def _parts(time: Numbers, fill: Numbers, whole: Numbers) -> Numbers:
+    """[kind, set] parts of all that a replica does within times."""
+    parts: Numbers = np.clip((time - fill) * PARTS // whole, 0, PARTS)
+    return parts
 
 
 def _between(

@@ -27,8 +27,8 @@ Constraints.
 (19) crosses[s, s + dp, y, z] >= owners of s in y + owners of s + dp in z - 1; exactly one
      flows[k, y, z, n], with sum of n flows[k, y, z, n] >= sum over the slots of k of crosses.
 (20) visits[k, y] >= owners in y of each slot of k, <= their sum. joins[k, y, z] >= visits of both
-     - 1 - visits of the zones between y and z, and less those of the others: neighbours on its
-     ring. Exactly one rings[y, z, n], with sum of n rings[y, z, n] >= sum over k of joins.
+     - 1: its ring may pass between them. Exactly one rings[y, z, n], with sum of n rings[y, z, n]
+     >= sum over k of joins.
 (21) lanes[y, z, n] as flows in (19), for slots r and (p - 1) dp + r in y and z or z and y.
 Assumptions. Nodes of a group are interchangeable and therefore have no names here. Of the starts
 that cover one slot exactly one holds, so their terms can be added up, where the CP-SAT model

@@ -107,14 +107,10 @@ class ZoneVariables:
         return visits
 
     def _new_joins(self, stage: int, pair: Pair) -> Literal:
-        """(20) Whether a stage's ring passes between two zones: they are next to each other."""
+        """(20) Whether a stage's ring may pass between two zones: it visits both."""
         joins = binary(self.model, f"joins_{stage}_{pair[0]}_{pair[1]}")
-        others = {zone for known in self.pairs for zone in known} - set(pair)
-        between = {zone for zone in others if pair[0] < zone < pair[1]}
         ends = [self._visits(stage, zone) for zone in pair]
-        for side in (between, others - between):
-            visited = [self._visits(stage, zone) for zone in sorted(side)]
-            require_at_most(self.model, 20, total_of(*ends, -1), total_of(joins, *visited))
+        require_at_most(self.model, 20, total_of(*ends, -1), joins)
         return joins
 
     def _new_rings(self, pair: Pair) -> dict[int, Literal]:

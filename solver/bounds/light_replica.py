@@ -14,8 +14,9 @@ from solver.bounds.cycle_means import by_windows
 from solver.bounds.kind_automaton import Tallying, Weighed, steps
 from solver.bounds.kind_graph import KindGraph
 from solver.bounds.kinds import Kind, allowed_on
-from solver.bounds.latency_bottleneck import tighten
+from solver.bounds.latency_bottleneck import path_of, tighten
 from solver.layered.all_orders import lane_width
+from solver.layered.cuts import evaluate
 from solver.layered.edges import Layers, build_layers, taken
 from solver.layered.problem import Array, Intervals, Mask, SplitProblem
 
@@ -27,12 +28,16 @@ Stop = Callable[[], bool]
 
 @dataclass(frozen=True)
 class Thinned:
-    """What is left of a graph; once known a bound of the step time, and the groups of its path."""
+    """What is left of a graph; once known a bound of the step time, and the groups of its path.
+
+    way_ns: step time of that path.
+    """
 
     problem: SplitProblem
     layers: Layers
     bound_ns: int = 0
     groups: tuple[int, ...] = ()
+    way_ns: int = 0
 
     @property
     def masks(self) -> list[Mask]:
@@ -111,9 +116,10 @@ class LightReplica:
         bounds = by_windows(problem, layers, cutoff, stop)
         if bounds.path is None:
             return None
-        arcs = [edges.arc[x] for edges, x in zip(layers, bounds.path, strict=True)]
-        left = taken(layers, bounds.useful)
-        return Thinned(problem, left, bounds.bound_ns, problem.order(arcs))
+        arcs, splits = path_of(layers, bounds.path[None])
+        way_ns = int(evaluate(problem, arcs, splits).step_time[0])
+        left, groups = taken(layers, bounds.useful), problem.order(arcs[0].tolist())
+        return Thinned(problem, left, bounds.bound_ns, groups, way_ns)
 
     def graph(self, masks: list[Mask], tallying: Tallying, most: int) -> SplitProblem | None:
         """All ways of the light replica; without stages if there is none, None if there are `most`.

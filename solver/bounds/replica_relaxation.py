@@ -35,7 +35,8 @@ class Relaxation:
 
     common: per stage [J, n, n] what any replica may run, as far as is known. bound_ns: no plan of
     the shape is faster, as far as windows show. groups: a node group per stage of the path with
-    that bound, and problem: what is left of the light replica that has it; None without.
+    that bound, and problem: what is left of the light replica that has it; None without. ways_ns:
+    step time of the best path known of each light replica that refutes nothing.
     """
 
     def __init__(self, replica: LightReplica, cutoff: int) -> None:
@@ -44,9 +45,18 @@ class Relaxation:
         self.bound_ns = 0
         self.groups: tuple[int, ...] = ()
         self.problem: SplitProblem | None = None
+        self.ways_ns: dict[Weighed, int] = {}
 
-    def tightens(self) -> bool:
-        """Whether latency plus bottleneck shows that nothing is below the cutoff."""
+    @property
+    def reach_ns(self) -> int:
+        """From here on light replicas refute no cutoff."""
+        return max(self.ways_ns.values(), default=self.cutoff)
+
+    def refutes_at_once(self) -> bool:
+        """Whether latency plus bottleneck shows that nothing is below the cutoff.
+
+        Of any replica, and of the one that is light in the first of the weights.
+        """
         replica = self.replica
         graph = replica.graph(self.common, replica.unweighed, MOST_OF_ALL)
         if graph is None:
@@ -54,26 +64,41 @@ class Relaxation:
         found = replica.tightened(graph, self.cutoff)
         if found is not None:
             self.common = found.masks
-        return found is None or any(map(self._refuted, replica.weightings))
+        return found is None or self._refutes(replica.weightings[0])
 
-    def windows(self, stop: Stop) -> bool:
-        """Whether windows show it, after `tightens`."""
-        return any(not stop() and self._refuted(one, stop) for one in self.replica.weightings)
+    def refutes(self, stop: Stop) -> bool:
+        """Whether that or windows show it, of replicas that are light in any of the weights.
 
-    def _refuted(self, weighed: Weighed, stop: Stop | None = None) -> bool:
-        """Whether a light replica shows that nothing is below the cutoff; by windows till `stop`.
+        By a few classes of all, then, until `stop`, by more of those not known to be in vain.
+        """
+        if self.refutes_at_once():
+            return True
+        for until in (lambda: True, stop):
+            for weighed in self.replica.weightings:
+                if stop():
+                    return False
+                in_vain = self.ways_ns.get(weighed, self.cutoff) < self.cutoff
+                if not in_vain and self._refutes(weighed, until):
+                    return True
+        return False
 
-        With the finest units that leave few enough edges.
+    def _refutes(self, weighed: Weighed, until: Stop | None = None) -> bool:
+        """Whether a light replica refutes the cutoff; given `until` by windows.
+
+        With the finest units that leave few enough edges; if none do, it is in vain.
         """
         graph = self._finest(weighed)
         if graph is None:
+            self.ways_ns[weighed] = 0
             return False
         found = self.replica.tightened(graph, self.cutoff)
-        if found is not None and stop is not None:
-            found = self.replica.windowed(found, self.cutoff, stop)
+        if found is not None and until is not None:
+            found = self.replica.windowed(found, self.cutoff, until)
         if found is None:
             return True
         self.common = shared(self.common, found.masks)
+        if until is not None:
+            self.ways_ns[weighed] = found.way_ns
         if found.bound_ns > self.bound_ns:
             self.bound_ns, self.groups = found.bound_ns, found.groups
             self.problem = _masked(graph, found.masks)
@@ -81,13 +106,9 @@ class Relaxation:
 
     def _finest(self, weighed: Weighed) -> SplitProblem | None:
         """The graph of the finest units with few enough edges in which something weighs."""
-        for unit in UNITS:
-            if unit > max(weighed.weights):
-                break
-            graph = self.replica.graph(self.common, weighed.coarser(unit), MOST_EDGES)
-            if graph is not None:
-                return graph
-        return None
+        finest = (u for u in UNITS if u <= max(weighed.weights))
+        graphs = (self.replica.graph(self.common, weighed.coarser(u), MOST_EDGES) for u in finest)
+        return next((graph for graph in graphs if graph is not None), None)
 
 
 def shared(common: list[Mask], light: list[Mask]) -> list[Mask]:

@@ -1,11 +1,10 @@
 """`catalogue`: GPUs and workloads that instances may name."""
 
-import json
 from typing import Annotated
 
 import typer
 
-from solver.cli.terminal import print_report, say
+from solver.cli.terminal import print_either
 
 
 def catalogue_command(
@@ -22,11 +21,7 @@ def catalogue_command(
     known = catalogue()
     gpus = known.gpus
     workloads = [workload_from_catalogue(known.workloads, name) for name in known.workloads]
-    if as_json:
-        figures = {
-            "gpus": gpu_json(gpus),
-            "workloads": [workload_json(workload) for workload in workloads],
-        }
-        say(json.dumps(figures, indent=1))
-    else:
-        print_report([*gpu_report(gpus), "", *workload_list(workloads)])
+    figures = {"gpus": gpu_json(gpus), "workloads": [workload_json(one) for one in workloads]}
+    print_either(
+        as_json, lambda: figures, lambda: [*gpu_report(gpus), "", *workload_list(workloads)]
+    )

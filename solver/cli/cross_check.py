@@ -1,6 +1,5 @@
 """`cross-check`: heuristics and exact methods side by side."""
 
-import json
 from typing import Annotated
 
 import typer
@@ -14,7 +13,7 @@ from solver.cli.search_options import (
     all_cores,
     positive,
 )
-from solver.cli.terminal import print_report, progress_display, say
+from solver.cli.terminal import print_either, progress_display
 from solver.options import CheckMethod, SolveOptions
 
 USUAL = (CheckMethod.MINMAX, CheckMethod.LOCAL, CheckMethod.EXACT)
@@ -50,8 +49,5 @@ def cross_check_command(
     options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
     with progress_display() as progress:
         comparison = cross_check(problem, method or USUAL, options, progress)
-    if as_json:
-        say(json.dumps(comparison_json(comparison), indent=1))
-    else:
-        print_report(comparison_text(comparison))
+    print_either(as_json, lambda: comparison_json(comparison), lambda: comparison_text(comparison))
     raise typer.Exit(1 if comparison.contradictions else 0)

@@ -1,8 +1,7 @@
 """`evaluate`: what a user runs today, judged as a plan."""
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,11 +15,7 @@ from solver.cli.search_options import (
     all_cores,
     finite,
 )
-from solver.cli.terminal import print_report, progress_display, say
-
-if TYPE_CHECKING:
-    from solver.comparison import Evaluation
-    from solver.document import PlanDocument
+from solver.cli.terminal import print_either, progress_display
 
 
 def evaluate_command(
@@ -70,38 +65,28 @@ def evaluate_command(
     most. Exit code 2: files that their framework, or the machines, would refuse.
     """
     from formulations.instance.load import load_instance
+    from solver.document import to_json
     from solver.evaluate.evaluation import compared, predicted
     from solver.evaluate.read import read_run
     from solver.options import SolveOptions
+    from solver.report.document import costs_of
+    from solver.report.evaluated import evaluation_json, evaluation_text
     from solver.search.driver import solve
+    from solver.simulate import simulate_step
 
-    if out is not None:
-        check_writable(out)
+    check_writable(out)
     own = read_run(load_instance(instance), megatron, torchtitan, degrees, order)
     document, found = predicted(own)
     if out is not None and not found.broken:
-        _write(out, document)
+        write_text(out, to_json(document))
     if time_limit:
         options = SolveOptions(time_limit_s=time_limit, gap=gap, workers=workers or all_cores())
         with progress_display() as progress:
             found = compared(own, found, options, lambda space, how: solve(space, how, progress))
-    _print(document, found, as_json)
+    print_either(
+        as_json,
+        lambda: evaluation_json(document, found),
+        lambda: evaluation_text(document, simulate_step(costs_of(document)), found),
+    )
     if out is not None and found.broken:
         raise PlannerError(f"{out} is not written: {found.broken[0]}; plan files keep all limits")
-
-
-def _write(out: Path, document: "PlanDocument") -> None:
-    from solver.document import to_json
-
-    write_text(out, to_json(document))
-
-
-def _print(document: "PlanDocument", found: "Evaluation", as_json: bool) -> None:
-    from solver.report.document import costs_of
-    from solver.report.evaluated import evaluation_json, evaluation_text
-    from solver.simulate import simulate_step
-
-    if as_json:
-        say(json.dumps(evaluation_json(document, found), indent=1))
-    else:
-        print_report(evaluation_text(document, simulate_step(costs_of(document)), found))

@@ -1,6 +1,5 @@
 """`explain`: what limits a plan, and what would make it better."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +7,7 @@ import typer
 
 from solver.cli.files import checked_plan
 from solver.cli.search_options import GapOption, JsonOption, WorkersOption, all_cores, positive
-from solver.cli.terminal import print_report, say, steps_display
+from solver.cli.terminal import print_either, steps_display
 
 
 def explain_command(
@@ -41,7 +40,4 @@ def explain_command(
     with steps_display("changes solved") as tell:
         seconds = step.step_time_ns / 1e9
         found = list(answers(document.instance, objective, seconds, options, tell))
-    if as_json:
-        say(json.dumps(answers_json(found), indent=1))
-    else:
-        print_report(explanation(document, step, found))
+    print_either(as_json, lambda: answers_json(found), lambda: explanation(document, step, found))

@@ -45,8 +45,13 @@ def names_file(model: str) -> bool:
     return model.endswith(".json") or os.sep in model or os.path.isfile(model)
 
 
-def check_writable(path: Path) -> None:
-    """Returns if `path` can be written as `write_text` does; PlannerError, in words, if not."""
+def check_writable(*paths: Path | None) -> None:
+    """Returns if all can be written as `write_text` does; PlannerError, in words, if not."""
+    for path in filter(None, paths):
+        _check_writable(path)
+
+
+def _check_writable(path: Path) -> None:
     target = path.resolve()
     try:
         if target.is_dir():

@@ -26,12 +26,13 @@ from solver.report.lengths_picture import lengths_picture
 from solver.report.lengths_step import step_text
 from solver.report.subsets_text import front_report
 from solver.report.svg import svg_picture
+from solver.report.switch_picture import switch_picture
 from solver.report.switch_text import switch_text
 from solver.report.text import plan_text
 from solver.report.trace import chrome_trace
 from solver.sealed_file import SealedFile, joined_names, read_one_of
 from solver.simulate import Step, simulate_step
-from solver.switch_document import SWITCH_FILE
+from solver.switch_document import SWITCH_FILE, SwitchDocument
 from solver.verify import (
     Effort,
     Verification,
@@ -86,6 +87,12 @@ def _front_differs(front: FrontDocument, path: Path) -> list[str]:
     return problems
 
 
+def _switch_differs(switch: SwitchDocument, path: Path) -> tuple[str, ...]:
+    instance = load_instance(path)
+    own = {"workload": switch.workload, "cluster": switch.cluster}
+    return instance_differences(instance.model_copy(update=own), instance)
+
+
 def _lengths_differs(lengths: LengthsDocument, path: Path) -> list[str]:
     found = lengths.instance_digest
     expected = digest(load_instance(path).model_dump(mode="json"))
@@ -112,7 +119,14 @@ KINDS: tuple[Kind[Any], ...] = (
         page=front_page,
     ),
     Kind(FLEET_FILE, verify_fleet, fleet_report, _differs),
-    Kind(SWITCH_FILE, verify_switch, switch_text, page=switch_page),
+    Kind(
+        SWITCH_FILE,
+        verify_switch,
+        switch_text,
+        _switch_differs,
+        picture=switch_picture,
+        page=switch_page,
+    ),
     Kind(
         LENGTHS_FILE,
         verify_lengths,

@@ -69,8 +69,7 @@ def lengths_command(
 
     if judge is not None and as_json:
         raise PlannerError("--judge prints a table; leave out --json")
-    for path in filter(None, (out, svg)):
-        check_writable(path)
+    check_writable(out, svg)
     problem = load_instance(instance)
     if problem.lengths is None:
         allowed = "one with histogram, file or log_normal"

@@ -1,5 +1,6 @@
 """`pareto`: which clusters are worth their money, with the proof."""
 
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -80,9 +81,7 @@ def pareto_command(
     from formulations.instance.load import load_family
     from solver.clusters.measure import TimeAndMoney
 
-    for path in (out, svg):
-        if path is not None:
-            check_writable(path)
+    check_writable(out, svg)
     family = _limited(load_family(instance), sequences, budget, deadline)
     _check_ranges(family, instance)
     count = num_workers(workers, engine, address)
@@ -90,7 +89,31 @@ def pareto_command(
     by_time, by_money = budget is not None, deadline is not None
     measure = TimeAndMoney(family, time=by_time or not by_money, money=by_money or not by_time)
     document = search_family(family, measure, options, study)
-    show_front(document, out, svg, as_json)
+    try:
+        show_front(document, out, svg, as_json)
+    finally:
+        if not document.points and not document.num_open:
+            left_s = None if time_limit is None else max(0.0, time_limit - document.runtime_s)
+            say(_remedy(family, replace(options, time_limit_s=left_s), study), err=True)
+
+
+def _remedy(family: "Family", options: SolveOptions, study: Path | None) -> str:
+    """What limits would have to allow: the least cost within the deadline, else the least time."""
+    from solver.clusters.measure import TimeAndMoney
+    from solver.report.front_text import least_text
+
+    limits = family.instance.limits
+    for given, aim in (("max_cost_usd_per_step", "money"), ("max_step_time_s", "time")):
+        if getattr(limits, given) is None:
+            continue
+        limits = limits.model_copy(update={given: None})
+        instance = family.instance.model_copy(update={"limits": limits})
+        wider = family.model_copy(update={"instance": instance})
+        measure = TimeAndMoney(wider, time=aim == "time", money=aim == "money")
+        document = search_family(wider, measure, options, study)
+        if document.points or document.num_open:
+            return least_text(document)
+    return "no cluster has a plan, whatever the budget and the deadline"
 
 
 def _check_ranges(family: "Family", path: Path) -> None:
@@ -117,13 +140,7 @@ def _limited(
     family: "Family", sequences: int | None, budget: float | None, deadline: str | None
 ) -> "Family":
     """The family with the options as steps and limits."""
-    from formulations.costs.renting import chooses_terms
-
     instance = family.instance
-    if chooses_terms(instance) and (budget is not None or deadline is not None):
-        option = "--deadline" if budget is None else "--budget"
-        allowed = "the whole front, on which the best cluster within it stands"
-        raise PlannerError(f"{option}: with cost_per_useful_sequence; allowed: {allowed}")
     steps = instance.objective.steps
     if sequences is not None:
         steps = ceil(sequences / instance.workload.global_batch)

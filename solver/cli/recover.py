@@ -78,8 +78,7 @@ def recover_command(
     if not gone and not back:
         raise PlannerError("name nodes with --lost or --joined, or both")
     times = _horizon(horizon, restart)
-    if out is not None:
-        check_writable(out)
+    check_writable(out)
     document = read_fleet(plan)
     check_fleet(document, plan, instance)
     found = next_fleet(document, gone, back, times, time_limit)

@@ -1,12 +1,11 @@
 """`replay`: a failure trace played through recovery policies."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -21,7 +20,7 @@ from solver.cli.search_options import (
     positive,
     time_ns,
 )
-from solver.cli.terminal import print_report, progress_display, say
+from solver.cli.terminal import print_either, progress_display
 from solver.options import SolveOptions
 
 if TYPE_CHECKING:
@@ -40,11 +39,8 @@ class PolicyName(StrEnum):
     OURS = "ours"
 
 
-class InFlightRule(StrEnum):
-    """What a failure makes of the step in flight; see `solver.replay.policy`."""
-
-    LOST = "lost"
-    BACKGROUND = "background"
+#: What a failure makes of the step in flight; see `solver.replay.policy`.
+InFlightRule = Literal["lost", "background"]
 
 
 @dataclass(frozen=True)
@@ -138,7 +134,7 @@ def replay_command(
     pause: PauseOption = None,
     faults: FaultsOption = None,
     horizon: HorizonOption = None,
-    in_flight: InFlightOption = InFlightRule.LOST,
+    in_flight: InFlightOption = "lost",
     svg: SvgOption = None,
     as_json: JsonOption = False,
     time_limit: TimeLimitOption = None,
@@ -154,8 +150,7 @@ def replay_command(
     from solver.report.replay import replay_json, replay_text
     from solver.report.replay_picture import replay_picture
 
-    if svg is not None:
-        check_writable(svg)
+    check_writable(svg)
     options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
     with progress_display() as progress:
         if throughput is not None and instance is None:
@@ -178,10 +173,7 @@ def replay_command(
     if svg is not None:
         title = f"{model or (instance and instance.stem)}: training through failures"
         write_text(svg, replay_picture(title, {name: run for name, (_, run) in runs.items()}))
-    if as_json:
-        say(json.dumps(replay_json(runs), indent=1))
-    else:
-        print_report(replay_text(runs, source.summary()))
+    print_either(as_json, lambda: replay_json(runs), lambda: replay_text(runs, source.summary()))
 
 
 def _from_file(
@@ -209,7 +201,7 @@ def _from_file(
     def policy(name: str, _: "Trace") -> "Policy":
         if name == "ours":
             raise PlannerError("--policy ours needs an instance: it forms fleets of templates")
-        return inputs.policy(name, model, in_flight.value)
+        return inputs.policy(name, model, in_flight)
 
     def named_trace(name: str, seed: int) -> "Trace | None":
         return inputs.trace(name, nodes, seed)
@@ -230,7 +222,7 @@ def _from_instance(
 
     faults, pause, horizon = limits
     options = PolicyOptions(
-        in_flight.value,
+        in_flight,
         1 if faults is None else faults,
         None if pause is None else time_ns("--pause", pause),
         None if horizon is None else time_ns("--horizon", horizon, least_ns=1),

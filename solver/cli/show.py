@@ -14,7 +14,7 @@ def show_command(
         Path, typer.Argument(metavar="PLAN", help="Plan, front, fleet, switch or lengths file.")
     ],
     svg: Annotated[
-        Path | None, typer.Option("--svg", help="Also draw one step as an SVG picture here.")
+        Path | None, typer.Option("--svg", help="Also draw it as an SVG picture here.")
     ] = None,
 ) -> None:
     """Show the stages, places and timeline of a plan.

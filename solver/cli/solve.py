@@ -70,6 +70,7 @@ def solve_command(
     Exit code 0: a plan; 2: bad input; 3: there is no plan; 4: none found within the limit.
     """
     from formulations.instance.load import load_instance
+    from solver.document import to_json
     from solver.report.document import build_document
     from solver.search.targets import solve
     from solver.study.store import study_at
@@ -82,9 +83,7 @@ def solve_command(
         raise PlannerError("--proof adds to what --json prints; a plan file holds it anyway")
     count = num_workers(workers, engine, address)
     options = SolveOptions(method, time_limit, gap, seed, count, write_model, engine, address)
-    for path in (out, write_model):
-        if path is not None:
-            check_writable(path)
+    check_writable(out, write_model)
     problem = load_instance(instance)
     gc.freeze()  # what is loaded stays: no collection during the search looks at it again
     with progress_display() as progress, study_at(study, problem) as kept:
@@ -92,16 +91,10 @@ def solve_command(
     document = build_document(result, options)
     try:
         if out is not None:
-            _write(out, document)
+            write_text(out, to_json(document))
     finally:
         _print(result, document, as_json, proof)
     raise typer.Exit(EXIT_CODES[result.status])
-
-
-def _write(out: Path, document: "PlanDocument") -> None:
-    from solver.document import to_json
-
-    write_text(out, to_json(document))
 
 
 def _print(result: "Result", document: "PlanDocument", as_json: bool, proof: bool) -> None:

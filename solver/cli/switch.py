@@ -39,8 +39,7 @@ def switch_command(
     from solver.switching.alike import check_alike
     from solver.switching.documented import switch_document
 
-    if out is not None:
-        check_writable(out)
+    check_writable(out)
     first, second = checked_plan(before), checked_plan(after)
     check_alike(first, second, (str(before), str(after)))
     document = switch_document(first, second, moves, time_limit)

@@ -1,6 +1,7 @@
 """Printing: the same text whether or not a terminal looks on, and whoever reads it."""
 
 import io
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -44,6 +45,16 @@ def _silence(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
+
+
+def print_either(
+    as_json: bool, data: "Callable[[], object]", text: "Callable[[], Sequence[RenderableType]]"
+) -> None:
+    """Prints one JSON object, or else a report."""
+    if as_json:
+        say(json.dumps(data(), indent=1))
+    else:
+        print_report(text())
 
 
 def print_report(parts: "Sequence[RenderableType]") -> None:

@@ -1,13 +1,12 @@
 """`workload`: what a model costs before any plan."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from solver.cli.files import names_file
-from solver.cli.terminal import print_report, say
+from solver.cli.terminal import print_either
 
 if TYPE_CHECKING:
     from formulations.instance import Workload
@@ -44,10 +43,7 @@ def workload_command(
 
     load = _from_config if names_file(name) else _from_catalogue
     workload = load(name, sequence_length, global_batch)
-    if as_json:
-        say(json.dumps(workload_json(workload), indent=1))
-    else:
-        print_report(workload_report(workload))
+    print_either(as_json, lambda: workload_json(workload), lambda: workload_report(workload))
 
 
 def _from_catalogue(name: str, length: int | None, batch: int | None) -> "Workload":

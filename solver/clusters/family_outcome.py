@@ -74,7 +74,7 @@ def _standing(search: FamilySearch, counts: Counts, on_front: bool) -> ClusterRe
     update: dict[str, object] = {"bound_ns": min(bound_ns, target_ns)}
     if on_front:
         return record.model_copy(update=update | {"standing": "best"})
-    by = search.front.dominating(counts)
+    by = search.front.dominating(counts, bound_ns)
     return record.model_copy(
         update=update | {"standing": "dominated", "dominated_by": by.counts if by else None}
     )

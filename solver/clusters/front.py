@@ -28,16 +28,22 @@ class Point:
 class Front:
     """points: of every cluster that has a plan its best, on all terms, also dominated ones.
 
-    cutoffs: of every cluster the step time in ns from which on its plans are dominated, or no
-    better than its own, on all terms.
+    longest: of every cluster the longest step time in ns within limits, by terms. cutoffs: the step
+    time from which on its plans are dominated, beyond limits, or no better than its own, on all.
     """
 
     def __init__(self, measure: Measure, clusters: Iterable[Counts]) -> None:
         self.measure = measure
         self.points: dict[Counts, list[Point]] = {}
         self._terms = {counts: measure.terms(counts) for counts in clusters}
-        self._reached = {counts: [inf] * len(terms) for counts, terms in self._terms.items()}
-        self.cutoffs = dict.fromkeys(self._terms, inf)
+        self.longest = {
+            counts: [measure.longest_ns(own) for own in terms]
+            for counts, terms in self._terms.items()
+        }
+        self._reached = {
+            counts: [ns + 1 for ns in longest] for counts, longest in self.longest.items()
+        }
+        self.cutoffs = {counts: max(reached) for counts, reached in self._reached.items()}
 
     def among(self, clusters: Iterable[Counts]) -> "Front":
         """One of these clusters alone that knows what this one does: to play with."""
@@ -53,8 +59,10 @@ class Front:
         if known is None or time_ns < known[0].step_time_ns:
             self.points[counts] = [
                 Point(counts, terms, time_ns, self.measure.figures(counts, time_ns, terms))
-                for terms in self._terms[counts]
+                for terms, longest in zip(self._terms[counts], self.longest[counts], strict=True)
+                if time_ns <= longest
             ]
+            self._reached[counts] = [min(ns, time_ns) for ns in self._reached[counts]]
             for point in self.points[counts]:
                 self._dominate(point)
 
@@ -72,14 +80,16 @@ class Front:
         left = [one for one in known if not any(other.dominates(one) for other in known)]
         return sorted(left, key=lambda one: (one.step_time_ns * one.terms.slowdown, one.figures))
 
-    def dominating(self, counts: Counts) -> Point | None:
+    def dominating(self, counts: Counts, bound_ns: int) -> Point | None:
         """The point of another cluster that dominates plans of this one soonest, if one does.
 
-        On the terms on which they are dominated last.
+        On the terms on which they are dominated last, of those that such plans are within.
         """
         others = [one for one in self.best if one.counts != counts]
         last: tuple[float, Point | None] = -inf, None
-        for terms in self._terms[counts]:
+        for terms, longest in zip(self._terms[counts], self.longest[counts], strict=True):
+            if bound_ns > longest:
+                continue
             reached = [(self.measure.reaching(counts, terms, one.figures), one) for one in others]
             soonest = min(reached, key=lambda pair: pair[0], default=(inf, None))
             last = max(last, soonest, key=lambda pair: pair[0])

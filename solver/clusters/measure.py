@@ -8,12 +8,14 @@ dominated from when on it is on all of them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from math import floor, inf
 from typing import Protocol
 
-from formulations.costs.renting import Terms, worthwhile_terms
+from formulations.costs.renting import Terms, chooses_terms, worthwhile_terms
 from formulations.instance.family import Counts, Family
+from formulations.units import NANOSECONDS_PER_SECOND, SECONDS_PER_HOUR
 from solver.front_document import Aim
+from solver.result import NOISE
 
 Figures = tuple[float, ...]
 
@@ -33,6 +35,13 @@ class Measure(Protocol):
 
     def reaching(self, counts: Counts, terms: Terms, figures: Figures) -> float:
         """Least step time in ns with which a plan has no smaller figures; infinite if none has."""
+
+    @property
+    def limited(self) -> bool:
+        """Whether there are limits that depend on the terms."""
+
+    def longest_ns(self, terms: Terms) -> float:
+        """Longest step time in whole ns within such limits; infinite without any."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,24 @@ class TimeAndMoney:
             return time_ns / terms.slowdown if cost <= 0 else inf
         return max(time_ns, cost / rent) / terms.slowdown
 
+    @property
+    def limited(self) -> bool:
+        """Limits are of steps that are kept where nodes may be taken back; else of plans."""
+        limits = self.family.instance.limits
+        some = limits.max_step_time_s or limits.max_cost_usd_per_step
+        return bool(some) and chooses_terms(self.family.instance)
+
+    def longest_ns(self, terms: Terms) -> float:
+        """That of a step that is kept within both limits."""
+        if not self.limited:
+            return inf
+        limits, rent = self.family.instance.limits, terms.usd_per_hour
+        kept_s = [] if limits.max_step_time_s is None else [limits.max_step_time_s]
+        if limits.max_cost_usd_per_step is not None and rent:
+            kept_s.append(limits.max_cost_usd_per_step / rent * SECONDS_PER_HOUR)
+        kept_ns = min(kept_s, default=inf) * NANOSECONDS_PER_SECOND
+        return floor(kept_ns / terms.slowdown * (1 + NOISE)) if kept_ns < inf else inf
+
 
 @dataclass(frozen=True)
 class TimeAndNodes:
@@ -100,3 +127,12 @@ class TimeAndNodes:
         own = self.figures(counts, 0.0, terms)[1:]
         enough = all(mine >= its for mine, its in zip(own, figures[1:], strict=True))
         return figures[0] if enough else inf
+
+    @property
+    def limited(self) -> bool:
+        """Never: limits are of plans."""
+        return False
+
+    def longest_ns(self, terms: Terms) -> float:
+        """Of any length."""
+        return inf

@@ -18,6 +18,9 @@ from solver.search.progress import Report
 from solver.search.shapes import shapes_of
 from solver.study.store import Study
 
+#: Limits that are of terms and of steps that are kept, not of plans, where terms are chosen.
+LIMITS_OF_TERMS = ("max_price_usd_per_hour", "max_step_time_s", "max_cost_usd_per_step")
+
 
 @dataclass(frozen=True)
 class MemberTask:
@@ -68,7 +71,7 @@ class Members:
         objective = family.instance.objective.model_copy(update={"minimize": "step_time"})
         limits = family.instance.limits
         if chooses_terms(family.instance):
-            limits = limits.model_copy(update={"max_price_usd_per_hour": None})
+            limits = limits.model_copy(update=dict.fromkeys(LIMITS_OF_TERMS))
         fastest = family.instance.model_copy(update={"objective": objective, "limits": limits})
         self.family = family.model_copy(update={"instance": fastest})
         search = fastest.search.model_copy(update={"idle_nodes": True})

@@ -6,7 +6,7 @@ plans dominated, up to the gap; its own best plan counts as one that dominates t
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace, nsmallest
 from math import inf
 
@@ -61,6 +61,8 @@ class FamilySearch:
         options: SolveOptions,
         study: Study | None = None,
     ) -> None:
+        if measure.limited:  # other limits hold on other terms, and a limit has no gap
+            options = replace(options, gap=0.0)
         self.family, self.options = family, options
         self.clock = Clock(options.time_limit_s)
         self.members = Members(family, options, study)
@@ -89,13 +91,19 @@ class FamilySearch:
             _, counts = heap[0]
             if counts in self.packed:
                 return MemberTask(counts, self.front.cutoffs[counts])
-            self.bounds[counts] = self.members.packed_ns(counts, self.target_ns(counts))
+            packed_ns = self.members.packed_ns(counts, self.target_ns(counts))
+            self.bounds[counts] = self._within(counts, packed_ns)
             self.packed.add(counts)
             if self.is_open(counts):
                 heapreplace(heap, (self._rank(counts), counts))
             else:
                 heappop(heap)
         return None
+
+    def _within(self, counts: Counts, bound_ns: int | None) -> int | None:
+        """A bound of a cluster; None where plans that take so long are beyond limits."""
+        refused_ns = (max(self.front.longest[counts]) + 1) * (1 - NOISE)
+        return None if bound_ns is None or bound_ns >= refused_ns else bound_ns
 
     def _left(self) -> list[Counts]:
         """Open clusters not yet searched."""
@@ -112,7 +120,8 @@ class FamilySearch:
         """Keeps what became known of a cluster."""
         counts, known_ns, bound_ns = closing.counts, self.bounds[closing.counts], closing.bound_ns
         possible = known_ns is not None and bound_ns is not None
-        self.bounds[counts] = max(known_ns or 0, bound_ns or 0) if possible else None
+        proved_ns = max(known_ns or 0, bound_ns or 0) if possible else None
+        self.bounds[counts] = self._within(counts, proved_ns)
         self.closed[counts] = closing.searched
         if closing.found is not None:
             self.front.offer(counts, closing.found[1])
@@ -139,7 +148,7 @@ class FamilySearch:
 
     def _run(self, report: Report | None, crew: Crew | None) -> None:
         for counts in self.bounds:
-            self.bounds[counts] = self.members.bound_ns(counts)
+            self.bounds[counts] = self._within(counts, self.members.bound_ns(counts))
         if crew is None:
             self._search(report, None)
             return

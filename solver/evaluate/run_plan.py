@@ -15,7 +15,7 @@ from formulations.instance.resolve_parallel import (
     expert_fault,
     expert_split_fault,
 )
-from formulations.instance.workload import Recompute, Workload
+from formulations.instance.workload import Recompute
 from formulations.plan import (
     Choose,
     Degrees,
@@ -66,7 +66,7 @@ class Planned:
 def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
     """The plan of a run on nodes in this order. Raises PlanError where they do not fit."""
     used = tuple(order.count(j) for j in range(len(instance.cluster.groups)))
-    _check_flash(instance.on(used).workload, run)
+    _check_flash(instance, run, used)
     dp = _replicas(instance, run, used)
     share, rest = divmod(instance.workload.global_batch, run.micro_batch * dp)
     if rest or not share:
@@ -116,12 +116,15 @@ def _replicas(instance: Instance, run: Launched, used: Sequence[int]) -> int:
     return slots // run.pp
 
 
-def _check_flash(workload: Workload, run: Launched) -> None:
+def _check_flash(instance: Instance, run: Launched, used: Sequence[int]) -> None:
     """Raises PlanError where flash attention is asked for, and plans on these nodes have none."""
-    if run.flash is not None and not workload.flash_attention:
-        found, where = run.flash
-        allowed = "workload.flash_attention: true in the instance, or another backend"
-        raise PlanError(where, found, allowed)
+    if run.flash is None or instance.on(used).workload.flash_attention:
+        return
+    found, where = run.flash
+    allowed = "workload.flash_attention: true in the instance"
+    if instance.fused:
+        allowed = "--order without nodes whose GPUs have none"
+    raise PlanError(where, found, f"{allowed}, or another backend")
 
 
 def _check_context(instance: Instance, run: Launched) -> None:

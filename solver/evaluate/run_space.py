@@ -17,8 +17,9 @@ def space_of(instance: Instance, run: Launched) -> Instance:
     """
     search = narrowed(instance.search, run.target)
     partly = run.first_blocks is not None
+    powers = powers_of_two(max(group.gpus_per_node for group in instance.cluster.groups))
     found: dict[str, object] = {
-        "tensor_parallel": _with(search.tensor_parallel, run.tp, _powers(instance)),
+        "tensor_parallel": _with(search.tensor_parallel, run.tp, powers),
         "pipeline_parallel": _with(search.pipeline_parallel, run.pp),
         "context_parallel": _with(search.context_parallel, run.cp),
         "expert_parallel": _with(search.expert_parallel, run.ep),
@@ -55,10 +56,6 @@ def narrowed(search: SearchSpace, target: Target) -> SearchSpace:
         elif value not in rule.allowed:
             found[field] = rule.allowed[0]
     return search.model_copy(update=found)
-
-
-def _powers(instance: Instance) -> tuple[int, ...]:
-    return powers_of_two(max(group.gpus_per_node for group in instance.cluster.groups))
 
 
 def _with(

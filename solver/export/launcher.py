@@ -126,7 +126,11 @@ def _rank_table(job: Job) -> str:
 def check_launcher(job: Job, texts: Mapping[str, str]) -> None:
     """Raises PlannerError unless what was written starts the plan's processes, all of them."""
     rows = list(csv.reader(io.StringIO(texts[RANKS])))[1:]
-    expect("ranks.csv: ranks", [tuple(row) for row in rows], [_texts(one) for one in job.ranks])
+    expect(
+        "ranks.csv: ranks",
+        [tuple(row) for row in rows],
+        [tuple(map(str, one)) for one in job.ranks],
+    )
     expect("hosts.txt: hosts", texts[HOSTS].splitlines(), [host.name for host in job.hosts])
     lines = [line.split() for line in texts[TORCHRUN].splitlines() if "--nproc-per-node" in line]
     numbers = [[int(_after(line, flag)) for line in lines] for flag in ("--node-rank", "--nnodes")]
@@ -135,10 +139,6 @@ def check_launcher(job: Job, texts: Mapping[str, str]) -> None:
     processes = [int(_after(line, "--nproc-per-node")) for line in lines]
     expect("torchrun.sh: processes per host", processes, [len(host.gpus) for host in job.hosts])
     expect("torchrun.sh: processes", sum(processes), job.world)
-
-
-def _texts(rank: Rank) -> tuple[str, ...]:
-    return tuple(map(str, rank))
 
 
 def _after(words: Sequence[str], flag: str) -> str:

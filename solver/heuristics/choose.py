@@ -128,9 +128,11 @@ class TimeTables:
         return found
 
     def _each(
-        self, shapes: Sequence[Shape], ask: Callable[[_SideTables, list[int]], Sequence[Known]]
+        self, shapes: Sequence[Shape], ask: Callable[[_SideTables, Sequence[int]], list[Known]]
     ) -> list[Known]:
         """What the side of each shape answers, asked once with the places of all its shapes."""
+        if self.instance.fused is None:
+            return ask(self._sides[0], range(len(shapes)))
         found: dict[int, Known] = {}
         own = [self.instance.side(shape.nodes_used) for shape in shapes]
         for number, side in enumerate(self._sides):

@@ -90,7 +90,8 @@ def _free(mixed: Mixed, known: Chosen | None, options: SolveOptions, begin: floa
     """
     apart, best, bound_ns = _few_sequences(mixed), known, 0
     while True:
-        built = build(mixed, _most_ns(mixed) if best is None else best.step_ns, apart)
+        most_ns = _most_ns(mixed) if best is None else max(0, best.step_ns - 1)
+        built = build(mixed, most_ns, apart)
         if best is not None:
             built.hint(_merged(best.tour))
         limit_s = options.time_limit_s
@@ -134,7 +135,7 @@ def _undivided(mixed: Mixed, tour: Tour) -> set[tuple[int, int]]:
     return {
         (group.strategy, k)
         for group, own in pairs
-        if isinstance(own, StrategyTimes) and mixed.rows == "packed"
+        if isinstance(own, StrategyTimes)
         for k in own.undivided(group.atoms)
     }
 

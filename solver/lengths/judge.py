@@ -160,7 +160,7 @@ class _Dealt:
             return sum(time or 0 for time in times)
         lengths = [length for k in group.atoms for length in self._step[k]]
         if mixed.rows == "padded":
-            lengths = [mixed.atoms[max(group.atoms)].tokens] * len(lengths)
+            lengths = [mixed.atoms[k].tokens for k in group.atoms for _ in self._step[k]]
         return deal(strategy, lengths, mixed.rows, GAP).time_ns
 
 

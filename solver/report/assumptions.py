@@ -19,8 +19,7 @@ _STATES = {sizes: name for name, sizes in OPTIMIZER_BYTES.items()}
 def assumptions(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> Lines:
     """One line each, labelled; `degrees`: of its stages."""
     return [
-        *(("assumed", text) for text in _assumed(instance.on(shape.nodes_used), shape, degrees)),
-        *flash_lines(instance),
+        *(("assumed", text) for text in _assumed(instance, shape, degrees)),
         *_hidden(instance.search.overlap, shape, degrees),
         *(("unused", text) for text in _unused(instance)),
     ]
@@ -61,8 +60,7 @@ def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> It
     if state not in (None, "fp32"):
         copy = ", master copy of the parameters in fp32" if master_bytes else ""
         yield f"Adam's moments in {state}{copy}"
-    if workload.flash_attention:
-        yield "flash attention: no scores are kept"
+    yield from _flash(instance, shape)
 
 
 def _experts(instance: Instance, shape: Shape) -> Iterator[str]:
@@ -115,10 +113,23 @@ def _unused(instance: Instance) -> Iterator[str]:
         yield f"spot prices of {', '.join(spot)}: the objective cost_per_useful_sequence uses them"
 
 
+def _flash(instance: Instance, shape: Shape) -> Iterator[str]:
+    """Whether the plan has flash attention, and which others."""
+    names = _without_flash(instance)
+    if instance.on(shape.nodes_used).workload.flash_attention:
+        others = f"; plans on {names} have none" if instance.fused else ""
+        yield f"flash attention: no scores are kept{others}"
+    elif instance.fused:
+        yield f"flash attention: none, as on {names} there is none; plans without these have it"
+
+
 def flash_lines(instance: Instance) -> Lines:
-    """Which plans have flash attention, where nodes decide on it."""
+    """Which plans of a family have flash attention, where nodes decide on it."""
     if instance.fused is None:
         return []
-    names = ", ".join(group.name for group in instance.cluster.groups if not group.gpu.has_flash)
-    text = f"flash attention on all GPUs of plans that use no {names}, and on none of others"
-    return [("assumed", text)]
+    names = _without_flash(instance)
+    return [("assumed", f"flash attention: where all GPUs of a plan have it, so not on {names}")]
+
+
+def _without_flash(instance: Instance) -> str:
+    return ", ".join(group.name for group in instance.cluster.groups if not group.gpu.has_flash)

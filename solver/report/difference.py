@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from rich.console import RenderableType
 
-from solver.document import PlanDocument, StepDocument
+from solver.document import PlanDocument
 from solver.report.layout import labelled, table
 from solver.report.quantities import Unit, money, percent, significant, size_unit, time_unit
 from solver.report.text import batches_text, shape_text
@@ -59,13 +59,9 @@ def _points(name: str, a: float | None, b: float | None) -> Iterator[Row]:
 def _times(first: PlanDocument, second: PlanDocument) -> Iterator[Row]:
     yield from _measured("step time", first.step_time_s, second.step_time_s, time_unit)
     for field, name in _TERMS.items():
-        a, b = (_term(one.critical_path, field) for one in (first, second))
+        a, b = (getattr(one.critical_path, field, None) for one in (first, second))
         if a or b:
             yield from _measured(f"  {name}", a, b, time_unit)
-
-
-def _term(path: StepDocument | None, field: str) -> float | None:
-    return None if path is None else float(getattr(path, field))
 
 
 def _others(first: PlanDocument, second: PlanDocument) -> Iterator[Row]:

@@ -35,6 +35,22 @@ def front_text(document: FrontDocument) -> list[RenderableType]:
     return [*parts, labelled([*cost_lines(document), *search_lines(document)])]
 
 
+def least_text(document: FrontDocument) -> str:
+    """The least cost or time there is, where a budget or a deadline is too tight; one line."""
+    if not document.points:
+        return "no cluster within the limits; what they would have to be was not found in time"
+    point, steps = document.points[0], document.family.instance.objective.steps
+    terms = point.terms[0]
+    kept_s = (point.plan.step_time_s or 0.0) / terms.availability
+    cost = f"cost is {money(training_usd(document, terms.cost_usd_per_step))}"
+    time = f"time is {time_text(kept_s * (steps or 1))}"
+    least = cost if document.aim == "money" else time
+    per = "a step" if document.aim == "time" and steps is None else cost_name(document)
+    open_ = ", not proved" if document.num_open else f", proved{within_gap(document)}"
+    name = cluster_name(document, point.nodes, terms.on_spot)
+    return f"no cluster within the limits: the least {least} for {per}, by {name}{open_}"
+
+
 def cost_lines(document: FrontDocument) -> Lines:
     """What costs are of, and what preemptions are taken to be."""
     lines = [("cost", f"of {cost_name(document)}")]

@@ -73,7 +73,7 @@ def lines(document: LengthsDocument) -> Lines:
         ("anchor", f"{held} holds the fp32 state: the step begins and ends there"),
         ("bound", f"{bound} {time_text(document.lower_bound_s, step_s)}"),
         ("gap", f"{percent(document.gap)} ({document.status})"),
-        ("search", f"{time_text(document.runtime_s)}, {_ended(document)}"),
+        ("search", f"{time_text(document.runtime_s)}, {document.termination.replace('_', ' ')}"),
     ]
 
 
@@ -97,11 +97,6 @@ def _parts(document: LengthsDocument) -> str:
     whole_s = document.step_time_s
     known = [f"{time_text(one, whole_s)} in {name}" for name, one in parts.items() if one]
     return f", of it {', '.join(known)}" if known else ""
-
-
-def _ended(document: LengthsDocument) -> str:
-    """Why the search ended."""
-    return document.termination.replace("_", " ")
 
 
 def _single(document: LengthsDocument) -> str:

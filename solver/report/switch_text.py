@@ -28,17 +28,23 @@ def switch_text(document: SwitchDocument) -> list[RenderableType]:
 
 def device_table(document: SwitchDocument) -> Grid:
     """GPUs of a node with equal volumes share a row."""
-    rows = device_rows(document)
-    if len(rows) > MOST_ROWS:
-        rest = rows[MOST_ROWS - 1 :]
-        largest = [max(column) for column in zip(*(row[1] for row in rest), strict=True)]
-        more = f"{len(rest)} more rows, at most"
-        rows = [*rows[: MOST_ROWS - 1], (more, (largest[0], largest[1], largest[2], largest[3]))]
+    rows = few_rows(document)
     unit = size_unit(max(max(volumes) for _, volumes in rows))
     cells = [
         [name, *(unit.text(size) if size else "0" for size in volumes)] for name, volumes in rows
     ]
     return table(["node: GPUs"], list(COLUMNS), cells)
+
+
+def few_rows(document: SwitchDocument) -> list[tuple[str, Volumes]]:
+    """As `device_rows`, those beyond MOST_ROWS as one with the largest volumes."""
+    rows = device_rows(document)
+    if len(rows) <= MOST_ROWS:
+        return rows
+    rest = rows[MOST_ROWS - 1 :]
+    sent, away, received, into = (max(row[1][n] for row in rest) for n in range(4))
+    more = f"{len(rest)} more rows, at most", (sent, away, received, into)
+    return [*rows[: MOST_ROWS - 1], more]
 
 
 def device_rows(document: SwitchDocument) -> list[tuple[str, Volumes]]:
@@ -88,8 +94,8 @@ def switch_lines(document: SwitchDocument) -> Lines:
     """What moves, how long it takes, what no plan beats, and what the published rule takes."""
     lines = [
         ("workload", f"{document.workload.name}: {_MOVES[document.moves]}"),
-        ("from", _shape(document.before.plan)),
-        ("to", _shape(document.after.plan)),
+        ("from", _shape(document.before)),
+        ("to", _shape(document.after)),
     ]
     if not document.classes:
         return [*lines, ("volume", "nothing moves: every GPU holds what it needs")]

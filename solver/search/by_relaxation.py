@@ -21,7 +21,7 @@ from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch
 from solver.heuristics.shape_starts import State
 from solver.layered.placements import fixed_order, replica_classes
-from solver.layered.problem import Array, Intervals, SplitProblem
+from solver.layered.problem import Array, Intervals
 
 #: Node orders tried in a row without success near one that follows a relaxation, if that is not
 #: slower than this, relative to the best plan.
@@ -31,8 +31,8 @@ NEAR = 1.01
 MOVES_PER_STOP = 100
 #: Groups with less difference in speed are first taken for one kind.
 ALIKE = 0.02
-#: Trial times are below the target by these parts of it.
-PARTS = (16, 32, 64, 128, 256)
+#: The first trial time is below the target by this part of it, the last ones apart by that part.
+FIRST, RESOLUTION = 16, 512
 
 Stop = Callable[[], bool]
 
@@ -103,42 +103,57 @@ class ByRelaxation:
         return False
 
     def _closes(self, replica: LightReplica) -> bool:
-        """Whether its light replicas do, at once or below trial times that grow.
+        """Whether its light replicas do, at once or by bisection of trial times.
 
         A high cutoff leaves many edges: what takes long below it is often refuted below lower ones.
         """
-        if Relaxation(replica, self.target).tightens():
+        if Relaxation(replica, self.target).refutes_at_once():
             self.bound_ns = self.target
             return True
-        for part in (*PARTS, self.target + 1):
-            trial = self.target - self.target // part
-            if trial <= self.bound_ns:
-                continue
-            self._try(Relaxation(replica, trial))
-            if self.bound_ns < min(trial, self.target):
-                return False
+        high, failed = self.target, None
+        while self.bound_ns < high and not self.stop():
+            near = high - self.bound_ns <= high // RESOLUTION
+            if near and failed is not None:
+                break
+            part = 2 if failed else 4
+            trial = high - min((high - self.bound_ns) // part, high // FIRST)
+            relaxation = Relaxation(replica, high if near else trial)
+            reach_ns = self._reach_ns(relaxation)
+            if reach_ns is None:
+                self.bound_ns = relaxation.cutoff
+            else:
+                high, failed = min(relaxation.cutoff, reach_ns), relaxation
+        if failed is not None:
+            self.follow(failed.groups)
+            self._solve(failed)
         return self.bound_ns >= self.target
 
-    def _try(self, relaxation: Relaxation) -> None:
-        """What light replicas below a cutoff show: a bound, a plan along the best path."""
-        trial = relaxation.cutoff
-        if relaxation.tightens() or relaxation.windows(self.stop):
-            self.bound_ns = trial
-            return
-        self.bound_ns = max(self.bound_ns, relaxation.bound_ns)
-        self.follow(relaxation.groups)
-        if relaxation.problem is not None and self.bound_ns < self.target:
-            self._solve(relaxation.problem, trial)
+    def _reach_ns(self, relaxation: Relaxation) -> int | None:
+        """From here on light replicas refute no cutoff, as far as is known; None: they do this one.
 
-    def _solve(self, problem: SplitProblem, trial: int) -> None:
-        """What the best splits of a light replica show.
+        Where windows cannot tell, the best splits of one do.
+        """
+        if relaxation.refutes(self.stop):
+            return None
+        self.bound_ns = max(self.bound_ns, relaxation.bound_ns)
+        if relaxation.reach_ns < relaxation.cutoff:
+            return relaxation.reach_ns
+        found_ns = self._solve(relaxation)
+        return None if self.bound_ns >= relaxation.cutoff else found_ns or relaxation.cutoff
+
+    def _solve(self, relaxation: Relaxation) -> int | None:
+        """Step time of the best splits of a light replica if found, with a bound and a plan.
 
         Half of the gap is for the relaxation, which then need not be solved to its end.
         """
-        found = deepened(problem, self.bound_ns, trial, self.gap / 2, self.stop)
-        self.bound_ns = max(self.bound_ns, min(found.bound_ns, trial))
+        problem, cutoff = relaxation.problem, min(relaxation.cutoff, self.target)
+        if problem is None or self.bound_ns >= cutoff:
+            return None
+        found = deepened(problem, self.bound_ns, cutoff, self.gap / 2, self.stop)
+        self.bound_ns = max(self.bound_ns, min(found.bound_ns, cutoff))
         if found.arcs is not None:
             self.follow(problem.order(found.arcs.tolist()))
+        return found.step_time_ns
 
     def _keep(self, state: State) -> None:
         """The plan of a state if it is the best so far."""

@@ -14,7 +14,6 @@ from solver.result import relative_gap
 from solver.switch_document import (
     ClassDocument,
     DeviceDocument,
-    EndDocument,
     Moves,
     PriceDocument,
     SendingDocument,
@@ -36,8 +35,8 @@ def switch_document(
     """The switch between two files with plans, for the same model and the same machines."""
     begin = monotonic()
     workload, cluster = before.instance.workload, before.instance.cluster
-    ends = [EndDocument(plan=_plan(one), digest=one.digest) for one in (before, after)]
-    held, wanted = (layout_of(cluster, one.plan) for one in ends)
+    ends = [_plan(one) for one in (before, after)]
+    held, wanted = (layout_of(cluster, one) for one in ends)
     switch = switch_of(cluster, workload, held, wanted, KINDS[moves])
     found = plan_switch(switch, time_limit_s)
     names = Names(cluster)

@@ -7,17 +7,23 @@ of a plan file is. The shapes of a point's own plan are left to its plan file.
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, product
+from math import floor
 
 from formulations.instance import Instance
 from formulations.plan import Shape
+from formulations.units import NANOSECONDS_PER_SECOND
 from solver.front_document import FrontDocument
 from solver.verify.bounds import Prover
 from solver.verify.cascade import Claim, Effort, quick_verdicts, verdicts
 from solver.verify.figures import shortest_refused_ns
-from solver.verify.findings import Findings
+from solver.verify.findings import NOISE, Findings
 from solver.verify.node_choices import Nodes
 from solver.verify.records import ANY_TIME_NS
+from solver.verify.renting import HOUR_S, Rented, offered
 from solver.verify.space import PlanSpace
+
+#: Limits that are not of plans where terms are chosen.
+LIMITS_OF_TERMS = ("max_price_usd_per_hour", "max_step_time_s", "max_cost_usd_per_step")
 
 
 def uses(document: FrontDocument, nodes: Nodes) -> list[Nodes]:
@@ -36,20 +42,41 @@ def uses(document: FrontDocument, nodes: Nodes) -> list[Nodes]:
 def fastest(instance: Instance) -> Instance:
     """The instance with step time as its objective: of one cluster only that matters.
 
-    Where terms are chosen the limit on their price is not one on plans.
+    Where terms are chosen limits are of them and of steps that are kept, not of plans.
     """
     limits, objective = instance.limits, instance.objective
     if objective.minimize == "cost_per_useful_sequence":
-        limits = limits.model_copy(update={"max_price_usd_per_hour": None})
+        limits = limits.model_copy(update=dict.fromkeys(LIMITS_OF_TERMS))
     objective = objective.model_copy(update={"minimize": "step_time"})
     return instance.model_copy(update={"objective": objective, "limits": limits})
+
+
+def refused_ns(instance: Instance, nodes: Nodes, own: Rented) -> int | None:
+    """Shortest step that breaks a limit on these nodes rented so; None if none does."""
+    if instance.objective.minimize != "cost_per_useful_sequence":
+        return shortest_refused_ns(instance, nodes)
+    limits, longest_s = instance.limits, list[float]()
+    if limits.max_step_time_s is not None:
+        longest_s.append(limits.max_step_time_s)
+    if limits.max_cost_usd_per_step is not None and own.usd_per_hour:
+        longest_s.append(limits.max_cost_usd_per_step / own.usd_per_hour * HOUR_S)
+    if not longest_s:
+        return None
+    return floor(min(longest_s) * NANOSECONDS_PER_SECOND / own.slowdown * (1 + NOISE)) + 1
+
+
+def refused_on_all_terms_ns(instance: Instance, nodes: Nodes) -> int | None:
+    """Shortest step that is beyond limits on any terms; None if some have no limit."""
+    known = [refused_ns(instance, nodes, own) for _, own in offered(instance, nodes)]
+    limited = [ns for ns in known if ns is not None]
+    return max(limited) if len(limited) == len(known) else None
 
 
 def _claims(document: FrontDocument, space: PlanSpace) -> Iterator[tuple[Nodes, Claim]]:
     """What the clusters claim of all their shapes, those of the points' own plans left out."""
     proved = {(point.nodes, point.nodes_used) for point in document.points}
     for i, record in enumerate(document.clusters):
-        refused_ns = shortest_refused_ns(document.family.instance, record.nodes)
+        refused_ns = refused_on_all_terms_ns(document.family.instance, record.nodes)
         known = [ns for ns in (record.bound_ns, refused_ns) if ns is not None]
         below_ns = min([*known, ANY_TIME_NS])
         for used in uses(document, record.nodes):

@@ -10,7 +10,7 @@ from formulations.units import seconds
 from solver.front_document import FrontDocument, PointDocument, TermsDocument
 from solver.verify.cascade import Effort
 from solver.verify.findings import Findings, Verification
-from solver.verify.front_claims import fastest, prove, uses
+from solver.verify.front_claims import fastest, prove, refused_ns, uses
 from solver.verify.front_standings import check_standings, step_time_ns
 from solver.verify.node_choices import Nodes, instance_on
 from solver.verify.plan_file import verify_document
@@ -108,6 +108,9 @@ def _check_point(
         if rented is None:
             findings.refuse(f"{field}.terms[{i}].on_spot", terms.on_spot, "terms that are offered")
             continue
+        refused = refused_ns(document.family.instance, point.nodes, rented)
+        if refused is not None:
+            findings.require(step_ns < refused, f"{field}.terms[{i}]", step_ns, f"below {refused}")
         _check_terms(
             document.family.instance, f"{field}.terms[{i}]", terms, rented, step_ns, findings
         )

@@ -6,7 +6,7 @@ definition in `docs/lengths.md`.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
 from math import ceil, inf
 from typing import NamedTuple
@@ -27,15 +27,16 @@ class Hop(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Of a set of atoms for one strategy: [kind] work and longest row, ns; content.
+    """Of a set of atoms for one strategy: [kind] work and longest row, ns; sequences.
 
-    undivided: least time of whole sequences; where times are measured, the time.
+    content: what fills rows, tokens or padded sequences. undivided: least time of whole sequences;
+    where times are measured, the time.
     """
 
     work: tuple[int, ...]
     row: tuple[int, ...]
     number: int
-    tokens: int
+    content: int
     undivided: int
 
 
@@ -94,6 +95,9 @@ class _Times:
         self._padded = problem.rows == "padded"
         self._counts = [atom.count for atom in problem.atoms]
         self._tokens = [atom.tokens for atom in problem.atoms]
+        self._contents = self._counts
+        if not self._padded:
+            self._contents = [atom.count * atom.tokens for atom in problem.atoms]
         self._strategy = strategy
         self.kinds = _merged(strategy.replicas)
 
@@ -112,19 +116,29 @@ class _Times:
 
     @cached_property
     def each_ns(self) -> list[list[int]]:
-        """[kind][atom] time of one sequence in its row."""
+        """[kind][atom] time of one sequence in its row, of a padded one with its row."""
         return [
-            [ceil(n * (kind.per_square_ns * n + kind.per_token_ns)) for n in self._tokens]
-            for kind in self.kinds
+            [
+                ceil(n * (kind.per_square_ns * n + kind.per_token_ns)) + kind.per_row_ns - row_ns
+                for n in self._tokens
+            ]
+            for kind, (_, row_ns) in zip(self.kinds, self._rows, strict=True)
         ]
+
+    @cached_property
+    def _rows(self) -> list[tuple[int, int]]:
+        """[kind] content of a row, and time of one beside its sequences."""
+        if self._padded:
+            return [(1, 0)] * len(self.kinds)
+        return [(kind.longest_row, kind.per_row_ns) for kind in self.kinds]
 
     @cached_property
     def rows_ns(self) -> list[list[int]]:
         """[kind][atom] the longest row with sequences of one atom."""
         found = []
-        for kind, each in zip(self.kinds, self.each_ns, strict=True):
+        for kind, each, (_, row_ns) in zip(self.kinds, self.each_ns, self._rows, strict=True):
             fit = [1 if self._padded else kind.longest_row // n for n in self._tokens]
-            found.append([n * ns + kind.per_row_ns for n, ns in zip(fit, each, strict=True)])
+            found.append([n * ns + row_ns for n, ns in zip(fit, each, strict=True)])
         return found
 
     def set_ns(self, atoms: Sequence[int]) -> int | None:
@@ -157,7 +171,7 @@ class _Times:
             tuple(w + count * each[atom] for w, each in zip(sums.work, self.each_ns, strict=True)),
             tuple(max(r, own[atom]) for r, own in zip(sums.row, self.rows_ns, strict=True)),
             number,
-            sums.tokens + count * self._tokens[atom],
+            sums.content + self._contents[atom],
             max(sums.undivided, self._undivided_ns(atom, number)),
         )
 
@@ -167,16 +181,14 @@ class _Times:
             return 0
         if self.measured:
             return sums.undivided + self._strategy.visit_ns
-        return self._rows_ns(*sums) + self._strategy.visit_ns
+        return self._shared_ns(sums) + self._strategy.visit_ns
 
     def _undivided_ns(self, atom: int, number: int) -> int:
-        """Sequences are run whole: so many of this length take at least this; packed."""
-        if self._padded:
-            return 0
+        """Sequences are run whole: so many of this length take at least this."""
         each = [max(own[atom], 1) for own in self.each_ns]
         counts = [kind.count for kind in self.kinds]
         if len(each) == 1:
-            return -(-number // counts[0]) * self.each_ns[0][atom]
+            return -(-number // counts[0]) * each[0]
 
         def enough(time_ns: int) -> bool:
             done = (n * (time_ns // ns) for n, ns in zip(counts, each, strict=True))
@@ -184,77 +196,56 @@ class _Times:
 
         return bisect_left(range(number * max(each)), True, key=enough)
 
-    def _content(self, atoms: Sequence[int]) -> tuple[int, int]:
-        number = sum(self._counts[k] for k in atoms)
-        return number, sum(self._counts[k] * self._tokens[k] for k in atoms)
-
-    def _rows_ns(
-        self, whole: Sequence[int], row: Sequence[int], number: int, tokens: int, apart: int
-    ) -> int:
-        """Time by sums: [kind] of work, and of the longest row; apart: undivided sequences."""
+    def _shared_ns(self, sums: Sums) -> int:
+        """Time of the rows of a set."""
         if len(self.kinds) == 1:
-            [kind] = self.kinds
-            fill = (kind.stages - 1) * row[0]
-            if self._padded:
-                return -(-number // kind.count) * row[0] + fill
-            rows = -(-tokens // (kind.count * kind.longest_row))
-            return max(-(-whole[0] // kind.count), apart) + rows * kind.per_row_ns + fill
-        needed = number if self._padded else PARTS
+            [kind], [(room, row_ns)] = self.kinds, self._rows
+            rows_ns = -(-sums.content // (kind.count * room)) * row_ns
+            share_ns = max(-(-sums.work[0] // kind.count), sums.undivided)
+            return share_ns + rows_ns + (kind.stages - 1) * sums.row[0]
 
         def enough(time_ns: int) -> bool:
-            kinds = range(len(self.kinds))
-            shares = (self._share(i, time_ns, whole[i], row[i], tokens) for i in kinds)
-            return sum(n * kind.count for n, kind in zip(shares, self.kinds, strict=True)) >= needed
+            shares = (self._share(i, time_ns, sums) for i in range(len(self.kinds)))
+            return sum(n * kind.count for n, kind in zip(shares, self.kinds, strict=True)) >= PARTS
 
-        most = sum(whole) + sum(k.per_row_ns * (number + tokens) for k in self.kinds)
-        most += sum(kind.stages * ns for kind, ns in zip(self.kinds, row, strict=True))
-        return max(apart, bisect_left(range(most + number * max(row)), True, key=enough))
+        most = sum(sums.work) + sum(row_ns * sums.content for _, row_ns in self._rows)
+        most += sum(kind.stages * ns for kind, ns in zip(self.kinds, sums.row, strict=True))
+        return max(sums.undivided, bisect_left(range(most + 1), True, key=enough))
 
-    def _share(self, kind: int, time_ns: int, whole: int, row_ns: int, tokens: int) -> int:
-        """What a replica does within a time: rows, or parts of the whole, up to all of them."""
-        own = self.kinds[kind]
-        left_ns = time_ns - (own.stages - 1) * row_ns
-        if left_ns < 0:
-            return 0
-        if self._padded:
-            return left_ns // max(row_ns, 1)
-        all_ns = whole + own.per_row_ns * -(-tokens // own.longest_row)
-        return min(PARTS, left_ns * PARTS // max(all_ns, 1))
+    def _share(self, i: int, time_ns: int, sums: Sums) -> int:
+        """Parts of the whole that a replica of a kind does within a time, up to all of them."""
+        room, row_ns = self._rows[i]
+        left_ns = time_ns - (self.kinds[i].stages - 1) * sums.row[i]
+        all_ns = sums.work[i] + row_ns * -(-sums.content // room)
+        return max(0, min(PARTS, left_ns * PARTS // max(all_ns, 1)))
 
     def micro_batches(self, atoms: Sequence[int], time_ns: int) -> list[int]:
         """Rows on each replica; of unlike ones each takes what it can until all is taken."""
-        time_ns -= self._strategy.visit_ns
-        number, tokens = self._content(atoms)
+        sums = reduce(self.with_atom, sorted(atoms, reverse=True), self.nothing)
         if len(self.kinds) == 1:
-            [kind] = self.kinds
-            size = 1 if self._padded else kind.longest_row
-            return [-(-(number if self._padded else tokens) // (kind.count * size))] * kind.count
-        left, rows = number if self._padded else PARTS, []
+            [kind], [(room, _)] = self.kinds, self._rows
+            return [-(-sums.content // (kind.count * room))] * kind.count
+        left, rows = PARTS, []
         for one in self._strategy.replicas:
             i = next(n for n, kind in enumerate(self.kinds) if _alike(kind, one))
-            whole = sum(self._counts[k] * self.each_ns[i][k] for k in atoms)
-            most = self._share(i, time_ns, whole, max(self.rows_ns[i][k] for k in atoms), tokens)
+            most = self._share(i, time_ns - self._strategy.visit_ns, sums)
             for _ in range(one.count):
                 share = min(left, most)
                 left -= share
-                rows.append(
-                    share if self._padded else -(-share * tokens // (PARTS * one.longest_row))
-                )
+                rows.append(-(-share * sums.content // (PARTS * self._rows[i][0])))
         return rows
 
     def least_ns(self, atom: int) -> float:
         """What an atom adds to any set at least, were it divided to the last ns.
 
         Like replicas: its work and row time / dp. Unlike ones: with w_i for one of kind i alone,
-        1 / sum of m_i / w_i, which is concave and doubles with w. Padded, rows of its own length.
+        1 / sum of m_i / w_i, which is concave and doubles with w.
         """
         if self.measured:
             return self._strategy.atoms_ns[atom] or 0
-        count, tokens = self._counts[atom], self._tokens[atom]
         rates = 0.0
-        for kind, each, rows in zip(self.kinds, self.each_ns, self.rows_ns, strict=True):
-            row_share = kind.per_row_ns * tokens / kind.longest_row
-            alone = count * (rows[atom] if self._padded else each[atom] + row_share)
+        for kind, each, (room, row_ns) in zip(self.kinds, self.each_ns, self._rows, strict=True):
+            alone = self._counts[atom] * each[atom] + row_ns * self._contents[atom] / room
             if alone == 0:
                 return 0
             rates += kind.count / alone

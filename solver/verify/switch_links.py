@@ -1,7 +1,7 @@
 """Time on ports and links in a switch, and what prices of them show, with lines by name."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,16 +11,25 @@ from solver.switch_document import PriceDocument, SendingDocument
 
 #: What, where, and for a link between zones to where.
 Line = tuple[str, str, str | None]
+Hop = tuple[str, str, int]  #: from GPU to GPU, bytes
 
 
 @dataclass(frozen=True)
 class Need:
-    """GPUs of a node that need so many bytes, which the owners have."""
+    """GPUs of a node that need a class of so many bytes, which the owners have."""
 
+    number: int
     owners: frozenset[str]
     node: str
     receivers: frozenset[str]
     size_bytes: int
+
+
+def hops_of(one: SendingDocument) -> Iterator[Hop]:
+    """Copies that a sending makes."""
+    first, size = one.source if one.via is None else one.via, one.end - one.begin
+    for gpu in one.receivers:
+        yield one.source if gpu == one.via else first, gpu, size
 
 
 class Network:
@@ -62,18 +71,15 @@ class Network:
             found.append(("zone", zones[0], zones[1]))
         return found
 
-    def loads(self, sendings: Iterable[SendingDocument]) -> dict[Line, int]:
-        """Bytes on every port and link that is used."""
+    def busiest_ns(self, hops: Iterable[Hop]) -> Fraction:
+        """Time of the port or link with most to do."""
         found: dict[Line, int] = defaultdict(int)
-        for one in sendings:
-            first = one.receivers if one.via is None else (one.via,)
-            hops = [(one.source, gpu) for gpu in first]
-            hops += [(one.via, gpu) for gpu in one.receivers if one.via not in (None, gpu)]
-            for source, target in hops:
-                ends: list[Line] = [("send", source, None), ("receive", target, None)]
-                for line in (*ends, *self.way(source, target)):
-                    found[line] += one.end - one.begin
-        return found
+        for source, target, size in hops:
+            ends: list[Line] = [("send", source, None), ("receive", target, None)]
+            for line in (*ends, *self.way(source, target)):
+                found[line] += size
+        times = (size * self.ns_per_byte(line) for line, size in found.items())
+        return max(times, default=Fraction(0))
 
     def start_ns(self, needs: Iterable[Need]) -> int:
         """Start-up: inside a node, and between nodes where owners or receivers have several."""

@@ -58,21 +58,23 @@ class Replay:
 
     def needs(self, network: Network) -> list[Need]:
         """Classes by the nodes that need them."""
-        found = []
+        found = list[Need]()
         for n, own in enumerate(self.document.classes):
             size = sum(one.size_bytes * (one.layers[1] - one.layers[0]) for one in own.slices)
             by_node: dict[str, set[str]] = defaultdict(set)
             for gpu in self._receivers[n]:
                 by_node[network.node_of[gpu]].add(gpu)
             owners = frozenset(self._owners[n])
-            found += [Need(owners, node, frozenset(gpus), size) for node, gpus in by_node.items()]
+            found += [
+                Need(n, owners, node, frozenset(gpus), size) for node, gpus in by_node.items()
+            ]
         return found
 
     def _edges(self) -> set[int]:
         """Layers at which something changes."""
         document, end = self.document, 0
         edges = {edge for own in document.classes for one in own.slices for edge in one.layers}
-        for plan in (document.before.plan, document.after.plan):
+        for plan in (document.before, document.after):
             edges |= {edge for r in plan.replicas for stage in r.stages for edge in stage.layers}
         for run in document.workload.layer_runs:
             edges |= {end, end + run.count}
@@ -93,8 +95,8 @@ class Replay:
     def _check_sort(self, sort: Sort, kind: str, arriving: list[_Arrival]) -> None:
         document, workload = self.document, self.document.workload
         held, wanted = (
-            holding(document.cluster, workload, end.plan, sort, kind)
-            for end in (document.before, document.after)
+            holding(document.cluster, workload, plan, sort, kind)
+            for plan in (document.before, document.after)
         )
         parameters = kind == "parameters"
         width = workload.parameter_bytes if parameters else workload.gradient_bytes

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 
@@ -16,15 +16,9 @@ from solver.verify.volumes import collective_factors, num_slots, widest
 
 
 def zone_legs(instance: Instance, groups: Iterable[int]) -> list[frozenset[str | None]]:
-    """Pairs of zones that follow each other on the ring between nodes of these groups.
-
-    It goes in the order in which the cluster first names zones, and back; none inside a zone.
-    """
-    known = instance.cluster.groups
-    visited = {known[j].zone for j in groups}
-    tour = [zone for zone in dict.fromkeys(group.zone for group in known) if zone in visited]
-    legs = (frozenset((tour[i - 1], tour[i])) for i in range(len(tour)) if len(tour) > 1)
-    return list(dict.fromkeys(legs))
+    """Pairs of zones that may follow each other on the ring between nodes of these groups: any."""
+    visited = dict.fromkeys(instance.cluster.groups[j].zone for j in groups)
+    return [frozenset(pair) for pair in combinations(visited, 2)]
 
 
 def passing(instance: Instance, before: Sequence[int], after: Sequence[int]) -> list[int]:

@@ -106,7 +106,7 @@ def test_costs_of_orders_over_many_zones(twin: Twin, seed: int) -> None:
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize(("zones", "dp"), [("xyzxxy", 3), ("xyzxxz", 3), ("wxyzwwyy", 4)])
 def test_rings_join_neighbours_among_the_zones(twin: Twin, zones: str, dp: int) -> None:
-    """(20) A ring over x, y, z shares each link with another ring, one over w, x, y, z not w-y."""
+    """(20) A ring over x, y, z shares each link with another ring, one over w, x, y, z too."""
     tables = equal_nodes(len(zones), 1, 1, dp, 2, zones=zones)
     order = tuple(range(len(zones)))
     assert least_terms(twin, tables, order, (0, 2, 4)) == counted_terms(tables, order, (0, 2, 4))

@@ -110,3 +110,11 @@ def test_one_replica_needs_no_sync() -> None:
     costs = Placer(equal_nodes(2, 2, 1, 1, 4)).costs([0, 0])
     assert not costs.sync_ns.any()
     assert not costs.sync_latency_ns.any()
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 8])
+@pytest.mark.parametrize("dp", [2, 3, 4])
+def test_nodes_far_from_both_ends_are_counted_like_near_ones(dp: int, size: int) -> None:
+    """Six nodes on up to 24 stages: what is worked out once for alike nodes is what slots give."""
+    if 6 * size % dp == 0:
+        assert_counted(equal_nodes(6, size, 1, dp, 6 * size // dp, tied=True, zero=1), [(0,) * 6])

@@ -89,11 +89,12 @@ def test_ring_over_three_zones_returns_to_the_first() -> None:
     assert costs.sync_latency_ns.tolist() == [4_000_000] * 2
 
 
-def test_ring_over_four_zones_passes_neighbours_only() -> None:
-    """A ring over w, x, y, z has no share in the link between w and y."""
-    assert neighbours([3, 1, 0, 2, 1]) == {(0, 1), (1, 2), (2, 3), (0, 3)}
-    # 1 ring x 2 x 3/4 x 10 MB / (0.5 GB/s x 0.5) = 60 ms.
-    assert placed("wxyzwwyy", 4, 2).sync_ns[:, 0].tolist() == [60_000_000] * 2
+@pytest.mark.parametrize("zones", ["wxyzwwyy", "wyxzwwyy", "xwyzyywy"])
+def test_bug_ring_over_four_zones_went_in_the_order_of_their_names(zones: str) -> None:
+    """A ring over w, x, y, z shares the link between w and y, whatever is named first."""
+    assert len(neighbours([3, 1, 0, 2, 1])) == 6
+    # 2 rings x 2 x 3/4 x 10 MB / (0.5 GB/s x 0.5) = 120 ms.
+    assert placed(zones, 4, 2).sync_ns[:, 0].tolist() == [120_000_000] * 2
 
 
 def test_ring_inside_a_zone_has_no_neighbours() -> None:

@@ -36,11 +36,15 @@ def test_time_of_a_packed_set_by_hand() -> None:
 
 
 def test_time_of_a_padded_set_by_hand() -> None:
-    """Five sequences padded to 40 tokens are three rows on the fuller of two replicas."""
+    """Five rows of two lengths on two replicas: the long one alone takes more than half of all."""
     time = RowTime(per_square_ns=1.0, per_token_ns=2.0, per_row_ns=7)
     strategy = Strategy("two", (Replica(3, 40, time),) * 2)
     times = StrategyTimes(strategy, (Atom(10, 4), Atom(40, 1)), "padded")
-    assert times.of_set((0, 1)) == (3 + 2) * 1687
+    # A row of 10 tokens takes 127 ns, of 40 1687: half of 2195 is 1098, the longest alone 1687.
+    assert times.of_set((0, 1)) == 1687 + 2 * 1687
+    # Of ten rows of 10 and four of 40 the half, 4009 ns, is more than two long rows.
+    more = StrategyTimes(strategy, (Atom(10, 10), Atom(40, 4)), "padded")
+    assert more.of_set((0, 1)) == 4009 + 2 * 1687
 
 
 def test_unlike_replicas_end_at_once() -> None:

@@ -8,7 +8,7 @@ from formulations.instance import Instance
 from formulations.instance.instance import ZeroStage
 from formulations.instance.load import parse_instance
 from formulations.instance.overlap import Overlap
-from solver.report.assumptions import assumptions
+from solver.report.assumptions import assumptions, flash_lines
 from tests.flash_families import mixed
 from tests.small_instances import plain_shape
 
@@ -72,9 +72,14 @@ def test_hidden_traffic_is_that_of_the_plan(tp: int, zero: ZeroStage, found: lis
 
 
 def test_bug_one_old_gpu_took_flash_attention_from_all_without_a_word() -> None:
-    """A plan over GPUs of which some have none says which plans have it."""
+    """A plan, or a front, over GPUs of which some have none says which plans have it."""
     whole = mixed(0)
-    which = "flash attention on all GPUs of plans that use no old, and on none of others"
-    for used, own in (((1, 0), ["flash attention: no scores are kept"]), ((1, 1), [])):
+    texts = {
+        (1, 0): "flash attention: no scores are kept; plans on old have none",
+        (1, 1): "flash attention: none, as on old there is none; plans without these have it",
+    }
+    for used, text in texts.items():
         shape = plain_shape(used, tp=1, dp=1)
-        assert [text for _, text in assumptions(whole, shape, shape.degrees)] == [*own, which]
+        assert assumptions(whole, shape, shape.degrees) == [("assumed", text)]
+    text = "flash attention: where all GPUs of a plan have it, so not on old"
+    assert flash_lines(whole) == [("assumed", text)]

@@ -157,12 +157,38 @@ def test_front_of_useful_sequences_says_what_it_is_of(spot_family: Path, tmp_pat
     assert last["terms"][0]["on_spot"] == ["a10b"]
 
 
-def test_a_training_of_useful_sequences_has_no_budget(spot_family: Path) -> None:
-    """The front says it; so one line names that."""
-    for option in (("--budget", 10), ("--deadline", "1d")):
-        code, _, err = run("pareto", spot_family, *QUICK, "--sequences", 1000, *option)
-        assert code == 2
-        assert f"{option[0]}: with cost_per_useful_sequence; allowed: the whole front" in err
+def test_budgets_and_deadlines_of_useful_sequences(spot_family: Path, tmp_path: Path) -> None:
+    """Money and time with what preemptions take off; spot nodes where there is no hurry."""
+    text = spot_family.read_text(encoding="utf-8").replace("limits: {max_step_time: 1.2 s}", "")
+    spot_family.write_text(text, encoding="utf-8")
+    out = tmp_path / "front.json"
+    million = ("pareto", spot_family, *QUICK, "--sequences", 10**6, "--out", out)
+    for limit, on_spot in ((("--budget", 5), ["a10b"]), (("--deadline", "1h"), [])):
+        assert run(*million, *limit)[0] == 0
+        [point] = json.loads(out.read_text(encoding="utf-8"))["points"]
+        assert point["terms"][0]["on_spot"] == on_spot
+        assert run("verify", out)[0] == 0
+    code, _, err = run(*million, "--budget", 4)
+    assert code == 3
+    assert "the least cost is 4.6" in err
+    assert "by 1 a10b on spot, proved" in err
+
+
+def test_a_limit_too_tight_names_the_least_there_is(family: Path) -> None:
+    """The least cost by the deadline, else the least time, and who reaches it, proved."""
+    million = ("pareto", family, *QUICK, "--sequences", 10**6)
+    for limits, least in (
+        (("--budget", 1e-6), "the least cost is"),
+        (("--deadline", "1s"), "the least time is"),
+        (("--budget", 1e-6, "--deadline", "1s"), "the least time is"),
+        (("--budget", 1e-6, "--deadline", "100d"), "the least cost is"),
+    ):
+        code, _, err = run(*million, *limits)
+        assert code == 3
+        [line] = [one for one in err.splitlines() if "no cluster within" in one]
+        assert least in line
+        assert "by 1 a1" in line
+        assert line.endswith("proved within 1.0 %")
 
 
 def test_bug_nodes_on_spot_alone_were_free(spot_family: Path) -> None:

@@ -92,7 +92,7 @@ def test_sizes_that_do_not_add_up() -> None:
         start_fleet(fleet_instance(4, others=3), even_designs(range(5, 6)), 0)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.data())
 def test_every_recovery_is_verified(data: st.DataObject) -> None:
     """Nodes leave and come back one or two at a time; every file on the way holds."""

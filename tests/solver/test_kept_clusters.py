@@ -71,16 +71,6 @@ def test_killed_search_goes_on(
     assert len(set(closed)) == len(closed) - 1
 
 
-def test_command_line_keeps_and_shows(tmp_path: Path) -> None:
-    """`pareto --study` writes what `study show` reads; another length of training is no other."""
-    path = str(tmp_path / "study.db")
-    words = ["pareto", str(BERT), "--gap", "0.2", "--workers", "1", "--study", path]
-    assert CliRunner().invoke(app, words).exit_code == 0
-    assert CliRunner().invoke(app, [*words, "--sequences", "1000"]).exit_code == 0
-    shown = CliRunner().invoke(app, ["study", "show", path])
-    assert shown.stdout.startswith("pareto        aws_bert: clusters 80 closed, 0 open, ")
-
-
 def test_bug_study_showed_clusters_as_open_that_bounds_had_closed(tmp_path: Path) -> None:
     """The last clusters need no search."""
     path, family = tmp_path / "study.db", load_family(BERT)
@@ -109,11 +99,18 @@ def test_command_line_keeps_subsets(tmp_path: Path) -> None:
 
 
 def test_bug_subsets_overwrote_what_a_study_said_of_the_front(tmp_path: Path) -> None:
-    """Every question that was asked of a study keeps its own line."""
-    path = str(tmp_path / "study.db")
-    words = [str(BERT), "--gap", "0.2", "--workers", "1", "--study", path]
-    for asked in (["pareto"], ["subsets"], ["pareto", "--budget", "20000"]):
+    """`study show` has a line for every question; another length of training is none."""
+    text = BERT.read_text(encoding="utf-8").replace("max: 8", "max: 1")
+    family, path = tmp_path / "four.yaml", str(tmp_path / "study.db")
+    family.write_text(text.replace("profiles/", f"{BERT.parent}/profiles/"), encoding="utf-8")
+    words = [str(family), "--gap", "0.2", "--workers", "1", "--study", path]
+    pareto, subsets = ["pareto"], ["subsets"]
+    budget, longer = ["pareto", "--budget", "20000"], ["pareto", "--sequences", "1000"]
+    for asked in (pareto, subsets, budget, longer):
         assert CliRunner().invoke(app, [*asked, *words]).exit_code == 0
-    shown = CliRunner().invoke(app, ["study", "show", path, "--json"]).stdout
-    found = [(one["aim"], one["max_cost_usd_per_step"]) for one in json.loads(shown)["clusters"]]
+    shown = CliRunner().invoke(app, ["study", "show", path])
+    assert shown.stdout.startswith("pareto        aws_bert: clusters 3 closed, 0 open, ")
+    shown = CliRunner().invoke(app, ["study", "show", path, "--json"])
+    kept = json.loads(shown.stdout)["clusters"]
+    found = [(one["aim"], one["max_cost_usd_per_step"]) for one in kept]
     assert sorted(found) == [("front", None), ("subsets", None), ("time", 20000 / 3125000)]

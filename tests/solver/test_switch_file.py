@@ -6,6 +6,7 @@ from functools import cache
 from itertools import permutations
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -15,6 +16,8 @@ from solver.document import PlanDocument, sealed, to_json
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.report.html.switch_page import switch_page
+from solver.report.switch_picture import switch_picture
+from solver.report.switch_text import device_rows
 from solver.switch_document import Moves, SwitchDocument
 from solver.switching.alike import check_alike
 from solver.switching.documented import switch_document
@@ -23,6 +26,7 @@ from tests.command_line import run
 from tests.conftest import ROOT
 from tests.expert_instances import expert_instance
 from tests.hand_made import result_of, uniform_plans
+from tests.random_shapes import zoned
 from tests.resealed import forged as forged_plan
 from tests.small_instances import random_instance
 from tests.unlike_degrees import unlike_instance
@@ -30,6 +34,7 @@ from tests.unlike_degrees import unlike_instance
 Fields = dict[str, Any]
 
 SMALL = ROOT / "instances" / "hetero_small.yaml"
+SVG = "{http://www.w3.org/2000/svg}"
 MOVES: tuple[Moves, ...] = ("parameters", "gradients", "both")
 
 
@@ -46,7 +51,14 @@ def switches(instance: Instance, moves: Moves) -> Iterator[SwitchDocument]:
         yield switch_document(before, after, moves)
 
 
-@pytest.mark.parametrize("make", [random_instance, expert_instance, unlike_instance])
+def zoned_instance(seed: int) -> Instance:
+    """Nodes of several types in up to four zones, links of their own between some."""
+    return zoned(random_instance(seed), 2 * seed + 1)
+
+
+@pytest.mark.parametrize(
+    "make", [random_instance, expert_instance, unlike_instance, zoned_instance]
+)
 @pytest.mark.parametrize("moves", MOVES)
 def test_switches_are_replayed(make: Callable[[int], Instance], moves: Moves) -> None:
     """ZeRO of all stages, experts, context, mixed GPUs and tensor degrees; never above the rule."""
@@ -110,6 +122,10 @@ def _quicker(fields: Fields) -> None:
     fields["time_s"] *= 0.9
 
 
+def _slower_rule(fields: Fields) -> None:
+    fields["published_s"] *= 1.1
+
+
 def _higher_bound(fields: Fields) -> None:
     fields["lower_bound_s"] *= 1.1
 
@@ -139,7 +155,7 @@ def _other_plan(fields: Fields) -> None:
 
 
 def _layer_lost(fields: Fields) -> None:
-    fields["after"]["plan"]["replicas"][0]["stages"][-1]["layers"][1] -= 1
+    fields["after"]["replicas"][0]["stages"][-1]["layers"][1] -= 1
 
 
 @pytest.mark.parametrize(
@@ -151,6 +167,7 @@ def _layer_lost(fields: Fields) -> None:
         (_one_class_less, "nothing twice"),
         (_class_twice, "nothing twice"),
         (_quicker, "time_s"),
+        (_slower_rule, "published_s"),
         (_higher_bound, "lower_bound_s"),
         (_other_price, "lower_bound_s"),
         (_smaller_slice, "every byte of the class once"),
@@ -182,6 +199,24 @@ def test_page_names_every_sending() -> None:
     assert "Sendings" in page
 
 
+def test_picture_has_times_and_volumes() -> None:
+    """Bars of the three times are as long as they take; those of GPUs add up to all volumes."""
+    document = example()
+    root = ElementTree.fromstring(switch_picture(document))
+    bars = [one for one in root.iter(f"{SVG}rect") if one.find(f"{SVG}title") is not None]
+    widths = [float(one.attrib["width"]) for one in bars]
+    times = document.time_s, document.lower_bound_s, document.published_s
+    for width, time_s in zip(widths, times, strict=False):
+        assert width / widths[2] == pytest.approx(time_s / times[2], abs=1e-3)
+    texts = [one.findtext(f"{SVG}title") or "" for one in bars[3:]]
+    rows = device_rows(document)
+    assert len(texts) == sum(size > 0 for _, volumes in rows for size in volumes)
+    largest = max(max(volumes) for _, volumes in rows)
+    scale = max(widths[3:]) / largest
+    drawn = sum(widths[3:]) / scale
+    assert drawn == pytest.approx(sum(sum(volumes) for _, volumes in rows), rel=1e-3)
+
+
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two plan files of FASOP's small cluster, of unlike degrees."""
@@ -203,13 +238,27 @@ def test_switch_writes_a_file_that_all_commands_take(two: list[Path], tmp_path: 
     assert code == 0
     assert "no plan takes less than" in text
     assert run("verify", out)[0] == 0
-    assert run("show", out)[1] == text
+    assert run("show", out, "--svg", tmp_path / "picture.svg")[1] == text
+    assert "published rule" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
     assert run("report", out, "--out", page)[0] == 0
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     times = [
         json.loads(run("switch", *two, "--moves", one, "--json")[1])["time_s"] for one in MOVES
     ]
     assert times[2] >= max(times[:2])
+
+
+def test_switch_is_compared_with_an_instance(two: list[Path], tmp_path: Path) -> None:
+    """Its model and machines are those of the file, or the first field that differs is told."""
+    out, own = tmp_path / "switch.json", tmp_path / "instance.yaml"
+    run("switch", *two, "--out", out)
+    text = (two[0].parent / "instance.yaml").read_text(encoding="utf-8")
+    own.write_text(text, encoding="utf-8")
+    assert run("verify", out, "--instance", own)[0] == 0
+    own.write_text(text.replace("nodes: 1", "nodes: 2", 1), encoding="utf-8")
+    code, found, _ = run("verify", out, "--instance", own)
+    assert code == 1
+    assert "refused: instance.cluster.groups[0].nodes: found 1, expected 2" in found
 
 
 def test_a_plan_and_itself_need_nothing(two: list[Path], tmp_path: Path) -> None:
@@ -252,11 +301,10 @@ def test_files_that_are_no_plans_are_refused(two: list[Path], tmp_path: Path) ->
 
 
 def test_options_for_plans_are_refused_for_switches(two: list[Path], tmp_path: Path) -> None:
-    """A timeline, a trace and an instance are of plans."""
+    """A trace is of plans, and an instance is no plan."""
     out = tmp_path / "switch.json"
     run("switch", *two, "--out", out)
     for command in (
-        ("show", out, "--svg", tmp_path / "x.svg"),
         ("report", out, "--trace", tmp_path / "x.json", "--out", tmp_path / "x.html"),
         ("verify", out, "--instance", two[0]),
     ):

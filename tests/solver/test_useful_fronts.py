@@ -15,7 +15,7 @@ from formulations.instance.preemption import Preemption
 from solver.clusters.measure import Figures, TimeAndMoney
 from solver.document import sealed
 from solver.family_result import FamilyResult
-from solver.front_document import FrontDocument, front_json
+from solver.front_document import Aim, FrontDocument, front_json
 from solver.report.front import build_front
 from solver.report.front_picture import front_picture
 from solver.verify import verify_front
@@ -77,6 +77,41 @@ def test_front_is_that_of_every_plan_on_all_terms(seed: int, limit: float | None
     result = found(seed) if limit is None else searched(family)
     ours = sorted(points_of(TimeAndMoney(family), result))
     assert ours == [pytest.approx(one) for one in best]
+
+
+def within(family: Family, aim: Aim, **limits: float) -> list[float]:
+    """The least figure of that aim with limits on steps that are kept, proved again."""
+    instance = family.instance
+    own = instance.limits.model_copy(update=limits)
+    family = family.model_copy(update={"instance": instance.model_copy(update={"limits": own})})
+    measure = TimeAndMoney(family, time=aim != "money", money=aim != "time")
+    result = searched(family, measure, gap=0.2)
+    checked = verify_front(build_front(result, aim))
+    assert checked.problems == ()
+    assert checked.complete
+    return sorted({max(figures) for figures in points_of(measure, result)})
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_limits_are_of_steps_that_are_kept(seed: int) -> None:
+    """The least time within every budget, the least money by every deadline, whatever the gap."""
+    family = spot_family(seed)
+    known = {
+        (ns * own.slowdown, ns * own.useful_usd_per_hour)
+        for counts, ns in times_by_force(family).items()
+        if ns is not None
+        for _, own in offered(family.instance, counts)
+    }
+    times, costs = (sorted({one[i] for one in known}) for i in (0, 1))
+    for cost in costs[:: max(1, len(costs) // 2)]:
+        fastest = min(a for a, b in known if b <= cost * (1 + 1e-9))
+        found = within(family, "time", max_cost_usd_per_step=cost * (1 + 1e-9) / 3600e9)
+        assert found == [pytest.approx(fastest)]
+    for time_ns in times[:: max(1, len(times) // 2)]:
+        cheapest = min(b for a, b in known if a <= time_ns * (1 + 1e-9))
+        found = within(family, "money", max_step_time_s=time_ns * (1 + 1e-9) / 1e9)
+        assert found == [pytest.approx(cheapest)]
+    assert within(family, "front", max_cost_usd_per_step=costs[0] * 0.99 / 3600e9) == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)

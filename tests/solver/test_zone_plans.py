@@ -123,28 +123,30 @@ def test_a_slower_link_never_costs_a_plan_more(seed: int) -> None:
         assert times["first"][0] <= times["second"][0] <= times["second"][1] <= times["first"][1]
 
 
-def three_zones(seed: int) -> Instance:
-    """Some nodes in three zones, every pair of which has a link of its own."""
+def several_zones(seed: int, zones: str = "xyzx") -> Instance:
+    """Some nodes in these zones, pairs of x, y and z with links of their own."""
     rng = random.Random(seed)
     instance = few_stages(seed)
     nodes = [group for group in instance.cluster.groups for _ in range(group.nodes)]
     nodes = (nodes * 3)[:4]
-    groups = tuple(node.but(name=f"n{i}", nodes=1, zone="xyzx"[i]) for i, node in enumerate(nodes))
+    groups = tuple(node.but(name=f"n{i}", nodes=1, zone=zones[i]) for i, node in enumerate(nodes))
     speeds = [3e7, 3e8, 2e9]
     rng.shuffle(speeds)
     own = tuple(
         ZonePair(zones=pair, link=ZoneLink(bandwidth_bytes_per_s=speed, latency_s=1e-4))
         for pair, speed in zip((("x", "y"), ("z", "y"), ("x", "z")), speeds, strict=True)
     )
-    cluster = instance.cluster.but(groups=groups, zone_links=own)
+    common = ZoneLink(bandwidth_bytes_per_s=1e8, latency_s=1e-4) if "w" in zones else None
+    cluster = instance.cluster.but(groups=groups, zone_links=own, zone_link=common)
     return instance.but(cluster=Cluster.model_validate(cluster.model_dump()))
 
 
+@pytest.mark.parametrize("zones", ["xyzx", "xyzw"])
 @pytest.mark.parametrize("seed", one_each(range(40), 5))
-def test_the_order_of_three_zones_changes_nothing(seed: int) -> None:
+def test_the_order_of_zones_changes_nothing(seed: int, zones: str) -> None:
     """Nor do the names that they have, nor the order in which a pair names its zones."""
-    instance, rng = three_zones(seed), random.Random(seed)
-    names = dict(zip("xyz", rng.sample("abc", 3), strict=True))
+    instance, rng = several_zones(seed, zones), random.Random(seed)
+    names = dict(zip("wxyz", rng.sample("abcd", 4), strict=True))
     groups = [g.but(zone=names[g.zone or ""]) for g in instance.cluster.groups]
     rng.shuffle(groups)
     own = [
@@ -159,7 +161,7 @@ def test_the_order_of_three_zones_changes_nothing(seed: int) -> None:
 @pytest.mark.parametrize("seed", one_each(range(40), 20))
 def test_a_faster_pair_is_never_worse(seed: int) -> None:
     """Ten times the bandwidth between two of three zones, for each pair."""
-    instance = three_zones(seed)
+    instance = several_zones(seed)
     own, before = instance.cluster.zone_links, solve(instance).objective
     for i, pair in enumerate(own):
         speed = 10 * pair.link.bandwidth_bytes_per_s
@@ -171,7 +173,7 @@ def test_a_faster_pair_is_never_worse(seed: int) -> None:
 
 def test_a_switch_takes_the_link_of_each_pair() -> None:
     """In the planner's network and in the verifier's, both ways; none leads from x to x."""
-    cluster = three_zones(0).cluster
+    cluster = several_zones(0).cluster
     ours, theirs = Network(cluster), VerifiedNetwork(cluster)
     rates = dict(zip(ours.lines, ours.ns_per_byte, strict=True))
     for pair in cluster.zone_links:

@@ -5,9 +5,11 @@ from html import escape
 from solver.report.html.page import bare_page
 from solver.report.html.sections import lines_table, section, text_table
 from solver.report.quantities import size_unit
+from solver.report.switch_picture import switch_picture
 from solver.report.switch_text import COLUMNS, device_rows, sending_rows, switch_lines
 from solver.switch_document import SwitchDocument
 
+_NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
 _SENDINGS = ("class", "slices", "from", "by way of", "to", "bytes")
 
 
@@ -22,6 +24,7 @@ def switch_page(document: SwitchDocument) -> str:
         unit = size_unit(max(max(volumes) for _, volumes in rows))
         cells = [[name, *map(unit.number, volumes)] for name, volumes in rows]
         parts += [
+            section("Time and volumes", switch_picture(document).replace(_NAMESPACE, "")),
             section("GPUs", text_table(("node: GPUs", *COLUMNS), cells, 1), f"In {unit.name}."),
             section("Sendings", text_table(_SENDINGS, sending_rows(document), 5)),
         ]
