@@ -3,11 +3,11 @@
 Shapes with several chunks per device have the work bound alone. All replicas have m micro-batches;
 or, where these may be unlike, look at the replica with the most, which has m = M / dp, rounded up,
 or more: what follows only grows with them. By the latency paths that a schedule states of stage i
-(`Missed`), the last backward of the first stage ends no earlier than the latency, the sum of all t of the replica, but
-for weight gradients split off, and its transfers, plus (m - 1) t_i less what the path misses of
-stage i; then come tied embeddings and the tail of that stage. A kind of operation has at most some
-share of t in any layer on any group used, so with c_i m - 1 less the sum over kinds of that share
-times the number missed, for the better path,
+(`Missed`), the last backward of the first stage ends no earlier than the latency, the sum of all t
+of the replica, but for weight gradients split off, and its transfers, plus (m - 1) t_i less what
+the path misses of stage i; then come tied embeddings and the tail of that stage. A kind of
+operation has at most some share of t in any layer on any group used, so with c_i m - 1 less the sum
+over kinds of that share times the number missed, for the better path,
 
     T >= once + latency + c_i t_i + tail_0.
 
