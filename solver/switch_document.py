@@ -38,10 +38,10 @@ class SliceDocument(Record):
 
 
 class SendingDocument(Record):
-    """Bytes [begin, end) of a class from a GPU that holds them to GPUs of one node.
+    """Bytes [begin, end) of a class from a GPU that holds them to others.
 
     With `via`, which is one of the receivers, it is sent to that one, who forwards it to the others
-    inside the node; without, to each.
+    of its node; without, to each.
     """
 
     begin: Bytes

@@ -24,15 +24,11 @@ _DISTRIBUTED = Rule((1,), "whose optimizer with states in bf16 is distributed")
 
 def narrowed(written: SearchFile, state: OptimizerState) -> SearchFile:
     """The choices with those defaults alone that the target can run; what is stated stays."""
-    found: dict[str, object] = {}
-    for field, rule in _rules(written, state):
-        value = getattr(written, field)
-        if field in written.model_fields_set:
-            continue
-        if isinstance(value, list):
-            found[field] = [one for one in value if one in rule.allowed]
-        elif value not in rule.allowed:
-            found[field] = rule.allowed[0]
+    found = {
+        field: rule.kept(getattr(written, field))
+        for field, rule in _rules(written, state)
+        if field not in written.model_fields_set
+    }
     return written.model_copy(update=found)
 
 

@@ -36,6 +36,13 @@ class Rule:
     allowed: tuple[object, ...]
     reason: str
 
+    def kept(self, value: object) -> object:
+        """What of a choice, or of several, a target can run; the first that it can where none."""
+        if isinstance(value, list | tuple):
+            possible = [one for one in value if one in self.allowed]
+            return type(value)(possible or self.allowed[:1])
+        return value if value in self.allowed else self.allowed[0]
+
 
 _EVEN = Rule(("even",), "which runs equally many micro-batches in all replicas")
 _ALIKE = Rule(("plan",), "which recomputes alike on all ranks")

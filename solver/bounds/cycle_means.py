@@ -59,7 +59,7 @@ import numpy as np
 
 from formulations.schedules import SCHEDULES
 from solver.bounds.label_setting import Labels, no_stages, undominated
-from solver.bounds.latency_bottleneck import latencies, least_term, rounds
+from solver.bounds.latency_bottleneck import latencies, least_term, rounds, walk
 from solver.layered.edges import Layers, so_far, to_go
 from solver.layered.problem import INFINITY, Array, Mask, SplitProblem, runs
 
@@ -138,11 +138,24 @@ class _Lane:
             at = int(labels.onward[at])
         return Class(bound_ns, low, high, np.array(path), useful[::-1])
 
-    def classes(self, low: int, high: int, number: int) -> list[Class]:
-        """Those of so many, of M from `low` to `high`, that have a path below the cutoff."""
-        ends = np.linspace(low - 1, high, number + 1).astype(np.int64).tolist()
-        found = (self.bounded(one + 1, other) for one, other in pairwise(ends))
-        return [one for one in found if one is not None]
+    def classes(self, stop: Callable[[], bool]) -> list[Class] | None:
+        """The first classes that have a path below the cutoff; None if stopped."""
+        ends = np.linspace(self.least - 1, self.most, CLASSES + 1).astype(np.int64).tolist()
+        found = list[Class]()
+        for one, other in pairwise(ends):
+            if stop():
+                return None
+            known = self.bounded(one + 1, other)
+            found += [] if known is None else [known]
+        return found
+
+    def unclassed(self) -> ByClass:
+        """What is known of all paths without classes."""
+        rest = to_go(self.layers, self.costs)
+        onward = zip(self.layers, self.costs, rest[1:], strict=True)
+        path = walk(self.layers, [cost + after[edges.target] for edges, cost, after in onward])
+        useful = [np.ones(len(edges), dtype=np.bool_) for edges in self.layers]
+        return ByClass(int(rest[0][0]) + self.least, path, useful)
 
 
 class _Range(NamedTuple):
@@ -296,12 +309,15 @@ def by_windows(
     cutoff: int,
     stop: Callable[[], bool] = lambda: False,
     lane: int = 0,
+    halve: bool = True,
 ) -> ByClass:
-    """The bounds of tightened layers, as far as one lane shows."""
+    """The bounds of tightened layers, as far as one lane shows; with classes halved if asked."""
     search = _Lane(problem, layers, cutoff, lane)
-    open_ = search.classes(search.least, search.most, CLASSES)
+    open_ = search.classes(stop)
+    if open_ is None:
+        return search.unclassed()
     heapify(open_)
-    for halved in range(MORE_HALVINGS):
+    for halved in range(MORE_HALVINGS if halve else 0):
         if not open_ or stop() or open_[0].high - open_[0].low < cutoff // RESOLUTION:
             break
         if halved >= HALVINGS and open_[0].bound_ns < (1 - NEAR) * cutoff:

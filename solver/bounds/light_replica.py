@@ -110,10 +110,10 @@ class LightReplica:
         layers = tighten(problem, build_layers(problem, cutoff), cutoff)
         return None if layers is None else Thinned(problem, layers)
 
-    def windowed(self, thinned: Thinned, cutoff: int, stop: Stop) -> Thinned | None:
-        """What windows leave of that; classes are halved until `stop` says so."""
+    def windowed(self, thinned: Thinned, cutoff: int, stop: Stop, halve: bool) -> Thinned | None:
+        """What windows leave of that, as far as is known until `stop`; with classes halved."""
         problem, layers = thinned.problem, thinned.layers
-        bounds = by_windows(problem, layers, cutoff, stop)
+        bounds = by_windows(problem, layers, cutoff, stop, halve=halve)
         if bounds.path is None:
             return None
         arcs, splits = path_of(layers, bounds.path[None])

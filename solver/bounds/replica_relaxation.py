@@ -73,17 +73,17 @@ class Relaxation:
         """
         if self.refutes_at_once():
             return True
-        for until in (lambda: True, stop):
+        for halve in (False, True):
             for weighed in self.replica.weightings:
                 if stop():
                     return False
                 in_vain = self.ways_ns.get(weighed, self.cutoff) < self.cutoff
-                if not in_vain and self._refutes(weighed, until):
+                if not in_vain and self._refutes(weighed, stop, halve):
                     return True
         return False
 
-    def _refutes(self, weighed: Weighed, until: Stop | None = None) -> bool:
-        """Whether a light replica refutes the cutoff; given `until` by windows.
+    def _refutes(self, weighed: Weighed, stop: Stop | None = None, halve: bool = False) -> bool:
+        """Whether a light replica refutes the cutoff; given `stop` by windows.
 
         With the finest units that leave few enough edges; if none do, it is in vain.
         """
@@ -92,12 +92,12 @@ class Relaxation:
             self.ways_ns[weighed] = 0
             return False
         found = self.replica.tightened(graph, self.cutoff)
-        if found is not None and until is not None:
-            found = self.replica.windowed(found, self.cutoff, until)
+        if found is not None and stop is not None:
+            found = self.replica.windowed(found, self.cutoff, stop, halve)
         if found is None:
             return True
         self.common = shared(self.common, found.masks)
-        if until is not None:
+        if stop is not None:
             self.ways_ns[weighed] = found.way_ns
         if found.bound_ns > self.bound_ns:
             self.bound_ns, self.groups = found.bound_ns, found.groups

@@ -45,17 +45,12 @@ def narrowed(search: SearchSpace, target: Target) -> SearchSpace:
     """The choices of a plan space that a target can run; where it can run none of a field, its."""
     if target == search.target:
         return search
-    found: dict[str, object] = {"target": target}
-    for field, rule in RULES[target].items():
-        if field not in SearchSpace.model_fields:
-            continue
-        value = getattr(search, field)
-        if isinstance(value, tuple):
-            kept = tuple(one for one in value if one in rule.allowed)
-            found[field] = kept or rule.allowed[:1]
-        elif value not in rule.allowed:
-            found[field] = rule.allowed[0]
-    return search.model_copy(update=found)
+    found = {
+        field: rule.kept(getattr(search, field))
+        for field, rule in RULES[target].items()
+        if field in SearchSpace.model_fields
+    }
+    return search.model_copy(update={**found, "target": target})
 
 
 def _with(

@@ -107,9 +107,13 @@ class Names:
 
 
 def _classes(switch: Switch, found: SwitchPlan, names: Names) -> tuple[ClassDocument, ...]:
-    sendings: list[list[SendingDocument]] = [[] for _ in switch.classes]
+    merged: dict[Sending, list[int]] = {}  # what an owner sends to GPUs of many nodes is one
     for one in found.sendings:
-        sendings[one.number].append(names.sending(one))
+        key = one if one.via is not None else one._replace(receivers=())
+        merged.setdefault(key, []).extend(one.receivers)
+    sendings: list[list[SendingDocument]] = [[] for _ in switch.classes]
+    for key, receivers in merged.items():
+        sendings[key.number].append(names.sending(key._replace(receivers=tuple(receivers))))
     return tuple(
         ClassDocument(slices=tuple(map(_slice, own.slices)), sendings=tuple(ways))
         for own, ways in zip(switch.classes, sendings, strict=True)

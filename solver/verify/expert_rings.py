@@ -1,4 +1,4 @@
-"""Experts that `ep` GPUs share, worked out again: their copies, and the rings that sum gradients.
+"""Experts that `ep` GPUs share, worked out again: the rings that sum their gradients.
 
 The cost model has these rings last as long wherever a stage lies, see
 `formulations.costs.expert_sync`: the most of any node group used, inside nodes and between them,
@@ -13,21 +13,9 @@ from numpy.typing import NDArray
 from formulations.instance import Instance
 from formulations.plan import Shape
 from solver.verify.link_times import ceil_all_ns
-from solver.verify.volumes import num_slots
+from solver.verify.volumes import num_copies, num_lanes, num_slots
 
 Array = NDArray[np.int64]
-
-
-def num_lanes(shape: Shape, group: int) -> int:
-    """GPUs in a row that hold parts of the same experts."""
-    return shape.degrees[group].tp if shape.etp is None else shape.etp
-
-
-def num_copies(shape: Shape, group: int) -> int:
-    """GPUs of a stage, one per lane, that hold the same experts."""
-    own = shape.degrees[group]
-    gpus = shape.dp * own.tp * own.parts * own.cp
-    return max(1, gpus // (num_lanes(shape, group) * shape.ep))
 
 
 def rings_of_experts_ns(

@@ -11,12 +11,11 @@ from itertools import pairwise
 from formulations.instance import Instance
 from formulations.plan import Degrees, Plan, Shape, num_gpus
 from solver.document import PlanDocument, ReplicaDocument
-from solver.verify.expert_rings import num_copies
 from solver.verify.findings import Findings
 from solver.verify.launch import runs_degrees
 from solver.verify.space import PlanSpace, key_of
 from solver.verify.stage_layout import check_stages
-from solver.verify.volumes import num_holders
+from solver.verify.volumes import num_copies, num_holders
 
 
 def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:

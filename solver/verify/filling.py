@@ -1,21 +1,15 @@
 """Lower bounds from the time in which a pipeline fills and empties: see `closed_forms` for terms.
 
-Devices with one chunk first. All replicas have m micro-batches; or, where these may be
-unlike, look at the replica with the most, which has m = M / dp, rounded up, or more: what follows
-only grows with them. By the latency paths that a schedule states of stage i (`Missed`), the last
-backward of the first stage ends no earlier than the latency, the sum of all t of the replica, but
-for weight gradients split off, and its transfers, plus (m - 1) t_i less what the path misses of
-stage i; then come tied embeddings and the tail of that stage. A kind of operation has at most some
-share of t in any layer on any group used, so with c_i m - 1 less the sum over kinds of that share
-times the number missed, for the better path,
+Shapes with several chunks per device have the work bound alone. All replicas have m micro-batches;
+or, where these may be unlike, look at the replica with the most, which has m = M / dp, rounded up,
+or more: what follows only grows with them. By the latency paths that a schedule states of stage i
+(`Missed`), the last backward of the first stage ends no earlier than the latency, the sum of all t
+of the replica, but for weight gradients split off, and its transfers, plus (m - 1) t_i less what
+the path misses of stage i; then come tied embeddings and the tail of that stage. A kind of
+operation has at most some share of t in any layer on any group used, so with c_i m - 1 less the sum
+over kinds of that share times the number missed, for the better path,
 
     T >= once + latency + c_i t_i + tail_0.
-
-With several chunks, micro-batch 0 goes down through all of them and back to the last chunk of
-device i. What is left on the device follows: all backwards, and all forwards but those before, of
-which no chunk has more than u. The last of them goes up to device 0. So the same holds with all
-forwards and their transfers as the latency, c_i = m - u times the share of forwards, and once more
-the backward of a block on every other device, that of the last chunk below and the first above.
 
 Give node group j a weight v_j >= 0, and on the first stage v_j - d >= 0, and replica r the load
 sum over its stages of v / c_i, v of the group under stage i, less d / c_0. If its load is at most
@@ -51,7 +45,8 @@ def bounds_ns(prover: Prover, shapes: Sequence[Shape]) -> Array:
     if not shapes:
         return np.zeros(0, dtype=np.int64)
     forms = ClosedForms(prover, shapes)
-    return np.maximum(forms.work_ns(), Filling(forms).filling_ns())
+    filling_ns = np.where(forms.column("vpp") > 1, 0, Filling(forms).filling_ns())
+    return np.maximum(forms.work_ns(), filling_ns)
 
 
 class Filling:
@@ -64,7 +59,7 @@ class Filling:
     def _passed(self) -> Numbers:
         """[N, U, J] of one layer what the latency counts."""
         forward, backward, _ = self.forms.layers
-        passed: Numbers = np.where(self.loads.chunked[:, None, None], forward, forward + backward)
+        passed: Numbers = forward + backward
         return passed
 
     def _less(self, weights: Numbers) -> Numbers:
@@ -114,13 +109,6 @@ class Filling:
 
     @property
     def _once(self) -> Numbers:
-        """[N] tied embeddings, transfers of one micro-batch, backwards that are there once more."""
-        ways = np.where(self.loads.chunked, 1, 2)
-        once: Numbers = np.array([one.embedding_ns() for one in self.forms.costs], dtype=np.float64)
-        once = once + ways * [one.send_ns() for one in self.forms.costs]
-        blocks = [run.layer.is_block for run in self.forms.prover.instance.workload.layer_runs]
-        if not self.loads.chunked.any() or self.forms.prover.instance.search.embedding_only_stages:
-            return once
-        least = self.forms.least(self.forms.layers[1], self.forms.nodes > 0)[:, blocks].min(axis=1)
-        once = once + self.loads.chunked * (self.forms.column("pp") - 1) * least
-        return once
+        """[N] tied embeddings, transfers of one micro-batch."""
+        each = [one.embedding_ns() + 2 * one.send_ns() for one in self.forms.costs]
+        return np.array(each, dtype=np.float64)

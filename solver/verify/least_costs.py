@@ -17,14 +17,15 @@ from numpy.typing import NDArray
 from formulations.instance import Instance
 from formulations.plan import Shape
 from solver.verify.any_order import AnyOrder
-from solver.verify.expert_rings import num_copies, num_lanes, rings_of_experts_ns
+from solver.verify.expert_rings import rings_of_experts_ns
 from solver.verify.least_rings import LeastRings, at_least_ns
 from solver.verify.link_times import inside_s, outside_s, pair_s
 from solver.verify.volumes import (
     collective_factors,
     message_bytes,
     message_lanes,
-    num_holders,
+    num_lanes,
+    shards,
     tied_bytes,
     touched_bytes,
 )
@@ -120,13 +121,10 @@ class LeastCosts:
 
     def _optimizer_ns(self, parameters: Array, experts: Array) -> Array:
         """[U, used groups] of so many parameters."""
-        shards = np.array([num_holders(self.shape, 1, j) for j in self.order.used])
-        split = self.shape.zero >= 1
-        sharers = np.array([num_copies(self.shape, j) if split else 1 for j in self.order.used])
-        touched = touched_bytes(self.instance.workload)
         speeds = [group.gpu.memory_bandwidth_bytes_per_s for group in self.order.groups]
-        sizes = touched * (-(-parameters // shards) - (-experts // sharers))
-        return at_least_ns(sizes / np.array(speeds))
+        columns = zip(self.order.used, parameters.T, experts.T, strict=True)
+        held = np.stack([shards(self.shape, 1, *own) for own in columns], axis=1)
+        return at_least_ns(touched_bytes(self.instance.workload) * held / np.array(speeds))
 
     def _expert_rings_ns(self, experts: Array) -> Array:
         """[U] both collectives of experts that GPUs share, which no order changes."""

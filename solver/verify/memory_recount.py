@@ -9,8 +9,7 @@ from formulations.instance.workload import QUANTIZED_BLOCK, Recompute
 from formulations.plan import Plan
 from formulations.schedules import Kind, device_order
 from formulations.units import ceil_div
-from solver.verify.expert_rings import num_copies
-from solver.verify.volumes import num_holders
+from solver.verify.volumes import shards
 
 
 class MemoryRecount:
@@ -51,10 +50,7 @@ class MemoryRecount:
 
         def held_of(split_from: int) -> list[int]:
             """Per layer, where ZeRO from this stage on splits it."""
-            sharers = num_copies(shape, j) if shape.zero >= split_from else 1
-            holders = num_holders(shape, split_from, j)
-            pairs = zip(counts, routed, strict=True)
-            return [ceil_div(count, holders) + ceil_div(more, sharers) for count, more in pairs]
+            return [shards(shape, split_from, j, *own) for own in zip(counts, routed, strict=True)]
 
         stages = range(k, len(self.runs), shape.pp)
         held = [(x, self.kept[j][way]) for s in stages for x, way in self.ways_of(s, r)]

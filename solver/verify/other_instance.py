@@ -1,4 +1,4 @@
-"""Whether a plan file is for a given instance."""
+"""Whether a file is for a given instance."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,16 +9,17 @@ from formulations.instance import Instance
 def instance_differences(found: Instance, expected: Instance) -> tuple[str, ...]:
     """One line per field in which two instances differ: field, found, expected."""
     pair = (one.model_dump(mode="json") for one in (found, expected))
-    return tuple(_differences("instance", *pair))
+    return tuple(differences("instance", *pair))
 
 
-def _differences(field: str, found: Any, expected: Any) -> Iterator[str]:
+def differences(field: str, found: Any, expected: Any) -> Iterator[str]:
+    """One line per field in which two documents differ."""
     if isinstance(found, dict) and isinstance(expected, dict):
         for name in sorted(found.keys() | expected.keys()):
-            yield from _differences(f"{field}.{name}", found.get(name), expected.get(name))
+            yield from differences(f"{field}.{name}", found.get(name), expected.get(name))
     elif isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
         for i, (one, other) in enumerate(zip(found, expected, strict=True)):
-            yield from _differences(f"{field}[{i}]", one, other)
+            yield from differences(f"{field}[{i}]", one, other)
     elif found != expected:
         yield f"{field}: found {_shown(found)}, expected {_shown(expected)}"
 

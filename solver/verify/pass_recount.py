@@ -9,9 +9,9 @@ from formulations.costs.collectives import HALF
 from formulations.costs.compute import TimeColumns
 from formulations.costs.experts import members_of
 from solver.verify.counted_rings import CountedRings
-from solver.verify.expert_rings import num_copies, rings_of_experts_ns
+from solver.verify.expert_rings import rings_of_experts_ns
 from solver.verify.memory_recount import MemoryRecount
-from solver.verify.volumes import num_holders
+from solver.verify.volumes import num_copies, num_holders
 
 Array = NDArray[np.int64]
 

@@ -26,10 +26,10 @@ from formulations.costs.memory import capacity_bytes
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance
 from formulations.plan import Plan
-from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div
+from formulations.units import NANOSECONDS_PER_SECOND, ceil_count
 from solver.verify.counted_flows import CountedFlows
 from solver.verify.counted_rings import CountedRings
-from solver.verify.expert_rings import num_copies, rings_of_experts_ns
+from solver.verify.expert_rings import rings_of_experts_ns
 from solver.verify.layout import Layout
 from solver.verify.memory_recount import MemoryRecount
 from solver.verify.node_choices import instance_on
@@ -37,7 +37,7 @@ from solver.verify.pass_recount import PassRecount
 from solver.verify.places_as_groups import by_place
 from solver.verify.volumes import (
     collective_factors,
-    num_holders,
+    shards,
     tied_bytes,
     touched_bytes,
 )
@@ -131,16 +131,10 @@ class Recount:
         return np.array(times, dtype=np.int64)
 
     def _optimizer_ns(self, k: int, _: int, j: int) -> int:
-        touched = touched_bytes(self.instance.workload)
-        shards = num_holders(self.shape, 1, j)
-        sharers = num_copies(self.shape, j) if self.shape.zero >= 1 else 1
+        touched, memory = touched_bytes(self.instance.workload), self.memory
         speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
         sizes = (
-            touched
-            * (
-                ceil_div(self.memory.parameters[j][layer], shards)
-                + ceil_div(self.memory.experts[j][layer], sharers)
-            )
-            for layer in self.memory.stages[k]
+            touched * shards(self.shape, 1, j, memory.parameters[j][x], memory.experts[j][x])
+            for x in memory.stages[k]
         )
         return sum(ceil_count(size / speed * NANOSECONDS_PER_SECOND) for size in sizes)

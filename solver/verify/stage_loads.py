@@ -1,13 +1,10 @@
 """How much weighted stages load a replica: c_i and the weights of node groups, see `filling`."""
 
-from collections import Counter
-from functools import cache, cached_property
-from itertools import takewhile
+from functools import cached_property
 
 import numpy as np
 
-from formulations.instance.instance import ScheduleName
-from formulations.schedules import SCHEDULES, Kind, device_order
+from formulations.schedules import SCHEDULES
 from solver.verify.closed_forms import Array, ClosedForms, Mask, Numbers
 
 #: Stages with c_i below this share of m are not used.
@@ -16,17 +13,6 @@ LEAST_SHARE = 1e-3
 
 def _along(values: Numbers, order: Array) -> Numbers:
     return np.take_along_axis(values, order, axis=1)
-
-
-@cache
-def _before_return(
-    schedule: ScheduleName, pp: int, vpp: int, device: int, micro_batches: int
-) -> int:
-    """Most forwards of one chunk of a device before the first backward of its last chunk."""
-    last = (vpp - 1) * pp + device
-    order = device_order(schedule, pp, device, micro_batches, vpp)
-    ahead = takewhile(lambda one: one != (Kind.BACKWARD, last, 0), order)
-    return max(Counter(one.stage for one in ahead if one.kind == Kind.FORWARD).values())
 
 
 class StageLoads:
@@ -40,12 +26,6 @@ class StageLoads:
         """[N] m, those of every replica where all have equally many, of one at least elsewhere."""
         micro_batches: Array = -(-self.forms.total // self.forms.column("dp"))
         return micro_batches
-
-    @cached_property
-    def chunked(self) -> Mask:
-        """[N] whether devices have several chunks."""
-        chunked: Mask = self.forms.column("vpp") > 1
-        return chunked
 
     @cached_property
     def c(self) -> Numbers:
@@ -64,11 +44,6 @@ class StageLoads:
                 kinds = zip(shares[:, rows, None], path, strict=True)
                 missed = sum((share * number for share, number in kinds), np.zeros(own.shape))
                 left[rows] = np.maximum(left[rows], m - 1 - missed)
-        for n in np.flatnonzero(self.chunked).tolist():
-            shape, count = self.forms.shapes[n], int(self.micro_batches[n])
-            kind = shape.schedule, shape.pp, shape.vpp
-            before = [_before_return(*kind, i, count) for i in range(shape.pp)]
-            left[n, : shape.pp] = count - shares[0, n] * np.array(before)
         return np.where(stage < self.forms.column("pp")[:, None], left, np.inf)
 
     @cached_property

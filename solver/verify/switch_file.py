@@ -109,8 +109,10 @@ def _check_sendings(own: ClassDocument, network: Network, field: str, findings: 
         if not findings.require(not unknown, where, unknown, "GPUs of the cluster, NODE:NUMBER"):
             continue
         nodes = {network.node_of[gpu] for gpu in one.receivers}
-        distinct = len(set(one.receivers)) == len(one.receivers) and len(nodes) == 1
-        findings.require(distinct, f"{where}.receivers", one.receivers, "GPUs of one node, once")
+        distinct = len(set(one.receivers)) == len(one.receivers)
+        distinct &= one.via is None or len(nodes) == 1
+        allowed = "GPUs once each, of one node where one forwards"
+        findings.require(distinct, f"{where}.receivers", one.receivers, allowed)
         apart = one.source not in one.receivers
         findings.require(apart, f"{where}.source", one.source, "a GPU that is no receiver")
         known = one.via is None or one.via in one.receivers

@@ -10,12 +10,12 @@ from formulations.costs.memory import layer_memory
 from formulations.instance import Instance, Link
 from formulations.plan import Shape
 from formulations.units import ceil_div, ceil_ns
-from solver.verify.expert_rings import num_copies, rings_of_experts_ns
+from solver.verify.expert_rings import rings_of_experts_ns
 from solver.verify.link_times import Member, ceil_all_ns, pair_s, rings_ns
 from solver.verify.stage_messages import Spot, common, stage_slots
 from solver.verify.volumes import (
     collective_factors,
-    num_holders,
+    shards,
     tied_bytes,
     touched_bytes,
     widest,
@@ -96,9 +96,7 @@ class Tails:
 
     def _optimizer_ns(self, j: int) -> Array:
         """[n, n] on GPUs of group j."""
-        shards = num_holders(self.shape, 1, j)
-        sharers = num_copies(self.shape, j) if self.shape.zero >= 1 else 1
-        own = -(-self.parameters[:, j] // shards) - (-self.experts[:, j] // sharers)
+        own = shards(self.shape, 1, j, self.parameters[:, j], self.experts[:, j])
         sizes = touched_bytes(self.instance.workload) * own
         speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
         return interval_sums(ceil_all_ns(sizes / speed))

@@ -1,16 +1,42 @@
 """Bytes and collectives of a shape that no placement changes."""
 
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
 from formulations.costs.collectives import ALL_REDUCE, HALF
 from formulations.instance import Instance
 from formulations.instance.workload import Workload, padded_vocabulary
 from formulations.plan import Shape
 from formulations.units import ceil_div
 
+#: A number, or some.
+N = TypeVar("N", int, NDArray[np.int64])
+
 
 def num_holders(shape: Shape, split_from: int, group: int) -> int:
     """Parts of replicas over which ZeRO from this stage on splits what others hold whole."""
     own = shape.degrees[group]
     return shape.dp * own.parts * own.cp if shape.zero >= split_from else 1
+
+
+def num_lanes(shape: Shape, group: int) -> int:
+    """GPUs in a row that hold parts of the same experts."""
+    return shape.degrees[group].tp if shape.etp is None else shape.etp
+
+
+def num_copies(shape: Shape, group: int) -> int:
+    """GPUs of a stage, one per lane, that hold the same experts."""
+    own = shape.degrees[group]
+    gpus = shape.dp * own.tp * own.parts * own.cp
+    return max(1, gpus // (num_lanes(shape, group) * shape.ep))
+
+
+def shards(shape: Shape, split_from: int, group: int, parameters: N, experts: N) -> N:
+    """What a GPU holds of these, and of experts that GPUs share, if ZeRO splits from a stage on."""
+    copies = num_copies(shape, group) if shape.zero >= split_from else 1
+    return -(-parameters // num_holders(shape, split_from, group)) - (-experts // copies)
 
 
 def num_slots(instance: Instance, shape: Shape, group: int) -> int:

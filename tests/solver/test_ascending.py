@@ -1,5 +1,6 @@
 """Tests of solver.lengths.ascending and of the time that it minimises."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -96,6 +97,33 @@ def test_ascending_is_the_best_of_all(seeds: range, rows: Rows) -> None:
         assert (None if tour is None else step_ns(mixed, tour)) == best_ns
 
 
+@pytest.mark.parametrize("rows", ROWS)
+def test_choices_and_costs_are_monotonous(rows: Rows) -> None:
+    """Without a strategy no step is faster, nor with longer visits or optimizers."""
+    for seed in range(10):
+        mixed = random_mixed(seed, rows=rows)
+        best_ns = _least_ns(mixed)
+        for q, one in enumerate(mixed.strategies[:-1]):
+            for slower in (replace(one, visit_ns=one.visit_ns + 50), replace(one, anchor_ns=9999)):
+                strategies = (*mixed.strategies[:q], slower, *mixed.strategies[q + 1 :])
+                assert best_ns <= _least_ns(replace(mixed, strategies=strategies))
+        kept = [n for n in range(len(mixed.strategies)) if n != 0]
+        tables = (mixed.switching.parameters_ns, mixed.switching.gradients_ns)
+        out, back = (tuple(tuple(one[a][b] for b in kept) for a in kept) for one in tables)
+        switching = Switching(out, back, mixed.switching.parameters_return)
+        rest = tuple(mixed.strategies[n] for n in kept)
+        assert best_ns <= _least_ns(replace(mixed, strategies=rest, switching=switching))
+
+
+def _least_ns(mixed: Mixed) -> int:
+    """Of all steps in ascending order; strategy `all` is one."""
+    tour = ascending(mixed)
+    assert tour is not None
+    least_ns = step_ns(mixed, tour)
+    assert least_ns is not None
+    return least_ns
+
+
 def test_a_tour_alone_has_no_switch() -> None:
     """One strategy for all is its own anchor, whatever its switches would cost."""
     mixed = Mixed((Atom(1, 1),), (Measured("one", (5,)),), Switching(((9,),), ((9,),)))
@@ -108,3 +136,10 @@ def test_steps_of_days_are_refused() -> None:
     strategy = Strategy("slow", (Replica(1, 10, RowTime(0.0, 1e13, 0)),))
     with pytest.raises(PlannerError, match=r"strategy slow: one replica would take [\d,]+ s"):
         StrategyTimes(strategy, (Atom(10, 4),), "packed")
+
+
+def test_bug_many_short_sequences_were_days() -> None:
+    """20,000 of a token are 20 s, although a row may hold a sequence of 100 s as well."""
+    strategy = Strategy("fast", (Replica(1, 100_000, RowTime(0.0, 1e6, 0)),))
+    times = StrategyTimes(strategy, (Atom(1, 20_000), Atom(100_000, 1)), "packed")
+    assert times.of_set((0, 1)) == 120 * 10**9
