@@ -113,7 +113,7 @@ def on_paper(family: Family, gap: float, workers: int) -> dict[str, Any]:
     return {
         "workers": workers,
         "termination": termination,
-        "points": len(search.front.best),
+        "points": len(search.clusters.front.best),
         "seconds": crew.now_s,
         "tasks": len(crew.work_s),
         "longest_task_s": max(crew.work_s, default=0.0),

@@ -14,7 +14,7 @@ from solver.result import Result, SearchLog, Status, Termination, proves, relati
 def outcome(search: FamilySearch, termination: Termination) -> FamilyResult:
     """Everything that a search knows when it has ended."""
     terms: dict[Counts, list[Terms]] = {}
-    for point in search.front.best:
+    for point in search.clusters.front.best:
         terms.setdefault(point.counts, []).append(point.terms)
     points = tuple(_point(search, counts, tuple(own)) for counts, own in terms.items())
     on_front = {point.nodes for point in points}
@@ -23,14 +23,16 @@ def outcome(search: FamilySearch, termination: Termination) -> FamilyResult:
         options=search.options,
         termination=termination,
         points=points,
-        clusters=tuple(_standing(search, counts, counts in on_front) for counts in search.bounds),
+        clusters=tuple(
+            _standing(search, counts, counts in on_front) for counts in search.clusters.bounds
+        ),
         runtime_s=search.clock.elapsed_s,
     )
 
 
 def _point(search: FamilySearch, counts: Counts, terms: tuple[Terms, ...]) -> FamilyPoint:
     """With the result on the nodes that its plan uses; the others of the point are idle."""
-    closing = search.proofs[counts]
+    closing = search.clusters.proofs[counts]
     assert closing.found is not None, "a point has a plan"
     plan, step_time_ns = closing.found
     used = plan.shape.nodes_used
@@ -60,21 +62,21 @@ def _point(search: FamilySearch, counts: Counts, terms: tuple[Terms, ...]) -> Fa
 
 
 def _standing(search: FamilySearch, counts: Counts, on_front: bool) -> ClusterRecord:
-    known, bound_ns = search.front.points.get(counts), search.bounds[counts]
+    known, bound_ns = search.clusters.front.points.get(counts), search.clusters.bounds[counts]
     record = ClusterRecord(
         nodes=counts,
-        standing="open" if search.is_open(counts) else "infeasible",
-        closed_by="search" if search.closed.get(counts) else "bounds",
+        standing="open" if search.clusters.is_open(counts) else "infeasible",
+        closed_by="search" if search.clusters.closed.get(counts) else "bounds",
         step_time_ns=None if known is None else known[0].step_time_ns,
         bound_ns=bound_ns,
     )
     if bound_ns is None or record.standing == "open":
         return record
-    target_ns = math.ceil(search.target_ns(counts))
+    target_ns = math.ceil(search.clusters.target_ns(counts))
     update: dict[str, object] = {"bound_ns": min(bound_ns, target_ns)}
     if on_front:
         return record.model_copy(update=update | {"standing": "best"})
-    by = search.front.dominating(counts, bound_ns)
+    by = search.clusters.front.dominating(counts, bound_ns)
     return record.model_copy(
         update=update | {"standing": "dominated", "dominated_by": by.counts if by else None}
     )

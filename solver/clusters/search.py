@@ -4,21 +4,19 @@ Every cluster has a lower bound of its step time. It is closed once that is at l
 plans dominated, up to the gap; its own best plan counts as one that dominates the others.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heapreplace, nsmallest
-from math import inf
 
 from formulations.instance.family import Counts, Family
 from solver.clusters.clusters_ahead import ClustersAhead
-from solver.clusters.front import Front
 from solver.clusters.kept_clusters import KeptMembers
 from solver.clusters.measure import Measure
 from solver.clusters.member import MemberClosing, Members, MemberTask
+from solver.clusters.open_clusters import OpenClusters
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
-from solver.result import NOISE, Termination
+from solver.result import Termination
 from solver.search.crew import Crew
 from solver.search.incumbents import Clock
 from solver.search.portfolio import crew_of
@@ -47,12 +45,7 @@ Report = Callable[[FamilyProgress], None]
 
 
 class FamilySearch:
-    """State of one search. bounds: of the step time in ns of every cluster; None: no plan.
-
-    closed: clusters whose turn is over, and whether bounds alone were not enough. proofs: closings
-    of those on the front; no more is kept of others, so that memory does not grow with the search.
-    study: where every closing is kept, and taken from if it is known.
-    """
+    """One search. study: where every closing is kept, and taken from if it is known."""
 
     def __init__(
         self,
@@ -68,65 +61,7 @@ class FamilySearch:
         self.members = Members(family, options, study)
         own = self.members.study
         self.kept = None if own is None else KeptMembers(own, self.members, measure.aim)
-        self.front = Front(measure, self.members.counts)
-        self.bounds: dict[Counts, int | None] = dict.fromkeys(self.members.counts, 0)
-        self.packed: set[Counts] = set()
-        self.closed: dict[Counts, bool] = {}
-        self.proofs: dict[Counts, MemberClosing] = {}
-
-    def target_ns(self, counts: Counts, front: Front | None = None) -> float:
-        """A bound of at least this closes the cluster."""
-        return (front or self.front).cutoffs[counts] * (1 - self.options.gap) * (1 - NOISE)
-
-    def is_open(self, counts: Counts, front: Front | None = None) -> bool:
-        """Whether the cluster may have a plan that is not dominated, beyond the gap."""
-        bound_ns = self.bounds[counts]
-        return bound_ns is not None and bound_ns < self.target_ns(counts, front)
-
-    def next_task(self) -> MemberTask | None:
-        """The open cluster not yet searched that may go furthest beyond the front."""
-        heap = [(self._rank(counts), counts) for counts in self._left()]
-        heapify(heap)
-        while heap:
-            _, counts = heap[0]
-            if counts in self.packed:
-                return MemberTask(counts, self.front.cutoffs[counts])
-            packed_ns = self.members.packed_ns(counts, self.target_ns(counts))
-            self.bounds[counts] = self._within(counts, packed_ns)
-            self.packed.add(counts)
-            if self.is_open(counts):
-                heapreplace(heap, (self._rank(counts), counts))
-            else:
-                heappop(heap)
-        return None
-
-    def _within(self, counts: Counts, bound_ns: int | None) -> int | None:
-        """A bound of a cluster; None where plans that take so long are beyond limits."""
-        refused_ns = (max(self.front.longest[counts]) + 1) * (1 - NOISE)
-        return None if bound_ns is None or bound_ns >= refused_ns else bound_ns
-
-    def _left(self) -> list[Counts]:
-        """Open clusters not yet searched."""
-        return [one for one in self.bounds if one not in self.closed and self.is_open(one)]
-
-    def _rank(self, counts: Counts, front: Front | None = None) -> tuple[float, ...]:
-        """The lower the further the cluster may go; without a front, fast and cheap ones first."""
-        bound_ns = self.bounds[counts] or 0
-        measure = self.front.measure
-        time, cost, *_ = measure.figures(counts, bound_ns, measure.terms(counts)[0])
-        return bound_ns / (front or self.front).cutoffs[counts], time * cost
-
-    def take(self, closing: MemberClosing) -> None:
-        """Keeps what became known of a cluster."""
-        counts, known_ns, bound_ns = closing.counts, self.bounds[closing.counts], closing.bound_ns
-        possible = known_ns is not None and bound_ns is not None
-        proved_ns = max(known_ns or 0, bound_ns or 0) if possible else None
-        self.bounds[counts] = self._within(counts, proved_ns)
-        self.closed[counts] = closing.searched
-        if closing.found is not None:
-            self.front.offer(counts, closing.found[1])
-            known = self.proofs | {counts: closing}
-            self.proofs = {one.counts: known[one.counts] for one in self.front.best}
+        self.clusters = OpenClusters(self.members, measure, options.gap)
 
     def run(self, report: Report | None = None, crew: Crew | None = None) -> Termination:
         """Closes clusters until none is open or time is up; nothing that is known is lost.
@@ -141,27 +76,28 @@ class FamilySearch:
                 self._run(report, crew)
             except KeyboardInterrupt:
                 return Termination.INTERRUPTED
-        if not any(map(self.is_open, self.bounds)):
+        if not self.clusters.left:
             return Termination.CLOSED
         late = self.clock.out_of_time()
         return Termination.TIME_LIMIT if late else Termination.UNFINISHED
 
     def _run(self, report: Report | None, crew: Crew | None) -> None:
-        for counts in self.bounds:
-            self.bounds[counts] = self._within(counts, self.members.bound_ns(counts))
+        self.clusters.bound()
         if crew is None:
             self._search(report, None)
             return
-        ahead = ClustersAhead(self.members, self.upcoming, self.clock.out_of_time, self._keep)
-        with ahead.by(crew, len(self.bounds)):
+        ahead = ClustersAhead(
+            self.members, self.clusters.upcoming, self.clock.out_of_time, self._keep
+        )
+        with ahead.by(crew, len(self.clusters.bounds)):
             self._search(report, ahead)
 
     def _search(self, report: Report | None, ahead: ClustersAhead | None) -> None:
-        while not self.clock.out_of_time() and (task := self.next_task()):
+        while not self.clock.out_of_time() and (task := self.clusters.next_task()):
             closing = self._closing(task, report, ahead)
             if closing is None:
                 return
-            self.take(closing)
+            self.clusters.take(closing)
             self._note()
             if closing.interrupted:
                 raise KeyboardInterrupt
@@ -169,22 +105,9 @@ class FamilySearch:
 
     def _note(self) -> None:
         if self.kept is not None:
-            left = [counts for counts in self.bounds if self.is_open(counts)]
-            self.kept.note(len(self.bounds) - len(left), left, len(self.front.best), self.gap)
-
-    def upcoming(self, most: int, expected: Mapping[Counts, int]) -> Iterator[MemberTask]:
-        """Those open clusters whose turn comes next if plans of these step times are found.
-
-        Of so many that may go furthest beyond the front as it is.
-        """
-        left = set(nsmallest(most, self._left(), key=self._rank))
-        front = self.front.among(left)
-        while left := {counts for counts in left if self.is_open(counts, front)}:
-            counts = min(left, key=lambda one: (self._rank(one, front), one))
-            left.remove(counts)
-            yield MemberTask(counts, front.cutoffs[counts])
-            if expected.get(counts, inf) < front.cutoffs[counts]:
-                front.offer(counts, expected[counts])
+            known, left = self.clusters, self.clusters.left
+            closed = len(known.bounds) - len(left)
+            self.kept.note(closed, left, len(known.front.best), known.gap)
 
     def _closing(
         self, task: MemberTask, report: Report | None, ahead: ClustersAhead | None
@@ -215,14 +138,14 @@ class FamilySearch:
         """Tells what is known of all clusters, with what the search of one of them tells."""
         if report is None:
             return None
-        open_ = [counts for counts in self.bounds if self.is_open(counts)]
-        size, gap, tell = len(self.front.best), self.gap, report
+        total, left, tell = len(self.clusters.bounds), len(self.clusters.left), report
+        size, gap = len(self.clusters.front.best), self.clusters.gap
 
         def show(within: Progress | None) -> None:
             tell(
                 FamilyProgress(
-                    clusters_closed=len(self.bounds) - len(open_),
-                    clusters_total=len(self.bounds),
+                    clusters_closed=total - left,
+                    clusters_total=total,
                     front_size=size,
                     gap=gap,
                     elapsed_s=self.clock.elapsed_s,
@@ -233,13 +156,3 @@ class FamilySearch:
 
         show(None)
         return show
-
-    @property
-    def gap(self) -> float | None:
-        """How far plans of open clusters may be beyond the front at most; None: any way."""
-        shares = []
-        for counts, bound_ns in self.bounds.items():
-            cutoff_ns = self.front.cutoffs[counts]
-            if bound_ns is not None and bound_ns < cutoff_ns * (1 - NOISE):
-                shares.append(bound_ns / cutoff_ns)
-        return None if 0 in shares else 1 - min(shares, default=1.0)

@@ -180,9 +180,9 @@ def test_interrupted_search_keeps_the_front_so_far(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Members, "close", interrupted)
     assert search.run() is Termination.INTERRUPTED
-    assert len(search.front.points) == 1
-    assert search.gap
-    assert any(search.is_open(counts) for counts in search.bounds)
+    assert len(search.clusters.front.points) == 1
+    assert search.clusters.gap
+    assert search.clusters.left
 
 
 def test_no_time_leaves_all_open() -> None:
@@ -191,5 +191,5 @@ def test_no_time_leaves_all_open() -> None:
     measure: Measure = TimeAndMoney(family)
     search = FamilySearch(family, measure, SolveOptions(time_limit_s=1e-9))
     assert search.run() is Termination.TIME_LIMIT
-    assert not search.front.points
-    assert all(search.is_open(counts) for counts in search.bounds)
+    assert not search.clusters.front.points
+    assert search.clusters.left == [*search.clusters.bounds]

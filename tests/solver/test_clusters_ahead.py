@@ -44,17 +44,17 @@ def test_cutoffs_of_later_turns_are_foreseen() -> None:
     """With plans as they will be found: so workers are asked what one process alone asks."""
     family = few(2)
     search = FamilySearch(family, TimeAndMoney(family), OPTIONS)
-    search.bounds = {counts: search.members.bound_ns(counts) for counts in search.bounds}
+    search.clusters.bound()
     expected = dict[Counts, int]()
     turns = list[MemberTask]()
-    while task := search.next_task():
+    while task := search.clusters.next_task():
         turns.append(task)
-        search.take(closing := search.members.close(task))
+        search.clusters.take(closing := search.members.close(task))
         if closing.found is not None:
             expected[task.counts] = closing.found[1]
     again = FamilySearch(family, TimeAndMoney(family), OPTIONS)
-    again.bounds = {counts: again.members.bound_ns(counts) for counts in again.bounds}
-    foreseen = [*again.upcoming(99, expected)]
+    again.clusters.bound()
+    foreseen = [*again.clusters.upcoming(99, expected)]
     assert len({task.cutoff_ns for task in turns}) > 2
     assert [task for task in foreseen if task in turns] == turns
 
@@ -85,7 +85,7 @@ def test_bug_cluster_that_workers_die_of_was_tried_for_ever(
         patch.setattr(Members, "answer", fatal)
         termination, found = search()
     assert termination is Termination.UNFINISHED
-    assert [counts for counts in found.bounds if found.is_open(counts)] == [(2, 0)]
+    assert found.clusters.left == [(2, 0)]
     assert caplog.messages.count("a cluster of (2, 0) nodes stays open: 3 workers were lost at it")
     assert verify_front(build_front(outcome(found, termination), "front")).ok
     assert search()[0] is Termination.CLOSED
