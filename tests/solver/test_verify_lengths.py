@@ -1,8 +1,11 @@
 """Tests of solver.verify.mixed_file: files of mixed lengths, right and forged."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import combinations, product
+from math import inf
 
 import pytest
 from pydantic import ValidationError
@@ -11,9 +14,12 @@ from formulations.lengths.problem import Atom, Mixed, Replica, Rows, RowTime, St
 from solver.document import sealed
 from solver.lengths.choose import choose
 from solver.lengths.content import build_lengths
-from solver.lengths_document import LengthsDocument, Order
+from solver.lengths_document import LengthsDocument, Order, ProblemDocument
 from solver.verify import Effort, verify_lengths
-from tests.mixed_lengths import random_mixed
+from solver.verify.clock import Clock
+from solver.verify.mixed_assignments import Assignments
+from solver.verify.mixed_times import MixedTimes
+from tests.mixed_lengths import random_mixed, set_ns
 from tests.mutations import mutations
 from tests.seeds import few_and_many, one_each
 
@@ -106,6 +112,34 @@ def test_large_free_orders_are_searched(monkeypatch: pytest.MonkeyPatch) -> None
     assert "none is below" in left
     slower = replace(chosen, bound_ns=chosen.step_ns * 96 // 100, requested_gap=0.05)
     assert verify_lengths(build_lengths(slower, "toy", None)).complete
+
+
+@pytest.mark.parametrize("rows", ["packed", "padded"])
+@pytest.mark.parametrize("seeds", few_and_many(range(40), 6))
+def test_assignments_are_closed_up_to_the_best(seeds: range, rows: Rows) -> None:
+    """Of any strategies, each given some atom: nothing is below the least time, something above."""
+    for seed in seeds:
+        mixed = random_mixed(seed, rows=rows)
+        few = replace(mixed, atoms=tuple(replace(one, count=seed % 3 + 1) for one in mixed.atoms))
+        for problem in (mixed, few):
+            times = MixedTimes(ProblemDocument.of(problem))
+            for used in combinations(range(len(mixed.strategies)), seed % 2 + 2):
+                if all(any(times.strategies[q].fits[k] for q in used) for k in range(4)):
+                    least_ns = _least_assigned_ns(problem, used)
+                    assert Assignments(times, used, least_ns, 1000, Clock()).none_is_below()
+                    search = Assignments(times, used, least_ns + 1, 1000, Clock())
+                    assert search.none_is_below() == (least_ns == inf)
+
+
+def _least_assigned_ns(mixed: Mixed, used: Sequence[int]) -> float:
+    """Least time of all strategies together, each with some atom; inf if there is none."""
+    least = inf
+    for chosen in product(used, repeat=len(mixed.atoms)):
+        if set(chosen) == set(used):
+            sets = {q: [k for k, own in enumerate(chosen) if own == q] for q in used}
+            parts = [set_ns(mixed, q, atoms) for q, atoms in sets.items()]
+            least = min(least, inf if None in parts else sum(ns or 0 for ns in parts))
+    return least
 
 
 def test_a_free_order_that_is_not_the_best_is_not_proved() -> None:
