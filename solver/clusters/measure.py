@@ -81,10 +81,16 @@ class TimeAndMoney:
 
     @property
     def limited(self) -> bool:
-        """Limits are of steps that are kept where nodes may be taken back; else of plans."""
-        limits = self.family.instance.limits
-        given = (limits.max_step_time_s, limits.max_cost_usd_per_step)
-        return given != (None, None) and chooses_terms(self.family.instance)
+        """Limits are of steps that are kept where nodes may be taken back; else of plans.
+
+        But nodes that idle are paid for, too.
+        """
+        instance = self.family.instance
+        limits = instance.limits
+        if chooses_terms(instance):
+            return (limits.max_step_time_s, limits.max_cost_usd_per_step) != (None, None)
+        idle = instance.search.idle_nodes and any(self.family.fewest)
+        return idle and limits.max_cost_usd_per_step is not None
 
     def longest_ns(self, terms: Terms) -> float:
         """That of a step that is kept within both limits."""

@@ -9,8 +9,10 @@ from solver.clusters.measure import Measure, TimeAndMoney, TimeAndNodes
 from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.clusters.search import FamilySearch
 from solver.options import SolveOptions
+from solver.report.front import build_front
 from solver.result import Termination
 from solver.search.driver import solve
+from solver.verify import verify_front
 from tests.small_families import (
     SEEDS,
     found,
@@ -134,6 +136,19 @@ def test_nodes_that_must_be_rented_may_idle() -> None:
         points = searched(family).points
         assert [point.result.step_time_ns for point in points] == [min(known)]
         assert [point.nodes for point in points] == [family.most]
+
+
+@pytest.mark.parametrize("seed", SEEDS[:3])
+def test_bug_nodes_that_idle_were_not_paid_from_the_budget(seed: int) -> None:
+    """What must be rented costs money whether or not the plan uses it; with a gap, too."""
+    family = small_family(seed, (1, 1))
+    measure = TimeAndMoney(family)
+    figures = sorted(points_of(measure, searched(family)))
+    for limit, within in ((figures[-1][1] * 0.9, []), (figures[-1][1], [figures[-1][0]])):
+        poor = with_limits(family, max_cost_usd_per_step=limit * (1 + 1e-9) / 3600e9)
+        found = searched(poor, own := TimeAndMoney(poor, money=False), gap=0.2)
+        assert [one[0] for one in points_of(own, found)] == within
+        assert verify_front(build_front(found, own.aim)).complete
 
 
 def test_bug_family_with_degrees_per_stage() -> None:
