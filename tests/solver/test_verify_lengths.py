@@ -10,6 +10,7 @@ from math import inf
 import pytest
 from pydantic import ValidationError
 
+from formulations.instance.length_classes import log_normal_classes
 from formulations.lengths.problem import Atom, Mixed, Replica, Rows, RowTime, Strategy, Switching
 from solver.document import sealed
 from solver.lengths.choose import choose
@@ -112,6 +113,26 @@ def test_large_free_orders_are_searched(monkeypatch: pytest.MonkeyPatch) -> None
     assert "none is below" in left
     slower = replace(chosen, bound_ns=chosen.step_ns * 96 // 100, requested_gap=0.05)
     assert verify_lengths(build_lengths(slower, "toy", None)).complete
+
+
+def test_long_tails_in_any_order_are_proved_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few sequences so long that they take most of a visit leave few assignments to look at."""
+    monkeypatch.setattr("solver.verify.mixed_minimum.MOST_TRIALS", 2000)
+    classes = log_normal_classes(400, 1.4, 32768, 512, 32)
+    atoms = tuple(Atom(one.tokens, one.count) for one in classes)
+    strategies = tuple(
+        Strategy(f"of {longest}", (Replica(1, longest, RowTime(a, b, 10**8)),) * dp, dp * 7 * 10**7)
+        for dp, longest, a, b in (
+            (4, 24832, 1.9, 140692.0),
+            (4, 32768, 2.46, 192033.0),
+            (8, 5632, 3.79, 248743.0),
+            (8, 32768, 4.92, 335876.0),
+        )
+    )
+    switches = tuple(tuple(10**7 * (a != b) for a in range(4)) for b in range(4))
+    chosen = choose(Mixed(atoms, strategies, Switching(switches, switches)), "free")
+    assert len(chosen.tour.groups) > 1
+    assert verify_lengths(build_lengths(chosen, "toy", None)).complete
 
 
 @pytest.mark.parametrize("rows", ["packed", "padded"])
