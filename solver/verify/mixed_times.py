@@ -251,6 +251,20 @@ class _Times:
             rates += kind.count / alone
         return 1 / rates
 
+    def work_ns(self, atom: int) -> float:
+        """Of that, what it adds even to like replicas whose rows have room for it."""
+        if self.measured or len(self.kinds) > 1:
+            return self.least_ns(atom)
+        return self._counts[atom] * self.each_ns[0][atom] / self.kinds[0].count
+
+    def room_ns(self, sums: Sums) -> float:
+        """Time of what rows of like replicas have room for."""
+        if self.measured or len(self.kinds) > 1:
+            return 0.0
+        [kind], [(room, row_ns)] = self.kinds, self._rows
+        in_turn = kind.count * room
+        return -sums.content % in_turn / in_turn * row_ns
+
     def fill_ns(self, atom: int) -> int:
         """Of a set with this atom, beside the rows of its fullest replica, at least."""
         rows = zip(self.kinds, self.rows_ns, strict=True)

@@ -1,19 +1,26 @@
 """Tests of solver.verify.mixed_file: files of mixed lengths, right and forged."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import combinations, product
+from math import inf
 
 import pytest
 from pydantic import ValidationError
 
+from formulations.instance.length_classes import log_normal_classes
 from formulations.lengths.problem import Atom, Mixed, Replica, Rows, RowTime, Strategy, Switching
 from solver.document import sealed
 from solver.lengths.choose import choose
 from solver.lengths.content import build_lengths
-from solver.lengths_document import LengthsDocument, Order
+from solver.lengths_document import LengthsDocument, Order, ProblemDocument
 from solver.verify import Effort, verify_lengths
-from tests.mixed_lengths import random_mixed
+from solver.verify.clock import Clock
+from solver.verify.mixed_assignments import Assignments
+from solver.verify.mixed_times import MixedTimes
+from tests.mixed_lengths import random_mixed, set_ns
 from tests.mutations import mutations
 from tests.seeds import few_and_many, one_each
 
@@ -106,6 +113,54 @@ def test_large_free_orders_are_searched(monkeypatch: pytest.MonkeyPatch) -> None
     assert "none is below" in left
     slower = replace(chosen, bound_ns=chosen.step_ns * 96 // 100, requested_gap=0.05)
     assert verify_lengths(build_lengths(slower, "toy", None)).complete
+
+
+def test_long_tails_in_any_order_are_proved_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few sequences so long that they take most of a visit leave few assignments to look at."""
+    monkeypatch.setattr("solver.verify.mixed_minimum.MOST_TRIALS", 2000)
+    classes = log_normal_classes(400, 1.4, 32768, 512, 32)
+    atoms = tuple(Atom(one.tokens, one.count) for one in classes)
+    strategies = tuple(
+        Strategy(f"of {longest}", (Replica(1, longest, RowTime(a, b, 10**8)),) * dp, dp * 7 * 10**7)
+        for dp, longest, a, b in (
+            (4, 24832, 1.9, 140692.0),
+            (4, 32768, 2.46, 192033.0),
+            (8, 5632, 3.79, 248743.0),
+            (8, 32768, 4.92, 335876.0),
+        )
+    )
+    switches = tuple(tuple(10**7 * (a != b) for a in range(4)) for b in range(4))
+    chosen = choose(Mixed(atoms, strategies, Switching(switches, switches)), "free")
+    assert len(chosen.tour.groups) > 1
+    assert verify_lengths(build_lengths(chosen, "toy", None)).complete
+
+
+@pytest.mark.parametrize("rows", ["packed", "padded"])
+@pytest.mark.parametrize("seeds", few_and_many(range(40), 6))
+def test_assignments_are_closed_up_to_the_best(seeds: range, rows: Rows) -> None:
+    """Of any strategies, each given some atom: nothing is below the least time, something above."""
+    for seed in seeds:
+        mixed = random_mixed(seed, rows=rows)
+        few = replace(mixed, atoms=tuple(replace(one, count=seed % 3 + 1) for one in mixed.atoms))
+        for problem in (mixed, few):
+            times = MixedTimes(ProblemDocument.of(problem))
+            for used in combinations(range(len(mixed.strategies)), seed % 2 + 2):
+                if all(any(times.strategies[q].fits[k] for q in used) for k in range(4)):
+                    least_ns = _least_assigned_ns(problem, used)
+                    assert Assignments(times, used, least_ns, 1000, Clock()).none_is_below()
+                    search = Assignments(times, used, least_ns + 1, 1000, Clock())
+                    assert search.none_is_below() == (least_ns == inf)
+
+
+def _least_assigned_ns(mixed: Mixed, used: Sequence[int]) -> float:
+    """Least time of all strategies together, each with some atom; inf if there is none."""
+    least = inf
+    for chosen in product(used, repeat=len(mixed.atoms)):
+        if set(chosen) == set(used):
+            sets = {q: [k for k, own in enumerate(chosen) if own == q] for q in used}
+            parts = [set_ns(mixed, q, atoms) for q, atoms in sets.items()]
+            least = min(least, inf if None in parts else sum(ns or 0 for ns in parts))
+    return least
 
 
 def test_a_free_order_that_is_not_the_best_is_not_proved() -> None:
