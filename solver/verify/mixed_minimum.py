@@ -28,7 +28,7 @@ MOST_TOUR = 12
 #: Up to so many assignments are tried one by one.
 MOST_ASSIGNMENTS = 20_000
 #: Partial assignments that are looked at for all sets of strategies together.
-MOST_TRIALS = 500_000
+MOST_TRIALS = 1_000_000
 
 Times = NDArray[np.float64]
 
