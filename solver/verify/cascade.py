@@ -3,7 +3,7 @@
 A claim says that no plan of a shape has a step time below some bound. Tried in turn:
 
 memory    no split fits, if the claim is that nothing does
-work      work and filling, for all claims at once: `filling`
+work      work and filling, for all claims at once: `filling`; then whole blocks: `whole_blocks`
 paths     the paths of the schedule strike everything out: of the ways of a light lane, `lanes`, or
           of all node orders, `refutation`, or with several chunks per device `chunks`
 trial     what is left is halved and struck out again, and what then is left is simulated: lane by
@@ -30,6 +30,7 @@ from solver.verify.lanes import Lanes
 from solver.verify.simulated import Outcome
 from solver.verify.stage_exhaust import exhaust_stages
 from solver.verify.stage_work import StageWork
+from solver.verify.whole_blocks import refuted
 
 #: Seconds that every claim gets before any gets more.
 FIRST_S = 1.0
@@ -93,17 +94,26 @@ def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
 
 
 def _quick_arguments(prover: Prover, claims: Sequence[Claim]) -> Iterator[Argument | None]:
-    grouped = [claim.shape for claim in claims if not claim.shape.per_stage]
-    bounds, by_stage = iter(bounds_ns(prover, grouped).tolist()), StageWork(prover)
+    shown, by_stage = _by_closed_forms(prover, claims), StageWork(prover)
     for claim in claims:
         shape = claim.shape
-        yield _quick(prover, claim, by_stage.bound_ns(shape) if shape.per_stage else next(bounds))
+        if claim.nothing_fits and not shape.per_stage and prover.lacks_memory(shape):
+            yield "memory"
+        elif shape.per_stage:
+            yield "work" if by_stage.bound_ns(shape) >= claim.below_ns else None
+        else:
+            yield "work" if claim.index in shown else None
 
 
-def _quick(prover: Prover, claim: Claim, bound_ns: int) -> Argument | None:
-    if claim.nothing_fits and not claim.shape.per_stage and prover.lacks_memory(claim.shape):
-        return "memory"
-    return "work" if bound_ns >= claim.below_ns else None
+def _by_closed_forms(prover: Prover, claims: Sequence[Claim]) -> set[int]:
+    """Indices of claims that work, filling or whole blocks show."""
+    grouped = [claim for claim in claims if not claim.shape.per_stage]
+    bounds = bounds_ns(prover, [claim.shape for claim in grouped]).tolist()
+    known = zip(grouped, bounds, strict=True)
+    left = [claim for claim, ns in known if ns < claim.below_ns]
+    blocks = refuted(prover, [one.shape for one in left], [one.below_ns for one in left])
+    open_ = {claim.index for claim, shown in zip(left, blocks, strict=True) if not shown}
+    return {claim.index for claim in grouped} - open_
 
 
 def verdicts(prover: Prover, claims: Sequence[Claim], effort: Effort) -> Iterator[Verdict]:

@@ -56,7 +56,7 @@ class Filling:
         self.forms, self.loads = forms, StageLoads(forms)
 
     @cached_property
-    def _passed(self) -> Numbers:
+    def passed(self) -> Numbers:
         """[N, U, J] of one layer what the latency counts."""
         forward, backward, _ = self.forms.layers
         passed: Numbers = forward + backward
@@ -71,7 +71,7 @@ class Filling:
         return np.where(self.forms.column("pp") == 1, 0.0, less)
 
     @cached_property
-    def _places(self) -> tuple[Array, Array]:
+    def places(self) -> tuple[Array, Array]:
         """[U] layers of a run that are surely on the first stage, and surely on the last."""
         is_block = [layer.is_block for layer in self.forms.prover.layers]
         blocks = [x for x, one in enumerate(is_block) if one]
@@ -85,13 +85,13 @@ class Filling:
     def _sum(self, weights: Numbers, less: Numbers) -> Numbers:
         """[N] least cost of all layers, one by one."""
         other = self.forms.least(
-            weights[:, None] * self.forms.work + self._passed, self.loads.counted
+            weights[:, None] * self.forms.work + self.passed, self.loads.counted
         )
         lighter = (weights - less[:, None])[:, None]
         zeroth = self.forms.least(
-            lighter * self.forms.work + self._passed + self.forms.tail, self.loads.counted
+            lighter * self.forms.work + self.passed + self.forms.tail, self.loads.counted
         )
-        first, later = self._places
+        first, later = self.places
         free = self.forms.counts - first - later
         several = first * zeroth + later * other + free * np.minimum(zeroth, other)
         single = (self.forms.column("pp") == 1)[:, None]
@@ -105,10 +105,10 @@ class Filling:
         c_0 = np.maximum(self.loads.c[:, 0], LEAST_SHARE)
         more = self.loads.weights(1 + less / c_0)
         bound = np.maximum(self._sum(plain, 0 * less), self._sum(more, less))
-        return whole_ns(bound + self.forms.start + self._once)
+        return whole_ns(bound + self.forms.start + self.once)
 
     @property
-    def _once(self) -> Numbers:
+    def once(self) -> Numbers:
         """[N] tied embeddings, transfers of one micro-batch."""
         each = [one.embedding_ns() + 2 * one.send_ns() for one in self.forms.costs]
         return np.array(each, dtype=np.float64)

@@ -53,19 +53,19 @@ class StageLoads:
         return whole
 
     @cached_property
-    def _order(self) -> Array:
+    def order(self) -> Array:
         """[N, J] groups used, fastest first, then the others."""
         return np.argsort(
             np.where(self.forms.nodes > 0, self._whole_work, np.inf), axis=1, kind="stable"
         )
 
     @cached_property
-    def _ends(self) -> Numbers:
-        """[N, J] stages of a replica up to a group, along `_order`."""
+    def ends(self) -> Numbers:
+        """[N, J] stages of a replica up to a group, along `order`."""
         if not self.forms.even:
             return self._most_ends
         ends = (
-            np.cumsum(_along(self.forms.slots, self._order), axis=1)
+            np.cumsum(_along(self.forms.slots, self.order), axis=1)
             / self.forms.column("dp")[:, None]
         )
         two = ((self.forms.nodes > 0).sum(axis=1) == 2)[:, None]
@@ -78,7 +78,7 @@ class StageLoads:
         dp = self.forms.column("dp")[:, None]
         each = self.forms.slots // np.maximum(self.forms.nodes, 1)
         up, down = (
-            _along(self.forms.nodes * part, self._order) for part in (-(-each // dp), each // dp)
+            _along(self.forms.nodes * part, self.order) for part in (-(-each // dp), each // dp)
         )
         others = down.sum(axis=1, keepdims=True) - np.cumsum(down, axis=1)
         ends: Numbers = np.minimum(np.cumsum(up, axis=1), self.forms.column("pp")[:, None] - others)
@@ -86,14 +86,14 @@ class StageLoads:
 
     @cached_property
     def _loads(self) -> Numbers:
-        """[N, J] load of weight 1 on each group, along `_order`."""
+        """[N, J] load of weight 1 on each group, along `order`."""
         ranked = np.sort(self.c, axis=1)
         usable = ranked[:, :1] > LEAST_SHARE * self.micro_batches[:, None]
         rate = np.where(usable, 1 / np.where(usable, ranked, 1.0), 0.0)
         none = np.zeros((len(rate), 1))
         before = np.concatenate([none, np.cumsum(rate, axis=1)], axis=1)
         rate = np.concatenate([rate, none], axis=1)
-        ends = np.minimum(self._ends, self.forms.column("pp")[:, None])
+        ends = np.minimum(self.ends, self.forms.column("pp")[:, None])
         stage = ends.astype(np.int64)
         until = _along(before, stage) + (ends - stage) * _along(rate, stage)
         loads: Numbers = np.diff(until, axis=1, prepend=0.0)
@@ -101,7 +101,7 @@ class StageLoads:
 
     def weights(self, capacity: Numbers) -> Numbers:
         """[N, J] weights that load the stages to `capacity` [N]."""
-        whole = _along(self._whole_work, self._order)
+        whole = _along(self._whole_work, self.order)
         spread = np.cumsum(self._loads / whole, axis=1)
         some = spread > 0
         level = (capacity[:, None] + np.cumsum(self._loads, axis=1)) / np.where(some, spread, 1.0)
@@ -117,5 +117,5 @@ class StageLoads:
         if not self.forms.even:
             return self.forms.nodes > 0
         counted = np.zeros(self.forms.nodes.shape, dtype=bool)
-        np.put_along_axis(counted, self._order, np.diff(self._ends, axis=1, prepend=0.0) > 0, 1)
+        np.put_along_axis(counted, self.order, np.diff(self.ends, axis=1, prepend=0.0) > 0, 1)
         return counted & (self.forms.nodes > 0)

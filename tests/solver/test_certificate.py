@@ -16,6 +16,7 @@ from solver.verify import verify_document
 from solver.verify.bounds import Prover
 from solver.verify.filling import bounds_ns
 from solver.verify.space import PlanSpace, key_of
+from solver.verify.whole_blocks import refuted
 from tests import brute_force
 from tests.certified import certified_document
 from tests.certified_cases import CASES, instance
@@ -110,6 +111,7 @@ def test_bounds_never_exceed_the_optimum(seeds: Sequence[int], scatter_gather: b
         prover = Prover(PlanSpace(tables.instance))
         bound = int(bounds_ns(prover, [tables.shape])[0])
         assert bound <= best
+        assert not refuted(prover, [tables.shape], [best + 1])[0]
         close += bound > 0.9 * best
         planned += 1
     assert close > planned / 2 > 0

@@ -11,6 +11,10 @@ from solver.report.document import build_document
 from solver.result import Proof
 from solver.search.driver import solve
 from solver.verify import verify_document
+from solver.verify.bounds import Prover
+from solver.verify.cascade import Claim, quick_verdicts
+from solver.verify.filling import bounds_ns
+from solver.verify.space import PlanSpace
 from tests.chain_instances import SLOW, chain_instance
 from tests.resealed import forged
 
@@ -43,3 +47,12 @@ def test_closed_form_that_is_too_high_is_refused(proof: Proof) -> None:
     wrong = forged(document(), {f"closed_shapes.{index}.bound_ns": bound_ns * 3 // 2})
     problems = verify_document(wrong).problems
     assert any(line.startswith(f"closed_shapes[{index}].bound_ns") for line in problems)
+
+
+def test_whole_blocks_are_proved_without_node_orders() -> None:
+    """Three blocks on three stages: neither work nor filling shows the claim, whole blocks do."""
+    own = next(one for one in document().closed_shapes if one.proof == "packing")
+    assert own.bound_ns is not None
+    prover = Prover(PlanSpace(document().instance))
+    assert bounds_ns(prover, [own.shape])[0] < own.bound_ns
+    assert not quick_verdicts(prover, [Claim(0, own.shape, own.bound_ns)])[0].open

@@ -14,7 +14,7 @@ from solver.bounds.packing import Packing, packed_ns, refuted
 from solver.bounds.work import WorkBounds
 from solver.bounds.work_and_filling import Filling, closed_forms
 from solver.search.shapes import shapes
-from solver.verify import filling
+from solver.verify import filling, whole_blocks
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms
 from solver.verify.space import PlanSpace
@@ -186,4 +186,6 @@ def test_chunks_and_weight_gradients_stay_below_the_optimum(
         times = [layer_times(instance, shape.degrees, shape.micro_batch, shape.recompute[0])]
         assert closed_forms(instance, [shape], times)[0].bound_ns <= optimum
         assert not refuted(instance, [shape], times, [optimum + 1])[0]
-        assert filling.bounds_ns(Prover(PlanSpace(instance)), [shape])[0] <= optimum
+        prover = Prover(PlanSpace(instance))
+        assert filling.bounds_ns(prover, [shape])[0] <= optimum
+        assert not whole_blocks.refuted(prover, [shape], [optimum + 1])[0]
