@@ -82,7 +82,9 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_folder(
-    path: Path, texts: Mapping[str, str], check: Callable[[Mapping[str, str]], None]
+    path: Path,
+    texts: Mapping[str, str],
+    check: Callable[[Mapping[str, str]], object] = lambda texts: None,
 ) -> None:
     """Writes files into a new folder, whole or not at all, and reads them back for `check`.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from formulations.errors import InstanceError, PlannerError
-from solver.cli.files import check_writable, write_text
+from solver.cli.files import check_folder, check_writable, write_folder, write_text
 from solver.cli.search_options import (
     GapOption,
     InstanceArgument,
@@ -30,6 +30,14 @@ def lengths_command(
         Path | None, typer.Option("--out", help="Write the step, its times and bound here.")
     ] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Also draw the step here.")] = None,
+    plans: Annotated[
+        Path | None,
+        typer.Option(
+            "--plans",
+            metavar="DIR",
+            help="Write the plans of the strategies it runs into this new folder.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
     judge: Annotated[
         int | None,
@@ -58,6 +66,7 @@ def lengths_command(
     """
     from formulations.instance.load import load_instance
     from solver.document import to_json
+    from solver.evaluate.row_plans import row_plans
     from solver.lengths.candidates import candidates
     from solver.lengths.choose import choose
     from solver.lengths.content import build_lengths
@@ -70,6 +79,8 @@ def lengths_command(
     if judge is not None and as_json:
         raise PlannerError("--judge prints a table; leave out --json")
     check_writable(out, svg)
+    if plans is not None:
+        check_folder(plans)
     problem = load_instance(instance)
     if problem.lengths is None:
         allowed = "one with histogram, file or log_normal"
@@ -79,6 +90,10 @@ def lengths_command(
     options = SolveOptions(time_limit_s=time_limit, gap=gap, seed=seed, workers=workers)
     chosen = choose(found.mixed, order, options)
     document = build_lengths(chosen, problem.workload.name, problem)
+    if plans is not None:
+        own = {chosen.tour.anchor, *(group.strategy for group in chosen.tour.groups)}
+        files = row_plans(problem, found, sorted(own))
+        write_folder(plans, {name: to_json(one) for name, one in files.items()})
     if out is not None:
         write_text(out, to_json(document))
     if svg is not None:

@@ -82,6 +82,12 @@ def _of_time(instance: Instance) -> Instance:
     )
 
 
+def instance_of_rows(instance: Instance, plan: Plan, tokens: int) -> Instance:
+    """The instance whose step is the rows of a layout's plan, each of so many tokens."""
+    num_rows = sum(replica.micro_batches for replica in plan.replicas)
+    return of_rows(_of_time(instance), tokens, num_rows)
+
+
 def layouts(instance: Instance) -> Iterator[Shape]:
     """Shapes over all nodes, of rows as micro-batches; degrees per stage are left out."""
     groups, allowed = instance.cluster.groups, instance.search.data_parallel

@@ -8,10 +8,12 @@ from formulations.instance.load import load_instance
 from formulations.lengths.problem import Measured
 from formulations.lengths.strategy_time import strategy_times
 from formulations.units import seconds
+from solver.evaluate.row_plans import row_plans
 from solver.lengths.candidates import candidates
 from solver.lengths_document import LengthsDocument
+from solver.switching.documented import switch_document
 from tests.command_line import run
-from tests.mixed_rows import SIZES, SMALL
+from tests.mixed_rows import SIZES, SMALL, small
 
 TABLE = """
   strategies:
@@ -80,6 +82,34 @@ def test_what_strategies_take_once(tmp_path: Path) -> None:
     picture = (tmp_path / "step.svg").read_text()
     assert "gradients reduced by wide, 2.000 s" in picture
     assert "optimizer of wide, 3.000 s" in picture
+
+
+def test_plans_of_strategies_are_plan_files(tmp_path: Path) -> None:
+    """`--plans` writes what `verify` and `export` take; measured strategies have no plans."""
+    step, plans = tmp_path / "step.json", tmp_path / "plans"
+    path = written(tmp_path, SMALL)
+    assert run("lengths", path, "--out", step, "--plans", plans)[0] == 0
+    document = LengthsDocument.model_validate_json(step.read_text())
+    used = {document.anchor, *(group.strategy for group in document.groups)}
+    assert len(list(plans.iterdir())) == len(used)
+    for plan in plans.iterdir():
+        assert run("verify", plan)[0] == 0
+        out = tmp_path / plan.stem
+        assert run("export", plan, "--to", "megatron", "--out", out)[0] == 0
+    code, _, err = run("lengths", written(tmp_path, SMALL + TABLE), "--plans", tmp_path / "none")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "strategies that were measured" in err
+    assert not (tmp_path / "none").exists()
+
+
+def test_switches_between_plans_take_what_the_step_says() -> None:
+    """Of two plan files of strategies, `switch` finds the time that the step was chosen by."""
+    instance = small()
+    found = candidates(instance)
+    first, *_, last = row_plans(instance, found, range(len(found.mixed.strategies))).values()
+    found_ns = found.mixed.switching.parameters_ns[0][-1]
+    assert found_ns is not None
+    assert switch_document(first, last, "parameters", None).time_s == seconds(found_ns)
 
 
 def test_bug_switches_of_days_ended_in_a_traceback(tmp_path: Path) -> None:
