@@ -37,7 +37,7 @@ from solver.layered.problem import INFINITY, Array, Mask, SplitProblem
 
 #: Classes of what stages add that a frontier tells apart, and of operations of stages before.
 MOST_TERMS = 32
-MOST_SLOW = 16
+MOST_SLOW = 4
 
 
 def _warm(problem: SplitProblem, stage: int, lane: int) -> int | None:
