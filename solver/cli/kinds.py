@@ -49,6 +49,7 @@ from solver.verify.other_instance import differences
 Part = Literal["differs", "picture", "page", "trace"]
 
 D = TypeVar("D", bound=Record)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,6 @@ class Kind(Generic[D]):
     page: Callable[[D], str] | None = None
     trace: Callable[[D], str] | None = None
     claims: Callable[[D], bool] = lambda _: False
-
-
-T = TypeVar("T")
 
 
 def _of_step(write: Callable[[PlanDocument, Step], T]) -> Callable[[PlanDocument], T]:

@@ -25,8 +25,7 @@ def report_command(
     """
     from solver.cli.kinds import checked_kind, part_of
 
-    for path in filter(None, (out, trace)):
-        check_writable(path)
+    check_writable(out, trace)
     kind, document = checked_kind(plan)
     files = {out: part_of(kind, "page", "report")}
     if trace is not None:
