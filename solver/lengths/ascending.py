@@ -69,8 +69,13 @@ class _Search:
             before[:, done] = np.minimum(ways.min(axis=1), NEVER)
 
     def best(self, once_ns: Sequence[int]) -> Tour | None:
-        """The best of all anchors, which take so much once, and ends."""
-        least, tours = NEVER, list[Tour]()
+        """The best of all anchors, which take so much once, and ends.
+
+        One strategy alone, if that is as good.
+        """
+        alone = (self._intervals[:, 0, -1] + np.array(once_ns)).tolist()
+        least = min(NEVER, *alone)
+        tours = [self._tour(q, 0, q) for q, ns in enumerate(alone) if ns == least < NEVER][:1]
         for anchor in range(len(self._intervals)):
             by_itself = self._intervals[anchor, :, -1].copy()
             by_itself[-1] = 0
@@ -78,10 +83,9 @@ class _Search:
             ways += once_ns[anchor]
             # Where the anchor runs the end, what ran before is another strategy.
             ways[:-1, anchor] = NEVER
-            ways[0, anchor] = by_itself[0] + once_ns[anchor]
             done, last = np.unravel_index(ways.argmin(), ways.shape)
             if ways[done, last] < least:
-                least = ways[done, last]
+                least = int(ways[done, last])
                 tours.append(self._tour(anchor, int(done), int(last)))
         return tours[-1] if tours else None
 

@@ -131,6 +131,13 @@ def test_a_tour_alone_has_no_switch() -> None:
     assert step_ns(mixed, Tour(0, (Group(0, (0,)),))) == 5
 
 
+def test_bug_a_step_of_one_group_was_anchored_elsewhere() -> None:
+    """Of an anchor that costs nothing to leave, and the strategy alone, which is as good, this."""
+    atoms, free = (Atom(10, 1),), ((0, 0), (0, 0))
+    strategies = (Measured("slow", (9,)), Measured("fast", (5,)))
+    assert ascending(Mixed(atoms, strategies, Switching(free, free))) == Tour(1, (Group(1, (0,)),))
+
+
 def test_steps_of_days_are_refused() -> None:
     """Times whose products would leave 64 bits are an error in one line."""
     strategy = Strategy("slow", (Replica(1, 10, RowTime(0.0, 1e13, 0)),))
