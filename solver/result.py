@@ -181,7 +181,12 @@ def objective_weight(instance: Instance, shape: Shape) -> float:
 
 def max_step_time_ns(instance: Instance, shape: Shape) -> int | None:
     """Longest step time that the limits on time and on money per step allow; None: any."""
-    limits, price = instance.limits, price_usd_per_hour(instance, shape)
+    return longest_step_ns(instance, shape.nodes_used)
+
+
+def longest_step_ns(instance: Instance, nodes_used: Sequence[int]) -> int | None:
+    """The same of plans on so many nodes of every group."""
+    limits, price = instance.limits, rent_usd_per_hour(instance, nodes_used)
     seconds = []
     if limits.max_step_time_s is not None:
         seconds.append(limits.max_step_time_s)

@@ -1,7 +1,7 @@
 """`lengths`: which strategy runs which sequences of a step of many lengths, and when."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,11 @@ from solver.cli.search_options import (
 from solver.cli.terminal import print_report, say, steps_display
 from solver.lengths_document import Order
 from solver.options import MAX_WORKERS, SolveOptions
+
+if TYPE_CHECKING:
+    from formulations.instance import Instance
+    from formulations.lengths.tour import Tour
+    from solver.lengths.candidates import Candidates
 
 
 def lengths_command(
@@ -66,9 +71,8 @@ def lengths_command(
     """
     from formulations.instance.load import load_instance
     from solver.document import to_json
-    from solver.evaluate.row_plans import row_plans
     from solver.lengths.candidates import candidates
-    from solver.lengths.choose import choose
+    from solver.lengths.choose import check_limits, choose
     from solver.lengths.content import build_lengths
     from solver.lengths.judge import judge as judge_steps
     from solver.report.lengths_picture import lengths_picture
@@ -89,11 +93,10 @@ def lengths_command(
         found = candidates(problem, tell, kept)
     options = SolveOptions(time_limit_s=time_limit, gap=gap, seed=seed, workers=workers)
     chosen = choose(found.mixed, order, options)
+    check_limits(problem, chosen)
     document = build_lengths(chosen, problem.workload.name, problem)
     if plans is not None:
-        own = {chosen.tour.anchor, *(group.strategy for group in chosen.tour.groups)}
-        files = row_plans(problem, found, sorted(own))
-        write_folder(plans, {name: to_json(one) for name, one in files.items()})
+        _write_plans(plans, problem, found, chosen.tour)
     if out is not None:
         write_text(out, to_json(document))
     if svg is not None:
@@ -107,3 +110,13 @@ def lengths_command(
     if judge is not None:
         judged = judge_steps(found.mixed, chosen.tour, judge, seed)
         print_report(judged_text(judged))
+
+
+def _write_plans(folder: Path, instance: "Instance", found: "Candidates", tour: "Tour") -> None:
+    """Plan files of the strategies that run, and of the one that holds the optimizer state."""
+    from solver.document import to_json
+    from solver.evaluate.row_plans import row_plans
+
+    used = {tour.anchor, *(group.strategy for group in tour.groups)}
+    files = row_plans(instance, found, sorted(used))
+    write_folder(folder, {name: to_json(one) for name, one in files.items()})

@@ -6,6 +6,7 @@ from time import monotonic
 
 from formulations.cpsat.hot_switch import build
 from formulations.errors import PlannerError
+from formulations.instance import Instance
 from formulations.lengths.problem import Mixed, Strategy
 from formulations.lengths.strategy_time import StrategyTimes, strategy_times
 from formulations.lengths.tour import Group, Tour, best_single, step_ns
@@ -14,7 +15,7 @@ from solver.interrupt import NoTimeError
 from solver.lengths.ascending import ascending
 from solver.lengths_document import Order
 from solver.options import SolveOptions
-from solver.result import Status, Termination, proves, relative_gap
+from solver.result import Status, Termination, longest_step_ns, proves, relative_gap
 
 
 class NoStepError(PlannerError):
@@ -68,6 +69,18 @@ def choose(mixed: Mixed, order: Order, options: SolveOptions | None = None) -> C
     if best is None:
         raise NoStepError("no switches join strategies that together take all lengths")
     return replace(best, order=order, runtime_s=monotonic() - begin, requested_gap=options.gap)
+
+
+def check_limits(instance: Instance, chosen: Chosen) -> None:
+    """Raises NoStepError for a step that takes longer, or costs more, than the instance allows."""
+    longest_ns = longest_step_ns(instance, [group.nodes for group in instance.cluster.groups])
+    if longest_ns is None or chosen.step_ns <= longest_ns:
+        return
+    found, bound = (f"{ns / 1e9:.4g} s" for ns in (chosen.step_ns, chosen.bound_ns))
+    raise NoStepError(
+        f"limits.max_step_time, max_cost_per_step: {longest_ns / 1e9:.4g} s at most on all nodes;"
+        f" the step takes {found}, and none takes less than {bound}"
+    )
 
 
 def _chosen(mixed: Mixed, tour: Tour) -> Chosen:

@@ -16,6 +16,7 @@ from functools import partial
 
 from pydantic import TypeAdapter
 
+from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.instance.instance import Objective
 from formulations.instance.rows import of_rows
@@ -29,7 +30,7 @@ from solver.interrupt import TimeUp, time_up_after
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.search.driver import ShapeSearch
-from solver.search.shapes import shapes_of
+from solver.search.shapes import node_vectors, shapes_of
 from solver.study.store import Study, made_once
 
 #: Rows per replica and stage of the step for which a plan is the best one.
@@ -43,11 +44,26 @@ _VARIANTS = TypeAdapter(list[PlanRows])
 LIMIT_S = 10.0
 
 
+class PriceError(PlannerError):
+    """Nodes that cost more than the instance allows."""
+
+    exit_code = 3
+
+
 def found_strategies(
     instance: Instance, tell: Callable[[int, int], object], study: Study | None = None
 ) -> list[PlanRows]:
-    """Those of the instance's search; `tell` hears how many layouts of how many are done."""
+    """Those of the instance's search; `tell` hears how many layouts of how many are done.
+
+    Raises PriceError where all nodes are beyond the limit.
+    """
     own = _of_time(instance)
+    if not any(node_vectors(own)):
+        limit = instance.limits.max_price_usd_per_hour
+        raise PriceError(
+            f"limits.max_price_per_hour: all nodes, which strategies use, cost more than {limit:g}"
+            " USD/h"
+        )
     found: list[PlanRows] = []
     shapes = list(layouts(own))
 
@@ -64,9 +80,13 @@ def found_strategies(
 
 
 def _of_time(instance: Instance) -> Instance:
-    """The instance with rows as micro-batches, of which plans of least time are asked for."""
+    """The instance with rows as micro-batches, of which plans of least time on all nodes are asked.
+
+    Limits of a step are of mixed lengths, not of these.
+    """
     zero = instance.search.zero
     rows = {
+        "idle_nodes": False,
         "micro_batch": (1,),
         "schedule": ("1f1b",),
         "micro_batches": "even",

@@ -102,6 +102,25 @@ def test_plans_of_strategies_are_plan_files(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize(
+    ("limit", "found"),
+    [
+        ("max_price_per_hour: 1 USD/h", "limits.max_price_per_hour: all nodes"),
+        ("max_step_time: 1 ms", "limits.max_step_time, max_cost_per_step: 0.001 s at most"),
+        ("max_cost_per_step: 0.000001 USD", "limits.max_step_time, max_cost_per_step: 0.0018 s"),
+    ],
+)
+def test_bug_lengths_did_not_keep_limits(limit: str, found: str, tmp_path: Path) -> None:
+    """A step on nodes that cost too much, or one that takes too long, is refused in one line."""
+    text = SMALL.replace("nodes: 1,", "nodes: 1, price: 2 USD/h,")
+    out = tmp_path / "step.json"
+    path = written(tmp_path, text + f"limits: {{{limit}}}\n")
+    code, _, err = run("lengths", path, "--out", out)
+    assert (code, len(err.splitlines())) == (3, 1)
+    assert found in err
+    assert not out.exists()
+
+
 def test_switches_between_plans_take_what_the_step_says() -> None:
     """Of two plan files of strategies, `switch` finds the time that the step was chosen by."""
     instance = small()
