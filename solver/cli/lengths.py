@@ -108,7 +108,8 @@ def lengths_command(
     strategies = strategies_text(problem, found.mixed, found.above, measured)
     print_report([*strategies, "", *step_text(document)])
     if judge is not None:
-        judged = judge_steps(found.mixed, chosen.tour, judge, seed)
+        with steps_display("drawn steps judged") as tell:
+            judged = judge_steps(found.mixed, chosen.tour, judge, seed, tell)
         print_report(judged_text(judged))
 
 
