@@ -9,6 +9,7 @@ from pathlib import Path
 
 from formulations.errors import all_of
 from formulations.instance.cluster import Cluster, flash_remedy
+from formulations.instance.extent import MOST_BATCH, first_beyond
 from formulations.instance.length_classes import classes_of, log_normal_classes
 from formulations.instance.lengths import (
     LengthClass,
@@ -88,6 +89,10 @@ def _histogram(written: LengthsFile, place: Place) -> tuple[LengthClass, ...]:
             found = f"{own.up_to} after {before.up_to}"
             allowed = "classes by ascending length, each once"
             raise place.at("histogram", i, "up_to").error(found, allowed)
+    beyond = first_beyond((one.count for one in histogram), MOST_BATCH)
+    if beyond is not None:
+        found = f"more than {MOST_BATCH} sequences up to this class"
+        raise place.at("histogram", beyond, "count").error(found, f"at most {MOST_BATCH} in all")
     return tuple(LengthClass(tokens=one.up_to, count=one.count) for one in histogram)
 
 

@@ -53,6 +53,14 @@ def test_judged_on_drawn_steps(tmp_path: Path) -> None:
     assert run("lengths", path, "--judge", 3, "--json")[0] == 2
 
 
+def test_bug_measured_strategies_were_to_allow_more_in_search(tmp_path: Path) -> None:
+    """Sequences that none of them takes need one that does, whatever the search allows."""
+    text = (SMALL + TABLE).replace("longest_row: 8192", "longest_row: 4096")
+    code, _, err = run("lengths", written(tmp_path, text))
+    assert code == 3
+    assert "4096 tokens at most; cut them off there, or measure a strategy for them" in err
+
+
 def test_measured_classes(tmp_path: Path) -> None:
     """Times of whole classes make a strategy that runs these classes and no others."""
     text = (SMALL + TABLE).replace("longest_row: 2048", "class_times: {512: 2 s, 2048: 4 s}")
