@@ -14,6 +14,7 @@ from solver.verify.cascade import Effort
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.findings import NOISE, Findings, Verification
 from solver.verify.mixed_minimum import least_ascending_ns, least_tour_ns
+from solver.verify.mixed_strategies import check_problem
 from solver.verify.mixed_times import MixedTimes
 from solver.verify.sealed import verification
 
@@ -34,7 +35,11 @@ def _check(document: LengthsDocument, findings: Findings, effort: Effort) -> Non
     _check_times(document, times, findings)
     _check_single(document, times, findings)
     _check_claims(document, findings)
-    if not findings.num_problems and effort.prove != "nothing":
+    if effort.prove == "nothing" or findings.num_problems:
+        return
+    hops = times.hops(document.anchor, [group.strategy for group in document.groups])
+    check_problem(document, hops, findings)
+    if not findings.num_problems:
         _prove(document, times, findings, effort)
 
 
