@@ -1,7 +1,8 @@
 """All checks of one file of mixed lengths: its groups, switches and times, and that none is faster.
 
 In ascending order the least time is worked out again, in any order too where strategies of atoms
-are few enough to try all; else a bound of its own shows what it can, see `mixed_minimum`.
+are few enough to try all; else a bound of its own shows what it can, see `mixed_minimum`. What
+strategies and switches take is counted again by `mixed_strategies`.
 """
 
 from itertools import pairwise
@@ -37,10 +38,14 @@ def _check(document: LengthsDocument, findings: Findings, effort: Effort) -> Non
     _check_claims(document, findings)
     if effort.prove == "nothing" or findings.num_problems:
         return
+    clock = Clock(effort.time_limit_s)
     hops = times.hops(document.anchor, [group.strategy for group in document.groups])
-    check_problem(document, hops, findings)
+    try:
+        check_problem(document, hops, findings, clock)
+    except TimeUpError:
+        findings.reserve("what strategies and switches take: no time was left")
     if not findings.num_problems:
-        _prove(document, times, findings, effort)
+        _prove(document, times, findings, effort, clock)
 
 
 def _check_groups(document: LengthsDocument, findings: Findings) -> None:
@@ -128,10 +133,9 @@ def _check_claims(document: LengthsDocument, findings: Findings) -> None:
 
 
 def _prove(
-    document: LengthsDocument, times: MixedTimes, findings: Findings, effort: Effort
+    document: LengthsDocument, times: MixedTimes, findings: Findings, effort: Effort, clock: Clock
 ) -> None:
     """That no step is below the bound."""
-    clock = Clock(effort.time_limit_s)
     claimed_ns = round(document.lower_bound_s * NANOSECONDS_PER_SECOND)
     try:
         least_ns = least_ascending_ns(times, clock)

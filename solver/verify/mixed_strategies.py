@@ -3,8 +3,7 @@
 Of a strategy that was measured the instance says so. Any other one has a plan file: its costs are
 counted again, by `recount`, with rows of the lengths that `docs/lengths.md` names, whole and as
 many short sequences. Times may not be below that, nor further above than the file says; every
-replica has room for its longest row, as often as 1F1B holds it. A switch of the step has a switch
-file of its own. No other switch is below what no plan of it is, nor above the published rule.
+replica has room for its longest row, as often as 1F1B holds it. See `mixed_switches` for switches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,17 +16,18 @@ from formulations.instance.instance import Objective
 from formulations.instance.lengths import Lengths, MeasuredStrategy
 from formulations.instance.rows import of_rows
 from formulations.plan import Plan
-from formulations.units import ceil_div, ceil_ns, seconds
+from formulations.units import ceil_div, ceil_ns
 from solver.document import PlanDocument
 from solver.lengths_document import LengthsDocument, ReplicasDocument, StrategyDocument
 from solver.verify.cascade import Effort
+from solver.verify.clock import Clock
 from solver.verify.feasibility import checked_plan
 from solver.verify.findings import Findings
+from solver.verify.mixed_switches import check_switches
 from solver.verify.mixed_times import Hop
 from solver.verify.plan_file import verify_document
 from solver.verify.recount import Recount
 from solver.verify.space import PlanSpace
-from solver.verify.switch_file import verify_switch
 
 #: Lengths of packed rows, from half the longest on, and of padded ones, of which there are more;
 #: sequences of a row of many.
@@ -38,8 +38,10 @@ SHARE_NOISE, NOISE_NS = 1e-12, 1.0
 Point = tuple[int, int, int]  #: of a row: squares of its sequences, their sum, ns
 
 
-def check_problem(document: LengthsDocument, hops: Sequence[Hop], findings: Findings) -> None:
-    """Lengths, strategies and switches, against the instance of the file."""
+def check_problem(
+    document: LengthsDocument, hops: Sequence[Hop], findings: Findings, clock: Clock
+) -> None:
+    """Lengths, strategies and switches, by the instance of the file. Raises TimeUpError."""
     instance, problem = document.instance, document.problem
     if instance is None:
         _check_files(document, (), findings)
@@ -59,7 +61,7 @@ def check_problem(document: LengthsDocument, hops: Sequence[Hop], findings: Find
             _check_measured(document, lengths, findings)
         return
     if findings.equal("plans: number", len(document.plans), number):
-        _check_planned(document, instance, lengths, hops, findings)
+        _check_planned(document, instance, lengths, hops, findings, clock)
 
 
 def _check_files(document: LengthsDocument, above: Sequence[float], findings: Findings) -> None:
@@ -167,6 +169,7 @@ def _check_planned(
     lengths: Lengths,
     hops: Sequence[Hop],
     findings: Findings,
+    clock: Clock,
 ) -> None:
     """Every strategy by its plan, switches of the step by theirs."""
     above, plans = list[float](), list[Plan]()
@@ -176,11 +179,12 @@ def _check_planned(
         if plan is None:
             return
         plans.append(plan)
+        clock.check()
         rows = _Rows(timed, lengths, plan)
         above.append(_check_strategy(one, rows, f"problem.strategies[{q}]", findings))
     _check_above(document, above, findings)
     findings.note(f"rows, reduction of gradients and optimizer of {len(plans)} strategies")
-    _check_hops(document, hops, plans, findings)
+    check_switches(document, hops, plans, findings, clock)
 
 
 def _of_time(instance: Instance) -> Instance:
@@ -257,26 +261,3 @@ def _visit_ns(costs: PlanCosts) -> int:
     if costs.tied:
         ends[0] = ends[-1] = max(ends[0], ends[-1]) + costs.embedding_ns
     return max(ends)
-
-
-def _check_hops(
-    document: LengthsDocument, hops: Sequence[Hop], plans: Sequence[Plan], findings: Findings
-) -> None:
-    """Every switch of the step has files, of these plans and of the times of the table."""
-    problem = document.problem
-    tables = {"parameters": problem.parameters_ns, "gradients": problem.gradients_ns}
-    asked = [(hop, kind) for hop in hops for kind in tables if hop.moves in (kind, "both")]
-    if not findings.equal("switch_plans: number", len(document.switch_plans), len(asked)):
-        return
-    for n, (file, (hop, kind)) in enumerate(zip(document.switch_plans, asked, strict=True)):
-        field, own = f"switch_plans[{n}]", document.plans[hop.leaves].instance
-        findings.equal(f"{field}.moves", file.moves, kind)
-        same = (file.before, file.after) == (plans[hop.leaves], plans[hop.enters])
-        same &= (file.workload, file.cluster) == (own.workload, own.cluster)
-        text = f"of plans {hop.leaves} and {hop.enters}"
-        findings.require(same, f"{field}: plans, model and machines", "others", text)
-        for line in verify_switch(file).problems:
-            findings.refuse(field, line, "a switch file that verify accepts")
-        known = tables[kind][hop.leaves][hop.enters]
-        findings.equal(f"{field}.time_s", file.time_s, seconds(known or 0))
-    findings.note("switches of the step, sending by sending")
