@@ -8,7 +8,7 @@ from itertools import pairwise, permutations
 from pathlib import Path
 
 from formulations.errors import all_of
-from formulations.instance.cluster import Cluster
+from formulations.instance.cluster import Cluster, flash_remedy
 from formulations.instance.length_classes import classes_of, log_normal_classes
 from formulations.instance.lengths import (
     LengthClass,
@@ -22,6 +22,7 @@ from formulations.instance.quantities import shown
 from formulations.instance.schema import WorkloadFile
 from formulations.instance.schema_lengths import CLASSES, LengthsFile, StrategyFile, SwitchFile
 from formulations.instance.transformer import Architecture
+from formulations.instance.workload import Workload
 from formulations.units import ceil_div
 
 _ORIGINS = ("histogram", "file", "log_normal")
@@ -120,16 +121,17 @@ def resolve_lengths(
     lengths: WrittenLengths | None,
     cluster: Cluster,
     architecture: Architecture,
-    flash: bool,
+    workload: Workload,
     profile: bool,
 ) -> Lengths | None:
     """What a step holds. Raises InstanceError for what does not fit the cluster, or attention."""
     if lengths is None:
         return None
     written, place = lengths.file, lengths.place
-    if written.rows == "packed" and not flash:
+    if written.rows == "packed" and not workload.flash_attention:
         found = "packed rows without flash attention, which alone keeps their sequences apart"
-        raise place.at("rows").error(found, "padded, or workload.flash_attention: true")
+        remedy = flash_remedy(cluster, workload.precision)
+        raise place.at("rows").error(found, f"padded, or {remedy}")
     if profile and not written.strategies:
         found = "rows of many lengths, with a profile, whose layer times are of one"
         raise place.error(found, "measured strategies here, or no profile")

@@ -80,22 +80,24 @@ def lines(document: LengthsDocument) -> Lines:
     ]
 
 
-def visit_s(document: LengthsDocument, group: GroupDocument) -> float:
+def visit_s(document: LengthsDocument, strategy: int) -> float:
     """Of the time of a group, that to reduce gradients."""
-    return seconds(document.problem.strategies[group.strategy].visit_ns)
+    return seconds(document.problem.strategies[strategy].visit_ns)
 
 
-def anchor_s(document: LengthsDocument) -> float:
-    """At the end of the step, optimizer and gather of parameters."""
-    return seconds(document.problem.strategies[document.anchor].anchor_ns)
+def anchor_s(document: LengthsDocument, strategy: int) -> float:
+    """At the end of a step that the strategy holds, optimizer and gather of parameters."""
+    return seconds(document.problem.strategies[strategy].anchor_ns)
 
 
 def _parts(document: LengthsDocument) -> str:
     """What of a step is no rows."""
     parts = {
         "switches": sum(one.time_s for one in document.switches),
-        "reduction of gradients": sum(visit_s(document, group) for group in document.groups),
-        "optimizer": anchor_s(document),
+        "reduction of gradients": sum(
+            visit_s(document, group.strategy) for group in document.groups
+        ),
+        "optimizer": anchor_s(document, document.anchor),
     }
     whole_s = document.step_time_s
     known = [f"{time_text(one, whole_s)} in {name}" for name, one in parts.items() if one]

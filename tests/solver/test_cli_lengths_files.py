@@ -73,6 +73,20 @@ def test_a_step_is_shown_and_drawn(files: Path) -> None:
     assert (files / "shown.svg").read_text() == (files / "step.svg").read_text()
 
 
+def test_bug_the_single_strategy_was_one_bar(files: Path) -> None:
+    """Its rows, its reduction of gradients and its optimizer, as those of the step above it."""
+    text = (files / "small.yaml").read_text()
+    text = text.replace("8192: 48 ms}", "8192: 48 ms}, per_visit: 30 ms, per_step: 70 ms")
+    (files / "once.yaml").write_text(text)
+    assert run("lengths", files / "once.yaml", "--svg", files / "once.svg")[0] == 0
+    drawn = ET.parse(files / "once.svg").getroot()
+    titles = [one.text or "" for one in drawn.iter("{http://www.w3.org/2000/svg}title")]
+    single = next(n for n, title in enumerate(titles) if title.startswith("wide: all sequences"))
+    reduced, optimizer = titles[single + 1 :]
+    assert reduced.startswith("gradients reduced by wide, 30")
+    assert optimizer.startswith("optimizer of wide, 70")
+
+
 def test_a_step_has_a_page(files: Path) -> None:
     """It needs no network, and names every strategy."""
     code, out, err = run("report", files / "step.json", "--out", files / "step.html")
