@@ -102,7 +102,7 @@ def lengths_command(
         say(to_json(document), end="")
         return
     measured = found.plans is None
-    strategies = strategies_text(problem, found.mixed, found.above, measured)
+    strategies = strategies_text(problem, found.mixed, measured)
     print_report([*strategies, "", *step_text(document)])
     if judge is not None:
         judged = judge_steps(found.mixed, chosen.tour, judge, seed)

@@ -113,6 +113,24 @@ def _other_machines(document: Fields) -> None:
             _scaled(group["intra_node"], "bandwidth_bytes_per_s", 2)
 
 
+def _unused_switch(factor: float) -> Callable[[Fields], None]:
+    """One that the step does not make, as it looks at that time."""
+
+    def forge(document: Fields) -> None:
+        row = document["problem"]["parameters_ns"][1]
+        row[0] = int(row[0] * factor)
+
+    return forge
+
+
+def _free_stay(document: Fields) -> None:
+    document["problem"]["gradients_ns"][1][1] = 5
+
+
+def _parameters_back(document: Fields) -> None:
+    document["problem"]["parameters_return"] = True
+
+
 def _swapped_plans(document: Fields) -> None:
     document["plans"].reverse()
 
@@ -137,6 +155,10 @@ def _swapped_plans(document: Fields) -> None:
         _quicker_gpus,
         _other_machines,
         _swapped_plans,
+        _unused_switch(0.3),
+        _unused_switch(3),
+        _free_stay,
+        _parameters_back,
     ],
 )
 def test_no_strategy_can_be_forged(forge: Callable[[Fields], None]) -> None:
