@@ -66,6 +66,8 @@ def lines(document: LengthsDocument) -> Lines:
     orders = {"ascending": "ascending lengths", "free": "any order"}
     bound = f"no step in {orders[document.order]} takes less than"
     held = strategy_name(document, document.anchor)
+    known = "the model of cost" if document.plans else "what was measured"
+    rows = f"a l^2 + b l + c, at most {percent(max(document.above, default=0.0))} above {known}"
     return [
         ("workload", f"{document.workload}: {sequences:,} sequences of {lengths}, {problem.rows}"),
         ("step", f"{time_text(step_s)}{_parts(document)}"),
@@ -73,6 +75,7 @@ def lines(document: LengthsDocument) -> Lines:
         ("anchor", f"{held} holds the fp32 state: the step begins and ends there"),
         ("bound", f"{bound} {time_text(document.lower_bound_s, step_s)}"),
         ("gap", f"{percent(document.gap)} ({document.status})"),
+        *([("row times", rows)] if any(one.replicas for one in problem.strategies) else []),
         ("search", f"{time_text(document.runtime_s)}, {document.termination.replace('_', ' ')}"),
     ]
 

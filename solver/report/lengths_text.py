@@ -23,9 +23,7 @@ _WAYS = {
 }
 
 
-def strategies_text(
-    instance: Instance, mixed: Mixed, above: Sequence[float], measured: bool
-) -> list[RenderableType]:
+def strategies_text(instance: Instance, mixed: Mixed, measured: bool) -> list[RenderableType]:
     """What a step holds, then a table of the strategies for it."""
     workload, lengths = instance.workload, lengths_of(instance)
     tokens = sum(atom.tokens * atom.count for atom in mixed.atoms)
@@ -41,8 +39,7 @@ def strategies_text(
         ),
         (
             "rows",
-            f"{mixed.rows}; times {'as measured' if measured else 'by the model of cost'},"
-            f" a l^2 + b l + c at most {percent(max(above))} above",
+            f"{mixed.rows}; times {'as measured' if measured else 'by the model of cost'}",
         ),
     ]
     return [labelled(lines), "", _strategy_table(mixed)]

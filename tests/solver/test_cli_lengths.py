@@ -133,7 +133,7 @@ def test_switches_between_plans_take_what_the_step_says() -> None:
     """Of two plan files of strategies, `switch` finds the time that the step was chosen by."""
     instance = small()
     found = candidates(instance)
-    first, *_, last = row_plans(instance, found, range(len(found.mixed.strategies))).values()
+    first, *_, last = row_plans(instance, found)
     found_ns = found.mixed.switching.parameters_ns[0][-1]
     assert found_ns is not None
     assert switch_document(first, last, "parameters", None).time_s == seconds(found_ns)
