@@ -33,6 +33,7 @@ from solver.report.trace import chrome_trace
 from solver.sealed_file import SealedFile, joined_names, read_one_of
 from solver.simulate import Step, simulate_step
 from solver.switch_document import SWITCH_FILE, SwitchDocument
+from solver.switching.alike import unlike
 from solver.verify import (
     Effort,
     Verification,
@@ -85,10 +86,10 @@ def _front_differs(front: FrontDocument, path: Path) -> list[str]:
     return problems
 
 
-def _switch_differs(switch: SwitchDocument, path: Path) -> tuple[str, ...]:
+def _switch_differs(switch: SwitchDocument, path: Path) -> list[str]:
     instance = load_instance(path)
-    own = {"workload": switch.workload, "cluster": switch.cluster}
-    return instance_differences(instance.model_copy(update=own), instance)
+    pair = (switch.workload, switch.cluster), (instance.workload, instance.cluster)
+    return [f"{field}: found {one}, expected {other}" for field, one, other in unlike(*pair)]
 
 
 def _lengths_differs(lengths: LengthsDocument, path: Path) -> tuple[str, ...]:
