@@ -7,6 +7,7 @@ s up to its largest. Some plan is within the trial time iff some least[all][s] <
 is one of its stages' times, so the least of these at which there is a plan is the optimum.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,14 +53,8 @@ class ThroughputSearch:
     def solve(self) -> ThroughputPlan | None:
         """The best plan, proved; None if none fits."""
         times = np.unique(self._times)
-        low, high = 0, len(times)  # no plan below times[low]; one at times[high]
-        while low < high:
-            middle = (low + high) // 2
-            if self._least(int(times[middle])) is None:
-                low = middle + 1
-            else:
-                high = middle
-        return self._plan(int(times[low])) if low < len(times) else None
+        least = bisect_left(times, True, key=lambda time: self._least(int(time)) is not None)
+        return self._plan(int(times[least])) if least < len(times) else None
 
     def _within(self, time_ps: int) -> list[tuple[Choices, int]]:
         """Choices that are fast enough, and up to which sum."""

@@ -11,10 +11,10 @@ import pytest
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables, build_tables
+from formulations.fixed import Given
 from formulations.instance import Cluster, Instance, NodeGroup
 from formulations.plan import Degrees, Shape
 from solver.search.engines import ModelEngine
-from solver.search.held_shapes import Fixed
 from tests.loop_checks import solve_shape
 from tests.small_instances import gpu, layer, workload
 
@@ -77,7 +77,7 @@ def solves_reference(
     slower = replace(
         tables, forward_ns=unit * tables.forward_ns, backward_ns=unit * tables.backward_ns
     )
-    outcome = solve_shape(slower, engine, fixed=Fixed(order=order))
+    outcome = solve_shape(slower, engine, given=Given(order=order))
     optimum = unit * case["optimal_step_time"]
     return outcome.status == "optimal" and outcome.step_time_ns == outcome.bound_ns == optimum
 
