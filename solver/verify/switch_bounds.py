@@ -93,18 +93,32 @@ class SwitchBounds:
 
 
 def _forced_ns(needs: Iterable[Need], network: Network) -> Fraction:
-    """Time of the port or link with most that it cannot be spared, without start-up.
+    """Time that some ports and links take at least, without start-up.
 
-    Proof. Every GPU receives what it needs. One copy of a need comes from an owner: through the
-    port of the only one, and over the links that lead from all nodes with owners to its node.
+    Proof. Every GPU receives what it needs. One copy of a need comes from an owner: over the lines
+    that the ways from all owners have in common, and over one of `slowest`, which has a line of
+    each way. In a time, lines together carry no more than the sum of their rates allows; a need
+    counts once for them: by the slowest line in common where that is one of them, else where
+    `slowest` is all of them.
     """
-    loads: dict[Line, int] = defaultdict(int)
+    loads, alone = defaultdict[Line, int](int), defaultdict[Line, int](int)
+    together = defaultdict[frozenset[Line], int](int)
     for need in needs:
-        forced: list[Line] = [("receive", gpu, None) for gpu in need.receivers]
-        nodes = {network.node_of[owner] for owner in need.owners}
-        forced += set[Line].intersection(*(set(network.way(node, need.node)) for node in nodes))
-        if len(need.owners) == 1:
-            forced.append(("send", need.owners[0], None))
-        for line in forced:
+        for gpu in need.receivers:
+            loads["receive", gpu, None] += need.size_bytes
+        ways = [network.way_from(owner, need.node) for owner in need.owners]
+        common = set(ways[0]).intersection(*ways[1:])
+        for line in common:
             loads[line] += need.size_bytes
-    return network.longest_ns(loads)
+        slowest = frozenset(max(way, key=network.ns_per_byte) for way in ways)
+        one = max(common, key=network.ns_per_byte, default=None)
+        if one is not None:
+            alone[one] += need.size_bytes
+        if one not in slowest:
+            together[slowest] += need.size_bytes
+    times = (
+        (size + sum(alone[line] for line in lines))
+        / sum((1 / network.ns_per_byte(line) for line in lines), Fraction(0))
+        for lines, size in together.items()
+    )
+    return max((network.longest_ns(loads), *times))

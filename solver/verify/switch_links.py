@@ -62,7 +62,7 @@ class Network:
         }
         self.bits = {gpu: 1 << n for n, gpu in enumerate(self.node_of)}
         self.ns_per_byte = cache(self._ns_per_byte)
-        self.way = cache(self._way)
+        self.way, self.way_from = cache(self._way), cache(self._way_from)
 
     def mask(self, gpus: Iterable[str]) -> int:
         """A bit for each."""
@@ -96,6 +96,10 @@ class Network:
         if zones[0] is not None and zones[0] != zones[1]:
             found.append(("zone", zones[0], zones[1]))
         return found
+
+    def _way_from(self, source: str, node: str) -> list[Line]:
+        """From a GPU to a node: what more share before its own port."""
+        return [*self.way(self.node_of[source], node), ("send", source, None)]
 
     def loads(self, hops: Iterable[Hop]) -> Loads:
         """Of all copies."""
