@@ -4,9 +4,9 @@ Nothing of the planner is used: the parts that every GPU holds are worked out ra
 is sent is laid beside what the plan to which it leads needs besides.
 """
 
-from itertools import groupby
+from collections import defaultdict
+from itertools import pairwise
 from math import ceil
-from operator import itemgetter
 
 from formulations.units import seconds
 from solver.result import relative_gap
@@ -97,47 +97,26 @@ def _check_slices(own: ClassDocument, num_layers: int, field: str, findings: Fin
 
 def _check_sendings(own: ClassDocument, network: Network, field: str, findings: Findings) -> None:
     """Every GPU that gets something of a class gets each byte of it once."""
-    ranges = []
+    received: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for n, one in enumerate(own.sendings):
-        where = f"{field}.sendings[{n}]"
-        via = one.source if one.via is None else one.via
-        unknown = [gpu for gpu in (*one.receivers, one.source, via) if gpu not in network.bits]
-        if unknown:
-            findings.refuse(where, unknown[:3], "GPUs of the cluster, NODE:NUMBER")
+        where, gpus = f"{field}.sendings[{n}]", set(one.receivers)
+        unknown = sorted({*gpus, one.source, one.via or one.source} - network.node_of.keys())
+        if not findings.require(not unknown, where, unknown, "GPUs of the cluster, NODE:NUMBER"):
             continue
-        receivers = network.mask(one.receivers)
-        distinct = receivers.bit_count() == len(one.receivers)
-        distinct &= one.via is None or len({network.node_of[gpu] for gpu in one.receivers}) == 1
+        distinct = len(gpus) == len(one.receivers)
+        distinct &= one.via is None or len({network.node_of[gpu] for gpu in gpus}) == 1
         allowed = "GPUs once each, of one node where one forwards"
         findings.require(distinct, f"{where}.receivers", one.receivers, allowed)
-        apart = not receivers & network.bits[one.source]
+        apart = one.source not in gpus
         findings.require(apart, f"{where}.source", one.source, "a GPU that is no receiver")
-        known = one.via is None or receivers & network.bits[one.via] != 0
+        known = one.via is None or one.via in gpus
         findings.require(known, f"{where}.via", one.via, "one of the receivers")
-        ranges.append((one.begin, one.end, receivers))
+        for gpu in one.receivers:
+            received[gpu].append((one.begin, one.end))
     size = sum(one.size_bytes * (one.layers[1] - one.layers[0]) for one in own.slices)
-    found = [(begin, end) for begin, end, _ in ranges[:3]]
-    allowed = "every byte of the class once, to each"
-    findings.require(
-        bool(ranges) and _is_whole(ranges, size), f"{field}: bytes sent", found, allowed
-    )
-
-
-def _is_whole(ranges: list[tuple[int, int, int]], size: int) -> bool:
-    """Whether each GPU of any range gets all bytes once; ranges: from, to, a bit for each GPU."""
-    every, now = 0, 0
-    for begin, end, gpus in ranges:
-        every |= gpus
-        if begin >= end:
-            return False
-    events = [(begin, True, gpus) for begin, _, gpus in ranges]
-    events += [(end, False, gpus) for _, end, gpus in ranges]
-    events.sort()  # at a place, what ends before what begins
-    for place, own in groupby(events, key=itemgetter(0)):
-        for _, begins, gpus in own:
-            if begins and now & gpus:
-                return False
-            now ^= gpus
-        if now != (0 if place == size else every):
-            return False
-    return events[0][0] == 0
+    alike = {tuple(ranges): gpu for gpu, ranges in received.items()}
+    for ranges, gpu in alike.items():
+        edges = [(0, 0), *sorted(ranges), (size, size)]
+        whole = all(one[1] == two[0] for one, two in pairwise(edges))
+        whole &= all(begin < end for begin, end in ranges)
+        findings.require(whole, f"{field}: bytes to {gpu}", ranges, "every byte of the class once")

@@ -60,15 +60,15 @@ class Network:
             for node, j in self._group.items()
             for gpu in range(cluster.groups[j].gpus_per_node)
         }
-        self.bits = {gpu: 1 << n for n, gpu in enumerate(self.node_of)}
+        self._place = {gpu: n for n, gpu in enumerate(self.node_of)}
         self.ns_per_byte = cache(self._ns_per_byte)
         self.way, self.way_from = cache(self._way), cache(self._way_from)
 
     def mask(self, gpus: Iterable[str]) -> int:
         """A bit for each."""
-        found, bits = 0, self.bits
+        found = 0
         for gpu in gpus:
-            found |= bits[gpu]
+            found |= 1 << self._place[gpu]
         return found
 
     def _ns_per_byte(self, line: Line) -> Fraction:

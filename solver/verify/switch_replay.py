@@ -6,6 +6,7 @@ that it needs and does not hold are sent to it, no others.
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from solver.switch_document import SliceDocument, SwitchDocument
@@ -13,6 +14,9 @@ from solver.verify.findings import Findings
 from solver.verify.held_parts import Holdings, Kind
 from solver.verify.switch_cells import Cells, cells_between
 from solver.verify.switch_links import Network
+
+#: Classes whose senders and receivers are kept as bits: files may name very many of both.
+MOST_KEPT = 1000
 
 
 class _Arrival(NamedTuple):
@@ -27,12 +31,8 @@ class Replay:
     """The slices of a document, laid on the cells between its plans."""
 
     def __init__(self, document: SwitchDocument, network: Network, findings: Findings) -> None:
-        self.document, self.findings = document, findings
-        mask = network.mask
-        self._sources = [mask(way.source for way in own.sendings) for own in document.classes]
-        self._receivers = [
-            mask(gpu for way in own.sendings for gpu in way.receivers) for own in document.classes
-        ]
+        self.document, self.findings, self._network = document, findings, network
+        self._ends = lru_cache(maxsize=MOST_KEPT)(self._ends_of)
 
     def check(self, before: Holdings, after: Holdings, kinds: Sequence[Kind]) -> None:
         """All layers; those between two edges of stages, of like layers and of slices are alike."""
@@ -59,6 +59,12 @@ class Replay:
                     found[one.kind, one.what, layer].append(arrival)
         return found
 
+    def _ends_of(self, number: int) -> tuple[int, int]:
+        """Who sends something of a class, and who gets some."""
+        ways, mask = self.document.classes[number].sendings, self._network.mask
+        sources = mask(way.source for way in ways)
+        return sources, mask(gpu for way in ways for gpu in way.receivers)
+
     def _check(self, cells: Cells, arriving: Sequence[_Arrival]) -> None:
         """Each cell is in a class that its owners send to all who need it and do not hold it."""
         findings, expected = self.findings, {cell.box: cell for cell in cells.cells}
@@ -70,10 +76,15 @@ class Replay:
                 continue
             size = cells.size_bytes(cell.box, self.document.workload)
             findings.equal(f"{field}.size_bytes", one.size_bytes, size)
-            held = not self._sources[number] & ~cell.owners
+            sources, receivers = self._ends(number)
+            held = not sources & ~cell.owners
             findings.require(held, field, "sent by others", "sent by GPUs that hold it")
-            wanted = self._receivers[number] == cell.missing
-            findings.require(wanted, field, "sent to others", "sent to GPUs that lack it, to all")
+            findings.require(
+                receivers == cell.missing,
+                field,
+                "sent to others",
+                "sent to GPUs that lack it, to all",
+            )
         what = f"layer {cells.layers[0]}, {cells.kind}, {cells.sort.what}"
         lacking = f"{len(expected)} parts that do not arrive"
         findings.require(not expected, what, lacking, "all that some GPU needs and does not hold")
