@@ -142,6 +142,23 @@ def _unknown_gpu(fields: Fields) -> None:
     _sending(fields)["receivers"][0] = "fast-7:0"
 
 
+def _one_receiver_less(fields: Fields) -> None:
+    for own in fields["classes"]:
+        gpus = {gpu for one in own["sendings"] for gpu in one["receivers"]}
+        if len(gpus) > 1 and all(one["via"] is None for one in own["sendings"]):
+            for one in own["sendings"]:
+                one["receivers"] = [gpu for gpu in one["receivers"] if gpu != min(gpus)]
+            own["sendings"] = [one for one in own["sendings"] if one["receivers"]]
+            return
+    raise AssertionError
+
+
+def _half_slice(fields: Fields) -> None:
+    one = fields["classes"][0]["slices"][0]
+    first, end, units = one["split"]
+    one["split"] = [2 * first, first + end, 2 * units]
+
+
 def _less_volume(fields: Fields) -> None:
     fields["devices"][0]["sent_inside_bytes"] += 1
 
@@ -172,6 +189,8 @@ def _layer_lost(fields: Fields) -> None:
         (_other_price, "lower_bound_s"),
         (_smaller_slice, "every byte of the class once"),
         (_unknown_gpu, "GPUs of the cluster"),
+        (_one_receiver_less, "sent to GPUs that lack it, to all"),
+        (_half_slice, "what moves, once"),
         (_less_volume, "devices"),
         (_unknown_line, "KeyError"),
         (_other_plan, "what moves, once"),
