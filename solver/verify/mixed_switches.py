@@ -15,9 +15,10 @@ from formulations.units import seconds
 from solver.lengths_document import LengthsDocument
 from solver.verify.clock import Clock
 from solver.verify.findings import Findings
+from solver.verify.held_parts import Kind
 from solver.verify.mixed_minimum import least_ascending_ns
 from solver.verify.mixed_times import Hop, MixedTimes
-from solver.verify.switch_bounds import Kind, SwitchBounds
+from solver.verify.switch_bounds import SwitchBounds
 from solver.verify.switch_file import verify_switch
 
 Tables = Mapping[Kind, Sequence[Sequence[int | None]]]  #: [from][to]
