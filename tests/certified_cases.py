@@ -26,7 +26,7 @@ from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Result, SearchLog, Status, Termination
 from tests.certified import certified, certified_document
-from tests.small_instances import gpu, layer, workload
+from tests.small_instances import gpu, layer, nodes_of, workload
 
 
 def instance(batch: int = 4, memory_gib: float = 8, **fields: Any) -> Instance:
@@ -86,11 +86,10 @@ def group(name: str, tflops: float, memory_gib: float) -> NodeGroup:
     """One node of two GPUs."""
     one = gpu(name, tflops, memory_gib)
     speed = tflops * 1e8
-    return NodeGroup(
+    return nodes_of(
+        one.model_copy(update=RAMPS),
         name=name,
-        gpu=one.model_copy(update=RAMPS),
         gpus_per_node=2,
-        nodes=1,
         price_usd_per_hour=tflops / 10,
         intra_node=Link(bandwidth_bytes_per_s=2 * speed, latency_s=1e-6),
         inter_node=Link(bandwidth_bytes_per_s=speed / 4, latency_s=1e-5),
