@@ -9,11 +9,13 @@ Records go to bench/results/replay.jsonl.
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.command import command
+from bench.published_rules import Bamboo, Case, Varuna
 from bench.records import append, record, reference
 from formulations.instance.json_document import json_document
 from formulations.instance.positions import Place
@@ -32,7 +34,8 @@ INPUTS = "oobleck/table2_inputs.json"
 
 # What the inputs leave out, from the public simulator (SymbioticLab/Oobleck, tools/simulator,
 # commit 103c477): Varuna's restart of BERT-large in ms by number of nodes; Bamboo's samples/s with
-# 30, 29, ... 15 nodes (the larger models do not fit).
+# 30, 29, ... 15 nodes (the larger models do not fit); the order in which its traces remove nodes.
+_FIRST_RESTART_MS = 76_000
 _RESTART_MS = {
     **{30: 71_300, 29: 67_600, 28: 67_600, 27: 49_100, 26: 112_000, 25: 108_300, 24: 104_600},
     **{23: 100_900, 22: 97_200, 21: 93_500, 20: 89_800, 19: 86_100, 18: 82_400, 17: 78_700},
@@ -42,23 +45,12 @@ _BAMBOO_PER_S = {
     "BERT-large": [119.2546584, *[99.37888199] * 6, *[74.53416149] * 6, *[49.68944099] * 3],
     "GPT-2-ours": [27.02956359, *[22.52463632] * 6, *[16.89347724] * 6, *[11.26231816] * 3],
 }
-_BAMBOO_RESTART_MS = 30_000
-#: Samples/s by the simulator's rules, and without the one that matters most (see bench/README.md),
-#: by interval. Worked out by these rules written anew, which gave the times that its README prints
-#: to the millisecond (bench/published_rules.py in this repository's history).
-_PUBLIC = {
-    "varuna": {
-        "BERT-large": ((260.16340, 258.59523), (247.55257, 245.19833), (189.21130, 165.84152)),
-        "GPT-2-ours": ((86.61618, 86.31664), (85.55086, 83.63114), (77.54448, 67.09218)),
-        "GPT-3-medium": ((29.52917, 29.40171), (28.82743, 27.62629), (21.11126, 20.71638)),
-        "GPT-3-2_7b": ((7.28628, 7.15806), (6.68943, 5.59689), (2.66556, 0.84813)),
-        "GPT-3-6_7b": ((4.17665, 4.10541), (2.88051, 2.48371), (0.25506, 2.00473)),
-    },
-    "bamboo": {
-        "BERT-large": ((77.03777, 85.24007), (75.59933, 84.49701), (69.83663, 73.64045)),
-        "GPT-2-ours": ((17.466503, 19.31933), (17.12694, 19.15187), (16.01010, 16.64858)),
-    },
+_REMOVED = {
+    "6h": (10, 14, 4, 16, 7, 28, 22, 17, 21, 26, 6, 24, 29, 25, 19),
+    "1h": (21, 15, 14, 17, 19, 11, 3, 13, 2, 26, 4, 8, 16, 7, 18),
+    "10m": (5, 21, 20, 15, 1, 17, 30, 28, 22, 16, 23, 12, 13, 25, 9),
 }
+_BAMBOO_RESTART_MS = 30_000
 _COSTS = dict(zip(MODELS, MEASURED, strict=True))
 
 
@@ -100,6 +92,27 @@ def inputs_of(content: dict[str, Any]) -> PublishedInputs:
     return PublishedInputs(validated(ThroughputFile, document), Place(document))
 
 
+def public_case(content: dict[str, Any], policy: str, model: str, interval: str) -> Case:
+    """What the public simulator's rules are run with."""
+    listed = content["throughput_by_nodes"][policy][model]
+    per_s = {30 - i: value for i, value in enumerate(listed)}
+    times_ms = content["traces_removal_ms"][interval]
+    removals = list(zip(times_ms, _REMOVED[interval], strict=True))
+    samples = content["samples_per_step"][model]
+    if policy == "bamboo":
+        rebalance_ms = int(content["bamboo"]["rebalance_ms"][model])
+        return Case(samples, per_s, lambda _: _BAMBOO_RESTART_MS, removals, 0, rebalance_ms)
+    restart = content["varuna"]["restart_ms"][model]
+
+    def restart_ms(nodes: int | None) -> int:
+        if isinstance(restart, int):
+            return restart
+        return _FIRST_RESTART_MS if nodes is None else _RESTART_MS[nodes]
+
+    checkpoint_ms = content["varuna"]["checkpoint_ms"][model]
+    return Case(samples, per_s, restart_ms, removals, checkpoint_ms)
+
+
 def replayed(
     inputs: PublishedInputs, policy: str, model: str, interval: str, rule: InFlight
 ) -> Replay:
@@ -122,7 +135,9 @@ def row(content: dict[str, Any], policy: str, model: str, interval: str) -> Row:
         stored = content["oobleck_mini"][model][interval]
         published, paper = stored["artifact"], stored["paper"]
     else:
-        published, mended = _PUBLIC[policy][model][INTERVALS.index(interval)]
+        case = public_case(content, policy, model, interval)
+        rules: Callable[[Case, bool], Varuna | Bamboo] = Varuna if policy == "varuna" else Bamboo
+        published, mended = rules(case, True).run(), rules(case, False).run()
     return Row(model, interval, policy, published, paper, per_s("lost"), background, mended)
 
 

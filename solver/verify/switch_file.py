@@ -57,7 +57,8 @@ def _check_figures(
     least_ns = ceil(network.least_ns(needs, document.prices)) if needs else 0
     findings.close("lower_bound_s", document.lower_bound_s, seconds(least_ns + start_ns))
     findings.close("gap", document.gap, relative_gap(time_ns, least_ns + start_ns) or 0.0)
-    rule_ns = ceil(network.busiest_ns(rule_hops(document, needs, network))) + start_ns
+    slices = [[(one.layers, one.size_bytes) for one in own.slices] for own in document.classes]
+    rule_ns = ceil(network.busiest_ns(rule_hops(slices, needs, network))) + start_ns
     findings.close("published_s", document.published_s, seconds(rule_ns))
     findings.note("time of the busiest port or link, what no plan goes below, the published rule")
 

@@ -1,12 +1,15 @@
 """What the published rule sends, worked out again (HotSPa, SOSP 2024, section 5)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from solver.switch_document import SwitchDocument
 from solver.verify.switch_links import Hop, Need, Network
 
+LayerSlices = tuple[tuple[int, int], int]  #: one of each of layers [start, end), bytes of one
 
-def rule_hops(document: SwitchDocument, needs: Iterable[Need], network: Network) -> Iterator[Hop]:
+
+def rule_hops(
+    classes: Sequence[Sequence[LayerSlices]], needs: Iterable[Need], network: Network
+) -> Iterator[Hop]:
     """Every GPU is sent its own copy by the owner that has sent least, the first of those alike.
 
     That is one on its node, by what they have sent inside nodes, or where there is none any, by
@@ -25,9 +28,9 @@ def rule_hops(document: SwitchDocument, needs: Iterable[Need], network: Network)
             yield from ((senders[0], gpu, need.size_bytes) for gpu in need.receivers)
             continue
         gpus = sorted(need.receivers, key=place.__getitem__)
-        for i, one in enumerate(document.classes[need.number].slices):
-            keys = ((layer, need.number, i, place[gpus[0]]) for layer in range(*one.layers))
-            free += [(key, one.size_bytes, gpus, senders, sent) for key in keys]
+        for i, (layers, size) in enumerate(classes[need.number]):
+            keys = ((layer, need.number, i, place[gpus[0]]) for layer in range(*layers))
+            free += [(key, size, gpus, senders, sent) for key in keys]
     for _, size, gpus, senders, sent in sorted(free, key=lambda one: one[0]):
         for gpu in gpus:
             source = min(senders, key=sent.__getitem__)
