@@ -17,16 +17,6 @@ from solver.verify.switch_links import Line, Need, Network
 from solver.verify.switch_rule import LayerSlices, rule_hops
 
 
-def switch_bounds(
-    cluster: Cluster, workload: Workload, before: Plan, after: Plan, kind: Kind
-) -> tuple[int, int]:
-    """What no switch plan goes below, and what that of the published rule takes, ns.
-
-    Of two plans that `check_plan` accepts; 0 and 0 where nothing moves.
-    """
-    return SwitchBounds(cluster, workload).of(before, after, kind)
-
-
 @dataclass(frozen=True)
 class Moved:
     """What moves: classes node by node, and the slices of every class."""
@@ -52,7 +42,10 @@ class SwitchBounds:
         return self._holdings[id(plan)]
 
     def of(self, before: Plan, after: Plan, kind: Kind) -> tuple[int, int]:
-        """As `switch_bounds`."""
+        """What no switch plan goes below, and what that of the published rule takes, ns.
+
+        Of two plans that `check_plan` accepts; 0 and 0 where nothing moves.
+        """
         network, moved = self.network, self.moved(before, after, [kind])
         start_ns = network.start_ns(moved.needs)
         rule_ns = network.busiest_ns(network.loads(rule_hops(moved.slices, moved.needs, network)))

@@ -8,7 +8,7 @@ from formulations.instance import Instance
 from formulations.plan import Degrees, Group, Plan, Recomputed, Replica, Shape, Stage
 from formulations.units import seconds
 from solver.verify.held_parts import Kind
-from solver.verify.switch_bounds import switch_bounds
+from solver.verify.switch_bounds import SwitchBounds
 from tests.expert_instances import expert_instance
 from tests.small_instances import random_instance
 from tests.solver.test_switch_file import switches, zoned_instance
@@ -28,7 +28,7 @@ def test_bounds_lie_around_every_plan(make: Callable[[int], Instance], kind: Kin
     search = instance.search.but(zero=(0, 1, 3))
     for found in switches(instance.but(search=search), kind):
         ends = found.before, found.after
-        least_ns, rule_ns = switch_bounds(found.cluster, found.workload, *ends, kind)
+        least_ns, rule_ns = SwitchBounds(found.cluster, found.workload).of(*ends, kind)
         assert seconds(least_ns) <= found.lower_bound_s
         assert seconds(rule_ns) == found.published_s
 
@@ -65,7 +65,7 @@ def test_a_copy_enters_a_node_once_by_the_bound_and_twice_by_the_rule() -> None:
     own, num_layers = cluster(machines(2, 2, 1e9, 1e9)), len(model.layers)
     ends = copies(num_layers, (0, 0)), copies(num_layers, (1, 0), (1, 1))
     size = 2 * sum(one.parameters for one in model.layers)
-    assert switch_bounds(own, model, *ends, "parameters") == (size, 2 * size)
+    assert SwitchBounds(own, model).of(*ends, "parameters") == (size, 2 * size)
 
 
 def test_owners_share_what_they_send_by_how_fast_their_links_are() -> None:
@@ -80,7 +80,7 @@ def test_owners_share_what_they_send_by_how_fast_their_links_are() -> None:
     num_layers = len(model.layers)
     ends = copies(num_layers, (0, 0), (1, 0)), copies(num_layers, (2, 0))
     size = 2 * sum(one.parameters for one in model.layers)
-    least_ns, rule_ns = switch_bounds(own, model, *ends, "parameters")
+    least_ns, rule_ns = SwitchBounds(own, model).of(*ends, "parameters")
     assert least_ns == -(-size // 4)
     assert rule_ns > least_ns
 
@@ -89,5 +89,6 @@ def test_nothing_moves_to_the_same_plan() -> None:
     """Neither bytes nor start-up."""
     model = tiny_model(0)
     plan = copies(len(model.layers), (0, 0), (0, 1))
+    bounds = SwitchBounds(cluster(machines(2, 2)), model)
     for kind in KINDS:
-        assert switch_bounds(cluster(machines(2, 2)), model, plan, plan, kind) == (0, 0)
+        assert bounds.of(plan, plan, kind) == (0, 0)
