@@ -109,7 +109,9 @@ def test_plans_of_strategies_are_plan_files(tmp_path: Path) -> None:
     path = written(tmp_path, SMALL)
     assert run("lengths", path, "--out", step, "--plans", plans)[0] == 0
     document = LengthsDocument.model_validate_json(step.read_text())
-    used = {document.anchor, *(group.strategy for group in document.groups)}
+    assert document.single
+    ran = {document.anchor, *(group.strategy for group in document.groups)}
+    used = ran | {document.single.strategy}
     assert len(list(plans.iterdir())) == len(used)
     for plan in plans.iterdir():
         assert run("verify", plan)[0] == 0
