@@ -74,7 +74,11 @@ class SwitchBounds:
         return Moved(needs, [slices for _, _, slices in classes])
 
     def _gpus_of(self, mask: int) -> tuple[int, ...]:
-        return tuple(n for n, bit in enumerate(reversed(f"{mask:b}")) if bit == "1")
+        found = list[int]()
+        while mask:  # by what is there: machines may be very many
+            found.append(mask.bit_length() - 1)
+            mask ^= 1 << found[-1]
+        return tuple(reversed(found))
 
     def _by_node_of(self, mask: int) -> list[tuple[str, tuple[str, ...]]]:
         named = [self._nodes[n] for n in self._gpus(mask)]

@@ -100,7 +100,8 @@ def _check_sendings(own: ClassDocument, network: Network, field: str, findings: 
     received: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for n, one in enumerate(own.sendings):
         where, gpus = f"{field}.sendings[{n}]", set(one.receivers)
-        unknown = sorted({*gpus, one.source, one.via or one.source} - network.node_of.keys())
+        named = *one.receivers, one.source, one.via or one.source
+        unknown = [gpu for gpu in named if gpu not in network.node_of]
         if not findings.require(not unknown, where, unknown, "GPUs of the cluster, NODE:NUMBER"):
             continue
         distinct = len(gpus) == len(one.receivers)
