@@ -15,6 +15,13 @@ def run(*arguments: object) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
+def output(*arguments: object) -> str:
+    """Stdout of a command that succeeds, and has nothing to say of it on stderr."""
+    code, out, err = run(*arguments)
+    assert (code, err) == (0, "")
+    return out
+
+
 def printed(*parts: RenderableType) -> str:
     """Parts of a report as text, each on lines of its own."""
     page = StringIO()

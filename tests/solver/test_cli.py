@@ -16,7 +16,7 @@ from formulations.errors import InstanceError, PlannerError
 from solver.cli import app
 from solver.options import SolveOptions
 from solver.result import Infeasibility, Result, Status, Termination
-from tests.command_line import run
+from tests.command_line import output, run
 from tests.hand_made import pipelined_result, planless_result
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -205,8 +205,7 @@ def test_missing_file_is_one_line(command: str, tmp_path: Path) -> None:
 def test_json_is_one_object_and_nothing_else(answer: Answer) -> None:
     """Stdout parses as one JSON object; stderr is empty where it is no terminal."""
     answer(pipelined_result())
-    code, out, err = run("solve", "x.yaml", "--json")
-    assert (code, err) == (0, "")
+    out = output("solve", "x.yaml", "--json")
     assert json.loads(out)["status"] == "optimal"
 
 

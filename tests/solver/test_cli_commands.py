@@ -10,7 +10,7 @@ from formulations.instance.family import Family
 from solver.document import read_document, sealed, shape_counts, to_json
 from solver.verify import cascade
 from tests.certified import certified_document
-from tests.command_line import run
+from tests.command_line import output, run
 from tests.conftest import ROOT
 from tests.hand_made import heuristic_result
 from tests.small_instances import random_instance
@@ -18,8 +18,7 @@ from tests.small_instances import random_instance
 
 def test_show_prints_stages_placement_and_timeline(plan_file: Path) -> None:
     """The three parts and the legend are there."""
-    code, out, err = run("show", plan_file)
-    assert (code, err) == (0, "")
+    out = output("show", plan_file)
     for part in ("stage  layers", "node    GPU type", "F forward", "replicas 0-1"):
         assert part in out
 
@@ -50,8 +49,7 @@ def test_plan_of_another_schema_version_is_refused(command: str, plan_file: Path
 
 def test_verify_accepts_what_solve_wrote(plan_file: Path) -> None:
     """Exit code 0, and what was checked."""
-    code, out, err = run("verify", plan_file)
-    assert (code, err) == (0, "")
+    out = output("verify", plan_file)
     assert "checked: " in out
     assert out.endswith("verified\n")
 
@@ -83,15 +81,13 @@ def test_verify_compares_with_the_instance(
 
 def test_schema_is_json() -> None:
     """The schema parses and describes an object with workload and cluster."""
-    code, out, _ = run("schema")
-    assert code == 0
+    out = output("schema")
     assert {"workload", "cluster"} <= set(json.loads(out)["properties"])
 
 
 def test_catalogue_lists_gpus_with_sources() -> None:
     """A100-80 has its memory, its peak and a source."""
-    code, out, _ = run("catalogue")
-    assert code == 0
+    out = output("catalogue")
     assert "A100-80" in out
     assert "TFLOP/s" in out
     gpus = json.loads(run("catalogue", "--json")[1])["gpus"]
@@ -148,8 +144,7 @@ def proved_file(tmp_path: Path) -> Path:
 
 def test_verify_proves_everything(proved_file: Path) -> None:
     """Exit code 0, also for what an exhaustive search closed."""
-    code, out, err = run("verify", proved_file)
-    assert (code, err) == (0, "")
+    out = output("verify", proved_file)
     assert "not proved again" not in out
     assert out.endswith("verified\n")
 

@@ -11,7 +11,7 @@ from solver.document import sealed, to_json
 from solver.lengths.choose import choose
 from solver.lengths.content import build_lengths
 from solver.lengths_document import LengthsDocument
-from tests.command_line import run
+from tests.command_line import output, run
 from tests.mixed_rows import SIZES, SMALL
 from tests.solver.test_cli_lengths import TABLE
 
@@ -24,10 +24,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = text.replace("10 ms, 2048: 20 ms", "1 ms, 2048: 2 ms")
     (folder / "small.yaml").write_text(text)
     step, picture = folder / "step.json", folder / "step.svg"
-    code, _, err = run(
-        "lengths", folder / "small.yaml", "--order", "free", "--out", step, "--svg", picture
-    )
-    assert (code, err) == (0, "")
+    output("lengths", folder / "small.yaml", "--order", "free", "--out", step, "--svg", picture)
     return folder
 
 
@@ -60,8 +57,7 @@ def test_bug_forged_times_passed_as_those_of_the_instance(files: Path) -> None:
 
 def test_a_step_is_shown_and_drawn(files: Path) -> None:
     """A line for each group, the best single strategy, and a picture with a bar for each."""
-    code, out, err = run("show", files / "step.json", "--svg", files / "shown.svg")
-    assert (code, err) == (0, "")
+    out = output("show", files / "step.json", "--svg", files / "shown.svg")
     document = json.loads((files / "step.json").read_text())
     assert len(document["groups"]) == 2
     for name in ("dp 4, tp 1, pp 1", "wide", "best single", "times as long"):
@@ -143,6 +139,5 @@ def test_files_that_are_none(
 
 def test_bug_solve_did_not_say_that_it_leaves_lengths_out_of_account(files: Path) -> None:
     """Its plan is for sequences that are all as long as the workload's."""
-    code, out, _ = run("solve", files / "small.yaml", "--gap", 0.5, "--workers", 1)
-    assert code == 0
+    out = output("solve", files / "small.yaml", "--gap", 0.5, "--workers", 1)
     assert "lengths       not looked at: all sequences as " in out

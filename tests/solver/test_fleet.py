@@ -20,7 +20,7 @@ from solver.fleets.recovery import Horizon, RecoveryError
 from solver.report.fleet import fleet_text, pipeline_changes
 from solver.templates.template_options import Distribution
 from solver.verify import verify_fleet
-from tests.command_line import printed, run
+from tests.command_line import output, printed, run
 from tests.hand_made import document_of, heuristic_result
 from tests.random_fleets import even_designs, fleet_instance
 from tests.resealed import change
@@ -211,19 +211,15 @@ def test_bug_a_change_is_named_beside_the_digest(recovered: dict[str, Any]) -> N
 def test_recover_writes_a_fleet_that_verify_accepts(fleet_file: Path, tmp_path: Path) -> None:
     """One command after the other, from file to file."""
     out = tmp_path / "next.json"
-    code, text, _ = run("recover", fleet_file, "--lost", "a-0,a-3", "--out", out)
-    assert code == 0
+    text = output("recover", fleet_file, "--lost", "a-0,a-3", "--out", out)
     assert "a-0, a-3" in text
     assert "no fleet of these templates trains more" in " ".join(text.split())
     assert read_fleet(out).kind == "fleet"
-    code, text, _ = run("verify", out)
-    assert code == 0
+    text = output("verify", out)
     assert "no fleet of these templates has a step more than" in text
-    code, text, _ = run("show", out)
-    assert code == 0
+    text = output("show", out)
     assert "step time" in text
-    code, text, _ = run("recover", out, "--joined", "a-3", "--json")
-    assert code == 0
+    text = output("recover", out, "--joined", "a-3", "--json")
     assert json.loads(text)["away"] == ["a-0"]
 
 
