@@ -22,6 +22,14 @@ def output(*arguments: object) -> str:
     return out
 
 
+def refused(*arguments: object) -> str:
+    """The one printable line on stderr of a command with exit code 2, and nothing on stdout."""
+    code, out, err = run(*arguments)
+    assert (code, out, err[:7], err[-1:]) == (2, "", "error: ", "\n"), err
+    assert err[:-1].isprintable()
+    return err
+
+
 def printed(*parts: RenderableType) -> str:
     """Parts of a report as text, each on lines of its own."""
     page = StringIO()

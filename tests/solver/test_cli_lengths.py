@@ -12,7 +12,7 @@ from solver.evaluate.row_plans import row_plans
 from solver.lengths.candidates import candidates
 from solver.lengths_document import LengthsDocument
 from solver.switching.documented import switch_document
-from tests.command_line import output, run
+from tests.command_line import output, refused, run
 from tests.mixed_rows import SIZES, SMALL, small
 
 TABLE = """
@@ -171,8 +171,7 @@ def test_model_without_room(tmp_path: Path) -> None:
 
 def test_instance_without_lengths() -> None:
     """Another instance is refused in one line."""
-    code, out, err = run("lengths", "instances/homo_small.yaml")
-    assert (code, out) == (2, "")
+    err = refused("lengths", "instances/homo_small.yaml")
     assert err == (
         "error: instances/homo_small.yaml: no section lengths; allowed: one with histogram, file or"
         " log_normal\n"

@@ -11,7 +11,7 @@ from solver.document import sealed, to_json
 from solver.lengths.choose import choose
 from solver.lengths.content import build_lengths
 from solver.lengths_document import LengthsDocument
-from tests.command_line import output, run
+from tests.command_line import output, refused, run
 from tests.mixed_rows import SIZES, SMALL
 from tests.solver.test_cli_lengths import TABLE
 
@@ -90,9 +90,7 @@ def test_a_step_has_a_page(files: Path) -> None:
     page = (files / "step.html").read_text()
     assert "http" not in page
     assert page.count("dp 4, tp 1, pp 1") >= 3
-    code, _, err = run("report", files / "step.json", "--trace", files / "t.json")
-    assert code == 2
-    assert len(err.splitlines()) == 1
+    err = refused("report", files / "step.json", "--trace", files / "t.json")
 
 
 def test_changed_files_are_not_shown(files: Path) -> None:
@@ -101,12 +99,10 @@ def test_changed_files_are_not_shown(files: Path) -> None:
     faster = sealed(document.model_copy(update={"step_time_s": 1e-3}))
     (files / "forged.json").write_text(to_json(faster))
     for command in ("show", "report"):
-        code, _, err = run(
+        err = refused(
             command, files / "forged.json", "--out" if command == "report" else "--svg", files / "x"
         )
-        assert code == 2
         assert "step_time_s: found 0.001" in err
-        assert len(err.splitlines()) == 1
     assert run("verify", files / "forged.json")[0] == 1
 
 
@@ -131,10 +127,8 @@ def test_files_that_are_none(
     at[path[-1]] = value
     broken = files / "broken.json"
     broken.write_text(json.dumps(document))
-    code, out, err = run("verify", broken)
-    assert (code, out) == (2, "")
+    err = refused("verify", broken)
     assert said in err
-    assert len(err.splitlines()) == 1
 
 
 def test_bug_solve_did_not_say_that_it_leaves_lengths_out_of_account(files: Path) -> None:
