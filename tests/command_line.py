@@ -15,6 +15,21 @@ def run(*arguments: object) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
+def output(*arguments: object) -> str:
+    """Stdout of a command that succeeds, and has nothing to say of it on stderr."""
+    code, out, err = run(*arguments)
+    assert (code, err) == (0, "")
+    return out
+
+
+def refused(*arguments: object) -> str:
+    """The one printable line on stderr of a command with exit code 2, and nothing on stdout."""
+    code, out, err = run(*arguments)
+    assert (code, out, err[:7], err[-1:]) == (2, "", "error: ", "\n"), err
+    assert err[:-1].isprintable()
+    return err
+
+
 def printed(*parts: RenderableType) -> str:
     """Parts of a report as text, each on lines of its own."""
     page = StringIO()

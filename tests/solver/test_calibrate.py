@@ -13,7 +13,7 @@ from formulations.plan import Degrees
 from solver.measure.fitting import fit
 from solver.measure.steps import Factors, Kernels, MeasuredStep, corrections
 from solver.measure.steps_file import read_steps
-from tests.command_line import run
+from tests.command_line import output, run
 
 INSTANCE = """
 name: small
@@ -112,15 +112,13 @@ def test_calibrated_plans_say_so(tmp_path: Path) -> None:
     source.write_text(INSTANCE, encoding="utf-8")
     rows = ["1,8,1,1,0.25,20 GiB", "1,4,2,1,0.3,", "2,4,1,1,0.3,"]
     steps.write_text("\n".join([f"{HEADING},memory", *rows]) + "\n", encoding="utf-8")
-    code, text, _ = run("calibrate", source, "--measured", steps, "--out", out)
-    assert code == 0
+    text = output("calibrate", source, "--measured", steps, "--out", out)
     assert "measured peaks ask for" in text
     corrected = load_instance(out)
     assert corrected.calibration is not None
     assert corrected.calibration.source == "steps.csv, 3 measured steps"
     assert corrected.limits.memory_headroom > 0.4  # 20 GiB measured, about 10 predicted
-    code, text, _ = run("solve", out, "--out", plan)
-    assert code == 0
+    text = output("solve", out, "--out", plan)
     assert "layer times by steps.csv, 3 measured steps" in text
     assert "of the step time" in text
     assert run("verify", plan)[0] == 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.command_line import run
+from tests.command_line import refused, run
 from tests.resealed import change
 
 CONTENTS = {
@@ -34,24 +34,14 @@ COMMANDS = (
 )
 
 
-def assert_refused(found: tuple[int, str, str]) -> None:
-    """Exit code 2, nothing on stdout, one printable line on stderr."""
-    code, out, err = found
-    assert (code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert err.endswith("\n")
-    assert err[:-1].isprintable()
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("content", CONTENTS)
 def test_file_of_another_kind_is_one_line(command: str, content: str, tmp_path: Path) -> None:
     """The file is named, with line and column."""
     path = tmp_path / f"{content} ü.json"
     path.write_bytes(CONTENTS[content])
-    found = run(command, path)
-    assert_refused(found)
-    assert f"{path}:1:1" in found[2] or f"{path}:" in found[2]
+    err = refused(command, path)
+    assert f"{path}:1:1" in err or f"{path}:" in err
 
 
 KINDS = ("plan", "front", "fleet", "switch", "lengths")
@@ -74,10 +64,9 @@ def test_bug_wrong_kind_of_file_is_named(command: str, kind: str, tmp_path: Path
     fields = names | dict.fromkeys(("schema_version", "hetplan_version", "digest"), 1)
     path = tmp_path / "file.json"
     path.write_text(json.dumps(fields), encoding="utf-8")
-    found = run(*(path if word == "FILE" else word for word in command.split()))
-    assert_refused(found)
+    err = refused(*(path if word == "FILE" else word for word in command.split()))
     expected = "schema version 1" if kind == TAKES[command] else f"1:1: a {kind} file; allowed: "
-    assert expected in found[2]
+    assert expected in err
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -86,24 +75,23 @@ def test_name_that_is_no_file_is_one_line(command: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     names = ["", "file/inner.json", "missing.json", "x" * 300, "a\nb.json", "ü☃.json"]
     for name in names:
-        assert_refused(run(command, tmp_path / name))
+        refused(command, tmp_path / name)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_endless_file_is_one_line(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading stops at a size that no input has."""
     monkeypatch.setattr("formulations.instance.text_files.MOST_BYTES", 1000)
-    found = run(command, "/dev/zero")
-    assert_refused(found)
-    assert "more than" in found[2]
+    err = refused(command, "/dev/zero")
+    assert "more than" in err
 
 
 def test_plan_is_no_instance_and_an_instance_no_plan(plan_file: Path) -> None:
     """Files of the other kind are told by their first line."""
-    assert_refused(run("solve", plan_file))
-    assert_refused(run("verify", "instances/hetero_small.yaml"))
-    assert_refused(run("verify", plan_file, "--instance", plan_file))
-    assert_refused(run("workload", plan_file))
+    refused("solve", plan_file)
+    refused("verify", "instances/hetero_small.yaml")
+    refused("verify", plan_file, "--instance", plan_file)
+    refused("workload", plan_file)
 
 
 def test_config_errors_have_line_and_column() -> None:
@@ -136,4 +124,4 @@ def test_bug_hostile_plan_file_is_one_line(field: str, plan_file: Path) -> None:
     change(fields, field, HOSTILE[field])
     plan_file.write_text(json.dumps(fields), encoding="utf-8")
     for command in ("verify", "show"):
-        assert_refused(run(command, plan_file))
+        refused(command, plan_file)

@@ -12,7 +12,7 @@ from solver.evaluate.row_plans import row_plans
 from solver.lengths.candidates import candidates
 from solver.lengths_document import LengthsDocument
 from solver.switching.documented import switch_document
-from tests.command_line import run
+from tests.command_line import output, refused, run
 from tests.mixed_rows import SIZES, SMALL, small
 
 TABLE = """
@@ -34,8 +34,7 @@ def written(folder: Path, text: str) -> Path:
 
 def test_measured_strategies(tmp_path: Path) -> None:
     """Strategies of a table take what they took: 8192 tokens on `wide` 48 ms, 4096 at most that."""
-    code, out, err = run("lengths", written(tmp_path, SMALL + TABLE))
-    assert (code, err) == (0, "")
+    out = output("lengths", written(tmp_path, SMALL + TABLE))
     wide = next(line for line in out.splitlines() if line.startswith("wide"))
     assert wide.split()[:5] == ["wide", "1", "1", "8192", "4.0"]
     assert "dp 4, tp 1, pp 1" in out
@@ -48,8 +47,7 @@ def test_measured_strategies(tmp_path: Path) -> None:
 def test_judged_on_drawn_steps(tmp_path: Path) -> None:
     """`--judge` adds mean and 95th percentile of every way to choose; not to an object."""
     path = written(tmp_path, SMALL + TABLE)
-    code, out, _ = run("lengths", path, "--judge", 3)
-    assert code == 0
+    out = output("lengths", path, "--judge", 3)
     table = out[out.index("3 drawn steps") :]
     for way in ("this plan", "best single strategy", "chosen for the very step"):
         assert way in table
@@ -87,8 +85,7 @@ def test_what_strategies_take_once(tmp_path: Path) -> None:
     """A strategy alone takes its rows, one reduction of gradients, and the optimizer."""
     once = "pipeline_parallel: 1, per_visit: 2 s, per_step: 3 s, longest"
     text = (SMALL + TABLE).replace("pipeline_parallel: 1, longest", once)
-    code, _, err = run("lengths", written(tmp_path, text), "--out", tmp_path / "step.json")
-    assert (code, err) == (0, "")
+    output("lengths", written(tmp_path, text), "--out", tmp_path / "step.json")
     document = LengthsDocument.model_validate_json((tmp_path / "step.json").read_text())
     wide = document.problem.mixed.strategies[0]
     assert (wide.visit_ns, wide.anchor_ns) == (2 * 10**9, 3 * 10**9)
@@ -187,8 +184,7 @@ def test_model_without_room(tmp_path: Path) -> None:
 
 def test_instance_without_lengths() -> None:
     """Another instance is refused in one line."""
-    code, out, err = run("lengths", "instances/homo_small.yaml")
-    assert (code, out) == (2, "")
+    err = refused("lengths", "instances/homo_small.yaml")
     assert err == (
         "error: instances/homo_small.yaml: no section lengths; allowed: one with histogram, file or"
         " log_normal\n"

@@ -11,7 +11,7 @@ from solver.document import sealed, to_json
 from solver.lengths.choose import choose
 from solver.lengths.content import build_lengths
 from solver.lengths_document import LengthsDocument
-from tests.command_line import run
+from tests.command_line import output, refused, run
 from tests.mixed_rows import SIZES, SMALL
 from tests.solver.test_cli_lengths import TABLE
 
@@ -24,10 +24,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = text.replace("10 ms, 2048: 20 ms", "1 ms, 2048: 2 ms")
     (folder / "small.yaml").write_text(text)
     step, picture = folder / "step.json", folder / "step.svg"
-    code, _, err = run(
-        "lengths", folder / "small.yaml", "--order", "free", "--out", step, "--svg", picture
-    )
-    assert (code, err) == (0, "")
+    output("lengths", folder / "small.yaml", "--order", "free", "--out", step, "--svg", picture)
     return folder
 
 
@@ -60,8 +57,7 @@ def test_bug_forged_times_passed_as_those_of_the_instance(files: Path) -> None:
 
 def test_a_step_is_shown_and_drawn(files: Path) -> None:
     """A line for each group, the best single strategy, and a picture with a bar for each."""
-    code, out, err = run("show", files / "step.json", "--svg", files / "shown.svg")
-    assert (code, err) == (0, "")
+    out = output("show", files / "step.json", "--svg", files / "shown.svg")
     document = json.loads((files / "step.json").read_text())
     assert len(document["groups"]) == 2
     for name in ("dp 4, tp 1, pp 1", "wide", "best single", "times as long"):
@@ -94,9 +90,7 @@ def test_a_step_has_a_page(files: Path) -> None:
     page = (files / "step.html").read_text()
     assert "http" not in page
     assert page.count("dp 4, tp 1, pp 1") >= 3
-    code, _, err = run("report", files / "step.json", "--trace", files / "t.json")
-    assert code == 2
-    assert len(err.splitlines()) == 1
+    err = refused("report", files / "step.json", "--trace", files / "t.json")
 
 
 def test_changed_files_are_not_shown(files: Path) -> None:
@@ -105,12 +99,10 @@ def test_changed_files_are_not_shown(files: Path) -> None:
     faster = sealed(document.model_copy(update={"step_time_s": 1e-3}))
     (files / "forged.json").write_text(to_json(faster))
     for command in ("show", "report"):
-        code, _, err = run(
+        err = refused(
             command, files / "forged.json", "--out" if command == "report" else "--svg", files / "x"
         )
-        assert code == 2
         assert "step_time_s: found 0.001" in err
-        assert len(err.splitlines()) == 1
     assert run("verify", files / "forged.json")[0] == 1
 
 
@@ -135,14 +127,11 @@ def test_files_that_are_none(
     at[path[-1]] = value
     broken = files / "broken.json"
     broken.write_text(json.dumps(document))
-    code, out, err = run("verify", broken)
-    assert (code, out) == (2, "")
+    err = refused("verify", broken)
     assert said in err
-    assert len(err.splitlines()) == 1
 
 
 def test_bug_solve_did_not_say_that_it_leaves_lengths_out_of_account(files: Path) -> None:
     """Its plan is for sequences that are all as long as the workload's."""
-    code, out, _ = run("solve", files / "small.yaml", "--gap", 0.5, "--workers", 1)
-    assert code == 0
+    out = output("solve", files / "small.yaml", "--gap", 0.5, "--workers", 1)
     assert "lengths       not looked at: all sequences as " in out

@@ -10,7 +10,7 @@ import pytest
 from solver.replay.spans import Replay, Span
 from solver.report.replay import long_time_text
 from solver.report.replay_picture import averages, round_ticks
-from tests.command_line import run
+from tests.command_line import output, refused
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTENT: dict[str, Any] = {
@@ -46,11 +46,10 @@ def test_replay_of_a_throughput_file(throughput: Path, tmp_path: Path) -> None:
     5 s pause, 4 steps to 45 s, 5 s lost, pause to 55 s, 2 steps of 20 s to 95 s, 5 s unfinished.
     """
     picture = tmp_path / "run.svg"
-    code, out, err = run(
+    out = output(
         *("replay", "--throughput", throughput, "--model", "m", "--every", "50s", "--json"),
         *("--policy", "oobleck", "--policy", "varuna", "--policy", "bamboo", "--svg", picture),
     )
-    assert (code, err) == (0, "")
     found = json.loads(out)
     assert list(found) == ["oobleck", "varuna", "bamboo"]
     oobleck = found["oobleck"]
@@ -71,17 +70,13 @@ def test_replay_of_a_throughput_file(throughput: Path, tmp_path: Path) -> None:
 
 def test_named_trace_of_the_file(throughput: Path) -> None:
     """`--every named` is the file's trace: a failure at 20 s, the end at 50 s."""
-    code, out, _ = run(
-        "replay", "--throughput", throughput, "--model", "m", "--every", "named", "--json"
-    )
-    assert code == 0
+    out = output("replay", "--throughput", throughput, "--model", "m", "--every", "named", "--json")
     assert json.loads(out)["oobleck"]["spans"][-1][1] == 50
 
 
 def test_replay_in_words(throughput: Path) -> None:
     """Samples, throughput, time by cause, and where the figures come from."""
-    code, out, err = run("replay", "--throughput", throughput, "--model", "m", "--every", "50s")
-    assert (code, err) == (0, "")
+    out = output("replay", "--throughput", throughput, "--model", "m", "--every", "50s")
     for part in ("1.67 min", "samples trained", "time lost", "5.00 s, 5.0 %", "throughput.json"):
         assert part in out
 
@@ -92,11 +87,10 @@ def test_replay_of_an_instance(tmp_path: Path) -> None:
     trace.write_text("time,node,event\n200,a40-3,fail\n", encoding="utf-8")
     text = (ROOT / "instances" / "oobleck_gpt2.yaml").read_text(encoding="utf-8")
     small.write_text(text.replace("nodes: 30", "nodes: 6"), encoding="utf-8")
-    code, out, err = run(
+    out = output(
         *("replay", small, "--trace", trace, "--until", "300", "--json", "--workers", 1),
         *("--pause", "10", "--policy", "varuna", "--policy", "ours"),
     )
-    assert (code, err) == (0, "")
     found = json.loads(out)
     causes = {name: one["time_by_cause_s"] for name, one in found.items()}
     # 45 s until nodes are ready, twice 10 s of pause, and copies for ours
@@ -144,11 +138,8 @@ def test_unfit_options_are_one_line(
     """Exit code 2, one line on stderr."""
     files = {"FILE": str(throughput), "SMALL": str(ROOT / "instances" / "hetero_small.yaml")}
     words = [files.get(word, word) for word in arguments]
-    code, out, err = run("replay", *words)
-    assert (code, out) == (2, "")
-    assert err.startswith("error: ")
+    err = refused("replay", *words)
     assert found in err
-    assert err.count("\n") == 1
 
 
 def test_averages_keep_the_samples() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from formulations.template import Template
-from tests.command_line import run
+from tests.command_line import output, run
 from tests.conftest import ROOT
 
 SMALL = ROOT / "instances" / "homo_small.yaml"
@@ -28,8 +28,7 @@ def test_json_has_sizes_proof_and_templates() -> None:
 
 def test_text_names_the_objective_and_every_size() -> None:
     """Oobleck's objective: its best template of one node is one stage on 4 GPUs."""
-    code, out, _ = run("templates", SMALL, "--faults", 3, "--objective", "oobleck")
-    assert code == 0
+    out = output("templates", SMALL, "--faults", 3, "--objective", "oobleck")
     assert "objective     oobleck, aligned split" in out
     assert "26x4" in out
 
@@ -40,8 +39,7 @@ def test_fewer_sizes_and_what_merging_then_costs() -> None:
     Of 12 nodes that lose one, three pipelines are put together anew; with 5 = 2 + 3 two.
     """
     path = ROOT / "instances" / "oobleck_gpt3_6_7b.yaml"
-    code, out, _ = run("templates", path, "--faults", 2)
-    assert code == 0
+    out = output("templates", path, "--faults", 2)
     words = " ".join(out.split())
     assert "fewest 3, 4 cover the same" in words
     assert "takes at most 2 pipelines apart; with the fewest sizes at most 3" in words
@@ -67,8 +65,7 @@ def test_smaller_mixes_are_told(tmp_path: Path) -> None:
     text = (ROOT / "instances" / "oobleck_mixed.yaml").read_text(encoding="utf-8")
     small = tmp_path / "small.yaml"
     small.write_text(text.replace("nodes: 18", "nodes: 4").replace("nodes: 12", "nodes: 3"))
-    code, out, _ = run("templates", small, "--faults", 1)
-    assert code == 0
+    out = output("templates", small, "--faults", 1)
     assert "n0 = 3: the fewest nodes that hold the model, whichever they are; some" in out
     assert {"2: 2 a40", "2: 1 l4, 1 a40"} <= {line.split("  ")[0] for line in out.splitlines()}
 
@@ -92,8 +89,7 @@ def test_zones_and_tied_embeddings(tmp_path: Path) -> None:
     path = ROOT / "instances" / "two_zones.yaml"
     assert run("templates", path, "--micro-batch", 8, "--out", fleet)[0] == 0
     assert run("verify", fleet)[0] == 0
-    code, out, _ = run("recover", fleet, "--lost", "a100-0", "--json")
-    assert code == 0
+    out = output("recover", fleet, "--lost", "a100-0", "--json")
     assert len(json.loads(out)["pipelines"]) == 3
 
 
@@ -117,10 +113,8 @@ def test_cluster_too_small_for_any_template(tmp_path: Path) -> None:
 def test_fleet_is_written_verified_and_recovers(tmp_path: Path) -> None:
     """4 nodes, a template of one node: 4 pipelines; verify accepts the file, recover takes it."""
     fleet = tmp_path / "fleet.json"
-    code, out, _ = run("templates", SMALL, "--faults", 1, "--out", fleet)
-    assert code == 0
+    out = output("templates", SMALL, "--faults", 1, "--out", fleet)
     assert len(json.loads(fleet.read_text(encoding="utf-8"))["pipelines"]) == 4
     assert run("verify", fleet)[0] == 0
-    code, out, _ = run("recover", fleet, "--lost", "a10-2", "--json")
-    assert code == 0
+    out = output("recover", fleet, "--lost", "a10-2", "--json")
     assert len(json.loads(out)["pipelines"]) == 3

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.command_line import run
+from tests.command_line import output
 
 SMALL = """
 name: evidence
@@ -21,8 +21,7 @@ def solved(folder: Path, *options: str, memory: str = "40 GiB", limits: str = ""
     path = folder / "evidence.yaml"
     text = SMALL.format(precision="bf16", memory=memory, limits=limits)
     path.write_text(text, encoding="utf-8")
-    code, out, _ = run("solve", path, *options)
-    assert code == 0
+    out = output("solve", path, *options)
     return " ".join(out.split())
 
 

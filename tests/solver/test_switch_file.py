@@ -22,7 +22,7 @@ from solver.switch_document import Moves, SwitchDocument
 from solver.switching.alike import check_alike
 from solver.switching.documented import switch_document
 from solver.verify import verify_switch
-from tests.command_line import run
+from tests.command_line import output, run
 from tests.conftest import ROOT
 from tests.expert_instances import expert_instance
 from tests.hand_made import result_of, uniform_plans
@@ -253,8 +253,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_switch_writes_a_file_that_all_commands_take(two: list[Path], tmp_path: Path) -> None:
     """`verify`, `show` and `report`; both kinds of moves take no less than one."""
     out, page = tmp_path / "switch.json", tmp_path / "page.html"
-    code, text, _ = run("switch", *two, "--moves", "both", "--out", out)
-    assert code == 0
+    text = output("switch", *two, "--moves", "both", "--out", out)
     assert "no plan takes less than" in text
     assert run("verify", out)[0] == 0
     assert run("show", out, "--svg", tmp_path / "picture.svg")[1] == text
@@ -297,8 +296,7 @@ def test_bug_switches_between_other_lengths_differed_from_their_instance(
 def test_a_plan_and_itself_need_nothing(two: list[Path], tmp_path: Path) -> None:
     """No time, no sendings, and a file that verifies."""
     out = tmp_path / "switch.json"
-    code, text, _ = run("switch", two[0], two[0], "--out", out)
-    assert code == 0
+    text = output("switch", two[0], two[0], "--out", out)
     assert "nothing moves" in text
     assert run("verify", out)[0] == 0
     assert run("report", out, "--out", tmp_path / "page.html")[0] == 0
