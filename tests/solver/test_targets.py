@@ -21,6 +21,12 @@ from tests.seeds import one_each
 from tests.small_instances import random_instance
 
 
+@pytest.fixture(autouse=True)
+def _time_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough to look at every target on a machine that has other work."""
+    monkeypatch.setattr(targets, "LEAST_S", 60.0)
+
+
 def for_megatron(seed: int, **search: Any) -> Instance:
     """A tiny instance that Megatron-LM is to run."""
     fields = {"schedule": ("1f1b",), "micro_batches": "even", "zero": (0, 1), **search}
