@@ -27,7 +27,7 @@ SEEDS = (9, 19, 23, 28, 34, 36)
 
 
 @pytest.mark.parametrize(
-    ("seed", "workload"), [*((seed, "") for seed in SEEDS), (28, ", flash_attention: false")]
+    ("seed", "workload"), [*((seed, "") for seed in SEEDS[::2]), (28, ", flash_attention: false")]
 )
 def test_bug_one_old_gpu_took_flash_attention_from_clusters_without_it(
     seed: int, workload: str

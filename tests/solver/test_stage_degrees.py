@@ -54,7 +54,7 @@ def answer(instance: Instance, shape: Shape) -> ShapeAnswer:
 
 
 @both_targets
-@pytest.mark.parametrize("seeds", few_and_many(range(150), 4))
+@pytest.mark.parametrize("seeds", few_and_many(range(150), 13))
 def test_search_equals_brute_force(seeds: Sequence[int], make: Make) -> None:
     """The best plan of every shape; bounds are no higher, and the verifier finds none below it."""
     for seed in seeds:
@@ -79,7 +79,7 @@ def test_search_equals_brute_force(seeds: Sequence[int], make: Make) -> None:
 
 
 @both_targets
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 3))
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 13))
 def test_plan_space_and_certificate_are_those_of_the_verifier(
     seeds: Sequence[int], make: Make
 ) -> None:
@@ -117,7 +117,7 @@ def test_plans_for_flagscale_are_meshes_that_start(seed: int) -> None:
             flagscale.check(job, flagscale.files(job))
 
 
-@pytest.mark.parametrize("seed", one_each(range(40), 3))
+@pytest.mark.parametrize("seed", one_each(range(40), 7))
 def test_more_choice_is_never_slower_and_groups_have_no_order(seed: int) -> None:
     """Each stage its own, each group its own, all alike; nor do names change what is found."""
     own = stage_instance(seed)

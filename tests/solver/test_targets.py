@@ -21,6 +21,12 @@ from tests.seeds import one_each
 from tests.small_instances import random_instance
 
 
+@pytest.fixture(autouse=True)
+def _time_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough to look at every target on a machine that has other work."""
+    monkeypatch.setattr(targets, "LEAST_S", 60.0)
+
+
 def for_megatron(seed: int, **search: Any) -> Instance:
     """A tiny instance that Megatron-LM is to run."""
     fields = {"schedule": ("1f1b",), "micro_batches": "even", "zero": (0, 1), **search}
@@ -29,7 +35,7 @@ def for_megatron(seed: int, **search: Any) -> Instance:
     )
 
 
-@pytest.mark.parametrize("seed", one_each(range(60), 6))
+@pytest.mark.parametrize("seed", one_each(range(60), 13))
 def test_gain_of_another_target_is_a_bound(seed: int) -> None:
     """Solved with the words that are offered, no plan is better than the gain allows."""
     instance = for_megatron(seed)

@@ -264,7 +264,7 @@ FAMILIES: dict[str, Callable[[int], Sequence[Instance]]] = {
 }
 
 #: Seeds that are likely to show it; the others follow.
-LIKELY: dict[str, tuple[int, ...]] = {"shape": (6, 21), "bottleneck": (9, 13)}
+LIKELY: dict[str, tuple[int, ...]] = {"shape": (17,), "filling": (7, 13), "bottleneck": (9, 13)}
 
 
 @cache
@@ -299,7 +299,8 @@ def hidden(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlanDocument]
 @pytest.mark.parametrize("name", PLANTED)
 def test_wrong_bound_in_the_search_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that calls a worse plan optimal, or none possible, is refused with the reason."""
-    documents = list(islice(hidden(name, monkeypatch), 2))
+    wanted = 1 if name == "shape" else 2  # no other seed shows it
+    documents = list(islice(hidden(name, monkeypatch), wanted))
     assert documents
     for document in documents:
         assert document.status in (Status.OPTIMAL, Status.INFEASIBLE)
