@@ -8,7 +8,7 @@ is one of its stages' times, so the least of these at which there is a plan is t
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -97,13 +97,6 @@ class ThroughputSearch:
     def better_than(self, time_ps: int) -> list[Choices]:
         """The choices of plans with a shorter time: of each the one that allows the largest sum."""
         return [
-            Choices(
-                one.before,
-                one.after,
-                one.tp,
-                one.dp,
-                one.time_ps[one.time_ps < time_ps][-1:],
-                np.array([reach]),
-            )
+            replace(one, time_ps=one.time_ps[one.time_ps < time_ps][-1:], longest=np.array([reach]))
             for one, reach in self._within(time_ps - 1)
         ]

@@ -177,12 +177,12 @@ class Cluster(Record):
         """Share of the nominal bandwidth that a collective over `num_nodes` nodes reaches."""
         return [value for least, value in self.network_efficiency if least <= num_nodes][-1]
 
-    @property
+    @cached_property
     def node_names(self) -> tuple[str, ...]:
         """All nodes, group by group: NAME-0, NAME-1, ..."""
         return tuple(f"{g.name}-{i}" for g in self.groups for i in range(g.nodes))
 
-    @property
+    @cached_property
     def node_groups(self) -> tuple[int, ...]:
         """Group index of every node, in the order of `node_names`."""
         return tuple(j for j, group in enumerate(self.groups) for _ in range(group.nodes))

@@ -74,8 +74,7 @@ class _Knapsack:
         if self.problem.all_nodes:
             return np.array([self.problem.available])
         states = np.indices(self._sizes).reshape(len(self._sizes), -1).T
-        found: Array = states[np.argsort(-states.sum(axis=1), kind="stable")]
-        return found
+        return states[np.argsort(-states.sum(axis=1), kind="stable")]
 
     def chosen(
         self, table: Array, capacities: Sequence[int], nodes: tuple[int, ...], level: int
@@ -132,8 +131,7 @@ class _Search:
 
     def _at_ends(self, capacities: tuple[int, ...]) -> Array:
         """[levels, ends] of the table."""
-        found: Array = self._table(capacities)[(slice(None), *self._ends.T)]
-        return found
+        return self._table(capacities)[(slice(None), *self._ends.T)]
 
     def _capacities(self, step_ns: int, allowed: Sequence[bool]) -> tuple[int, ...]:
         """Of the kinds that are allowed; 0 for others."""

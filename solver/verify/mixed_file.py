@@ -8,6 +8,7 @@ strategies and switches take is counted again by `mixed_strategies`.
 from itertools import pairwise
 from math import inf
 
+from formulations.plan import Plan
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.lengths_document import GroupDocument, LengthsDocument
 from solver.result import Status, Termination, proves, relative_gap
@@ -15,7 +16,8 @@ from solver.verify.cascade import Effort
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.findings import NOISE, Findings, Verification
 from solver.verify.mixed_minimum import least_ascending_ns, least_tour_ns
-from solver.verify.mixed_strategies import check_problem
+from solver.verify.mixed_strategies import check_strategies
+from solver.verify.mixed_switches import check_switches, check_tables
 from solver.verify.mixed_times import MixedTimes
 from solver.verify.sealed import verification
 
@@ -38,14 +40,21 @@ def _check(document: LengthsDocument, findings: Findings, effort: Effort) -> Non
     _check_claims(document, findings)
     if effort.prove == "nothing" or findings.num_problems:
         return
-    clock = Clock(effort.time_limit_s)
-    hops = times.hops(document.anchor, [group.strategy for group in document.groups])
+    clock, plans = Clock(effort.time_limit_s), list[Plan]()
     try:
-        check_problem(document, hops, findings, clock)
+        plans = check_strategies(document, findings, clock)
     except TimeUpError:
         findings.reserve("what strategies and switches take: no time was left")
+    if plans:
+        hops = times.hops(document.anchor, [group.strategy for group in document.groups])
+        check_switches(document, hops, plans, findings)
     if not findings.num_problems:
         _prove(document, times, findings, effort, clock)
+    if plans and not findings.num_problems:
+        try:
+            check_tables(document, plans, findings, clock)
+        except TimeUpError:
+            findings.reserve("switches that the step does not make: no time was left")
 
 
 def _check_groups(document: LengthsDocument, findings: Findings) -> None:

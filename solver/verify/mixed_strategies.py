@@ -23,8 +23,6 @@ from solver.verify.cascade import Effort
 from solver.verify.clock import Clock
 from solver.verify.feasibility import checked_plan
 from solver.verify.findings import Findings
-from solver.verify.mixed_switches import check_switches
-from solver.verify.mixed_times import Hop
 from solver.verify.plan_file import verify_document
 from solver.verify.recount import Recount
 from solver.verify.space import PlanSpace
@@ -38,30 +36,30 @@ SHARE_NOISE, NOISE_NS = 1e-12, 1.0
 Point = tuple[int, int, int]  #: of a row: squares of its sequences, their sum, ns
 
 
-def check_problem(
-    document: LengthsDocument, hops: Sequence[Hop], findings: Findings, clock: Clock
-) -> None:
-    """Lengths, strategies and switches, by the instance of the file. Raises TimeUpError."""
+def check_strategies(document: LengthsDocument, findings: Findings, clock: Clock) -> list[Plan]:
+    """Lengths and strategies, by the instance of the file. Raises TimeUpError.
+
+    The plans of all strategies; none if they were measured, or one is refused.
+    """
     instance, problem = document.instance, document.problem
     if instance is None:
         _check_files(document, (), findings)
         findings.reserve("what strategies and switches take: the file holds no instance")
-        return
+        return []
     lengths = instance.lengths
     if lengths is None:
         findings.refuse("instance.lengths", None, "the section of a step of mixed lengths")
-        return
+        return []
     findings.equal("problem.rows", problem.rows, lengths.rows)
     atoms = [(one.tokens, one.count) for one in problem.atoms]
     findings.equal("problem.atoms", atoms, [(one.tokens, one.count) for one in lengths.classes])
     findings.equal("workload", document.workload, instance.workload.name)
     number = len(problem.strategies)
-    if lengths.strategies:
-        if findings.equal("problem.strategies: number", number, len(lengths.strategies)):
-            _check_measured(document, lengths, findings)
-        return
-    if findings.equal("plans: number", len(document.plans), number):
-        _check_planned(document, instance, lengths, hops, findings, clock)
+    if not lengths.strategies and findings.equal("plans: number", len(document.plans), number):
+        return _checked_plans(document, instance, lengths, findings, clock)
+    if lengths.strategies and findings.equal("strategies", number, len(lengths.strategies)):
+        _check_measured(document, lengths, findings)
+    return []
 
 
 def _check_files(document: LengthsDocument, above: Sequence[float], findings: Findings) -> None:
@@ -163,28 +161,27 @@ class _Rows:
         return int((costs.forward_ns + costs.backward_ns)[:, replica].max())
 
 
-def _check_planned(
+def _checked_plans(
     document: LengthsDocument,
     instance: Instance,
     lengths: Lengths,
-    hops: Sequence[Hop],
     findings: Findings,
     clock: Clock,
-) -> None:
-    """Every strategy by its plan, switches of the step by theirs."""
+) -> list[Plan]:
+    """Every strategy by its plan."""
     above, plans = list[float](), list[Plan]()
     timed = _of_time(instance)
     for q, (one, file) in enumerate(zip(document.problem.strategies, document.plans, strict=True)):
+        clock.check()
         plan = _plan_of(timed, one, file, f"plans[{q}]", findings)
         if plan is None:
-            return
+            return []
         plans.append(plan)
-        clock.check()
         rows = _Rows(timed, lengths, plan)
         above.append(_check_strategy(one, rows, f"problem.strategies[{q}]", findings))
     _check_above(document, above, findings)
     findings.note(f"rows, reduction of gradients and optimizer of {len(plans)} strategies")
-    check_switches(document, hops, plans, findings, clock)
+    return plans
 
 
 def _of_time(instance: Instance) -> Instance:

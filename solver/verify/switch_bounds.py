@@ -1,25 +1,20 @@
-"""How long a switch takes at least and at most, from its two plans alone: no file, no planner.
-
-What moves are cells: the parts into which the cuts of both plans divide the tensors of a layer, in
-whole elements. Cells with the same owners and the same GPUs that need them are one class.
-"""
+"""How long a switch takes at least and at most, from its two plans alone: no file, no planner."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise, product
-from math import ceil, prod
-from typing import Literal
+from functools import cache
+from itertools import groupby
+from math import ceil
+from operator import itemgetter
 
 from formulations.instance import Cluster, Workload
 from formulations.plan import Plan
-from solver.verify.held_parts import Holding, holding, sorts_of
+from solver.verify.held_parts import Holdings, Kind
+from solver.verify.switch_cells import cells_between
 from solver.verify.switch_links import Line, Need, Network
 from solver.verify.switch_rule import LayerSlices, rule_hops
-
-Kind = Literal["parameters", "gradients"]
-Gpus = tuple[int, ...]  #: by place in the cluster
-Cell = tuple[Fraction, Gpus, Gpus]  #: share of the tensors, owners, those who need it besides
 
 
 def switch_bounds(
@@ -32,110 +27,98 @@ def switch_bounds(
     return SwitchBounds(cluster, workload).of(before, after, kind)
 
 
+@dataclass(frozen=True)
+class Moved:
+    """What moves: classes node by node, and the slices of every class."""
+
+    needs: list[Need]
+    slices: list[list[LayerSlices]]
+
+
 class SwitchBounds:
-    """Bounds of the switches of one model on some machines."""
+    """Bounds of the switches of one model on some machines; what a plan holds is kept."""
 
     def __init__(self, cluster: Cluster, workload: Workload) -> None:
         self._cluster, self._workload = cluster, workload
-        self._network = Network(cluster)
-        self._names = list(self._network.node_of)
-        self._place = {gpu: n for n, gpu in enumerate(self._names)}
+        self.network = Network(cluster)
+        self._nodes = list(self.network.node_of.items())
+        self._holdings: dict[int, Holdings] = {}  # by identity of the plans, which they keep
+        self._gpus, self._by_node = cache(self._gpus_of), cache(self._by_node_of)
+
+    def holdings(self, plan: Plan) -> Holdings:
+        """What the GPUs hold under a plan."""
+        if id(plan) not in self._holdings:
+            self._holdings[id(plan)] = Holdings(self._cluster, self._workload, plan)
+        return self._holdings[id(plan)]
 
     def of(self, before: Plan, after: Plan, kind: Kind) -> tuple[int, int]:
         """As `switch_bounds`."""
-        network, classes = self._network, self._classes(before, after, kind)
-        needs = [need for n, own in enumerate(classes) for need in self._needs(n, *own)]
-        start_ns = network.start_ns(needs)
-        slices = [own for _, _, own in classes]
-        rule_ns = network.busiest_ns(rule_hops(slices, needs, network))
-        return ceil(_forced_ns(needs, network)) + start_ns, ceil(rule_ns) + start_ns
+        network, moved = self.network, self.moved(before, after, [kind])
+        start_ns = network.start_ns(moved.needs)
+        rule_ns = network.busiest_ns(network.loads(rule_hops(moved.slices, moved.needs, network)))
+        return ceil(_forced_ns(moved.needs, network)) + start_ns, ceil(rule_ns) + start_ns
 
-    def _classes(
-        self, before: Plan, after: Plan, kind: Kind
-    ) -> list[tuple[Gpus, Gpus, list[LayerSlices]]]:
-        """Owners, needers and slices of each: the largest first, as the rule goes through them."""
-        workload, found = self._workload, defaultdict[tuple[Gpus, Gpus], list[LayerSlices]](list)
-        width = workload.parameter_bytes if kind == "parameters" else workload.gradient_bytes
-        for layers in pairwise(sorted(self._edges(before, after))):
-            for sort in sorts_of(workload, layers[0], kind):
-                held, wanted = (
-                    holding(self._cluster, workload, plan, sort, kind) for plan in (before, after)
-                )
-                for share, *gpus in self._cells(held, wanted):
-                    size = width * ceil(sort.elements * share)
-                    found[gpus[0], gpus[1]].append((layers, size))
-        classes = [(*key, own) for key, own in found.items()]
-        return sorted(classes, key=lambda one: (-_copy_bytes(one[2]), one[0], one[1]))
+    def moved(self, before: Plan, after: Plan, kinds: Sequence[Kind]) -> Moved:
+        """Cells with the same owners and needers are a class; the largest first."""
+        found: dict[tuple[Kind, int, int], list[LayerSlices]] = defaultdict(list)
+        ends = self.holdings(before), self.holdings(after)
+        for kind in kinds:
+            for own in cells_between(self._workload, *ends, kind):
+                for box, owners, missing in own.cells:
+                    size = own.size_bytes(box, self._workload)
+                    found[kind, owners, missing].append((own.layers, size))
+        classes = [
+            (-sum(size * (end - first) for (first, end), size in slices), key, slices)
+            for key, slices in found.items()
+        ]
+        classes.sort(key=lambda one: (one[0], *map(self._gpus, one[1][1:])))
+        needs = [
+            Need(n, sources, node, receivers, -size)
+            for n, (size, (_, owners, missing), _) in enumerate(classes)
+            for sources in [self._named(owners)]
+            for node, receivers in self._by_node(missing)
+        ]
+        return Moved(needs, [slices for _, _, slices in classes])
 
-    def _edges(self, before: Plan, after: Plan) -> set[int]:
-        """Layers at which something changes, and the end."""
-        found, end = {0}, 0
-        for plan in (before, after):
-            found |= {edge for r in plan.replicas for stage in r.stages for edge in stage.layers}
-        for run in self._workload.layer_runs:
-            end += run.count
-            found.add(end)
-        return found
+    def _gpus_of(self, mask: int) -> tuple[int, ...]:
+        return tuple(n for n, bit in enumerate(reversed(f"{mask:b}")) if bit == "1")
 
-    def _cells(self, held: Holding, wanted: Holding) -> Iterator[Cell]:
-        """In the order of the parts held, those that some GPU needs and does not hold."""
-        sides = (
-            [(self._place[gpu], parts) for gpu, parts in held.items()],
-            [(self._place[gpu], parts) for gpu, parts in wanted.items()],
-        )
-        every = [part for side in sides for _, parts in side for part in parts]
-        edges = [sorted({edge for part in every for edge in part[axis]}) for axis in range(3)]
-        place = [{edge: n for n, edge in enumerate(own)} for own in edges]
-        cells = defaultdict[tuple[int, ...], tuple[set[int], set[int]]](lambda: (set(), set()))
-        for n, side in enumerate(sides):
-            for gpu, parts in side:
-                for part in parts:
-                    covered = (
-                        range(at[low], at[high])
-                        for at, (low, high) in zip(place, part, strict=True)
-                    )
-                    for cell in product(*covered):
-                        cells[cell][n].add(gpu)
-        for cell, (owners, needers) in cells.items():
-            if missing := needers - owners:
-                share = prod(
-                    (own[n + 1] - own[n] for own, n in zip(edges, cell, strict=True)),
-                    start=Fraction(1),
-                )
-                yield share, tuple(sorted(owners)), tuple(sorted(missing))
+    def _by_node_of(self, mask: int) -> list[tuple[str, tuple[str, ...]]]:
+        named = [self._nodes[n] for n in self._gpus(mask)]
+        groups = groupby(named, key=itemgetter(1))
+        return [(node, tuple(gpu for gpu, _ in own)) for node, own in groups]
 
-    def _needs(
-        self, number: int, owners: Gpus, needers: Gpus, slices: list[LayerSlices]
-    ) -> Iterator[Need]:
-        """Of a class, node by node."""
-        names, by_node = self._names, defaultdict[str, set[str]](set)
-        for gpu in needers:
-            by_node[self._network.node_of[names[gpu]]].add(names[gpu])
-        sources, size = frozenset(names[gpu] for gpu in owners), _copy_bytes(slices)
-        for node, gpus in by_node.items():
-            yield Need(number, sources, node, frozenset(gpus), size)
+    def _named(self, mask: int) -> tuple[str, ...]:
+        return tuple(gpu for _, gpus in self._by_node(mask) for gpu in gpus)
 
 
-def _copy_bytes(slices: list[LayerSlices]) -> int:
-    return sum(size * (end - start) for (start, end), size in slices)
+def _forced_ns(needs: Iterable[Need], network: Network) -> Fraction:
+    """Time that some ports and links take at least, without start-up.
 
-
-def _forced_ns(needs: list[Need], network: Network) -> Fraction:
-    """Time of the port or link with most that it cannot be spared, without start-up.
-
-    Proof. Every GPU receives what it needs. One copy of a need comes from an owner: through the
-    port of the only one, and over the links that lead from all nodes with owners to its node.
+    Proof. Every GPU receives what it needs. One copy of a need comes from an owner: over the lines
+    that the ways from all owners have in common, and over one of `slowest`, which has a line of
+    each way. In a time, lines together carry no more than the sum of their rates allows; a need
+    counts once for them: by the slowest line in common where that is one of them, else where
+    `slowest` is all of them.
     """
-    loads = defaultdict[Line, int](int)
+    loads, alone = defaultdict[Line, int](int), defaultdict[Line, int](int)
+    together = defaultdict[frozenset[Line], int](int)
     for need in needs:
         for gpu in need.receivers:
             loads["receive", gpu, None] += need.size_bytes
-        some = next(iter(need.receivers))
-        ways = [set(network.way(owner, some)) for owner in need.owners]
-        forced = set[Line].intersection(*ways)
-        if len(need.owners) == 1:
-            forced |= {("send", owner, None) for owner in need.owners}
-        for line in forced:
+        ways = [network.way_from(owner, need.node) for owner in need.owners]
+        common = set(ways[0]).intersection(*ways[1:])
+        for line in common:
             loads[line] += need.size_bytes
-    times = (size * network.ns_per_byte(line) for line, size in loads.items())
-    return max(times, default=Fraction(0))
+        slowest = frozenset(max(way, key=network.ns_per_byte) for way in ways)
+        one = max(common, key=network.ns_per_byte, default=None)
+        if one is not None:
+            alone[one] += need.size_bytes
+        if one not in slowest:
+            together[slowest] += need.size_bytes
+    times = (
+        (size + sum(alone[line] for line in lines))
+        / sum((1 / network.ns_per_byte(line) for line in lines), Fraction(0))
+        for lines, size in together.items()
+    )
+    return max((network.longest_ns(loads), *times))

@@ -10,9 +10,9 @@ import pytest
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.fixed import Given
-from formulations.instance import Cluster, Instance, NodeGroup, SearchSpace
+from formulations.instance import Cluster, Instance, SearchSpace
 from tests.brute_force import all_splits
-from tests.small_instances import gpu, layer, layers_of, plain_shape, workload
+from tests.small_instances import gpu, layer, layers_of, nodes_of, plain_shape, workload
 from tests.twins import CPSAT, TWINS, Twin, all_solutions, fix, has_solution, least_values
 
 
@@ -21,15 +21,7 @@ def chain(kinds: str, pp: int, embedding_only: bool = False) -> CostTables:
     names = {"e": "embedding", "b": "block", "h": "head"}
     layers = [layer(names[kind], 10 + n, 10**6, 0) for n, kind in enumerate(kinds)]
     one = gpu("one", 100, 80)
-    group = NodeGroup(
-        name="one",
-        gpu=one,
-        gpus_per_node=1,
-        nodes=pp,
-        price_usd_per_hour=1,
-        intra_node=one.link,
-        inter_node=one.link,
-    )
+    group = nodes_of(one, name="one", nodes=pp)
     instance = Instance(
         name="chain",
         source="test",

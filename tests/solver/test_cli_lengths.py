@@ -53,6 +53,14 @@ def test_judged_on_drawn_steps(tmp_path: Path) -> None:
     assert run("lengths", path, "--judge", 3, "--json")[0] == 2
 
 
+def test_bug_degrees_without_a_layout_had_no_room_for_a_row(tmp_path: Path) -> None:
+    """3 replicas never fill 4 GPUs, however short the sequences."""
+    path = written(tmp_path, SMALL.replace("zero: 1", "data_parallel: 3"))
+    code, _, err = run("lengths", path)
+    assert (code, err.count("\n")) == (3, 1)
+    assert "search: no layout over all 4 GPUs" in err
+
+
 def test_bug_measured_strategies_were_to_allow_more_in_search(tmp_path: Path) -> None:
     """Sequences that none of them takes need one that does, whatever the search allows."""
     text = (SMALL + TABLE).replace("longest_row: 8192", "longest_row: 4096")
