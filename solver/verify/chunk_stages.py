@@ -14,8 +14,6 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.intervals import interval_maxima, interval_sums
-from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
 from formulations.plan import Shape
 from solver.verify.bounds import Prover
 from solver.verify.families import NEVER
@@ -37,6 +35,7 @@ class ChunkStages(Stages):
     def __init__(self, prover: Prover, shape: Shape, graph: OrderGraph, limit: int) -> None:
         super().__init__(prover, shape, graph)
         self.limit, self.chunks, self.length = limit, shape.vpp, self.size - 1
+        self._ways = prover.chunk_ways(shape)
         self._sizes = lru_cache(maxsize=None)(self._within)
         self._taken = lru_cache(maxsize=None)(self._first_way)
 
@@ -67,7 +66,7 @@ class ChunkStages(Stages):
     def _times(self) -> Array:
         """[2, W, J, S, n] forward, backward, by what is recomputed."""
         forward, backward, _ = self.prover.stage_times(self.shape)
-        ways = self.prover.chunk_ways(self.shape).extra
+        ways = self._ways.extra
         least = [np.stack([self._least(own) for own in forward])] * len(ways)
         late = [[self._least(own) for own in backward + extra] for extra in ways]
         return np.stack([least, late])
@@ -102,26 +101,10 @@ class ChunkStages(Stages):
 
     def _first_way(self, k: int) -> Array:
         """[J, rows] the first way that a device may have room with; W: none."""
-        kinds, known = layer_memory(self.instance, self.shape), dict[int, Array]()
-        for memory in kinds:
-            if id(memory) not in known:
-                known[id(memory)] = self._bytes(k, memory)
-        need = np.stack([known[id(memory)] for memory in kinds])
-        short = need > capacity_bytes(self.instance)[:, None, None]
-        taken: Array = np.logical_and.accumulate(short, axis=1).sum(axis=1)
-        return taken
-
-    def _bytes(self, k: int, memory: LayerMemory) -> Array:
-        """[W, rows] that a device needs at least."""
-        where = np.array(self._stages(k))[:, None], self.sizes(k)
-        most = self.prover.chunk_ways(self.shape).most_held(k, self.least)
-        static = self._least(interval_sums(memory.static_bytes))[where].sum(axis=0)
-        ways = []
-        for own in memory.kept:
-            kept = self._least(interval_sums(own.activation_bytes))[where]
-            largest = self._least(interval_maxima(own.workspace_bytes))[where]
-            ways.append((most @ kept).max(axis=0) + largest.max(axis=0))
-        return np.asarray(static + memory.fixed_bytes + np.stack(ways))
+        where, ways = (np.array(self._stages(k))[:, None], self.sizes(k)), self._ways
+        groups = range(len(self.shape.degrees))
+        each = [ways.taken(k, j, self.least, lambda own: self._least(own)[where]) for j in groups]
+        return np.stack(each)
 
     def _held(self, k: int) -> Array:
         """[J, rows] whether memory holds even shares, as a number of micro-batches."""

@@ -3,8 +3,9 @@
 Of the ways of the shape the first with which the device has room, when it holds most.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,12 @@ from formulations.plan import Recomputed, Shape
 from formulations.schedules import held
 
 Array = NDArray[np.int64]
+#: What N devices have in a table [n, n] of layers [a, b), by chunk [v, N].
+Look = Callable[[Array], Array]
 
 
 class ChunkWays:
-    """The devices of one shape; J node groups, W ways, n = L + 1; first, last: [v, N] layers."""
+    """The devices of one shape; J node groups, W ways, n = L + 1."""
 
     def __init__(
         self,
@@ -53,16 +56,18 @@ class ChunkWays:
         shape = self.shape
         return held(shape.schedule, shape.pp, device, share, shape.vpp).whole
 
-    def taken(self, device: int, group: int, share: int, first: Array, last: Array) -> Array:
+    def taken(self, device: int, group: int, share: int, look: Look) -> Array:
         """[N] the first way with room on a group; W where none has."""
         own, most = self.memory[group], self.most_held(device, share)
-        found = np.full(first.shape[1], len(own.kept))
-        for w in reversed(range(len(own.kept))):
-            kept, largest = self._kept[id(own), w]
-            need = own.fixed_bytes + self._static[id(own)][first, last].sum(axis=0)
-            need += (most @ kept[first, last]).max(axis=0) + largest[first, last].max(axis=0)
-            found[need <= self.capacity[group]] = w
-        return found
+        once = own.fixed_bytes + look(self._static[id(own)]).sum(axis=0)
+        tables = [self._kept[id(own), w] for w in range(len(own.kept))]
+        need = [
+            once + (most @ look(kept)).max(axis=0) + look(largest).max(axis=0)
+            for kept, largest in tables
+        ]
+        short = np.stack(need) > self.capacity[group]
+        taken: Array = np.logical_and.accumulate(short).sum(axis=0)
+        return taken
 
     def extra_ns(self, groups: Array, share: int, ends: Array) -> Array:
         """[S, N] ns that stages recompute for, on groups [S, N], with boundaries [S + 1, N].
@@ -71,11 +76,11 @@ class ChunkWays:
         """
         found, p = np.zeros(groups.shape, dtype=np.int64), self.shape.pp
         for device in range(p):
-            first, last = ends[device:-1:p], ends[device + 1 :: p]
+            first, last = ends[device:-1:p], ends[device + 1 :: p]  # [v, N] layers
             for j in np.unique(groups[device]).tolist():
                 own = np.flatnonzero(groups[device] == j)
                 layers = first[:, own], last[:, own]
-                way = self.taken(device, j, share, *layers) % len(self._times)
+                way = self.taken(device, j, share, itemgetter(layers)) % len(self._times)
                 found[device::p, own] = self.extra[way, j, *layers]
         return found
 
@@ -83,8 +88,8 @@ class ChunkWays:
         self, device: int, group: int, share: int, chunks: Sequence[tuple[int, int]]
     ) -> list[Recomputed]:
         """What every chunk recomputes; the least where nothing has room."""
-        first, last = np.array(chunks).T[..., None]
-        index = int(self.taken(device, group, share, first, last)[0]) % len(self._times)
+        look = itemgetter(tuple(np.array(chunks).T[..., None]))
+        index = int(self.taken(device, group, share, look)[0]) % len(self._times)
         blocks = [int(self._blocks[slice(*own)].sum()) for own in chunks]
         ways = [self.shape.recompute[index if count else 0] for count in blocks]
         return [

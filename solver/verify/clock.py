@@ -4,7 +4,7 @@ import time
 
 
 class TimeUpError(Exception):
-    """A proof was left before it was finished; nothing follows from it."""
+    """A proof was left, or not begun, as it would take too long; nothing follows from it."""
 
 
 class Clock:

@@ -1,5 +1,9 @@
 """Every plan of a shape that may be faster than a claimed bound, tried out one by one.
 
+What cannot be struck out is halved, and each half thinned again, until few enough complete plans
+remain to simulate them all. Halves have all plans of the whole between them, thinning loses none
+that is faster than the claim, so if none is found there is none.
+
 A plan of which one replica, with all that follows, takes as long as claimed is not faster; that
 needs the shares of each replica only, so with uneven shares the most micro-batches of every replica
 are found by simulation, and whether they suffice. A plan that stands all this is worked out again
@@ -22,7 +26,7 @@ from solver.verify.clock import Clock
 from solver.verify.orders import OrderGraph
 from solver.verify.recount import Recount
 from solver.verify.refutation import Allowed, Refutation, question_of
-from solver.verify.simulated import Outcome, Plans, PlanTimes, hunted, lower_half
+from solver.verify.simulated import Outcome, Plans, PlanTimes
 from solver.verify.ways import Left
 from solver.verify.zone_links import keeps_stages_apart
 
@@ -50,24 +54,20 @@ def exhaust(
 
     allowed: what such plans may use, if more is known. Raises TimeUpError.
     """
-    graph = OrderGraph(prover.instance, shape, apart=_is_apart(prover, shape, below_ns))
+    apart = shape.vpp == 1 and keeps_stages_apart(prover, shape, below_ns)
+    graph = OrderGraph(prover.instance, shape, apart=apart)
     trial = Trial(question_of(prover, shape, graph, clock, below_ns), below_ns)
     if not trial.question.applies:
         return None
     everything = trial.question.everything(below_ns, allowed)
-    thinned = trial.remaining(everything)
+    thinned = trial.question.remaining(everything, below_ns)
     if thinned is not None and trial.count(thinned) > FEW:
         thinned = trial.question.by_windows(thinned, below_ns)
     if thinned is None:
         return Outcome(tried=False)
-    found = hunted(thinned, trial.remaining, trial.halves, trial.faster)
+    found = trial.hunted(thinned)
     slow = found.step_time_ns is not None and found.step_time_ns >= below_ns
     return None if slow else found
-
-
-def _is_apart(prover: Prover, shape: Shape, below_ns: int) -> bool:
-    """Whether no stage lies in two zones, where that is known."""
-    return shape.vpp == 1 and keeps_stages_apart(prover, shape, below_ns)
 
 
 class Trial:
@@ -79,19 +79,29 @@ class Trial:
         self.prover, self.graph = self.stages.prover, self.stages.graph
         self.times = PlanTimes(self.prover, self.shape, self.graph)
 
-    def remaining(self, left: Left) -> Left | None:
-        """What plans below the claim may use; None if there are none."""
-        return self.question.remaining(left, self.below_ns)
+    def hunted(self, everything: Left) -> Outcome:
+        """Whether a plan among these is below the claim. Raises TimeUpError."""
+        stack, tried = [everything], False
+        while stack:
+            left = self.question.remaining(stack.pop(), self.below_ns)
+            if left is None:
+                continue
+            tried = True
+            if self.count(left) > FEW:
+                stack.extend(self.halves(left))
+            elif (found := self.faster(left)) is not None:
+                return Outcome(tried, *found)
+        return Outcome(tried)
 
     def halves(self, left: Left) -> list[Left]:
         """The device with most choices cut in two: by last layer, first layer, chunks or step."""
-        if self.count(left) <= FEW:
-            return []
         k = max(range(len(left)), key=lambda k: len(left[k]))
-        *sizes, _ = self.stages.sizes(k)[:, left[k].own]
-        low = lower_half((left[k].last, left[k].first, *sizes, left[k].step))
-        assert low is not None  # there are several plans
-        return [[*left[:k], left[k].take(half), *left[k + 1 :]] for half in (low, ~low)]
+        own, (*sizes, _) = left[k], self.stages.sizes(k)[:, left[k].own]
+        columns = (own.last, own.first, *sizes, own.step)
+        values = next(one for one in columns if one.min() < one.max())
+        known = np.unique(values)
+        low = values < known[len(known) // 2]
+        return [[*left[:k], own.take(half), *left[k + 1 :]] for half in (low, ~low)]
 
     def count(self, left: Left) -> float:
         """Number of complete plans, shares aside."""

@@ -18,7 +18,7 @@ plan. All lanes have the same layers on a stage: what the light lane cannot have
 node, no lane has. What no lane can have on a node of some group is left out for all.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import gcd
@@ -65,6 +65,16 @@ class LanesLeft:
         """With these layers only on stage k."""
         allowed = [*self.allowed[:k], self.allowed[k] & runs, *self.allowed[k + 1 :]]
         return replace(self, allowed=allowed)
+
+    def with_ways(self, ways: Iterable[Left]) -> "LanesLeft | None":
+        """With the layers of these ways of a lane only; None if there are none."""
+        left, runs = self, [np.zeros_like(own) for own in self.runs]
+        for found in ways:
+            for run, own in zip(runs, found, strict=True):
+                run[own.first, own.last] = True
+        for k, run in enumerate(runs):
+            left = left.with_runs(k, run)
+        return left if all(run.any() for run in runs) else None
 
 
 class Lanes:
@@ -145,32 +155,22 @@ class Lanes:
         left = replace(left, most=most)
         some = {nodes: own for nodes, own in most.items() if own}
         others = deal(some, self.number - 1, self.places)[-1]
-        runs = [np.zeros_like(self.prover.enough_blocks) for _ in left.allowed]
+        known = []
         for nodes, own in most.items():
             rest = tuple(n - c for n, c in zip(self.places[:-1], nodes, strict=False))
             least = max(1, self.total - int(others[rest]))
             if least <= own and (found := self._ways_of(left, nodes, least)):
-                for run, ways in zip(runs, found, strict=True):
-                    run[ways.first, ways.last] = True
-        for k, run in enumerate(runs):
-            left = left.with_runs(k, run)
-        return left if all(run.any() for run in runs) else None
+                known.append(found)
+        return left.with_ways(known)
 
     def _ways_of(self, left: LanesLeft, nodes: Nodes, micro_batches: int) -> Left | None:
         """What a lane with these nodes may use to do so much; None if it cannot."""
         question = self._question(exact_tally(nodes), nodes, 1, left.hosts)
-        asked = question.with_needed(micro_batches)
-        return self.within(asked, left)
+        return self.within(replace(question, needed=micro_batches), left)
 
     def _by_light(self, left: LanesLeft, weights: Nodes) -> LanesLeft | None:
         """Without what the light lane leaves no lane; None if there is no light lane."""
-        runs = [np.zeros_like(self.prover.enough_blocks) for _ in left.allowed]
-        for _, found in self.light_ways(left, weights):
-            for run, own in zip(runs, found, strict=True):
-                run[own.first, own.last] = True
-        for k, run in enumerate(runs):
-            left = left.with_runs(k, run)
-        return left if all(run.any() for run in runs) else None
+        return left.with_ways(found for _, found in self.light_ways(left, weights))
 
     def light_ways(self, left: LanesLeft, weights: Nodes) -> Iterator[tuple[Refutation, Left]]:
         """What the light lane may use, by its weight."""

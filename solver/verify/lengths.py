@@ -17,11 +17,12 @@ Mask = NDArray[np.bool_]
 class Costs:
     """The choices of one device for one lane, ns [M].
 
-    times: forward of every chunk, then backward, weight gradients, message from the stage before or
-    to it; if sends are blocking the least that lengthen forwards, and backwards. tail: of the step.
+    times: [K, M] forward of every chunk, then backward, weight gradients, message from or to the
+    stage before; if sends are blocking the least that lengthen forwards, and backwards. tail: [M]
+    what follows the last backward.
     """
 
-    times: Sequence[Array]
+    times: Array
     tail: Array
 
     def counted(self, counts: Array) -> Array:

@@ -22,7 +22,7 @@ several chunks, which have even shares: see `chunk_stages`.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,10 +78,6 @@ class Refutation:
         """Whether there is an argument, and not too many orders."""
         stages = self.stages
         return stages.chunks == stages.shape.vpp and stages.graph.steps is not None
-
-    def with_needed(self, micro_batches: int) -> "Refutation":
-        """The same question where one replica per lane has to do so much in all."""
-        return replace(self, needed=micro_batches)
 
     def refutes(self, below_ns: int) -> bool:
         """True only if no plan of the shape has a step time below this."""

@@ -1,15 +1,8 @@
-"""Complete plans of a shape, simulated lane by lane, and the hunt for one that is faster.
+"""Complete plans of a shape, simulated lane by lane."""
 
-What cannot be struck out is halved, and each half thinned again, until few enough complete plans
-remain to simulate them all. Halves have all plans of the whole between them, thinning loses none
-that is faster than the claim, so if none is found there is none.
-"""
-
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +17,6 @@ from solver.verify.orders import OrderGraph
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-Left = TypeVar("Left")
-
 #: End times held at once.
 MOST_TIMES = 1 << 25
 
@@ -37,39 +28,6 @@ class Outcome:
     tried: bool
     plan: Plan | None = None
     step_time_ns: int | None = None
-
-
-def hunted(
-    everything: Left,
-    remaining: Callable[[Left], Left | None],
-    halves: Callable[[Left], list[Left]],
-    faster: Callable[[Left], tuple[Plan, int] | None],
-) -> Outcome:
-    """Whether a plan among `everything` is below the claim. Raises TimeUpError.
-
-    remaining: what such plans may use of this; halves: none where all complete plans are simulated.
-    """
-    stack, tried = [everything], False
-    while stack:
-        left = remaining(stack.pop())
-        if left is None:
-            continue
-        tried = True
-        if parts := halves(left):
-            stack.extend(parts)
-        elif (found := faster(left)) is not None:
-            return Outcome(tried, *found)
-    return Outcome(tried)
-
-
-def lower_half(columns: Iterable[Array]) -> Mask | None:
-    """Where the first column that has two values has its lower ones; None if none has."""
-    for values in columns:
-        known = np.unique(values)
-        if len(known) > 1:
-            low: Mask = values < known[len(known) // 2]
-            return low
-    return None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from solver.verify.clock import Clock
 from solver.verify.exhaust import Trial
 from solver.verify.recount import Recount
 from solver.verify.refutation import Refutation
-from solver.verify.simulated import Outcome, hunted
+from solver.verify.simulated import Outcome
 from solver.verify.space import PlanSpace
 from solver.verify.stage_orders import StageGraph, places_of
 from solver.verify.stages import Stages
@@ -45,5 +45,4 @@ def exhaust_stages(prover: Prover, shape: Shape, below_ns: int, clock: Clock) ->
     if not graph.steps:
         return Outcome(tried=False)
     trial = StageTrial(prover, graph, below_ns, clock)
-    everything = trial.question.everything(below_ns)
-    return hunted(everything, trial.remaining, trial.halves, trial.faster)
+    return trial.hunted(trial.question.everything(below_ns))

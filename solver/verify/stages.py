@@ -142,7 +142,7 @@ class Stages:
         if self.instance.search.blocking_sends:
             times += [*self._onward(choices, k, r), *sends]
         tail = self.tail_ns(k, step.tail[choices.step], choices.own)
-        return Costs(times, tail + self._waits(left, k))
+        return Costs(np.stack(times), tail + self._waits(left, k))
 
     def _sends(self, choices: Choices, k: int, r: int) -> list[Array]:
         """By chunk [M] messages from the stage before; to the first device from the last one."""
