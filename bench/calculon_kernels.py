@@ -6,7 +6,7 @@ and then that of its bytes; both at a share of the peak that rises with the kern
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 Row = Mapping[str, Any]
@@ -280,14 +280,7 @@ def _overlapped(whole: Kernel, kept: int, gradient: int | None, layout: Layout) 
     elif not layout.split:
         gradient = 2 * layout.elements
     moved = float(size * (whole.parameters + kept + gradient))
-    return Kernel(
-        flops=whole.flops,
-        moved_bytes=(whole.moved_bytes[0], moved, moved),
-        input_bytes=size * kept,
-        output_bytes=whole.output_bytes,
-        gradient_bytes=size * gradient,
-        parameters=whole.parameters,
-        matrix=True,
-        again=whole.again,
-        traffic=whole.traffic,
+    every = (whole.moved_bytes[0], moved, moved)
+    return replace(
+        whole, moved_bytes=every, input_bytes=size * kept, gradient_bytes=size * gradient
     )

@@ -94,8 +94,7 @@ def _damped_step(jacobian: Floats, residual: Floats, weights: Floats, damping: f
     bent = weights * np.minimum(1, HUBER_KNEE / np.maximum(np.abs(residual), 1e-12))
     hessian = jacobian.T @ (bent[:, None] * jacobian)
     damped = hessian + damping * np.diag(np.diag(hessian) + 1e-12)
-    step: Floats = np.clip(np.linalg.solve(damped, -jacobian.T @ (bent * residual)), -1, 1)
-    return step
+    return np.clip(np.linalg.solve(damped, -jacobian.T @ (bent * residual)), -1, 1)
 
 
 def _loss(residual: Floats, weights: Floats) -> float:

@@ -7,7 +7,8 @@ s up to its largest. Some plan is within the trial time iff some least[all][s] <
 is one of its stages' times, so the least of these at which there is a plan is the optimum.
 """
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,14 +53,8 @@ class ThroughputSearch:
     def solve(self) -> ThroughputPlan | None:
         """The best plan, proved; None if none fits."""
         times = np.unique(self._times)
-        low, high = 0, len(times)  # no plan below times[low]; one at times[high]
-        while low < high:
-            middle = (low + high) // 2
-            if self._least(int(times[middle])) is None:
-                low = middle + 1
-            else:
-                high = middle
-        return self._plan(int(times[low])) if low < len(times) else None
+        least = bisect_left(times, True, key=lambda time: self._least(int(time)) is not None)
+        return self._plan(int(times[least])) if least < len(times) else None
 
     def _within(self, time_ps: int) -> list[tuple[Choices, int]]:
         """Choices that are fast enough, and up to which sum."""
@@ -102,13 +97,6 @@ class ThroughputSearch:
     def better_than(self, time_ps: int) -> list[Choices]:
         """The choices of plans with a shorter time: of each the one that allows the largest sum."""
         return [
-            Choices(
-                one.before,
-                one.after,
-                one.tp,
-                one.dp,
-                one.time_ps[one.time_ps < time_ps][-1:],
-                np.array([reach]),
-            )
+            replace(one, time_ps=one.time_ps[one.time_ps < time_ps][-1:], longest=np.array([reach]))
             for one, reach in self._within(time_ps - 1)
         ]

@@ -5,12 +5,32 @@ leave hints alone.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from formulations.costs.stage_places import placement_of
 from formulations.costs.tables import Array, CostTables
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is given of the decisions inside a shape, and limits on them; what is None is decided.
+
+    order: group index per node; boundaries: p + 1 layers; micro_batches: one per replica.
+    largest_share: no replica need have more micro-batches than this.
+    """
+
+    order: Sequence[int] | None = None
+    boundaries: Sequence[int] | None = None
+    micro_batches: Sequence[int] | None = None
+    largest_share: int | None = None
+    max_step_time_ns: int | None = None
+
+
+#: Without any limit.
+ALL_FREE = Given()
 
 
 class _Addable(Protocol):

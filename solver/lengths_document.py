@@ -1,9 +1,10 @@
 """The file of a step of mixed lengths: which strategy runs which sequences, in which order.
 
 One JSON object, sealed like the plan file of `solve`. It holds the problem that was decided: the
-length atoms of a step, what every strategy takes for rows, and what switches take. `verify` derives
-every figure again but `hetplan_version`, `runtime_s`, `termination` and `requested_gap`, which
-describe the run, and `instance_digest`, which says what instance the problem was made of.
+length atoms of a step, what every strategy takes for rows, and what switches take; and what that
+was made of: the instance, a plan file for every strategy that was not measured, and switch files
+for the switches of the step. `verify` derives every figure again but `hetplan_version`,
+`runtime_s`, `termination` and `requested_gap`, which describe the run.
 """
 
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
+from formulations.instance import Instance
 from formulations.instance.extent import Batch, Count, Index, Line, Name, Seconds
 from formulations.instance.quantities import refusal
 from formulations.instance.record import Record
@@ -25,10 +27,12 @@ from formulations.lengths.problem import (
     Strategy,
     Switching,
 )
+from solver.document import PlanDocument
 from solver.result import Status, Termination
 from solver.sealed_file import SealedFile
+from solver.switch_document import SwitchDocument
 
-LENGTHS_SCHEMA_VERSION: Final = 2
+LENGTHS_SCHEMA_VERSION: Final = 3
 
 #: ascending: shorter sequences first, and a strategy may come again; free: each strategy has one
 #: group, of any lengths, at any place of the step, or the step is an ascending one.
@@ -201,10 +205,16 @@ class SingleDocument(Record):
 
 
 class LengthsDocument(Record):
-    """Everything that `verify` and `show` need; groups and switches in the order of the step."""
+    """Everything that `verify` and `show` need; groups and switches in the order of the step.
+
+    above: of every strategy, by which share of a row's time that of `problem` is above it at most.
+    instance: None where the problem was not made of one. plans: of every strategy, with rows as
+    long as it takes; none where they were measured. switch_plans: of every switch, parameters
+    before gradients.
+    """
 
     kind: Literal["lengths"]
-    schema_version: Literal[2]
+    schema_version: Literal[3]
     hetplan_version: Name
     workload: Line
     order: Order
@@ -220,7 +230,10 @@ class LengthsDocument(Record):
     groups: tuple[GroupDocument, ...] = Field(min_length=1)
     switches: tuple[HopDocument, ...]
     problem: ProblemDocument
-    instance_digest: Line | None
+    above: tuple[Annotated[float, Field(ge=0, le=1e6)], ...]
+    instance: Instance | None
+    plans: tuple[PlanDocument, ...]
+    switch_plans: tuple[SwitchDocument, ...]
     digest: Line
 
 

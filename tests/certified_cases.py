@@ -1,6 +1,7 @@
 """Plan files small enough to change in every field, which together use all of an instance."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -24,9 +25,9 @@ from formulations.units import GIB
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import build_document
-from solver.result import Result, SearchLog, Status, Termination
+from solver.result import SearchLog, Status, Termination
 from tests.certified import certified, certified_document
-from tests.small_instances import gpu, layer, workload
+from tests.small_instances import gpu, layer, nodes_of, workload
 
 
 def instance(batch: int = 4, memory_gib: float = 8, **fields: Any) -> Instance:
@@ -86,11 +87,10 @@ def group(name: str, tflops: float, memory_gib: float) -> NodeGroup:
     """One node of two GPUs."""
     one = gpu(name, tflops, memory_gib)
     speed = tflops * 1e8
-    return NodeGroup(
+    return nodes_of(
+        one.model_copy(update=RAMPS),
         name=name,
-        gpu=one.model_copy(update=RAMPS),
         gpus_per_node=2,
-        nodes=1,
         price_usd_per_hour=tflops / 10,
         intra_node=Link(bandwidth_bytes_per_s=2 * speed, latency_s=1e-6),
         inter_node=Link(bandwidth_bytes_per_s=speed / 4, latency_s=1e-5),
@@ -380,21 +380,14 @@ def interrupted() -> PlanDocument:
         for record in done.log.shapes
     )
     bounds = [record.bound_ns for record in records if record.bound_ns is not None]
-    return build_document(
-        Result(
-            instance=done.instance,
-            status=Status.FEASIBLE,
-            termination=Termination.INTERRUPTED,
-            plan=done.plan,
-            step_time_ns=done.step_time_ns,
-            objective=done.objective,
-            bound=float(min(bounds)),
-            runtime_s=0.5,
-            log=SearchLog(shapes=records),
-            method="exact",
-        ),
-        SolveOptions(),
+    stopped = replace(
+        done,
+        status=Status.FEASIBLE,
+        termination=Termination.INTERRUPTED,
+        bound=float(min(bounds)),
+        log=SearchLog(shapes=records),
     )
+    return build_document(stopped, SolveOptions())
 
 
 CASES: dict[str, Callable[[], PlanDocument]] = {

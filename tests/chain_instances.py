@@ -8,12 +8,11 @@ from formulations.instance import (
     Cluster,
     Instance,
     Link,
-    NodeGroup,
     Profile,
     ProfileEntry,
     SearchSpace,
 )
-from tests.small_instances import gpu, layer, plain_shape, workload
+from tests.small_instances import gpu, layer, nodes_of, plain_shape, workload
 
 #: Forward + backward of one GFLOP at 2 TFLOP/s, half of it reached: 1 ms + 2 ms.
 SLOW = ("slow", 2.0, 8.0)
@@ -30,15 +29,7 @@ def chain_instance(
     layers = [layer(kind, work, 10**7, 8 * 10**6) for kind, work in _kinds(gflops)]
     link = Link(bandwidth_bytes_per_s=1e9, latency_s=0)
     groups = tuple(
-        NodeGroup(
-            name=f"{name}{i}",
-            gpu=gpu(name, tflops, memory_gib),
-            gpus_per_node=1,
-            nodes=1,
-            price_usd_per_hour=1,
-            intra_node=link,
-            inter_node=link,
-        )
+        nodes_of(gpu(name, tflops, memory_gib), name=f"{name}{i}", intra_node=link, inter_node=link)
         for i, (name, tflops, memory_gib) in enumerate(nodes)
     )
     return Instance(

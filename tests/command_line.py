@@ -1,5 +1,8 @@
-"""Runs the command line inside the test process."""
+"""Runs the command line inside the test process, and reads what is printed."""
 
+from io import StringIO
+
+from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
 from solver.cli import app
@@ -10,3 +13,11 @@ def run(*arguments: object) -> tuple[int, str, str]:
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.stdout, done.stderr
+
+
+def printed(*parts: RenderableType) -> str:
+    """Parts of a report as text, each on lines of its own."""
+    page = StringIO()
+    for part in parts:
+        Console(width=200, file=page).print(part)
+    return page.getvalue()

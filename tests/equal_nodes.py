@@ -5,10 +5,10 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace, ZoneLink
+from formulations.instance import Cluster, Instance, Link, SearchSpace, ZoneLink
 from formulations.instance.cluster import ZonePair
 from formulations.instance.instance import ZeroStage
-from tests.small_instances import gpu, layer, plain_shape, workload
+from tests.small_instances import gpu, layer, nodes_of, plain_shape, workload
 
 INSIDE = Link(bandwidth_bytes_per_s=1e10, latency_s=1e-6)
 OUTSIDE = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-5)
@@ -16,14 +16,8 @@ BETWEEN_ZONES = ZoneLink(bandwidth_bytes_per_s=5e8, latency_s=1e-3)
 
 
 def _cluster(nodes: int, gpus: int, zones: str, own: Mapping[str, ZoneLink]) -> Cluster:
-    node = NodeGroup(
-        name="one",
-        gpu=gpu("one", 100, 80),
-        gpus_per_node=gpus,
-        nodes=nodes,
-        price_usd_per_hour=1,
-        intra_node=INSIDE,
-        inter_node=OUTSIDE,
+    node = nodes_of(
+        gpu("one", 100, 80), gpus_per_node=gpus, nodes=nodes, intra_node=INSIDE, inter_node=OUTSIDE
     )
     groups = tuple(node.but(name=f"n{i}", nodes=1, zone=zone) for i, zone in enumerate(zones))
     return Cluster(

@@ -7,6 +7,7 @@ from typing import Literal
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions, decisions_of
+from formulations.fixed import ALL_FREE, Given
 from formulations.instance import Limits
 from formulations.plan import Plan, Shape
 from solver.options import SolveOptions
@@ -14,7 +15,7 @@ from solver.result import max_step_time_ns
 from solver.search.critical_path import CutLoop
 from solver.search.engine_solutions import Found
 from solver.search.engines import ModelEngine
-from solver.search.held_shapes import ALL_FREE, Fixed, OpenShape
+from solver.search.held_shapes import OpenShape
 from solver.search.paths import CutPool
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables
@@ -45,7 +46,7 @@ def solve_shape(
     tables: CostTables,
     engine: ModelEngine,
     *,
-    fixed: Fixed = ALL_FREE,
+    given: Given = ALL_FREE,
     incumbent: Plan | None = None,
     cutoff_ns: int | None = None,
     bound_ns: int = 0,
@@ -69,7 +70,7 @@ def solve_shape(
         made = decisions_of(tables.instance, incumbent)
         start = Found(0, made, judge(tables, made) or 0)
     best = None if start is None else float(start.step_time_ns)
-    loop = CutLoop(engine, [OpenShape(tables, 1.0, bound_ns, fixed)], beyond, best, start, pool)
+    loop = CutLoop(engine, [OpenShape(tables, 1.0, bound_ns, given)], beyond, best, start, pool)
     loop.run(SolveOptions(time_limit_s=time_limit_s, seed=seed), lambda: False, lambda: None)
     found, nothing = loop.found, cutoff_ns is None and loop.best is None
     if loop.closed:
@@ -110,9 +111,9 @@ def feasible(seeds: Iterable[int]) -> list[tuple[CostTables, int]]:
     return [(tables, best) for tables, best in known if best is not None]
 
 
-def agrees(engine: ModelEngine, tables: CostTables, fixed: Fixed, expected: int | None) -> bool:
+def agrees(engine: ModelEngine, tables: CostTables, given: Given, expected: int | None) -> bool:
     """Whether the loop ends with this optimum, proved, and a plan of this step time."""
-    outcome = solve_shape(tables, engine, fixed=fixed)
+    outcome = solve_shape(tables, engine, given=given)
     if expected is None:
         return outcome.status == "infeasible" and outcome.plan is None
     return (
@@ -138,7 +139,7 @@ def finds_the_best(engine: ModelEngine, tables: CostTables, free: Free, seed: in
         splits=None if split is None else [split],
         shares=None if shares is None else [shares],
     )
-    return agrees(engine, tables, Fixed(order, split, shares), best)
+    return agrees(engine, tables, Given(order, split, shares), best)
 
 
 def limited(tables: CostTables, **limits: float) -> CostTables:

@@ -4,10 +4,10 @@ import random
 from itertools import pairwise
 
 from formulations.fleet import Design, Pipeline, Strategy
-from formulations.instance import Cluster, Instance, Limits, Link, NodeGroup
+from formulations.instance import Cluster, Instance, Limits, Link
 from formulations.template import Template, stage_on
 from solver.replay.planned import instance_with
-from tests.small_instances import gpu, layer, random_instance, workload
+from tests.small_instances import gpu, layer, nodes_of, random_instance, workload
 
 LAYERS = 6
 STRATEGY = Strategy(micro_batch=1, recompute=("none",), schedule="1f1b")
@@ -16,12 +16,10 @@ STRATEGY = Strategy(micro_batch=1, recompute=("none",), schedule="1f1b")
 def cluster(nodes: int, others: int = 0) -> Cluster:
     """`nodes` nodes with links of 1 GB/s, and others with 0.5 GB/s; two GPUs each."""
     groups = [
-        NodeGroup(
-            name=name,
-            gpu=gpu(name, 100, 10),
+        nodes_of(
+            gpu(name, 100, 10),
             gpus_per_node=2,
             nodes=count,
-            price_usd_per_hour=1,
             intra_node=Link(bandwidth_bytes_per_s=1e11, latency_s=0),
             inter_node=Link(bandwidth_bytes_per_s=speed, latency_s=0),
         )

@@ -11,17 +11,24 @@ from formulations.instance import (
     LayerRun,
     Limits,
     Link,
-    NodeGroup,
     SearchSpace,
     ZoneLink,
 )
 from formulations.instance.cluster import ZonePair
 from formulations.instance.instance import ScheduleName
-from formulations.plan import Degrees, Shape
+from formulations.plan import Shape
 from formulations.units import GIB
 from solver.search.shapes import shapes
 from tests import brute_force
-from tests.small_instances import gpu, layer, random_instance, two_tensors, workload
+from tests.small_instances import (
+    gpu,
+    layer,
+    nodes_of,
+    plain_shape,
+    random_instance,
+    two_tensors,
+    workload,
+)
 
 #: Schedules that `random_tables` has only where they are asked for; None: 1F1B or GPipe.
 WITH_NEW: tuple[ScheduleName | None, ...] = (None, "zb-h1", "interleaved")
@@ -43,12 +50,10 @@ def crowded_instance(seed: int) -> Instance:
         for _ in types
     ]
     groups = tuple(
-        NodeGroup(
-            name=types[j].name,
-            gpu=types[j],
+        nodes_of(
+            types[j],
             gpus_per_node=rng.choice([1, 2, 2, 3]),
             nodes=2 - j,
-            price_usd_per_hour=1,
             intra_node=inside[j],
             inter_node=outside[j],
         )
@@ -90,12 +95,10 @@ def unlike_replicas(seed: int, single: bool = True) -> Instance:
     elif single and seed % 10 == 9:
         sizes, batch, dp = (4, 2), rng.randint(3, 5), 3
     groups = tuple(
-        NodeGroup(
-            name=f"g{j}",
-            gpu=gpu(f"g{j}", rng.choice([40, 60, 90, 130]), 1.2 if seed % 3 == 0 else 8),
+        nodes_of(
+            gpu(f"g{j}", rng.choice([40, 60, 90, 130]), 1.2 if seed % 3 == 0 else 8),
             gpus_per_node=gpus[j],
             nodes=count,
-            price_usd_per_hour=1,
             intra_node=Link(bandwidth_bytes_per_s=4e10, latency_s=1e-6),
             inter_node=Link(
                 bandwidth_bytes_per_s=rng.choice([1e9, 5e9]), latency_s=rng.choice([1e-5, 1e-4])
@@ -140,12 +143,9 @@ def three_types(seed: int) -> CostTables:
     speeds = [rng.choice([130, 100]), rng.choice([50, 60, 70]), rng.choice([40, 45])]
     rng.shuffle(speeds)
     groups = tuple(
-        NodeGroup(
-            name=f"g{j}",
-            gpu=gpu(f"g{j}", speeds[j], rng.choice([1.2, 8]) if seed % 4 == 0 else 8),
-            gpus_per_node=1,
+        nodes_of(
+            gpu(f"g{j}", speeds[j], rng.choice([1.2, 8]) if seed % 4 == 0 else 8),
             nodes=count,
-            price_usd_per_hour=1,
             intra_node=Link(bandwidth_bytes_per_s=4e10, latency_s=1e-6),
             inter_node=Link(
                 bandwidth_bytes_per_s=rng.choice([1e9, 5e9, 5e10]),
@@ -173,16 +173,7 @@ def three_types(seed: int) -> CostTables:
     )
     return build_tables(
         instance,
-        Shape(
-            degrees=(Degrees(tp=1),) * len(counts),
-            dp=dp,
-            pp=pp,
-            micro_batch=1,
-            schedule=schedule,
-            recompute=("none",),
-            zero=0,
-            nodes_used=counts,
-        ),
+        plain_shape(counts, dp=dp, pp=pp, schedule=schedule),
     )
 
 

@@ -11,12 +11,11 @@ import pytest
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import Cluster, Instance, NodeGroup
-from formulations.plan import Degrees, Shape
+from formulations.fixed import Given
+from formulations.instance import Cluster, Instance
 from solver.search.engines import ModelEngine
-from solver.search.held_shapes import Fixed
 from tests.loop_checks import solve_shape
-from tests.small_instances import gpu, layer, workload
+from tests.small_instances import gpu, layer, nodes_of, plain_shape, workload
 
 
 def pipeline_of(case: dict[str, Any]) -> tuple[CostTables, tuple[int, ...]]:
@@ -24,15 +23,7 @@ def pipeline_of(case: dict[str, Any]) -> tuple[CostTables, tuple[int, ...]]:
     slowness = sorted(set(case["stage_slowness"]))
     one = gpu("one", 100, 1000)
     groups = tuple(
-        NodeGroup(
-            name=f"slow{slow}",
-            gpu=one,
-            gpus_per_node=1,
-            nodes=case["stage_slowness"].count(slow),
-            price_usd_per_hour=0,
-            intra_node=one.link,
-            inter_node=one.link,
-        )
+        nodes_of(one, name=f"slow{slow}", nodes=case["stage_slowness"].count(slow))
         for slow in slowness
     )
     chain = [layer("block", 1, 1, 0) for _ in case["layer_forward"]]
@@ -42,16 +33,8 @@ def pipeline_of(case: dict[str, Any]) -> tuple[CostTables, tuple[int, ...]]:
         workload=workload(chain, case["micro_batches"], 1, tied=False),
         cluster=Cluster(groups=groups),
     )
-    shape = Shape(
-        degrees=(Degrees(tp=1),) * len(groups),
-        dp=1,
-        pp=len(case["stage_slowness"]),
-        micro_batch=1,
-        schedule="1f1b",
-        recompute=("none",),
-        zero=0,
-        nodes_used=tuple(group.nodes for group in groups),
-    )
+    nodes_used = tuple(group.nodes for group in groups)
+    shape = plain_shape(nodes_used, pp=len(case["stage_slowness"]))
     tables = build_tables(instance, shape)
     timed = replace(
         tables,
@@ -77,7 +60,7 @@ def solves_reference(
     slower = replace(
         tables, forward_ns=unit * tables.forward_ns, backward_ns=unit * tables.backward_ns
     )
-    outcome = solve_shape(slower, engine, fixed=Fixed(order=order))
+    outcome = solve_shape(slower, engine, given=Given(order=order))
     optimum = unit * case["optimal_step_time"]
     return outcome.status == "optimal" and outcome.step_time_ns == outcome.bound_ns == optimum
 

@@ -1,6 +1,7 @@
 """Tiny instances in code: the playground of the property tests."""
 
 import random
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from formulations.instance import (
     SearchSpace,
     Workload,
 )
-from formulations.instance.instance import ZeroStage
 from formulations.instance.overlap import Overlap
 from formulations.plan import Degrees, Shape
 from formulations.units import GIB
@@ -41,6 +41,13 @@ def gpu(name: str, tflops: float, memory_gib: float) -> GpuType:
         launch_overhead_s=0,
         efficiency_source="test",
     )
+
+
+def nodes_of(one: GpuType, **fields: Any) -> NodeGroup:
+    """One node of one GPU for 1 USD/h, its link also between nodes, but for these fields."""
+    usual: dict[str, Any] = {"name": one.name, "gpus_per_node": 1, "nodes": 1}
+    usual |= {"price_usd_per_hour": 1, "intra_node": one.link, "inter_node": one.link}
+    return NodeGroup(gpu=one, **(usual | fields))
 
 
 def layer(kind: str, gflops: int, parameters: int, activation_bytes: int) -> Layer:
@@ -105,13 +112,11 @@ def random_instance(seed: int) -> Instance:
     batch = rng.choice([2, 4, 6])
     types = [gpu("fast", 120, rng.choice([1.2, 2, 8])), gpu("slow", 60, rng.choice([1, 1.6, 8]))]
     groups = [
-        NodeGroup(
-            name=one.name,
-            gpu=one,
+        nodes_of(
+            one,
             gpus_per_node=rng.choice([1, 2]),
             nodes=rng.randint(1, 2) if one.name == "fast" else 1,
             price_usd_per_hour=rng.randint(1, 5),
-            intra_node=one.link,
             inter_node=Link(bandwidth_bytes_per_s=rng.choice([1e9, 5e9]), latency_s=1e-5),
         )
         for one in types[: rng.randint(1, 2)]
@@ -133,20 +138,11 @@ def random_instance(seed: int) -> Instance:
     )
 
 
-def plain_shape(
-    nodes_used: tuple[int, ...], *, tp: int = 1, dp: int = 1, pp: int = 1, zero: ZeroStage = 0
-) -> Shape:
-    """1F1B, micro-batches of one sequence, no recomputation."""
-    return Shape(
-        degrees=(Degrees(tp=tp),) * len(nodes_used),
-        dp=dp,
-        pp=pp,
-        micro_batch=1,
-        schedule="1f1b",
-        recompute=("none",),
-        zero=zero,
-        nodes_used=nodes_used,
-    )
+def plain_shape(nodes_used: tuple[int, ...], *, tp: int = 1, **fields: Any) -> Shape:
+    """1F1B, micro-batches of one sequence, no recomputation, degrees of 1; but for these fields."""
+    usual: dict[str, Any] = {"micro_batch": 1, "schedule": "1f1b", "recompute": ("none",)}
+    usual |= {"degrees": (Degrees(tp=tp),) * len(nodes_used), "dp": 1, "pp": 1, "zero": 0}
+    return Shape(**(usual | fields), nodes_used=nodes_used)
 
 
 def layers_of(static: Array, activation: Array, workspace: Array, fixed: int = 0) -> LayerMemory:

@@ -7,7 +7,7 @@ from bench.switching import in_order
 from formulations.instance import Cluster, Link, NodeGroup, Workload
 from formulations.instance.cluster import ZoneLink, ZonePair
 from formulations.switching.seats import Layout, Seat
-from tests.small_instances import gpu, layer, workload
+from tests.small_instances import gpu, layer, nodes_of, workload
 
 #: Seeds from which on clusters have three zones, and links of their own between some.
 FIRST_OF_THREE = 40
@@ -23,12 +23,10 @@ def machines(
     zone: str | None = None,
 ) -> NodeGroup:
     """Equal nodes with links of so many bytes per second, no start-up."""
-    return NodeGroup(
-        name=name,
-        gpu=gpu(name, 312, 80),
+    return nodes_of(
+        gpu(name, 312, 80),
         gpus_per_node=gpus,
         nodes=nodes,
-        price_usd_per_hour=1,
         intra_node=Link(bandwidth_bytes_per_s=inside, latency_s=0),
         inter_node=Link(bandwidth_bytes_per_s=between, latency_s=0),
         zone=zone,

@@ -16,8 +16,7 @@ def interval_sums(values: Array) -> Array:
 def between(before: Array) -> Array:
     """[J, n, n] the same of sums [n, J] before each layer boundary."""
     rows = before.T
-    sums: Array = rows[:, None, :] - rows[:, :, None]
-    return sums
+    return rows[:, None, :] - rows[:, :, None]
 
 
 def interval_maxima(values: Array) -> Array:

@@ -39,8 +39,7 @@ class Choices:
     @property
     def fits(self) -> Mask:
         """[N] whether there is room at all."""
-        fits: Mask = self.extra_ns < NEVER
-        return fits
+        return self.extra_ns < NEVER
 
 
 class RecomputeChoice:

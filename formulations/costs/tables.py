@@ -167,8 +167,7 @@ class CostTables:
 
     def num_blocks(self, start: Array, end: Array) -> Array:
         """[N] blocks of the layers [start, end)."""
-        blocks: Array = self.blocks_before[end] - self.blocks_before[start]
-        return blocks
+        return self.blocks_before[end] - self.blocks_before[start]
 
     @cached_property
     def is_block(self) -> NDArray[np.bool_]:

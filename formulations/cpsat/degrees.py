@@ -29,6 +29,7 @@ from formulations.cpsat import joint
 from formulations.cpsat.conditional import ConditionalModel
 from formulations.cpsat.step_time import Built as OneShape
 from formulations.decisions import Decisions
+from formulations.fixed import ALL_FREE, Given
 
 
 class Built:
@@ -41,28 +42,11 @@ class Built:
         self._weights: list[int] = []
         self._one = self.model.add_exactly_one([])  # (23)
 
-    def add_shape(
-        self,
-        tables: CostTables,
-        weight: int = 1,
-        order: Sequence[int] | None = None,
-        boundaries: Sequence[int] | None = None,
-        micro_batches: Sequence[int] | None = None,
-        largest_share: int | None = None,
-        max_step_time_ns: int | None = None,
-    ) -> OneShape:
-        """One more shape that may be chosen; what is None is decided, as in `joint.build`."""
+    def add_shape(self, tables: CostTables, weight: int = 1, given: Given = ALL_FREE) -> OneShape:
+        """One more shape that may be chosen."""
         chosen = self.model.new_bool_var(f"shape[{len(self.parts)}]")
         self._one.proto.exactly_one.literals.append(chosen.index)
-        part = joint.build(
-            tables,
-            order,
-            boundaries,
-            micro_batches,
-            largest_share,
-            max_step_time_ns,
-            ConditionalModel(self.model, chosen),
-        )
+        part = joint.build(tables, given, ConditionalModel(self.model, chosen))
         self.chosen.append(chosen)
         self.parts.append(part)
         self._weights.append(weight)

@@ -12,8 +12,6 @@ Left out. Idle nodes: the shape says how many nodes of each group are used.
 Size. The sum of the parts, with O(p L) terms in the rows of (1), (2) and (17).
 """
 
-from collections.abc import Sequence
-
 from ortools.sat.python import cp_model
 
 from formulations.costs.tables import CostTables
@@ -23,38 +21,25 @@ from formulations.cpsat.node_order import order_part
 from formulations.cpsat.parts import Order, Parts, Shares
 from formulations.cpsat.step_time import Built
 from formulations.decisions import even_shares, share_range
-from formulations.fixed import FixedOrder, FixedShares, FixedSplit
+from formulations.fixed import ALL_FREE, FixedOrder, FixedShares, FixedSplit, Given
 
 
-def _shares(
-    model: cp_model.CpModel, tables: CostTables, order: Order, largest_share: int | None
-) -> Shares:
+def _shares(model: cp_model.CpModel, tables: CostTables, order: Order, given: Given) -> Shares:
+    if given.micro_batches is not None:
+        return FixedShares(given.micro_batches)
     if tables.instance.search.micro_batches == "even":
         return FixedShares(even_shares(tables))
-    return ShareVariables(model, tables, order, share_range(tables, largest_share))
+    return ShareVariables(model, tables, order, share_range(tables, given.largest_share))
 
 
 def build(
-    tables: CostTables,
-    order: Sequence[int] | None = None,
-    boundaries: Sequence[int] | None = None,
-    micro_batches: Sequence[int] | None = None,
-    largest_share: int | None = None,
-    max_step_time_ns: int | None = None,
-    model: cp_model.CpModel | None = None,
+    tables: CostTables, given: Given = ALL_FREE, model: cp_model.CpModel | None = None
 ) -> Built:
-    """The model of one shape; what is None is decided.
-
-    `order`: group index per node; `boundaries`: p + 1 layers; `micro_batches`: one per replica.
-    `largest_share`: no replica need have more micro-batches than this.
-    `model`: where to build it; None for one of its own.
-    """
+    """The model of one shape. `model`: where to build it; None for one of its own."""
     model = cp_model.CpModel() if model is None else model
-    placed = order_part(model, tables) if order is None else FixedOrder(tables, order)
-    split = SplitVariables(model, tables) if boundaries is None else FixedSplit(boundaries)
-    shares = (
-        _shares(model, tables, placed, largest_share)
-        if micro_batches is None
-        else FixedShares(micro_batches)
+    placed = order_part(model, tables) if given.order is None else FixedOrder(tables, given.order)
+    split = (
+        SplitVariables(model, tables) if given.boundaries is None else FixedSplit(given.boundaries)
     )
-    return Built(model, tables, Parts(split, placed, shares), max_step_time_ns)
+    shares = _shares(model, tables, placed, given)
+    return Built(model, tables, Parts(split, placed, shares), given.max_step_time_ns)

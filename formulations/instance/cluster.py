@@ -177,12 +177,12 @@ class Cluster(Record):
         """Share of the nominal bandwidth that a collective over `num_nodes` nodes reaches."""
         return [value for least, value in self.network_efficiency if least <= num_nodes][-1]
 
-    @property
+    @cached_property
     def node_names(self) -> tuple[str, ...]:
         """All nodes, group by group: NAME-0, NAME-1, ..."""
         return tuple(f"{g.name}-{i}" for g in self.groups for i in range(g.nodes))
 
-    @property
+    @cached_property
     def node_groups(self) -> tuple[int, ...]:
         """Group index of every node, in the order of `node_names`."""
         return tuple(j for j, group in enumerate(self.groups) for _ in range(group.nodes))
@@ -236,3 +236,22 @@ class Cluster(Record):
 def has_flash(cluster: Cluster, precision: Precision) -> bool:
     """Whether every GPU is known to have flash attention in this precision."""
     return precision in FLASH_PRECISIONS and all(one.gpu.has_flash for one in cluster.groups)
+
+
+def flash_obstacle(cluster: Cluster, precision: Precision) -> tuple[str, str] | None:
+    """What keeps GPUs from flash attention, and what would not; None: nothing that is known."""
+    if precision not in FLASH_PRECISIONS:
+        allowed = f"workload.precision among {', '.join(FLASH_PRECISIONS)}"
+        return f"in {precision}, in which it has no kernels", allowed
+    for group in cluster.groups:
+        capability = group.gpu.compute_capability
+        if capability is not None and capability < FLASH_CAPABILITY:
+            found = f"but group {group.name} has {group.gpu.name} of capability {capability}"
+            return found, f"GPUs of compute capability {FLASH_CAPABILITY} (Ampere) or later"
+    return None
+
+
+def flash_remedy(cluster: Cluster, precision: Precision) -> str:
+    """What to change where plans have no flash attention and should."""
+    obstacle = flash_obstacle(cluster, precision)
+    return "workload.flash_attention: true" if obstacle is None else obstacle[1]

@@ -104,7 +104,11 @@ def _of_jsonl(path: Path, place: Place) -> Counter[int]:
             raise InstanceError(where, shown(line), "a JSON value in every line") from None
         if isinstance(value, dict):
             named = [name for name in NAMES if name in value]
-            value = value[named[0]] if named else value
+            if len(named) != 1:
+                found_fields = f"a mapping with {' and '.join(named) or 'none of these fields'}"
+                allowed = f"a number, or a mapping with one of {', '.join(NAMES)}"
+                raise InstanceError(_where(path, lines, line), found_fields, allowed)
+            value = value[named[0]]
         found[_length(value, path, lines, line)] += count
     return found
 

@@ -84,9 +84,7 @@ def resolve(
     factors = place.at("calibration")
     calibration = wrong.of(resolve_calibration, written.calibration, factors, kinds, cluster)
     _check_alone(wrong, written, place, catalogue)
-    mixed = wrong.of(
-        resolve_lengths, lengths, cluster, architecture, workload.flash_attention, profiled
-    )
+    mixed = wrong.of(resolve_lengths, lengths, cluster, architecture, workload, profiled)
     _check_fitting(wrong, written, place, workload, cluster)
     if profile:
         wrong.of(_check_profile, profile, workload)

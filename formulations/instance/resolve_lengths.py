@@ -8,7 +8,8 @@ from itertools import pairwise, permutations
 from pathlib import Path
 
 from formulations.errors import all_of
-from formulations.instance.cluster import Cluster
+from formulations.instance.cluster import Cluster, flash_remedy
+from formulations.instance.extent import MOST_BATCH, first_beyond
 from formulations.instance.length_classes import classes_of, log_normal_classes
 from formulations.instance.lengths import (
     LengthClass,
@@ -22,6 +23,7 @@ from formulations.instance.quantities import shown
 from formulations.instance.schema import WorkloadFile
 from formulations.instance.schema_lengths import CLASSES, LengthsFile, StrategyFile, SwitchFile
 from formulations.instance.transformer import Architecture
+from formulations.instance.workload import Workload
 from formulations.units import ceil_div
 
 _ORIGINS = ("histogram", "file", "log_normal")
@@ -87,6 +89,10 @@ def _histogram(written: LengthsFile, place: Place) -> tuple[LengthClass, ...]:
             found = f"{own.up_to} after {before.up_to}"
             allowed = "classes by ascending length, each once"
             raise place.at("histogram", i, "up_to").error(found, allowed)
+    beyond = first_beyond((one.count for one in histogram), MOST_BATCH)
+    if beyond is not None:
+        found = f"more than {MOST_BATCH} sequences up to this class"
+        raise place.at("histogram", beyond, "count").error(found, f"at most {MOST_BATCH} in all")
     return tuple(LengthClass(tokens=one.up_to, count=one.count) for one in histogram)
 
 
@@ -120,16 +126,17 @@ def resolve_lengths(
     lengths: WrittenLengths | None,
     cluster: Cluster,
     architecture: Architecture,
-    flash: bool,
+    workload: Workload,
     profile: bool,
 ) -> Lengths | None:
     """What a step holds. Raises InstanceError for what does not fit the cluster, or attention."""
     if lengths is None:
         return None
     written, place = lengths.file, lengths.place
-    if written.rows == "packed" and not flash:
+    if written.rows == "packed" and not workload.flash_attention:
         found = "packed rows without flash attention, which alone keeps their sequences apart"
-        raise place.at("rows").error(found, "padded, or workload.flash_attention: true")
+        remedy = flash_remedy(cluster, workload.precision)
+        raise place.at("rows").error(found, f"padded, or {remedy}")
     if profile and not written.strategies:
         found = "rows of many lengths, with a profile, whose layer times are of one"
         raise place.error(found, "measured strategies here, or no profile")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, get_args
 
-from formulations.instance.cluster import Cluster
+from formulations.instance.cluster import Cluster, flash_remedy
 from formulations.instance.instance import PlainSchedule
 from formulations.instance.positions import Place
 from formulations.instance.schema import SearchFile
@@ -48,7 +48,7 @@ def context_fault(workload: Workload, cluster: Cluster, profiled: bool, cp: int)
     if profiled:
         return Fault(f"{cp}, of which a profile says nothing", "1, or no profile")
     if not workload.flash_attention:
-        allowed = "1, or workload.flash_attention: true"
+        allowed = f"1, or {flash_remedy(cluster, workload.precision)}"
         return Fault(f"{cp} GPUs per sequence without flash attention", allowed)
     if any(run.layer.output_tensors > 1 for run in workload.layer_runs):
         return Fault(f"{cp} GPUs per sequence of an encoder-decoder", "1")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from formulations.instance.cluster import FLASH_CAPABILITY, Cluster, has_flash
+from formulations.instance.cluster import Cluster, flash_obstacle, has_flash
 from formulations.instance.positions import Place
 from formulations.instance.precision import FLASH_PRECISIONS
 from formulations.instance.quantities import shown
@@ -24,16 +24,8 @@ def resolve_flash(
     chosen = _as_measured(written.flash_attention, place, profile, "flash_attention")
     if chosen is None:
         return has_flash(cluster, written.precision)
-    if chosen and written.precision not in FLASH_PRECISIONS:
-        kernels = ", ".join(FLASH_PRECISIONS)
-        found = f"true, in {written.precision}, in which it has no kernels"
-        raise place.error(found, f"false, or workload.precision among {kernels}")
-    for group in cluster.groups:
-        capability = group.gpu.compute_capability
-        if chosen and capability is not None and capability < FLASH_CAPABILITY:
-            found = f"true, but group {group.name} has {group.gpu.name} of capability {capability}"
-            allowed = f"false, or GPUs of compute capability {FLASH_CAPABILITY} (Ampere) or later"
-            raise place.error(found, allowed)
+    if chosen and (obstacle := flash_obstacle(cluster, written.precision)):
+        raise place.error(f"true, {obstacle[0]}", f"false, or {obstacle[1]}")
     return chosen
 
 

@@ -26,6 +26,7 @@ import pulp
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
+from formulations.fixed import ALL_FREE, Given
 from formulations.milp import joint
 from formulations.milp.conditional import ConditionalModel
 from formulations.milp.parts import FRACTION
@@ -45,29 +46,12 @@ class Built:
         self._one = pulp.LpConstraint(pulp.LpAffineExpression(), pulp.LpConstraintEQ, rhs=1)
         self.model.addConstraint(self._one, "n23_one")
 
-    def add_shape(
-        self,
-        tables: CostTables,
-        weight: int = 1,
-        order: Sequence[int] | None = None,
-        boundaries: Sequence[int] | None = None,
-        micro_batches: Sequence[int] | None = None,
-        largest_share: int | None = None,
-        max_step_time_ns: int | None = None,
-    ) -> OneShape:
-        """One more shape that may be chosen; what is None is decided, as in `joint.build`."""
+    def add_shape(self, tables: CostTables, weight: int = 1, given: Given = ALL_FREE) -> OneShape:
+        """One more shape that may be chosen."""
         chosen = binary(self.model, f"shape_{len(self.parts)}")
         self._one.expr.addterm(chosen, 1)  # (23)
         own = ConditionalModel(self.model, chosen)
-        part = joint.build(
-            tables,
-            order,
-            boundaries,
-            micro_batches,
-            largest_share,
-            max_step_time_ns,
-            own,
-        )
+        part = joint.build(tables, given, own)
         self._binaries.append(own.binaries)
         self.chosen.append(chosen)
         self.parts.append(part)

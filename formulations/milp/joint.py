@@ -12,13 +12,11 @@ Left out. Idle nodes: the shape says how many nodes of each group are used.
 Size. The sum of the parts.
 """
 
-from collections.abc import Sequence
-
 import pulp
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import even_shares, share_range
-from formulations.fixed import FixedOrder, FixedShares, FixedSplit
+from formulations.fixed import ALL_FREE, FixedOrder, FixedShares, FixedSplit, Given
 from formulations.milp.layer_to_stage import SplitVariables
 from formulations.milp.microbatches import ShareVariables
 from formulations.milp.node_order import order_part
@@ -26,12 +24,12 @@ from formulations.milp.parts import Order, Parts, Shares
 from formulations.milp.step_time import Built
 
 
-def _shares(
-    model: pulp.LpProblem, tables: CostTables, order: Order, largest_share: int | None
-) -> Shares:
+def _shares(model: pulp.LpProblem, tables: CostTables, order: Order, given: Given) -> Shares:
+    if given.micro_batches is not None:
+        return FixedShares(given.micro_batches)
     if tables.instance.search.micro_batches == "even":
         return FixedShares(even_shares(tables))
-    return ShareVariables(model, tables, order, share_range(tables, largest_share))
+    return ShareVariables(model, tables, order, share_range(tables, given.largest_share))
 
 
 def _least(tables: CostTables, shares: Shares) -> int:
@@ -40,30 +38,15 @@ def _least(tables: CostTables, shares: Shares) -> int:
 
 
 def build(
-    tables: CostTables,
-    order: Sequence[int] | None = None,
-    boundaries: Sequence[int] | None = None,
-    micro_batches: Sequence[int] | None = None,
-    largest_share: int | None = None,
-    max_step_time_ns: int | None = None,
-    model: pulp.LpProblem | None = None,
+    tables: CostTables, given: Given = ALL_FREE, model: pulp.LpProblem | None = None
 ) -> Built:
-    """The model of one shape; what is None is decided.
-
-    `order`: group index per node; `boundaries`: p + 1 layers; `micro_batches`: one per replica.
-    `largest_share`: no replica need have more micro-batches than this.
-    `model`: where to build it; None for one of its own.
-    """
+    """The model of one shape. `model`: where to build it; None for one of its own."""
     model = pulp.LpProblem("joint") if model is None else model
-    placed = order_part(model, tables) if order is None else FixedOrder(tables, order)
-    shares = (
-        _shares(model, tables, placed, largest_share)
-        if micro_batches is None
-        else FixedShares(micro_batches)
-    )
+    placed = order_part(model, tables) if given.order is None else FixedOrder(tables, given.order)
+    shares = _shares(model, tables, placed, given)
     split = (
-        SplitVariables(model, tables, _least(tables, shares), max_step_time_ns)
-        if boundaries is None
-        else FixedSplit(boundaries)
+        SplitVariables(model, tables, _least(tables, shares), given.max_step_time_ns)
+        if given.boundaries is None
+        else FixedSplit(given.boundaries)
     )
-    return Built(model, tables, Parts(split, placed, shares), max_step_time_ns)
+    return Built(model, tables, Parts(split, placed, shares), given.max_step_time_ns)

@@ -41,8 +41,7 @@ def weighted(values: Iterable[int], terms: Iterable[Linear]) -> Linear:
     if not total:
         return constant
     total.constant = constant
-    expression: Linear = total
-    return expression
+    return total
 
 
 def total_of(*terms: Linear) -> Linear:

@@ -116,8 +116,7 @@ class Frontier:
         higher = np.searchsorted(self.low, head.term, side="right")
         within = self.latency[stage][own, node, np.maximum(higher - 1, 0)]
         within += np.maximum(head.term, self.low[0])
-        whole: Array = np.minimum(within, self.above[stage][own, node, higher]) + head.latency
-        return whole
+        return np.minimum(within, self.above[stage][own, node, higher]) + head.latency
 
 
 def _classes(layers: Layers, costs: list[Array], lane: int, cutoff: int) -> tuple[Array, Array]:

@@ -93,5 +93,4 @@ class GroupLoads:
         fast = some & (level >= whole)
         last = fast.shape[1] - 1 - np.argmax(fast[:, ::-1], axis=1)
         level = np.where(fast.any(axis=1), level[np.arange(len(last)), last], 0.0)
-        above: Numbers = np.maximum(level[:, None] / self._whole_work - 1, 0.0)
-        return above
+        return np.maximum(level[:, None] / self._whole_work - 1, 0.0)

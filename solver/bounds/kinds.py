@@ -27,8 +27,7 @@ def kinds_of(intervals: Intervals, apart: float) -> list[Kind]:
 
 def least_of(values: Array, kinds: Sequence[Kind]) -> Array:
     """[J, ..] least of `values` [groups, ..] over the groups of every kind."""
-    least: Array = np.stack([values[list(kind)].min(axis=0) for kind in kinds])
-    return least
+    return np.stack([values[list(kind)].min(axis=0) for kind in kinds])
 
 
 def allowed_on(intervals: Intervals, stage: int, kind: Kind, share: int) -> Mask:

@@ -34,8 +34,7 @@ NOISE = 2e-12
 
 def at_least_ns(seconds: Numbers) -> Numbers:
     """Nanoseconds, rounded up where it is sure that the cost is."""
-    whole: Numbers = np.ceil(seconds * (NANOSECONDS_PER_SECOND * (1 - NOISE)))
-    return whole
+    return np.ceil(seconds * (NANOSECONDS_PER_SECOND * (1 - NOISE)))
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,7 @@ class ShapeColumns:
     @property
     def width(self) -> Array:
         """[N, J] GPUs of a slot."""
-        width: Array = self.tp * self.copies
-        return width
+        return self.tp * self.copies
 
     @property
     def dp(self) -> Array:
@@ -157,8 +155,7 @@ class ShapeColumns:
     @cached_property
     def common(self) -> Array:
         """[N] q, see the module."""
-        shared: Array = np.gcd(self.dp, np.gcd.reduce(self.per_node, axis=1))
-        return shared
+        return np.gcd(self.dp, np.gcd.reduce(self.per_node, axis=1))
 
     def least(self, values: Numbers) -> Numbers:
         """[N] least of values [J] or [N, J] over the groups used."""
@@ -360,8 +357,7 @@ def _expert_rings(columns: ShapeColumns) -> Array:
                 expert_rings_ns(columns.instance, shape, factor, size * experts[i])
                 for factor, size in zip(factors, sizes, strict=True)
             )
-    found: Array = rings[which]
-    return found
+    return rings[which]
 
 
 def _collective(

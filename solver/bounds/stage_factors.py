@@ -35,8 +35,7 @@ class StageFactors:
     @cached_property
     def _micro_batches(self) -> Array:
         """[N] m of every replica, or where they may be unlike of that with the most, at least."""
-        micro_batches: Array = -(-self.columns.total // self.columns.dp)
-        return micro_batches
+        return -(-self.columns.total // self.columns.dp)
 
     @cached_property
     def _shares(self) -> Numbers:

@@ -38,8 +38,7 @@ MARGIN = 1e-12
 
 def whole_ns(bound: Numbers) -> Array:
     """Rounded up, as times are whole, after a margin for float noise."""
-    rounded: Array = np.ceil(bound * (1 - MARGIN)).astype(np.int64)
-    return rounded
+    return np.ceil(bound * (1 - MARGIN)).astype(np.int64)
 
 
 @dataclass(frozen=True)

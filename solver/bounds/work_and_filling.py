@@ -90,10 +90,7 @@ class Filling:
     def passed(self) -> Numbers:
         """[N, U, J] ns of a layer that count in the latency."""
         chunked = self.stages.chunked[:, None, None]
-        passed: Numbers = np.where(
-            chunked, self.bounds.kinds[0], self.bounds.work - self.stages.weight
-        )
-        return passed
+        return np.where(chunked, self.bounds.kinds[0], self.bounds.work - self.stages.weight)
 
     @cached_property
     def places(self) -> tuple[Array, Array]:

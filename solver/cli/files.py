@@ -47,8 +47,12 @@ def names_file(model: str) -> bool:
 
 def check_writable(*paths: Path | None) -> None:
     """Returns if all can be written as `write_text` does; PlannerError, in words, if not."""
+    seen = set[Path]()
     for path in filter(None, paths):
         _check_writable(path)
+        if path.resolve() in seen and not _is_device(path.resolve()):
+            raise _refused(path, "it is also to hold something else")
+        seen.add(path.resolve())
 
 
 def _check_writable(path: Path) -> None:

@@ -12,8 +12,7 @@ from formulations.instance.load import load_family, load_instance
 from formulations.instance.record import Record
 from solver.cli.files import refuse_changed, refuse_planless
 from solver.cli.recover import fleet_report
-from solver.cli.terminal import say
-from solver.document import PLAN_FILE, PlanDocument, digest
+from solver.document import PLAN_FILE, PlanDocument
 from solver.fleet_document import FLEET_FILE, FleetDocument
 from solver.front_document import FRONT_FILE, FrontDocument
 from solver.lengths_document import LENGTHS_FILE, LengthsDocument
@@ -34,6 +33,7 @@ from solver.report.trace import chrome_trace
 from solver.sealed_file import SealedFile, joined_names, read_one_of
 from solver.simulate import Step, simulate_step
 from solver.switch_document import SWITCH_FILE, SwitchDocument
+from solver.switching.alike import unlike
 from solver.verify import (
     Effort,
     Verification,
@@ -44,7 +44,6 @@ from solver.verify import (
     verify_lengths,
     verify_switch,
 )
-from solver.verify.other_instance import differences
 
 Part = Literal["differs", "picture", "page", "trace"]
 
@@ -87,24 +86,16 @@ def _front_differs(front: FrontDocument, path: Path) -> list[str]:
     return problems
 
 
-def _switch_differs(switch: SwitchDocument, path: Path) -> tuple[str, ...]:
+def _switch_differs(switch: SwitchDocument, path: Path) -> list[str]:
     instance = load_instance(path)
-    own = {"workload": switch.workload, "cluster": switch.cluster}
-    return instance_differences(instance.model_copy(update=own), instance)
+    pair = (switch.workload, switch.cluster), (instance.workload, instance.cluster)
+    return [f"{field}: found {one}, expected {other}" for field, one, other in unlike(*pair)]
 
 
-def _lengths_differs(lengths: LengthsDocument, path: Path) -> list[str]:
-    from solver.lengths.stated import stated_problem
-
-    instance, found = load_instance(path), lengths.instance_digest
-    expected = digest(instance.model_dump(mode="json"))
-    if found != expected:
-        return [f"instance_digest: found {found}, expected {expected}"]
-    stated = stated_problem(instance)
-    held = lengths.problem.model_dump(mode="json", include=set(stated))
-    if len(stated) < len(type(lengths.problem).model_fields):
-        say("at the file's word: what strategies and switches take; `lengths` makes them anew")
-    return [*differences("problem", held, stated)]
+def _lengths_differs(lengths: LengthsDocument, path: Path) -> tuple[str, ...]:
+    if lengths.instance is None:
+        return ("instance: found none, expected that of the file",)
+    return instance_differences(lengths.instance, load_instance(path))
 
 
 KINDS: tuple[Kind[Any], ...] = (

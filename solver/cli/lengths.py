@@ -1,11 +1,11 @@
 """`lengths`: which strategy runs which sequences of a step of many lengths, and when."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from formulations.errors import InstanceError, PlannerError
+from formulations.errors import InstanceError, PlanError, PlannerError
 from solver.cli.files import check_folder, check_writable, write_folder, write_text
 from solver.cli.search_options import (
     GapOption,
@@ -16,13 +16,8 @@ from solver.cli.search_options import (
     positive,
 )
 from solver.cli.terminal import print_report, say, steps_display
-from solver.lengths_document import Order
+from solver.lengths_document import LengthsDocument, Order
 from solver.options import MAX_WORKERS, SolveOptions
-
-if TYPE_CHECKING:
-    from formulations.instance import Instance
-    from formulations.lengths.tour import Tour
-    from solver.lengths.candidates import Candidates
 
 
 def lengths_command(
@@ -71,6 +66,7 @@ def lengths_command(
     """
     from formulations.instance.load import load_instance
     from solver.document import to_json
+    from solver.evaluate.row_plans import row_plans
     from solver.lengths.candidates import candidates
     from solver.lengths.choose import check_limits, choose
     from solver.lengths.content import build_lengths
@@ -94,9 +90,10 @@ def lengths_command(
     options = SolveOptions(time_limit_s=time_limit, gap=gap, seed=seed, workers=workers)
     chosen = choose(found.mixed, order, options)
     check_limits(problem, chosen)
-    document = build_lengths(chosen, problem.workload.name, problem)
+    files = row_plans(problem, found)
+    document = build_lengths(chosen, problem.workload.name, problem, files, found.above)
     if plans is not None:
-        _write_plans(plans, problem, found, chosen.tour)
+        _write_plans(plans, document)
     if out is not None:
         write_text(out, to_json(document))
     if svg is not None:
@@ -105,18 +102,22 @@ def lengths_command(
         say(to_json(document), end="")
         return
     measured = found.plans is None
-    strategies = strategies_text(problem, found.mixed, found.above, measured)
+    strategies = strategies_text(problem, found.mixed, measured)
     print_report([*strategies, "", *step_text(document)])
     if judge is not None:
-        judged = judge_steps(found.mixed, chosen.tour, judge, seed)
+        with steps_display("drawn steps judged") as tell:
+            judged = judge_steps(found.mixed, chosen.tour, judge, seed, tell)
         print_report(judged_text(judged))
 
 
-def _write_plans(folder: Path, instance: "Instance", found: "Candidates", tour: "Tour") -> None:
+def _write_plans(folder: Path, document: LengthsDocument) -> None:
     """Plan files of the strategies that run, and of the one that holds the optimizer state."""
     from solver.document import to_json
-    from solver.evaluate.row_plans import row_plans
+    from solver.evaluate.row_plans import file_name
 
-    used = {tour.anchor, *(group.strategy for group in tour.groups)}
-    files = row_plans(instance, found, sorted(used))
-    write_folder(folder, {name: to_json(one) for name, one in files.items()})
+    if not document.plans:
+        raise PlanError("--plans", "strategies that were measured", "those of the search")
+    used = sorted({document.anchor, *(group.strategy for group in document.groups)})
+    names = [file_name(document.problem.strategies[q].name) for q in used]
+    files = {name: to_json(document.plans[q]) for name, q in zip(names, used, strict=True)}
+    write_folder(folder, files)

@@ -111,7 +111,7 @@ def settings(job: Job) -> dict[str, object]:
     """Fields of the configuration."""
     shape, workload = job.shape, job.instance.workload
     several = len(job.pieces) > 1
-    found: dict[str, object] = {
+    return {
         "model.tensor_model_parallel_size": job.tp,
         "model.pipeline_model_parallel_size": shape.pp,
         "model.virtual_pipeline_model_parallel_size": shape.vpp if shape.vpp > 1 else None,
@@ -137,7 +137,6 @@ def settings(job: Job) -> dict[str, object]:
         "optimizer.use_distributed_optimizer": shape.zero > 0,
         "dist.use_tp_pp_dp_mapping": False,
     }
-    return found
 
 
 def _flagged(job: Job) -> dict[str, object]:

@@ -1,5 +1,7 @@
 """Who takes which place: assignment of least cost, and of least largest cost."""
 
+from bisect import bisect_left
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -62,14 +64,9 @@ def _augment(row: int, costs: Array, row_price: Array, column_price: Array, owne
 def least_largest(costs: Array) -> int | None:
     """Least possible largest cost of a column for every row; None if no assignment is allowed."""
     levels = np.unique(costs[costs != FORBIDDEN])
-    low, high = 0, len(levels)
-    while low < high:
-        middle = (low + high) // 2
-        if _matches((costs != FORBIDDEN) & (costs <= levels[middle])):
-            high = middle
-        else:
-            low = middle + 1
-    return int(levels[low]) if low < len(levels) else None
+    allowed = costs != FORBIDDEN
+    least = bisect_left(levels, True, key=lambda level: _matches(allowed & (costs <= level)))
+    return int(levels[least]) if least < len(levels) else None
 
 
 def _matches(allowed: NDArray[np.bool_]) -> bool:

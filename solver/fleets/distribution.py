@@ -41,13 +41,12 @@ def shortest(times: Sequence[Times], total: int) -> tuple[int, ...]:
     """
     _check(times, total)
     low, high = max(own[0] for own in times), max(own[-1] for own in times)
-    while low < high:
-        middle = (low + high) // 2
-        if sum(bisect_right(own, middle) for own in times) >= total:
-            high = middle
-        else:
-            low = middle + 1
-    return _without_surplus(times, [bisect_right(own, low) for own in times], total)
+
+    def most(step: int) -> list[int]:
+        return [bisect_right(own, step) for own in times]
+
+    low += bisect_left(range(low, high), True, key=lambda step: sum(most(step)) >= total)
+    return _without_surplus(times, most(low), total)
 
 
 def _without_surplus(times: Sequence[Times], shares: list[int], total: int) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ each can run in T, add up to all of them. That is a knapsack over nodes: the mos
 number of nodes and of pipelines. Capacities grow with T, so bisection finds the least T.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -73,8 +74,7 @@ class _Knapsack:
         if self.problem.all_nodes:
             return np.array([self.problem.available])
         states = np.indices(self._sizes).reshape(len(self._sizes), -1).T
-        found: Array = states[np.argsort(-states.sum(axis=1), kind="stable")]
-        return found
+        return states[np.argsort(-states.sum(axis=1), kind="stable")]
 
     def chosen(
         self, table: Array, capacities: Sequence[int], nodes: tuple[int, ...], level: int
@@ -131,8 +131,7 @@ class _Search:
 
     def _at_ends(self, capacities: tuple[int, ...]) -> Array:
         """[levels, ends] of the table."""
-        found: Array = self._table(capacities)[(slice(None), *self._ends.T)]
-        return found
+        return self._table(capacities)[(slice(None), *self._ends.T)]
 
     def _capacities(self, step_ns: int, allowed: Sequence[bool]) -> tuple[int, ...]:
         """Of the kinds that are allowed; 0 for others."""
@@ -148,15 +147,14 @@ class _Search:
         """
         able = allowed or [True] * len(self.problem.kinds)
         levels = self._levels(numbers)
+
+        def enough(step_ns: int) -> bool:
+            return self._enough(self._capacities(step_ns, able), levels)
+
         low, high = self.problem.earliest_ns, latest_ns
-        if high < low or not self._enough(self._capacities(high, able), levels):
+        if high < low or not enough(high):
             return None
-        while low < high:
-            middle = (low + high) // 2
-            if self._enough(self._capacities(middle, able), levels):
-                high = middle
-            else:
-                low = middle + 1
+        low += bisect_left(range(low, high), True, key=enough)
         return _Choice(self._capacities(low, able), levels, low)
 
     def _levels(self, numbers: range) -> range:

@@ -104,8 +104,7 @@ class BlockSearch:
             full = (other >= 0) & (own == np.minimum((most - second * other) // first, p))
             c = min(np.flatnonzero(full), key=lambda c: abs(int(c - other[c])))
             ends.append((int(c), int(other[c])))
-        stages: Array = np.diff(np.maximum.accumulate(ends), axis=0).T
-        return stages
+        return np.diff(np.maximum.accumulate(ends), axis=0).T
 
     def balanced(self, pattern: Patterns, random: Random) -> Patterns:
         """The pattern with both blocks on about as many stages of each group."""

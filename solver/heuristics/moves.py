@@ -112,8 +112,7 @@ def near_splits(split: Array) -> Array:
     first, last = np.triu_indices(p, 1)
     inside = (np.arange(p + 1) > first[:, None]) & (np.arange(p + 1) <= last[:, None])
     moves = np.concatenate([split + inside, split - inside])
-    near: Array = moves[(np.diff(moves, axis=1) > 0).all(axis=1)]
-    return near
+    return moves[(np.diff(moves, axis=1) > 0).all(axis=1)]
 
 
 def permuted(before: Kinds, after: Kinds, split: Split) -> Split | None:

@@ -168,8 +168,7 @@ class OrderTrial(Trial):
             every[k][:, sorted({j for j, _ in kinds})].max(axis=1)
             for k, kinds in enumerate(self.balance.kinds[: len(every)])
         ]
-        whole: Array = np.array(slowest) + gather + self.placement.gather_latency_ns[:, None]
-        return whole
+        return np.array(slowest) + gather + self.placement.gather_latency_ns[:, None]
 
     @property
     def after(self) -> Array:
@@ -183,8 +182,7 @@ class OrderTrial(Trial):
         """[p, N] gradient sync of every device."""
         stages = np.arange(len(self._sync))[:, None]
         sync = self._sync[stages, splits[:, 1:].T] - self._sync[stages, splits[:, :-1].T]
-        whole: Array = self._of_devices(sync) + self.placement.sync_latency_ns[:, None]
-        return whole
+        return self._of_devices(sync) + self.placement.sync_latency_ns[:, None]
 
     def tail_ns(self, splits: Array) -> Array:
         """[p, N] of this order."""

@@ -10,8 +10,7 @@ def distinct(values: Array) -> Array:
     ordered = np.sort(values, axis=None)
     kept = np.ones(len(ordered), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=kept[1:])
-    found: Array = ordered[kept]
-    return found
+    return ordered[kept]
 
 
 def distinct_rows(rows: Array) -> Array:
@@ -19,5 +18,4 @@ def distinct_rows(rows: Array) -> Array:
     ordered = rows[np.lexsort(rows.T[::-1])]
     kept = np.ones(len(ordered), dtype=bool)
     kept[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    found: Array = ordered[kept]
-    return found
+    return ordered[kept]

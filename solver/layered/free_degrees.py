@@ -52,8 +52,7 @@ class Columns:
     def forward(self) -> Array:
         """[n, n] each, of the columns up to now."""
         none = np.zeros((1, *self.places.forward.shape[1:]), dtype=np.int64)
-        forward: Array = np.concatenate([self.places.forward, none])[self.place]
-        return forward
+        return np.concatenate([self.places.forward, none])[self.place]
 
     def of(self, place: int, held: int) -> tuple[int, Mask]:
         """Column of stages at a place that hold so many micro-batches, and [n, n] their layers."""

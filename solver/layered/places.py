@@ -47,8 +47,7 @@ class Room:
 
     def extra(self, place: int, held: int) -> Array:
         """See `StageMemory`."""
-        found: Array = np.where(self.micro_batches[place] >= max(1, held), 0, NEVER)
-        return found
+        return np.where(self.micro_batches[place] >= max(1, held), 0, NEVER)
 
     def recomputed(self, place: int, held: int, layers: tuple[int, int]) -> Recomputed:
         """See `StageMemory`."""
@@ -65,8 +64,7 @@ class PlaceMemory:
         """See `StageMemory`."""
         intervals, group = self.places[place]
         extra = intervals.stages.extra_of(group, ((held, 0),))
-        found: Array = np.where(intervals.allowed, extra, NEVER)
-        return found
+        return np.where(intervals.allowed, extra, NEVER)
 
     def recomputed(self, place: int, held: int, layers: tuple[int, int]) -> Recomputed:
         """See `StageMemory`."""
@@ -108,8 +106,7 @@ class Places:
 
     def fits(self, place: int, held: int) -> Mask:
         """[n, n] layers that may stand at a place and hold so many micro-batches."""
-        fits: Mask = self.memory.extra(place, held) < NEVER
-        return fits
+        return self.memory.extra(place, held) < NEVER
 
     def held(self, num_stages: int, stage: int, micro_batches: int) -> int:
         """Micro-batches that a stage holds at once."""

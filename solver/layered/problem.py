@@ -82,8 +82,7 @@ class Intervals:
 
     def fits(self, group: int, stage: int, micro_batches: int) -> Mask:
         """[n, n] layers that may run as a stage on a group: enough blocks, and room."""
-        fits: Mask = self.allowed & (self.stages.extra(group, stage, micro_batches) < NEVER)
-        return fits
+        return self.allowed & (self.stages.extra(group, stage, micro_batches) < NEVER)
 
     @cached_property
     def room(self) -> Array:
@@ -245,8 +244,7 @@ class ChunkMemory:
         own, first, last = self.groups[:, lane], splits[:, :-1].T, splits[:, 1:].T
         whole = self.intervals.backward[np.resize(own, len(first))[:, None], first, last]
         extra = self.intervals.stages.extra_of_splits(own.tolist(), self.share, splits)
-        backward: Array = whole + extra
-        return backward
+        return whole + extra
 
 
 def chain_problem(

@@ -73,11 +73,20 @@ def _check_longest(lengths: Lengths, strategies: Sequence[Strategy | Measured]) 
     last = lengths.classes[-1]
     most = max((_longest(lengths, one) for one in strategies), default=0)
     if most < last.tokens:
-        known = f"{most} tokens at most" if most else "none has room for a row"
+        remedy = (
+            "measure a strategy for them: longest_row, class_times"
+            if lengths.strategies
+            else "allow more in search: tensor_parallel, context_parallel, pipeline_parallel,"
+            " recompute: full, zero"
+        )
+        known = (
+            f"{most} tokens at most; cut them off there, or "
+            if most
+            else "none has room for a row; "
+        )
         raise LongSequenceError(
             f"lengths: sequences of {last.tokens} tokens, {last.count} a step, fit no strategy:"
-            f" {known}; cut them off there, or allow more in search: tensor_parallel,"
-            " context_parallel, pipeline_parallel, recompute: full, zero"
+            f" {known}{remedy}"
         )
 
 

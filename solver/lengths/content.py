@@ -1,13 +1,14 @@
 """From the outcome of a choice to the content of the file of mixed lengths."""
 
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from formulations.instance import Instance
 from formulations.lengths.problem import Mixed
 from formulations.lengths.shares import micro_batches
-from formulations.lengths.tour import Group, groups_ns, hops
+from formulations.lengths.tour import Group, Hop, groups_ns, hops
 from formulations.units import seconds
-from solver.document import HETPLAN_VERSION, digest, sealed
+from solver.document import HETPLAN_VERSION, PlanDocument, sealed
 from solver.lengths.choose import Chosen
 from solver.lengths_document import (
     LENGTHS_SCHEMA_VERSION,
@@ -17,13 +18,24 @@ from solver.lengths_document import (
     ProblemDocument,
     SingleDocument,
 )
+from solver.switch_document import SwitchDocument
+from solver.switching.documented import KINDS, switch_document
 
 
-def build_lengths(chosen: Chosen, workload: str, instance: Instance | None) -> LengthsDocument:
-    """The sealed file; instance: None where the problem was not made of one."""
+def build_lengths(
+    chosen: Chosen,
+    workload: str,
+    instance: Instance | None = None,
+    plans: Sequence[PlanDocument] = (),
+    above: Sequence[float] = (),
+) -> LengthsDocument:
+    """The sealed file; instance: None where the problem was not made of one.
+
+    plans: of all strategies, unless they were measured. above: see `LengthsDocument`.
+    """
     mixed, tour, single = chosen.mixed, chosen.tour, chosen.single
     times = zip(tour.groups, groups_ns(mixed, tour), strict=True)
-    own = None if instance is None else digest(instance.model_dump(mode="json"))
+    switches = hops(mixed.switching, tour)
     document = LengthsDocument(
         kind="lengths",
         schema_version=LENGTHS_SCHEMA_VERSION,
@@ -42,15 +54,27 @@ def build_lengths(chosen: Chosen, workload: str, instance: Instance | None) -> L
         groups=tuple(_group(mixed, group, ns) for group, ns in times if ns is not None),
         switches=tuple(
             HopDocument(leaves=hop.leaves, enters=hop.enters, moves=hop.moves, time_s=seconds(ns))
-            for hop in hops(mixed.switching, tour)
+            for hop in switches
             for ns in [hop.time_ns]
             if ns is not None
         ),
         problem=ProblemDocument.of(mixed),
-        instance_digest=own,
+        above=tuple(above),
+        instance=instance,
+        plans=tuple(plans),
+        switch_plans=tuple(_switch_plans(switches, plans)) if plans else (),
         digest="",
     )
     return sealed(document)
+
+
+def _switch_plans(
+    switches: Sequence[Hop], plans: Sequence[PlanDocument]
+) -> Iterator[SwitchDocument]:
+    """As the times of switches were worked out: parameters and gradients one after the other."""
+    for hop in switches:
+        for kind in KINDS[hop.moves]:
+            yield switch_document(plans[hop.leaves], plans[hop.enters], kind)
 
 
 def _group(mixed: Mixed, group: Group, time_ns: int) -> GroupDocument:

@@ -10,7 +10,7 @@ and evenly within the class, and deals them to rows and replicas one by one (`de
 - clairvoyant: groups chosen for the step's own counts; never worse than the other three.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, Literal
@@ -49,8 +49,17 @@ class Judgement:
         return round(np.percentile(self.times_ns[way], 95))
 
 
-def judge(mixed: Mixed, plan: Tour, num_steps: int, seed: int) -> Judgement:
-    """Times of steps drawn from the histogram; equal seeds draw equal steps."""
+def judge(
+    mixed: Mixed,
+    plan: Tour,
+    num_steps: int,
+    seed: int,
+    tell: Callable[[int, int], object] = lambda done, total: None,
+) -> Judgement:
+    """Times of steps drawn from the histogram; equal seeds draw equal steps.
+
+    `tell` hears how many steps of how many are done.
+    """
     ways: dict[Way, Tour | None] = {
         "plan": plan,
         "single": _single(mixed),
@@ -58,7 +67,8 @@ def judge(mixed: Mixed, plan: Tour, num_steps: int, seed: int) -> Judgement:
     }
     tours = {way: tour for way, tour in ways.items() if tour is not None}
     times: dict[Way, list[int]] = {way: [] for way in (*tours, "clairvoyant")}
-    for step in _drawn(mixed.atoms, num_steps, seed):
+    for done, step in enumerate(_drawn(mixed.atoms, num_steps, seed)):
+        tell(done, num_steps)
         dealt = _Dealt(mixed, step)
         judged = {way: dealt.time_ns(tour) for way, tour in tours.items()}
         own = _clairvoyant(mixed, step)

@@ -44,8 +44,8 @@ _VARIANTS = TypeAdapter(list[PlanRows])
 LIMIT_S = 10.0
 
 
-class PriceError(PlannerError):
-    """Nodes that cost more than the instance allows."""
+class NoLayoutError(PlannerError):
+    """No layout over all nodes is in the search, or they cost more than the instance allows."""
 
     exit_code = 3
 
@@ -55,17 +55,23 @@ def found_strategies(
 ) -> list[PlanRows]:
     """Those of the instance's search; `tell` hears how many layouts of how many are done.
 
-    Raises PriceError where all nodes are beyond the limit.
+    Raises NoLayoutError where there is none, whatever the lengths.
     """
     own = _of_time(instance)
     if not any(node_vectors(own)):
         limit = instance.limits.max_price_usd_per_hour
-        raise PriceError(
+        raise NoLayoutError(
             f"limits.max_price_per_hour: all nodes, which strategies use, cost more than {limit:g}"
             " USD/h"
         )
     found: list[PlanRows] = []
     shapes = list(layouts(own))
+    if not shapes:
+        num_gpus = sum(group.nodes * group.gpus_per_node for group in own.cluster.groups)
+        raise NoLayoutError(
+            f"search: no layout over all {num_gpus} GPUs, which every strategy uses; allow more of"
+            " data_parallel, tensor_parallel, context_parallel, pipeline_parallel"
+        )
 
     def variants(shape: Shape) -> list[PlanRows]:
         key = shape.model_dump_json()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from solver.lengths_document import LengthsDocument
+from solver.lengths_document import LengthsDocument, SingleDocument
 from solver.report.drawing import LETTER, picture, written
 from solver.report.lengths_step import anchor_s, buckets_text, strategy_name, visit_s
 from solver.report.quantities import round_time_text, time_text
@@ -64,9 +64,7 @@ def lengths_picture(document: LengthsDocument) -> str:
         top, name = _TOP + _BAR + 14, strategy_name(document, single.strategy)
         text = f"{name}, alone: {time_text(single.step_time_s)}"
         parts.append(written(16, top + _BAR / 2 + 4, "best single"))
-        parts.append(
-            _drawn(0.0, single.step_time_s, top, longest_s, _fill(document, single.strategy), text)
-        )
+        parts += [_rect(bar, top, longest_s) for bar in _single_bars(document, single)]
         parts.append(written(_LEFT + 8, top + _BAR / 2 + 4, text, ' style="fill:#fff"'))
     parts += _legend(bars, rows + 44)
     return picture(title, _LEFT + _WIDTH + _RIGHT, height, parts, _STYLE, "lengths")
@@ -80,21 +78,46 @@ def _bars(document: LengthsDocument) -> Iterator[_Bar]:
             one = switches.pop(0)
             yield _switch(document, now_s, one.time_s, one.moves, one.enters)
             now_s += one.time_s
-        name, fill = strategy_name(document, group.strategy), _fill(document, group.strategy)
-        reduced_s = visit_s(document, group)
-        rows_s = group.time_s - reduced_s
-        text = f"{name}: {buckets_text(group)} tokens, {time_text(rows_s)}"
-        yield _Bar(now_s, rows_s, number, fill, text)
-        if reduced_s:
-            text = f"gradients reduced by {name}, {time_text(reduced_s)}"
-            yield _Bar(now_s + rows_s, reduced_s, None, _VISIT, text)
+        yield from _run(
+            document, group.strategy, now_s, group.time_s, number, f"{buckets_text(group)} tokens"
+        )
         now_s, before = now_s + group.time_s, group.strategy
     for one in switches:
         yield _switch(document, now_s, one.time_s, one.moves, one.enters)
         now_s += one.time_s
-    if once_s := anchor_s(document):
-        name = strategy_name(document, document.anchor)
-        yield _Bar(now_s, once_s, None, _ANCHOR, f"optimizer of {name}, {time_text(once_s)}")
+    yield from _optimizer(document, document.anchor, now_s)
+
+
+def _single_bars(document: LengthsDocument, single: SingleDocument) -> Iterator[_Bar]:
+    """The best single strategy: one visit, and the optimizer."""
+    visited_s = single.step_time_s - anchor_s(document, single.strategy)
+    yield from _run(document, single.strategy, 0.0, visited_s, None, "all sequences")
+    yield from _optimizer(document, single.strategy, visited_s)
+
+
+def _run(
+    document: LengthsDocument,
+    strategy: int,
+    begin_s: float,
+    time_s: float,
+    number: int | None,
+    what: str,
+) -> Iterator[_Bar]:
+    """Rows of a strategy, and the reduction of gradients behind them."""
+    name, reduced_s = strategy_name(document, strategy), visit_s(document, strategy)
+    rows_s = time_s - reduced_s
+    text = f"{name}: {what}, {time_text(rows_s)}"
+    yield _Bar(begin_s, rows_s, number, _fill(document, strategy), text)
+    if reduced_s:
+        text = f"gradients reduced by {name}, {time_text(reduced_s)}"
+        yield _Bar(begin_s + rows_s, reduced_s, None, _VISIT, text)
+
+
+def _optimizer(document: LengthsDocument, anchor: int, begin_s: float) -> Iterator[_Bar]:
+    """The end of a step."""
+    if once_s := anchor_s(document, anchor):
+        text = f"optimizer of {strategy_name(document, anchor)}, {time_text(once_s)}"
+        yield _Bar(begin_s, once_s, None, _ANCHOR, text)
 
 
 def _switch(

@@ -66,6 +66,8 @@ def lines(document: LengthsDocument) -> Lines:
     orders = {"ascending": "ascending lengths", "free": "any order"}
     bound = f"no step in {orders[document.order]} takes less than"
     held = strategy_name(document, document.anchor)
+    known = "the model of cost" if document.plans else "what was measured"
+    rows = f"a l^2 + b l + c, at most {percent(max(document.above, default=0.0))} above {known}"
     return [
         ("workload", f"{document.workload}: {sequences:,} sequences of {lengths}, {problem.rows}"),
         ("step", f"{time_text(step_s)}{_parts(document)}"),
@@ -73,26 +75,29 @@ def lines(document: LengthsDocument) -> Lines:
         ("anchor", f"{held} holds the fp32 state: the step begins and ends there"),
         ("bound", f"{bound} {time_text(document.lower_bound_s, step_s)}"),
         ("gap", f"{percent(document.gap)} ({document.status})"),
+        *([("row times", rows)] if any(one.replicas for one in problem.strategies) else []),
         ("search", f"{time_text(document.runtime_s)}, {document.termination.replace('_', ' ')}"),
     ]
 
 
-def visit_s(document: LengthsDocument, group: GroupDocument) -> float:
+def visit_s(document: LengthsDocument, strategy: int) -> float:
     """Of the time of a group, that to reduce gradients."""
-    return seconds(document.problem.strategies[group.strategy].visit_ns)
+    return seconds(document.problem.strategies[strategy].visit_ns)
 
 
-def anchor_s(document: LengthsDocument) -> float:
-    """At the end of the step, optimizer and gather of parameters."""
-    return seconds(document.problem.strategies[document.anchor].anchor_ns)
+def anchor_s(document: LengthsDocument, strategy: int) -> float:
+    """At the end of a step that the strategy holds, optimizer and gather of parameters."""
+    return seconds(document.problem.strategies[strategy].anchor_ns)
 
 
 def _parts(document: LengthsDocument) -> str:
     """What of a step is no rows."""
     parts = {
         "switches": sum(one.time_s for one in document.switches),
-        "reduction of gradients": sum(visit_s(document, group) for group in document.groups),
-        "optimizer": anchor_s(document),
+        "reduction of gradients": sum(
+            visit_s(document, group.strategy) for group in document.groups
+        ),
+        "optimizer": anchor_s(document, document.anchor),
     }
     whole_s = document.step_time_s
     known = [f"{time_text(one, whole_s)} in {name}" for name, one in parts.items() if one]

@@ -11,6 +11,7 @@ from itertools import islice
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import decisions_of, even_shares
+from formulations.fixed import ALL_FREE, Given
 from formulations.plan import Plan, Shape, simulable
 from formulations.stage_layouts import layouts
 from solver.layered.problem import Intervals
@@ -21,7 +22,7 @@ from solver.search.closing import ShapeAnswer, ShapeEngine, Stop, enumerate_shap
 from solver.search.critical_path import CutLoop
 from solver.search.engine_solutions import Found
 from solver.search.engines import Family, model_engine
-from solver.search.held_shapes import ALL_FREE, Fixed, OpenShape
+from solver.search.held_shapes import OpenShape
 from solver.search.paths import CutPool
 
 #: Ways to lay out stages with degrees of their own that a model tells apart, of one shape.
@@ -47,12 +48,12 @@ def collector(collected: list[CostTables]) -> ShapeEngine:
     return keep
 
 
-def _layouts(tables: CostTables) -> list[Fixed]:
+def _layouts(tables: CostTables) -> list[Given]:
     """What is given of a shape: nothing; or the layout, for each that there is."""
     if tables.by_place is None:
         return [ALL_FREE]
     shares = even_shares(tables)
-    return [Fixed(order=one, micro_batches=shares) for one in layouts(tables.by_place)]
+    return [Given(order=one, micro_batches=shares) for one in layouts(tables.by_place)]
 
 
 class AtOnce:
@@ -70,9 +71,9 @@ class AtOnce:
         self.closer = closer
         instance = closer.instance
         shapes = [
-            OpenShape(tables, objective_weight(instance, tables.plan_shape), bound_ns, fixed)
+            OpenShape(tables, objective_weight(instance, tables.plan_shape), bound_ns, given)
             for tables, bound_ns in open_
-            for fixed in _layouts(tables)
+            for given in _layouts(tables)
         ]
         best, start = None, None
         if incumbent is not None:

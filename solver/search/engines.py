@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
+from formulations.fixed import ALL_FREE, Given
 from formulations.paths import PathCut
 from solver.backends.outcome import Outcome
 from solver.interrupt import held_back
@@ -50,16 +51,7 @@ class Built(Protocol):
     def parts(self) -> Sequence[OneShape]:
         """The shapes, in the order in which they were added."""
 
-    def add_shape(
-        self,
-        tables: CostTables,
-        weight: int = 1,
-        order: Sequence[int] | None = None,
-        boundaries: Sequence[int] | None = None,
-        micro_batches: Sequence[int] | None = None,
-        largest_share: int | None = None,
-        max_step_time_ns: int | None = None,
-    ) -> OneShape:
+    def add_shape(self, tables: CostTables, weight: int = 1, given: Given = ALL_FREE) -> OneShape:
         """One more shape; what is None is decided."""
 
     def hint(self, shape: int, decisions: Decisions) -> None:
@@ -69,33 +61,19 @@ class Built(Protocol):
         """Shape and decisions in a solution vector; None if it does not stand for any."""
 
 
-class Joint(Protocol):
-    """The model of one shape on its own; what is None is decided."""
-
-    def __call__(self, tables: CostTables, *, largest_share: int | None = None) -> OneShape:
-        """Build it."""
-
-
-class Run(Protocol):
-    """What an engine finds out about a native model."""
-
-    def __call__(self, model: Any, options: SolveOptions) -> Outcome:
-        """Run it."""
-
-
 @dataclass(frozen=True)
 class ModelEngine:
     """A family of models and its engine.
 
-    build: an empty model of several shapes. joint: the model of one.
-    write: writes a native model in the format of a file's suffix.
+    build: an empty model of several shapes. joint: the model of one. run: what the engine finds out
+    about a native model. write: writes a native model in the format of a file's suffix.
     exclude: leaves a plan out of a shape's part; None if the engine counts in integers and thus
     never proposes a plan that the model rules out.
     """
 
     build: Callable[[], Built]
-    joint: Joint
-    run: Run
+    joint: Callable[[CostTables, Given], OneShape]
+    run: Callable[[Any, SolveOptions], Outcome]
     write: Callable[[Any, Path], None]
     exclude: Callable[[Any, Decisions], None] | None = None
 

@@ -1,10 +1,11 @@
 """The shapes that one model holds, with the paths that it knows of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import even_shares, share_range
+from formulations.fixed import ALL_FREE, Given
 from formulations.paths import PathCut
 from solver.search.engines import ModelEngine, OneShape
 from solver.search.paths import CutPool, first_cuts
@@ -14,25 +15,13 @@ LARGEST_WEIGHT = 10_000
 
 
 @dataclass(frozen=True)
-class Fixed:
-    """The parts of the decisions that are given; None is decided."""
-
-    order: tuple[int, ...] | None = None
-    boundaries: tuple[int, ...] | None = None
-    micro_batches: tuple[int, ...] | None = None
-
-
-ALL_FREE = Fixed()
-
-
-@dataclass(frozen=True)
 class OpenShape:
     """A shape with a proved bound of its step times; `price`: what a nanosecond of them costs."""
 
     tables: CostTables
     price: float = 1.0
     bound_ns: int = 0
-    fixed: Fixed = ALL_FREE
+    given: Given = ALL_FREE
 
 
 def largest_share(tables: CostTables, step_time_limit_ns: int) -> int:
@@ -45,13 +34,13 @@ def largest_share(tables: CostTables, step_time_limit_ns: int) -> int:
     return max(0, step_time_limit_ns) * tables.shape.pp // max(tables.least_work_ns, 1)
 
 
-def shares_of(tables: CostTables, fixed: Fixed, largest: int | None) -> Sequence[int]:
-    """Micro-batches that a replica may have if none has more than `largest`, ascending."""
-    if fixed.micro_batches is not None:
-        return sorted(set(fixed.micro_batches))
+def shares_of(tables: CostTables, given: Given) -> Sequence[int]:
+    """Micro-batches that a replica may have, ascending."""
+    if given.micro_batches is not None:
+        return sorted(set(given.micro_batches))
     if tables.instance.search.micro_batches == "even":
         return even_shares(tables)[:1]
-    return share_range(tables, largest)
+    return share_range(tables, given.largest_share)
 
 
 def whole_weights(prices: Sequence[float]) -> list[int]:
@@ -80,21 +69,14 @@ class HeldShapes:
 
     def hold(self, index: int, bound_ns: int, target_ns: int) -> None:
         """Adds a shape; step times are at least the bound, and below the target."""
-        fixed, tables = self.shapes[index].fixed, self.shapes[index].tables
+        tables = self.shapes[index].tables
         limit_ns = min(target_ns, 2 * tables.longest_ns + 2) - 1
         most = largest_share(tables, limit_ns)
-        part = self.built.add_shape(
-            tables,
-            self.weights[index],
-            fixed.order,
-            fixed.boundaries,
-            fixed.micro_batches,
-            most,
-            limit_ns,
-        )
+        given = replace(self.shapes[index].given, largest_share=most, max_step_time_ns=limit_ns)
+        part = self.built.add_shape(tables, self.weights[index], given)
         part.raise_step_time(bound_ns)
         self.held.append(index)
-        self.shares[index] = shares_of(tables, fixed, most)
+        self.shares[index] = shares_of(tables, given)
         shape, known = tables.shape, set(self._pool.of(tables.shape))
         for m in self.shares[index]:
             known.update(first_cuts(shape.schedule, shape.pp, m, shape.vpp))

@@ -11,12 +11,13 @@ from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.decisions import decisions_of
 from formulations.errors import PlannerError
+from formulations.fixed import Given
 from formulations.paths import PathCut
 from formulations.plan import Plan
 from solver.heuristics.choose import TimeTables
 from solver.options import SolveOptions
 from solver.search.engines import ModelEngine, OneShape, model_engine
-from solver.search.held_shapes import ALL_FREE, largest_share, shares_of
+from solver.search.held_shapes import largest_share, shares_of
 from solver.search.paths import CutPool, first_cuts, harvest
 
 _log = logging.getLogger(__name__)
@@ -35,9 +36,9 @@ def model_of(
     placement = Placer(tables).costs(decisions.order)
     stages = StageCosts(tables)
     step_time_ns = harvest(stages, placement, decisions, (), 0).step_time_ns
-    most = largest_share(tables, step_time_ns)
-    shape, shares = tables.shape, shares_of(tables, ALL_FREE, most)
-    built = engine.joint(tables, largest_share=most)
+    given = Given(largest_share=largest_share(tables, step_time_ns))
+    shape, shares = tables.shape, shares_of(tables, given)
+    built = engine.joint(tables, given)
     cuts = {*known, *harvest(stages, placement, decisions, shares, 0).cuts}
     for m in shares:
         cuts.update(first_cuts(shape.schedule, shape.pp, m, shape.vpp))

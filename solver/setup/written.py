@@ -34,6 +34,8 @@ _MORE = """
 #   max_price_per_hour: 100 USD/h     # of all nodes used
 # objective:
 #   minimize: step_time               # or cost_per_step, where the groups above have prices
+# lengths:                            # of sequences, for `hetplan lengths`; the fields
+#   file: lengths.csv                 # sequence_length and global_batch then go
 """
 
 #: What follows for a model that the default target cannot train.

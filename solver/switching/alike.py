@@ -1,5 +1,6 @@
 """Whether a switch from one plan to another makes sense: the same model on the same machines."""
 
+from collections.abc import Iterator
 from itertools import combinations
 
 from formulations.errors import PlanError
@@ -13,17 +14,23 @@ def check_alike(before: PlanDocument, after: PlanDocument, names: tuple[str, str
 
     Sequence length, batch, and what machines cost are left aside.
     """
-    first, second = before.instance, after.instance
-    for what, own, other in (
-        ("workload", _model(first.workload), _model(second.workload)),
-        ("cluster", _machines(first.cluster), _machines(second.cluster)),
+    pair = [(one.instance.workload, one.instance.cluster) for one in (after, before)]
+    for field, found, expected in unlike(*pair):
+        allowed = f"{expected}, as in {names[0]}"
+        raise PlanError(f"{names[1]}: {field}", found[:MOST_TEXT], allowed[:MOST_TEXT])
+
+
+def unlike(
+    one: tuple[Workload, Cluster], other: tuple[Workload, Cluster]
+) -> Iterator[tuple[str, str, str]]:
+    """Where models and machines differ in what a switch rests on: field, that of one, of other."""
+    for what, found, expected in (
+        ("workload", _model(one[0]), _model(other[0])),
+        ("cluster", _machines(one[1]), _machines(other[1])),
     ):
-        for field, expected in own.items():
-            found = other.get(field, "none")
-            if found != expected:
-                where = f"{names[1]}: instance.{what}: {field}"
-                allowed = f"{expected}, as in {names[0]}"
-                raise PlanError(where, found[:MOST_TEXT], allowed[:MOST_TEXT])
+        for field, value in expected.items():
+            if found.get(field) != value:
+                yield f"instance.{what}: {field}", found.get(field, "none"), value
 
 
 def _model(workload: Workload) -> dict[str, str]:

@@ -13,7 +13,7 @@ from formulations.plan import Plan
 from formulations.switching.seats import Kind, Layout, layout_of
 from formulations.switching.switch import switch_of
 from solver.study.store import Study, made_once
-from solver.switching.quickest import quick_plan
+from solver.switching.quickest import plan_switch
 
 #: In a study: records of times between two layouts.
 SWITCH = "switch"
@@ -32,7 +32,7 @@ def switch_times(
 
     def time_ns(before: Layout, after: Layout, kind: Kind) -> int:
         switch = switch_of(cluster, workload, before, after, [kind])
-        return quick_plan(switch)[1]
+        return plan_switch(switch).time_ns
 
     def times(kind: Kind) -> tuple[tuple[int, ...], ...]:
         found = {}

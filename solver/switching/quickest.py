@@ -30,13 +30,13 @@ def plan_switch(switch: Switch, time_limit_s: float | None = None) -> SwitchPlan
     """The best of balancing, linear programming and the published rule."""
     published = published_plan(switch)
     published_ns = switch.time_ns(published)
-    best, time_ns, bound = quick_plan(switch, time_limit_s)
+    best, time_ns, bound = _quick_plan(switch, time_limit_s)
     if published_ns < time_ns:
         best, time_ns = joined(published), published_ns
     return SwitchPlan(tuple(best), time_ns, bound, published_ns)
 
 
-def quick_plan(
+def _quick_plan(
     switch: Switch, time_limit_s: float | None = None
 ) -> tuple[Sequence[Sending], int, SwitchBound]:
     """The better of balancing and linear programming, its time, and its bound."""

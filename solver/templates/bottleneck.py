@@ -126,8 +126,7 @@ class BottleneckSearch:
         """[keys] whether a template of the range may still be better."""
         if bounds is None:
             return np.ones(len(self.keys), dtype=bool)
-        still: Mask = bounds < self.best_value
-        return still
+        return bounds < self.best_value
 
     def _look(self, part: Sequence[Range]) -> list[Range]:
         """Bounds of some ranges; the halves of those that stay open."""

@@ -71,8 +71,7 @@ def step_time(costs: PlaceCosts, template: Template, micro_batches: int) -> int:
 
 
 def _of_sides(table: Array, sides: tuple[list[int], list[int], list[int]]) -> Array:
-    found: Array = table[tuple(np.array(one, dtype=np.int64) for one in sides)]
-    return found
+    return table[tuple(np.array(one, dtype=np.int64) for one in sides)]
 
 
 def alone(places: Places, finals: Sequence[Counts], micro_batches: int) -> list[Template]:

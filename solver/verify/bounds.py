@@ -19,7 +19,7 @@ from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Plan, Recomputed, Shape, uniform_plan
 from formulations.schedules import SCHEDULES, stage_moments
 from solver.verify.chunk_ways import ChunkWays
-from solver.verify.lengths import NEVER
+from solver.verify.families import NEVER
 from solver.verify.node_choices import Nodes, instance_on
 from solver.verify.recomputation import ByGroup, Recomputation
 from solver.verify.space import PlanSpace

@@ -5,10 +5,10 @@ A claim says that no plan of a shape has a step time below some bound. Tried in 
 memory    no split fits, if the claim is that nothing does
 work      work, for all claims at once: `closed_forms`; then what stages hold: `whole_blocks`
 paths     the paths of the schedule strike everything out: of the ways of a light lane, `lanes`, or
-          of all node orders, `refutation`, or with several chunks per device `chunks`
+          of all node orders, `refutation`
 trial     what is left is halved and struck out again, and what then is left is simulated: lane by
           lane, `lane_exhaust`; over all node orders, `exhaust`, where that has no opinion, and
-          of a single lane first; with several chunks per device, device by device, `chunk_exhaust`
+          of a single lane, or with several chunks per device, first
 
 Each claim gets a short time first, so that a hard one does not keep the easy ones from their turn.
 """
@@ -21,7 +21,6 @@ from typing import Literal
 
 from formulations.plan import Plan, Shape
 from solver.verify.bounds import Prover
-from solver.verify.chunk_exhaust import exhaust_chunks
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.closed_forms import ClosedForms
 from solver.verify.exhaust import exhaust
@@ -141,9 +140,7 @@ def _exhausted(prover: Prover, claim: Claim, clock: Clock) -> Outcome | None:
     shape, below_ns = claim.shape, claim.below_ns
     if shape.per_stage:
         return exhaust_stages(prover, shape, below_ns, clock)
-    if shape.vpp > 1:
-        return exhaust_chunks(prover, shape, below_ns, clock)
-    if sum(map(bool, shape.nodes_used)) == 1:
+    if shape.vpp > 1 or sum(map(bool, shape.nodes_used)) == 1:
         return exhaust(prover, shape, below_ns, clock)
     lanes = Lanes(prover, shape, below_ns, clock)
     single = lanes.number == 1

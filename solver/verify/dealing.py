@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.units import ceil_div
-from solver.verify.lengths import NEVER
+from solver.verify.families import NEVER
 
 Array = NDArray[np.int64]
 

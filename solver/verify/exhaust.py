@@ -4,7 +4,8 @@ A plan of which one replica, with all that follows, takes as long as claimed is 
 needs the shares of each replica only, so with uneven shares the most micro-batches of every replica
 are found by simulation, and whether they suffice. A plan that stands all this is worked out again
 by `recount`: it refutes the claim. Step times are the longest over replicas of what `simulated`
-says, or more if links between zones lengthen them.
+says, or more if links between zones lengthen them, or with several chunks per device the last one's
+part of transfers to the first. With even shares a plan that these make too slow is none.
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 #: Complete plans that are simulated rather than halved further.
-FEW = 512
+FEW = 2048
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,8 @@ def exhaust(
 
     allowed: what such plans may use, if more is known. Raises TimeUpError.
     """
-    apart = keeps_stages_apart(prover, shape, below_ns)
-    graph = OrderGraph(prover.instance, shape, apart=apart)
-    trial = Trial(question_of(prover, shape, graph, clock), below_ns)
+    graph = OrderGraph(prover.instance, shape, apart=_is_apart(prover, shape, below_ns))
+    trial = Trial(question_of(prover, shape, graph, clock, below_ns), below_ns)
     if not trial.question.applies:
         return None
     everything = trial.question.everything(below_ns, allowed)
@@ -63,6 +63,11 @@ def exhaust(
     found = hunted(thinned, trial.remaining, trial.halves, trial.faster)
     slow = found.step_time_ns is not None and found.step_time_ns >= below_ns
     return None if slow else found
+
+
+def _is_apart(prover: Prover, shape: Shape, below_ns: int) -> bool:
+    """Whether no stage lies in two zones, where that is known."""
+    return shape.vpp == 1 and keeps_stages_apart(prover, shape, below_ns)
 
 
 class Trial:
@@ -79,11 +84,12 @@ class Trial:
         return self.question.remaining(left, self.below_ns)
 
     def halves(self, left: Left) -> list[Left]:
-        """The stage with most choices cut in two, by last layer, first layer or step."""
+        """The device with most choices cut in two: by last layer, first layer, chunks or step."""
         if self.count(left) <= FEW:
             return []
         k = max(range(len(left)), key=lambda k: len(left[k]))
-        low = lower_half((left[k].last, left[k].first, left[k].step))
+        *sizes, _ = self.stages.sizes(k)[:, left[k].own]
+        low = lower_half((left[k].last, left[k].first, *sizes, left[k].step))
         assert low is not None  # there are several plans
         return [[*left[:k], left[k].take(half), *left[k + 1 :]] for half in (low, ~low)]
 
@@ -111,16 +117,17 @@ class Trial:
     def plans(self, left: Left) -> ChosenPlans:
         """All complete plans."""
         chosen = np.empty((0, 1), dtype=np.int64)
-        ends = np.zeros((1, 1), dtype=np.int64)
-        state = np.zeros(1, dtype=np.int64)
+        state = end = np.zeros(1, dtype=np.int64)
         for step, choices in zip(self.graph.built, left, strict=True):
             fits = step.source[choices.step] == state[:, None]
-            parent, edge = np.nonzero(fits & (choices.first == ends[-1][:, None]))
+            parent, edge = np.nonzero(fits & (choices.first == end[:, None]))
             chosen = np.concatenate([chosen[:, parent], edge[None]])
-            ends = np.concatenate([ends[:, parent], choices.last[edge][None]])
-            state = step.target[choices.step[edge]]
-        steps = np.stack([own.step[x] for own, x in zip(left, chosen, strict=True)])
-        return ChosenPlans(steps, ends, chosen)
+            state, end = step.target[choices.step[edge]], choices.last[edge]
+        each = [(own.step[x], own.own[x]) for own, x in zip(left, chosen, strict=True)]
+        sizes = np.stack([self.stages.sizes(k)[:, own] for k, (_, own) in enumerate(each)], axis=1)
+        sizes = sizes.reshape(self.shape.num_stages, -1)
+        ends = np.concatenate([0 * sizes[:1], sizes.cumsum(axis=0)])
+        return ChosenPlans(np.stack([step for step, _ in each]), ends, chosen)
 
     def _suffice(self, shares: Array) -> Mask:
         """[N] whether lanes with these most micro-batches per replica [lanes, N] do all."""
@@ -141,9 +148,10 @@ class Trial:
         return shares
 
     def _first(self, plans: ChosenPlans, left: Left, r: int) -> Array:
-        """[N] what the bounds leave to lane r; with even shares no more than these."""
-        least = self.stages.least if self.stages.even else self.question.needed
-        return self.most(plans, left, r, np.full(len(plans), least))
+        """[N] what the bounds leave to lane r; with even shares all that is left may have these."""
+        if self.stages.even:
+            return np.full(len(plans), self.stages.least)
+        return self.most(plans, left, r, np.full(len(plans), self.question.needed))
 
     def most(self, plans: ChosenPlans, left: Left, r: int, upper: Array) -> Array:
         """[N] most micro-batches, `upper` at most, that the bounds leave to lane r."""
@@ -155,21 +163,42 @@ class Trial:
 
     def _worked_out(self, plans: Plans, i: int, lanes: Sequence[int]) -> tuple[Plan, int] | None:
         """The plan, if it is below the claim with all costs: zones, tied embeddings."""
-        steps = zip(self.graph.built, plans.steps[:, i].tolist(), strict=True)
-        order = [group for step, index in steps for group in step.begins[index]]
-        most = self._per_replica(lanes)
-        ends = plans.ends[:, i].tolist()
+        steps, ends = plans.steps[:, i].tolist(), plans.ends[:, i].tolist()
+        shares: list[int] | None = [self.stages.least] * self.shape.dp
+        if not self.stages.even:
+            shares = self._uneven(self._order(steps), ends, self._per_replica(lanes))
+        if shares is None:
+            return None
+        plan = self.plan(steps, ends, shares)
+        costs = self.costs(plan)
+        found = plan, step_time_ns(costs)
+        short = bool((costs.memory_bytes > costs.limit_bytes).any())
+        return None if self.stages.even and (short or found[1] >= self.below_ns) else found
+
+    def plan(self, steps: Sequence[int], ends: Sequence[int], shares: Sequence[int]) -> Plan:
+        """The plan of these steps and layer boundaries."""
+        return self.prover.plan(self.shape, self._order(steps), ends, shares)
+
+    def costs(self, plan: Plan) -> PlanCosts:
+        """What it costs, worked out again."""
+        return Recount(self.instance, plan).costs()
+
+    def _order(self, steps: Sequence[int]) -> list[int]:
+        """Groups of the nodes in order."""
+        each = zip(self.graph.built, steps, strict=True)
+        return [group for step, index in each for group in step.begins[index]]
+
+    def _uneven(
+        self, order: Sequence[int], ends: Sequence[int], most: list[int]
+    ) -> list[int] | None:
+        """Micro-batches of replicas that have so many at most; None if they are too slow."""
         for r in range(self.shape.dp):
             # one by one: of ZB-H1, fewer micro-batches may take longer
             while self._alone_ns(order, ends, most, r) >= self.below_ns:
                 most[r] -= 1
                 if most[r] < self.stages.least:
                     return None
-        shares = self._dealt(most)
-        if shares is None:
-            return None
-        plan = self.prover.plan(self.shape, order, ends, shares)
-        return plan, step_time_ns(Recount(self.instance, plan).costs())
+        return self._dealt(most)
 
     def _alone_ns(
         self, order: Sequence[int], ends: Sequence[int], shares: Sequence[int], r: int

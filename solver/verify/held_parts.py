@@ -4,34 +4,21 @@ A part has three shares: of the experts, of the dimension that tensor parallelis
 one that ZeRO cuts among the ranks with the same tensors.
 """
 
+from bisect import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
-from math import prod
+from itertools import accumulate
+from typing import Literal
 
 from formulations.instance import Cluster, Workload
-from formulations.plan import Plan
+from formulations.plan import Plan, Stage
+from solver.switch_document import Share
 
-Interval = tuple[Fraction, Fraction]
-Part = tuple[Interval, Interval, Interval]
-Holding = dict[str, list[Part]]  #: by name of the GPU
+Kind = Literal["parameters", "gradients"]
+Part = tuple[Share, Share, Share]
+Holding = dict[Part, int]  #: GPUs that hold a part, a bit for each, in the order of ranks
 
-WHOLE: Interval = (Fraction(0), Fraction(1))
-
-
-def volume(part: Part) -> Fraction:
-    """Share of the tensors."""
-    return prod((high - low for low, high in part), start=Fraction(1))
-
-
-def overlap(one: Part, other: Part) -> Fraction:
-    """Share of the tensors that both have."""
-    share = Fraction(1)
-    for (a, b), (c, d) in zip(reversed(one), reversed(other), strict=True):
-        if b <= c or d <= a:
-            return Fraction(0)
-        share *= min(b, d) - max(a, c)
-    return share
+WHOLE: Share = (0, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -44,7 +31,7 @@ class Sort:
     homes: tuple[int, ...]
 
 
-def sorts_of(workload: Workload, layer: int, kind: str) -> Iterator[Sort]:
+def sorts_of(workload: Workload, layer: int, kind: Kind) -> Iterator[Sort]:
     """What a layer has; a tied matrix is its embedding's, and so are all its gradients."""
     own = workload.layers[layer]
     counts = {
@@ -59,23 +46,43 @@ def sorts_of(workload: Workload, layer: int, kind: str) -> Iterator[Sort]:
         yield Sort("vocabulary", layer, own.vocabulary_rows * own.vocabulary_columns, homes)
 
 
-def holding(cluster: Cluster, workload: Workload, plan: Plan, sort: Sort, kind: str) -> Holding:
-    """Parts of some tensors by GPU, without those that are empty."""
-    found: Holding = {}
-    shares = plan.shape.ep if sort.what == "experts" else 1
-    splits = plan.shape.zero >= (3 if kind == "parameters" else 1)
-    rows = workload.layers[sort.layer].vocabulary_rows
-    for home in sort.homes:
-        stages = [
-            stage
-            for replica in plan.replicas
-            for stage in replica.stages
-            if home in range(*stage.layers)
-        ]
-        lone = sort.what == "experts" and plan.shape.etp is not None  # each GPU has whole experts
+class Holdings:
+    """What the GPUs of a cluster hold under a plan; layers of the same stages are worked out once.
+
+    A plan that `check_plan` accepts.
+    """
+
+    def __init__(self, cluster: Cluster, workload: Workload, plan: Plan) -> None:
+        self._workload, self._plan = workload, plan
+        sizes = (cluster.groups[j].gpus_per_node for j in cluster.node_groups)
+        self._first = list(accumulate(sizes, initial=0))
+        self.edges = sorted(
+            {edge for r in plan.replicas for one in r.stages for edge in one.layers}
+        )
+        self._known: dict[object, Holding] = {}
+
+    def of(self, sort: Sort, kind: Kind) -> Holding:
+        """GPUs of the parts of some tensors that are not empty."""
+        rows = self._workload.layers[sort.layer].vocabulary_rows
+        places = tuple(bisect(self.edges, home) for home in sort.homes)
+        key = kind, sort.what, rows if sort.what == "vocabulary" else 0, places
+        if key not in self._known:
+            found = self._known[key] = {}
+            for home in sort.homes:
+                for part, bit in self._held(home, sort.what, rows, kind):
+                    if all(first < end for first, end, _ in part):
+                        found[part] = found.get(part, 0) | bit
+        return self._known[key]
+
+    def _held(self, home: int, what: str, rows: int, kind: Kind) -> Iterator[tuple[Part, int]]:
+        """Parts and GPUs, rank by rank."""
+        shape = self._plan.shape
+        shares = shape.ep if what == "experts" else 1
+        splits = shape.zero >= (3 if kind == "parameters" else 1)
+        lone = what == "experts" and shape.etp is not None  # each GPU has whole experts
         copies = [
             (stage, n, tp)
-            for stage in stages
+            for stage in self._stages(home)
             for tp in [1 if lone else stage.degrees.tp]
             for n in range(stage.degrees.width // tp)
         ]
@@ -83,24 +90,26 @@ def holding(cluster: Cluster, workload: Workload, plan: Plan, sort: Sort, kind: 
             own = range(rank % shares, len(copies), shares)
             split = _piece(own.index(rank), len(own)) if splits else WHOLE
             for t in range(tp):
-                cut = WHOLE if sort.what == "whole" else _piece(t, tp)
-                if sort.what == "vocabulary":
+                cut = WHOLE if what == "whole" else _piece(t, tp)
+                if what == "vocabulary":
                     cut = _rows(rows, t, tp)
-                part = (_piece(rank % shares, shares), cut, split)
-                node = cluster.node_names[stage.group.node]
-                parts = found.setdefault(f"{node}:{stage.group.gpus[n * tp + t]}", [])
-                if volume(part) and part not in parts:
-                    parts.append(part)
-    return found
+                gpu = self._first[stage.group.node] + stage.group.gpus[n * tp + t]
+                yield (_piece(rank % shares, shares), cut, split), 1 << gpu
+
+    def _stages(self, layer: int) -> list[Stage]:
+        return [
+            stage
+            for replica in self._plan.replicas
+            for stage in replica.stages
+            if stage.layers[0] <= layer < stage.layers[1]
+        ]
 
 
-def _piece(index: int, count: int) -> Interval:
-    return Fraction(index, count), Fraction(index + 1, count)
+def _piece(index: int, count: int) -> Share:
+    return index, index + 1, count
 
 
-def _rows(rows: int, t: int, tp: int) -> Interval:
+def _rows(rows: int, t: int, tp: int) -> Share:
     """Megatron-LM pads the rows to a multiple of 128 tp; padding is no part of the matrix."""
     each = -(-rows // (128 * tp)) * 128
-    return min(Fraction(t * each, rows), Fraction(1)), min(
-        Fraction((t + 1) * each, rows), Fraction(1)
-    )
+    return min(t * each, rows), min((t + 1) * each, rows), rows

@@ -1,12 +1,14 @@
 """All checks of one file of mixed lengths: its groups, switches and times, and that none is faster.
 
 In ascending order the least time is worked out again, in any order too where strategies of atoms
-are few enough to try all; else a bound of its own shows what it can, see `mixed_minimum`.
+are few enough to try all; else a bound of its own shows what it can, see `mixed_minimum`. What
+strategies and switches take is counted again by `mixed_strategies`.
 """
 
 from itertools import pairwise
 from math import inf
 
+from formulations.plan import Plan
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.lengths_document import GroupDocument, LengthsDocument
 from solver.result import Status, Termination, proves, relative_gap
@@ -14,6 +16,8 @@ from solver.verify.cascade import Effort
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.findings import NOISE, Findings, Verification
 from solver.verify.mixed_minimum import least_ascending_ns, least_tour_ns
+from solver.verify.mixed_strategies import check_strategies
+from solver.verify.mixed_switches import check_switches, check_tables
 from solver.verify.mixed_times import MixedTimes
 from solver.verify.sealed import verification
 
@@ -34,8 +38,23 @@ def _check(document: LengthsDocument, findings: Findings, effort: Effort) -> Non
     _check_times(document, times, findings)
     _check_single(document, times, findings)
     _check_claims(document, findings)
-    if not findings.num_problems and effort.prove != "nothing":
-        _prove(document, times, findings, effort)
+    if effort.prove == "nothing" or findings.num_problems:
+        return
+    clock, plans = Clock(effort.time_limit_s), list[Plan]()
+    try:
+        plans = check_strategies(document, findings, clock)
+    except TimeUpError:
+        findings.reserve("what strategies and switches take: no time was left")
+    if plans:
+        hops = times.hops(document.anchor, [group.strategy for group in document.groups])
+        check_switches(document, hops, plans, findings)
+    if not findings.num_problems:
+        _prove(document, times, findings, effort, clock)
+    if plans and not findings.num_problems:
+        try:
+            check_tables(document, plans, findings, clock)
+        except TimeUpError:
+            findings.reserve("switches that the step does not make: no time was left")
 
 
 def _check_groups(document: LengthsDocument, findings: Findings) -> None:
@@ -123,10 +142,9 @@ def _check_claims(document: LengthsDocument, findings: Findings) -> None:
 
 
 def _prove(
-    document: LengthsDocument, times: MixedTimes, findings: Findings, effort: Effort
+    document: LengthsDocument, times: MixedTimes, findings: Findings, effort: Effort, clock: Clock
 ) -> None:
     """That no step is below the bound."""
-    clock = Clock(effort.time_limit_s)
     claimed_ns = round(document.lower_bound_s * NANOSECONDS_PER_SECOND)
     try:
         least_ns = least_ascending_ns(times, clock)

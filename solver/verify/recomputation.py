@@ -17,7 +17,7 @@ from formulations.costs.memory import LayerMemory, capacity_bytes
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
-from solver.verify.lengths import NEVER
+from solver.verify.families import NEVER
 
 Array = NDArray[np.int64]
 Layers = tuple[Array, Array]  #: first, and one after the last

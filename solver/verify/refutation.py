@@ -1,23 +1,24 @@
 """What plans of a shape below a claim may use, over all node orders, splits and shares.
 
-Take a plan with a step of at most D. For stage i of a lane (replicas on the same nodes) with m
+Take a plan with a step of at most D. For device k of a lane (replicas on the same nodes) with m
 micro-batches each, every member of `families` is a path of its graph, so it is no longer than D:
 
-    way down and up of the stages before + F f + B b + W w + c (way through the stages after) + tail
+    way down and up of the devices before + F f + B b + W w + c (way through those after) + tail
 
-F, B, W and c those of the member, f, b, w of one micro-batch on stage i; a way takes the forwards
-of its stages, their backwards where it comes back, and their transfers. With blocking sends the
-transfers that stage i sends belong to its f and b. Memory holds what the schedule asks for. The
-ways depend on the plan: a shortest path among what is left stands for them, one for all members.
+F, B, W and c those of the member, f, b, w of one micro-batch on device k, summed over its chunks of
+layers; a way takes passes of the stages on its devices, and their transfers. With blocking sends
+the transfers that device k sends belong to its f and b. Memory holds what the schedule asks for.
+The ways depend on the plan: a shortest path among what is left stands for them.
 
 No member is shorter for a larger m: so what breaks a bound for some m is possible for none above
-it, and every (stage, layers, nodes, lane) has a largest m. What cannot serve all M micro-batches is
-struck out: with lanes of q replicas, if the sum of the largest m is below M / q, or, with even
+it, and every (device, layers, nodes, lane) has a largest m. What cannot serve all M micro-batches
+is struck out: with lanes of q replicas, if the sum of the largest m is below M / q, or, with even
 shares, one of them below M / dp. Nothing of a plan within D is ever struck out, so if nothing is
 left there is no plan.
 
-The outer stages reduce tied embeddings together, over the slower of their links: each waits for the
-least of the other's. To know it, ways are told apart by that of the last stage.
+The outer devices reduce tied embeddings together, over the slower of their links: each waits for
+the least of the other's. To know it, ways are told apart by that of the last one. Devices with
+several chunks, which have even shares: see `chunk_stages`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,7 +30,8 @@ from numpy.typing import NDArray
 from formulations.plan import Shape
 from formulations.units import ceil_div
 from solver.verify.bounds import Prover
-from solver.verify.clock import Clock
+from solver.verify.chunk_stages import ChunkStages
+from solver.verify.clock import Clock, TimeUpError
 from solver.verify.families import members_of
 from solver.verify.lengths import StageLengths
 from solver.verify.orders import OrderGraph
@@ -46,11 +48,20 @@ Allowed = list[Mask]
 
 
 def question_of(
-    prover: Prover, shape: Shape, graph: OrderGraph | None = None, clock: Clock | None = None
+    prover: Prover,
+    shape: Shape,
+    graph: OrderGraph | None = None,
+    clock: Clock | None = None,
+    below_ns: int | None = None,
 ) -> "Refutation":
-    """The question for one shape, by the graph of all orders or another one."""
+    """The question for one shape, by the graph of all orders or another one.
+
+    below_ns: with several chunks per device no claim is above this; without it there is none.
+    """
     graph = graph or OrderGraph(prover.instance, shape)
     stages = Stages(prover, shape, graph)
+    if shape.vpp > 1 and below_ns is not None:
+        stages = ChunkStages(prover, shape, graph, below_ns - 1)
     return Refutation(stages, ceil_div(stages.total, graph.width), clock or Clock())
 
 
@@ -64,8 +75,9 @@ class Refutation:
 
     @property
     def applies(self) -> bool:
-        """Whether there is an argument, and not too many orders: one chunk per device."""
-        return self.stages.shape.vpp == 1 and self.stages.graph.steps is not None
+        """Whether there is an argument, and not too many orders."""
+        stages = self.stages
+        return stages.chunks == stages.shape.vpp and stages.graph.steps is not None
 
     def with_needed(self, micro_batches: int) -> "Refutation":
         """The same question where one replica per lane has to do so much in all."""
@@ -88,7 +100,7 @@ class Refutation:
         return _joined(self._windowed(case, below_ns - 1) for case in cases)
 
     def _windowed(self, left: Left | None, limit: int) -> Left | None:
-        for lane in self.stages.lanes if self.stages.even else ():
+        for lane in self.stages.lanes if self.stages.even and self.stages.chunks == 1 else ():
             left = left and by_windows(self.stages, left, lane, limit, self.clock)
         return left
 
@@ -118,27 +130,29 @@ class Refutation:
     def _choices(self, k: int, limit: int, allowed: Mask | None) -> Choices:
         step, able = self.stages.graph.built[k], self.stages.able(k, limit)
         if not len(step.source):
-            none = np.zeros(0, dtype=np.int64)
-            return Choices(none, none, none)
-        found: dict[bytes, Array] = {}
+            return Choices(*np.zeros((4, 0), dtype=np.int64))
+        found: dict[bytes, tuple[Array, Array, Array]] = {}
         once = np.ones(step.group.shape[1], dtype=np.int64)
-        parts = []
+        parts, total = [], 0
         for x, groups in enumerate(step.group):
             key = groups.tobytes()
             if key not in found:
                 mask = self.suffice(able[groups], once)
                 if allowed is not None:
-                    mask &= allowed[groups].all(axis=0)
-                found[key] = np.argwhere(mask)
-            first, end = found[key].T
-            parts.append((np.full(len(first), x), first, end))
+                    mask &= allowed[groups].all(axis=0).ravel()
+                found[key] = self.stages.placed(k, np.flatnonzero(mask))
+            parts.append((np.full(len(found[key][0]), x), *found[key]))
+            total += len(parts[-1][0])
+            if total > self.stages.most_choices:
+                raise TimeUpError
         return Choices(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def allowed(self, left: Left) -> Allowed:
         """What is left, of a graph of one lane."""
         found: Allowed = []
+        num_groups, size = len(self.stages.shape.degrees), self.stages.size
         for step, choices in zip(self.stages.graph.built, left, strict=True):
-            mask = np.zeros(self.stages.held[0].shape, dtype=np.bool_)
+            mask = np.zeros((num_groups, size, size), dtype=np.bool_)
             mask[step.group[choices.step, 0], choices.first, choices.last] = True
             found.append(mask)
         return found
@@ -173,16 +187,17 @@ class Refutation:
         asked &= not stages.even
         most = self.needed if asked else stages.total
         least = ceil_div(most, len(graph.lanes)) if asked and len(stages.lanes) == 1 else 1
-        for k, stage in enumerate(stages.lane(left, r).lengths(limit)):
-            groups = graph.built[k].group[left[k].step, r]
-            held = stages.held[k][groups, left[k].first, left[k].last]
+        lane = stages.lane(left, r)
+        for k, choices in enumerate(left):
+            stage = StageLengths(lane, k, limit)
+            held = stages.held(k)[graph.built[k].group[choices.step, r], choices.own]
             if stages.even:
                 fits = stage.within(stages.members[k])
                 yield np.where(fits, np.minimum(held, stages.least), 0)
             else:
                 yield self._largest(k, stage, np.minimum(held, most), least)
 
-    def _largest(self, k: int, stage: "StageLengths", most: Array, least: int) -> Array:
+    def _largest(self, k: int, stage: StageLengths, most: Array, least: int) -> Array:
         """[M] largest m up to `most` that no member rules out, by halving; 0 below `least`."""
         shape = self.stages.shape
         low, high = np.zeros_like(most), np.clip(most, 0, stage.alone)

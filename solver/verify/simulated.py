@@ -18,7 +18,7 @@ from formulations.plan import Plan, Shape
 from formulations.schedules import SCHEDULES, ScheduleGraph, schedule_graph
 from solver.simulate import Times, simulate
 from solver.verify.bounds import Prover
-from solver.verify.lengths import NEVER
+from solver.verify.families import NEVER
 from solver.verify.orders import OrderGraph
 
 Array = NDArray[np.int64]

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
+from formulations.costs.plan_costs import PlanCosts
 from formulations.plan import Plan, Shape
-from solver.simulate import step_time_ns
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.exhaust import Trial
 from solver.verify.recount import Recount
 from solver.verify.refutation import Refutation
-from solver.verify.simulated import Outcome, Plans, hunted
+from solver.verify.simulated import Outcome, hunted
 from solver.verify.space import PlanSpace
 from solver.verify.stage_orders import StageGraph, places_of
 from solver.verify.stages import Stages
@@ -25,12 +25,13 @@ class StageTrial(Trial):
         super().__init__(Refutation(stages, stages.total // graph.width, clock), below_ns)
         self.whole, self.stage_graph = whole, graph
 
-    def _worked_out(self, plans: Plans, i: int, lanes: Sequence[int]) -> tuple[Plan, int] | None:
-        """The plan, if it is below the claim with all costs."""
-        steps, ends = plans.steps[:, i].tolist(), plans.ends[:, i].tolist()
-        plan = self.stage_graph.plan(self.prover, steps, ends)
-        time_ns = step_time_ns(Recount(self.whole.instance, plan).costs())
-        return (plan, time_ns) if time_ns < self.below_ns else None
+    def plan(self, steps: Sequence[int], ends: Sequence[int], shares: Sequence[int]) -> Plan:
+        """The plan of these steps and layer boundaries."""
+        return self.stage_graph.plan(self.prover, steps, ends)
+
+    def costs(self, plan: Plan) -> PlanCosts:
+        """What it costs, on the nodes of the instance."""
+        return Recount(self.whole.instance, plan).costs()
 
 
 def exhaust_stages(prover: Prover, shape: Shape, below_ns: int, clock: Clock) -> Outcome | None:

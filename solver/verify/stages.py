@@ -1,8 +1,7 @@
 """The stages of one shape over some node orders: what they cost, how much they can do at most."""
 
+import sys
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -11,48 +10,24 @@ from numpy.typing import NDArray
 from formulations.plan import Shape
 from formulations.schedules import SCHEDULES, in_flight
 from solver.verify.bounds import Prover
-from solver.verify.families import Member, families
-from solver.verify.lengths import NEVER, Costs, StageLengths
+from solver.verify.families import NEVER, Member, families
+from solver.verify.lengths import Costs, LaneWays
 from solver.verify.orders import OrderGraph
-from solver.verify.ways import Left, Ways
+from solver.verify.ways import Choices, Left, Ways
 
 Array = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class LaneWays:
-    """Ways of one lane through what is left; per stage costs, and in ns [M] what a way adds.
-
-    through: there and back. latency: the same, with all that follows the last backward of stage 0.
-    """
-
-    costs: list[Costs]
-    ways: Ways
-    through: list[Array]
-    latency: list[Array]
-
-    def lengths(self, limit: int) -> Iterator[StageLengths]:
-        """The choices of every stage, with shortest ways through the others."""
-        after = self.ways.after(self.through)
-        there = self.ways.before([one.forward + one.send for one in self.costs])
-        back = self.ways.before(self.latency)
-        for k, ((source, target), one) in enumerate(zip(self.ways.nodes, self.costs, strict=True)):
-            yield StageLengths(
-                own=one,
-                back=back[k][source],
-                there=there[k][source],
-                after=after[k][target],
-                is_first=k == 0,
-                is_last=k + 1 == len(self.costs),
-                limit=limit,
-            )
+Mask = NDArray[np.bool_]
 
 
 class Stages:
     """What all questions about one shape share, by a graph of orders; n = L + 1.
 
-    even: whether shares are, `least` the micro-batches of a replica then, and 1 else.
+    Of every device some rows: which layers it may have, here n * first + last. even: whether shares
+    are, `least` the micro-batches of a replica then, and 1 else.
     """
+
+    chunks = 1  #: of a device, v
+    most_choices = sys.maxsize  #: with more for one device there is no question
 
     def __init__(self, prover: Prover, shape: Shape, graph: OrderGraph) -> None:
         self.prover, self.shape, self.instance = prover, shape, prover.instance
@@ -62,6 +37,8 @@ class Stages:
         self.least = self.total // shape.dp if self.even else 1
         self._forward, _, self._weight = prover.stage_times(shape)
         self.able = lru_cache(maxsize=None)(self._able)
+        self.passes = lru_cache(maxsize=None)(self._passes)
+        self.held = lru_cache(maxsize=None)(self._held)
 
     @property
     def size(self) -> int:
@@ -75,8 +52,8 @@ class Stages:
 
     @cached_property
     def members(self) -> tuple[tuple[Member, ...], ...]:
-        """Per stage, for the m of even shares."""
-        return families(self.shape.schedule, self.shape.pp, self.least)
+        """Per device, for the m of even shares."""
+        return families(self.shape.schedule, self.shape.pp, self.least, self.chunks)
 
     @cached_property
     def rest(self) -> int:
@@ -89,74 +66,102 @@ class Stages:
         return min((one.rest for own in self.members[1:] for one in own if one.back), default=0)
 
     @cached_property
-    def held(self) -> list[Array]:
-        """Per stage [J, n, n] largest number of micro-batches that memory holds."""
+    def kind(self) -> Array:
+        """[n] of which number of tensors K the message before a layer is."""
+        return self.graph.messages.kind
+
+    def send(self, k: int) -> Array:
+        """[A, R, K] messages between a device and the one before, by step."""
+        return self.graph.built[k].send
+
+    def sizes(self, k: int) -> Array:
+        """[v, rows] layers of every chunk of a device."""
+        ends = np.arange(self.size)
+        return (ends - ends[:, None]).reshape(1, -1)
+
+    def placed(self, k: int, own: Array) -> tuple[Array, Array, Array]:
+        """Layers [first, last) of some rows of a device, and the rows, wherever they may begin."""
+        return *np.divmod(own, self.size), own
+
+    def _held(self, k: int) -> Array:
+        """[J, rows] largest number of micro-batches that memory holds."""
         shape, prover = self.shape, self.prover
-        held = None if self.even else prover.recomputation(shape).most_held
-        found = []
-        for k in range(shape.pp):
-            if held is None:
-                found.append(np.where(prover.extra(shape, k, self.least) < NEVER, NEVER, 0))
-                continue
+        if self.even:
+            held = np.where(prover.extra(shape, k, self.least) < NEVER, NEVER, 0)
+        else:
             prefixes = SCHEDULES[shape.schedule].prefixes
             most = in_flight(shape.schedule, shape.pp, k, NEVER) if prefixes else 1
-            found.append(np.where(held >= most, NEVER, held))
-        return found
+            held = prover.recomputation(shape).most_held
+            held = np.where(held >= most, NEVER, held)
+        return held.reshape(len(held), -1)
 
-    @cached_property
-    def _backward(self) -> list[Array]:
-        """Per stage [J, n, n] ns, at least."""
-        return [self.prover.backward_ns(self.shape, k, self.least) for k in range(self.shape.pp)]
+    def _passes(self, k: int) -> list[list[Array]]:
+        """By chunk [J, rows] ns, at least: forward, backward, weight gradients."""
+        backward = self.prover.backward_ns(self.shape, k, self.least)
+        times = (self._forward, backward, self._weight)
+        return [[own.reshape(len(own), -1)] for own in times]
 
     def _able(self, k: int, limit: int) -> Array:
-        """[J, n, n] most micro-batches of stage k, by memory and by what is busy within the limit.
+        """[J, rows] most micro-batches of a device, by memory and what is busy within the limit.
 
         0 where layers may not be a stage.
         """
-        work = self._forward + self._backward[k] + self._weight
+        work = np.sum(self.passes(k), axis=(0, 1))
         busy = np.where(work > 0, limit // np.maximum(work, 1), NEVER)
+        able: Array = np.minimum(busy, self.held(k)) * self.possible(k)
+        return able
+
+    def possible(self, k: int) -> Mask:
+        """[rows] whether layers may be of a device."""
         mask = self.prover.enough_blocks.copy()
         mask[1 if k == 0 else self.size :] = False
         mask[:, : -1 if k == self.shape.pp - 1 else 0] = False
-        able: Array = np.minimum(busy, self.held[k]) * mask
-        return able
+        return mask.ravel()
 
     @cached_property
     def _tails(self) -> Array:
-        """[T, n, n] of the graph."""
-        return np.stack(self.graph.tails.whole)
+        """[T, n * n] of the graph."""
+        return np.stack(self.graph.tails.whole).reshape(len(self.graph.tails.whole), -1)
+
+    def tail_ns(self, k: int, tails: Array, own: Array) -> Array:
+        """[M] of a device on nodes with these rows of tails."""
+        return self._tails[tails, own]
 
     def lane(self, left: Left, r: int) -> LaneWays:
         """Lane r on what is left."""
         costs = [self.costs(left, k, r) for k in range(len(left))]
-        through = [one.through for one in costs]
-        first = through[0] + costs[0].tail + self.rest * costs[0].weight
-        ways = Ways(self.graph.built, left, self.size)
-        return LaneWays(costs, ways, through, [first, *through[1:]])
+        once = costs[0].tail + self.rest * costs[0].times[2 * self.chunks]
+        return LaneWays(costs, Ways(self.graph.built, left, self.size), once)
 
     def costs(self, left: Left, k: int, r: int) -> Costs:
-        """What the choices of stage k cost lane r."""
-        steps, choices = self.graph.built, left[k]
-        step, layers = steps[k], (choices.first, choices.last)
+        """What the choices of a device cost lane r."""
+        step, choices = self.graph.built[k], left[k]
         groups = step.group[choices.step, r]
-        kinds, blocking = self.graph.messages.kind, self.instance.search.blocking_sends
-        send = step.send[choices.step, r, kinds[choices.first]]
-        onward = np.zeros((step.num_targets, step.send.shape[-1]), dtype=np.int64)
-        if blocking and k + 1 < len(steps):
-            onward += NEVER
-            np.minimum.at(onward, steps[k + 1].source, steps[k + 1].send[:, r])
-        return Costs(
-            forward=self._forward[groups, *layers],
-            backward=self._backward[k][groups, *layers],
-            weight=self._weight[groups, *layers],
-            send=send,
-            onward=onward[step.target[choices.step], kinds[choices.last] * (k + 1 < len(steps))],
-            behind=send * blocking,
-            tail=self._tails[step.tail[choices.step], *layers] + self._waits(left, k),
-        )
+        times = [one[groups, choices.own] for part in self.passes(k) for one in part]
+        times += (sends := self._sends(choices, k, r))
+        if self.instance.search.blocking_sends:
+            times += [*self._onward(choices, k, r), *sends]
+        tail = self.tail_ns(k, step.tail[choices.step], choices.own)
+        return Costs(times, tail + self._waits(left, k))
+
+    def _sends(self, choices: Choices, k: int, r: int) -> list[Array]:
+        """By chunk [M] messages from the stage before; to the first device from the last one."""
+        ahead = around = self.send(k)[choices.step, r, self.kind[choices.first]]
+        if not k:
+            around = self.graph.built[k].back[choices.step, r].min(axis=-1)
+        return [ahead, *[around] * (self.chunks - 1)]
+
+    def _onward(self, choices: Choices, k: int, r: int) -> list[Array]:
+        """By chunk [M] messages to the stage after, at least; none from the last one."""
+        steps, none = self.graph.built, np.zeros_like(choices.first)
+        if k + 1 == len(steps):
+            return [*[none + steps[0].back[:, r].min()] * (self.chunks - 1), none]
+        least = np.full((steps[k].num_targets, self.send(k).shape[-1]), NEVER)
+        np.minimum.at(least, steps[k + 1].source, self.send(k + 1)[:, r])
+        return [least[steps[k].target[choices.step], self.kind[choices.last]]] * self.chunks
 
     def _waits(self, left: Left, k: int) -> Array | int:
-        """[M] what the choices of an outer stage wait for the links of the other one."""
+        """[M] what the choices of an outer device wait for the links of the other one."""
         if not any(self.graph.tails.tied) or k % (len(left) - 1 or 1):
             return 0
         steps = self.graph.built

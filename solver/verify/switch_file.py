@@ -1,21 +1,22 @@
 """All checks of one switch file: places, slices, who has what before and after, times, bound.
 
-Nothing of the planner is used: the parts that every GPU holds are worked out rank by rank, each
-layer by itself, and what arrives is laid beside what was held until the parts of the plan to which
-it leads are full.
+Nothing of the planner is used: the parts that every GPU holds are worked out rank by rank, and what
+is sent is laid beside what the plan to which it leads needs besides.
 """
 
-from collections import defaultdict
-from itertools import pairwise
+from itertools import groupby
 from math import ceil
+from operator import itemgetter
 
 from formulations.units import seconds
 from solver.result import relative_gap
-from solver.switch_document import ClassDocument, SendingDocument, SwitchDocument
+from solver.switch_document import ClassDocument, SwitchDocument
 from solver.verify.cascade import Effort
 from solver.verify.findings import Findings, Verification
+from solver.verify.held_parts import Kind
 from solver.verify.sealed import verification
-from solver.verify.switch_links import Need, Network, hops_of
+from solver.verify.switch_bounds import Moved, SwitchBounds
+from solver.verify.switch_links import Loads, Network, hops_of
 from solver.verify.switch_places import check_plan
 from solver.verify.switch_replay import Replay
 from solver.verify.switch_rule import rule_hops
@@ -32,49 +33,47 @@ def verify_switch(document: SwitchDocument, _: Effort | None = None) -> Verifica
 def _check_content(document: SwitchDocument, findings: Findings) -> None:
     for name, plan in (("before", document.before), ("after", document.after)):
         check_plan(document.workload, document.cluster, plan, name, findings)
-    network = Network(document.cluster)
+    bounds = SwitchBounds(document.cluster, document.workload)
+    num_layers = len(document.workload.layers)
     for n, own in enumerate(document.classes):
-        _check_sendings(own, network, f"classes[{n}]", findings)
+        _check_slices(own, num_layers, f"classes[{n}]", findings)
+        _check_sendings(own, bounds.network, f"classes[{n}]", findings)
     if findings.num_problems:
         return
-    replay = Replay(document, findings)
-    replay.check()
+    before, after = document.before, document.after
+    kinds: tuple[Kind, ...] = (
+        ("parameters", "gradients") if document.moves == "both" else (document.moves,)
+    )
+    Replay(document, bounds.network, findings).check(
+        bounds.holdings(before), bounds.holdings(after), kinds
+    )
     if not findings.num_problems:
         findings.note(f"every part arrives once: {len(document.classes)} classes of slices")
-        _check_figures(document, network, replay.needs(network), findings)
+        _check_figures(document, bounds.network, bounds.moved(before, after, kinds), findings)
 
 
 def _check_figures(
-    document: SwitchDocument, network: Network, needs: list[Need], findings: Findings
+    document: SwitchDocument, network: Network, moved: Moved, findings: Findings
 ) -> None:
     """Volumes, time and bound."""
-    sendings = [one for own in document.classes for one in own.sendings]
-    _check_devices(document, network, sendings, findings)
-    start_ns = network.start_ns(needs)
-    hops = (hop for one in sendings for hop in hops_of(one))
-    time_ns = ceil(network.busiest_ns(hops)) + start_ns
+    loads = network.loads(
+        hop for own in document.classes for way in own.sendings for hop in hops_of(way)
+    )
+    _check_devices(document, loads, findings)
+    needs, start_ns = moved.needs, network.start_ns(moved.needs)
+    time_ns = ceil(network.busiest_ns(loads)) + start_ns
     findings.close("time_s", document.time_s, seconds(time_ns))
     least_ns = ceil(network.least_ns(needs, document.prices)) if needs else 0
     findings.close("lower_bound_s", document.lower_bound_s, seconds(least_ns + start_ns))
     findings.close("gap", document.gap, relative_gap(time_ns, least_ns + start_ns) or 0.0)
-    rule_ns = ceil(network.busiest_ns(rule_hops(document, needs, network))) + start_ns
+    rule = network.loads(rule_hops(moved.slices, needs, network))
+    rule_ns = ceil(network.busiest_ns(rule)) + start_ns
     findings.close("published_s", document.published_s, seconds(rule_ns))
     findings.note("time of the busiest port or link, what no plan goes below, the published rule")
 
 
-def _check_devices(
-    document: SwitchDocument,
-    network: Network,
-    sendings: list[SendingDocument],
-    findings: Findings,
-) -> None:
+def _check_devices(document: SwitchDocument, loads: Loads, findings: Findings) -> None:
     """Bytes of every GPU: all, and those that are not between nodes."""
-    volumes: dict[str, list[int]] = defaultdict(lambda: [0] * 4)
-    for one in sendings:
-        for source, gpu, size in hops_of(one):
-            between = network.node_of[source] != network.node_of[gpu]
-            volumes[source][between] += size
-            volumes[gpu][2 + between] += size
     found = {
         one.gpu: [
             one.sent_inside_bytes,
@@ -84,43 +83,61 @@ def _check_devices(
         ]
         for one in document.devices
     }
-    findings.equal("devices: GPUs", len(document.devices), len(volumes))
-    for gpu, expected in volumes.items():
+    findings.equal("devices: GPUs", len(document.devices), len(loads.ports))
+    for gpu, expected in loads.ports.items():
         findings.equal(f"devices: {gpu}", found.get(gpu), expected)
 
 
-def class_bytes(own: ClassDocument) -> int:
-    """Bytes of one copy of all slices."""
-    return sum(one.size_bytes * (one.layers[1] - one.layers[0]) for one in own.slices)
+def _check_slices(own: ClassDocument, num_layers: int, field: str, findings: Findings) -> None:
+    for i, one in enumerate(own.slices):
+        shares = (*one.layers, num_layers), one.experts, one.cut, one.split
+        some = all(begin < end <= most for begin, end, most in shares)
+        findings.require(some, f"{field}.slices[{i}]", shares, "some layers, and a part of each")
 
 
 def _check_sendings(own: ClassDocument, network: Network, field: str, findings: Findings) -> None:
     """Every GPU that gets something of a class gets each byte of it once."""
-    received: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for i, slice_ in enumerate(own.slices):
-        layers = *slice_.layers, slice_.layers[1]
-        shares = layers, slice_.experts, slice_.cut, slice_.split
-        some = all(begin < end <= most for begin, end, most in shares)
-        findings.require(some, f"{field}.slices[{i}]", shares, "some layers, and a part of each")
+    ranges = []
     for n, one in enumerate(own.sendings):
         where = f"{field}.sendings[{n}]"
-        gpus = {*one.receivers, one.source, one.via or one.source}
-        unknown = sorted(gpus - network.node_of.keys())
-        if not findings.require(not unknown, where, unknown, "GPUs of the cluster, NODE:NUMBER"):
+        via = one.source if one.via is None else one.via
+        unknown = [gpu for gpu in (*one.receivers, one.source, via) if gpu not in network.bits]
+        if unknown:
+            findings.refuse(where, unknown[:3], "GPUs of the cluster, NODE:NUMBER")
             continue
-        nodes = {network.node_of[gpu] for gpu in one.receivers}
-        distinct = len(set(one.receivers)) == len(one.receivers)
-        distinct &= one.via is None or len(nodes) == 1
+        receivers = network.mask(one.receivers)
+        distinct = receivers.bit_count() == len(one.receivers)
+        distinct &= one.via is None or len({network.node_of[gpu] for gpu in one.receivers}) == 1
         allowed = "GPUs once each, of one node where one forwards"
         findings.require(distinct, f"{where}.receivers", one.receivers, allowed)
-        apart = one.source not in one.receivers
+        apart = not receivers & network.bits[one.source]
         findings.require(apart, f"{where}.source", one.source, "a GPU that is no receiver")
-        known = one.via is None or one.via in one.receivers
+        known = one.via is None or receivers & network.bits[one.via] != 0
         findings.require(known, f"{where}.via", one.via, "one of the receivers")
-        for gpu in one.receivers:
-            received[gpu].append((one.begin, one.end))
-    for gpu, ranges in received.items():
-        edges = [(0, 0), *sorted(ranges), (class_bytes(own),) * 2]
-        whole = all(one[1] == two[0] for one, two in pairwise(edges))
-        whole &= all(begin < end for begin, end in ranges)
-        findings.require(whole, f"{field}: bytes to {gpu}", ranges, "every byte of the class once")
+        ranges.append((one.begin, one.end, receivers))
+    size = sum(one.size_bytes * (one.layers[1] - one.layers[0]) for one in own.slices)
+    found = [(begin, end) for begin, end, _ in ranges[:3]]
+    allowed = "every byte of the class once, to each"
+    findings.require(
+        bool(ranges) and _is_whole(ranges, size), f"{field}: bytes sent", found, allowed
+    )
+
+
+def _is_whole(ranges: list[tuple[int, int, int]], size: int) -> bool:
+    """Whether each GPU of any range gets all bytes once; ranges: from, to, a bit for each GPU."""
+    every, now = 0, 0
+    for begin, end, gpus in ranges:
+        every |= gpus
+        if begin >= end:
+            return False
+    events = [(begin, True, gpus) for begin, _, gpus in ranges]
+    events += [(end, False, gpus) for _, end, gpus in ranges]
+    events.sort()  # at a place, what ends before what begins
+    for place, own in groupby(events, key=itemgetter(0)):
+        for _, begins, gpus in own:
+            if begins and now & gpus:
+                return False
+            now ^= gpus
+        if now != (0 if place == size else every):
+            return False
+    return events[0][0] == 0

@@ -1,9 +1,11 @@
 """Time on ports and links in a switch, and what prices of them show, with lines by name."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
+from math import lcm
 
 from formulations.instance import Cluster, Link
 from formulations.units import ceil_ns
@@ -11,7 +13,7 @@ from solver.switch_document import PriceDocument, SendingDocument
 
 #: What, where, and for a link between zones to where.
 Line = tuple[str, str, str | None]
-Hop = tuple[str, str, int]  #: from GPU to GPU, bytes
+Hop = tuple[str, Sequence[str], int]  #: from a GPU to each of some others, bytes
 
 
 @dataclass(frozen=True)
@@ -19,17 +21,32 @@ class Need:
     """GPUs of a node that need a class of so many bytes, which the owners have."""
 
     number: int
-    owners: frozenset[str]
+    owners: tuple[str, ...]
     node: str
-    receivers: frozenset[str]
+    receivers: tuple[str, ...]
     size_bytes: int
+
+
+@dataclass(frozen=True)
+class Loads:
+    """Bytes of copies.
+
+    ports: by GPU, sent inside the node and between nodes, received inside and between. pairs: from
+    one node to another.
+    """
+
+    ports: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0] * 4))
+    pairs: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
 
 
 def hops_of(one: SendingDocument) -> Iterator[Hop]:
     """Copies that a sending makes."""
-    first, size = one.source if one.via is None else one.via, one.end - one.begin
-    for gpu in one.receivers:
-        yield one.source if gpu == one.via else first, gpu, size
+    size = one.end - one.begin
+    if one.via is None:
+        yield one.source, one.receivers, size
+        return
+    yield one.source, (one.via,), size
+    yield one.via, [gpu for gpu in one.receivers if gpu != one.via], size
 
 
 class Network:
@@ -43,8 +60,18 @@ class Network:
             for node, j in self._group.items()
             for gpu in range(cluster.groups[j].gpus_per_node)
         }
+        self.bits = {gpu: 1 << n for n, gpu in enumerate(self.node_of)}
+        self.ns_per_byte = cache(self._ns_per_byte)
+        self.way, self.way_from = cache(self._way), cache(self._way_from)
 
-    def ns_per_byte(self, line: Line) -> Fraction:
+    def mask(self, gpus: Iterable[str]) -> int:
+        """A bit for each."""
+        found, bits = 0, self.bits
+        for gpu in gpus:
+            found |= bits[gpu]
+        return found
+
+    def _ns_per_byte(self, line: Line) -> Fraction:
         """Time of a byte; KeyError for a line that does not exist."""
         what, at, to = line
         if what in ("send", "receive"):
@@ -60,9 +87,8 @@ class Network:
     def _zones(self) -> set[str | None]:
         return {group.zone for group in self._cluster.groups}
 
-    def way(self, source: str, target: str) -> list[Line]:
-        """Links between the nodes of two GPUs."""
-        one, two = self.node_of[source], self.node_of[target]
+    def _way(self, one: str, two: str) -> list[Line]:
+        """Links between two nodes."""
         if one == two:
             return []
         zones = [self._cluster.groups[self._group[node]].zone for node in (one, two)]
@@ -71,25 +97,49 @@ class Network:
             found.append(("zone", zones[0], zones[1]))
         return found
 
-    def busiest_ns(self, hops: Iterable[Hop]) -> Fraction:
+    def _way_from(self, source: str, node: str) -> list[Line]:
+        """From a GPU to a node: what more share before its own port."""
+        return [*self.way(self.node_of[source], node), ("send", source, None)]
+
+    def loads(self, hops: Iterable[Hop]) -> Loads:
+        """Of all copies."""
+        found, node_of = Loads(), self.node_of
+        for source, gpus, size in hops:
+            own, sent = node_of[source], found.ports[source]
+            for gpu in gpus:
+                node = node_of[gpu]
+                between = node != own
+                sent[between] += size
+                found.ports[gpu][2 + between] += size
+                if between:
+                    found.pairs[own, node] += size
+        return found
+
+    def busiest_ns(self, loads: Loads) -> Fraction:
         """Time of the port or link with most to do."""
         found: dict[Line, int] = defaultdict(int)
-        for source, target, size in hops:
-            ends: list[Line] = [("send", source, None), ("receive", target, None)]
-            for line in (*ends, *self.way(source, target)):
+        for gpu, (sent, sent_between, received, received_between) in loads.ports.items():
+            found["send", gpu, None] = sent + sent_between
+            found["receive", gpu, None] = received + received_between
+        for pair, size in loads.pairs.items():
+            for line in self.way(*pair):
                 found[line] += size
-        times = (size * self.ns_per_byte(line) for line, size in found.items())
+        return self.longest_ns(found)
+
+    def longest_ns(self, bytes_of: dict[Line, int]) -> Fraction:
+        """The longest time of lines with so many bytes."""
+        times = (size * self.ns_per_byte(line) for line, size in bytes_of.items())
         return max(times, default=Fraction(0))
 
     def start_ns(self, needs: Iterable[Need]) -> int:
         """Start-up: inside a node, and between nodes where owners or receivers have several."""
-        gpus = {gpu for need in needs for gpu in need.owners | need.receivers}
+        gpus = {gpu for own in {need.owners for need in needs} for gpu in own}
         groups = self._cluster.groups
         zones = self._cluster.links_among(range(len(groups)))
         inside_ns = ceil_ns(max(group.intra_node.latency_s for group in groups))
         between_s = max(group.inter_node.latency_s for group in groups)
         between_ns = ceil_ns(between_s + max((one.latency_s for one in zones), default=0.0))
-        nodes = {self.node_of[gpu] for gpu in gpus}
+        nodes = {self.node_of[gpu] for gpu in gpus} | {need.node for need in needs}
         return (inside_ns if nodes else 0) + (between_ns if len(nodes) > 1 else 0)
 
     def least_ns(self, needs: Iterable[Need], prices: Iterable[PriceDocument]) -> Fraction:
@@ -99,26 +149,35 @@ class Network:
         and of that mean each need adds no less than on its cheapest way: one copy from an owner,
         the others from an owner or from a GPU of the node that has got one.
         """
-        costs: dict[Line, Fraction] = defaultdict(Fraction)
+        rates: dict[Line, Fraction] = defaultdict(Fraction)
         total = 0
         for one in prices:
             line = one.line, one.at, one.to
-            costs[line] += one.price * self.ns_per_byte(line)
+            rates[line] += one.price * self.ns_per_byte(line)
             total += one.price
-        return sum((self._cheapest(need, costs) for need in needs), Fraction(0)) / total
+        scale = lcm(*(rate.denominator for rate in rates.values()))
+        cheapest = self._cheapest({line: int(rate * scale) for line, rate in rates.items()})
+        found = sum(one.size_bytes * cheapest(one.owners, one.node, one.receivers) for one in needs)
+        return Fraction(found, scale * total)
 
-    def _cheapest(self, need: Need, costs: Mapping[Line, Fraction]) -> Fraction:
-        zero, target = Fraction(0), next(iter(need.receivers))
-        from_nodes: dict[str, Fraction] = {}
-        for owner in need.owners:
-            port = costs.get(("send", owner, None), zero)
-            node = self.node_of[owner]
-            from_nodes[node] = min(port, from_nodes.get(node, port))
-        some = {self.node_of[owner]: owner for owner in need.owners}
-        enter = min(
-            port + sum(costs.get(line, zero) for line in self.way(some[node], target))
-            for node, port in from_nodes.items()
-        )
-        passed = min(enter, *(costs.get(("send", gpu, None), zero) for gpu in need.receivers))
-        ports = sum(costs.get(("receive", gpu, None), zero) for gpu in need.receivers)
-        return need.size_bytes * (ports + enter + (len(need.receivers) - 1) * passed)
+    def _cheapest(self, costs: dict[Line, int]) -> Callable[..., int]:
+        """What a byte costs that owners send to GPUs of a node."""
+
+        @cache
+        def enter(owners: tuple[str, ...], node: str) -> int:
+            return min(
+                costs.get(("send", owner, None), 0)
+                + sum(costs.get(line, 0) for line in self.way(self.node_of[owner], node))
+                for owner in owners
+            )
+
+        @cache
+        def ports(receivers: tuple[str, ...]) -> tuple[int, int]:
+            received = sum(costs.get(("receive", gpu, None), 0) for gpu in receivers)
+            return received, min(costs.get(("send", gpu, None), 0) for gpu in receivers)
+
+        def cost(owners: tuple[str, ...], node: str, receivers: tuple[str, ...]) -> int:
+            first, (received, forwarded) = enter(owners, node), ports(receivers)
+            return received + first + (len(receivers) - 1) * min(first, forwarded)
+
+        return cost

@@ -27,3 +27,19 @@ def check_plan(
             alone = all(taken.setdefault((node, gpu), owner) == owner for gpu in gpus)
             findings.require(alone, f"{where}.group", stage.group, "GPUs of one stage alone")
         findings.equal(f"{field}.replicas[{r}]: layers", end, len(workload.layers))
+    _check_experts(workload, plan, field, findings)
+
+
+def _check_experts(workload: Workload, plan: Plan, field: str, findings: Findings) -> None:
+    """Of every layer with experts, there are as many copies as share them, at least."""
+    shape, copies = plan.shape, [0] * len(workload.layers)
+    stages = [stage for replica in plan.replicas for stage in replica.stages]
+    for stage in stages:
+        tp = 1 if shape.etp is not None else stage.degrees.tp
+        for layer in range(stage.layers[0], min(stage.layers[1], len(copies))):
+            copies[layer] += stage.degrees.width // tp
+    least = min(
+        (n for n, layer in zip(copies, workload.layers, strict=True) if layer.expert_parameters),
+        default=shape.ep,
+    )
+    findings.require(least >= shape.ep, f"{field}.shape.ep", shape.ep, f"at most {least}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from solver.verify.lengths import NEVER
+from solver.verify.families import NEVER
 from solver.verify.orders import Step
 
 Array = NDArray[np.int64]
@@ -15,23 +15,28 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Choices:
-    """M ways to run one stage: by a step of the graph [M], layers [first, last) [M]."""
+    """M ways to run one device: by a step of the graph [M], layers [first, last) [M].
+
+    own: [M] what of the device's layers is in which chunk, as a row of `Stages.sizes`. With several
+    chunks `first` counts the layers of all chunks of the devices before.
+    """
 
     step: Array
     first: Array
     last: Array
+    own: Array
 
     def __len__(self) -> int:
         return len(self.step)
 
     def take(self, keep: Mask) -> "Choices":
         """Some of them."""
-        return Choices(self.step[keep], self.first[keep], self.last[keep])
+        return Choices(self.step[keep], self.first[keep], self.last[keep], self.own[keep])
 
     @staticmethod
     def joined(parts: Sequence["Choices"]) -> "Choices":
         """Those of any of these, once each."""
-        rows = [np.stack([part.step, part.first, part.last]) for part in parts]
+        rows = [np.stack([part.step, part.first, part.last, part.own]) for part in parts]
         return Choices(*np.unique(np.concatenate(rows, axis=1), axis=1))
 
 

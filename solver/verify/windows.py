@@ -40,7 +40,8 @@ from numpy.typing import NDArray
 from formulations.instance.instance import ScheduleName
 from formulations.schedules import Kind, schedule_graph
 from solver.verify.clock import Clock
-from solver.verify.lengths import NEVER
+from solver.verify.families import BACK, NEVER
+from solver.verify.lengths import StageLengths
 from solver.verify.stages import Stages
 from solver.verify.ways import Left
 
@@ -112,12 +113,16 @@ class _Lane:
     def __init__(self, stages: Stages, left: Left, r: int, limit: int) -> None:
         self.limit, self.m, self.p = limit, stages.least, len(left)
         lane = stages.lane(left, r)
-        self.ways, self.through, self.latency = lane.ways, lane.through, lane.latency
-        self.times = [one.forward + one.backward for one in lane.costs]
-        self.sends = [2 * one.send for one in lane.costs]
-        self.most = limit - int(self.ways.before(self.latency)[-1].min())
-        around = zip(lane.lengths(limit), self.latency, stages.members, strict=True)
-        self.added = [one.added(latency, members) for one, latency, members in around]
+        self.ways, self.through = lane.ways, lane.passed(BACK)
+        self.latency = lane.returned(BACK)
+        self.times = [one.visited(((1, 1, 0),)) for one in lane.costs]
+        self.sends = [one.visited(((0, 0, 2),)) for one in lane.costs]
+        self.most = limit - int(lane.before(BACK, True)[-1].min())
+        around = zip(self.latency, stages.members, strict=True)
+        self.added = [
+            StageLengths(lane, k, limit).added(latency, members)
+            for k, (latency, members) in enumerate(around)
+        ]
         turns = turning(stages.shape.schedule, self.p, self.m)
         #: [p] N, 0 without windows
         self.turns = [max(0, self.m - 1 - self.p + i) * turns for i in range(self.p)]

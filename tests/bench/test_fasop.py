@@ -1,11 +1,9 @@
 """The comparison with FASOP: its plans as ours, its table, and that none of them is better."""
 
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from bench.fasop import contradictions, fastest, plan_table, plans, search_table
 from bench.fasop_plans import CASES, judge, read_plan, read_published, their_space
@@ -16,6 +14,7 @@ from formulations.instance.load import load_instance
 from formulations.units import seconds
 from solver.search.driver import solve
 from solver.search.shapes import shapes
+from tests.command_line import printed
 
 
 def entry(**changes: Any) -> dict[str, Any]:
@@ -143,11 +142,7 @@ def test_tables_show_speed_and_distance() -> None:
     }
     runs = [run | {"search_s": 0.5}, run | {"search_s": 0.4}]
     assert fastest(runs, "search_s") == 0.4
-    console = Console(width=200, file=StringIO())
     records = [*runs, plan_record(0.0194, [])]
-    console.print(search_table(records))
-    console.print(plan_table(records))
-    assert isinstance(console.file, StringIO)
-    text = console.file.getvalue()
+    text = printed(search_table(records), plan_table(records))
     for cell in ("860.000", "0.400", "0.375", "1.94", "14 12", "H."):
         assert cell in text

@@ -1,14 +1,12 @@
 """The gap benchmark: its arithmetic, its table, and one run in a process of its own."""
 
-from io import StringIO
-
 import pytest
-from rich.console import Console
 
 from bench.gap import above_bound, compare, instance_files, summary, table
 from bench.methods import METHODS
 from bench.records import INSTANCES
 from solver.options import SolveOptions
+from tests.command_line import printed
 from tests.small_instances import random_instance
 
 
@@ -47,10 +45,7 @@ def test_summary_counts_optimal_plans_and_averages_distances() -> None:
 
 def test_table_shows_time_distance_and_memory() -> None:
     """1,234,567 ns are 1.235 ms; 12.345 % are shown with two digits."""
-    console = Console(width=200, file=StringIO())
-    console.print(table([figures("minmax", 0.12345), figures("megatron", None)]))
-    assert isinstance(console.file, StringIO)
-    text = console.file.getvalue()
+    text = printed(table([figures("minmax", 0.12345), figures("megatron", None)]))
     for cell in ("1 x 2 x 4, 8", "1.235", "12.35", "0.50", "megatron"):
         assert cell in text
 

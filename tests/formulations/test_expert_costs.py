@@ -20,16 +20,14 @@ from formulations.instance import (
     Instance,
     Layer,
     Link,
-    NodeGroup,
     SearchSpace,
     Workload,
 )
 from formulations.instance.load import gpu_catalogue
 from formulations.instance.sizes import MoeSizes
 from formulations.instance.transformer import build_workload
-from formulations.plan import Degrees
 from tests.architectures import MIXTRAL
-from tests.small_instances import plain_shape
+from tests.small_instances import nodes_of, plain_shape
 
 EXPERT = 3 * 4096 * 14336  # parameters
 
@@ -101,12 +99,10 @@ def test_products_of_whole_experts() -> None:
 def test_traffic_of_whole_experts() -> None:
     """Two GPUs with half of the experts and of the sequence each: half of its copies leave each."""
     link = Link(bandwidth_bytes_per_s=100e9, latency_s=1e-6)
-    group = NodeGroup(
+    group = nodes_of(
+        gpu_catalogue()["H100"],
         name="n",
-        gpu=gpu_catalogue()["H100"],
         gpus_per_node=2,
-        nodes=1,
-        price_usd_per_hour=0,
         intra_node=link,
         inter_node=link,
     )
@@ -117,8 +113,7 @@ def test_traffic_of_whole_experts() -> None:
         cluster=Cluster(groups=(group,)),
         search=SearchSpace(sequence_parallel=True),
     )
-    fields = {"degrees": (Degrees(tp=2),), "ep": 2, "etp": 1}
-    shape = plain_shape((1,), dp=1).model_copy(update=fields)
+    shape = plain_shape((1,), tp=2, ep=2, etp=1)
     assert members_of(instance, shape) == Members(2, 2, (), 1)
     one = block(4096).with_whole_experts()
     alone = analytic_s(one, group, "bf16", 2, 1, True, ep=2, etp=1)
@@ -133,17 +128,8 @@ def test_traffic_of_whole_experts() -> None:
 
 def test_memory_of_whole_experts() -> None:
     """On one tensor group of two: ZeRO 1 splits their states alone, as both have all of them."""
-    fields = {"degrees": (Degrees(tp=2),), "etp": 1, "zero": 1}
-    shape = plain_shape((1,), dp=1).model_copy(update=fields)
-    group = NodeGroup(
-        name="n",
-        gpu=gpu_catalogue()["H100"],
-        gpus_per_node=2,
-        nodes=1,
-        price_usd_per_hour=0,
-        intra_node=gpu_catalogue()["H100"].link,
-        inter_node=gpu_catalogue()["H100"].link,
-    )
+    shape = plain_shape((1,), tp=2, etp=1, zero=1)
+    group = nodes_of(gpu_catalogue()["H100"], name="n", gpus_per_node=2)
     instance = Instance(
         name="m", source="test", workload=mixtral(), cluster=Cluster(groups=(group,))
     )
@@ -175,15 +161,7 @@ def test_products_of_experts() -> None:
 def test_efficiency_falls_with_tokens_per_expert() -> None:
     """The same tokens take longer where they are spread over more experts, of equal FLOPs."""
     group = gpu_catalogue()["H100"]
-    node = NodeGroup(
-        name="n",
-        gpu=group,
-        gpus_per_node=8,
-        nodes=1,
-        price_usd_per_hour=0,
-        intra_node=group.link,
-        inter_node=group.link,
-    )
+    node = nodes_of(group, name="n", gpus_per_node=8)
     many = MIXTRAL.but(moe=MoeSizes(experts=64, experts_per_token=2, ffn_size=14336))
     blocks = [
         build_workload(one, name="m", source="t", sequence_length=512, global_batch=1).layers[1]
@@ -228,19 +206,18 @@ def rings_ns(nodes: int, gpus: int, ep: int, tp: int = 1) -> list[int]:
     """All-reduce of 1 MB of experts per GPU among all GPUs, 100 and 10 GB/s, 1 and 10 us."""
     near = Link(bandwidth_bytes_per_s=100e9, latency_s=1e-6)
     far = Link(bandwidth_bytes_per_s=10e9, latency_s=1e-5)
-    group = NodeGroup(
+    group = nodes_of(
+        gpu_catalogue()["H100"],
         name="n",
-        gpu=gpu_catalogue()["H100"],
         gpus_per_node=gpus,
         nodes=nodes,
-        price_usd_per_hour=0,
         intra_node=near,
         inter_node=far,
     )
     cluster = Cluster(groups=(group,), network_efficiency=((1, 1.0), (2, 0.5)))
     instance = Instance(name="m", source="test", workload=mixtral(), cluster=cluster)
-    fields = {"ep": ep, "degrees": (Degrees(tp=tp),), "etp": 1 if tp > 1 else None}
-    shape = plain_shape((nodes,), dp=nodes * gpus // tp).model_copy(update=fields)
+    etp = 1 if tp > 1 else None
+    shape = plain_shape((nodes,), tp=tp, dp=nodes * gpus // tp, ep=ep, etp=etp)
     sizes = np.array([[1_000_000], [0]], dtype=np.int64)
     return [int(ring) for ring in expert_rings_ns(instance, shape, ALL_REDUCE, sizes)]
 
@@ -280,13 +257,10 @@ def test_members_of_a_group_on_nodes() -> None:
 def test_groups_on_unlike_nodes_wait_for_the_slower() -> None:
     """Experts over both nodes: all at the slower one's pace. Over one each: at its own."""
     groups = [
-        NodeGroup(
+        nodes_of(
+            gpu_catalogue()[name],
             name=name,
-            gpu=gpu_catalogue()[name],
             gpus_per_node=2,
-            nodes=1,
-            price_usd_per_hour=0,
-            intra_node=gpu_catalogue()[name].link,
             inter_node=Link(bandwidth_bytes_per_s=10e9, latency_s=1e-5),
         )
         for name in ("H100", "A100-80")
@@ -294,7 +268,7 @@ def test_groups_on_unlike_nodes_wait_for_the_slower() -> None:
     instance = Instance(
         name="m", source="test", workload=mixtral(), cluster=Cluster(groups=tuple(groups))
     )
-    shapes = [plain_shape((1, 1), dp=4).but(ep=ep) for ep in (2, 4)]
+    shapes = [plain_shape((1, 1), dp=4, ep=ep) for ep in (2, 4)]
     own, paced = (shape_times(instance, shape)[0] for shape in shapes)
     assert own.forward_ns[1, 0] < own.forward_ns[1, 1]
     assert paced.forward_ns[1, 0] == paced.forward_ns[1, 1] > own.forward_ns[1, 1]

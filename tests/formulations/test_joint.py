@@ -10,6 +10,7 @@ import pytest
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions, decisions_of
+from formulations.fixed import Given
 from solver.result import Status
 from solver.search.engines import OneShape
 from solver.search.paths import first_cuts
@@ -136,7 +137,7 @@ def test_budget_to_the_nanosecond(
         tables = random_tables(seed)
         best = solved(with_first_cuts(tables, twin.joint.build(tables)).model).objective
         if best is not None:
-            built = twin.joint.build(tables, max_step_time_ns=best + spare)
+            built = twin.joint.build(tables, Given(max_step_time_ns=best + spare))
             assert solved(with_first_cuts(tables, built).model).status is status
 
 

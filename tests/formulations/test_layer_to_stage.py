@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import Cluster, Instance, NodeGroup, SearchSpace
+from formulations.fixed import Given
+from formulations.instance import Cluster, Instance, SearchSpace
 from tests.brute_force import all_splits
-from tests.small_instances import gpu, layer, layers_of, plain_shape, workload
+from tests.small_instances import gpu, layer, layers_of, nodes_of, plain_shape, workload
 from tests.twins import CPSAT, TWINS, Twin, all_solutions, fix, has_solution, least_values
 
 
@@ -20,15 +21,7 @@ def chain(kinds: str, pp: int, embedding_only: bool = False) -> CostTables:
     names = {"e": "embedding", "b": "block", "h": "head"}
     layers = [layer(names[kind], 10 + n, 10**6, 0) for n, kind in enumerate(kinds)]
     one = gpu("one", 100, 80)
-    group = NodeGroup(
-        name="one",
-        gpu=one,
-        gpus_per_node=1,
-        nodes=pp,
-        price_usd_per_hour=1,
-        intra_node=one.link,
-        inter_node=one.link,
-    )
+    group = nodes_of(one, name="one", nodes=pp)
     instance = Instance(
         name="chain",
         source="test",
@@ -70,14 +63,14 @@ def test_solutions_are_the_splits(twin: Twin, kinds: str, pp: int, embedding_onl
 @pytest.mark.parametrize(("kinds", "feasible"), [("ebbbh", True), ("ebbh", False)])
 def test_every_stage_needs_a_block(twin: Twin, kinds: str, feasible: bool) -> None:
     """Three stages take three blocks, not two."""
-    built = twin.joint.build(chain(kinds, 3), order=[0, 0, 0], micro_batches=[4])
+    built = twin.joint.build(chain(kinds, 3), Given(order=[0, 0, 0], micro_batches=[4]))
     assert has_solution(built.model) == feasible
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 def test_stage_without_blocks_where_allowed(twin: Twin) -> None:
     """Two blocks make three stages, and four layers four, if a stage may hold the head alone."""
-    build = partial(twin.joint.build, order=[0] * 4, micro_batches=[4])
+    build = partial(twin.joint.build, given=Given(order=[0] * 4, micro_batches=[4]))
     assert has_solution(build(chain("ebbh", 4, True)).model)
     assert not has_solution(build(chain("ebh", 4, True)).model)
 
@@ -114,7 +107,10 @@ def test_stage_terms_are_maxima(boundaries: tuple[int, ...]) -> None:
 def test_static_memory(twin: Twin, capacity: int, feasible: bool) -> None:
     """(2) Layers of 5, 4, 4, 5 bytes on two stages take 9 bytes each at best."""
     tables = sized(chain("bbbb", 2), capacity, static=[5, 4, 4, 5])
-    assert has_solution(twin.joint.build(tables, order=[0, 0], micro_batches=[1]).model) == feasible
+    assert (
+        has_solution(twin.joint.build(tables, Given(order=[0, 0], micro_batches=[1])).model)
+        == feasible
+    )
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
@@ -123,7 +119,10 @@ def test_activations_in_flight(twin: Twin, capacity: int, feasible: bool) -> Non
     """(2) 1F1B with two stages: the first holds two micro-batches, the second one."""
     # Layers of 4, 3, 2, 3 bytes: [4 | 3 2 3] holds 2 x 4 and 3 + 2 + 3: 8; [4 3 | 2 3] 14.
     tables = sized(chain("bbbb", 2), capacity, activation=[4, 3, 2, 3])
-    assert has_solution(twin.joint.build(tables, order=[0, 0], micro_batches=[4]).model) == feasible
+    assert (
+        has_solution(twin.joint.build(tables, Given(order=[0, 0], micro_batches=[4])).model)
+        == feasible
+    )
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
@@ -133,7 +132,10 @@ def test_largest_workspace_counts_once(twin: Twin, capacity: int, feasible: bool
     # Static 1 a layer, workspaces 3, 3, 9, 1. Two and two layers: 1 + 1 + 9 = 11 on the second
     # stage; three on the stage that has the 9: 12.
     tables = sized(chain("bbbb", 2), capacity, static=[1, 1, 1, 1], workspace=[3, 3, 9, 1])
-    assert has_solution(twin.joint.build(tables, order=[0, 0], micro_batches=[1]).model) == feasible
+    assert (
+        has_solution(twin.joint.build(tables, Given(order=[0, 0], micro_batches=[1])).model)
+        == feasible
+    )
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import share_range
-from formulations.fixed import FixedOrder
+from formulations.fixed import FixedOrder, Given
 from tests import brute_force
 from tests.random_shapes import crowded_instance, random_tables
 from tests.seeds import few_and_many
@@ -108,7 +107,7 @@ def test_share_is_limited_by_memory(
             for share in brute_force.all_shares(tables)
         )
         roomy = replace(tables, capacity_bytes=np.full(2, need + spare))
-        built = twin.joint.build(roomy, order=order, boundaries=boundaries)
+        built = twin.joint.build(roomy, Given(order=order, boundaries=boundaries))
         assert has_solution(built.model) == feasible
 
 
@@ -120,6 +119,6 @@ def test_too_small_a_largest_share_is_infeasible(twin: Twin) -> None:
     boundaries = next(brute_force.all_splits(tables))
     enough = -(-tables.num_micro_batches // tables.shape.dp)
     roomy = replace(tables, capacity_bytes=np.full(2, 1 << 60))
-    build = partial(twin.joint.build, roomy, order, boundaries)
-    assert has_solution(build(largest_share=enough).model)
-    assert not has_solution(build(largest_share=enough - 1).model)
+    for most in (enough, enough - 1):
+        given = Given(order, boundaries, largest_share=most)
+        assert has_solution(twin.joint.build(roomy, given).model) == (most == enough)

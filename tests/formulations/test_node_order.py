@@ -10,7 +10,7 @@ import pytest
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import possible_starts
-from formulations.fixed import FixedOrder, FixedSplit
+from formulations.fixed import FixedOrder, FixedSplit, Given
 from tests import brute_force
 from tests.equal_nodes import equal_nodes
 from tests.random_shapes import random_tables, wide_zones
@@ -135,7 +135,7 @@ def test_small_nodes_stand_where_they_fit(
         )
         capacity = np.array([1 << 60, need + spare])
         small = replace(tables, capacity_bytes=capacity)
-        built = twin.joint.build(small, boundaries=boundaries, micro_batches=shares)
+        built = twin.joint.build(small, Given(boundaries=boundaries, micro_batches=shares))
         assert has_solution(built.model) == feasible
 
 

@@ -11,6 +11,7 @@ from formulations.instance import Instance
 from formulations.instance.load import catalogue, parse_instance
 from formulations.instance.overlap import Overlap
 from formulations.plan import Degrees, Shape
+from tests.small_instances import plain_shape
 
 
 def instance(overlap: str) -> Instance:
@@ -33,17 +34,8 @@ search: {{overlap: {overlap}}}
 
 def shape(pp: int, vpp: int = 1) -> Shape:
     """Four GPUs in stages of two or four replicas."""
-    return Shape(
-        degrees=(Degrees(tp=1),),
-        dp=4 // pp,
-        pp=pp,
-        micro_batch=1,
-        schedule="interleaved" if vpp > 1 else "1f1b",
-        recompute=("none",),
-        zero=1,
-        nodes_used=(2,),
-        vpp=vpp,
-    )
+    schedule = "interleaved" if vpp > 1 else "1f1b"
+    return plain_shape((2,), dp=4 // pp, pp=pp, schedule=schedule, zero=1, vpp=vpp)
 
 
 def sync_ns(one: Instance, of: Shape) -> int:

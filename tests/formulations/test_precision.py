@@ -6,10 +6,10 @@ import pytest
 
 from formulations.costs.compute import analytic_s
 from formulations.costs.memory import layer_memory
-from formulations.instance import GpuType, Instance, Layer, Link, NodeGroup
+from formulations.instance import GpuType, Instance, Layer, Link
 from formulations.instance.load import parse_instance
 from formulations.instance.precision import PRECISIONS, Precision
-from formulations.plan import Degrees, Shape
+from tests.small_instances import nodes_of, plain_shape
 
 S, H, HEADS = 8, 4, 2
 LINK = Link(bandwidth_bytes_per_s=1e18, latency_s=0)
@@ -28,25 +28,8 @@ GPU = GpuType(
     efficiency_source="test",
     measured_in=("bf16",),
 )
-GROUP = NodeGroup(
-    name="x",
-    gpu=GPU,
-    gpus_per_node=1,
-    nodes=1,
-    price_usd_per_hour=0,
-    intra_node=LINK,
-    inter_node=LINK,
-)
-SHAPE = Shape(
-    degrees=(Degrees(tp=1),),
-    dp=1,
-    pp=1,
-    micro_batch=1,
-    schedule="1f1b",
-    recompute=("none",),
-    zero=0,
-    nodes_used=(1,),
-)
+GROUP = nodes_of(GPU, name="x", intra_node=LINK, inter_node=LINK)
+SHAPE = plain_shape((1,))
 
 
 def instance(precision: Precision, flash: bool = False) -> Instance:

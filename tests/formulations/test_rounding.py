@@ -102,5 +102,5 @@ def test_rounding_counts_every_operation_of_a_path() -> None:
     F0 B0 F1 B1 of the last stage, one F before, W0 W1 behind; then 2 x 3 + 2 for the sync, 1 for
     tied embeddings and 3 for the optimizer: 7 x 7 + 8 + 1 + 3 = 61.
     """
-    shape = plain_shape((2,), pp=2).but(schedule="zb-h1")
+    shape = plain_shape((2,), pp=2, schedule="zb-h1")
     assert rounding_error_ns(shape, 4, 2) == 61

@@ -15,8 +15,7 @@ def on_nodes_of_two(pp: int, dp: int, nodes: int) -> ByPlace:
     one = random_instance(0)
     group = one.cluster.groups[0].but(gpus_per_node=2, nodes=nodes)
     cluster = one.cluster.but(groups=(group,))
-    fields = {"degrees": (), "nodes_used": (nodes,), "pp": pp, "dp": dp}
-    shape = plain_shape((nodes,)).model_copy(update=fields)
+    shape = plain_shape((nodes,), degrees=(), pp=pp, dp=dp)
     instance = one.but(cluster=cluster)
     return ByPlace(instance, shape, ((0, Degrees(tp=1)), (0, Degrees(tp=1, parts=2))))
 

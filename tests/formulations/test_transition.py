@@ -7,7 +7,7 @@ from formulations.instance import Cluster, Link, NodeGroup
 from formulations.instance.cluster import ZoneLink, ZonePair
 from formulations.template import Template, stage_on
 from formulations.transition import Copy, Links, layer_state_bytes, missing
-from tests.small_instances import gpu, layer, workload
+from tests.small_instances import gpu, layer, nodes_of, workload
 
 
 def template(*stages: tuple[int, int, int]) -> Template:
@@ -26,12 +26,10 @@ THREE = template((0, 2, 0), (2, 3, 1), (3, 5, 2))  #: layers 0-1, 2, 3-4
 
 def group(name: str, gigabytes_per_s: float, zone: str | None = None) -> NodeGroup:
     """Two nodes of four GPUs with a link of so many GB/s and 10 us."""
-    return NodeGroup(
-        name=name,
-        gpu=gpu(name, 100, 10),
+    return nodes_of(
+        gpu(name, 100, 10),
         gpus_per_node=4,
         nodes=2,
-        price_usd_per_hour=1,
         intra_node=Link(bandwidth_bytes_per_s=1e11, latency_s=1e-6),
         inter_node=Link(bandwidth_bytes_per_s=gigabytes_per_s * 1e9, latency_s=1e-5),
         zone=zone,

@@ -13,7 +13,6 @@ from formulations.instance import (
     Instance,
     Limits,
     Link,
-    NodeGroup,
     Objective,
     SearchSpace,
 )
@@ -37,7 +36,7 @@ from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
 from tests.seeds import one_each
-from tests.small_instances import gpu, layer, random_instance, workload
+from tests.small_instances import gpu, layer, nodes_of, random_instance, workload
 
 Baseline = Callable[[Instance, Iterable[Shape]], Found]
 BASELINES: list[Baseline] = [minmax_plan, equal_split_plan, megatron_rule]
@@ -152,15 +151,7 @@ def megatron_instance(memory_gib: float, parameters: int, blocks: int = 4) -> In
     layers = [layer(kind, 1, parameters if kind == "block" else 0, 1000) for kind in kinds]
     one = gpu("gpu", 2.0, memory_gib)
     link = Link(bandwidth_bytes_per_s=1e9, latency_s=0)
-    group = NodeGroup(
-        name="node",
-        gpu=one,
-        gpus_per_node=2,
-        nodes=2,
-        price_usd_per_hour=1,
-        intra_node=link,
-        inter_node=link,
-    )
+    group = nodes_of(one, name="node", gpus_per_node=2, nodes=2, intra_node=link, inter_node=link)
     return Instance(
         name="megatron",
         source="test",
@@ -254,14 +245,8 @@ def test_megatron_rule_gives_the_published_degrees(
     gpt = build_workload(sizes, name=name, source="test", sequence_length=2048, global_batch=batch)
     link = Link(bandwidth_bytes_per_s=1e11, latency_s=0)
     a100 = gpu("A100-80", 312, 80).but(peak_flops={gpt.precision: 3.12e14})
-    group = NodeGroup(
-        name="dgx",
-        gpu=a100,
-        gpus_per_node=8,
-        nodes=gpus // 8,
-        price_usd_per_hour=1,
-        intra_node=link,
-        inter_node=link,
+    group = nodes_of(
+        a100, name="dgx", gpus_per_node=8, nodes=gpus // 8, intra_node=link, inter_node=link
     )
     search = SearchSpace(recompute=("full",), idle_nodes=False, micro_batch=(1, 2, 4))
     cluster = Cluster(groups=(group,))

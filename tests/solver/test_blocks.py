@@ -12,7 +12,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.costs.recompute_costs import least_recomputed, memory_parts
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import Cluster, Instance, Limits, Link, NodeGroup, SearchSpace
+from formulations.instance import Cluster, Instance, Limits, Link, SearchSpace
 from formulations.units import GIB
 from solver.heuristics.block_moves import changed_patterns, near_patterns, shaken
 from solver.heuristics.block_trial import BlockCosts, BlockTrial, Patterns
@@ -22,7 +22,7 @@ from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch
 from solver.heuristics.shape_starts import State
 from solver.simulate import step_time_ns
-from tests.small_instances import gpu, layer, layers_of, plain_shape, workload
+from tests.small_instances import gpu, layer, layers_of, nodes_of, plain_shape, workload
 
 LAYERS = 12
 SIZES = (2, 2)
@@ -38,12 +38,9 @@ def instance(seed: int = 0) -> Instance:
         for _ in range(LAYERS)
     ]
     groups = tuple(
-        NodeGroup(
-            name=name,
-            gpu=gpu(name, tflops, 8),
-            gpus_per_node=1,
+        nodes_of(
+            gpu(name, tflops, 8),
             nodes=count,
-            price_usd_per_hour=1,
             intra_node=Link(bandwidth_bytes_per_s=4e10, latency_s=1e-6),
             inter_node=Link(bandwidth_bytes_per_s=rng.choice([1e9, 5e9]), latency_s=1e-5),
         )

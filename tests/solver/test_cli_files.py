@@ -22,6 +22,13 @@ def test_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
         check_writable(tmp_path / ("x" * 300))
 
 
+def test_bug_the_second_output_replaced_the_first(tmp_path: Path) -> None:
+    """One file for two outputs is refused, by whatever name; not for what is no file."""
+    with pytest.raises(PlannerError, match="it is also to hold something else"):
+        check_writable(tmp_path / "x", tmp_path / ".." / tmp_path.name / "x")
+    check_writable(Path(os.devnull), None, Path(os.devnull))
+
+
 def test_check_leaves_nothing_behind(tmp_path: Path) -> None:
     """Checking creates no file."""
     check_writable(tmp_path / "plan.json")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.command_line import run
+from tests.resealed import change
 
 CONTENTS = {
     "empty": b"",
@@ -132,11 +133,7 @@ HOSTILE = {
 def test_bug_hostile_plan_file_is_one_line(field: str, plan_file: Path) -> None:
     """Names that cannot be printed, sizes that no training has: refused before they cost much."""
     fields: Any = json.loads(plan_file.read_text(encoding="utf-8"))
-    *parents, last = field.split(".")
-    at = fields
-    for name in parents:
-        at = at[int(name) if isinstance(at, list) else name]
-    at[int(last) if isinstance(at, list) else last] = HOSTILE[field]
+    change(fields, field, HOSTILE[field])
     plan_file.write_text(json.dumps(fields), encoding="utf-8")
     for command in ("verify", "show"):
         assert_refused(run(command, plan_file))

@@ -53,6 +53,22 @@ def test_judged_on_drawn_steps(tmp_path: Path) -> None:
     assert run("lengths", path, "--judge", 3, "--json")[0] == 2
 
 
+def test_bug_degrees_without_a_layout_had_no_room_for_a_row(tmp_path: Path) -> None:
+    """3 replicas never fill 4 GPUs, however short the sequences."""
+    path = written(tmp_path, SMALL.replace("zero: 1", "data_parallel: 3"))
+    code, _, err = run("lengths", path)
+    assert (code, err.count("\n")) == (3, 1)
+    assert "search: no layout over all 4 GPUs" in err
+
+
+def test_bug_measured_strategies_were_to_allow_more_in_search(tmp_path: Path) -> None:
+    """Sequences that none of them takes need one that does, whatever the search allows."""
+    text = (SMALL + TABLE).replace("longest_row: 8192", "longest_row: 4096")
+    code, _, err = run("lengths", written(tmp_path, text))
+    assert code == 3
+    assert "4096 tokens at most; cut them off there, or measure a strategy for them" in err
+
+
 def test_measured_classes(tmp_path: Path) -> None:
     """Times of whole classes make a strategy that runs these classes and no others."""
     text = (SMALL + TABLE).replace("longest_row: 2048", "class_times: {512: 2 s, 2048: 4 s}")
@@ -125,7 +141,7 @@ def test_switches_between_plans_take_what_the_step_says() -> None:
     """Of two plan files of strategies, `switch` finds the time that the step was chosen by."""
     instance = small()
     found = candidates(instance)
-    first, *_, last = row_plans(instance, found, range(len(found.mixed.strategies))).values()
+    first, *_, last = row_plans(instance, found)
     found_ns = found.mixed.switching.parameters_ns[0][-1]
     assert found_ns is not None
     assert switch_document(first, last, "parameters", None).time_s == seconds(found_ns)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
 from statistics import pvariance
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from formulations.errors import PlanError, PlannerError
 from formulations.instance import Limits
@@ -22,9 +20,10 @@ from solver.fleets.recovery import Horizon, RecoveryError
 from solver.report.fleet import fleet_text, pipeline_changes
 from solver.templates.template_options import Distribution
 from solver.verify import verify_fleet
-from tests.command_line import run
+from tests.command_line import printed, run
 from tests.hand_made import document_of, heuristic_result
 from tests.random_fleets import even_designs, fleet_instance
+from tests.resealed import change
 
 HOUR = Horizon(3600 * 10**9)
 
@@ -136,15 +135,6 @@ def test_a_fleet_that_goes_on_is_verified(fleet: FleetDocument) -> None:
     pair = next(one for one in fleet.pipelines if len(one.nodes) == 2)
     assert not next_fleet(fleet, [pair.nodes[0]], [], HOUR).goes_on
     assert not fleet.goes_on
-
-
-def change(fields: dict[str, Any], path: str, value: object) -> None:
-    """Set the field at a dotted path."""
-    *before, last = path.split(".")
-    at: Any = fields
-    for part in before:
-        at = at[int(part)] if isinstance(at, list) else at[part]
-    at[last] = value
 
 
 CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -304,11 +294,7 @@ def test_a_changed_fleet_is_not_recovered(fleet: FleetDocument, tmp_path: Path) 
 
 def shown(document: FleetDocument, all_nodes_step_s: float | None = None) -> str:
     """The report as text."""
-    console = Console(width=200, file=StringIO())
-    for part in fleet_text(document, all_nodes_step_s):
-        console.print(part)
-    assert isinstance(console.file, StringIO)
-    return console.file.getvalue()
+    return printed(*fleet_text(document, all_nodes_step_s))
 
 
 def test_bug_what_other_fleets_may_train(recovered: dict[str, Any]) -> None:

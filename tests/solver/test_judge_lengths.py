@@ -8,6 +8,7 @@ from formulations.lengths.problem import Atom, Mixed, Replica, RowTime, Strategy
 from formulations.lengths.tour import Group, Tour
 from solver.lengths.ascending import ascending
 from solver.lengths.judge import Way, judge
+from solver.report.lengths_text import judged_text
 from tests.mixed_lengths import random_mixed
 
 SHORT = Strategy("short", (Replica(1, 1024, RowTime(0.0, 1.0, 0)),) * 2)
@@ -77,3 +78,15 @@ def test_a_group_without_a_sequence_is_left_out() -> None:
     rare = Mixed((Atom(1000, 9), Atom(8000, 1)), mixed.strategies, mixed.switching)
     judged = judge(rare, Tour(0, (Group(0, (0,)), Group(1, (1,)))), 30, seed=3)
     assert min(judged.times_ns["plan"]) < 10**6 < max(judged.times_ns["plan"])
+
+
+def test_a_quicker_single_strategy_is_told() -> None:
+    """With switches that cost more than they bring: by how much, and in how many of the steps."""
+    mixed = two_strategies(switch_ns=10**5)
+    for plan, told in (
+        (Tour(1, (Group(0, (0,)), Group(1, (1,)))), True),
+        (ascending(mixed), False),
+    ):
+        assert plan is not None
+        lines = [one for one in judged_text(judge(mixed, plan, 4, seed=1)) if isinstance(one, str)]
+        assert any("which is quicker in 4 of 4" in line for line in lines) == told

@@ -171,7 +171,7 @@ def test_killed_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         with open_study(path, instance) as study:
             found = candidates(instance, study=study)
         assert found == known
-        monkeypatch.setattr(all_pairs, "quick_plan", None)  # all are known the second time
+        monkeypatch.setattr(all_pairs, "plan_switch", None)  # all are known the second time
     assert begun.count(begun[3]) == 2
     assert len(begun) == len(set(begun)) + 1
     code, out, _ = run("study", "show", path)

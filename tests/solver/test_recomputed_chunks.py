@@ -16,8 +16,8 @@ from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.verify import Effort, verify_document
 from solver.verify.bounds import Prover
-from solver.verify.chunk_exhaust import exhaust_chunks
 from solver.verify.clock import Clock
+from solver.verify.exhaust import exhaust
 from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.cramped import check_optimum, one_degree, recomputing
@@ -64,11 +64,11 @@ def test_claims_are_proved_to_the_nanosecond(seed: int) -> None:
     instance = interleaved(seed)
     for shape, best in zip(shapes(instance), optima_ns(seed), strict=True):
         prover = Prover(PlanSpace(instance))
-        proved = exhaust_chunks(prover, shape, 1 << 50 if best is None else best, Clock())
+        proved = exhaust(prover, shape, 1 << 50 if best is None else best, Clock())
         assert proved is not None
         assert proved.plan is None
         if best is not None:
-            refuted = exhaust_chunks(prover, shape, best + 1, Clock())
+            refuted = exhaust(prover, shape, best + 1, Clock())
             assert refuted is not None
             assert (refuted.plan is not None, refuted.step_time_ns) == (True, best)
 

@@ -1,9 +1,6 @@
 """What reports say of terms and preemptions."""
 
-from io import StringIO
-
 import pytest
-from rich.console import Console
 
 from formulations.costs.renting import terms_of
 from solver.document import PlanDocument
@@ -15,6 +12,7 @@ from solver.report.html.page import html_page
 from solver.report.renting import renting_lines
 from solver.simulate import simulate_step
 from tests.certified_cases import CASES
+from tests.command_line import printed
 
 
 def on_spot() -> PlanDocument:
@@ -80,7 +78,5 @@ def test_page_and_difference_have_the_figures() -> None:
     """The HTML page has the lines, a difference the money per useful sequence."""
     document = on_spot()
     assert "0.5 preemptions per node-hour" in html_page(document, simulate_step(costs_of(document)))
-    console = Console(width=200, file=StringIO())
-    console.print(*difference(document, document, ("a", "b")))
-    assert isinstance(console.file, StringIO)
-    assert "money per useful sequence" in console.file.getvalue()
+    text = printed(*difference(document, document, ("a", "b")))
+    assert "money per useful sequence" in text

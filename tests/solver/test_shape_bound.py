@@ -10,9 +10,8 @@ import pytest
 from formulations.costs.memory import LayerMemory
 from formulations.costs.placement import Placer
 from formulations.costs.tables import Array, CostTables, build_tables
-from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace
+from formulations.instance import Cluster, Instance, Link, SearchSpace
 from formulations.instance.instance import ScheduleName
-from formulations.plan import Degrees, Shape
 from solver.bounds import shape_bound
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.layered.all_orders import order_graph
@@ -20,7 +19,7 @@ from solver.layered.problem import Intervals
 from tests import brute_force
 from tests.random_shapes import WITH_NEW, random_optimum_ns, random_tables
 from tests.seeds import few_and_many, one_each
-from tests.small_instances import gpu, layer, workload
+from tests.small_instances import gpu, layer, nodes_of, plain_shape, workload
 
 NO_CUTOFF = 1 << 50
 
@@ -64,12 +63,9 @@ def two_speeds(
     """Two nodes of one GPU, one three times as fast; the one block takes 3 s and 9 s."""
     types = [gpu("fast", 3 * 2, 80), gpu("slow", 2, 80)]
     groups = tuple(
-        NodeGroup(
+        nodes_of(
+            one.but(memory_bandwidth_bytes_per_s=1e18),
             name=one.name,
-            gpu=one.but(memory_bandwidth_bytes_per_s=1e18),
-            gpus_per_node=1,
-            nodes=1,
-            price_usd_per_hour=1,
             intra_node=FREE,
             inter_node=FREE,
         )
@@ -83,17 +79,7 @@ def two_speeds(
         cluster=Cluster(groups=groups, network_efficiency=((1, 1.0),)),
         search=SearchSpace(micro_batches=shares, embedding_only_stages=True),
     )
-    shape = Shape(
-        degrees=(Degrees(tp=1),) * 2,
-        dp=dp,
-        pp=pp,
-        micro_batch=1,
-        schedule="1f1b",
-        recompute=("none",),
-        zero=0,
-        nodes_used=(1, 1),
-    )
-    return build_tables(instance, shape)
+    return build_tables(instance, plain_shape((1, 1), dp=dp, pp=pp))
 
 
 @pytest.mark.parametrize(("shares", "seconds"), [("even", 36), ("uneven", 18)])

@@ -12,7 +12,7 @@ from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.instance.profile import Profile, ProfileEntry
-from formulations.plan import Degrees, Shape
+from formulations.plan import Degrees
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
@@ -31,6 +31,7 @@ from tests import brute_force
 from tests.formulations.test_placement import assert_counted
 from tests.loop_checks import solve_shape
 from tests.seeds import few_and_many, one_each
+from tests.small_instances import plain_shape
 from tests.unlike_degrees import unlike_instance, unlike_tables
 
 ROOT = Path(__file__).parents[2]
@@ -204,16 +205,9 @@ def test_bug_parts_sent_one_copy_of_the_tied_gradients(seeds: Sequence[int]) -> 
         one = unlike_instance(seed)
         groups = tuple(g.but(gpus_per_node=2) for g in one.cluster.groups)
         instance = one.but(cluster={"groups": groups})
-        parts = Shape(
-            degrees=(Degrees(tp=1, parts=2),) * 2,
-            dp=1,
-            pp=sum(group.nodes for group in groups),
-            micro_batch=4,
-            schedule="1f1b",
-            recompute=("none",),
-            zero=1,
-            nodes_used=tuple(group.nodes for group in groups),
-        )
+        nodes_used = tuple(group.nodes for group in groups)
+        halves = (Degrees(tp=1, parts=2),) * 2
+        parts = plain_shape(nodes_used, degrees=halves, pp=sum(nodes_used), micro_batch=4, zero=1)
         replicas = {"degrees": (Degrees(tp=1),) * 2, "dp": 2, "micro_batch": 2}
         tables = [build_tables(instance, s) for s in (parts, parts.model_copy(update=replicas))]
         best = [enumerate_shape(Intervals(own), NO_CUTOFF, 0.0, lambda: False) for own in tables]

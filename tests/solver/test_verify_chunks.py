@@ -7,11 +7,11 @@ import pytest
 
 from formulations.costs.tables import build_tables
 from solver.search.shapes import shapes
-from solver.verify import chunk_exhaust, device_ways
+from solver.verify import exhaust as module
 from solver.verify.bounds import Prover
-from solver.verify.chunk_exhaust import exhaust_chunks
-from solver.verify.chunks import Chunks
-from solver.verify.clock import Clock
+from solver.verify.chunk_stages import ChunkStages
+from solver.verify.clock import Clock, TimeUpError
+from solver.verify.exhaust import exhaust
 from solver.verify.simulated import Outcome
 from solver.verify.space import PlanSpace
 from tests.expert_instances import expert_instance
@@ -24,17 +24,17 @@ LATER_THAN_ANY = 1 << 50
 def outcome(seed: int, zones: bool, below_ns: int) -> Outcome | None:
     """What is found out about the claim that no plan of a random shape is faster."""
     tables = random_tables(seed, zones, "interleaved")
-    return exhaust_chunks(Prover(PlanSpace(tables.instance)), tables.shape, below_ns, Clock())
+    return exhaust(Prover(PlanSpace(tables.instance)), tables.shape, below_ns, Clock())
 
 
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("few", [2, chunk_exhaust.FEW])
+@pytest.mark.parametrize("few", [2, module.FEW])
 @pytest.mark.parametrize("seeds", few_and_many(range(240), 60))
 def test_the_optimum_is_proved_and_no_more(
     seeds: Sequence[int], few: int, zones: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Against brute force, to the nanosecond, halved or not; the plan shown has that time."""
-    monkeypatch.setattr(chunk_exhaust, "FEW", few)
+    monkeypatch.setattr(module, "FEW", few)
     for seed in seeds:
         best = random_optimum_ns(seed, zones, "interleaved")
         proved = outcome(seed, zones, LATER_THAN_ANY if best is None else best)
@@ -49,10 +49,10 @@ def test_the_optimum_is_proved_and_no_more(
 def test_too_many_ways_are_no_question() -> None:
     """Nothing is said of a shape whose devices have more ways than are looked at."""
     tables = random_tables(1, schedule="interleaved")
-    question = Chunks(Prover(PlanSpace(tables.instance)), tables.shape)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device_ways, "MOST_WAYS", 1)
-        assert question.everything(LATER_THAN_ANY) is None
+        patch.setattr(ChunkStages, "most_choices", 1)
+        with pytest.raises(TimeUpError):
+            exhaust(Prover(PlanSpace(tables.instance)), tables.shape, LATER_THAN_ANY, Clock())
 
 
 def test_bug_chunks_recomputed_all_experts_of_a_block() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from formulations.costs.tables import CostTables
 from formulations.instance.load import load_instance
-from formulations.plan import Degrees, Shape
 from solver.simulate import step_time_ns
 from solver.verify.bounds import Prover
 from solver.verify.cascade import Claim, searched
@@ -19,6 +18,7 @@ from solver.verify.zone_links import keeps_stages_apart, spanning_ns
 from tests import brute_force
 from tests.random_shapes import extreme_optimum_ns, extreme_tables
 from tests.seeds import few_and_many
+from tests.small_instances import plain_shape
 
 
 def prover_of(tables: CostTables) -> Prover:
@@ -67,15 +67,7 @@ def test_zones_that_stages_do_not_span(dp: int) -> None:
     hard = Path("bench/hard")
     prover = Prover(PlanSpace(load_instance(hard / "zones_64_gpus.yaml")))
     best_ns = int(json.loads((hard / "best_known.json").read_text())["zones_64_gpus"]["bound_ns"])
-    shape = Shape(
-        nodes_used=(2, 24, 3),
-        degrees=(Degrees(tp=1),) * 3,
-        dp=dp,
-        pp=64 // dp,
-        micro_batch=2,
-        schedule="1f1b",
-        recompute=prover.space.recompute_ways,
-        zero=1,
-    )
+    again = prover.space.recompute_ways
+    shape = plain_shape((2, 24, 3), dp=dp, pp=64 // dp, micro_batch=2, recompute=again, zero=1)
     assert keeps_stages_apart(prover, shape, best_ns)
     assert searched(prover, Claim(0, shape, best_ns), Clock()).argument is not None

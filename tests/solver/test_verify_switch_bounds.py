@@ -1,0 +1,93 @@
+"""Bounds of switches from plans alone: around the planner's figures, and worked out by hand."""
+
+from collections.abc import Callable
+
+import pytest
+
+from formulations.instance import Instance
+from formulations.plan import Degrees, Group, Plan, Recomputed, Replica, Shape, Stage
+from formulations.units import seconds
+from solver.verify.held_parts import Kind
+from solver.verify.switch_bounds import switch_bounds
+from tests.expert_instances import expert_instance
+from tests.small_instances import random_instance
+from tests.solver.test_switch_file import switches, zoned_instance
+from tests.switch_cases import cluster, machines, tiny_model
+from tests.unlike_degrees import unlike_instance
+
+KINDS: tuple[Kind, ...] = ("parameters", "gradients")
+
+
+@pytest.mark.parametrize(
+    "make", [random_instance, expert_instance, unlike_instance, zoned_instance]
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_bounds_lie_around_every_plan(make: Callable[[int], Instance], kind: Kind) -> None:
+    """ZeRO, experts, mixed GPUs, zones: no less than no plan takes, and the rule to the ns."""
+    instance = make(4)
+    search = instance.search.but(zero=(0, 1, 3))
+    for found in switches(instance.but(search=search), kind):
+        ends = found.before, found.after
+        least_ns, rule_ns = switch_bounds(found.cluster, found.workload, *ends, kind)
+        assert seconds(least_ns) <= found.lower_bound_s
+        assert seconds(rule_ns) == found.published_s
+
+
+def copies(num_layers: int, *gpus: tuple[int, int]) -> Plan:
+    """A whole model on each of some GPUs: node, number."""
+    one = Degrees(tp=1)
+    none = Recomputed(way="none", blocks=0)
+    groups = (Group(node=node, gpus=(gpu,)) for node, gpu in gpus)
+    stages = (
+        Stage(layers=(0, num_layers), group=group, degrees=one, recomputed=none) for group in groups
+    )
+    nodes = tuple(dict.fromkeys(node for node, _ in gpus))
+    shape = Shape(
+        degrees=(one,),
+        dp=len(gpus),
+        pp=1,
+        micro_batch=1,
+        schedule="1f1b",
+        recompute=("none",),
+        zero=0,
+        nodes_used=(len(nodes),),
+    )
+    replicas = tuple(Replica(micro_batches=1, stages=(stage,)) for stage in stages)
+    return Plan(shape=shape, node_order=nodes, replicas=replicas)
+
+
+def test_a_copy_enters_a_node_once_by_the_bound_and_twice_by_the_rule() -> None:
+    """One owner, two needers on the other node, S bytes at 1 GB/s: at least S ns, by the rule 2 S.
+
+    The owner's port, the links and each needer's port take one copy; the rule sends two.
+    """
+    model = tiny_model(0)
+    own, num_layers = cluster(machines(2, 2, 1e9, 1e9)), len(model.layers)
+    ends = copies(num_layers, (0, 0)), copies(num_layers, (1, 0), (1, 1))
+    size = 2 * sum(one.parameters for one in model.layers)
+    assert switch_bounds(own, model, *ends, "parameters") == (size, 2 * size)
+
+
+def test_owners_share_what_they_send_by_how_fast_their_links_are() -> None:
+    """S bytes from nodes with 1 and 3 GB/s to one with more: at least S / 4 ns."""
+    model = tiny_model(0)
+    fast = 1e11
+    own = cluster(
+        machines(1, 1, fast, 1e9, name="a"),
+        machines(1, 1, fast, 3e9, name="b"),
+        machines(1, 1, fast, fast, name="c"),
+    )
+    num_layers = len(model.layers)
+    ends = copies(num_layers, (0, 0), (1, 0)), copies(num_layers, (2, 0))
+    size = 2 * sum(one.parameters for one in model.layers)
+    least_ns, rule_ns = switch_bounds(own, model, *ends, "parameters")
+    assert least_ns == -(-size // 4)
+    assert rule_ns > least_ns
+
+
+def test_nothing_moves_to_the_same_plan() -> None:
+    """Neither bytes nor start-up."""
+    model = tiny_model(0)
+    plan = copies(len(model.layers), (0, 0), (0, 1))
+    for kind in KINDS:
+        assert switch_bounds(cluster(machines(2, 2)), model, plan, plan, kind) == (0, 0)
