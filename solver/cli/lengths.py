@@ -35,7 +35,7 @@ def lengths_command(
         typer.Option(
             "--plans",
             metavar="DIR",
-            help="Write the plans of the strategies it runs into this new folder.",
+            help="Write plans of what runs, and of the best single strategy, into a new folder.",
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -111,13 +111,14 @@ def lengths_command(
 
 
 def _write_plans(folder: Path, document: LengthsDocument) -> None:
-    """Plan files of the strategies that run, and of the one that holds the optimizer state."""
+    """Plan files of the strategies that run, of the best single one, and of the anchor."""
     from solver.document import to_json
     from solver.evaluate.row_plans import file_name
 
     if not document.plans:
         raise PlanError("--plans", "strategies that were measured", "those of the search")
-    used = sorted({document.anchor, *(group.strategy for group in document.groups)})
+    single = () if document.single is None else (document.single.strategy,)
+    used = sorted({document.anchor, *single, *(group.strategy for group in document.groups)})
     names = [file_name(document.problem.strategies[q].name) for q in used]
     files = {name: to_json(document.plans[q]) for name, q in zip(names, used, strict=True)}
     write_folder(folder, files)

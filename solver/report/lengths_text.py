@@ -1,6 +1,7 @@
 """The strategies for a step of mixed lengths, and drawn steps, in tables for Rich."""
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from rich.console import RenderableType
 
@@ -28,13 +29,14 @@ def strategies_text(instance: Instance, mixed: Mixed, measured: bool) -> list[Re
     workload, lengths = instance.workload, lengths_of(instance)
     tokens = sum(atom.tokens * atom.count for atom in mixed.atoms)
     sequences = sum(atom.count for atom in mixed.atoms)
-    below = sum(atom.count for atom in mixed.atoms if atom.tokens <= SHOWN[0])
+    up_to = accumulate(atom.count for atom in mixed.atoms)
+    half = next(n for n, count in enumerate(up_to) if 2 * count >= sequences)
     lines = [
         ("workload", f"{workload.name}: {workload.parameters / 1e6:,.1f} million parameters"),
         (
             "lengths",
             f"{sequences:,} sequences per step in {len(mixed.atoms)} classes, of up to"
-            f" {lengths.longest} tokens, {below / sequences:.0%} of up to {SHOWN[0]};"
+            f" {lengths.longest} tokens, half of them of up to {mixed.atoms[half].tokens};"
             f" {tokens:,} tokens with all rounded up; {lengths.source}",
         ),
         (

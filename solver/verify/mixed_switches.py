@@ -91,9 +91,10 @@ def check_tables(
             table[a][b] = least_ns
         itself = {table[a][a] for a in range(len(plans))}
         findings.equal(f"problem.{kind}_ns, to itself", itself, {0})
+    share = 100 * _least_share(document, tables, clock)
     findings.note(
         "all switches, between what no plan goes below and the published rule; with the former no"
-        f" step in ascending order is below {_least_share(document, tables, clock):.2%} of this one"
+        f" step in ascending order is below {share:.4g} % of this one"
     )
 
 
