@@ -23,9 +23,9 @@ from solver.result import (
 from solver.search.shapes import shapes
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms
-from solver.verify.filling import Filling
 from solver.verify.refutation import question_of
 from solver.verify.space import PlanSpace
+from solver.verify.whole_blocks import refuted
 from tests import brute_force
 
 
@@ -59,11 +59,11 @@ def _record(prover: Prover, shape: Shape, best: Best | None, incumbent: float) -
     weight = objective_weight(prover.instance, shape)
     if best.time_ns * weight > incumbent:
         forms, target = ClosedForms(prover, [shape]), ceil(incumbent / weight)
-        work, filling = int(forms.work_ns()[0]), int(Filling(forms).filling_ns()[0])
+        work = int(forms.work_ns()[0])
         if work * weight >= incumbent:
             return ShapeRecord(shape=shape, reason="bounded", proof="work", bound_ns=work)
-        if filling * weight >= incumbent:
-            return ShapeRecord(shape=shape, reason="bounded", proof="filling", bound_ns=filling)
+        if refuted(forms, [target])[0]:
+            return ShapeRecord(shape=shape, reason="bounded", proof="packing", bound_ns=target)
         if question_of(prover, shape).refutes(target):
             return ShapeRecord(shape=shape, reason="bounded", proof="pipeline", bound_ns=target)
     return ShapeRecord(shape=shape, reason="solved", proof="enumeration", bound_ns=best.time_ns)

@@ -3,7 +3,7 @@
 A claim says that no plan of a shape has a step time below some bound. Tried in turn:
 
 memory    no split fits, if the claim is that nothing does
-work      work and filling, for all claims at once: `filling`; then whole blocks: `whole_blocks`
+work      work, for all claims at once: `closed_forms`; then what stages hold: `whole_blocks`
 paths     the paths of the schedule strike everything out: of the ways of a light lane, `lanes`, or
           of all node orders, `refutation`
 trial     what is left is halved and struck out again, and what then is left is simulated: lane by
@@ -22,8 +22,8 @@ from typing import Literal
 from formulations.plan import Plan, Shape
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock, TimeUpError
+from solver.verify.closed_forms import ClosedForms
 from solver.verify.exhaust import exhaust
-from solver.verify.filling import bounds_ns
 from solver.verify.lane_exhaust import exhaust_lanes
 from solver.verify.lanes import Lanes
 from solver.verify.simulated import Outcome
@@ -80,7 +80,7 @@ class Verdict:
 
 
 def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
-    """What memory, work and filling say of the claims, in their order."""
+    """What memory, work and whole blocks say of the claims, in their order."""
     parts: dict[Prover, list[Claim]] = {}
     for claim in claims:
         parts.setdefault(prover.on(claim.shape.nodes_used), []).append(claim)
@@ -105,12 +105,14 @@ def _quick_arguments(prover: Prover, claims: Sequence[Claim]) -> Iterator[Argume
 
 
 def _by_closed_forms(prover: Prover, claims: Sequence[Claim]) -> set[int]:
-    """Indices of claims that work, filling or whole blocks show."""
+    """Indices of claims that work or whole blocks show."""
     grouped = [claim for claim in claims if not claim.shape.per_stage]
-    bounds = bounds_ns(prover, [claim.shape for claim in grouped]).tolist()
-    known = zip(grouped, bounds, strict=True)
-    left = [claim for claim, ns in known if ns < claim.below_ns]
-    blocks = refuted(prover, [one.shape for one in left], [one.below_ns for one in left])
+    if not grouped:
+        return set()
+    works = ClosedForms(prover, [claim.shape for claim in grouped]).work_ns().tolist()
+    left = [one for one, ns in zip(grouped, works, strict=True) if ns < one.below_ns]
+    forms = ClosedForms(prover, [one.shape for one in left])
+    blocks = refuted(forms, [one.below_ns for one in left])
     open_ = {claim.index for claim, shown in zip(left, blocks, strict=True) if not shown}
     return {claim.index for claim in grouped} - open_
 

@@ -1,4 +1,4 @@
-"""Lower bounds of many shapes at once, which need no look at node orders: work; see `filling` too.
+"""The work bound of many shapes at once, and what that of `whole_blocks` is made of, too.
 
 N shapes, U runs of equal layers, J node groups, P stages at most. All of a bound is sums, products
 and quotients of positive numbers, a few hundred at most, in double precision: each is wrong by less
@@ -38,6 +38,24 @@ def whole_ns(bound: Numbers) -> Array:
     """Rounded up, as times are whole, less a margin for float noise."""
     rounded: Array = np.ceil(np.minimum(bound * (1 - MARGIN), LARGEST)).astype(np.int64)
     return rounded
+
+
+def passes_left(shapes: Sequence[Shape], shares: Numbers, micro_batches: Array) -> Numbers:
+    """[N, P] c_i of one chunk per device, see `whole_blocks`; inf beyond the last stage.
+
+    shares: [3, N] most that a kind of operation has of t. micro_batches: [N].
+    """
+    pp = np.array([[shape.pp] for shape in shapes])
+    stage = np.arange(int(pp.max()))
+    left = np.full((len(shapes), len(stage)), -np.inf)
+    for schedule in {shape.schedule for shape in shapes}:
+        rows = np.flatnonzero([shape.schedule == schedule for shape in shapes])
+        m, own = micro_batches[rows, None], np.minimum(stage, pp[rows] - 1)
+        for path in SCHEDULES[schedule].missed(pp[rows], own, m, np.ones_like(m)):
+            kinds = zip(shares[:, rows, None], path, strict=True)
+            missed = sum((share * number for share, number in kinds), np.zeros(own.shape))
+            left[rows] = np.maximum(left[rows], m - 1 - missed)
+    return np.where(stage < pp, left, np.inf)
 
 
 class ClosedForms:

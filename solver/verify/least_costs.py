@@ -18,7 +18,7 @@ from formulations.instance import Instance
 from formulations.plan import Shape
 from solver.verify.any_order import AnyOrder
 from solver.verify.expert_rings import rings_of_experts_ns
-from solver.verify.least_rings import LeastRings, at_least_ns
+from solver.verify.least_rings import at_least_ns, least_collective_ns
 from solver.verify.link_times import inside_s, outside_s, pair_s
 from solver.verify.volumes import (
     collective_factors,
@@ -90,16 +90,17 @@ class LeastCosts:
         Gradient sync, optimizer (of a replica on that group; the slowest counts), gather: one
         after the other. On the first stage the tied embeddings come between.
         """
-        workload, rings = self.instance.workload, LeastRings(self.order)
+        workload, order = self.instance.workload, self.order
         parameters, experts = self._parameters()
         reduces, gathers = collective_factors(self.instance, self.shape)
-        layers, start = rings.collective_ns(reduces, workload.gradient_bytes * parameters)
+        sizes = workload.gradient_bytes * parameters
+        layers, start = least_collective_ns(order, reduces, sizes)
         if gathers:
             sizes = workload.parameter_bytes * parameters
-            gather, gather_start = rings.collective_ns(gathers, sizes)
+            gather, gather_start = least_collective_ns(order, gathers, sizes)
             layers, start = layers + gather, start + gather_start
-        layers = layers + self._expert_rings_ns(experts)[:, None]
-        return layers + self._optimizer_ns(parameters, experts), start
+        layers = layers + self._expert_rings_ns(experts)
+        return layers[:, None] + self._optimizer_ns(parameters, experts), start
 
     def _parameters(self) -> tuple[Array, Array]:
         """[U, used groups] per GPU: all but those of experts that GPUs share, and these."""

@@ -13,7 +13,7 @@ from solver.search.driver import solve
 from solver.verify import verify_document
 from solver.verify.bounds import Prover
 from solver.verify.cascade import Claim, quick_verdicts
-from solver.verify.filling import bounds_ns
+from solver.verify.closed_forms import ClosedForms
 from solver.verify.space import PlanSpace
 from tests.chain_instances import SLOW, chain_instance
 from tests.resealed import forged
@@ -50,9 +50,9 @@ def test_closed_form_that_is_too_high_is_refused(proof: Proof) -> None:
 
 
 def test_whole_blocks_are_proved_without_node_orders() -> None:
-    """Three blocks on three stages: neither work nor filling shows the claim, whole blocks do."""
+    """Three blocks on three stages: work does not show the claim, whole blocks do."""
     own = next(one for one in document().closed_shapes if one.proof == "packing")
     assert own.bound_ns is not None
     prover = Prover(PlanSpace(document().instance))
-    assert bounds_ns(prover, [own.shape])[0] < own.bound_ns
+    assert ClosedForms(prover, [own.shape]).work_ns()[0] < own.bound_ns
     assert not quick_verdicts(prover, [Claim(0, own.shape, own.bound_ns)])[0].open

@@ -14,7 +14,7 @@ from solver.bounds.packing import Packing, packed_ns, refuted
 from solver.bounds.work import WorkBounds
 from solver.bounds.work_and_filling import Filling, closed_forms
 from solver.search.shapes import shapes
-from solver.verify import filling, whole_blocks
+from solver.verify import whole_blocks
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms
 from solver.verify.space import PlanSpace
@@ -49,20 +49,16 @@ def refutes(tables: CostTables, below_ns: int) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(0, 150, 10))
-def test_bounds_never_exceed_the_optimum_and_are_those_of_the_verifier(seed: int) -> None:
-    """Random shapes, some with zones, brute force over all plans; equal up to float noise, 1 ns."""
+def test_bounds_never_exceed_the_optimum(seed: int) -> None:
+    """Random shapes, some with zones, brute force over all plans; nor does that of the verifier."""
     for number in range(seed, seed + 10):
         tables = random_tables(number, zones=number % 5 == 0)
         forms = ClosedForms(Prover(PlanSpace(tables.instance)), [tables.shape])
-        claimed, own = (
-            closed_ns(tables),
-            (forms.work_ns()[0], filling.Filling(forms).filling_ns()[0]),
-        )
-        assert all(abs(one - other) <= 1 for one, other in zip(own, claimed, strict=True))
+        bounds = (*closed_ns(tables), forms.work_ns()[0])
         best = brute_force.optimum_ns(tables)
         if best is None:
             continue
-        assert max(own) <= best
+        assert max(bounds) <= best
         assert not refutes(tables, best + 1)
 
 
@@ -186,6 +182,6 @@ def test_chunks_and_weight_gradients_stay_below_the_optimum(
         times = [layer_times(instance, shape.degrees, shape.micro_batch, shape.recompute[0])]
         assert closed_forms(instance, [shape], times)[0].bound_ns <= optimum
         assert not refuted(instance, [shape], times, [optimum + 1])[0]
-        prover = Prover(PlanSpace(instance))
-        assert filling.bounds_ns(prover, [shape])[0] <= optimum
-        assert not whole_blocks.refuted(prover, [shape], [optimum + 1])[0]
+        forms = ClosedForms(Prover(PlanSpace(instance)), [shape])
+        assert forms.work_ns()[0] <= optimum
+        assert not whole_blocks.refuted(forms, [optimum + 1])[0]
