@@ -211,7 +211,11 @@ def _plan_of(
     if not one.replicas:
         findings.refuse(f"{field}: strategy {one.name}", "measured", "as many as a plan has")
         return None
-    longest = min(own.longest_row for own in one.replicas)
+    rows = [own.longest_row for own in one.replicas]
+    longest, most = min(rows), max(rows)
+    tokens = timed.workload.sequence_length
+    if not findings.require(most <= tokens, f"{field}: longest_row", most, f"at most {tokens}"):
+        return None
     number = sum(own.micro_batches for own in file.replicas)
     same = file.instance == of_rows(timed, longest, number)
     allowed = f"that of the file with rows of {longest} tokens"
@@ -228,6 +232,9 @@ def _plan_of(
 def _check_strategy(one: StrategyDocument, rows: _Rows, field: str, findings: Findings) -> float:
     """Room and times of all replicas, and what is once; the most that times are above."""
     shape, most, visit_ns = rows.plan.shape, 0.0, 0
+    tps = "/".join(dict.fromkeys(str(own.tp) for own in shape.degrees_used))
+    parts = [own for own in one.name.split(" (")[0].split(", ") if own[:3] in ("dp ", "tp ", "pp ")]
+    findings.equal(f"{field}.name", parts, [f"dp {shape.dp}", f"tp {tps}", f"pp {shape.pp}"])
     curves = [own for own in one.replicas for _ in range(own.count)]
     if not findings.equal(f"{field}.replicas: number", len(curves), shape.dp):
         return 0.0

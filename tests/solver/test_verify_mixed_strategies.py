@@ -155,6 +155,7 @@ def _swapped_plans(document: Fields) -> None:
         _quicker_gpus,
         _other_machines,
         _swapped_plans,
+        lambda document: _strategy(document).update(name="dp 8, tp 1, pp 1"),
         _unused_switch(0.3),
         _unused_switch(3),
         _free_stay,
