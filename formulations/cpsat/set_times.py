@@ -15,10 +15,11 @@ Constraints.
 (1) runs[k] <= long[level of k]; long[l + 1] <= long[l]; peak = sum over l of its step if long[l].
 (2) Like: time = share + c rows + (p - 1) peak; dp share >= work; R dp rows >= content; for some k,
     share >= sequence time of k * whole[k], dp whole[k] >= number of those >= k that run.
-(3) Unlike: parts[i] whole[i] <= PARTS (time - (p_i - 1) peak_i) if takes[i], whole being work +
-    c_i rows_i with R_i rows_i >= content; sum of m_i parts[i] >= PARTS if anything runs; for some
-    k, time >= sequence time of k * whole[i, k], and sum of m_i whole[i, k] >= number of those >= k
-    that run.
+(3) Unlike: sum over k of work[i, k] taken[i, k] + c_i filled[i] <= PARTS (time - (p_i - 1) peak_i)
+    if takes[i]; taken[i, k] >= parts[i] if k runs; filled[i] = parts[i] rows[i], R_i rows_i >=
+    content; sum of m_i parts[i] >= PARTS if anything runs; for some k, time >= sequence time of k *
+    whole[i, k], and sum of m_i whole[i, k] >= number of those >= k that run. (A product of parts
+    and of all work, of 10^14 and more, made presolve of OR-Tools 9.15 lose optima.)
 (4) Cut for (3): time >= sum over k of h(k) + fill; h(k) = 1 / sum of m_i / work_i(k), and fill the
     largest over k of the least (p_i - 1) peak_i(k). For h is concave and doubles with work, so that
     h(w + w') >= h(w) + h(w').
@@ -124,14 +125,15 @@ class _Part:
         for i, (kind, alike) in enumerate(self._kinds):
             work, c = self._times.work_ns[i].tolist(), self._times.row_ns[i]
             rows = self._quotient(self._content, self._times.room[i], f"rows[{i}]")
-            most = sum(work[k] for k in self._runs) + c * rows.proto.domain[1]
-            whole = self._model.new_int_var(0, most, f"whole[{i}]")
-            self._model.add(whole == self._sum(work) + c * rows)
             parts = self._model.new_int_var(0, PARTS, f"parts[{i}]")
             takes = self._model.new_bool_var(f"takes[{i}]")
             self._model.add(parts <= PARTS * takes)
-            done = self._model.new_int_var(0, PARTS * most, f"done[{i}]")
-            self._model.add_multiplication_equality(done, [parts, whole])
+            done: Linear = weighted((work[k] for k in self._runs), self._taken(parts, i))
+            if c:
+                most = PARTS * rows.proto.domain[1]
+                filled = self._model.new_int_var(0, most, f"filled[{i}]")
+                self._model.add_multiplication_equality(filled, [parts, rows])
+                done = total_of(done, c * filled)
             fill = (kind.stages - 1) * self._peak(self._times.longest_row_ns[i].tolist())
             self._model.add(done <= PARTS * (time - fill)).only_enforce_if(takes)
             shares.append(alike * parts)
@@ -139,6 +141,14 @@ class _Part:
             self._model.add(sum(shares) >= PARTS).only_enforce_if(literal)
         self._add_apart(time)
         return time
+
+    def _taken(self, parts: cp_model.IntVar, i: int) -> list[cp_model.IntVar]:
+        """[atom that may run] parts of it that a replica does: none, or as many as of all."""
+        found = list[cp_model.IntVar]()
+        for k, runs in self._runs.items():
+            found.append(self._model.new_int_var(0, PARTS, f"taken[{i},{k}]"))
+            self._model.add(found[-1] >= parts - PARTS * (1 - runs))
+        return found
 
     @cached_property
     def _numbers(self) -> list[int]:

@@ -6,6 +6,7 @@ import pytest
 
 from formulations.lengths.problem import Atom, Measured, Mixed, Rows, Switching
 from formulations.lengths.tour import Group, Tour, best_single
+from solver.lengths.candidates import candidates
 from solver.lengths.choose import NoStepError, choose
 from solver.options import SolveOptions
 from solver.result import Status, Termination
@@ -16,6 +17,7 @@ from tests.mixed_lengths import (
     random_mixed,
     tour_ns,
 )
+from tests.mixed_rows import OTHER_NODE, small
 from tests.seeds import few_and_many
 
 
@@ -30,6 +32,18 @@ def test_free_is_the_best_of_both(seeds: range, rows: Rows) -> None:
         chosen = choose(mixed, "free")
         assert chosen.step_ns == chosen.bound_ns == tour_ns(mixed, chosen.tour) == best_ns
         assert (chosen.status, chosen.termination) == (Status.OPTIMAL, Termination.CLOSED)
+
+
+def test_bug_presolve_lost_the_best_step_in_free_order() -> None:
+    """Unlike replicas, times in ns: for a product of 10^14 CP-SAT said that there is none."""
+    mixed = candidates(
+        small(
+            **{"search: {zero: 1}": f"{OTHER_NODE.removesuffix('search')}search: {{zero: [0, 1]}}"},
+            **{"layers: 8, heads: 16": "layers: 5, heads: 8", "count: 40}": "count: 400}"},
+            **{"8000, count: 2}": "40000, count: 1}", "lengths:": "lengths:\n  rows: padded"},
+        )
+    ).mixed
+    assert choose(mixed, "free").step_ns == least_ns(mixed, free_tours(mixed)) == 1759818225
 
 
 def test_the_best_single_strategy_takes_all() -> None:
