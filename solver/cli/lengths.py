@@ -78,7 +78,7 @@ def lengths_command(
 
     if judge is not None and as_json:
         raise PlannerError("--judge prints a table; leave out --json")
-    check_writable(out, svg)
+    check_writable(out, svg, keep=(instance, study, plans))
     if plans is not None:
         check_folder(plans)
     problem = load_instance(instance)

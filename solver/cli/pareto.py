@@ -83,7 +83,7 @@ def pareto_command(
     from formulations.instance.load import load_family
     from solver.clusters.measure import TimeAndMoney
 
-    check_writable(out, svg)
+    check_writable(out, svg, keep=(instance, study))
     family = _limited(load_family(instance), sequences, budget, deadline)
     _check_ranges(family, instance)
     count = num_workers(workers, engine, address)

@@ -150,7 +150,7 @@ def replay_command(
     from solver.report.replay import replay_json, replay_text
     from solver.report.replay_picture import replay_picture
 
-    check_writable(svg)
+    check_writable(svg, keep=(instance, throughput, trace))
     options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
     with progress_display() as progress:
         if throughput is not None and instance is None:

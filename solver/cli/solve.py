@@ -83,7 +83,7 @@ def solve_command(
         raise PlannerError("--proof adds to what --json prints; a plan file holds it anyway")
     count = num_workers(workers, engine, address)
     options = SolveOptions(method, time_limit, gap, seed, count, write_model, engine, address)
-    check_writable(out, write_model)
+    check_writable(out, write_model, keep=(instance, study))
     problem = load_instance(instance)
     gc.freeze()  # what is loaded stays: no collection during the search looks at it again
     with progress_display() as progress, study_at(study, problem) as kept:

@@ -39,7 +39,7 @@ def switch_command(
     from solver.switching.alike import check_alike
     from solver.switching.documented import switch_document
 
-    check_writable(out)
+    check_writable(out, keep=(before, after))
     first, second = checked_plan(before), checked_plan(after)
     check_alike(first, second, (str(before), str(after)))
     document = switch_document(first, second, moves, time_limit)

@@ -117,7 +117,7 @@ def templates_command(
         gap=gap,
         time_limit_s=time_limit,
     )
-    check_writable(out)
+    check_writable(out, keep=(instance, study))
     problem = load_instance(instance, plain=True)
     with steps_display("templates") as show, study_at(study, problem) as kept:
         generator = generator_for(problem, options, faults, show, kept)
