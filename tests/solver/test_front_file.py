@@ -72,6 +72,11 @@ def _deny_plan(fields: dict[str, Any]) -> None:
     one.update(standing="infeasible", bound_ns=None, dominated_by=None)
 
 
+def _faster_than_any(fields: dict[str, Any]) -> None:
+    one = next(one for one in fields["clusters"] if one["standing"] == "dominated")
+    one["step_time_ns"] = 1
+
+
 def _drop_cluster(fields: dict[str, Any]) -> None:
     fields["clusters"] = [one for one in fields["clusters"] if one["standing"] == "best"]
 
@@ -91,6 +96,7 @@ def _other_nodes(fields: dict[str, Any]) -> None:
         (_raise_bound, "cluster ("),
         (_lower_bound, "bound_ns"),
         (_deny_plan, "cluster ("),
+        (_faster_than_any, "step_time_ns"),
         (_drop_cluster, "clusters"),
         (_cheaper, "cost_usd_per_step"),
         (_other_nodes, "nodes_used"),

@@ -134,6 +134,11 @@ def _other_price(fields: Fields) -> None:
     fields["prices"] = [{"line": "send", "at": fields["devices"][0]["gpu"], "price": 1}]
 
 
+def _same_names(fields: Fields) -> None:
+    groups = fields["cluster"]["groups"]
+    groups.append(groups[0])
+
+
 def _smaller_slice(fields: Fields) -> None:
     fields["classes"][0]["slices"][0]["size_bytes"] -= 2
 
@@ -188,6 +193,7 @@ def _layer_lost(fields: Fields) -> None:
         (_higher_bound, "lower_bound_s"),
         (_other_price, "lower_bound_s"),
         (_smaller_slice, "every byte of the class once"),
+        (_same_names, "names of nodes"),
         (_unknown_gpu, "GPUs of the cluster"),
         (_one_receiver_less, "sent to GPUs that lack it, to all"),
         (_half_slice, "what moves, once"),
