@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, get_args
 
 import pytest
@@ -48,7 +48,7 @@ def objects_at(value: Any, path: Sequence[str]) -> Iterator[dict[str, Any]]:
 def test_names_stay(path: str) -> None:
     """Scripts rely on the names in json_names.txt: every object there has all of them."""
     what, *inner = path.split(".")
-    printed = {
+    printed: dict[str, Callable[[], Any]] = {
         "comparison": lambda: comparison_json(Comparison(random_instance(0), (PLAN,))),
         "plan": fields,
         "workload": lambda: json.loads(output("workload", "bert-large", "--json")),
