@@ -12,9 +12,10 @@ from solver.verify.bounds import Prover
 from solver.verify.chunk_stages import ChunkStages
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.exhaust import exhaust
+from solver.verify.longest import ANY_TIME_NS
 from solver.verify.orders import OrderGraph
 from solver.verify.space import PlanSpace
-from tests.best_plans import ANY_TIME_NS, check_claims
+from tests.best_plans import check_claims
 from tests.expert_instances import expert_instance
 from tests.random_shapes import random_optimum_ns, random_tables, scheduled
 from tests.seeds import few_and_many
