@@ -11,7 +11,7 @@ from formulations.lengths.problem import Measured, Mixed, Strategy
 from formulations.units import seconds
 from solver.lengths.judge import Judgement
 from solver.report.layout import Grid, labelled, table
-from solver.report.quantities import percent, time_text
+from solver.report.quantities import counted, percent, time_text
 
 #: Rows of so many tokens are shown.
 SHOWN = (1024, 4096, 32768)
@@ -35,9 +35,9 @@ def strategies_text(instance: Instance, mixed: Mixed, measured: bool) -> list[Re
         ("workload", f"{workload.name}: {workload.parameters / 1e6:,.1f} million parameters"),
         (
             "lengths",
-            f"{sequences:,} sequences per step in {len(mixed.atoms)} classes, of up to"
-            f" {lengths.longest} tokens, half of them of up to {mixed.atoms[half].tokens};"
-            f" {tokens:,} tokens with all rounded up; {lengths.source}",
+            f"{counted(sequences, 'sequence')} per step of {counted(len(mixed.atoms), 'length')},"
+            f" {lengths.longest:,} tokens at most, half of them up to {mixed.atoms[half].tokens:,};"
+            f" {tokens:,} tokens with all rounded up; source: {lengths.source}",
         ),
         (
             "rows",
@@ -63,7 +63,7 @@ def _strategy_row(strategy: Strategy | Measured) -> list[str]:
         strategy.name,
         str(len(own)),
         str(max(replica.stages for replica in own)),
-        str(strategy.longest),
+        f"{strategy.longest:,}",
         *(_row_time(strategy, n) if n <= strategy.longest else "-" for n in SHOWN),
         *once,
     ]
@@ -90,8 +90,9 @@ def judged_text(judged: Judgement) -> list[RenderableType]:
         for way, times in figures.items()
     ]
     plan, single = (judged.times_ns.get(way, ()) for way in ("plan", "single"))
-    asked = "" if len(plan) == judged.num_asked else f" of {judged.num_asked}"
-    drawn = table([f"{len(plan)}{asked} drawn steps"], ["mean", "95 % are below"], rows)
+    asked = "" if len(plan) == judged.num_asked else f"{len(plan):,} of "
+    steps = f"{asked}{counted(judged.num_asked, 'drawn step')}"
+    drawn = table([steps], ["mean", "95 % are below"], rows)
     return ["", drawn, *_better_alone(plan, single)]
 
 
