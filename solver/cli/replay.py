@@ -17,7 +17,7 @@ from solver.cli.search_options import (
     SeedOption,
     WorkersOption,
     all_cores,
-    positive,
+    limit,
     time_ns,
 )
 from solver.cli.terminal import print_either, progress_display
@@ -117,10 +117,7 @@ InFlightOption = Annotated[
 SvgOption = Annotated[
     Path | None, typer.Option("--svg", help="Draw the throughput over time here.")
 ]
-TimeLimitOption = Annotated[
-    float | None,
-    typer.Option(callback=positive, metavar="SECONDS", help="Stop with what was played so far."),
-]
+TimeLimitOption = Annotated[float | None, limit("Stop with what was played so far.")]
 
 
 def replay_command(

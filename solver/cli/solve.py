@@ -17,8 +17,8 @@ from solver.cli.search_options import (
     SeedOption,
     StudyOption,
     WorkersOption,
+    limit,
     num_workers,
-    positive,
 )
 from solver.cli.terminal import print_report, progress_display, say
 from solver.options import Method, SolveOptions
@@ -47,10 +47,7 @@ def solve_command(
             "cpsat, milp: exact by one CP-SAT or MILP model, slower."
         ),
     ] = "exact",
-    time_limit: Annotated[
-        float | None,
-        typer.Option(callback=positive, metavar="SECONDS", help="Stop with the best plan so far."),
-    ] = None,
+    time_limit: Annotated[float | None, limit("Stop with the best plan so far.")] = None,
     gap: GapOption = 0.0,
     seed: SeedOption = 0,
     write_model: Annotated[

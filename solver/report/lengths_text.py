@@ -24,13 +24,14 @@ _WAYS = {
 }
 
 
-def strategies_text(instance: Instance, mixed: Mixed, measured: bool) -> list[RenderableType]:
+def strategies_text(instance: Instance, mixed: Mixed) -> list[RenderableType]:
     """What a step holds, then a table of the strategies for it."""
     workload, lengths = instance.workload, lengths_of(instance)
     tokens = sum(atom.tokens * atom.count for atom in mixed.atoms)
     sequences = sum(atom.count for atom in mixed.atoms)
     up_to = accumulate(atom.count for atom in mixed.atoms)
     half = next(n for n, count in enumerate(up_to) if 2 * count >= sequences)
+    known = "as measured" if lengths.strategies else "by the model of cost"
     lines = [
         ("workload", f"{workload.name}: {workload.parameters / 1e6:,.1f} million parameters"),
         (
@@ -39,10 +40,7 @@ def strategies_text(instance: Instance, mixed: Mixed, measured: bool) -> list[Re
             f" {lengths.longest:,} tokens at most, half of them up to {mixed.atoms[half].tokens:,};"
             f" {tokens:,} tokens with all rounded up; source: {lengths.source}",
         ),
-        (
-            "rows",
-            f"{mixed.rows}; times {'as measured' if measured else 'by the model of cost'}",
-        ),
+        ("rows", f"{mixed.rows}; times {known}"),
     ]
     return [labelled(lines), "", _strategy_table(mixed)]
 
