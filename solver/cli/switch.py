@@ -26,7 +26,7 @@ def switch_command(
     time_limit: Annotated[
         float | None,
         typer.Option(
-            callback=positive, metavar="SECONDS", help="Longest time for the linear programme."
+            callback=positive, metavar="SECONDS", help="Longest time to beat the published rule."
         ),
     ] = None,
 ) -> None:

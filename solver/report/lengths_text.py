@@ -90,7 +90,8 @@ def judged_text(judged: Judgement) -> list[RenderableType]:
         for way, times in figures.items()
     ]
     plan, single = (judged.times_ns.get(way, ()) for way in ("plan", "single"))
-    drawn = table([f"{len(plan)} drawn steps"], ["mean", "95 % are below"], rows)
+    asked = "" if len(plan) == judged.num_asked else f" of {judged.num_asked}"
+    drawn = table([f"{len(plan)}{asked} drawn steps"], ["mean", "95 % are below"], rows)
     return ["", drawn, *_better_alone(plan, single)]
 
 
