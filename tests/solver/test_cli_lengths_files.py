@@ -129,8 +129,7 @@ def test_files_that_are_none(
     at[path[-1]] = value
     broken = files / "broken.json"
     broken.write_text(json.dumps(document))
-    err = refused("verify", broken)
-    assert said in err
+    assert said in refused("verify", broken)
 
 
 def test_bug_solve_did_not_say_that_it_leaves_lengths_out_of_account(files: Path) -> None:
