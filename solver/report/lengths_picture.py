@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from solver.lengths_document import LengthsDocument, SingleDocument
-from solver.report.drawing import LETTER, picture, written
+from solver.report.drawing import LETTER, picture, round_part, upright_lines, written
 from solver.report.lengths_step import anchor_s, buckets_text, strategy_name, visit_s
 from solver.report.quantities import round_time_text, time_text
 
@@ -32,8 +32,6 @@ _STYLE = (
     ".lengths text{font:11px sans-serif;fill:#222}.lengths .t{font-size:17px;font-weight:bold}"
     ".lengths .n{fill:#fff;text-anchor:middle}.lengths .g{stroke:#000;stroke-opacity:.15}"
 )
-#: Multiples of powers of ten between ticks.
-_STEPS = (1, 2, 5, 10)
 
 
 @dataclass(frozen=True)
@@ -159,17 +157,13 @@ def _drawn(
 
 def _axis(longest_s: float, bottom: float) -> Iterator[str]:
     """Round ticks of time."""
-    rough, power = longest_s / 8, 1.0
-    while power > rough:
-        power /= 10
-    while power * 10 <= rough:
-        power *= 10
-    step = next(power * n for n in _STEPS if power * n >= rough or n == _STEPS[-1])
-    for n in range(int(longest_s / step) + 1):
-        x = _LEFT + _WIDTH * n * step / longest_s
-        yield f'<line x1="{x:.1f}" y1="{_TOP - 8}" x2="{x:.1f}" y2="{bottom + 6:.0f}" class="g"/>'
-        label = round_time_text(round(n * step, 12), longest_s)
-        yield written(x, bottom + 20, label, ' text-anchor="middle"')
+    step = round_part(longest_s, 8)
+    times = [n * step for n in range(int(longest_s / step) + 1)]
+    places = (
+        (_LEFT + _WIDTH * time_s / longest_s, round_time_text(round(time_s, 12), longest_s))
+        for time_s in times
+    )
+    yield from upright_lines(places, _TOP - 8, bottom + 6, 14)
 
 
 def _legend(bars: list[_Bar], alone: list[_Bar], top: float) -> Iterator[str]:

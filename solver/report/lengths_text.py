@@ -1,5 +1,6 @@
 """The strategies for a step of mixed lengths, and drawn steps, in tables for Rich."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
@@ -13,7 +14,7 @@ from solver.lengths.judge import Judgement
 from solver.report.layout import Grid, labelled, table
 from solver.report.quantities import counted, percent, time_text
 
-#: Rows of so many tokens are shown.
+#: Of sequences of so many tokens the rows are shown.
 SHOWN = (1024, 4096, 32768)
 #: Ways to choose, `solver.lengths.judge`.
 _WAYS = {
@@ -46,23 +47,33 @@ def strategies_text(instance: Instance, mixed: Mixed) -> list[RenderableType]:
 
 
 def _strategy_table(mixed: Mixed) -> Grid:
-    rows = (f"{n // 1024}k ms" for n in SHOWN)
+    shown = _shown(mixed)
+    rows = (f"{n // 1024}k ms" for n in shown)
     numbers = ["replicas", "stages", "longest row", *rows, "visit ms", "anchor ms"]
-    return table(["strategy"], numbers, [_strategy_row(one) for one in mixed.strategies])
+    known = [_strategy_row(one, list(shown.values())) for one in mixed.strategies]
+    return table(["strategy"], numbers, known)
 
 
-def _strategy_row(strategy: Strategy | Measured) -> list[str]:
+def _shown(mixed: Mixed) -> dict[int, int]:
+    """Sequences of so many tokens are shown, and how long a row is that holds one."""
+    if mixed.rows == "packed":
+        return {n: n for n in SHOWN}
+    tokens = [atom.tokens for atom in mixed.atoms]
+    return {n: tokens[bisect_left(tokens, n)] for n in SHOWN if n <= tokens[-1]}
+
+
+def _strategy_row(strategy: Strategy | Measured, rows: Sequence[int]) -> list[str]:
     """Times are those of the slowest replica's slowest stage, of rows that are one sequence."""
     once = [_milliseconds(ns) for ns in (strategy.visit_ns, strategy.anchor_ns)]
     if isinstance(strategy, Measured):
-        return [strategy.name, *["-"] * (3 + len(SHOWN)), *once]
+        return [strategy.name, *["-"] * (3 + len(rows)), *once]
     own = strategy.replicas
     return [
         strategy.name,
         str(len(own)),
         str(max(replica.stages for replica in own)),
         f"{strategy.longest:,}",
-        *(_row_time(strategy, n) if n <= strategy.longest else "-" for n in SHOWN),
+        *(_row_time(strategy, n) if n <= strategy.longest else "-" for n in rows),
         *once,
     ]
 

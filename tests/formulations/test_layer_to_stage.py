@@ -11,9 +11,17 @@ import pytest
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.fixed import Given
-from formulations.instance import Cluster, Instance, SearchSpace
+from formulations.instance import SearchSpace
 from tests.brute_force import all_splits
-from tests.small_instances import gpu, layer, layers_of, nodes_of, plain_shape, workload
+from tests.small_instances import (
+    gpu,
+    instance_of,
+    layer,
+    layers_of,
+    nodes_of,
+    plain_shape,
+    workload,
+)
 from tests.twins import CPSAT, TWINS, Twin, all_solutions, fix, has_solution, least_values
 
 
@@ -23,15 +31,10 @@ def chain(kinds: str, pp: int, embedding_only: bool = False) -> CostTables:
     layers = [layer(names[kind], 10 + n, 10**6, 0) for n, kind in enumerate(kinds)]
     one = gpu("one", 100, 80)
     group = nodes_of(one, name="one", nodes=pp)
-    instance = Instance(
-        name="chain",
-        source="test",
-        workload=workload(layers, 4, 1000, tied=False),
-        cluster=Cluster(groups=(group,)),
-        search=SearchSpace(embedding_only_stages=embedding_only),
-    )
-    shape = plain_shape((pp,), pp=pp)
-    return build_tables(instance, shape)
+    work = workload(layers, 4, 1000, tied=False)
+    search = SearchSpace(embedding_only_stages=embedding_only)
+    instance = instance_of("chain", work, [group], search=search)
+    return build_tables(instance, plain_shape((pp,), pp=pp))
 
 
 def sized(

@@ -115,6 +115,7 @@ def test_changed_files_are_not_shown(files: Path) -> None:
         (("problem", "atoms", 0, "tokens"), 4000, "by ascending tokens"),
         (("problem", "gradients_ns"), [[0]], "a table of switches of another size"),
         (("problem", "strategies", 0, "replicas"), [], "replicas and atoms_ns; allowed: one"),
+        (("problem", "strategies", 0, "replicas", 0, "rows_ns"), [5], "1 rows_ns, packed"),
         (("groups",), [], "groups"),
     ],
 )
@@ -129,8 +130,7 @@ def test_files_that_are_none(
     at[path[-1]] = value
     broken = files / "broken.json"
     broken.write_text(json.dumps(document))
-    err = refused("verify", broken)
-    assert said in err
+    assert said in refused("verify", broken)
 
 
 def test_bug_solve_did_not_say_that_it_leaves_lengths_out_of_account(files: Path) -> None:
