@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 
+from formulations.cpsat.dispatch import most_rows
 from formulations.errors import PlannerError
 from formulations.lengths.dispatch import Dispatch, dispatch_ns, is_dispatch
 from formulations.lengths.problem import Replica, Rows, RowTime, Strategy
@@ -19,13 +20,20 @@ EXACT = SolveOptions(time_limit_s=60.0)
 
 
 def random_step(seed: int) -> tuple[Strategy, tuple[int, ...], Rows]:
-    """Up to six sequences, up to three replicas, like or unlike, with short and long rows."""
-    rng = random.Random(seed)
+    """Up to six sequences, up to three replicas, like or unlike, with short and long rows.
+
+    Times are those of production for odd seeds.
+    """
+    rng, unit = random.Random(seed), 10_000 ** (seed % 2)
     kinds = [
         Replica(
             rng.choice([1, 2, 4]),
             rng.choice([60, 100, 160]),
-            RowTime(rng.choice([0.0, 1.5]), rng.choice([1.0, 40.0]), rng.choice([0, 300, 5_000])),
+            RowTime(
+                unit * rng.choice([0.0, 1.5]),
+                unit * rng.choice([1.0, 40.0]),
+                unit * rng.choice([0, 300, 5_000]),
+            ),
         )
         for _ in range(2)
     ]
@@ -69,6 +77,12 @@ def test_dispatch_is_the_best_of_all(seed: int) -> None:
     assert found.time_ns == dispatch_ns(strategy, lengths, found.dispatch)
     least = least_by_hand(strategy, lengths, rows)
     assert (found.time_ns, found.bound_ns) == (least, least)
+
+
+def test_bug_rows_that_take_no_time_by_token_were_left_out() -> None:
+    """Rows of 300 ns whatever they hold: one sequence of a token takes a row."""
+    flat = Replica(8, 1600, RowTime(0.0, 0.0, 300))
+    assert most_rows(flat, (1,), "packed", 2400) == 1
 
 
 @pytest.mark.parametrize("seed", range(40, 100))
