@@ -14,12 +14,10 @@ from solver.verify import verify_document
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.exhaust import exhaust
+from solver.verify.longest import ANY_TIME_NS
 from solver.verify.recount import Recount
 from solver.verify.space import PlanSpace, key_of
 from tests.brute_force import optimum_ns
-
-#: Later than any step of the instances here.
-ANY_TIME_NS = 1 << 56
 
 
 def optima_ns(instance: Instance) -> dict[Shape, int]:

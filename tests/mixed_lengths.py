@@ -1,8 +1,9 @@
 """Random problems of mixed lengths, and what they cost by every step there is."""
 
 import random
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, pairwise, permutations, product
 
@@ -10,6 +11,7 @@ from formulations.lengths.problem import (
     Atom,
     Measured,
     Mixed,
+    PaddedTime,
     Replica,
     Rows,
     RowTime,
@@ -55,7 +57,22 @@ def random_mixed(
         for _ in range(2)
     ]
     switching = Switching(tables[0], tables[1], parameters_return=rng.random() < 0.3)
+    if rows == "padded":
+        strategies = [_padded(one, tokens) if once.random() < 0.7 else one for one in strategies]
     return Mixed(atoms, tuple(strategies), switching, rows)
+
+
+def _padded(strategy: Strategy | Measured, tokens: Sequence[int]) -> Strategy | Measured:
+    """With times of rows instead of curves, none of them below some time of the host."""
+    if isinstance(strategy, Measured):
+        return strategy
+    replicas = []
+    for one in strategy.replicas:
+        fitting = tokens[: max(1, bisect_right(tokens, one.longest_row))]
+        times = [max(150, one.time.sequence_ns(n) + one.time.per_row_ns) for n in fitting]
+        time = PaddedTime(tuple(zip(fitting, times, strict=True)))
+        replicas.append(replace(one, time=time))
+    return replace(strategy, replicas=tuple(replicas))
 
 
 def set_ns(mixed: Mixed, strategy: int, atoms: Sequence[int]) -> int | None:

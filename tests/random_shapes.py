@@ -230,6 +230,24 @@ def scheduled(instance: Instance, schedule: ScheduleName, seed: int) -> Instance
     return instance.but(workload=busy, search=update)
 
 
+def slower(instance: Instance) -> Instance:
+    """The instance with GPUs, their memory and links a thousand times slower: steps of minutes."""
+    factor = 1000
+
+    def link(one: Link) -> Link:
+        return one.but(bandwidth_bytes_per_s=one.bandwidth_bytes_per_s / factor)
+
+    groups = []
+    for group in instance.cluster.groups:
+        own = group.gpu
+        peak = {precision: flops / factor for precision, flops in own.peak_flops.items()}
+        memory = own.memory_bandwidth_bytes_per_s / factor
+        own = own.but(peak_flops=peak, memory_bandwidth_bytes_per_s=memory)
+        links = {"intra_node": link(group.intra_node), "inter_node": link(group.inter_node)}
+        groups.append(group.but(gpu=own, **links))
+    return instance.but(cluster={"groups": tuple(groups)})
+
+
 def random_shape(instance: Instance, seed: int, most_stages: int = 3) -> Shape | None:
     """A shape of the instance, with several stages and replicas if it has such; or None."""
     rng = random.Random(seed)
@@ -242,7 +260,10 @@ def random_shape(instance: Instance, seed: int, most_stages: int = 3) -> Shape |
 def random_tables(
     seed: int, zones: bool = False, schedule: ScheduleName | None = None
 ) -> CostTables:
-    """Tables of a random shape of a random instance; `zoned` nodes, `scheduled`."""
+    """Tables of a random shape of a random instance; `zoned` nodes, `scheduled`.
+
+    Every third is `slower`.
+    """
     for number in range(seed, seed + 50_000, 1000):
         instance = crowded_instance(number) if seed % 4 == 0 else random_instance(number)
         if zones:
@@ -250,7 +271,7 @@ def random_tables(
         if schedule is not None:
             instance = scheduled(instance, schedule, number)
         if shape := random_shape(instance, seed):
-            return build_tables(instance, shape)
+            return build_tables(slower(instance) if seed % 3 == 2 else instance, shape)
     raise AssertionError("fifty instances without a shape")
 
 

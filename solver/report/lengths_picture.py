@@ -49,7 +49,7 @@ def lengths_picture(document: LengthsDocument) -> str:
     """The picture."""
     single = document.single
     longest_s = max(document.step_time_s, 0.0 if single is None else single.step_time_s) or 1.0
-    bars = list(_bars(document))
+    bars, alone = list(_bars(document)), list(_single_bars(document, single))
     rows = _TOP + _BAR + (0 if single is None else _BAR + 14)
     height = rows + 44 + _LINE * (len(document.groups) + len(_OTHERS))
     title = f"{document.workload}: a step of {time_text(document.step_time_s)}"
@@ -62,9 +62,9 @@ def lengths_picture(document: LengthsDocument) -> str:
         top, name = _TOP + _BAR + 14, strategy_name(document, single.strategy)
         text = f"{name}, alone: {time_text(single.step_time_s)}"
         parts.append(written(16, top + _BAR / 2 + 4, "best single"))
-        parts += [_rect(bar, top, longest_s) for bar in _single_bars(document, single)]
+        parts += [_rect(bar, top, longest_s) for bar in alone]
         parts.append(written(_LEFT + 8, top + _BAR / 2 + 4, text, ' style="fill:#fff"'))
-    parts += _legend(bars, rows + 44)
+    parts += _legend(bars, alone, rows + 44)
     return picture(title, _LEFT + _WIDTH + _RIGHT, height, parts, _STYLE, "lengths")
 
 
@@ -86,8 +86,10 @@ def _bars(document: LengthsDocument) -> Iterator[_Bar]:
     yield from _optimizer(document, document.anchor, now_s)
 
 
-def _single_bars(document: LengthsDocument, single: SingleDocument) -> Iterator[_Bar]:
-    """The best single strategy: one visit, and the optimizer."""
+def _single_bars(document: LengthsDocument, single: SingleDocument | None) -> Iterator[_Bar]:
+    """The best single strategy: one visit, and the optimizer; nothing where there is none."""
+    if single is None:
+        return
     visited_s = single.step_time_s - anchor_s(document, single.strategy)
     yield from _run(document, single.strategy, 0.0, visited_s, None, "all sequences")
     yield from _optimizer(document, single.strategy, visited_s)
@@ -164,13 +166,16 @@ def _axis(longest_s: float, bottom: float) -> Iterator[str]:
     yield from upright_lines(places, _TOP - 8, bottom + 6, 14)
 
 
-def _legend(bars: list[_Bar], top: float) -> Iterator[str]:
-    """A line for each group, and one for each kind of what is between."""
+def _legend(bars: list[_Bar], alone: list[_Bar], top: float) -> Iterator[str]:
+    """A line for each group, and one for each kind of what is between, with its times in both."""
     lines = [(bar.fill, f"{bar.number + 1}. {bar.text}") for bar in bars if bar.number is not None]
     for fill, name in _OTHERS.items():
-        time_s = sum(bar.time_s for bar in bars if bar.fill == fill)
-        if time_s:
-            lines.append((fill, f"{name}: {time_text(time_s)}"))
+        step_s, alone_s = (
+            sum(one.time_s for one in row if one.fill == fill) for row in (bars, alone)
+        )
+        if step_s or alone_s:
+            single = f"; best single: {time_text(alone_s)}" if alone_s else ""
+            lines.append((fill, f"{name}: {time_text(step_s)}{single}"))
     for n, (fill, text) in enumerate(lines):
         yield _line(top + n * _LINE, fill, text)
 

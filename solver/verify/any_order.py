@@ -37,36 +37,20 @@ class AnyOrder:
         return tuple(num_slots(self.instance, self.shape, j) for j in self.used)
 
     @cached_property
-    def visits(self) -> tuple[int, ...]:
-        """Per group used: most stages that one replica can have on one of its nodes.
-
-        Proof: slots of one replica are dp apart, and a node has c_j in a row.
-        """
-        return tuple(ceil_div(count, self.shape.dp) for count in self.slots)
-
-    @cached_property
     def counts(self) -> tuple[int, ...]:
         """Nodes of each group used."""
         return tuple(self.shape.nodes_used[j] for j in self.used)
 
-    @cached_property
-    def flows(self) -> int:
-        """Least number of replicas that cross a node's border together, at one stage boundary.
-
-        Proof: borders of nodes and of stages lie at multiples of q = gcd(dp, all c_j). A shift by
-        dp slots moves whole blocks of q slots; each block stays on one node.
-        """
-        return gcd(self.shape.dp, *self.slots)
-
     def spans(self) -> range:
         """Numbers of nodes that one stage may lie on.
 
-        Proof: a stage is dp slots in a row, and borders lie at multiples of q, see `flows`. On N
-        nodes it has largest c_j of them at most per node. A stage of q slots is on one node. Else
-        all its nodes but the first and the last are whole, c_j slots each, and these two have q at
-        least: (N - 2) least c_j + 2 q <= dp. A single stage is on all nodes used.
+        Proof: a stage is dp slots in a row, and borders of nodes and of stages lie at multiples of
+        q = gcd(dp, all c_j). On N nodes it has largest c_j of them at most per node. A stage of q
+        slots is on one node. Else all its nodes but the first and the last are whole, c_j slots
+        each, and these two have q at least: (N - 2) least c_j + 2 q <= dp. A single stage is on all
+        nodes used.
         """
-        dp, q = self.shape.dp, self.flows
+        dp, q = self.shape.dp, gcd(self.shape.dp, *self.slots)
         if self.shape.pp == 1:
             return range(sum(self.counts), sum(self.counts) + 1)
         if dp == q:

@@ -26,6 +26,7 @@ from solver.verify.closed_forms import ClosedForms
 from solver.verify.exhaust import exhaust
 from solver.verify.lane_exhaust import exhaust_lanes
 from solver.verify.lanes import Lanes
+from solver.verify.longest import ANY_TIME_NS, check_longest
 from solver.verify.simulated import Outcome
 from solver.verify.stage_exhaust import exhaust_stages
 from solver.verify.stage_work import StageWork
@@ -83,6 +84,8 @@ def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
     """What memory, work and whole blocks say of the claims, in their order."""
     parts: dict[Prover, list[Claim]] = {}
     for claim in claims:
+        if claim.below_ns >= ANY_TIME_NS:
+            check_longest(prover.instance, claim.shape)
         parts.setdefault(prover.on(claim.shape.nodes_used), []).append(claim)
     known = {
         claim.index: Verdict(claim, argument)

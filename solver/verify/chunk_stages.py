@@ -82,7 +82,7 @@ class ChunkStages(Stages):
         """
         used = [j for j, n in enumerate(self.shape.nodes_used) if n]
         work = self._times[:, 0].sum(axis=0)[used].min(axis=0)
-        work = self.least * np.where(self._places.any(axis=1), work, self.limit + 1)
+        work = np.where(self._places.any(axis=1), self.least * work, self.limit + 1)
         most = self.length - self.shape.num_stages + self.chunks
         sizes, busy = np.zeros((0, 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
         for s in self._stages(k):

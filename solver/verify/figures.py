@@ -16,6 +16,7 @@ from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.document import PlanDocument, StepDocument
 from solver.simulate import critical_path, step_time_ns
 from solver.verify.findings import NOISE, Findings
+from solver.verify.longest import check_longest
 from solver.verify.node_choices import Nodes, instance_on, price_usd_per_hour
 from solver.verify.recount import Recount
 from solver.verify.renting import check_renting
@@ -96,6 +97,7 @@ def shortest_refused_ns(instance: Instance, nodes_used: Nodes) -> int | None:
 
 def check_figures(document: PlanDocument, plan: Plan, findings: Findings) -> int:
     """Compares every figure of the plan with one of our own; returns the step time in ns."""
+    check_longest(document.instance, plan.shape)
     recount = Recount(document.instance, plan)
     costs = recount.costs()
     time_ns = step_time_ns(costs)

@@ -15,6 +15,7 @@ from solver.verify.cascade import Effort
 from solver.verify.findings import Findings, Verification
 from solver.verify.fleet_bound import least_step_ns
 from solver.verify.sealed import verification
+from solver.verify.space import PlanSpace
 
 
 def verify_fleet(document: FleetDocument, effort: Effort | None = None) -> Verification:
@@ -38,7 +39,7 @@ def _check_content(document: FleetDocument, findings: Findings) -> None:
     _check_nodes(document, findings)
     for n, design in enumerate(document.designs):
         _check_template(document, design, f"designs[{n}].template", findings)
-    _check_designs(document.designs, findings)
+    _check_designs(document, findings)
     if findings.num_problems > before:
         return
     findings.note(f"nodes and templates of {len(document.pipelines)} pipelines")
@@ -79,8 +80,14 @@ def _check_nodes(document: FleetDocument, findings: Findings) -> None:
     findings.require(found == every, "pipelines, idle, away", found, "every node once")
 
 
-def _check_designs(designs: tuple[Design, ...], findings: Findings) -> None:
-    """Each template once, and one micro-batch size for all."""
+def _check_designs(document: FleetDocument, findings: Findings) -> None:
+    """Each template once, one micro-batch size for all, and strategies of the instance."""
+    designs, search = document.designs, document.instance.search
+    ways = [*PlanSpace(document.instance).recomputations(0), *((own,) for own in search.recompute)]
+    for n, design in enumerate(designs):
+        for name, allowed in (("recompute", ways), ("schedule", search.schedule)):
+            found, field = getattr(design.strategy, name), f"designs[{n}].strategy.{name}"
+            findings.require(found in allowed, field, found, f"one of {list(allowed)}")
     templates = {design.template for design in designs}
     findings.require(len(templates) == len(designs), "designs", "a template twice", "each once")
     sizes = sorted({design.strategy.micro_batch for design in designs})

@@ -17,8 +17,8 @@ from solver.verify.bounds import Prover
 from solver.verify.cascade import Claim, Effort, quick_verdicts, verdicts
 from solver.verify.figures import shortest_refused_ns
 from solver.verify.findings import NOISE, Findings
+from solver.verify.longest import ANY_TIME_NS
 from solver.verify.node_choices import Nodes
-from solver.verify.records import ANY_TIME_NS
 from solver.verify.renting import HOUR_S, Rented, offered
 from solver.verify.space import PlanSpace
 

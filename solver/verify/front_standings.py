@@ -72,11 +72,18 @@ def _check_standing(
     """That the bound of a cluster, if it holds, shows where the cluster stands."""
     points = {point.nodes: point for point in document.points}
     if record.standing == "infeasible":
-        findings.require(record.bound_ns is None, f"{field}.bound_ns", record.bound_ns, "none")
+        for name in ("bound_ns", "step_time_ns"):
+            found = getattr(record, name)
+            findings.require(found is None, f"{field}.{name}", found, "none")
         return
     if record.bound_ns is None:
         findings.refuse(f"{field}.bound_ns", None, "a bound in ns")
         return
+    found = record.step_time_ns
+    text = f"at least {record.bound_ns}, the bound"
+    findings.require(
+        found is None or found >= record.bound_ns, f"{field}.step_time_ns", found, text
+    )
     own = points.get(record.nodes)
     if own is not None:
         findings.equal(f"{field}.step_time_ns", record.step_time_ns, step_time_ns(own))

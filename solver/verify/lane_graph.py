@@ -89,24 +89,19 @@ class LaneGraph(OrderGraph):
         return list(map(min, sends, super()._send_ns(k, source, source, 0)))
 
     @cached_property
-    def _least_tails(self) -> tuple[list[Array], int]:
-        """[used groups] [n, n] tails with a node of the group at least, and tied embeddings."""
+    def _least_tails(self) -> dict[int, Array]:
+        """By group used [n, n] tails with a node of it at least."""
         costs, runs = LeastCosts(self.instance, self.shape), self.instance.workload.layer_runs
         layers, start = costs.tail_ns()
         each = np.repeat(layers, [run.count for run in runs], axis=0)
-        return [interval_sums(own) + start for own in each.T], costs.embedding_ns()
-
-    def _least_row(self, k: int, j: int) -> int:
-        tails, tied = self._least_tails
-        embedding = tied if k in (0, self.shape.pp - 1) else 0
-        used = [i for i, count in enumerate(self.shape.nodes_used) if count]
-        return self.tails.row_of((j, embedding), tails[used.index(j)], embedding)
+        rows = zip(costs.order.used, each.T, strict=True)
+        return {j: interval_sums(own) + start for j, own in rows}
 
     def _tail_row(self, k: int, spots: tuple[Spot, ...]) -> int:
         if self.number == 1:
             return super()._tail_row(k, spots)
         (own,) = spots
         if self.unlike:
-            return self._least_row(k, own.group)
+            return self.tails.row_of(own.group, self._least_tails[own.group])
         others = [Spot(j, own.slots) for j in self.hosts[k] or ()]
         return super()._tail_row(k, (*others, *spots * (self.number - len(others))))

@@ -1,11 +1,9 @@
-"""What communication and optimizer cost at least, in whatever order the nodes stand.
+"""What collectives and optimizer cost at least, in whatever order the nodes stand.
 
-Every figure here is one of `solver.verify.recount`, with the unknown
-node replaced by the best one used and the unknown number of flows or nodes by its least value.
-Each is proved at its function. Rounded up where the real cost is, after a margin for float noise.
-
-Links between zones are left out, which keeps every figure a lower bound: a transfer, a collective
-or an all-reduce takes as long as the slowest of its links, and here one may be missing.
+Every figure here is one of `solver.verify.recount`, with the unknown node replaced by the best one
+used and the unknown number of nodes by its least value. Rounded up where the real cost is, after a
+margin for float noise. Links between zones are left out, which keeps every figure a lower bound: a
+collective takes as long as the slowest of its links, and here one may be missing.
 """
 
 from dataclasses import dataclass
@@ -19,16 +17,7 @@ from formulations.plan import Shape
 from solver.verify.any_order import AnyOrder
 from solver.verify.expert_rings import rings_of_experts_ns
 from solver.verify.least_rings import at_least_ns, least_collective_ns
-from solver.verify.link_times import inside_s, outside_s, pair_s
-from solver.verify.volumes import (
-    collective_factors,
-    message_bytes,
-    message_lanes,
-    num_lanes,
-    shards,
-    tied_bytes,
-    touched_bytes,
-)
+from solver.verify.volumes import collective_factors, num_lanes, shards, touched_bytes
 
 Array = NDArray[np.int64]
 
@@ -45,50 +34,11 @@ class LeastCosts:
         """Where slots may lie."""
         return AnyOrder(self.instance, self.shape)
 
-    def send_ns(self) -> int:
-        """All pp - 1 transfers of one micro-batch through one replica, one way.
-
-        Proof: a node with v stages of the replica has at most v - 1 transfers inside, so all nodes
-        together at most sum (visits - 1). The others cross the border of a node, `flows` at a time.
-        """
-        boundaries = self.shape.pp - 1
-        visits = zip(self.order.counts, self.order.visits, strict=True)
-        inside = min(boundaries, sum(n * (most - 1) for n, most in visits))
-        within, without = float("inf"), float("inf")
-        for j, g in zip(self.order.used, self.order.groups, strict=True):
-            size, own = message_bytes(self.instance, self.shape, j), self.shape.degrees[j]
-            flows = message_lanes(self.instance, self.shape, j) * self.order.flows
-            within = min(within, inside_s(g, size))
-            without = min(without, outside_s(self.instance, own.tp, g, g.inter_node, flows, size))
-        crossing = int(at_least_ns(without))
-        easiest = min(crossing, int(at_least_ns(within)))
-        return (boundaries - inside) * crossing + inside * easiest
-
-    def embedding_ns(self) -> int:
-        """All-reduce of tied embeddings.
-
-        Proof: the two slots of a replica are (pp - 1) dp apart, so on two nodes unless one has
-        more slots than that; then `flows` replicas at least cross its border together.
-        """
-        sizes = [tied_bytes(self.instance, self.shape, j) for j in self.order.used]
-        if not any(sizes):
-            return 0
-        known = list(zip(self.order.used, self.order.groups, sizes, strict=True))
-        degrees, flows = self.shape.degrees, self.order.flows
-        ways = [(g.inter_node, degrees[j].width * flows, size) for j, g, size in known]
-        apart = (self.shape.pp - 1) * self.shape.dp
-        ways += [
-            (g.intra_node, 1, size)
-            for (_, g, size), c in zip(known, self.order.slots, strict=True)
-            if c > apart
-        ]
-        return min(int(at_least_ns(pair_s(*way))) for way in ways)
-
     def tail_ns(self) -> tuple[Array, int]:
         """[U, used groups] per layer of a run, and once: what follows the last backward of a stage.
 
         Gradient sync, optimizer (of a replica on that group; the slowest counts), gather: one
-        after the other. On the first stage the tied embeddings come between.
+        after the other.
         """
         workload, order = self.instance.workload, self.order
         parameters, experts = self._parameters()

@@ -11,9 +11,7 @@ from solver.verify.bounds import Prover
 from solver.verify.cascade import Claim, Effort, Verdict, quick_verdicts, verdicts
 from solver.verify.figures import shortest_refused_ns
 from solver.verify.findings import Findings
-
-#: More than any step time: no plan is faster if none fits.
-ANY_TIME_NS = 1 << 56
+from solver.verify.longest import ANY_TIME_NS
 
 #: Which proofs can stand behind which claim.
 SEARCHES: tuple[Proof, ...] = ("enumeration", "cpsat", "milp")

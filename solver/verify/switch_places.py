@@ -9,6 +9,8 @@ def check_plan(
     workload: Workload, cluster: Cluster, plan: Plan, field: str, findings: Findings
 ) -> None:
     """Adds a problem for layers that are missing or doubled, and for GPUs that are not there."""
+    names = cluster.node_names
+    findings.equal("cluster: names of nodes", len(set(names)), len(names))
     sizes = [cluster.groups[j].gpus_per_node for j in cluster.node_groups]
     taken: dict[tuple[int, int], tuple[int, int]] = {}
     findings.require(bool(plan.replicas), f"{field}.replicas", "none", "one at least")

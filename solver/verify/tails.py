@@ -64,13 +64,14 @@ class Tails:
             self.embeddings.append(embedding)
         return self._rows[key]
 
-    def row_of(self, key: tuple[object, ...], before: Array, embedding: int) -> int:
-        """A row of these times around the embeddings; all others are taken to come before."""
+    def row_of(self, group: int, before: Array) -> int:
+        """The row of a stage on a node of a group that waits for no tied embeddings."""
+        key = (group,)
         if key not in self._rows:
             self._rows[key] = len(self.whole)
-            self.whole.append(before + embedding)
+            self.whole.append(before)
             self.syncs.append(before)
-            self.embeddings.append(embedding)
+            self.embeddings.append(0)
         return self._rows[key]
 
     def waits_ns(self, own: Array, others: Array) -> Array:

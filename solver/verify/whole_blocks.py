@@ -3,13 +3,13 @@
 All replicas have m micro-batches; or, where these may be unlike, look at the replica with the most,
 which has m = M / dp, rounded up, or more: what follows only grows with them. By the latency paths
 that a schedule states of stage i (`Missed`), the last backward of the first stage ends no earlier
-than the latency, the sum of all t of the replica, but for weight gradients split off, and its
-transfers, plus (m - 1) t_i less what the path misses of stage i; then come tied embeddings and the
-tail of the first stage. A kind of operation has at most some share of t in any layer on any group
-used, so with c_i m - 1 less the sum over kinds of that share times the number missed, for the
-better path, and as a stage is busy for its work and then has its tail,
+than the latency, the sum of all t of the replica, but for weight gradients split off, plus
+(m - 1) t_i less what the path misses of stage i; then comes the tail of the first stage. Transfers
+and tied embeddings are left out. A kind of operation has at most some share of t in any layer on
+any group used, so with c_i m - 1 less the sum over kinds of that share times the number missed, for
+the better path, and as a stage is busy for its work and then has its tail,
 
-    T >= once + latency + c_i t_i + tail_0,    T >= m t_i + tail_i.
+    T >= start + latency + c_i t_i + tail_0,    T >= start + m t_i + tail_i.
 
 Let A be the fastest groups of nodes, B the others used. Some replica has no more stages on A than
 its slots over dp, rounded down; if none, only B counts. Where micro-batches are unlike the replica
@@ -145,11 +145,10 @@ class _Blocks:
 
     @cached_property
     def _fixed_ns(self) -> Numbers:
-        """[N] messages, tied embeddings; of what is no block the latency and tail of stage 0."""
+        """[N] of what is no block the latency and tail of stage 0."""
         tails = self.forms.least(self.forms.tail, self.used)
         passed = self.forms.least(self.passed, self.used) * ~self.is_block
-        each = (tails * self.places[0] + passed * self.forms.counts).sum(axis=1)
-        fixed: Numbers = each + [one.embedding_ns() + 2 * one.send_ns() for one in self.forms.costs]
+        fixed: Numbers = (tails * self.places[0] + passed * self.forms.counts).sum(axis=1)
         return fixed
 
     @cached_property

@@ -1,5 +1,8 @@
 """Promises of formulations.instance.json_document."""
 
+import pytest
+
+from formulations.errors import InstanceError
 from formulations.instance.json_document import json_document
 
 TEXT = """{ "a": [1, {"b c": "x\\"]"},
@@ -21,3 +24,12 @@ def test_positions_of_fields() -> None:
     assert document.where(("d",)) == "f:3:8 d"
     assert document.where(("d",), key=True) == "f:3:2 d"
     assert document.where(("e",)) == "f:1:1 e"
+
+
+def test_bug_a_field_twice_was_read_as_its_last_value() -> None:
+    """Other readers take the first: both would call the file theirs."""
+    text = '{"a": {"b": 1,\n  "c": 2, "b": 1}}'
+    with pytest.raises(InstanceError) as refused:
+        json_document(text, "f")
+    repeated = "f:2:11 b: repeated; it stands in line 1 too; allowed: every field once"
+    assert str(refused.value) == repeated

@@ -36,11 +36,10 @@ def test_measured_strategies(tmp_path: Path) -> None:
     """Strategies of a table take what they took: 8192 tokens on `wide` 48 ms, 4096 at most that."""
     out = output("lengths", written(tmp_path, SMALL + TABLE))
     wide = next(line for line in out.splitlines() if line.startswith("wide"))
-    assert wide.split()[:5] == ["wide", "1", "1", "8192", "4.0"]
+    assert wide.split()[:5] == ["wide", "1", "1", "8,192", "4.0"]
     assert "dp 4, tp 1, pp 1" in out
-    assert (
-        "48 sequences per step in 3 classes, of up to 8000 tokens, half of them of up to 512"
-        in (" ".join(out.split()))
+    assert "48 sequences per step of 3 lengths, 8,000 tokens at most, half of them up to 512" in (
+        " ".join(out.split())
     )
 
 

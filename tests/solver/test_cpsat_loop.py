@@ -94,6 +94,13 @@ def test_largest_share_never_excludes_a_plan(seeds: Sequence[int]) -> None:
                 assert step is None or max(shares) <= largest_share(tables, step)
 
 
+def test_bug_steps_above_2_s_were_infeasible() -> None:
+    """Alternatives above 2^31 ns: CP-SAT 9.15 took bounds of one that holds for bounds of all."""
+    tables = random_tables(71)
+    outcome = solve_shape(tables, ENGINE)
+    assert outcome.step_time_ns == brute_force.optimum_ns(tables) == 56_335_002_434
+
+
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 2))
 def test_pool_changes_no_optimum(seeds: Sequence[int]) -> None:
     """Cuts from other shapes of the same schedule and stages hold."""

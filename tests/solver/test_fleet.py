@@ -161,6 +161,8 @@ CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
     "joined": lambda f: change(f, "recovery.joined", f["away"]),
     "template_twice": lambda f: f["designs"].append(f["designs"][0]),
     "micro_batch": lambda f: change(f, "designs.1.strategy.micro_batch", 2),
+    "schedule": lambda f: change(f, "designs.0.strategy.schedule", "gpipe"),
+    "strategy": lambda f: change(f, "instance.search.recompute", ["full"]),
     "gpus": lambda f: change(f, "designs.0.template.stages.0.group.gpus", [5]),
     "recomputed": lambda f: change(f, "designs.0.template.stages.0.recomputed.blocks", 99),
     "way": lambda f: change(f, "designs.0.template.stages.0.recomputed.way", "selective"),

@@ -75,6 +75,7 @@ def _drop_cluster(fields: dict[str, Any]) -> None:
         (_dominated(bound_ns=10**12), "cluster ("),
         (LOWER_BOUND, "bound_ns"),
         (DENIED, "cluster ("),
+        (_dominated(step_time_ns=1), "step_time_ns"),
         (_drop_cluster, "clusters"),
         ({"points.0.terms.0.cost_usd_per_step": lambda usd: usd / 2}, "cost_usd_per_step"),
         ({"points.0.nodes_used": [2, 2]}, "nodes_used"),

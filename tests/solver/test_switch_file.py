@@ -100,6 +100,11 @@ def _other_price(fields: Fields) -> None:
     fields["prices"] = [{"line": "send", "at": fields["devices"][0]["gpu"], "price": 1}]
 
 
+def _same_names(fields: Fields) -> None:
+    groups = fields["cluster"]["groups"]
+    groups.append(groups[0])
+
+
 def _one_receiver_less(fields: Fields) -> None:
     for own in fields["classes"]:
         gpus = {gpu for one in own["sendings"] for gpu in one["receivers"]}
@@ -135,6 +140,7 @@ def _other_plan(fields: Fields) -> None:
         (_other_price, "lower_bound_s"),
         ({"classes.0.slices.0.size_bytes": lambda size: size - 2}, "every byte of the class once"),
         ({"classes.0.sendings.0.receivers.0": "fast-7:0"}, "GPUs of the cluster"),
+        (_same_names, "names of nodes"),
         (_one_receiver_less, "sent to GPUs that lack it, to all"),
         (_half_slice, "what moves, once"),
         ({"devices.0.sent_inside_bytes": lambda size: size + 1}, "devices"),

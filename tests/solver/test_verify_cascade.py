@@ -11,7 +11,8 @@ import pytest
 
 from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
-from formulations.instance import Instance
+from formulations.errors import InstanceError
+from formulations.instance import Instance, Link
 from formulations.instance.load import load_family
 from formulations.plan import Plan, Shape
 from solver.bounds import uneven_shares
@@ -31,6 +32,7 @@ from solver.search.shapes import shapes
 from solver.verify import Effort, cascade, orders, verify_document
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
+from solver.verify.longest import ANY_TIME_NS
 from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.certified import certified_document
@@ -324,3 +326,16 @@ def test_bug_nodes_of_a_single_lane_were_dealt_out(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(cascade, "exhaust_lanes", None)
     claim = cascade.Claim(0, shape, 710_671_452)  # 0.1 % below the best plan of the cluster
     assert cascade.searched(prover, claim, Clock()).argument == "trial"
+
+
+def test_bug_links_that_take_years_stood_for_a_lack_of_memory() -> None:
+    """No plan being faster than any time shows that none fits only where times stay below that."""
+    groups = [
+        group.but(inter_node=Link(bandwidth_bytes_per_s=1e-3, latency_s=0))
+        for group in random_instance(25).cluster.groups
+    ]
+    instance = random_instance(25).but(cluster={"groups": tuple(groups)})
+    wide = next(shape for shape in shapes(random_instance(25)) if sum(shape.nodes_used) > 1)
+    prover = Prover(PlanSpace(instance))
+    with pytest.raises(InstanceError, match="s for one step on links"):
+        cascade.quick_verdicts(prover, [cascade.Claim(0, wide, ANY_TIME_NS, nothing_fits=True)])

@@ -12,8 +12,10 @@ from solver.verify.bounds import Prover
 from solver.verify.chunk_stages import ChunkStages
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.exhaust import exhaust
+from solver.verify.longest import ANY_TIME_NS
+from solver.verify.orders import OrderGraph
 from solver.verify.space import PlanSpace
-from tests.best_plans import ANY_TIME_NS, check_claims
+from tests.best_plans import check_claims
 from tests.expert_instances import expert_instance
 from tests.random_shapes import random_optimum_ns, random_tables, scheduled
 from tests.seeds import few_and_many
@@ -39,6 +41,17 @@ def test_too_many_ways_are_no_question() -> None:
         patch.setattr(ChunkStages, "most_choices", 1)
         with pytest.raises(TimeUpError):
             exhaust(Prover(PlanSpace(tables.instance)), tables.shape, ANY_TIME_NS, Clock())
+
+
+def test_bug_runs_of_layers_that_no_chunk_may_have_took_no_time() -> None:
+    """Their time, beyond any claim, wrapped to 0 with 256 micro-batches, and they came back."""
+    tables = random_tables(1, schedule="interleaved")
+    shape = tables.shape
+    batch = 256 * shape.dp * shape.micro_batch
+    prover = Prover(PlanSpace(tables.instance.but(workload={"global_batch": batch})))
+    stages = ChunkStages(prover, shape, OrderGraph(prover.instance, shape), ANY_TIME_NS - 1)
+    outer = [stages.sizes(0)[0], stages.sizes(1)[1]]  # with embedding or head, and a block
+    assert [own.min() for own in outer] == [2, 2]
 
 
 def test_bug_chunks_recomputed_all_experts_of_a_block() -> None:

@@ -50,9 +50,9 @@ def test_closed_form_that_is_too_high_is_refused(proof: Proof) -> None:
 
 
 def test_whole_blocks_are_proved_without_node_orders() -> None:
-    """Three blocks on three stages: work does not show the claim, whole blocks do."""
+    """Three blocks on three stages: work does not show the claim, whole blocks do, but messages."""
     own = next(one for one in document().closed_shapes if one.proof == "packing")
     assert own.bound_ns is not None
-    prover = Prover(PlanSpace(document().instance))
-    assert ClosedForms(prover, [own.shape]).work_ns()[0] < own.bound_ns
-    assert not quick_verdicts(prover, [Claim(0, own.shape, own.bound_ns)])[0].open
+    prover, below_ns = Prover(PlanSpace(document().instance)), own.bound_ns * 9 // 10
+    assert ClosedForms(prover, [own.shape]).work_ns()[0] < below_ns
+    assert not quick_verdicts(prover, [Claim(0, own.shape, below_ns)])[0].open

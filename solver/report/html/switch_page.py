@@ -19,7 +19,9 @@ def switch_page(document: SwitchDocument) -> str:
         cells = [[name, *map(unit.number, volumes)] for name, volumes in rows]
         parts += [
             section("Time and volumes", switch_picture(document)),
-            section("GPUs", text_table(("node: GPUs", *COLUMNS), cells, 1), f"In {unit.name}."),
+            section(
+                "GPUs", text_table(("node: GPUs, each", *COLUMNS), cells, 1), f"In {unit.name}."
+            ),
             section("Sendings", text_table(_SENDINGS, sending_rows(document), 5)),
         ]
     return sections_page(title, parts)
