@@ -1,17 +1,20 @@
 """From which step time on a plan of a shape is of no use: limits, the incumbent, the gap."""
 
 import math
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 
 from formulations.instance import Instance
 from formulations.plan import Shape
-from solver.result import NOISE, ShapeRecord, max_step_time_ns, objective_weight
+from solver.result import ShapeRecord, max_step_time_ns, objective_weight
 from solver.search.closing import MOST_GAP
 from solver.search.shape_answers import Question
 
 #: Above any step time in ns: more than twice what `formulations.costs.magnitude` lets through.
 ANY_TIME = 1 << 56
+#: Of a product of floats and its quotient, relative; below a ns wherever floats count whole ones.
+NOISE = 4 * sys.float_info.epsilon
 
 
 @dataclass(frozen=True)

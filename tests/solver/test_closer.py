@@ -11,6 +11,7 @@ from solver.options import SolveOptions
 from solver.result import Status, max_step_time_ns, objective_weight
 from solver.search.closer import Closer, Task
 from solver.search.closing import enumerate_shape
+from solver.search.cutoffs import Cutoffs
 from solver.search.driver import solve
 from solver.search.shapes import shapes
 from tests.best_plans import check_verified, optima_ns
@@ -32,6 +33,17 @@ def rented(seed: int, prices: tuple[float, ...], longest_s: float | None = None)
         "limits": instance.limits.but(max_step_time_s=longest_s),
     }
     return instance.model_copy(update=update)
+
+
+@pytest.mark.parametrize("prices", [(1.0, 1.0), (12.29, 98.32)])
+def test_bug_steps_of_half_an_hour_were_closed_below_the_incumbent(
+    prices: tuple[float, float],
+) -> None:
+    """The target of a plan is its own step, to the ns, for up to days, in time and in money."""
+    for instance in (random_instance(1), rented(1, prices)):
+        shape, cutoffs = next(iter(shapes(instance))), Cutoffs(instance, 0.0)
+        for step_ns in (2_177_829_861_702, 999_999_999_999_999):
+            assert cutoffs.target(shape, cutoffs.objective(shape, step_ns)) == step_ns
 
 
 def optima(instance: Instance) -> dict[Shape, int]:
