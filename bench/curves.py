@@ -4,7 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 
-from solver.report.drawing import COLOURS, grid_line, key, key_width, picture, written
+from solver.report.drawing import COLOURS, grid, key, key_width, picture, written
 
 _WIDTH, _HEIGHT = 760, 380
 _LEFT, _TOP = 64, 66
@@ -30,14 +30,9 @@ class _Axes:
 
 
 def _grid(axes: _Axes) -> Iterator[str]:
-    for tick in (tick for tick in _TICKS if tick <= axes.end):
-        x = axes.x(tick)
-        yield grid_line(x, _TOP, x, _TOP + _HEIGHT)
-        yield written(x, _TOP + _HEIGHT + 16, f"{tick:g} %", ' text-anchor="middle"')
-    for tenth in range(0, 11, 2):
-        y = axes.y(tenth / 10)
-        yield grid_line(_LEFT, y, _LEFT + _WIDTH, y)
-        yield written(_LEFT - 8, y + 4, f"{10 * tenth} %", ' text-anchor="end"')
+    across = ((axes.x(tick), f"{tick:g} %") for tick in _TICKS if tick <= axes.end)
+    up = ((axes.y(tenth / 10), f"{10 * tenth} %") for tenth in range(0, 11, 2))
+    yield from grid(across, up, (_LEFT, _TOP), (_WIDTH, _HEIGHT))
 
 
 def steps(distances: Sequence[float]) -> list[tuple[float, float]]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from solver.report.drawing import COLOURS, grid_line, key, key_width, picture, written
+from solver.report.drawing import COLOURS, grid, key, key_width, picture, written
 
 _WIDTH, _HEIGHT, _SPACE = 700, 220, 48
 _LEFT, _TOP = 84, 66
@@ -46,15 +46,9 @@ class _Axes:
 
 
 def _grid(axes: _Axes, numbers: Sequence[float]) -> Iterator[str]:
-    bottom = axes.top + _HEIGHT
-    for number in numbers:
-        x = axes.x(number)
-        yield grid_line(x, axes.top, x, bottom)
-        yield written(x, bottom + 16, f"{number:g}", ' text-anchor="middle"')
-    for tick in axes.panel.ticks:
-        y = axes.y(tick)
-        yield grid_line(_LEFT, y, _LEFT + _WIDTH, y)
-        yield written(_LEFT - 8, y + 4, axes.panel.show(tick), ' text-anchor="end"')
+    across = ((axes.x(number), f"{number:g}") for number in numbers)
+    up = ((axes.y(tick), axes.panel.show(tick)) for tick in axes.panel.ticks)
+    yield from grid(across, up, (_LEFT, axes.top), (_WIDTH, _HEIGHT))
     yield written(16, axes.top - 10, axes.panel.axis)
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from solver.report.drawing import COLOURS, grid_line, key, key_width, picture, written
+from solver.report.drawing import COLOURS, grid, key, key_width, picture, written
 
 _SIZE = 420
 _LEFT, _TOP = 72, 66
@@ -44,12 +44,9 @@ class _Axes:
 
 
 def _grid(axes: _Axes) -> Iterator[str]:
-    for tick in axes.ticks:
-        x, y = axes.x(tick), axes.y(tick)
-        yield grid_line(x, _TOP, x, _TOP + _SIZE)
-        yield grid_line(_LEFT, y, _LEFT + _SIZE, y)
-        yield written(x, _TOP + _SIZE + 16, f"{tick:g}", ' text-anchor="middle"')
-        yield written(_LEFT - 8, y + 4, f"{tick:g}", ' text-anchor="end"')
+    across = ((axes.x(tick), f"{tick:g}") for tick in axes.ticks)
+    up = ((axes.y(tick), f"{tick:g}") for tick in axes.ticks)
+    yield from grid(across, up, (_LEFT, _TOP), (_SIZE, _SIZE))
 
 
 def _line(axes: _Axes, factor: float) -> str:

@@ -7,11 +7,13 @@ for the switches of the step. `verify` derives every figure again but `hetplan_v
 `runtime_s`, `termination` and `requested_gap`, which describe the run.
 """
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from functools import partial
 from itertools import groupby, pairwise
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from formulations.instance import Instance
 from formulations.instance.extent import Batch, Count, Index, Line, Name, Seconds
@@ -21,6 +23,7 @@ from formulations.lengths.problem import (
     Atom,
     Measured,
     Mixed,
+    PaddedTime,
     Replica,
     Rows,
     RowTime,
@@ -54,7 +57,10 @@ class AtomDocument(Record):
 
 
 class ReplicasDocument(Record):
-    """Pipelines that are alike. A row takes a l^2 + b l for each sequence of l tokens, and c."""
+    """Pipelines that are alike. A row takes a l^2 + b l for each sequence of l tokens, and c.
+
+    rows_ns: in place of that, of a padded row of each atom up to the longest row.
+    """
 
     count: Count
     stages: Count
@@ -62,6 +68,12 @@ class ReplicasDocument(Record):
     per_square_ns: PerToken
     per_token_ns: PerToken
     per_row_ns: Nanoseconds
+    rows_ns: tuple[Nanoseconds, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_no_rows(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = fields(self)
+        return found if self.rows_ns else {k: v for k, v in found.items() if k != "rows_ns"}
 
 
 class StrategyDocument(Record):
@@ -100,6 +112,13 @@ class ProblemDocument(Record):
             raise refusal("atoms in another order", "by ascending tokens")
         if any(len(one.atoms_ns) not in (0, len(tokens)) for one in self.strategies):
             raise refusal("atoms_ns of another length", f"{len(tokens)}, one for each atom")
+        for own in (own for one in self.strategies for own in one.replicas if own.rows_ns):
+            known = max(1, bisect_right(tokens, own.longest_row))
+            if self.rows != "padded" or len(own.rows_ns) != known:
+                allowed = f"{known}, of padded rows of all atoms up to longest_row"
+                raise refusal(f"{len(own.rows_ns)} rows_ns, {self.rows}", allowed)
+            if own.per_square_ns or own.per_token_ns or own.per_row_ns:
+                raise refusal("rows_ns and per_square_ns, per_token_ns, per_row_ns", "one of them")
         count = len(self.strategies)
         if len(tokens) ** 2 * count > MOST_TIMES:
             found = f"{len(tokens):,} atoms and {count:,} strategies"
@@ -127,7 +146,8 @@ class ProblemDocument(Record):
         """The problem."""
         switching = Switching(self.parameters_ns, self.gradients_ns, self.parameters_return)
         atoms = tuple(Atom(one.tokens, one.count) for one in self.atoms)
-        return Mixed(atoms, tuple(map(_strategy, self.strategies)), switching, self.rows)
+        strategies = tuple(_strategy(one, atoms) for one in self.strategies)
+        return Mixed(atoms, strategies, switching, self.rows)
 
 
 def _strategy_document(strategy: Strategy | Measured) -> StrategyDocument:
@@ -139,37 +159,41 @@ def _strategy_document(strategy: Strategy | Measured) -> StrategyDocument:
     )
     if isinstance(strategy, Measured):
         return own(atoms_ns=strategy.atoms_ns)
-    replicas = tuple(
-        ReplicasDocument(
-            count=len(list(alike)),
-            stages=one.stages,
-            longest_row=one.longest_row,
-            per_square_ns=one.time.per_square_ns,
-            per_token_ns=one.time.per_token_ns,
-            per_row_ns=one.time.per_row_ns,
-        )
-        for one, alike in groupby(strategy.replicas)
+    kinds = ((one, len(list(alike))) for one, alike in groupby(strategy.replicas))
+    return own(replicas=tuple(_replicas_document(one, count) for one, count in kinds))
+
+
+def _replicas_document(one: Replica, count: int) -> ReplicasDocument:
+    time = one.time
+    curve, rows = (RowTime(0, 0, 0), time.rows_ns) if isinstance(time, PaddedTime) else (time, ())
+    return ReplicasDocument(
+        count=count,
+        stages=one.stages,
+        longest_row=one.longest_row,
+        per_square_ns=curve.per_square_ns,
+        per_token_ns=curve.per_token_ns,
+        per_row_ns=curve.per_row_ns,
+        rows_ns=tuple(ns for _, ns in rows),
     )
-    return own(replicas=replicas)
 
 
-def _strategy(document: StrategyDocument) -> Strategy | Measured:
+def _strategy(document: StrategyDocument, atoms: Sequence[Atom]) -> Strategy | Measured:
     once = document.visit_ns, document.anchor_ns
     if document.atoms_ns:
         return Measured(document.name, document.atoms_ns, *once)
     replicas = [
         replica
         for one in document.replicas
-        for replica in [
-            Replica(
-                one.stages,
-                one.longest_row,
-                RowTime(one.per_square_ns, one.per_token_ns, one.per_row_ns),
-            )
-        ]
-        * one.count
+        for replica in [Replica(one.stages, one.longest_row, _time(one, atoms))] * one.count
     ]
     return Strategy(document.name, tuple(replicas), *once)
+
+
+def _time(document: ReplicasDocument, atoms: Sequence[Atom]) -> RowTime | PaddedTime:
+    if document.rows_ns:
+        tokens = (atom.tokens for atom in atoms)
+        return PaddedTime(tuple(zip(tokens, document.rows_ns, strict=False)))
+    return RowTime(document.per_square_ns, document.per_token_ns, document.per_row_ns)
 
 
 class GroupDocument(Record):

@@ -4,15 +4,8 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import (
-    Cluster,
-    Instance,
-    Link,
-    Profile,
-    ProfileEntry,
-    SearchSpace,
-)
-from tests.small_instances import gpu, layer, nodes_of, plain_shape, workload
+from formulations.instance import Instance, Link, Profile, ProfileEntry, SearchSpace
+from tests.small_instances import gpu, instance_of, layer, nodes_of, plain_shape, workload
 
 #: Forward + backward of one GFLOP at 2 TFLOP/s, half of it reached: 1 ms + 2 ms.
 SLOW = ("slow", 2.0, 8.0)
@@ -32,13 +25,8 @@ def chain_instance(
         nodes_of(gpu(name, tflops, memory_gib), name=f"{name}{i}", intra_node=link, inter_node=link)
         for i, (name, tflops, memory_gib) in enumerate(nodes)
     )
-    return Instance(
-        name="chain",
-        source="test",
-        workload=workload(layers, 4, 1000, tied=False),
-        cluster=Cluster(groups=groups),
-        search=search or SearchSpace(),
-    )
+    work = workload(layers, 4, 1000, tied=False)
+    return instance_of("chain", work, groups, search=search or SearchSpace())
 
 
 def _kinds(gflops: list[int]) -> list[tuple[str, int]]:

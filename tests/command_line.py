@@ -22,10 +22,10 @@ def output(*arguments: object) -> str:
     return out
 
 
-def refused(*arguments: object) -> str:
-    """The one printable line on stderr of a command with exit code 2, and nothing on stdout."""
-    code, out, err = run(*arguments)
-    assert (code, out, err[:7], err[-1:]) == (2, "", "error: ", "\n"), err
+def refused(*arguments: object, code: int = 2) -> str:
+    """The one printable line on stderr of a command with this exit code, and nothing on stdout."""
+    found, out, err = run(*arguments)
+    assert (found, out, err[:7], err[-1:]) == (code, "", "error: ", "\n"), err
     assert err[:-1].isprintable()
     return err
 

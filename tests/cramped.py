@@ -73,8 +73,9 @@ def one_degree(seed: int, schedule: str, **fields: object) -> Instance:
     return instance.but(search=degrees | fields)
 
 
-def check_optimum(document: PlanDocument, best_ns: int | None) -> None:
-    """What the search found is the best plan, or that there is none; verify proves it."""
+def check_optimum(instance: Instance, best_ns: int | None) -> None:
+    """The search finds the best plan, or that there is none; verify proves it."""
+    document = build_document(solve(instance), SolveOptions())
     if best_ns is None:
         assert document.status == "infeasible"
         return

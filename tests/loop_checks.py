@@ -1,8 +1,9 @@
 """What every engine of the cut loop is held against."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 from formulations.costs.tables import CostTables
@@ -103,6 +104,12 @@ def judge(tables: CostTables, made: Decisions) -> int | None:
     placed = brute_force.place(tables, made.order)
     parts = tables, placed, made.boundaries, made.micro_batches
     return brute_force.step_time_ns(*parts) if brute_force.fits(*parts) else None
+
+
+def need_bytes(tables: CostTables, boundaries: Sequence[int], shares: Iterable[int]) -> int:
+    """Least memory, alike on all GPUs, with which a split and shares fit."""
+    stages = list(enumerate(pairwise(boundaries)))
+    return max(brute_force.least_bytes(tables, [own], k, m) for k, own in stages for m in shares)
 
 
 def feasible(seeds: Iterable[int]) -> list[tuple[CostTables, int]]:

@@ -7,7 +7,7 @@ from formulations.fleet import Design, Pipeline, Strategy
 from formulations.instance import Cluster, Instance, Limits, Link
 from formulations.template import Template, stage_on
 from solver.replay.planned import instance_with
-from tests.small_instances import gpu, layer, nodes_of, random_instance, workload
+from tests.small_instances import gpu, instance_of, layer, nodes_of, random_instance, workload
 
 LAYERS = 6
 STRATEGY = Strategy(micro_batch=1, recompute=("none",), schedule="1f1b")
@@ -34,13 +34,8 @@ def fleet_instance(nodes: int, others: int = 0) -> Instance:
     chain = [layer("embedding", 5, 10**7, 10**6)]
     chain += [layer("block", 20_000, 10**8, 10**7) for _ in range(LAYERS - 2)]
     chain += [layer("head", 10, 10**7, 10**6)]
-    return Instance(
-        name="fleet",
-        source="test",
-        workload=workload(chain, 12, 10**5, tied=False),
-        cluster=cluster(nodes, others),
-        limits=Limits(framework_reserve_bytes=0),
-    )
+    work, limits = workload(chain, 12, 10**5, tied=False), Limits(framework_reserve_bytes=0)
+    return instance_of("fleet", work, cluster(nodes, others).groups, limits=limits)
 
 
 def enlarged(seed: int) -> Instance:

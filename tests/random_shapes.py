@@ -5,28 +5,22 @@ from functools import cache
 from itertools import combinations
 
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import (
-    Cluster,
-    Instance,
-    LayerRun,
-    Limits,
-    Link,
-    SearchSpace,
-    ZoneLink,
-)
+from formulations.instance import Cluster, Instance, LayerRun, Link, SearchSpace, ZoneLink
 from formulations.instance.cluster import ZonePair
 from formulations.instance.instance import ScheduleName
 from formulations.plan import Shape
-from formulations.units import GIB
 from solver.search.shapes import shapes
 from tests import brute_force
 from tests.small_instances import (
+    ROOMY,
     gpu,
-    layer,
+    instance_of,
     nodes_of,
     plain_shape,
     random_instance,
+    random_layers,
     two_tensors,
+    with_ends,
     workload,
 )
 
@@ -34,21 +28,19 @@ from tests.small_instances import (
 WITH_NEW: tuple[ScheduleName | None, ...] = (None, "zb-h1", "interleaved")
 
 
+def _between_nodes(rng: random.Random, *faster: float) -> Link:
+    """A slow link, or one that is also as fast as this."""
+    speed = rng.choice([1e9, 5e9, *faster])
+    return Link(bandwidth_bytes_per_s=speed, latency_s=rng.choice([1e-5, 1e-4]))
+
+
 def crowded_instance(seed: int) -> Instance:
     """Two types, three nodes of one to three GPUs, six layers, uneven shares: much to choose."""
     rng = random.Random(seed)
-    kinds = ["embedding", *["block"] * 4, "head"]
-    chain = [
-        layer(k, rng.randint(5, 60), rng.randint(1, 40) * 10**6, rng.randint(1, 60) * 10**6)
-        for k in kinds
-    ]
-    chain = two_tensors(chain, seed)
+    chain = two_tensors(random_layers(rng, with_ends(4)), seed)
     types = [gpu("fast", 120, rng.choice([1.4, 8])), gpu("slow", 60, rng.choice([1.4, 8]))]
     inside = [Link(bandwidth_bytes_per_s=rng.choice([1e10, 4e10]), latency_s=1e-6) for _ in types]
-    outside = [
-        Link(bandwidth_bytes_per_s=rng.choice([1e9, 5e9]), latency_s=rng.choice([1e-5, 1e-4]))
-        for _ in types
-    ]
+    outside = [_between_nodes(rng) for _ in types]
     groups = tuple(
         nodes_of(
             types[j],
@@ -59,11 +51,12 @@ def crowded_instance(seed: int) -> Instance:
         )
         for j in range(2)
     )
-    return Instance(
-        name=f"crowded_{seed}",
-        source="test",
-        workload=workload(chain, rng.choice([4, 6]), rng.randint(1, 20) * 10**6, seed % 3 == 0),
-        cluster=Cluster(groups=groups, network_efficiency=((1, 1.0), (2, 0.9), (3, 0.7))),
+    return instance_of(
+        f"crowded_{seed}",
+        workload(chain, rng.choice([4, 6]), rng.randint(1, 20) * 10**6, seed % 3 == 0),
+        groups,
+        (2, 0.9),
+        (3, 0.7),
         search=SearchSpace(
             micro_batch=(1,),
             micro_batches="uneven",
@@ -73,7 +66,7 @@ def crowded_instance(seed: int) -> Instance:
             embedding_only_stages=rng.random() < 0.5,
             schedule=(rng.choice(["1f1b", "1f1b", "gpipe"]),),
         ),
-        limits=Limits(framework_reserve_bytes=GIB // 8),
+        limits=ROOMY,
     )
 
 
@@ -84,10 +77,7 @@ def unlike_replicas(seed: int, single: bool = True) -> Instance:
     three replicas, every tenth four on nodes of two GPUs each.
     """
     rng = random.Random(seed)
-    chain = [
-        layer(kind, rng.randint(5, 60), rng.randint(1, 40) * 10**6, rng.randint(1, 60) * 10**6)
-        for kind in ("embedding", *["block"] * rng.randint(2, 4), "head")
-    ]
+    chain = random_layers(rng, with_ends(rng.randint(2, 4)))
     sizes = rng.choice([(2, 2), (3, 1), (1, 2, 1)] if single else [(1, 2), (1, 1, 1)])
     batch, dp, gpus = rng.randint(4, 9), 2, [1 if single else 2, 1, 1]
     if single and seed % 10 == 8:
@@ -100,17 +90,16 @@ def unlike_replicas(seed: int, single: bool = True) -> Instance:
             gpus_per_node=gpus[j],
             nodes=count,
             intra_node=Link(bandwidth_bytes_per_s=4e10, latency_s=1e-6),
-            inter_node=Link(
-                bandwidth_bytes_per_s=rng.choice([1e9, 5e9]), latency_s=rng.choice([1e-5, 1e-4])
-            ),
+            inter_node=_between_nodes(rng),
         )
         for j, count in enumerate(sizes)
     )
-    return Instance(
-        name=f"unlike_{seed}",
-        source="test",
-        workload=workload(chain, batch, rng.randint(1, 20) * 10**6, seed % 2 == 0),
-        cluster=Cluster(groups=groups, network_efficiency=((1, 1.0), (2, 0.9), (4, 0.7))),
+    return instance_of(
+        f"unlike_{seed}",
+        workload(chain, batch, rng.randint(1, 20) * 10**6, seed % 2 == 0),
+        groups,
+        (2, 0.9),
+        (4, 0.7),
         search=SearchSpace(
             tensor_parallel=(1,),
             micro_batch=(1,),
@@ -121,7 +110,7 @@ def unlike_replicas(seed: int, single: bool = True) -> Instance:
             embedding_only_stages=rng.random() < 0.5,
             schedule=(rng.choice(["1f1b", "1f1b", "gpipe"]),),
         ),
-        limits=Limits(framework_reserve_bytes=GIB // 8),
+        limits=ROOMY,
     )
 
 
@@ -135,11 +124,7 @@ def three_types(seed: int) -> CostTables:
         [((3, 2, 3), 2), ((3, 3, 2), 2), ((1, 3, 2), 2), ((2, 2, 5), 3), ((2, 4, 3), 3)]
     )
     pp = sum(counts) // dp
-    kinds = ["embedding", *["block"] * (pp + rng.randint(2, 5)), "head"]
-    chain = [
-        layer(k, rng.randint(5, 20), rng.randint(1, 40) * 10**6, rng.randint(1, 60) * 10**6)
-        for k in kinds
-    ]
+    chain = random_layers(rng, with_ends(pp + rng.randint(2, 5)), 20)
     speeds = [rng.choice([130, 100]), rng.choice([50, 60, 70]), rng.choice([40, 45])]
     rng.shuffle(speeds)
     groups = tuple(
@@ -147,19 +132,17 @@ def three_types(seed: int) -> CostTables:
             gpu(f"g{j}", speeds[j], rng.choice([1.2, 8]) if seed % 4 == 0 else 8),
             nodes=count,
             intra_node=Link(bandwidth_bytes_per_s=4e10, latency_s=1e-6),
-            inter_node=Link(
-                bandwidth_bytes_per_s=rng.choice([1e9, 5e9, 5e10]),
-                latency_s=rng.choice([1e-5, 1e-4]),
-            ),
+            inter_node=_between_nodes(rng, 5e10),
         )
         for j, count in enumerate(counts)
     )
     schedule: ScheduleName = rng.choice(["1f1b", "1f1b", "1f1b", "gpipe"])
-    instance = Instance(
-        name=f"three_types_{seed}",
-        source="test",
-        workload=workload(chain, dp * rng.randint(2, 8), rng.randint(1, 20) * 10**6, seed % 2 == 0),
-        cluster=Cluster(groups=groups, network_efficiency=((1, 1.0), (2, 0.9), (4, 0.7))),
+    instance = instance_of(
+        f"three_types_{seed}",
+        workload(chain, dp * rng.randint(2, 8), rng.randint(1, 20) * 10**6, seed % 2 == 0),
+        groups,
+        (2, 0.9),
+        (4, 0.7),
         search=SearchSpace(
             tensor_parallel=(1,),
             micro_batch=(1,),
@@ -169,12 +152,9 @@ def three_types(seed: int) -> CostTables:
             embedding_only_stages=rng.random() < 0.5,
             schedule=(schedule,),
         ),
-        limits=Limits(framework_reserve_bytes=GIB // 8),
+        limits=ROOMY,
     )
-    return build_tables(
-        instance,
-        plain_shape(counts, dp=dp, pp=pp, schedule=schedule),
-    )
+    return build_tables(instance, plain_shape(counts, dp=dp, pp=pp, schedule=schedule))
 
 
 def zoned(instance: Instance, seed: int) -> Instance:
@@ -250,6 +230,24 @@ def scheduled(instance: Instance, schedule: ScheduleName, seed: int) -> Instance
     return instance.but(workload=busy, search=update)
 
 
+def slower(instance: Instance) -> Instance:
+    """The instance with GPUs, their memory and links a thousand times slower: steps of minutes."""
+    factor = 1000
+
+    def link(one: Link) -> Link:
+        return one.but(bandwidth_bytes_per_s=one.bandwidth_bytes_per_s / factor)
+
+    groups = []
+    for group in instance.cluster.groups:
+        own = group.gpu
+        peak = {precision: flops / factor for precision, flops in own.peak_flops.items()}
+        memory = own.memory_bandwidth_bytes_per_s / factor
+        own = own.but(peak_flops=peak, memory_bandwidth_bytes_per_s=memory)
+        links = {"intra_node": link(group.intra_node), "inter_node": link(group.inter_node)}
+        groups.append(group.but(gpu=own, **links))
+    return instance.but(cluster={"groups": tuple(groups)})
+
+
 def random_shape(instance: Instance, seed: int, most_stages: int = 3) -> Shape | None:
     """A shape of the instance, with several stages and replicas if it has such; or None."""
     rng = random.Random(seed)
@@ -262,7 +260,10 @@ def random_shape(instance: Instance, seed: int, most_stages: int = 3) -> Shape |
 def random_tables(
     seed: int, zones: bool = False, schedule: ScheduleName | None = None
 ) -> CostTables:
-    """Tables of a random shape of a random instance; `zoned` nodes, `scheduled`."""
+    """Tables of a random shape of a random instance; `zoned` nodes, `scheduled`.
+
+    Every third is `slower`.
+    """
     for number in range(seed, seed + 50_000, 1000):
         instance = crowded_instance(number) if seed % 4 == 0 else random_instance(number)
         if zones:
@@ -270,7 +271,7 @@ def random_tables(
         if schedule is not None:
             instance = scheduled(instance, schedule, number)
         if shape := random_shape(instance, seed):
-            return build_tables(instance, shape)
+            return build_tables(slower(instance) if seed % 3 == 2 else instance, shape)
     raise AssertionError("fifty instances without a shape")
 
 

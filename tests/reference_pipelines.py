@@ -12,10 +12,9 @@ import pytest
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.fixed import Given
-from formulations.instance import Cluster, Instance
 from solver.search.engines import ModelEngine
 from tests.loop_checks import solve_shape
-from tests.small_instances import gpu, layer, nodes_of, plain_shape, workload
+from tests.small_instances import gpu, instance_of, layer, nodes_of, plain_shape, workload
 
 
 def pipeline_of(case: dict[str, Any]) -> tuple[CostTables, tuple[int, ...]]:
@@ -27,12 +26,8 @@ def pipeline_of(case: dict[str, Any]) -> tuple[CostTables, tuple[int, ...]]:
         for slow in slowness
     )
     chain = [layer("block", 1, 1, 0) for _ in case["layer_forward"]]
-    instance = Instance(
-        name=case["name"],
-        source="test",
-        workload=workload(chain, case["micro_batches"], 1, tied=False),
-        cluster=Cluster(groups=groups),
-    )
+    work = workload(chain, case["micro_batches"], 1, tied=False)
+    instance = instance_of(case["name"], work, groups)
     nodes_used = tuple(group.nodes for group in groups)
     shape = plain_shape(nodes_used, pp=len(case["stage_slowness"]))
     tables = build_tables(instance, shape)

@@ -1,26 +1,37 @@
-"""Forged plan files: fields changed, digest made anew."""
+"""Forged files: fields changed, digest made anew."""
 
 import json
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
+from formulations.instance.record import Record
 from solver.document import PlanDocument, sealed, shape_counts
+
+R = TypeVar("R", bound=Record)
+Changes = Mapping[str, object] | Callable[[Any], object]
 
 
 def change(fields: Any, path: str, value: object) -> None:
-    """Sets the value at a path such as "replicas.0.stages.1"."""
+    """Sets the value at a path such as "replicas.0.stages.1"; a function is asked for it."""
     *parents, last = path.split(".")
     for name in parents:
         fields = fields[int(name) if isinstance(fields, list) else name]
-    fields[int(last) if isinstance(fields, list) else last] = value
+    key = int(last) if isinstance(fields, list) else last
+    fields[key] = value(fields[key]) if callable(value) else value
 
 
-def forged(document: PlanDocument, changes: dict[str, Any]) -> PlanDocument:
-    """A copy with other values, by path, as a forger would make it.
+def resealed(document: R, changes: Changes) -> R:
+    """A copy with other values, by path, or that a function has changed; its digest fits."""
+    fields = json.loads(document.model_dump_json())
+    if callable(changes):
+        changes(fields)
+    else:
+        for path, value in changes.items():
+            change(fields, path, value)
+    return sealed(type(document).model_validate_json(json.dumps(fields)))
 
-    Digest and counts of closed shapes fit the other values.
-    """
-    fields = document.model_dump(mode="json")
-    for path, value in changes.items():
-        change(fields, path, value)
-    changed = PlanDocument.model_validate_json(json.dumps(fields))
+
+def forged(document: PlanDocument, changes: Changes) -> PlanDocument:
+    """The same with counts of closed shapes that fit, as a forger of plans would make it."""
+    changed = resealed(document, changes)
     return sealed(changed.but(shapes=shape_counts(changed.closed_shapes)))

@@ -1,6 +1,7 @@
 """Tiny instances in code: the playground of the property tests."""
 
 import random
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from formulations.instance.overlap import Overlap
 from formulations.plan import Degrees, Shape
 from formulations.units import GIB
 
+#: Of limits: the framework takes little of the memory.
+ROOMY = Limits(framework_reserve_bytes=GIB // 8)
 #: What every fourth random instance hides.
 HIDDEN = Overlap(tensor_parallel=0.25, gradient_sync=0.5, sharding=0.75)
 
@@ -91,6 +94,27 @@ def workload(layers: list[Layer], global_batch: int, boundary_bytes: int, tied: 
     )
 
 
+def random_layers(rng: random.Random, kinds: Iterable[str], most_gflops: int = 60) -> list[Layer]:
+    """Layers of these kinds, no two alike."""
+    return [
+        layer(k, rng.randint(5, most_gflops), *(rng.randint(1, n) * 10**6 for n in (40, 60)))
+        for k in kinds
+    ]
+
+
+def with_ends(blocks: int) -> list[str]:
+    """Kinds of the layers of a model with so many blocks."""
+    return ["embedding", *["block"] * blocks, "head"]
+
+
+def instance_of(
+    name: str, work: Workload, groups: Iterable[NodeGroup], *shared: tuple[int, float], **more: Any
+) -> Instance:
+    """Work on these nodes; `shared`: how well networks do from so many nodes on."""
+    cluster = Cluster(groups=tuple(groups), network_efficiency=((1, 1.0), *shared))
+    return Instance(name=name, source="test", workload=work, cluster=cluster, **more)
+
+
 def two_tensors(chain: list[Layer], seed: int) -> list[Layer]:
     """Every fourth chain sends twice as much behind the blocks of its second half, as T5 does."""
     if seed % 4 != 2:
@@ -103,11 +127,7 @@ def two_tensors(chain: list[Layer], seed: int) -> list[Layer]:
 def random_instance(seed: int) -> Instance:
     """Up to 6 layers and 3 nodes of 2 types, some too small for some splits."""
     rng = random.Random(seed)
-    kinds = ["embedding", *["block"] * rng.randint(1, 4), "head"]
-    chain = [
-        layer(k, rng.randint(5, 60), rng.randint(1, 40) * 10**6, rng.randint(1, 60) * 10**6)
-        for k in kinds
-    ]
+    chain = random_layers(rng, with_ends(rng.randint(1, 4)))
     chain, tied = two_tensors(chain, seed), rng.random() < 0.5
     batch = rng.choice([2, 4, 6])
     types = [gpu("fast", 120, rng.choice([1.2, 2, 8])), gpu("slow", 60, rng.choice([1, 1.6, 8]))]
@@ -121,11 +141,11 @@ def random_instance(seed: int) -> Instance:
         )
         for one in types[: rng.randint(1, 2)]
     ]
-    return Instance(
-        name=f"tiny_{seed}",
-        source="test",
-        workload=workload(chain, batch, rng.randint(1, 20) * 10**6, tied),
-        cluster=Cluster(groups=tuple(groups), network_efficiency=((1, 1.0), (2, 0.9))),
+    return instance_of(
+        f"tiny_{seed}",
+        workload(chain, batch, rng.randint(1, 20) * 10**6, tied),
+        groups,
+        (2, 0.9),
         search=SearchSpace(
             micro_batch=(1, 2),
             micro_batches=rng.choice(["even", "uneven"]),
@@ -134,7 +154,7 @@ def random_instance(seed: int) -> Instance:
             schedule=(rng.choice(["1f1b", "1f1b", "gpipe"]),),
             overlap=HIDDEN if seed % 4 == 3 else Overlap(),
         ),
-        limits=Limits(framework_reserve_bytes=GIB // 8),
+        limits=ROOMY,
     )
 
 

@@ -54,7 +54,7 @@ def _lines(text: str) -> str:
 
 Text = Annotated[str, Field(min_length=1, max_length=MOST_TEXT), AfterValidator(_lines)]
 Line = Annotated[str, Field(max_length=MOST_NAME), AfterValidator(_one_line)]
-Name = Annotated[Line, Field(min_length=1)]
+Name = Annotated[str, Field(min_length=1, max_length=MOST_NAME), AfterValidator(_one_line)]
 Count = Annotated[int, Field(ge=1, le=MOST_GPUS)]
 Index = Annotated[int, Field(ge=0, lt=MOST_GPUS)]
 Batch = Annotated[int, Field(ge=1, le=MOST_BATCH)]

@@ -60,6 +60,7 @@ def _of_csv(path: Path, place: Place) -> Counter[int]:
     if len(names) > 1 or not _NUMBER.fullmatch(header):
         column = _column(names, _where(path, lines, header))
         counts -= Counter([header])
+        lines[lines.index(header)] = ""
     found: Counter[int] = Counter()
     for line, count in counts.items():
         fields = _fields(line, path, lines)

@@ -1,7 +1,10 @@
 """Text files, read whole or refused in one line."""
 
 import csv
+import errno
 import io
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +20,10 @@ def read_bytes(path: Path, allowed: str, place: Place | None = None) -> bytes:
     names it, and `allowed` says which file is meant.
     """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_opened) as file:
             data = file.read(MOST_BYTES + 1)
+            if not data and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EPIPE, "a pipe that nobody writes to")
     except (OSError, ValueError) as error:  # ValueError: a path with a null character
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         if place is None:
@@ -28,6 +33,13 @@ def read_bytes(path: Path, allowed: str, place: Place | None = None) -> bytes:
     if len(data) > MOST_BYTES:
         raise InstanceError(str(path), "more than 256 MiB", allowed)
     return data
+
+
+def _opened(path: str, flags: int) -> int:
+    """A file descriptor; a pipe that nobody writes to is not waited for, but found empty."""
+    number = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(number, True)
+    return number
 
 
 def read_text(path: Path, allowed: str, place: Place | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,12 +42,32 @@ class RowTime:
 
 
 @dataclass(frozen=True, slots=True)
+class PaddedTime:
+    """Times of padded rows on a replica's slowest stage, each of them known: tokens and ns.
+
+    Ascending; of all atoms that its rows have room for.
+    """
+
+    rows_ns: tuple[tuple[int, int], ...]
+
+    @property
+    def per_row_ns(self) -> int:
+        """Beside its sequence a row takes nothing."""
+        return 0
+
+    def sequence_ns(self, tokens: int) -> int:
+        """Time of the row that a sequence of `tokens` is padded to, or of the longest, ns."""
+        row = bisect_left(self.rows_ns, (tokens, 0))
+        return self.rows_ns[min(row, len(self.rows_ns) - 1)][1]
+
+
+@dataclass(frozen=True, slots=True)
 class Replica:
     """One pipeline of a strategy: its stages, the longest row that fits (tokens), its times."""
 
     stages: int
     longest_row: int
-    time: RowTime
+    time: RowTime | PaddedTime
 
 
 @dataclass(frozen=True, slots=True)

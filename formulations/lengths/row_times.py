@@ -9,14 +9,15 @@ one stage and the device set the pace.
 
 Packed rows are looked at from half the longest row on: two that are shorter would be one. Shorter
 ones may be bound by the host and take longer than the fit says. Padded rows have the lengths of
-classes. Not in it: transfers between stages, which overlap with computation.
+classes, and of each what the model says. Not in it: transfers between stages, which overlap with
+computation.
 
 A visit takes what reduction of gradients and tied embeddings take after the last backward pass of
 the first stage: those of later stages begin as long before as the last row, if it is the shortest
 looked at, takes from there. For optimizer and gather all stages begin together, as after a switch.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -28,12 +29,12 @@ from formulations.costs.plan_costs import PlanCosts, plan_costs, synced_ns
 from formulations.instance import Instance
 from formulations.instance.rows import lengths_of, of_rows
 from formulations.lengths.fit import Point, upper_fit
-from formulations.lengths.problem import Replica, Strategy
+from formulations.lengths.problem import PaddedTime, Replica, RowTime, Strategy
 from formulations.plan import Plan, Shape
 from formulations.units import ceil_div
 
-#: Lengths at which the time of a row is worked out.
-PACKED_SAMPLES, PADDED_SAMPLES = 5, 16
+#: Lengths at which the time of a packed row is worked out.
+SAMPLES = 5
 #: Sequences of a row of many, whose squares count nothing.
 MANY = 256
 #: Rows are filled up to a multiple of so many tokens, and of the GPUs that share them.
@@ -42,7 +43,7 @@ ROW_MULTIPLE = 128
 
 @dataclass(frozen=True)
 class PlanRows:
-    """A plan as a strategy; by which share of a row's time the fit is above it at most."""
+    """A plan as a strategy; by which share of a row's time that is above it at most."""
 
     strategy: Strategy
     plan: Plan
@@ -86,19 +87,31 @@ class _RowCosts:
         costs = self.of(tokens)
         return bool((costs.memory_bytes <= costs.limit_bytes)[:, replica].all())
 
-    def slowest_ns(self, replica: int, tokens: int, sequences: int = 1) -> int:
-        """Forward and backward of a row on the slowest stage of a replica."""
+    def slowest_ns(self, tokens: int, sequences: int = 1) -> list[int]:
+        """[replica] forward and backward of a row on the slowest stage."""
         costs = self.of(tokens, sequences)
-        return int((costs.forward_ns + costs.backward_ns)[:, replica].max())
+        found: list[int] = (costs.forward_ns + costs.backward_ns).max(axis=0).tolist()
+        return found
 
-    def points(self, replica: int, longest: int) -> Iterator[Point]:
+    def row_time(self, replica: int, longest: int) -> tuple[RowTime | PaddedTime, float]:
+        """Of rows up to the longest, and how far above the model."""
+        if lengths_of(self.instance).rows == "packed":
+            return upper_fit([*self._points(replica, longest)])
+        lengths = _lengths(self.instance, longest)
+        return PaddedTime(tuple((n, self.slowest_ns(n)[replica]) for n in lengths)), 0.0
+
+    def _points(self, replica: int, longest: int) -> Iterator[Point]:
         """What the fit may not be below."""
         for n in _lengths(self.instance, longest):
-            yield Point(n * n, n, self.slowest_ns(replica, n))
-            if lengths_of(self.instance).rows == "packed":
-                tokens = ceil_div(n, MANY)
-                time_ns = self.slowest_ns(replica, tokens, n // tokens)
-                yield Point(0, n // tokens * tokens, time_ns)
+            yield Point(n * n, n, self.slowest_ns(n)[replica])
+            tokens = ceil_div(n, MANY)
+            time_ns = self.slowest_ns(tokens, n // tokens)[replica]
+            yield Point(0, n // tokens * tokens, time_ns)
+
+
+def slowest_row_ns(instance: Instance, plan: Plan, tokens: int) -> int:
+    """Time of a row that is one sequence, on the slowest stage of all."""
+    return max(_RowCosts(instance, plan).slowest_ns(tokens))
 
 
 def plan_rows(instance: Instance, plan: Plan, name: str, halvings: int = 0) -> PlanRows:
@@ -111,8 +124,8 @@ def plan_rows(instance: Instance, plan: Plan, name: str, halvings: int = 0) -> P
         longest = longest_row(instance, plan.shape, partial(costs.fits, replica=r))
         assert longest is not None
         longest >>= halvings
-        curve, above = upper_fit([*costs.points(r, longest)])
-        replicas.append(Replica(plan.shape.pp, longest, curve))
+        time, above = costs.row_time(r, longest)
+        replicas.append(Replica(plan.shape.pp, longest, time))
         most = max(most, above)
         visit_ns = max(visit_ns, _visit_ns(costs.of(_lengths(instance, longest)[0])))
     once = costs.of(longest)
@@ -128,9 +141,9 @@ def _visit_ns(costs: PlanCosts) -> int:
 
 
 def _lengths(instance: Instance, longest: int) -> list[int]:
-    """Lengths of rows, ascending, among which those are that steps have."""
+    """Lengths of rows, ascending, that steps have: padded, all, and be it one that is too long."""
     lengths = lengths_of(instance)
     if lengths.rows == "padded":
-        fitting = [one.tokens for one in lengths.classes if one.tokens <= longest] or [longest]
-        return fitting[:: -ceil_div(len(fitting), PADDED_SAMPLES)][::-1]
-    return sorted({int(one) for one in np.linspace(ceil_div(longest, 2), longest, PACKED_SAMPLES)})
+        known = [one.tokens for one in lengths.classes]
+        return known[: max(1, bisect_right(known, longest))]
+    return sorted({int(one) for one in np.linspace(ceil_div(longest, 2), longest, SAMPLES)})

@@ -1,7 +1,8 @@
 """Runs CP-SAT on a native model; the only place that knows its status codes.
 
-Of presolve the search for constraints that include others is off: with large coefficients that of
-9.15 loses optima (google/or-tools#5293).
+Two parts of 9.15 lose optima where numbers exceed 2^31, and are off: in presolve the search for
+constraints that include others (google/or-tools#5293), and after it the detection of variables that
+are above one of several expressions.
 """
 
 import math
@@ -19,8 +20,8 @@ EARLY_S = 0.5
 #: Written above a model in text.
 NOTE = """\
 # hetplan: the joint model of one shape, times in nanoseconds. Solve it with
-# presolve_inclusion_work_limit: 0 (tried: OR-Tools 9.15, whose presolve otherwise loses optima,
-# google/or-tools#5293).
+# presolve_inclusion_work_limit: 0, auto_detect_greater_than_at_least_one_of: false (tried: OR-Tools
+# 9.15, which otherwise loses optima, google/or-tools#5293).
 """
 
 _STATUS = {
@@ -45,6 +46,7 @@ def run(model: cp_model.CpModel, options: SolveOptions, lean: bool = False) -> O
     engine.parameters.relative_gap_limit = options.gap
     engine.parameters.linearization_level = 2  # rows under literals join the LP
     engine.parameters.presolve_inclusion_work_limit = 0  # see the module
+    engine.parameters.auto_detect_greater_than_at_least_one_of = False
     if lean:
         engine.parameters.num_workers = 1
         engine.parameters.linearization_level = 0

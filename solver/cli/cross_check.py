@@ -11,7 +11,7 @@ from solver.cli.search_options import (
     SeedOption,
     WorkersOption,
     all_cores,
-    positive,
+    limit,
 )
 from solver.cli.terminal import print_either, progress_display
 from solver.options import CheckMethod, SolveOptions
@@ -28,10 +28,7 @@ def cross_check_command(
             "given: minmax, local and exact."
         ),
     ] = None,
-    time_limit: Annotated[
-        float,
-        typer.Option(callback=positive, metavar="SECONDS", help="For each of the methods."),
-    ] = 60.0,
+    time_limit: Annotated[float, limit("For each of the methods.")] = 60.0,
     as_json: JsonOption = False,
     gap: GapOption = 0.0,
     seed: SeedOption = 0,

@@ -74,7 +74,7 @@ def evaluate_command(
     from solver.search.driver import solve
     from solver.simulate import simulate_step
 
-    check_writable(out)
+    check_writable(out, keep=(instance, megatron, torchtitan))
     own = read_run(load_instance(instance), megatron, torchtitan, degrees, order)
     document, found = predicted(own)
     if out is not None and not found.broken:

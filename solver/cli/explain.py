@@ -6,17 +6,14 @@ from typing import Annotated
 import typer
 
 from solver.cli.files import checked_plan
-from solver.cli.search_options import GapOption, JsonOption, WorkersOption, all_cores, positive
+from solver.cli.search_options import GapOption, JsonOption, WorkersOption, all_cores, limit
 from solver.cli.terminal import print_either, steps_display
 
 
 def explain_command(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="Plan file written by solve --out.")],
     as_json: JsonOption = False,
-    time_limit: Annotated[
-        float,
-        typer.Option(callback=positive, metavar="SECONDS", help="For all changes together."),
-    ] = 60.0,
+    time_limit: Annotated[float, limit("For all changes together.")] = 60.0,
     gap: GapOption = 0.001,
     workers: WorkersOption = None,
 ) -> None:

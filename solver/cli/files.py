@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,18 +45,21 @@ def names_file(model: str) -> bool:
     return model.endswith(".json") or os.sep in model or os.path.isfile(model)
 
 
-def check_writable(*paths: Path | None) -> None:
-    """Returns if all can be written as `write_text` does; PlannerError, in words, if not."""
-    seen = set[Path]()
+def check_writable(*paths: Path | None, keep: Iterable[Path | None] = ()) -> None:
+    """Returns if all can be written as `write_text` does; PlannerError, in words, if not.
+
+    keep: what else the command reads or writes, which would be lost.
+    """
+    seen = {_target(path) for path in filter(None, keep)}
     for path in filter(None, paths):
         _check_writable(path)
-        if path.resolve() in seen and not _is_device(path.resolve()):
-            raise _refused(path, "it is also to hold something else")
-        seen.add(path.resolve())
+        if _target(path) in seen and not _is_device(_target(path)):
+            raise _refused(path, "the command also names it as something else")
+        seen.add(_target(path))
 
 
 def _check_writable(path: Path) -> None:
-    target = path.resolve()
+    target = _target(path)
     try:
         if target.is_dir():
             raise _refused(path, "it is a folder")
@@ -75,7 +78,7 @@ def _check_writable(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Writes a file whole or not at all: a temporary file beside it takes its place."""
-    target = path.resolve()
+    target = _target(path)
     try:
         if _is_device(target):
             target.write_text(text, encoding="utf-8")
@@ -94,7 +97,7 @@ def write_folder(
 
     Scripts can be run. What `check` raises leaves nothing behind.
     """
-    target = path.resolve()
+    target = _target(path)
     check_folder(path)
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as draft:
@@ -112,7 +115,7 @@ def write_folder(
 
 def check_folder(path: Path) -> None:
     """Returns if `path` can become a new folder; PlannerError, in words, if not."""
-    target = path.resolve()
+    target = _target(path)
     try:
         if target.exists() and not target.is_dir():
             raise _refused_folder(path, "it is a file")
@@ -146,6 +149,11 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def _target(path: Path) -> Path:
+    """The file itself; Path.resolve has no word for links in a circle."""
+    return Path(os.path.realpath(path))
 
 
 def _is_device(target: Path) -> bool:

@@ -13,51 +13,54 @@ from solver.cli.search_options import (
     JsonOption,
     SeedOption,
     StudyOption,
-    positive,
+    limit,
 )
 from solver.cli.terminal import print_report, say, steps_display
 from solver.lengths_document import LengthsDocument, Order
 from solver.options import MAX_WORKERS, SolveOptions
 
+OrderOption = Annotated[
+    Order, typer.Option(help="Shorter sequences first, or groups of any lengths in any order.")
+]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", help="Write the step, its times and bound here.")
+]
+SvgOption = Annotated[Path | None, typer.Option("--svg", help="Also draw the step here.")]
+PlansOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Write plans of what runs, and of the best single strategy, into a new folder.",
+    ),
+]
+JudgeOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=10_000,
+        metavar="STEPS",
+        help="Judge the step on so many drawn ones, beside other ways to choose.",
+    ),
+]
+TimeLimitOption = Annotated[float | None, limit("Longest search of a free order.")]
+ThreadsOption = Annotated[
+    int, typer.Option(min=1, max=MAX_WORKERS, help="Threads of the search of a free order.")
+]
+
 
 def lengths_command(
     instance: InstanceArgument,
-    order: Annotated[
-        Order,
-        typer.Option(help="Shorter sequences first, or groups of any lengths in any order."),
-    ] = "ascending",
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write the step, its times and bound here.")
-    ] = None,
-    svg: Annotated[Path | None, typer.Option("--svg", help="Also draw the step here.")] = None,
-    plans: Annotated[
-        Path | None,
-        typer.Option(
-            "--plans",
-            metavar="DIR",
-            help="Write plans of what runs, and of the best single strategy, into a new folder.",
-        ),
-    ] = None,
+    order: OrderOption = "ascending",
+    out: OutOption = None,
+    svg: SvgOption = None,
+    plans: PlansOption = None,
     as_json: JsonOption = False,
-    judge: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=10_000,
-            metavar="STEPS",
-            help="Judge the step on so many drawn ones, beside other ways to choose.",
-        ),
-    ] = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(callback=positive, metavar="SECONDS", help="Longest search of a free order."),
-    ] = None,
+    judge: JudgeOption = None,
+    time_limit: TimeLimitOption = None,
     study: StudyOption = None,
     gap: GapOption = 0.0,
     seed: SeedOption = 0,
-    workers: Annotated[
-        int, typer.Option(min=1, max=MAX_WORKERS, help="Threads of the search of a free order.")
-    ] = 1,
+    workers: ThreadsOption = 1,
 ) -> None:
     """Choose which strategy runs which sequences of INSTANCE, whose `lengths` are many.
 
@@ -78,7 +81,7 @@ def lengths_command(
 
     if judge is not None and as_json:
         raise PlannerError("--judge prints a table; leave out --json")
-    check_writable(out, svg)
+    check_writable(out, svg, keep=(instance, study, plans))
     if plans is not None:
         check_folder(plans)
     problem = load_instance(instance)
@@ -101,9 +104,7 @@ def lengths_command(
     if as_json:
         say(to_json(document), end="")
         return
-    measured = found.plans is None
-    strategies = strategies_text(problem, found.mixed, measured)
-    print_report([*strategies, "", *step_text(document)])
+    print_report([*strategies_text(problem, found.mixed), "", *step_text(document)])
     if judge is not None:
         with steps_display("drawn steps judged") as tell:
             judged = judge_steps(found.mixed, chosen.tour, judge, seed, tell)

@@ -18,6 +18,7 @@ from solver.cli.search_options import (
     SeedOption,
     StudyOption,
     WorkersOption,
+    limit,
     num_workers,
     positive,
     time_ns,
@@ -39,10 +40,7 @@ FrontOutOption = Annotated[
     Path | None, typer.Option("--out", help="Write the front, its plans and proofs here.")
 ]
 SvgOption = Annotated[Path | None, typer.Option("--svg", help="Also draw the front here.")]
-TimeLimitOption = Annotated[
-    float | None,
-    typer.Option(callback=positive, metavar="SECONDS", help="Stop with the front so far."),
-]
+TimeLimitOption = Annotated[float | None, limit("Stop with the front so far.")]
 
 
 def pareto_command(
@@ -83,7 +81,7 @@ def pareto_command(
     from formulations.instance.load import load_family
     from solver.clusters.measure import TimeAndMoney
 
-    check_writable(out, svg)
+    check_writable(out, svg, keep=(instance, study))
     family = _limited(load_family(instance), sequences, budget, deadline)
     _check_ranges(family, instance)
     count = num_workers(workers, engine, address)

@@ -7,7 +7,7 @@ import typer
 
 from formulations.errors import PlanError, PlannerError
 from solver.cli.files import check_writable, refuse_changed, write_text
-from solver.cli.search_options import JsonOption, positive, time_ns
+from solver.cli.search_options import JsonOption, limit, time_ns
 from solver.cli.terminal import print_report, say
 
 if TYPE_CHECKING:
@@ -57,12 +57,7 @@ def recover_command(
     out: Annotated[Path | None, typer.Option(help="Write the next fleet here.")] = None,
     as_json: JsonOption = False,
     time_limit: Annotated[
-        float | None,
-        typer.Option(
-            callback=positive,
-            metavar="SECONDS",
-            help="Stop with the best fleet so far, and its gap.",
-        ),
+        float | None, limit("Stop with the best fleet so far, and its gap.")
     ] = None,
 ) -> None:
     """Form the next fleet after nodes are lost or join: most steps trained within a horizon.

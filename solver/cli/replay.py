@@ -17,7 +17,7 @@ from solver.cli.search_options import (
     SeedOption,
     WorkersOption,
     all_cores,
-    positive,
+    limit,
     time_ns,
 )
 from solver.cli.terminal import print_either, progress_display
@@ -117,10 +117,7 @@ InFlightOption = Annotated[
 SvgOption = Annotated[
     Path | None, typer.Option("--svg", help="Draw the throughput over time here.")
 ]
-TimeLimitOption = Annotated[
-    float | None,
-    typer.Option(callback=positive, metavar="SECONDS", help="Stop with what was played so far."),
-]
+TimeLimitOption = Annotated[float | None, limit("Stop with what was played so far.")]
 
 
 def replay_command(
@@ -150,7 +147,7 @@ def replay_command(
     from solver.report.replay import replay_json, replay_text
     from solver.report.replay_picture import replay_picture
 
-    check_writable(svg)
+    check_writable(svg, keep=(instance, throughput, trace))
     options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
     with progress_display() as progress:
         if throughput is not None and instance is None:

@@ -25,7 +25,7 @@ def report_command(
     """
     from solver.cli.kinds import checked_kind, part_of
 
-    check_writable(out, trace)
+    check_writable(out, trace, keep=(plan,))
     kind, document = checked_kind(plan)
     files = {out: part_of(kind, "page", "report")}
     if trace is not None:

@@ -3,7 +3,7 @@
 import math
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -53,6 +53,11 @@ def num_workers(workers: int | None, engine: Engine, address: str | None) -> int
 def all_cores() -> int:
     """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def limit(text: str) -> Any:
+    """A limit in seconds, with what it limits."""
+    return typer.Option(callback=positive, metavar="SECONDS", help=text)
 
 
 InstanceArgument = Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance file (YAML).")]

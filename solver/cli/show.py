@@ -23,7 +23,7 @@ def show_command(
     """
     from solver.cli.kinds import checked_kind, part_of
 
-    check_writable(svg)
+    check_writable(svg, keep=(plan,))
     kind, document = checked_kind(plan)
     if svg is not None:
         write_text(svg, part_of(kind, "picture", "--svg")(document))

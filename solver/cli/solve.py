@@ -17,8 +17,8 @@ from solver.cli.search_options import (
     SeedOption,
     StudyOption,
     WorkersOption,
+    limit,
     num_workers,
-    positive,
 )
 from solver.cli.terminal import print_report, progress_display, say
 from solver.options import Method, SolveOptions
@@ -47,10 +47,7 @@ def solve_command(
             "cpsat, milp: exact by one CP-SAT or MILP model, slower."
         ),
     ] = "exact",
-    time_limit: Annotated[
-        float | None,
-        typer.Option(callback=positive, metavar="SECONDS", help="Stop with the best plan so far."),
-    ] = None,
+    time_limit: Annotated[float | None, limit("Stop with the best plan so far.")] = None,
     gap: GapOption = 0.0,
     seed: SeedOption = 0,
     write_model: Annotated[
@@ -83,7 +80,7 @@ def solve_command(
         raise PlannerError("--proof adds to what --json prints; a plan file holds it anyway")
     count = num_workers(workers, engine, address)
     options = SolveOptions(method, time_limit, gap, seed, count, write_model, engine, address)
-    check_writable(out, write_model)
+    check_writable(out, write_model, keep=(instance, study))
     problem = load_instance(instance)
     gc.freeze()  # what is loaded stays: no collection during the search looks at it again
     with progress_display() as progress, study_at(study, problem) as kept:

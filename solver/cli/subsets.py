@@ -37,7 +37,7 @@ def subsets_command(
     from formulations.instance.load import load_family
     from solver.clusters.measure import TimeAndNodes
 
-    check_writable(out)
+    check_writable(out, keep=(instance, study))
     family = load_family(instance)
     family = family.but(fewest=(0,) * len(family.fewest))
     count = num_workers(workers, engine, address)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from solver.cli.files import check_writable, checked_plan, write_text
-from solver.cli.search_options import JsonOption, positive
+from solver.cli.search_options import JsonOption, limit
 from solver.cli.terminal import print_report, say
 from solver.switch_document import Moves
 
@@ -23,12 +23,7 @@ def switch_command(
     ] = "parameters",
     out: Annotated[Path | None, typer.Option(help="Write the switch here.")] = None,
     as_json: JsonOption = False,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(
-            callback=positive, metavar="SECONDS", help="Longest time for the linear programme."
-        ),
-    ] = None,
+    time_limit: Annotated[float | None, limit("Longest time to beat the published rule.")] = None,
 ) -> None:
     """Plan the switch from one plan to another: who sends which slices to whom, soonest done.
 
@@ -39,7 +34,7 @@ def switch_command(
     from solver.switching.alike import check_alike
     from solver.switching.documented import switch_document
 
-    check_writable(out)
+    check_writable(out, keep=(before, after))
     first, second = checked_plan(before), checked_plan(after)
     check_alike(first, second, (str(before), str(after)))
     document = switch_document(first, second, moves, time_limit)

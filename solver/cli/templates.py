@@ -7,7 +7,7 @@ import typer
 
 from solver.cli.files import check_writable, write_text
 from solver.cli.recover import fleet_report
-from solver.cli.search_options import GapOption, InstanceArgument, JsonOption, StudyOption, positive
+from solver.cli.search_options import GapOption, InstanceArgument, JsonOption, StudyOption, limit
 from solver.cli.terminal import print_report, say, steps_display
 from solver.layered.node_sharing import NodeSplit
 from solver.templates.template_options import (
@@ -70,12 +70,7 @@ MicroBatchesOption = Annotated[
     ),
 ]
 TimeLimitOption = Annotated[
-    float | None,
-    typer.Option(
-        callback=positive,
-        metavar="SECONDS",
-        help="Time for all templates together; then the best so far, with bounds.",
-    ),
+    float | None, limit("Time for all templates together; then the best so far, with bounds.")
 ]
 
 
@@ -117,7 +112,7 @@ def templates_command(
         gap=gap,
         time_limit_s=time_limit,
     )
-    check_writable(out)
+    check_writable(out, keep=(instance, study))
     problem = load_instance(instance, plain=True)
     with steps_display("templates") as show, study_at(study, problem) as kept:
         generator = generator_for(problem, options, faults, show, kept)

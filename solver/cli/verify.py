@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from formulations.errors import PlannerError
-from solver.cli.search_options import positive
+from solver.cli.search_options import limit
 from solver.cli.terminal import say, steps_display
 
 if TYPE_CHECKING:
@@ -42,10 +42,7 @@ def verify_command(
         bool,
         typer.Option("--quick", help="Leave what an exhaustive search closed at its word."),
     ] = False,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(callback=positive, metavar="SECONDS", help="Longest time for proofs."),
-    ] = None,
+    time_limit: Annotated[float | None, limit("Longest time for proofs.")] = None,
 ) -> None:
     """Check every constraint, figure and proof of a plan again.
 

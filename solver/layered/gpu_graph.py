@@ -11,13 +11,10 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
-
 from formulations.plan import Stage
 from formulations.template import Template, stage_on
 from solver.layered.node_sharing import may_start
 from solver.layered.places import Places
-from solver.layered.problem import Mask
 
 Counts = tuple[int, ...]  #: nodes per node group
 
@@ -127,14 +124,6 @@ class GpuGraph:
         """Numbers of stages that templates may have."""
         whole = self._counts[self.start]
         return [p for p in range(1, self.places.num_layers + 1) if whole >> p & 1]
-
-    def room_by_followers(self, micro_batches: int, most: int) -> list[Mask]:
-        """Per place [most, n, n]: layers that fit if 0, 1, .. `most` - 1 stages follow."""
-        held = [self.places.held(most, most - 1 - r, micro_batches) for r in range(most)]
-        return [
-            np.stack([self.places.fits(x, one) for one in held])
-            for x in range(len(self.places.gpus))
-        ]
 
     def template(
         self, steps: Sequence[Step], boundaries: Sequence[int], micro_batches: int

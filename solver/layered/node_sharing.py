@@ -6,7 +6,6 @@ laid out; `any`: all numbers of GPUs in every order.
 
 from collections.abc import Collection
 from enum import StrEnum
-from functools import lru_cache
 
 
 class NodeSplit(StrEnum):
@@ -24,23 +23,6 @@ def is_power_of_two(count: int) -> bool:
 def may_start(split: NodeSplit, gpus: int, offset: int) -> bool:
     """Whether a stage of so many GPUs may start at this GPU of its node."""
     return split is NodeSplit.ANY or offset % gpus == 0
-
-
-@lru_cache(maxsize=4096)
-def ways(
-    split: NodeSplit, gpus: int, degrees: tuple[int, ...]
-) -> tuple[tuple[bool, int, int], ...]:
-    """Ways to cut `gpus` GPUs in two: is the first part one stage, GPUs of the first, the second.
-
-    Together with one stage on all of them, and repeated on the parts, they give every
-    arrangement: aligned stages never straddle the middle of a power of two.
-    """
-    if split is NodeSplit.ANY:
-        return tuple((True, g, gpus - g) for g in degrees if g < gpus)
-    if gpus == 1:
-        return ()
-    first = gpus // 2 if is_power_of_two(gpus) else 1 << (gpus.bit_length() - 1)
-    return ((False, first, gpus - first),)
 
 
 def filled(gpus: int, degrees: Collection[int], split: NodeSplit) -> int:

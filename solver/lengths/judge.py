@@ -11,6 +11,7 @@ and evenly within the class, and deals them to rows and replicas one by one (`de
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, Literal
@@ -36,9 +37,10 @@ FIRST_RANGE: Final = 1024
 
 @dataclass(frozen=True)
 class Judgement:
-    """Times of the drawn steps by every way that has one, ns, [step]."""
+    """Times of the judged steps by every way that has one, ns, [step]; how many were asked for."""
 
     times_ns: Mapping[Way, tuple[int, ...]]
+    num_asked: int
 
     def mean_ns(self, way: Way) -> int:
         """Mean time of a step."""
@@ -58,7 +60,7 @@ def judge(
 ) -> Judgement:
     """Times of steps drawn from the histogram; equal seeds draw equal steps.
 
-    `tell` hears how many steps of how many are done.
+    `tell` hears how many steps of how many are done. Ctrl-C ends it with those, if there are any.
     """
     ways: dict[Way, Tour | None] = {
         "plan": plan,
@@ -66,17 +68,23 @@ def judge(
         "fastest": _fastest(mixed),
     }
     tours = {way: tour for way, tour in ways.items() if tour is not None}
-    times: dict[Way, list[int]] = {way: [] for way in (*tours, "clairvoyant")}
-    for done, step in enumerate(_drawn(mixed.atoms, num_steps, seed)):
-        tell(done, num_steps)
-        dealt = _Dealt(mixed, step)
-        judged = {way: dealt.time_ns(tour) for way, tour in tours.items()}
-        own = _clairvoyant(mixed, step)
-        least = min(judged.values())
-        judged["clairvoyant"] = least if own is None else min(least, dealt.time_ns(own))
-        for way, time in judged.items():
-            times[way].append(time)
-    return Judgement({way: tuple(own) for way, own in times.items()})
+    found = list[dict[Way, int]]()
+    with suppress(KeyboardInterrupt):
+        for done, step in enumerate(_drawn(mixed.atoms, num_steps, seed)):
+            tell(done, num_steps)
+            found.append(_judged(mixed, tours, step))
+    if not found:
+        raise KeyboardInterrupt
+    times: dict[Way, tuple[int, ...]] = {way: tuple(one[way] for one in found) for way in found[0]}
+    return Judgement(times, num_steps)
+
+
+def _judged(mixed: Mixed, tours: Mapping[Way, Tour], step: Step) -> dict[Way, int]:
+    """Times of one step by the ways, and by the clairvoyant one."""
+    dealt = _Dealt(mixed, step)
+    judged = {way: dealt.time_ns(tour) for way, tour in tours.items()}
+    own, least = _clairvoyant(mixed, step), min(judged.values())
+    return judged | {"clairvoyant": least if own is None else min(least, dealt.time_ns(own))}
 
 
 def _drawn(atoms: Sequence[Atom], num_steps: int, seed: int) -> Iterator[Step]:

@@ -20,7 +20,14 @@ from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.instance.instance import Objective
 from formulations.instance.rows import of_rows
-from formulations.lengths.row_times import PlanRows, longest_row, plan_rows, row_multiple
+from formulations.lengths.problem import PaddedTime, RowTime
+from formulations.lengths.row_times import (
+    PlanRows,
+    longest_row,
+    plan_rows,
+    row_multiple,
+    slowest_row_ns,
+)
 from formulations.plan import GRADIENTS_SPLIT, Plan, Shape
 from solver.heuristics.choose import ORDER_LIMIT, TimeTables, group_of_slot
 from solver.heuristics.minmax import fitting_even_split
@@ -134,17 +141,11 @@ def _variants(instance: Instance, shape: Shape) -> Iterator[PlanRows]:
         plan = _best_plan(instance, shape, tokens)
         if plan is None:
             return
-        found = plan_rows(instance, plan, plan_name(plan))
-        if before and _row_ns(found, tokens) > (1 - LEAST_GAIN) * _row_ns(before, tokens):
+        row_ns = partial(slowest_row_ns, instance, tokens=tokens)
+        if before and row_ns(plan) > (1 - LEAST_GAIN) * row_ns(before):
             return
-        yield found
-        before, tokens = found, tokens // 2 // step * step
-
-
-def _row_ns(found: PlanRows, tokens: int) -> float:
-    """Time of a row that is one sequence, on the slowest replica."""
-    times = (replica.time for replica in found.strategy.replicas)
-    return max(one.sequence_ns(tokens) + one.per_row_ns for one in times)
+        yield plan_rows(instance, plan, plan_name(plan))
+        before, tokens = plan, tokens // 2 // step * step
 
 
 def _rows(instance: Instance, shape: Shape, tokens: int) -> Instance:
@@ -173,7 +174,7 @@ def _best_plan(instance: Instance, shape: Shape, tokens: int) -> Plan | None:
 def _needed(found: Sequence[PlanRows]) -> list[PlanRows]:
     """Without those that another one of their degrees makes needless."""
     needed: list[PlanRows] = []
-    for one in sorted(found, key=lambda one: (-one.strategy.longest, _row_ns(one, 1))):
+    for one in sorted(found, key=lambda one: (-one.strategy.longest, _slowest(one))):
         if not any(_replaces(other, one) for other in needed):
             needed.append(one)
     return [one for one in found if one in needed]
@@ -187,11 +188,21 @@ def _replaces(one: PlanRows, other: PlanRows) -> bool:
     most = 1 / (1 - LEAST_GAIN)
     return all(
         p.longest_row >= q.longest_row
-        and p.time.per_square_ns <= most * q.time.per_square_ns
-        and p.time.per_token_ns <= most * q.time.per_token_ns
-        and p.time.per_row_ns <= most * q.time.per_row_ns
+        and all(x <= most * y for x, y in zip(_figures(p.time), _figures(q.time), strict=False))
         for p, q in zip(one.strategy.replicas, other.strategy.replicas, strict=True)
     )
+
+
+def _slowest(found: PlanRows) -> tuple[float, ...]:
+    """The figures of the slowest replica on short rows."""
+    return max(_figures(replica.time) for replica in found.strategy.replicas)
+
+
+def _figures(time: RowTime | PaddedTime) -> tuple[float, ...]:
+    """Times of a curve's parts or of rows, what counts for short rows first."""
+    if isinstance(time, PaddedTime):
+        return tuple(ns for _, ns in time.rows_ns)
+    return time.per_row_ns, time.per_token_ns, time.per_square_ns
 
 
 def plan_name(plan: Plan) -> str:

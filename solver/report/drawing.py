@@ -1,5 +1,6 @@
 """What all pictures share: hand-written SVG 1.1."""
 
+import math
 from collections.abc import Iterable, Iterator
 from xml.sax.saxutils import escape
 
@@ -20,6 +21,35 @@ def written(x: float, y: float, words: str, style: str = "") -> str:
 def grid_line(x: float, y: float, to_x: float, to_y: float) -> str:
     """A thin line."""
     return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" class="g"/>'
+
+
+def upright_lines(
+    places: Iterable[tuple[float, str]], top: float, bottom: float, below: float = 16
+) -> Iterator[str]:
+    """Thin lines at places from the left, with words `below` them."""
+    for x, words in places:
+        yield grid_line(x, top, x, bottom)
+        yield written(x, bottom + below, words, ' text-anchor="middle"')
+
+
+def grid(
+    across: Iterable[tuple[float, str]],
+    up: Iterable[tuple[float, str]],
+    corner: tuple[float, float],
+    size: tuple[float, float],
+) -> Iterator[str]:
+    """Lines at places from the left and from the top, behind a chart with this upper left."""
+    left, top = corner
+    yield from upright_lines(across, top, top + size[1])
+    for y, words in up:
+        yield grid_line(left, y, left + size[0], y)
+        yield written(left - 8, y + 4, words, ' text-anchor="end"')
+
+
+def round_part(length: float, most: int) -> float:
+    """1, 2 or 5 times a power of ten: what divides a length into at most so many parts."""
+    power = 10.0 ** math.floor(math.log10(length / most))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor * most >= length)
 
 
 def key_width(name: str) -> float:

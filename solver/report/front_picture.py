@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.front_document import ClusterRecord, FrontDocument
-from solver.report.drawing import LETTER, grid_line, picture, written
+from solver.report.drawing import LETTER, grid, picture, written
 from solver.report.front_figures import (
     Figures,
     cost_name,
@@ -135,14 +135,9 @@ class _Page:
 
 
 def _grid(page: _Page) -> Iterator[str]:
-    for tick in page.across.ticks:
-        x = page.x(tick)
-        yield grid_line(x, _TOP, x, _TOP + _HEIGHT)
-        yield written(x, _TOP + _HEIGHT + 16, f"{tick:g}", ' text-anchor="middle"')
-    for tick in page.up.ticks:
-        y = page.y(tick)
-        yield grid_line(_LEFT, y, _LEFT + _WIDTH, y)
-        yield written(_LEFT - 8, y + 4, f"{tick:,g}", ' text-anchor="end"')
+    across = ((page.x(tick), f"{tick:g}") for tick in page.across.ticks)
+    up = ((page.y(tick), f"{tick:,g}") for tick in page.up.ticks)
+    yield from grid(across, up, (_LEFT, _TOP), (_WIDTH, _HEIGHT))
 
 
 def _dot(page: _Page, mark: Mark) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from solver.lengths_document import LengthsDocument, SingleDocument
-from solver.report.drawing import LETTER, picture, written
+from solver.report.drawing import LETTER, picture, round_part, upright_lines, written
 from solver.report.lengths_step import anchor_s, buckets_text, strategy_name, visit_s
 from solver.report.quantities import round_time_text, time_text
 
@@ -32,8 +32,6 @@ _STYLE = (
     ".lengths text{font:11px sans-serif;fill:#222}.lengths .t{font-size:17px;font-weight:bold}"
     ".lengths .n{fill:#fff;text-anchor:middle}.lengths .g{stroke:#000;stroke-opacity:.15}"
 )
-#: Multiples of powers of ten between ticks.
-_STEPS = (1, 2, 5, 10)
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ def lengths_picture(document: LengthsDocument) -> str:
     """The picture."""
     single = document.single
     longest_s = max(document.step_time_s, 0.0 if single is None else single.step_time_s) or 1.0
-    bars = list(_bars(document))
+    bars, alone = list(_bars(document)), list(_single_bars(document, single))
     rows = _TOP + _BAR + (0 if single is None else _BAR + 14)
     height = rows + 44 + _LINE * (len(document.groups) + len(_OTHERS))
     title = f"{document.workload}: a step of {time_text(document.step_time_s)}"
@@ -64,9 +62,9 @@ def lengths_picture(document: LengthsDocument) -> str:
         top, name = _TOP + _BAR + 14, strategy_name(document, single.strategy)
         text = f"{name}, alone: {time_text(single.step_time_s)}"
         parts.append(written(16, top + _BAR / 2 + 4, "best single"))
-        parts += [_rect(bar, top, longest_s) for bar in _single_bars(document, single)]
+        parts += [_rect(bar, top, longest_s) for bar in alone]
         parts.append(written(_LEFT + 8, top + _BAR / 2 + 4, text, ' style="fill:#fff"'))
-    parts += _legend(bars, rows + 44)
+    parts += _legend(bars, alone, rows + 44)
     return picture(title, _LEFT + _WIDTH + _RIGHT, height, parts, _STYLE, "lengths")
 
 
@@ -88,8 +86,10 @@ def _bars(document: LengthsDocument) -> Iterator[_Bar]:
     yield from _optimizer(document, document.anchor, now_s)
 
 
-def _single_bars(document: LengthsDocument, single: SingleDocument) -> Iterator[_Bar]:
-    """The best single strategy: one visit, and the optimizer."""
+def _single_bars(document: LengthsDocument, single: SingleDocument | None) -> Iterator[_Bar]:
+    """The best single strategy: one visit, and the optimizer; nothing where there is none."""
+    if single is None:
+        return
     visited_s = single.step_time_s - anchor_s(document, single.strategy)
     yield from _run(document, single.strategy, 0.0, visited_s, None, "all sequences")
     yield from _optimizer(document, single.strategy, visited_s)
@@ -157,26 +157,25 @@ def _drawn(
 
 def _axis(longest_s: float, bottom: float) -> Iterator[str]:
     """Round ticks of time."""
-    rough, power = longest_s / 8, 1.0
-    while power > rough:
-        power /= 10
-    while power * 10 <= rough:
-        power *= 10
-    step = next(power * n for n in _STEPS if power * n >= rough or n == _STEPS[-1])
-    for n in range(int(longest_s / step) + 1):
-        x = _LEFT + _WIDTH * n * step / longest_s
-        yield f'<line x1="{x:.1f}" y1="{_TOP - 8}" x2="{x:.1f}" y2="{bottom + 6:.0f}" class="g"/>'
-        label = round_time_text(round(n * step, 12), longest_s)
-        yield written(x, bottom + 20, label, ' text-anchor="middle"')
+    step = round_part(longest_s, 8)
+    times = [n * step for n in range(int(longest_s / step) + 1)]
+    places = (
+        (_LEFT + _WIDTH * time_s / longest_s, round_time_text(round(time_s, 12), longest_s))
+        for time_s in times
+    )
+    yield from upright_lines(places, _TOP - 8, bottom + 6, 14)
 
 
-def _legend(bars: list[_Bar], top: float) -> Iterator[str]:
-    """A line for each group, and one for each kind of what is between."""
+def _legend(bars: list[_Bar], alone: list[_Bar], top: float) -> Iterator[str]:
+    """A line for each group, and one for each kind of what is between, with its times in both."""
     lines = [(bar.fill, f"{bar.number + 1}. {bar.text}") for bar in bars if bar.number is not None]
     for fill, name in _OTHERS.items():
-        time_s = sum(bar.time_s for bar in bars if bar.fill == fill)
-        if time_s:
-            lines.append((fill, f"{name}: {time_text(time_s)}"))
+        step_s, alone_s = (
+            sum(one.time_s for one in row if one.fill == fill) for row in (bars, alone)
+        )
+        if step_s or alone_s:
+            single = f"; best single: {time_text(alone_s)}" if alone_s else ""
+            lines.append((fill, f"{name}: {time_text(step_s)}{single}"))
     for n, (fill, text) in enumerate(lines):
         yield _line(top + n * _LINE, fill, text)
 

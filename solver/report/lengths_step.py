@@ -68,6 +68,8 @@ def lines(document: LengthsDocument) -> Lines:
     held = strategy_name(document, document.anchor)
     known = "the model of cost" if document.plans else "what was measured"
     rows = f"a l^2 + b l + c, at most {percent(max(document.above, default=0.0))} above {known}"
+    if any(own.rows_ns for one in problem.strategies for own in one.replicas):
+        rows = f"of every length as {known} has them"
     return [
         ("workload", f"{document.workload}: {sequences:,} sequences of {lengths}, {problem.rows}"),
         ("step", f"{time_text(step_s)}{_parts(document)}"),

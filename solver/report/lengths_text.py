@@ -1,5 +1,6 @@
 """The strategies for a step of mixed lengths, and drawn steps, in tables for Rich."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
@@ -11,9 +12,9 @@ from formulations.lengths.problem import Measured, Mixed, Strategy
 from formulations.units import seconds
 from solver.lengths.judge import Judgement
 from solver.report.layout import Grid, labelled, table
-from solver.report.quantities import percent, time_text
+from solver.report.quantities import counted, percent, time_text
 
-#: Rows of so many tokens are shown.
+#: Of sequences of so many tokens the rows are shown.
 SHOWN = (1024, 4096, 32768)
 #: Ways to choose, `solver.lengths.judge`.
 _WAYS = {
@@ -24,47 +25,55 @@ _WAYS = {
 }
 
 
-def strategies_text(instance: Instance, mixed: Mixed, measured: bool) -> list[RenderableType]:
+def strategies_text(instance: Instance, mixed: Mixed) -> list[RenderableType]:
     """What a step holds, then a table of the strategies for it."""
     workload, lengths = instance.workload, lengths_of(instance)
     tokens = sum(atom.tokens * atom.count for atom in mixed.atoms)
     sequences = sum(atom.count for atom in mixed.atoms)
     up_to = accumulate(atom.count for atom in mixed.atoms)
     half = next(n for n, count in enumerate(up_to) if 2 * count >= sequences)
+    known = "as measured" if lengths.strategies else "by the model of cost"
     lines = [
         ("workload", f"{workload.name}: {workload.parameters / 1e6:,.1f} million parameters"),
         (
             "lengths",
-            f"{sequences:,} sequences per step in {len(mixed.atoms)} classes, of up to"
-            f" {lengths.longest} tokens, half of them of up to {mixed.atoms[half].tokens};"
-            f" {tokens:,} tokens with all rounded up; {lengths.source}",
+            f"{counted(sequences, 'sequence')} per step of {counted(len(mixed.atoms), 'length')},"
+            f" {lengths.longest:,} tokens at most, half of them up to {mixed.atoms[half].tokens:,};"
+            f" {tokens:,} tokens with all rounded up; source: {lengths.source}",
         ),
-        (
-            "rows",
-            f"{mixed.rows}; times {'as measured' if measured else 'by the model of cost'}",
-        ),
+        ("rows", f"{mixed.rows}; times {known}"),
     ]
     return [labelled(lines), "", _strategy_table(mixed)]
 
 
 def _strategy_table(mixed: Mixed) -> Grid:
-    rows = (f"{n // 1024}k ms" for n in SHOWN)
+    shown = _shown(mixed)
+    rows = (f"{n // 1024}k ms" for n in shown)
     numbers = ["replicas", "stages", "longest row", *rows, "visit ms", "anchor ms"]
-    return table(["strategy"], numbers, [_strategy_row(one) for one in mixed.strategies])
+    known = [_strategy_row(one, list(shown.values())) for one in mixed.strategies]
+    return table(["strategy"], numbers, known)
 
 
-def _strategy_row(strategy: Strategy | Measured) -> list[str]:
+def _shown(mixed: Mixed) -> dict[int, int]:
+    """Sequences of so many tokens are shown, and how long a row is that holds one."""
+    if mixed.rows == "packed":
+        return {n: n for n in SHOWN}
+    tokens = [atom.tokens for atom in mixed.atoms]
+    return {n: tokens[bisect_left(tokens, n)] for n in SHOWN if n <= tokens[-1]}
+
+
+def _strategy_row(strategy: Strategy | Measured, rows: Sequence[int]) -> list[str]:
     """Times are those of the slowest replica's slowest stage, of rows that are one sequence."""
     once = [_milliseconds(ns) for ns in (strategy.visit_ns, strategy.anchor_ns)]
     if isinstance(strategy, Measured):
-        return [strategy.name, *["-"] * (3 + len(SHOWN)), *once]
+        return [strategy.name, *["-"] * (3 + len(rows)), *once]
     own = strategy.replicas
     return [
         strategy.name,
         str(len(own)),
         str(max(replica.stages for replica in own)),
-        str(strategy.longest),
-        *(_row_time(strategy, n) if n <= strategy.longest else "-" for n in SHOWN),
+        f"{strategy.longest:,}",
+        *(_row_time(strategy, n) if n <= strategy.longest else "-" for n in rows),
         *once,
     ]
 
@@ -90,7 +99,9 @@ def judged_text(judged: Judgement) -> list[RenderableType]:
         for way, times in figures.items()
     ]
     plan, single = (judged.times_ns.get(way, ()) for way in ("plan", "single"))
-    drawn = table([f"{len(plan)} drawn steps"], ["mean", "95 % are below"], rows)
+    asked = "" if len(plan) == judged.num_asked else f"{len(plan):,} of "
+    steps = f"{asked}{counted(judged.num_asked, 'drawn step')}"
+    drawn = table([steps], ["mean", "95 % are below"], rows)
     return ["", drawn, *_better_alone(plan, single)]
 
 

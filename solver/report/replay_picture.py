@@ -1,13 +1,11 @@
 """Throughput over the time of a replay, one curve per policy, as a hand-written SVG 1.1 picture."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from solver.replay.spans import Replay
-from solver.report.drawing import key_width, picture, written
+from solver.report.drawing import COLOURS, grid, key, key_width, picture, round_part, written
 from solver.report.replay import long_time_text
 
-_COLOURS = ("#d62728", "#4c86c6", "#3f9a5b", "#b279c9")
 _NODES_COLOUR = "#999"
 _WIDTH, _HEIGHT = 860, 340
 _LEFT, _TOP = 72, 66
@@ -40,8 +38,7 @@ def averages(replay: Replay, parts: int, end_ns: int | None = None) -> list[floa
 
 def round_ticks(most: float) -> list[float]:
     """Five to ten round numbers from 0 to the first that is at least `most`."""
-    power = 10.0 ** math.floor(math.log10(most))
-    distance = next(power * step for step in (0.1, 0.2, 0.5, 1, 2) if power * step * 10 >= most)
+    distance = round_part(most, 10)
     return [distance * i for i in range(int(most / distance - 1e-9) + 2)]
 
 
@@ -64,16 +61,10 @@ class _Axes:
 
 
 def _grid(axes: _Axes) -> Iterator[str]:
-    for per_s in axes.ticks:
-        y = axes.y(per_s)
-        yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_LEFT + _WIDTH}" y2="{y:.1f}" class="g"/>'
-        yield written(_LEFT - 8, y + 4, f"{per_s:g}", ' text-anchor="end"')
-    for tenth in range(11):
-        time_ns = axes.end_ns * tenth // 10
-        x = axes.x(time_ns)
-        yield f'<line x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{_TOP + _HEIGHT}" class="g"/>'
-        label = long_time_text(time_ns) if time_ns else "0"
-        yield written(x, _TOP + _HEIGHT + 16, label, ' text-anchor="middle"')
+    levels = ((axes.y(per_s), f"{per_s:g}") for per_s in axes.ticks)
+    times = [axes.end_ns * tenth // 10 for tenth in range(11)]
+    places = ((axes.x(ns), long_time_text(ns) if ns else "0") for ns in times)
+    yield from grid(places, levels, (_LEFT, _TOP), (_WIDTH, _HEIGHT))
 
 
 def _curve(axes: _Axes, values: Sequence[float], colour: str, width: float) -> str:
@@ -104,13 +95,10 @@ def replay_picture(title: str, replays: Mapping[str, Replay]) -> str:
         written(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 38, "time", ' text-anchor="middle"'),
     ]
     x = float(_LEFT) + 220
-    for n, ((name, values), colour) in enumerate(zip(curves.items(), _COLOURS, strict=False)):
-        width_of_curve = _CURVE + _WIDER * (
-            len(curves) - 1 - n
-        )  # those drawn over it stay narrower
-        parts.append(f'<rect x="{x:.1f}" y="44" width="14" height="10" fill="{colour}"/>')
-        parts.append(written(x + 20, 53, name))
-        parts.append(_curve(axes, values, colour, width_of_curve))
+    for n, ((name, values), colour) in enumerate(zip(curves.items(), COLOURS, strict=False)):
+        stroke = _CURVE + _WIDER * (len(curves) - 1 - n)  # those drawn over it stay narrower
+        parts += key(x, 44, name, colour)
+        parts.append(_curve(axes, values, colour, stroke))
         x += key_width(name)
     most = axes.most_nodes
     parts.append(f'<line x1="{x:.1f}" y1="49" x2="{x + 14:.1f}" y2="49" class="n"/>')

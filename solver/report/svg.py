@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby, repeat
 
 from solver.document import PlanDocument
-from solver.report.drawing import LETTER, picture, written
+from solver.report.drawing import LETTER, picture, round_part, upright_lines, written
 from solver.report.quantities import ranges, round_time_text, time_text
 from solver.report.rows import Row, rows_of
 from solver.report.stages import num_chunks
@@ -148,21 +148,15 @@ def _critical(layout: _Layout, rows: Sequence[Row], path: Sequence[Operation]) -
 
 def ticks(step_time_ns: int) -> list[float]:
     """About ten round times from 0 on, in ns, none after the end of the step."""
-    raw = step_time_ns / 10
-    power = 10.0 ** (len(str(int(raw))) - 1)
-    distance = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw)
+    distance = round_part(step_time_ns, 10)
     return [distance * i for i in range(int(step_time_ns / distance) + 1)]
 
 
 def _axis(layout: _Layout) -> Iterator[str]:
-    for time_ns in ticks(layout.step_time_ns):
-        x = layout.x(time_ns)
-        yield (
-            f'<line x1="{x:.1f}" y1="{_HEAD + _GROUP_HEIGHT - 4}" x2="{x:.1f}" '
-            f'y2="{layout.bottom + 4:.1f}" class="g"/>'
-        )
-        text = round_time_text(time_ns / 1e9, layout.step_time_ns / 1e9)
-        yield written(x, layout.bottom + 18, text, ' text-anchor="middle"')
+    longest_s = layout.step_time_ns / 1e9
+    times = ticks(layout.step_time_ns)
+    places = ((layout.x(ns), round_time_text(ns / 1e9, longest_s)) for ns in times)
+    yield from upright_lines(places, _HEAD + _GROUP_HEIGHT - 4, layout.bottom + 4, 14)
     middle = layout.left + _CHART_WIDTH / 2
     yield written(middle, layout.bottom + 38, "time in the step", ' text-anchor="middle"')
 

@@ -8,7 +8,7 @@ bars have tooltips.
 from collections.abc import Callable, Iterator, Sequence
 from xml.sax.saxutils import escape
 
-from solver.report.drawing import LETTER, grid_line, key, key_width, picture, written
+from solver.report.drawing import LETTER, key, key_width, picture, upright_lines, written
 from solver.report.quantities import Unit, round_time_text, size_unit, time_text
 from solver.report.replay_picture import round_ticks
 from solver.report.switch_text import COLUMNS, Volumes, few_rows
@@ -92,8 +92,5 @@ def _axis(
     ticks: Sequence[float], top: float, rows: int, text: Callable[[float], str]
 ) -> Iterator[str]:
     """Lines behind the rows, with their names below."""
-    bottom = top + rows * _STEP + 4
-    for tick in ticks:
-        x = _WIDTH * tick / ticks[-1]
-        yield grid_line(x, top - 4, x, bottom)
-        yield written(x, bottom + 14, text(tick) if tick else "0", ' text-anchor="middle"')
+    places = ((_WIDTH * tick / ticks[-1], text(tick) if tick else "0") for tick in ticks)
+    yield from upright_lines(places, top - 4, top + rows * _STEP + 4, 14)

@@ -33,7 +33,7 @@ def device_table(document: SwitchDocument) -> Grid:
     cells = [
         [name, *(unit.text(size) if size else "0" for size in volumes)] for name, volumes in rows
     ]
-    return table(["node: GPUs"], list(COLUMNS), cells)
+    return table(["node: GPUs, each"], list(COLUMNS), cells)
 
 
 def few_rows(document: SwitchDocument) -> list[tuple[str, Volumes]]:

@@ -63,7 +63,7 @@ def write_model(options: SolveOptions, times: TimeTables, plan: Plan | None, poo
         return
     engine = model_engine(method)
     built = model_of(engine, times.costs(plan.shape), plan, pool.of(plan.shape))
-    target = path.resolve()
+    target = Path(os.path.realpath(path))
     try:
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             written = Path(folder) / target.name

@@ -32,7 +32,10 @@ def switch_times(
 
     def time_ns(before: Layout, after: Layout, kind: Kind) -> int:
         switch = switch_of(cluster, workload, before, after, [kind])
-        return plan_switch(switch).time_ns
+        found = plan_switch(switch)
+        if found.interrupted:
+            raise KeyboardInterrupt
+        return found.time_ns
 
     def times(kind: Kind) -> tuple[tuple[int, ...], ...]:
         found = {}

@@ -18,15 +18,13 @@ PRICES = 10**9
 Shares = list[tuple[int, int, int]]  #: GPU, begin, end: of the bytes of a demand
 
 
-def relaxed_plan(
-    switch: Switch, time_limit_s: float | None
-) -> tuple[list[Sending], SwitchBound] | None:
+def relaxed_plan(switch: Switch) -> tuple[list[Sending], SwitchBound] | None:
     """Plan and bound, both best where all choices are in the programme; None if it is too large."""
     choices = _choices(switch)
     if choices is None:
         return None
     built = Built(switch, choices)
-    outcome = highs.run(built.model, SolveOptions(time_limit_s=time_limit_s))
+    outcome = highs.run(built.model, SolveOptions())
     if outcome.status is not Status.OPTIMAL or outcome.values is None or outcome.duals is None:
         return None
     values = {

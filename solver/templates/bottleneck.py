@@ -16,14 +16,14 @@ judged by its true T, may be a new best one. Ranges of one value are exact, so t
 T is excluded for every size: what is left is optimal. No bound is taken for granted: a template is
 feasible, so its value is never below that of the relaxation it solves.
 
-Inside a node, `chains` of stages on q GPUs come from those on its two parts, once for all layer
-intervals; nodes are then put one behind the other. O(ranges (G L^3 + N L^2)) for one node group.
+Tables of all sizes are worked out together, node by node, see `counted`: O(ranges R N L^2) for N
+GPUs of one node group, and R numbers of micro-batches that stages may hold.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import Protocol
+from operator import mul
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from formulations.template import Template
 from solver.layered.gpu_graph import Counts
 from solver.layered.places import Places
 from solver.layered.problem import INFINITY, Array, Mask
-from solver.templates.chains import ChainTables, NodeTables, Weights, times_by_length
+from solver.templates.counted import CountedTables, StageRoom, Weights
 
 #: Ranges to start with, and ranges worked out together.
 GRID = 64
@@ -47,23 +47,10 @@ class Range:
     bounds: Array | None  #: [sizes]; None before the first look
 
 
-class RangeTables(Protocol):
-    """Relaxed templates of least cost for some ranges, numbered as they were given."""
-
-    def bounds(self, finals: Sequence[Counts], b: int) -> tuple[int, Counts]:
-        """Least cost on any of the node counts, and which; INFINITY if there is no template."""
-        ...
-
-    def template(self, vector: Counts, b: int) -> tuple[Template, list[int]]:
-        """The template of least cost and its stage times."""
-        ...
-
-
 class BottleneckSearch:
     """Templates for every key of `finals`: the node counts that count for it.
 
-    `tables`: from the least and largest slowest time of ranges to their templates; `NodeTables`
-    unless given, which does not look at the number of micro-batches in flight.
+    Every stage has room for what it holds of so many micro-batches.
     """
 
     def __init__(
@@ -71,17 +58,17 @@ class BottleneckSearch:
         places: Places,
         weights: Weights,
         finals: Mapping[int, Sequence[Counts]],
-        tables: Callable[[Array, Array], RangeTables] | None = None,
+        micro_batches: int,
     ) -> None:
-        self.places, self.weights = places, weights
-        self.tables = tables or self._node_tables
+        self.weights = weights
         self.keys, self.finals = list(finals), [list(own) for own in finals.values()]
-        self.busy = times_by_length(places)
-        self.values = np.unique(self.busy[self.busy < INFINITY])
+        reached = {v for own in self.finals for v in own}
+        most = max(sum(map(mul, v, places.node_gpus)) for v in reached)
+        self.room = StageRoom(places, most, micro_batches)
+        self.values = self.room.times
         self.best: list[Template | None] = [None] * len(self.keys)
         self.best_value = np.full(len(self.keys), INFINITY)
         self.bound = np.full(len(self.keys), INFINITY)  #: of what was left when time was up
-        reached = {v for own in self.finals for v in own}
         corner = [max(axis) for axis in zip(*reached, strict=True)]
         self.vectors = [
             v
@@ -132,21 +119,19 @@ class BottleneckSearch:
         """Bounds of some ranges; the halves of those that stay open."""
         low = self.values[[one.first for one in part]]
         high = self.values[[one.last for one in part]]
-        table = self.tables(low, high)
+        table = CountedTables(self.room, self.weights, self.vectors, low, high)
+        ends = [[table.bounds(own, b) for own in self.finals] for b in range(len(part))]
+        bounds = np.array([[value for value, _ in own] for own in ends])
+        for key, own in enumerate(bounds.T):
+            for b in np.argsort(own, kind="stable").tolist():
+                if own[b] < self.best_value[key]:
+                    self._judge(key, table.template(ends[b][key][1], b))
         halves = list[Range]()
-        for b, one in enumerate(part):
-            ends = [table.bounds(own, b) for own in self.finals]
-            bounds = np.array([value for value, _ in ends])
-            for key in np.flatnonzero(self._open(bounds)):
-                self._judge(int(key), table.template(ends[key][1], b))
-            if one.last > one.first and self._open(bounds).any():
+        for one, own in zip(part, bounds, strict=True):
+            if one.last > one.first and self._open(own).any():
                 middle = (one.first + one.last) // 2
-                halves += [Range(one.first, middle, bounds), Range(middle + 1, one.last, bounds)]
+                halves += [Range(one.first, middle, own), Range(middle + 1, one.last, own)]
         return halves
-
-    def _node_tables(self, low: Array, high: Array) -> RangeTables:
-        chains = ChainTables(self.places, self.busy, self.weights, low, high)
-        return NodeTables(chains, self.vectors)
 
     def _judge(self, key: int, found: tuple[Template, list[int]]) -> None:
         value = self.weights.value(found[1])

@@ -11,15 +11,13 @@ after it 2 t_i + 2 t_k*. Check with stages 1, 3, 2: 6 + (6 + 1 + 1) 3 + 5 = 35 =
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 from formulations.template import Template
-from solver.layered.gpu_graph import Counts, GpuGraph
+from solver.layered.gpu_graph import Counts
 from solver.layered.places import PlaceCosts, Places
 from solver.layered.problem import INFINITY, Array
 from solver.templates.bottleneck import BottleneckSearch
-from solver.templates.chains import Weights
-from solver.templates.counted import CountedTables
+from solver.templates.counted import Weights
 from solver.templates.judge import alone, fits, places_for, stage_places
 from solver.templates.template_outcome import TemplateOutcome
 
@@ -45,7 +43,7 @@ def oobleck_templates(
 
     Every stage has room for one micro-batch; more in flight are not looked at.
     """
-    found = BottleneckSearch(costs.several, WEIGHTS, finals).run()
+    found = BottleneckSearch(costs.several, WEIGHTS, finals, 1).run()
     for key, own in finals.items():
         for one in alone(costs.alone, own, 1):
             found[key] = _better(costs, found.get(key), one)
@@ -80,9 +78,7 @@ def oobleck_in_memory(
     if fits(costs, free, micro_batches):
         value = value_of(costs, free)
         return TemplateOutcome(free, value, value, True)
-    graph = GpuGraph(costs.several, finals)
-    tables = partial(CountedTables, graph, WEIGHTS, micro_batches)
-    search = BottleneckSearch(costs.several, WEIGHTS, {0: [finals[0]]}, tables)
+    search = BottleneckSearch(costs.several, WEIGHTS, {0: finals}, micro_batches)
     best = search.run(stop).get(0)
     for one in alone(costs.alone, finals, micro_batches):
         best = _better(costs, best, one)

@@ -1,9 +1,10 @@
 """Whether strategies and switches of mixed lengths take what a file says.
 
 Of a strategy that was measured the instance says so. Any other one has a plan file: its costs are
-counted again, by `recount`, with rows of the lengths that `docs/lengths.md` names, whole and as
-many short sequences. Times may not be below that, nor further above than the file says; every
-replica has room for its longest row, as often as 1F1B holds it. See `mixed_switches` for switches.
+counted again, by `recount`. Padded rows take what that says of each length of the step. Packed ones
+have the lengths that `docs/lengths.md` names, whole and as many short sequences; their times may
+not be below that, nor further above than the file says. Every replica has room for its longest row,
+as often as 1F1B holds it. See `mixed_switches` for switches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,9 +28,8 @@ from solver.verify.plan_file import verify_document
 from solver.verify.recount import Recount
 from solver.verify.space import PlanSpace
 
-#: Lengths of packed rows, from half the longest on, and of padded ones, of which there are more;
-#: sequences of a row of many.
-PACKED, PADDED, MANY = 5, 16, 256
+#: Lengths of packed rows, from half the longest on; sequences of a row of many.
+PACKED, MANY = 5, 256
 #: Noise of a share of a row's time, and of a curve in floats, ns.
 SHARE_NOISE, NOISE_NS = 1e-12, 1.0
 
@@ -130,6 +130,7 @@ class _Rows:
 
     def __init__(self, instance: Instance, lengths: Lengths, plan: Plan) -> None:
         self.instance, self.lengths, self.plan = instance, lengths, plan
+        self.padded = lengths.rows == "padded"
         self.costs = cache(self._costs)
 
     def _costs(self, tokens: int, sequences: int = 1) -> PlanCosts:
@@ -140,23 +141,22 @@ class _Rows:
         return Recount(of_rows(self.instance, tokens, sequences * number), plan).costs()
 
     def sampled(self, longest: int) -> list[int]:
-        """Lengths of rows, ascending, at which times are known."""
-        if self.lengths.rows == "padded":
-            known = [one.tokens for one in self.lengths.classes if one.tokens <= longest]
-            return sorted(known[:: -ceil_div(len(known), PADDED)]) if known else [longest]
+        """Lengths of rows, ascending, at which times are known; padded, all of them."""
+        if self.padded:
+            fitting = [one.tokens for one in self.lengths.classes if one.tokens <= longest]
+            return fitting or [self.lengths.classes[0].tokens]
         shortest = ceil_div(longest, 2)
         steps = range(PACKED)
         return sorted({shortest + (longest - shortest) * n // (PACKED - 1) for n in steps})
 
     def points(self, replica: int, longest: int) -> Iterator[Point]:
-        """What rows take on the slowest stage: one sequence, or many short ones."""
+        """What packed rows take on the slowest stage: one sequence, or many short ones."""
         for n in self.sampled(longest):
-            yield n * n, n, self._slowest_ns(replica, n)
-            if self.lengths.rows == "packed":
-                each = ceil_div(n, MANY)
-                yield 0, n // each * each, self._slowest_ns(replica, each, n // each)
+            yield n * n, n, self.slowest_ns(replica, n)
+            each = ceil_div(n, MANY)
+            yield 0, n // each * each, self.slowest_ns(replica, each, n // each)
 
-    def _slowest_ns(self, replica: int, tokens: int, sequences: int = 1) -> int:
+    def slowest_ns(self, replica: int, tokens: int, sequences: int = 1) -> int:
         costs = self.costs(tokens, sequences)
         return int((costs.forward_ns + costs.backward_ns)[:, replica].max())
 
@@ -247,8 +247,11 @@ def _check_strategy(one: StrategyDocument, rows: _Rows, field: str, findings: Fi
         costs = rows.costs(own.longest_row)
         fits = bool((costs.memory_bytes <= costs.limit_bytes)[:, r].all())
         findings.require(fits, f"{where}: longest_row", own.longest_row, "rows that fit its GPUs")
-        points = [*rows.points(r, own.longest_row)]
-        most = max(most, _above(own, points, where, findings))
+        if rows.padded:
+            known = tuple(rows.slowest_ns(r, n) for n in rows.sampled(own.longest_row))
+            findings.equal(f"{where}: rows_ns", own.rows_ns, known)
+        else:
+            most = max(most, _above(own, [*rows.points(r, own.longest_row)], where, findings))
         visit_ns = max(visit_ns, _visit_ns(rows.costs(rows.sampled(own.longest_row)[0])))
     findings.equal(f"{field}.visit_ns", one.visit_ns, visit_ns)
     anchor_ns = max(map(int, costs.optimizer_ns + costs.gather_ns))

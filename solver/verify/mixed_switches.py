@@ -64,11 +64,9 @@ def _check_file(
     findings.equal(f"{field}.time_s", file.time_s, seconds(known_ns or 0))
 
 
-def _tables(document: LengthsDocument) -> dict[Kind, list[list[int | None]]]:
-    """Copies of both tables."""
+def _tables(document: LengthsDocument) -> Tables:
     problem = document.problem
-    tables = {"parameters": problem.parameters_ns, "gradients": problem.gradients_ns}
-    return {kind: [list(row) for row in tables[kind]] for kind in _KINDS}
+    return {"parameters": problem.parameters_ns, "gradients": problem.gradients_ns}
 
 
 def check_tables(
@@ -76,7 +74,8 @@ def check_tables(
 ) -> None:
     """All switches, by bounds, and what no step is below by the lower ones. Raises TimeUpError."""
     own = document.plans[0].instance
-    bounds, tables = SwitchBounds(own.cluster, own.workload), _tables(document)
+    bounds = SwitchBounds(own.cluster, own.workload)
+    tables = {kind: [list(row) for row in rows] for kind, rows in _tables(document).items()}
     free = {kind: [[0] * len(plans)] * len(plans) for kind in _KINDS}
     if document.order == "ascending" and _least_share(document, free, clock) >= 1:
         findings.note("however short switches were, no step in ascending order were below this one")

@@ -118,12 +118,16 @@ class _Times:
     def each_ns(self) -> list[list[int]]:
         """[kind][atom] time of one sequence in its row, of a padded one with its row."""
         return [
-            [
-                ceil(n * (kind.per_square_ns * n + kind.per_token_ns)) + kind.per_row_ns - row_ns
-                for n in self._tokens
-            ]
+            [self._row_ns(kind, k) - row_ns for k in range(len(self._tokens))]
             for kind, (_, row_ns) in zip(self.kinds, self._rows, strict=True)
         ]
+
+    def _row_ns(self, kind: ReplicasDocument, atom: int) -> int:
+        """Time of a row with one sequence; where times are known, 0 for an atom without one."""
+        if kind.rows_ns:
+            return kind.rows_ns[atom] if atom < len(kind.rows_ns) else 0
+        n = self._tokens[atom]
+        return ceil(n * (kind.per_square_ns * n + kind.per_token_ns)) + kind.per_row_ns
 
     @cached_property
     def _rows(self) -> list[tuple[int, int]]:

@@ -6,28 +6,15 @@ import pytest
 from formulations.costs.collectives import ALL_REDUCE
 from formulations.costs.compute import analytic_s
 from formulations.costs.expert_sync import expert_rings_ns
-from formulations.costs.experts import (
-    ALL_TO_ALL_RATE,
-    Members,
-    all_to_all_s,
-    grouped_s,
-    members_of,
-)
+from formulations.costs.experts import ALL_TO_ALL_RATE, Members, all_to_all_s, grouped_s, members_of
 from formulations.costs.memory import layer_memory
 from formulations.costs.sharding import shape_times
-from formulations.instance import (
-    Cluster,
-    Instance,
-    Layer,
-    Link,
-    SearchSpace,
-    Workload,
-)
+from formulations.instance import Cluster, Instance, Layer, Link, SearchSpace, Workload
 from formulations.instance.load import gpu_catalogue
 from formulations.instance.sizes import MoeSizes
 from formulations.instance.transformer import build_workload
 from tests.architectures import MIXTRAL
-from tests.small_instances import nodes_of, plain_shape
+from tests.small_instances import instance_of, nodes_of, plain_shape
 
 EXPERT = 3 * 4096 * 14336  # parameters
 
@@ -106,13 +93,8 @@ def test_traffic_of_whole_experts() -> None:
         intra_node=link,
         inter_node=link,
     )
-    instance = Instance(
-        name="m",
-        source="test",
-        workload=mixtral(4096),
-        cluster=Cluster(groups=(group,)),
-        search=SearchSpace(sequence_parallel=True),
-    )
+    search = SearchSpace(sequence_parallel=True)
+    instance = instance_of("m", mixtral(4096), [group], search=search)
     shape = plain_shape((1,), tp=2, ep=2, etp=1)
     assert members_of(instance, shape) == Members(2, 2, (), 1)
     one = block(4096).with_whole_experts()
@@ -130,9 +112,7 @@ def test_memory_of_whole_experts() -> None:
     """On one tensor group of two: ZeRO 1 splits their states alone, as both have all of them."""
     shape = plain_shape((1,), tp=2, etp=1, zero=1)
     group = nodes_of(gpu_catalogue()["H100"], name="n", gpus_per_node=2)
-    instance = Instance(
-        name="m", source="test", workload=mixtral(), cluster=Cluster(groups=(group,))
-    )
+    instance = instance_of("m", mixtral(), [group])
     (memory,) = layer_memory(instance, shape)
     dense = block().dense_per_gpu(2, 1)
     assert memory.weights_bytes[1] == 2 * (dense + 8 * EXPERT)
@@ -265,9 +245,7 @@ def test_groups_on_unlike_nodes_wait_for_the_slower() -> None:
         )
         for name in ("H100", "A100-80")
     ]
-    instance = Instance(
-        name="m", source="test", workload=mixtral(), cluster=Cluster(groups=tuple(groups))
-    )
+    instance = instance_of("m", mixtral(), groups)
     shapes = [plain_shape((1, 1), dp=4, ep=ep) for ep in (2, 4)]
     own, paced = (shape_times(instance, shape)[0] for shape in shapes)
     assert own.forward_ns[1, 0] < own.forward_ns[1, 1]

@@ -15,7 +15,7 @@ from solver.result import Status
 from solver.search.engines import OneShape
 from solver.search.paths import first_cuts
 from tests import brute_force
-from tests.loop_checks import random_decisions
+from tests.loop_checks import need_bytes, random_decisions
 from tests.random_shapes import random_optimum_ns, random_tables
 from tests.seeds import few_and_many, one_each
 from tests.twins import CPSAT, MILP, TWINS, Twin, number_of_variables, solved
@@ -49,15 +49,8 @@ def values_of(twin: Twin, built: Any, decisions: Decisions) -> list[float]:
 
 def least_capacity(tables: CostTables) -> int:
     """Least memory, alike on all GPUs, with which some plan fits."""
-    stages = range(tables.shape.pp)
-    return min(
-        max(
-            brute_force.least_bytes(tables, [(split[k], split[k + 1])], k, m)
-            for k in stages
-            for m in share
-        )
-        for split, share in product(brute_force.all_splits(tables), brute_force.all_shares(tables))
-    )
+    plans = product(brute_force.all_splits(tables), brute_force.all_shares(tables))
+    return min(need_bytes(tables, *plan) for plan in plans)
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)

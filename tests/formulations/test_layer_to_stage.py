@@ -4,15 +4,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.fixed import Given
-from formulations.instance import Cluster, Instance, SearchSpace
+from formulations.instance import SearchSpace
 from tests.brute_force import all_splits
-from tests.small_instances import gpu, layer, layers_of, nodes_of, plain_shape, workload
+from tests.small_instances import (
+    gpu,
+    instance_of,
+    layer,
+    layers_of,
+    nodes_of,
+    plain_shape,
+    workload,
+)
 from tests.twins import CPSAT, TWINS, Twin, all_solutions, fix, has_solution, least_values
 
 
@@ -22,15 +31,10 @@ def chain(kinds: str, pp: int, embedding_only: bool = False) -> CostTables:
     layers = [layer(names[kind], 10 + n, 10**6, 0) for n, kind in enumerate(kinds)]
     one = gpu("one", 100, 80)
     group = nodes_of(one, name="one", nodes=pp)
-    instance = Instance(
-        name="chain",
-        source="test",
-        workload=workload(layers, 4, 1000, tied=False),
-        cluster=Cluster(groups=(group,)),
-        search=SearchSpace(embedding_only_stages=embedding_only),
-    )
-    shape = plain_shape((pp,), pp=pp)
-    return build_tables(instance, shape)
+    work = workload(layers, 4, 1000, tied=False)
+    search = SearchSpace(embedding_only_stages=embedding_only)
+    instance = instance_of("chain", work, [group], search=search)
+    return build_tables(instance, plain_shape((pp,), pp=pp))
 
 
 def sized(
@@ -103,39 +107,27 @@ def test_stage_terms_are_maxima(boundaries: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-@pytest.mark.parametrize(("capacity", "feasible"), [(9, True), (8, False)])
-def test_static_memory(twin: Twin, capacity: int, feasible: bool) -> None:
-    """(2) Layers of 5, 4, 4, 5 bytes on two stages take 9 bytes each at best."""
-    tables = sized(chain("bbbb", 2), capacity, static=[5, 4, 4, 5])
-    assert (
-        has_solution(twin.joint.build(tables, Given(order=[0, 0], micro_batches=[1])).model)
-        == feasible
-    )
-
-
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-@pytest.mark.parametrize(("capacity", "feasible"), [(8, True), (7, False)])
-def test_activations_in_flight(twin: Twin, capacity: int, feasible: bool) -> None:
-    """(2) 1F1B with two stages: the first holds two micro-batches, the second one."""
-    # Layers of 4, 3, 2, 3 bytes: [4 | 3 2 3] holds 2 x 4 and 3 + 2 + 3: 8; [4 3 | 2 3] 14.
-    tables = sized(chain("bbbb", 2), capacity, activation=[4, 3, 2, 3])
-    assert (
-        has_solution(twin.joint.build(tables, Given(order=[0, 0], micro_batches=[4])).model)
-        == feasible
-    )
-
-
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-@pytest.mark.parametrize(("capacity", "feasible"), [(11, True), (10, False)])
-def test_largest_workspace_counts_once(twin: Twin, capacity: int, feasible: bool) -> None:
-    """(2) A stage needs its static bytes and the largest, not the sum, of its workspaces."""
-    # Static 1 a layer, workspaces 3, 3, 9, 1. Two and two layers: 1 + 1 + 9 = 11 on the second
-    # stage; three on the stage that has the 9: 12.
-    tables = sized(chain("bbbb", 2), capacity, static=[1, 1, 1, 1], workspace=[3, 3, 9, 1])
-    assert (
-        has_solution(twin.joint.build(tables, Given(order=[0, 0], micro_batches=[1])).model)
-        == feasible
-    )
+@pytest.mark.parametrize(("spare", "feasible"), [(0, True), (-1, False)])
+@pytest.mark.parametrize(
+    ("sizes", "micro_batches", "least"),
+    [
+        # Static bytes: two layers on each of two stages.
+        ({"static": [5, 4, 4, 5]}, 1, 9),
+        # In flight, the first of two stages of 1F1B holds two micro-batches, the second one:
+        # [4 | 3 2 3] holds 2 x 4 and 3 + 2 + 3: 8; [4 3 | 2 3] 14.
+        ({"activation": [4, 3, 2, 3]}, 4, 8),
+        # Of workspaces the largest, not the sum: two and two layers, 1 + 1 + 9 = 11 on the second
+        # stage; three on the stage that has the 9: 12.
+        ({"static": [1, 1, 1, 1], "workspace": [3, 3, 9, 1]}, 1, 11),
+    ],
+)
+def test_memory(
+    twin: Twin, sizes: Any, micro_batches: int, least: int, spare: int, feasible: bool
+) -> None:
+    """(2) Four layers on two stages, with just the bytes that they take at best, or one less."""
+    tables = sized(chain("bbbb", 2), least + spare, **sizes)
+    given = Given(order=[0, 0], micro_batches=[micro_batches])
+    assert has_solution(twin.joint.build(tables, given).model) == feasible
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)

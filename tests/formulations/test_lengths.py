@@ -116,6 +116,7 @@ def test_file_longer_sequences_are_cut_off(tmp_path: Path) -> None:
         ("a.npy", npy("<i8", array("q")), "no lengths"),
         ("a.csv", b"1.5\n2\n", "a.csv:1:1: '1.5'"),
         ("a.csv", b"id,length\n1\n", "a.csv:2:1: 1 fields"),
+        ("a.csv", b"length\nlength\n5\n", "a.csv:2:1: 'length'"),
         ("a.csv", b'"' + b"1" * 200_000, "field larger than field limit"),
         ("a.csv", b"9" * 5000, "a.csv:1:1: '999"),
         ("a.jsonl", b"5\ntrue\n", "a.jsonl:2:1: true"),

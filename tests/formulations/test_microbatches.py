@@ -10,6 +10,7 @@ from formulations.costs.tables import CostTables
 from formulations.decisions import share_range
 from formulations.fixed import FixedOrder, Given
 from tests import brute_force
+from tests.loop_checks import need_bytes
 from tests.random_shapes import crowded_instance, random_tables
 from tests.seeds import few_and_many
 from tests.twins import TWINS, Twin, all_solutions, has_solution
@@ -97,15 +98,8 @@ def test_share_is_limited_by_memory(
     for tables in several_replicas(seeds):
         order = brute_force.all_orders(tables)[0]
         boundaries = next(brute_force.all_splits(tables))
-        stages = range(tables.shape.pp)
-        need = min(
-            max(
-                brute_force.least_bytes(tables, [(boundaries[k], boundaries[k + 1])], k, m)
-                for k in stages
-                for m in share
-            )
-            for share in brute_force.all_shares(tables)
-        )
+        shares = brute_force.all_shares(tables)
+        need = min(need_bytes(tables, boundaries, share) for share in shares)
         roomy = replace(tables, capacity_bytes=np.full(2, need + spare))
         built = twin.joint.build(roomy, Given(order=order, boundaries=boundaries))
         assert has_solution(built.model) == feasible

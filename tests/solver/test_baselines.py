@@ -8,14 +8,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import plan_costs, split_costs
 from formulations.costs.tables import build_tables
 from formulations.decisions import even_shares
-from formulations.instance import (
-    Cluster,
-    Instance,
-    Limits,
-    Link,
-    Objective,
-    SearchSpace,
-)
+from formulations.instance import Cluster, Instance, Limits, Link, Objective, SearchSpace
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.plan import Shape
@@ -36,7 +29,15 @@ from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
 from tests.seeds import one_each
-from tests.small_instances import gpu, layer, nodes_of, random_instance, workload
+from tests.small_instances import (
+    gpu,
+    instance_of,
+    layer,
+    nodes_of,
+    random_instance,
+    with_ends,
+    workload,
+)
 
 Baseline = Callable[[Instance, Iterable[Shape]], Found]
 BASELINES: list[Baseline] = [minmax_plan, equal_split_plan, megatron_rule]
@@ -147,18 +148,13 @@ def test_equal_blocks_needs_a_divisor_of_their_number() -> None:
 
 def megatron_instance(memory_gib: float, parameters: int, blocks: int = 4) -> Instance:
     """2 nodes of 2 GPUs, equal blocks; 18 bytes per parameter beside a reserve of 1 GiB."""
-    kinds = ["embedding", *["block"] * blocks, "head"]
+    kinds = with_ends(blocks)
     layers = [layer(kind, 1, parameters if kind == "block" else 0, 1000) for kind in kinds]
     one = gpu("gpu", 2.0, memory_gib)
     link = Link(bandwidth_bytes_per_s=1e9, latency_s=0)
     group = nodes_of(one, name="node", gpus_per_node=2, nodes=2, intra_node=link, inter_node=link)
-    return Instance(
-        name="megatron",
-        source="test",
-        workload=workload(layers, 8, 1000, tied=False),
-        cluster=Cluster(groups=(group,)),
-        search=SearchSpace(micro_batch=(1, 2)),
-    )
+    work = workload(layers, 8, 1000, tied=False)
+    return instance_of("megatron", work, [group], search=SearchSpace(micro_batch=(1, 2)))
 
 
 @pytest.mark.parametrize(

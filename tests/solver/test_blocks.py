@@ -12,7 +12,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.costs.recompute_costs import least_recomputed, memory_parts
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import Cluster, Instance, Limits, Link, SearchSpace
+from formulations.instance import Instance, Link, SearchSpace
 from formulations.units import GIB
 from solver.heuristics.block_moves import changed_patterns, near_patterns, shaken
 from solver.heuristics.block_trial import BlockCosts, BlockTrial, Patterns
@@ -22,7 +22,16 @@ from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch
 from solver.heuristics.shape_starts import State
 from solver.simulate import step_time_ns
-from tests.small_instances import gpu, layer, layers_of, nodes_of, plain_shape, workload
+from tests.small_instances import (
+    ROOMY,
+    gpu,
+    instance_of,
+    layers_of,
+    nodes_of,
+    plain_shape,
+    random_layers,
+    workload,
+)
 
 LAYERS = 12
 SIZES = (2, 2)
@@ -33,10 +42,7 @@ ALIKE: Order = (0, 0, 0, 0, *(0, 0, 1, 1), *(1, 1, 1, 1), *(2, 2, 2, 2))
 def instance(seed: int = 0) -> Instance:
     """6 fast, 6 middle and 4 slow nodes of one GPU, 12 blocks, 8 sequences; embeddings may tie."""
     rng = Random(seed)
-    chain = [
-        layer("block", rng.randint(5, 60), rng.randint(1, 40) * 10**6, rng.randint(1, 60) * 10**6)
-        for _ in range(LAYERS)
-    ]
+    chain = random_layers(rng, ["block"] * LAYERS)
     groups = tuple(
         nodes_of(
             gpu(name, tflops, 8),
@@ -46,18 +52,19 @@ def instance(seed: int = 0) -> Instance:
         )
         for name, tflops, count in (("fast", 120, 6), ("middle", 40, 6), ("slow", 30, 4))
     )
-    return Instance(
-        name=f"blocks_{seed}",
-        source="test",
-        workload=workload(chain, 8, rng.randint(1, 20) * 10**6, seed % 2 == 0),
-        cluster=Cluster(groups=groups, network_efficiency=((1, 1.0), (2, 0.9), (4, 0.7))),
+    return instance_of(
+        f"blocks_{seed}",
+        workload(chain, 8, rng.randint(1, 20) * 10**6, seed % 2 == 0),
+        groups,
+        (2, 0.9),
+        (4, 0.7),
         search=SearchSpace(
             micro_batch=(1,),
             idle_nodes=False,
             blocking_sends=seed % 3 == 0,
             schedule=("gpipe" if seed % 5 == 0 else "1f1b",),
         ),
-        limits=Limits(framework_reserve_bytes=GIB // 8),
+        limits=ROOMY,
     )
 
 

@@ -13,7 +13,7 @@ from formulations.plan import Degrees
 from solver.measure.fitting import fit
 from solver.measure.steps import Factors, Kernels, MeasuredStep, corrections
 from solver.measure.steps_file import read_steps
-from tests.command_line import output, run
+from tests.command_line import output, refused, run
 
 INSTANCE = """
 name: small
@@ -155,7 +155,5 @@ def test_bad_rows_are_refused(tmp_path: Path, heading: str, row: str, message: s
     source, steps, out = (tmp_path / name for name in ("small.yaml", "steps.csv", "out.yaml"))
     source.write_text(INSTANCE, encoding="utf-8")
     steps.write_text(f"{heading}\n{row}\n", encoding="utf-8")
-    code, text, error = run("calibrate", source, "--measured", steps, "--out", out)
-    assert (code, text, error.count("\n")) == (2, "", 1)
-    assert message in error
+    assert message in refused("calibrate", source, "--measured", steps, "--out", out)
     assert not out.exists()

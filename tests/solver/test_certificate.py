@@ -15,9 +15,10 @@ from solver.search.shapes import shapes
 from solver.verify import verify_document
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms
-from solver.verify.space import PlanSpace, key_of
+from solver.verify.space import PlanSpace
 from solver.verify.whole_blocks import refuted
 from tests import brute_force
+from tests.best_plans import check_space
 from tests.certified import certified_document
 from tests.certified_cases import CASES, instance
 from tests.chain_instances import chain_instance
@@ -66,7 +67,7 @@ def test_tensor_groups_share_the_heads_evenly(kv_heads: int, degrees: set[int]) 
     one = instance()
     narrow = one.but(workload={"kv_heads": kv_heads})
     assert {shape.widest_tp for shape in shapes(narrow)} == degrees
-    assert set(all_keys(narrow)) == {key_of(shape) for shape in shapes(narrow)}
+    check_space(narrow)
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 3))
@@ -82,7 +83,7 @@ def test_plan_space_is_that_of_the_search(seed: int) -> None:
         tensor_parallel=(2, 1) if seed % 4 == 0 else None,
     )
     one = one.but(search=search, limits={"max_price_usd_per_hour": 4.0 if seed % 6 == 0 else None})
-    assert sorted(all_keys(one), key=str) == sorted(map(key_of, shapes(one)), key=str)
+    check_space(one)
 
 
 def some_tables(seeds: Sequence[int], scatter_gather: bool = False) -> list[CostTables]:

@@ -32,8 +32,7 @@ def test_show_writes_the_picture(plan_file: Path, tmp_path: Path) -> None:
 def test_show_refuses_a_changed_plan(plan_file: Path) -> None:
     """One line that sends the user to verify."""
     plan_file.write_text(plan_file.read_text().replace('"seed": 0', '"seed": 1'))
-    err = refused("show", plan_file)
-    assert "verify" in err
+    assert "verify" in refused("show", plan_file)
 
 
 @pytest.mark.parametrize("command", ["show", "verify"])
@@ -41,8 +40,7 @@ def test_plan_of_another_schema_version_is_refused(command: str, plan_file: Path
     """The version found and the one allowed are named."""
     text = plan_file.read_text().replace('"schema_version": 9', '"schema_version": 99')
     plan_file.write_text(text)
-    err = refused(command, plan_file)
-    assert "schema version 99; allowed: 9" in err
+    assert "schema version 99; allowed: 9" in refused(command, plan_file)
 
 
 def test_verify_accepts_what_solve_wrote(plan_file: Path) -> None:
@@ -125,8 +123,7 @@ def test_workload_refuses_fields_of_another_model(tmp_path: Path) -> None:
 
 def test_unknown_workload_is_one_line() -> None:
     """The name is repeated, exit code 2."""
-    err = refused("workload", "bert-huge")
-    assert "bert-huge" in err
+    assert "bert-huge" in refused("workload", "bert-huge")
 
 
 @pytest.fixture
@@ -200,8 +197,7 @@ def test_bug_show_took_a_forged_figure(plan_file: Path) -> None:
     assert document.step_time_s is not None
     forged = document.model_copy(update={"step_time_s": document.step_time_s / 2})
     plan_file.write_text(to_json(sealed(forged)), encoding="utf-8")
-    err = refused("show", plan_file)
-    assert "step_time_s: found" in err
+    assert "step_time_s: found" in refused("show", plan_file)
 
 
 @pytest.mark.parametrize(

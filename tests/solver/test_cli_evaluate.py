@@ -110,8 +110,7 @@ def test_bad_options(
 ) -> None:
     """Exit code 2 and a line, before anything is searched."""
     monkeypatch.chdir(instance.parent)
-    err = refused("evaluate", instance, *options)
-    assert err.startswith(message)
+    assert refused("evaluate", instance, *options).startswith(message)
 
 
 def test_exported_torchtitan_folder(instance: Path, tmp_path: Path) -> None:
@@ -120,5 +119,4 @@ def test_exported_torchtitan_folder(instance: Path, tmp_path: Path) -> None:
 
     for name, text in torchtitan.files(job_of()).items():
         (tmp_path / name).write_text(text)
-    err = refused("evaluate", instance, "--torchtitan", tmp_path)
-    assert "shape.pp: found 4" in err
+    assert "shape.pp: found 4" in refused("evaluate", instance, "--torchtitan", tmp_path)

@@ -8,6 +8,7 @@ import pytest
 
 from formulations.errors import PlannerError
 from solver.cli.files import check_writable, write_text
+from tests.command_line import refused
 
 
 def test_folder_is_no_output_file(tmp_path: Path) -> None:
@@ -24,9 +25,26 @@ def test_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
 
 def test_bug_the_second_output_replaced_the_first(tmp_path: Path) -> None:
     """One file for two outputs is refused, by whatever name; not for what is no file."""
-    with pytest.raises(PlannerError, match="it is also to hold something else"):
+    with pytest.raises(PlannerError, match="the command also names it as something else"):
         check_writable(tmp_path / "x", tmp_path / ".." / tmp_path.name / "x")
-    check_writable(Path(os.devnull), None, Path(os.devnull))
+    check_writable(Path(os.devnull), None, Path(os.devnull), keep=[Path(os.devnull)])
+
+
+def test_bug_a_picture_took_the_place_of_its_plan(plan_file: Path) -> None:
+    """What a command reads is not written to."""
+    before = plan_file.read_text()
+    err = refused("show", plan_file, "--svg", plan_file)
+    assert "also names it as something else" in err
+    assert plan_file.read_text() == before
+
+
+def test_bug_links_in_a_circle_were_a_traceback(tmp_path: Path) -> None:
+    """A file takes the place of such a link."""
+    link = tmp_path / "link"
+    link.symlink_to(link)
+    check_writable(link)
+    write_text(link, "new")
+    assert link.read_text() == "new"
 
 
 def test_check_leaves_nothing_behind(tmp_path: Path) -> None:

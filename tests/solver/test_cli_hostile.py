@@ -1,6 +1,8 @@
 """Files that are no input and names that are no files: one line each, exit code 2, no traceback."""
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ COMMANDS = (
     "templates",
     "pareto",
     "report",
+    "lengths",
 )
 
 
@@ -82,8 +85,18 @@ def test_name_that_is_no_file_is_one_line(command: str, tmp_path: Path) -> None:
 def test_endless_file_is_one_line(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading stops at a size that no input has."""
     monkeypatch.setattr("formulations.instance.text_files.MOST_BYTES", 1000)
-    err = refused(command, "/dev/zero")
-    assert "more than" in err
+    assert "more than" in refused(command, "/dev/zero")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_bug_a_pipe_without_a_writer_was_waited_for(command: str, tmp_path: Path) -> None:
+    """Where nobody writes, that is said at once; what a writer sends later is read."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert "a pipe that nobody writes to" in refused(command, pipe)
+    writer = subprocess.Popen(["sh", "-c", 'exec >"$0"; sleep 0.1; echo "[1, 2]"', pipe])
+    assert "nobody" not in refused(command, pipe)
+    assert writer.wait() == 0
 
 
 def test_plan_is_no_instance_and_an_instance_no_plan(plan_file: Path) -> None:

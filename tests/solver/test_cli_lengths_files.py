@@ -70,7 +70,7 @@ def test_a_step_is_shown_and_drawn(files: Path) -> None:
 
 
 def test_bug_the_single_strategy_was_one_bar(files: Path) -> None:
-    """Its rows, its reduction of gradients and its optimizer, as those of the step above it."""
+    """Its rows, reduction of gradients and optimizer, as those of the step; all in the legend."""
     text = (files / "small.yaml").read_text()
     text = text.replace("8192: 48 ms}", "8192: 48 ms}, per_visit: 30 ms, per_step: 70 ms")
     (files / "once.yaml").write_text(text)
@@ -81,6 +81,8 @@ def test_bug_the_single_strategy_was_one_bar(files: Path) -> None:
     reduced, optimizer = titles[single + 1 :]
     assert reduced.startswith("gradients reduced by wide, 30")
     assert optimizer.startswith("optimizer of wide, 70")
+    legend = [one.text or "" for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert legend[-1].endswith("; best single: 70.00 ms")
 
 
 def test_a_step_has_a_page(files: Path) -> None:
@@ -113,6 +115,7 @@ def test_changed_files_are_not_shown(files: Path) -> None:
         (("problem", "atoms", 0, "tokens"), 4000, "by ascending tokens"),
         (("problem", "gradients_ns"), [[0]], "a table of switches of another size"),
         (("problem", "strategies", 0, "replicas"), [], "replicas and atoms_ns; allowed: one"),
+        (("problem", "strategies", 0, "replicas", 0, "rows_ns"), [5], "1 rows_ns, packed"),
         (("groups",), [], "groups"),
     ],
 )
@@ -127,8 +130,7 @@ def test_files_that_are_none(
     at[path[-1]] = value
     broken = files / "broken.json"
     broken.write_text(json.dumps(document))
-    err = refused("verify", broken)
-    assert said in err
+    assert said in refused("verify", broken)
 
 
 def test_bug_solve_did_not_say_that_it_leaves_lengths_out_of_account(files: Path) -> None:

@@ -114,8 +114,7 @@ def test_clusters_without_prices_are_refused(family: Path) -> None:
     """There is nothing to compare them by."""
     lines = family.read_text(encoding="utf-8").splitlines()
     family.write_text("\n".join(line for line in lines if "price:" not in line), encoding="utf-8")
-    err = refused("pareto", family)
-    assert "cluster.groups: no price; allowed: the price of one node" in err
+    assert "cluster.groups: no price; allowed: the price of one node" in refused("pareto", family)
 
 
 def test_other_commands_name_pareto_for_a_range(family: Path) -> None:

@@ -4,19 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.plan import Shape
 from solver.heuristics.choose import TimeTables
 from solver.options import SolveOptions
-from solver.report.document import build_document
 from solver.result import Status, max_step_time_ns, objective_weight
 from solver.search.closer import Closer, Task
 from solver.search.closing import enumerate_shape
 from solver.search.driver import solve
 from solver.search.shapes import shapes
-from solver.verify import verify_document
-from tests.brute_force import optimum_ns
+from tests.best_plans import check_verified, optima_ns
 from tests.seeds import one_each
 from tests.small_instances import random_instance
 
@@ -39,12 +36,10 @@ def rented(seed: int, prices: tuple[float, ...], longest_s: float | None = None)
 
 def optima(instance: Instance) -> dict[Shape, int]:
     """Least step time of every shape that has a plan within the limits, by brute force."""
-    best = {shape: optimum_ns(build_tables(instance, shape)) for shape in shapes(instance)}
-    within = {shape: max_step_time_ns(instance, shape) for shape in best}
     return {
         shape: ns
-        for shape, ns in best.items()
-        if ns is not None and ((most := within[shape]) is None or ns <= most)
+        for shape, ns in optima_ns(instance).items()
+        if ns <= (max_step_time_ns(instance, shape) or ns)
     }
 
 
@@ -56,8 +51,7 @@ def check(instance: Instance, gap: float) -> None:
     assert result.status is (Status.OPTIMAL if values else Status.INFEASIBLE)
     if result.objective is not None:
         assert result.objective * (1 - gap) <= min(values) * (1 + 1e-9)
-    found = verify_document(build_document(result, options))
-    assert found.ok, found.problems
+    check_verified(result, options)
 
 
 @pytest.mark.parametrize("seed", one_each((13, 16, 21, 25, 40, 52, 53, 59, 73, 87, 90), 3))

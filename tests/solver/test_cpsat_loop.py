@@ -12,35 +12,13 @@ from solver.search.engines import model_engine
 from solver.search.held_shapes import largest_share
 from solver.search.paths import CutPool
 from tests import brute_force
-from tests.loop_checks import (
-    feasible,
-    judge,
-    limited,
-    random_decisions,
-    solve_shape,
-)
+from tests.loop_checks import feasible, judge, limited, random_decisions, solve_shape
 from tests.random_shapes import random_tables
 from tests.reference_pipelines import reference_cases, solves_reference
 from tests.seeds import few_and_many
 
 ENGINE = model_engine("cpsat")
 SEEDS = few_and_many(range(40), 3)
-
-
-@pytest.mark.parametrize("seeds", SEEDS)
-def test_cutoff_at_the_optimum_is_bounded(seeds: Sequence[int]) -> None:
-    """No plan is below its own optimum: closed without a plan."""
-    for tables, best in feasible(seeds):
-        outcome = solve_shape(tables, ENGINE, cutoff_ns=best)
-        assert (outcome.status, outcome.plan, outcome.bound_ns) == ("bounded", None, best)
-
-
-@pytest.mark.parametrize("seeds", SEEDS)
-def test_cutoff_above_the_optimum_is_solved(seeds: Sequence[int]) -> None:
-    """A nanosecond more and the optimum is found."""
-    for tables, best in feasible(seeds):
-        outcome = solve_shape(tables, ENGINE, cutoff_ns=best + 1)
-        assert (outcome.status, outcome.step_time_ns) == ("optimal", best)
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
@@ -71,31 +49,10 @@ def test_known_bound_closes_without_a_model(seeds: Sequence[int]) -> None:
         assert (outcome.status, outcome.rounds) == ("optimal", 0)
 
 
-@pytest.mark.parametrize("seeds", SEEDS)
-def test_no_time_leaves_the_incumbent(seeds: Sequence[int]) -> None:
-    """Out of time: the plan given, with a bound that holds."""
-    for tables, best in feasible(seeds):
-        plan = solve_shape(tables, ENGINE).plan
-        outcome = solve_shape(tables, ENGINE, incumbent=plan, time_limit_s=0.0)
-        assert (outcome.status, outcome.step_time_ns) == ("feasible", best)
-        assert outcome.bound_ns is not None
-        assert outcome.bound_ns <= best
-
-
 def test_no_time_and_no_incumbent_is_unknown() -> None:
     """Out of time with nothing in hand is neither infeasible nor bounded."""
     outcome = solve_shape(random_tables(0), ENGINE, time_limit_s=0.0)
     assert (outcome.status, outcome.plan) == ("unknown", None)
-
-
-@pytest.mark.parametrize("seeds", SEEDS)
-def test_time_budget_to_the_nanosecond(seeds: Sequence[int]) -> None:
-    """(4) The optimum is within a budget of that, and not of a nanosecond less."""
-    for tables, best in feasible(seeds):
-        within = solve_shape(limited(tables, max_step_time_s=best / 1e9), ENGINE)
-        assert (within.status, within.step_time_ns) == ("optimal", best)
-        outside = solve_shape(limited(tables, max_step_time_s=(best - 1) / 1e9), ENGINE)
-        assert outside.status == "infeasible"
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
@@ -137,20 +94,19 @@ def test_largest_share_never_excludes_a_plan(seeds: Sequence[int]) -> None:
                 assert step is None or max(shares) <= largest_share(tables, step)
 
 
+def test_bug_steps_above_2_s_were_infeasible() -> None:
+    """Alternatives above 2^31 ns: CP-SAT 9.15 took bounds of one that holds for bounds of all."""
+    tables = random_tables(71)
+    outcome = solve_shape(tables, ENGINE)
+    assert outcome.step_time_ns == brute_force.optimum_ns(tables) == 56_335_002_434
+
+
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 2))
 def test_pool_changes_no_optimum(seeds: Sequence[int]) -> None:
     """Cuts from other shapes of the same schedule and stages hold."""
     pool = CutPool()
     for tables, best in feasible(seeds):
         assert solve_shape(tables, ENGINE, pool=pool).step_time_ns == best
-
-
-def test_same_seed_same_plan() -> None:
-    """One worker and one seed give the same plan."""
-    for tables, _ in feasible(range(0, 40, 7)):
-        first, second = solve_shape(tables, ENGINE, seed=3), solve_shape(tables, ENGINE, seed=3)
-        assert first.plan == second.plan
-        assert (first.rounds, first.num_cuts) == (second.rounds, second.num_cuts)
 
 
 def test_reference_pipelines(reference: Path, monkeypatch: pytest.MonkeyPatch) -> None:

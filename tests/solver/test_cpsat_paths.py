@@ -15,6 +15,7 @@ from formulations.paths import PathCut
 from formulations.plan import Degrees
 from solver.search.paths import CutPool, first_cuts, harvest
 from tests import brute_force, recursion
+from tests.loop_checks import random_decisions
 from tests.random_shapes import random_tables
 
 Schedules = st.sampled_from(["1f1b", "gpipe"])
@@ -67,12 +68,8 @@ def test_first_cuts_imply_latency_plus_bottleneck(
 def test_harvest_values_the_plan_at_its_step_time() -> None:
     """The harvested paths, with the tails, reach the simulated step time of the plan itself."""
     for seed in range(60):
-        rng, tables = random.Random(seed), random_tables(seed)
-        made = Decisions(
-            rng.choice(brute_force.all_orders(tables)),
-            rng.choice(list(brute_force.all_splits(tables))),
-            rng.choice(list(brute_force.all_shares(tables))),
-        )
+        tables = random_tables(seed)
+        made = random_decisions(tables, seed)
         placed = brute_force.place(tables, made.order)
         placement = Placer(tables).costs(made.order)
         found = harvest(StageCosts(tables), placement, made, range(1, 9), 0)

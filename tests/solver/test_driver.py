@@ -13,13 +13,12 @@ from solver.heuristics.baselines import equal_chunks_plan
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
 from solver.options import Method, SolveOptions
-from solver.report.document import build_document
-from solver.result import Result, Status, Termination, objective_weight
+from solver.result import Result, Status, Termination
 from solver.search import driver
 from solver.search.closing import enumerate_shape
 from solver.search.driver import solve
 from solver.search.shapes import shapes
-from solver.verify import verify_document
+from tests.best_plans import check_verified, least_ns, least_objective
 from tests.brute_force import optimum_ns
 from tests.random_shapes import scheduled, zoned
 from tests.seeds import one_each
@@ -40,13 +39,8 @@ def test_search_equals_brute_force_over_the_whole_plan_space(seed: int) -> None:
     """The plan's objective is the least over every shape, order, split and share."""
     instance = small_space(random_instance(seed))
     result = solve(instance)
-    values = [
-        found * objective_weight(instance, shape)
-        for shape in shapes(instance)
-        if (found := optimum_ns(build_tables(instance, shape))) is not None
-    ]
-    assert result.objective == min(values, default=None)
-    assert result.status is (Status.OPTIMAL if values else Status.INFEASIBLE)
+    assert result.objective == least_objective(instance)
+    assert result.status is (Status.INFEASIBLE if result.objective is None else Status.OPTIMAL)
     assert result.gap in (0.0, None)
 
 
@@ -59,12 +53,7 @@ def test_search_over_all_schedules_equals_brute_force(seed: int, method: Method)
         update = {"schedule": ("1f1b", "gpipe", "interleaved", "zb-h1")}
         instance = instance.but(search=update)
     instance = zoned(instance, seed) if seed % 3 == 0 else instance
-    values = [
-        found * objective_weight(instance, shape)
-        for shape in shapes(instance)
-        if (found := optimum_ns(build_tables(instance, shape))) is not None
-    ]
-    assert solve(instance, SolveOptions(method=method)).objective == min(values, default=None)
+    assert solve(instance, SolveOptions(method=method)).objective == least_objective(instance)
 
 
 @pytest.mark.parametrize("seed", one_each(range(200, 400), 5))
@@ -86,18 +75,14 @@ def test_search_over_zones_equals_brute_force_and_is_verified(seed: int) -> None
     """So it is for nodes in several zones, and the verifier counts the same."""
     instance = small_space(zoned(random_instance(seed), seed))
     result = solve(instance)
-    times = [optimum_ns(build_tables(instance, shape)) for shape in shapes(instance)]
-    assert result.step_time_ns == min((t for t in times if t is not None), default=None)
-    found = verify_document(build_document(result, SolveOptions()))
-    assert found.ok, found.problems
+    assert result.step_time_ns == least_ns(instance)
+    check_verified(result)
 
 
 @pytest.mark.parametrize("seed", one_each(range(20), 3))
 def test_plan_and_log_pass_verify(seed: int) -> None:
     """What the search claims, the verifier finds again."""
-    result = solve(random_instance(seed))
-    found = verify_document(build_document(result, SolveOptions()))
-    assert found.ok, found.problems
+    check_verified(solve(random_instance(seed)))
 
 
 @pytest.mark.parametrize("minimize", ["step_time", "cost_per_step"])
@@ -111,7 +96,7 @@ def test_exact_methods_agree(seed: int, minimize: str) -> None:
     for method in METHODS:
         other = solve(instance, SolveOptions(method=method))
         assert (other.status, other.objective) == (exact.status, exact.objective)
-        assert verify_document(build_document(other, SolveOptions(method=method))).ok
+        check_verified(other, SolveOptions(method=method))
 
 
 @pytest.fixture(scope="module")
@@ -136,14 +121,14 @@ def test_numerical_trouble_leaves_shapes_open(
     assert result.bound is not None
     assert proved.objective is not None
     assert result.bound < proved.objective
-    assert verify_document(build_document(result, SolveOptions(method="milp"))).ok
+    check_verified(result, SolveOptions(method="milp"))
 
 
 def test_hetero_small_is_proved_and_verified(proved: Result) -> None:
     """The README's example: gap 0, closed, and the verifier agrees."""
     assert (proved.status, proved.termination) == (Status.OPTIMAL, Termination.CLOSED)
     assert proved.gap == 0.0
-    assert verify_document(build_document(proved, SolveOptions())).ok
+    check_verified(proved)
 
 
 def test_time_limit_returns_the_incumbent_with_its_gap() -> None:
@@ -154,7 +139,7 @@ def test_time_limit_returns_the_incumbent_with_its_gap() -> None:
     assert result.status is Status.FEASIBLE
     assert result.gap is not None
     assert 0 < result.gap < 1
-    assert verify_document(build_document(result, options)).ok
+    check_verified(result, options)
 
 
 def test_interrupt_returns_the_incumbent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,7 @@
 """Megatron-LM's flags: what they make of a model, and which of them are refused where."""
 
 import json
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +14,6 @@ from solver.evaluate.megatron_run import launched
 from solver.evaluate.run_plan import planned
 from solver.export import megatron
 from solver.export.job import Job
-from solver.export.megatron_ranks import rank_groups
 from tests.export_cases import WHOLE_EXPERTS, instance_of
 
 PP = "--pipeline-model-parallel-size"
@@ -224,28 +221,6 @@ def test_encoder_and_decoder_are_refused() -> None:
         read(f"{PP} 2", instance_of("catalogue: t5-3b"))
 
 
-def test_layouts_are_judged_as_by_megatron(reference: Path) -> None:
-    """Each case of the reference that a plan can be: the same verdict, and the same stages."""
-    for case in json.loads((reference / "megatron/layout.json").read_text())["cases"]:
-        if case["mtp_num_layers"]:
-            continue
-        instance = with_blocks(case["num_layers"])
-        text = f"{PP} {case['pp']}\n{LAYOUT} {case['layout']}"
-        pieces = _pieces(case)
-        if not case["valid"] or 0 in pieces:
-            with pytest.raises(PlanError, match=r"^a\.txt:2: "):
-                read(text, instance)
-            continue
-        cuts = read(text, instance).boundaries
-        assert [b - a for a, b in pairwise(cuts)] == pieces
-
-
-def _pieces(case: Any) -> list[int]:
-    """Layers of each piece, in the order of the chain."""
-    stages = case.get("stages", [])
-    return [len(chunks[v]) for v in range(case.get("vpp", 0)) for chunks in stages]
-
-
 def test_ranks_are_megatrons(reference: Path) -> None:
     """Each case of the reference in its default order: all groups; in the other, it is refused."""
     for case in json.loads((reference / "megatron/ranks.json").read_text())["cases"]:
@@ -267,8 +242,6 @@ def test_ranks_are_megatrons(reference: Path) -> None:
                 place = tuple(getattr(rank, one) for one in others)
                 groups.setdefault(place, []).append(rank.rank)
             assert sorted(groups.values()) == sorted(case["groups"][name])
-            sizes = {one: case[one] for one in ("tp", "cp", "dp", "pp")}
-            assert sorted(groups.values()) == sorted(rank_groups(sizes, name))
 
 
 def test_ranks_of_one_replica_or_stage_are_in_any_order() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from formulations.costs.tables import CostTables, build_tables
+from formulations.costs.tables import build_tables
 from solver.simulate import step_time_ns
 from solver.verify import exhaust as module
 from solver.verify import orders
@@ -13,9 +13,9 @@ from solver.verify.bounds import Prover
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.exhaust import exhaust
 from solver.verify.recount import Recount
-from solver.verify.simulated import Outcome
 from solver.verify.space import PlanSpace
 from tests import brute_force
+from tests.best_plans import check_claims
 from tests.chain_instances import FAST, SLOW, measured_chain
 from tests.cramped import cramped_tables, with_cores, with_less_memory
 from tests.random_shapes import (
@@ -26,16 +26,6 @@ from tests.random_shapes import (
     zoned,
 )
 from tests.seeds import few_and_many, one_each
-
-ANY_TIME_NS = 1 << 56
-
-
-def opinion(tables: CostTables, below_ns: int) -> Outcome:
-    """What is found out without a limit on time."""
-    prover = Prover(PlanSpace(tables.instance))
-    found = exhaust(prover, tables.shape, below_ns, Clock())
-    assert found is not None
-    return found
 
 
 @pytest.mark.parametrize("zones", [False, True])
@@ -50,15 +40,7 @@ def test_claims_up_to_the_optimum_are_proved_and_no_others(
     """
     monkeypatch.setattr(module, "FEW", few)
     for seed in seeds:
-        tables, best = random_tables(seed, zones), random_optimum_ns(seed, zones)
-        if best is None:
-            assert opinion(tables, ANY_TIME_NS).plan is None
-            continue
-        assert opinion(tables, best).plan is None
-        above = opinion(tables, best + 1)
-        assert above.step_time_ns == best
-        assert above.plan is not None
-        assert step_time_ns(Recount(tables.instance, above.plan).costs()) == best
+        check_claims(random_tables(seed, zones), random_optimum_ns(seed, zones))
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 3))
@@ -67,7 +49,8 @@ def test_what_refutes_a_claim_is_a_plan_below_it(seed: int) -> None:
     tables, best = random_tables(seed), random_optimum_ns(seed)
     if best is None:
         pytest.skip("nothing fits")
-    found = opinion(tables, 3 * best)
+    found = exhaust(Prover(PlanSpace(tables.instance)), tables.shape, 3 * best, Clock())
+    assert found is not None
     assert found.plan is not None
     costs = Recount(tables.instance, found.plan).costs()
     assert (costs.memory_bytes <= costs.limit_bytes).all()
@@ -81,11 +64,7 @@ def test_what_refutes_a_claim_is_a_plan_below_it(seed: int) -> None:
 def test_bug_uneven_shares_of_zb_h1_are_tried(seeds: Sequence[int], zones: bool) -> None:
     """With fewer micro-batches it has another order, and there was no opinion."""
     for seed in seeds:
-        tables = random_tables(seed, zones, "zb-h1")
-        best = random_optimum_ns(seed, zones, "zb-h1")
-        assert opinion(tables, best or ANY_TIME_NS).plan is None
-        if best is not None:
-            assert opinion(tables, best + 1).step_time_ns == best
+        check_claims(random_tables(seed, zones, "zb-h1"), random_optimum_ns(seed, zones, "zb-h1"))
 
 
 def test_bug_fewer_micro_batches_recompute_less() -> None:
@@ -104,10 +83,7 @@ def test_bug_fewer_micro_batches_recompute_less() -> None:
     shape = random_shape(instance, 99)
     assert shape is not None
     tables = build_tables(with_less_memory(instance, shape, random.Random(99)), shape)
-    best = brute_force.optimum_ns(tables)
-    assert best is not None
-    assert opinion(tables, best).plan is None
-    assert opinion(tables, best + 1).step_time_ns == best
+    check_claims(tables, brute_force.optimum_ns(tables))
 
 
 def test_a_search_that_is_stopped_proves_nothing() -> None:
@@ -132,7 +108,4 @@ def test_claims_where_stages_recompute_in_part(seeds: Sequence[int], schedule: s
     """Where memory decides what is recomputed, a claim 1 ns above the optimum is refuted."""
     for seed in seeds:
         tables = cramped_tables(seed, schedule)
-        best = brute_force.optimum_ns(tables)
-        assert opinion(tables, best or ANY_TIME_NS).plan is None
-        if best is not None:
-            assert opinion(tables, best + 1).step_time_ns == best
+        check_claims(tables, brute_force.optimum_ns(tables))

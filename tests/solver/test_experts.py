@@ -2,24 +2,14 @@
 
 import pytest
 
-from formulations.costs.tables import build_tables
-from formulations.instance import Instance
 from solver.options import Method, SolveOptions
-from solver.report.document import build_document
 from solver.result import Status
 from solver.search.agenda import Agenda
 from solver.search.driver import solve
-from solver.search.shapes import shapes
-from solver.verify import verify_document
-from tests.brute_force import optimum_ns
+from tests.best_plans import check_verified, least_ns
 from tests.expert_instances import expert_instance
 from tests.random_shapes import zoned
 from tests.seeds import one_each
-
-
-def _brute_force_ns(instance: Instance) -> int | None:
-    times = [optimum_ns(build_tables(instance, shape)) for shape in shapes(instance)]
-    return min((time for time in times if time is not None), default=None)
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 12))
@@ -29,10 +19,9 @@ def test_search_equals_brute_force_and_is_verified(seed: int) -> None:
     if seed % 4 == 1:
         instance = zoned(instance, seed)
     result = solve(instance)
-    assert result.step_time_ns == _brute_force_ns(instance)
+    assert result.step_time_ns == least_ns(instance)
     assert (result.status is Status.OPTIMAL) == (result.step_time_ns is not None)
-    found = verify_document(build_document(result, SolveOptions()))
-    assert found.ok, found.problems
+    check_verified(result)
 
 
 @pytest.mark.parametrize("method", ["cpsat", "milp"])

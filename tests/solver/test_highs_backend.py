@@ -42,27 +42,6 @@ def hard() -> pulp.LpProblem:
     return model
 
 
-def test_optimal() -> None:
-    """A solved model has objective, equal bound and values in the order of its variables."""
-    outcome = highs.run(least(3), SolveOptions())
-    assert (outcome.status, outcome.termination) == (Status.OPTIMAL, Termination.CLOSED)
-    assert (outcome.objective, outcome.bound) == (3, 3)
-    assert outcome.values == pytest.approx([3, 1])
-
-
-def test_objective_zero_is_a_solution() -> None:
-    """An optimum of 0 is not mistaken for none."""
-    outcome = highs.run(least(0), SolveOptions())
-    assert (outcome.status, outcome.objective, outcome.bound) == (Status.OPTIMAL, 0, 0)
-
-
-def test_infeasible() -> None:
-    """Without a solution there is neither objective nor bound nor values."""
-    outcome = highs.run(least(11), SolveOptions())
-    assert (outcome.status, outcome.termination) == (Status.INFEASIBLE, Termination.CLOSED)
-    assert (outcome.objective, outcome.bound, outcome.values) == (None, None, None)
-
-
 @pytest.mark.parametrize(("spare", "status"), [(0, Status.OPTIMAL), (-1, Status.INFEASIBLE)])
 def test_a_nanosecond_of_a_minute_counts(spare: int, status: Status) -> None:
     """60 s fit a limit of 60 s with half a nanosecond left, not one of a nanosecond less."""

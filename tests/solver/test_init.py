@@ -192,6 +192,6 @@ def test_init_never_replaces_a_file_unasked(tmp_path: Path) -> None:
 def test_an_unknown_network_writes_nothing(tmp_path: Path) -> None:
     """The error says what links there are."""
     out = tmp_path / "mine.yaml"
-    error = refused("init", "--model", "gpt2", "--nodes", "2x8xA10@nix", "--out", out)
-    assert "unknown link 'nix'" in error
+    err = refused("init", "--model", "gpt2", "--nodes", "2x8xA10@nix", "--out", out)
+    assert "unknown link 'nix'" in err
     assert not out.exists()

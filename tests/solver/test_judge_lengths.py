@@ -7,8 +7,9 @@ import pytest
 from formulations.lengths.problem import Atom, Mixed, Replica, RowTime, Strategy, Switching
 from formulations.lengths.tour import Group, Tour
 from solver.lengths.ascending import ascending
-from solver.lengths.judge import Way, judge
+from solver.lengths.judge import Judgement, Way, judge
 from solver.report.lengths_text import judged_text
+from tests.command_line import printed
 from tests.mixed_lengths import random_mixed
 
 SHORT = Strategy("short", (Replica(1, 1024, RowTime(0.0, 1.0, 0)),) * 2)
@@ -78,6 +79,23 @@ def test_a_group_without_a_sequence_is_left_out() -> None:
     rare = Mixed((Atom(1000, 9), Atom(8000, 1)), mixed.strategies, mixed.switching)
     judged = judge(rare, Tour(0, (Group(0, (0,)), Group(1, (1,)))), 30, seed=3)
     assert min(judged.times_ns["plan"]) < 10**6 < max(judged.times_ns["plan"])
+
+
+def test_bug_ctrl_c_lost_the_steps_judged() -> None:
+    """It ends judging with the steps that were judged, and says how many of how many; not none."""
+    mixed, plan = two_strategies(switch_ns=10), Tour(1, (Group(1, (0, 1)),))
+
+    def interrupt(at: int) -> Judgement:
+        def tell(done: int, total: int) -> None:
+            if done == at:
+                raise KeyboardInterrupt
+
+        return judge(mixed, plan, 5, 1, tell)
+
+    assert interrupt(3).times_ns["plan"] == judge(mixed, plan, 5, 1).times_ns["plan"][:3]
+    assert "3 of 5 drawn steps" in printed(*judged_text(interrupt(3)))
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(0)
 
 
 def test_a_quicker_single_strategy_is_told() -> None:

@@ -5,11 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from formulations.instance.family import Family
 from formulations.instance.load import load_family
-from solver.cli import app
 from solver.clusters.family_outcome import outcome
 from solver.clusters.kept_clusters import family_overviews
 from solver.clusters.measure import Measure, TimeAndMoney, TimeAndNodes
@@ -17,6 +15,7 @@ from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.clusters.search import FamilySearch
 from solver.options import SolveOptions
 from solver.study.store import read_study, study_at
+from tests.command_line import output, run
 
 BERT = Path(__file__).resolve().parents[2] / "instances" / "aws_bert.yaml"
 
@@ -83,17 +82,15 @@ def test_bug_study_showed_clusters_as_open_that_bounds_had_closed(tmp_path: Path
 
 def test_command_line_keeps_subsets(tmp_path: Path) -> None:
     """`subsets --study` goes on from what is there, on the machines that `solve` plans for."""
-    small, path = str(BERT.with_name("hetero_small.yaml")), str(tmp_path / "study.db")
+    small, path = BERT.with_name("hetero_small.yaml"), tmp_path / "study.db"
     words = ["--gap", "0.2", "--workers", "1", "--study", path]
-    assert CliRunner().invoke(app, ["solve", small, *words]).exit_code == 0
-    first = CliRunner().invoke(app, ["subsets", small, *words, "--json"])
-    again = CliRunner().invoke(app, ["subsets", small, *words, "--json"])
-    shown = CliRunner().invoke(app, ["study", "show", path]).stdout
-    found = [
-        [p["plan"]["step_time_s"] for p in json.loads(one.stdout)["points"]]
-        for one in (first, again)
-    ]
-    assert found[0] == found[1]
+    assert run("solve", small, *words)[0] == 0
+    first, again = (
+        [p["plan"]["step_time_s"] for p in json.loads(one)["points"]]
+        for one in (run("subsets", small, *words, "--json")[1] for _ in range(2))
+    )
+    assert first == again
+    shown = output("study", "show", path)
     assert "shapes closed, 0 open" in shown
     assert "subsets       hetero_small: clusters 7 closed, 0 open" in shown
 
@@ -101,16 +98,15 @@ def test_command_line_keeps_subsets(tmp_path: Path) -> None:
 def test_bug_subsets_overwrote_what_a_study_said_of_the_front(tmp_path: Path) -> None:
     """`study show` has a line for every question; another length of training is none."""
     text = BERT.read_text(encoding="utf-8").replace("max: 8", "max: 1")
-    family, path = tmp_path / "four.yaml", str(tmp_path / "study.db")
+    family, path = tmp_path / "four.yaml", tmp_path / "study.db"
     family.write_text(text.replace("profiles/", f"{BERT.parent}/profiles/"), encoding="utf-8")
-    words = [str(family), "--gap", "0.2", "--workers", "1", "--study", path]
+    words = [family, "--gap", "0.2", "--workers", "1", "--study", path]
     pareto, subsets = ["pareto"], ["subsets"]
     budget, longer = ["pareto", "--budget", "20000"], ["pareto", "--sequences", "1000"]
     for asked in (pareto, subsets, budget, longer):
-        assert CliRunner().invoke(app, [*asked, *words]).exit_code == 0
-    shown = CliRunner().invoke(app, ["study", "show", path])
-    assert shown.stdout.startswith("pareto        aws_bert: clusters 3 closed, 0 open, ")
-    shown = CliRunner().invoke(app, ["study", "show", path, "--json"])
-    kept = json.loads(shown.stdout)["clusters"]
+        assert run(*asked, *words)[0] == 0
+    shown = output("study", "show", path)
+    assert shown.startswith("pareto        aws_bert: clusters 3 closed, 0 open, ")
+    kept = json.loads(output("study", "show", path, "--json"))["clusters"]
     found = [(one["aim"], one["max_cost_usd_per_step"]) for one in kept]
     assert sorted(found) == [("front", None), ("subsets", None), ("time", 20000 / 3125000)]

@@ -3,10 +3,8 @@
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from formulations.instance.load import load_instance
-from solver.cli import app
 from solver.fleets.template_document import TemplatesDocument, templates_document
 from solver.layered.gpu_graph import Counts
 from solver.study.store import StudyError, open_study, read_study
@@ -14,6 +12,7 @@ from solver.templates.generate import TemplateGenerator
 from solver.templates.kept_templates import Found, open_mixes
 from solver.templates.searches import Searches, Stop
 from solver.templates.template_options import TemplateOptions
+from tests.command_line import output
 
 SMALL = Path(__file__).resolve().parents[2] / "instances" / "hetero_small.yaml"
 INSTANCE = load_instance(SMALL)
@@ -86,8 +85,9 @@ def test_template_that_was_changed(tmp_path: Path) -> None:
 
 def test_command_line_keeps_and_shows(tmp_path: Path) -> None:
     """`templates --study` writes what `study show` reads."""
-    path = str(tmp_path / "study.db")
-    run = CliRunner().invoke(app, ["templates", str(SMALL), "--micro-batch", "4", "--study", path])
-    assert run.exit_code == 0
-    shown = CliRunner().invoke(app, ["study", "show", path])
-    assert shown.stdout == "templates     hetero_small, 2 mixes of nodes closed, 0 open\n"
+    path = tmp_path / "study.db"
+    output("templates", SMALL, "--micro-batch", 4, "--study", path)
+    assert (
+        output("study", "show", path)
+        == "templates     hetero_small, 2 mixes of nodes closed, 0 open\n"
+    )

@@ -17,8 +17,7 @@ from solver.export import megatron
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS
 from solver.search.driver import solve
-from solver.search.shapes import shapes
-from solver.verify.space import PlanSpace, key_of
+from tests.best_plans import check_space
 from tests.expert_instances import expert_instance
 from tests.hand_made import uniform_plans
 from tests.seeds import one_each
@@ -75,9 +74,7 @@ def check(instance: Instance, plan: Plan, target: Launcher) -> None:
 def test_every_shape_of_a_target_can_be_exported(target: Launcher, seed: int) -> None:
     """Whatever the search may choose; the verifier lists the same shapes."""
     instance = instance_for(target, seed)
-    found = {key_of(shape) for shape in shapes(instance)}
-    space = PlanSpace(instance)
-    assert found == {key for used in space.nodes for key in space.keys(used)}
+    check_space(instance)
     for plan in islice(uniform_plans(instance), 400):
         check(instance, plan, target)
 

@@ -8,8 +8,9 @@ import pytest
 
 from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.instance import Instance
+from formulations.instance.lengths import LengthClass
 from formulations.instance.rows import of_rows
-from formulations.lengths.problem import Atom, RowTime
+from formulations.lengths.problem import Atom, PaddedTime, RowTime
 from formulations.lengths.row_times import PlanRows, plan_rows
 from formulations.lengths.strategy_time import StrategyTimes
 from formulations.plan import Shape
@@ -43,7 +44,7 @@ def slowest_ns(costs: PlanCosts, replica: int) -> int:
     return int((costs.forward_ns + costs.backward_ns)[:, replica].max())
 
 
-def row_ns(time: RowTime, tokens: int, sequences: int = 1) -> int:
+def row_ns(time: RowTime | PaddedTime, tokens: int, sequences: int = 1) -> int:
     """Time of a row of so many sequences, together so many tokens."""
     return sequences * time.sequence_ns(tokens // sequences) + time.per_row_ns
 
@@ -93,19 +94,33 @@ def test_rows_of_short_sequences(name: str) -> None:
             assert known <= fit * (1 + 1e-6) <= known * 1.03
 
 
-def test_padded_rows_of_all_lengths() -> None:
-    """Where every sequence is a row, the shortest is not too short either, though host-bound."""
+@pytest.mark.parametrize("name", ["alike", "mixed"])
+def test_padded_rows_take_what_the_model_says(name: str) -> None:
+    """Of every class that fits, to the ns, of short rows too, which the host bounds."""
+    instance, found = strategies(name)
+    assert instance.lengths is not None
+    classes = tuple(LengthClass(tokens=n, count=3) for n in range(100, 8100, 400))
+    lengths = instance.lengths.model_copy(update={"rows": "padded", "classes": classes})
+    padded = instance.model_copy(update={"lengths": lengths})
+    for plan in (one.plan for one in found[::3]):
+        one = plan_rows(padded, plan, "padded")
+        assert one.above == 0
+        for r, replica in enumerate(one.strategy.replicas):
+            fitting = [n for n in range(100, 8100, 400) if n <= replica.longest_row]
+            known = {n: slowest_ns(costs_of(padded, one, n), r) for n in fitting}
+            assert {n: row_ns(replica.time, n) for n in fitting} == known
+            assert known[500] < 1.2 * known[100]
+
+
+def test_rows_shorter_than_any_class() -> None:
+    """A replica without room for a class takes none, and has the time of the shortest."""
     instance, found = strategies("alike")
     assert instance.lengths is not None
-    padded = instance.model_copy(
-        update={"lengths": instance.lengths.model_copy(update={"rows": "padded"})}
-    )
-    for plan in (one.plan for one in found):
-        one = plan_rows(padded, plan, "padded")
-        for r, replica in enumerate(one.strategy.replicas):
-            for tokens in (512, 2048, 8000):
-                known = slowest_ns(costs_of(padded, one, tokens), r)
-                assert known <= row_ns(replica.time, tokens) * (1 + 1e-6)
+    classes = (LengthClass(tokens=found[0].strategy.longest + 1, count=1),)
+    lengths = instance.lengths.model_copy(update={"rows": "padded", "classes": classes})
+    one = plan_rows(instance.model_copy(update={"lengths": lengths}), found[0].plan, "padded")
+    atoms = [Atom(classes[0].tokens, 1)]
+    assert StrategyTimes(one.strategy, atoms, "padded").of_set((0,)) is None
 
 
 def test_a_step_of_one_length_is_the_simulated_one() -> None:
@@ -136,7 +151,7 @@ def test_unlike_replicas() -> None:
     """On two types of GPUs the replica on the slower one is slower, and holds shorter rows."""
     _, found = strategies("mixed")
     apart = next(one for one in found if (one.plan.shape.dp, one.plan.shape.pp) == (2, 1))
-    fast, slow = sorted(one.time.per_token_ns for one in apart.strategy.replicas)
+    fast, slow = sorted(row_ns(one.time, 4096) for one in apart.strategy.replicas)
     assert slow > 1.5 * fast
     longest = [one.longest_row for one in apart.strategy.replicas]
     assert longest[0] != longest[1] or min(longest) == 8064

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from formulations.costs.plan_costs import plan_costs
-from formulations.costs.tables import build_tables
 from formulations.instance import Instance, Limits
 from formulations.instance.load import load_instance
 from formulations.plan import Plan, Shape
@@ -14,16 +13,10 @@ from solver.heuristics.local import local_plans, surveyed_plan
 from solver.result import objective_weight
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
-from tests import brute_force
+from tests.best_plans import least_ns
 from tests.conftest import ROOT
 from tests.seeds import few_and_many, one_each
 from tests.small_instances import random_instance
-
-
-def optimum_ns(instance: Instance) -> int | None:
-    """Least step time over all plans of the instance."""
-    times = [brute_force.optimum_ns(build_tables(instance, shape)) for shape in shapes(instance)]
-    return min((time for time in times if time is not None), default=None)
 
 
 def local_plan(instance: Instance, space: Iterable[Shape]) -> tuple[Plan, int] | None:
@@ -52,7 +45,7 @@ def test_tiny_instances_are_solved_or_nearly_so(seeds: Sequence[int]) -> None:
     best = planned = 0
     for seed in seeds:
         instance = random_instance(seed)
-        found, least = local_plan(instance, shapes(instance)), optimum_ns(instance)
+        found, least = local_plan(instance, shapes(instance)), least_ns(instance)
         assert (found is None) == (least is None)
         if found is not None and least is not None:
             assert found[1] >= least
@@ -106,7 +99,7 @@ def test_a_survey_looks_for_much_better_plans_alone() -> None:
     """Below nothing or the optimum it finds none; else a plan of at most twice the optimum."""
     found = 0
     for seed in range(8):
-        instance, best = random_instance(seed), optimum_ns(random_instance(seed))
+        instance, best = random_instance(seed), least_ns(random_instance(seed))
         assert surveyed_plan(instance, shapes(instance), 0.0) is None
         plan = surveyed_plan(instance, shapes(instance), float("inf"))
         if plan is not None and best is not None and instance.objective.minimize == "step_time":

@@ -1,6 +1,6 @@
 """The cut loop with MILP models: repaired answers of HiGHS, and trouble, said."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +14,8 @@ from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.search.engines import ModelEngine, model_engine
 from tests.brute_force import all_decisions
-from tests.loop_checks import feasible, finds_the_best, judge, limited, solve_shape
+from tests.loop_checks import feasible, finds_the_best, judge, solve_shape
 from tests.random_shapes import random_tables
-from tests.seeds import few_and_many
 
 ENGINE = model_engine("milp")
 
@@ -30,35 +29,6 @@ def test_bug_highs_presolve_returned_plans_that_are_not_optimal(seed: int, zones
 def test_bug_memory_in_large_units_lost_an_optimum_of_several_chunks() -> None:
     """HiGHS called the model infeasible when rows of memory were tiny beside those of time."""
     assert finds_the_best(ENGINE, random_tables(16, True, "interleaved"), "all", 16)
-
-
-@pytest.mark.parametrize("seeds", few_and_many(range(0, 40, 2), 3))
-def test_engines_agree_on_every_status(seeds: Sequence[int]) -> None:
-    """Cut off at the optimum it is bounded, a nanosecond above solved, below the budget none."""
-    for tables, best in feasible(seeds):
-        assert solve_shape(tables, ENGINE, cutoff_ns=best).status == "bounded"
-        assert solve_shape(tables, ENGINE, cutoff_ns=best + 1).step_time_ns == best
-        tight = limited(tables, max_step_time_s=(best - 1) / 1e9)
-        assert solve_shape(tight, ENGINE).status == "infeasible"
-        within = solve_shape(limited(tables, max_step_time_s=best / 1e9), ENGINE)
-        assert (within.status, within.step_time_ns) == ("optimal", best)
-
-
-def test_no_time_leaves_the_incumbent() -> None:
-    """Out of time: the plan given, with a bound that holds."""
-    tables, best = feasible(range(4))[0]
-    plan = solve_shape(tables, ENGINE).plan
-    outcome = solve_shape(tables, ENGINE, incumbent=plan, time_limit_s=0.0)
-    assert (outcome.status, outcome.step_time_ns, outcome.trouble) == ("feasible", best, None)
-    assert outcome.bound_ns is not None
-    assert outcome.bound_ns <= best
-
-
-def test_same_seed_same_plan() -> None:
-    """One worker and one seed give the same plan."""
-    for tables, _ in feasible(range(0, 40, 8)):
-        first, second = solve_shape(tables, ENGINE, seed=3), solve_shape(tables, ENGINE, seed=3)
-        assert (first.plan, first.rounds) == (second.plan, second.rounds)
 
 
 Tamper = Callable[[Any, Outcome], Outcome]
@@ -133,6 +103,20 @@ def test_numerical_trouble_is_said_and_proves_nothing(change: Tamper) -> None:
         assert outcome.trouble.startswith("numerical trouble: the solution ")
         assert outcome.bound_ns is not None
         assert outcome.bound_ns <= best
+
+
+def test_bug_bounds_said_before_trouble_were_kept() -> None:
+    """HiGHS has proved 295 s of steps of 159 s; no bound of an engine in trouble is believed."""
+    tables, best = free_choice(range(0, 40, 4))[0]
+    first = iter([True])
+
+    def too_high(model: Any, outcome: Outcome) -> Outcome:
+        told = replace(outcome, status=Status.UNKNOWN, values=None, bound=best + 9)
+        return told if next(first, False) else outcome
+
+    outcome = solve_shape(tables, tampered(too_high), bound_ns=best - 1)
+    assert outcome.bound_ns == best - 1
+    assert outcome.trouble is not None
 
 
 def odd_end(model: Any, outcome: Outcome) -> Outcome:

@@ -28,6 +28,7 @@ def by_cpsat(text: str) -> int:
     """Optimum of a model in CP-SAT's text format, ns."""
     model, engine = cp_model.CpModel(), cp_model.CpSolver()
     engine.parameters.presolve_inclusion_work_limit = 0
+    engine.parameters.auto_detect_greater_than_at_least_one_of = False
     assert model.proto.parse_text_format(text)
     assert engine.solve(model) == cp_model.OPTIMAL
     return round(engine.objective_value)

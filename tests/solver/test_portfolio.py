@@ -11,13 +11,12 @@ import pytest
 from formulations.instance.load import load_instance
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
-from solver.report.document import build_document
 from solver.result import Status, Termination
 from solver.search import driver, portfolio
 from solver.search.closing import ShapeAnswer, Stop, enumerate_shape
 from solver.search.driver import solve
 from solver.search.progress import Progress
-from solver.verify import verify_document
+from tests.best_plans import check_verified
 from tests.command_line import run
 from tests.said import said
 from tests.seeds import one_each
@@ -49,7 +48,7 @@ def test_plan_of_two_workers_is_verified() -> None:
     """The log that several processes wrote is complete, and every bound in it holds."""
     result = solve(SMALL, TWO)
     assert result.status is Status.OPTIMAL
-    assert verify_document(build_document(result, TWO)).ok
+    check_verified(result, TWO)
 
 
 def test_a_worker_that_dies_leaves_its_shape_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +68,7 @@ def test_a_worker_that_dies_leaves_its_shape_open(monkeypatch: pytest.MonkeyPatc
     open_shapes = [record.shape for record in result.log.shapes if record.reason == "open"]
     assert result.status is Status.FEASIBLE
     assert any((s.pp, s.micro_batch, s.zero) == (8, 4, 0) for s in open_shapes)
-    assert verify_document(build_document(result, TWO)).ok
+    check_verified(result, TWO)
 
 
 def test_interrupted_search_keeps_what_the_workers_found() -> None:
@@ -81,7 +80,7 @@ def test_interrupted_search_keeps_what_the_workers_found() -> None:
     result = solve(SMALL, TWO, interrupt)
     assert result.termination is Termination.INTERRUPTED
     assert result.status is Status.FEASIBLE
-    assert verify_document(build_document(result, TWO)).ok
+    check_verified(result, TWO)
 
 
 def test_without_ray_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from formulations.costs.tables import CostTables
 from solver.search.recheck import broken_rule
 from tests import brute_force
-from tests.loop_checks import judge
+from tests.loop_checks import judge, need_bytes
 from tests.random_shapes import random_tables
 
 
@@ -91,11 +91,6 @@ def test_memory_to_the_byte(spare: int, fits: bool) -> None:
     """The largest need of a plan fits a GPU of that size, not one of a byte less."""
     tables = several()
     for made in list(brute_force.all_decisions(tables))[::7]:
-        cuts, shares = made.boundaries, made.micro_batches
-        need = max(
-            brute_force.least_bytes(tables, [(cuts[k], cuts[k + 1])], k, m)
-            for k in range(tables.shape.pp)
-            for m in shares
-        )
+        need = need_bytes(tables, made.boundaries, made.micro_batches)
         tight = replace(tables, capacity_bytes=np.full(2, need + spare))
         assert (broken_rule(tight, made) is None) == fits

@@ -7,19 +7,14 @@ import pytest
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
-from formulations.plan import Recomputed
+from formulations.plan import Recomputed, Shape
 from solver.document import PlanDocument, sealed
 from solver.layered import devices
 from solver.options import SolveOptions
-from solver.report.document import build_document
 from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.verify import Effort, verify_document
-from solver.verify.bounds import Prover
-from solver.verify.clock import Clock
-from solver.verify.exhaust import exhaust
-from solver.verify.space import PlanSpace
-from tests import brute_force
+from tests.best_plans import check_claims, optima_ns
 from tests.cramped import check_optimum, one_degree, recomputing
 from tests.seeds import one_each
 
@@ -30,10 +25,9 @@ def interleaved(seed: int, **fields: object) -> Instance:
 
 
 @cache
-def optima_ns(seed: int) -> list[int | None]:
-    """Least step time of every shape, by trying every plan and choice of ways."""
-    instance = interleaved(seed)
-    return [brute_force.optimum_ns(build_tables(instance, one)) for one in shapes(instance)]
+def known(seed: int) -> dict[Shape, int]:
+    """Least step time of every shape that has a plan, by trying all and all choices of ways."""
+    return optima_ns(interleaved(seed))
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -44,9 +38,7 @@ def test_search_finds_what_brute_force_finds(
     """The optimum over all shapes, over all node orders at once or one by one; verify proves it."""
     if not at_once:
         monkeypatch.setattr(devices, "MOST_EDGES", 0)
-    best = min((time for time in optima_ns(seed) if time is not None), default=None)
-    document = build_document(solve(interleaved(seed)), SolveOptions())
-    check_optimum(document, best)
+    check_optimum(interleaved(seed), min(known(seed).values(), default=None))
 
 
 @pytest.mark.parametrize("method", ["cpsat", "milp"])
@@ -62,15 +54,8 @@ def test_models_find_what_the_search_finds(seed: int, method: str) -> None:
 def test_claims_are_proved_to_the_nanosecond(seed: int) -> None:
     """The verifier closes every shape at its optimum, and refutes a claim of one ns more."""
     instance = interleaved(seed)
-    for shape, best in zip(shapes(instance), optima_ns(seed), strict=True):
-        prover = Prover(PlanSpace(instance))
-        proved = exhaust(prover, shape, 1 << 50 if best is None else best, Clock())
-        assert proved is not None
-        assert proved.plan is None
-        if best is not None:
-            refuted = exhaust(prover, shape, best + 1, Clock())
-            assert refuted is not None
-            assert (refuted.plan is not None, refuted.step_time_ns) == (True, best)
+    for shape in shapes(instance):
+        check_claims(build_tables(instance, shape), known(seed).get(shape))
 
 
 @pytest.mark.parametrize("seed", one_each(range(120), 20))

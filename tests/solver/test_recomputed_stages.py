@@ -4,7 +4,6 @@ from functools import cache
 
 import pytest
 
-from formulations.costs.tables import build_tables
 from formulations.instance import SearchSpace
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
@@ -12,9 +11,9 @@ from solver.document import PlanDocument, sealed
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.search.driver import solve
-from solver.search.shapes import shapes
 from solver.verify import Effort, verify_document
-from tests import brute_force, certified_cases
+from tests import certified_cases
+from tests.best_plans import least_ns
 from tests.cramped import check_optimum, cramped_instance, one_degree, recomputing
 from tests.resealed import forged
 from tests.seeds import one_each
@@ -23,19 +22,11 @@ from tests.small_instances import layer, workload
 SCHEDULES = ("1f1b", "gpipe", "zb-h1")
 
 
-def best_ns(seed: int, schedule: str) -> tuple[int | None, PlanDocument]:
-    """Least step time of every shape of a cramped instance, and what the exact search finds."""
-    instance = one_degree(seed, schedule)
-    known = [brute_force.optimum_ns(build_tables(instance, one)) for one in shapes(instance)]
-    times = [time for time in known if time is not None]
-    return min(times, default=None), build_document(solve(instance), SolveOptions())
-
-
 @pytest.mark.parametrize("seed", one_each(range(60), 10))
 def test_search_finds_what_brute_force_finds(seed: int) -> None:
     """The optimum over all shapes, splits, orders, shares and recomputation; verify proves it."""
-    best, document = best_ns(seed, SCHEDULES[seed % 3])
-    check_optimum(document, best)
+    instance = one_degree(seed, SCHEDULES[seed % 3])
+    check_optimum(instance, least_ns(instance))
 
 
 @pytest.mark.parametrize("method", ["cpsat", "milp"])

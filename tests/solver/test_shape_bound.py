@@ -10,7 +10,7 @@ import pytest
 from formulations.costs.memory import LayerMemory
 from formulations.costs.placement import Placer
 from formulations.costs.tables import Array, CostTables, build_tables
-from formulations.instance import Cluster, Instance, Link, SearchSpace
+from formulations.instance import Link, SearchSpace
 from formulations.instance.instance import ScheduleName
 from solver.bounds import shape_bound
 from solver.bounds.shape_bound import shape_bound_ns
@@ -19,7 +19,7 @@ from solver.layered.problem import Intervals
 from tests import brute_force
 from tests.random_shapes import WITH_NEW, random_optimum_ns, random_tables
 from tests.seeds import few_and_many, one_each
-from tests.small_instances import gpu, layer, nodes_of, plain_shape, workload
+from tests.small_instances import gpu, instance_of, layer, nodes_of, plain_shape, workload
 
 NO_CUTOFF = 1 << 50
 
@@ -72,13 +72,9 @@ def two_speeds(
         for one in types
     )
     chain = [layer("embedding", 0, 0, 0), layer("block", 3000, 0, 0), layer("head", 0, 0, 0)]
-    instance = Instance(
-        name="two speeds",
-        source="test",
-        workload=workload(chain, micro_batches, 1, False),
-        cluster=Cluster(groups=groups, network_efficiency=((1, 1.0),)),
-        search=SearchSpace(micro_batches=shares, embedding_only_stages=True),
-    )
+    search = SearchSpace(micro_batches=shares, embedding_only_stages=True)
+    work = workload(chain, micro_batches, 1, False)
+    instance = instance_of("two speeds", work, groups, search=search)
     return build_tables(instance, plain_shape((1, 1), dp=dp, pp=pp))
 
 

@@ -1,7 +1,6 @@
 """The simulator: hand-computed cases, closed forms, and a plain recursion as witness."""
 
 import json
-import random
 from itertools import combinations, pairwise
 from pathlib import Path
 
@@ -13,12 +12,14 @@ from numpy.typing import NDArray
 
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import PlanCosts, plan_costs, split_costs
+from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
 from formulations.instance.instance import ScheduleName
 from formulations.schedules import schedule_graph
 from solver.simulate import Operation, Times, simulate, simulate_step, step_time_ns, trace
 from tests import brute_force, recursion
 from tests.hand_made import timeline
+from tests.loop_checks import random_decisions
 from tests.random_shapes import WITH_NEW, random_tables
 
 Pipeline = tuple[list[int], list[int], list[int]]
@@ -54,20 +55,6 @@ def pipelines(draw: st.DrawFn, most_stages: int = 4) -> Pipeline:
     return forward, backward, draw(st.lists(st.integers(0, 9), min_size=p - 1, max_size=p - 1))
 
 
-def test_two_stages_two_micro_batches() -> None:
-    """1F1B with overlapped sends, by hand."""
-    # f = 2, 3; b = 4, 5; transfer 1. Stage 0: F0 0-2, F1 2-4. Stage 1: F0 3-6, B0 6-11, F1 11-14,
-    # B1 14-19. Stage 0: B0 12-16 (arrives 12), B1 20-24 (arrives 20).
-    assert ends("1f1b", 2, [2, 3], [4, 5], [1]) == [24, 19]
-
-
-def test_blocking_sends_lengthen_the_sender() -> None:
-    """1F1B with blocking sends, by hand."""
-    # Stage 0: F0 0-3, F1 3-6. Stage 1: F0 3-6, B0 6-12, F1 12-15, B1 15-21. Stage 0: B0 12-16,
-    # B1 21-25.
-    assert ends("1f1b", 2, [2, 3], [4, 5], [1], blocking=True) == [25, 21]
-
-
 def test_gpipe_two_stages_two_micro_batches() -> None:
     """GPipe, by hand."""
     # Stage 0: F0 0-2, F1 2-4. Stage 1: F0 3-6, F1 6-9, B0 9-14, B1 14-19. Stage 0: B0 15-19,
@@ -81,11 +68,6 @@ def test_three_stages_three_micro_batches() -> None:
     # F1 2-3, B0 5-7, F2 7-8, B1 8-10, B2 11-13. Stage 0: F0 F1 F2 0-3, B0 7-9, B1 10-12, B2 13-15.
     # F2 of stage 2 waits for F2 of stage 1 until 8.
     assert ends("1f1b", 3, [1, 1, 1], [2, 2, 2], [0, 0]) == [15, 13, 11]
-
-
-def test_one_stage_is_a_sum() -> None:
-    """Without a pipeline the step is m (f + b)."""
-    assert ends("1f1b", 7, [3], [5], []) == [7 * (3 + 5)]
 
 
 @given(st.integers(1, 6), st.integers(1, 8), st.integers(1, 9), st.integers(1, 9))
@@ -169,28 +151,28 @@ def test_traced_path_is_as_long_as_its_end(
     assert length.tolist() == end[graph.last, 0].tolist()
 
 
+def costs_of(tables: CostTables, made: Decisions) -> PlanCosts:
+    """Costs of a plan, in memory or not."""
+    placement = Placer(tables).costs(made.order)
+    return split_costs(tables, placement, made.boundaries, made.micro_batches)
+
+
 def random_costs(seed: int, schedule: ScheduleName | None = None) -> PlanCosts:
-    """Costs of a random plan, in memory or not."""
-    rng, tables = random.Random(seed), random_tables(seed, schedule=schedule)
-    order = rng.choice(brute_force.all_orders(tables))
-    boundaries = rng.choice(list(brute_force.all_splits(tables)))
-    shares = rng.choice(list(brute_force.all_shares(tables)))
-    return split_costs(tables, Placer(tables).costs(order), boundaries, shares)
+    """Costs of a random plan."""
+    tables = random_tables(seed, schedule=schedule)
+    return costs_of(tables, random_decisions(tables, seed))
 
 
 @pytest.mark.parametrize("schedule", WITH_NEW)
 @pytest.mark.parametrize("seed", range(80))
 def test_step_time_equals_the_witness(seed: int, schedule: ScheduleName | None) -> None:
     """Split, placement, shares, pipelines and tail together, against an independent recount."""
-    rng, tables = random.Random(seed), random_tables(seed, seed % 5 == 0, schedule)
-    order = rng.choice(brute_force.all_orders(tables))
-    boundaries = rng.choice(list(brute_force.all_splits(tables)))
-    shares = rng.choice(list(brute_force.all_shares(tables)))
-    costs = split_costs(tables, Placer(tables).costs(order), boundaries, shares)
-    placed = brute_force.place(tables, order)
-    assert step_time_ns(costs) == brute_force.step_time_ns(tables, placed, boundaries, shares)
-    fits = bool((costs.memory_bytes <= costs.limit_bytes).all())
-    assert fits == brute_force.fits(tables, placed, boundaries, shares)
+    tables = random_tables(seed, seed % 5 == 0, schedule)
+    made = random_decisions(tables, seed)
+    costs, placed = costs_of(tables, made), brute_force.place(tables, made.order)
+    parts = tables, placed, made.boundaries, made.micro_batches
+    assert step_time_ns(costs) == brute_force.step_time_ns(*parts)
+    assert bool((costs.memory_bytes <= costs.limit_bytes).all()) == brute_force.fits(*parts)
 
 
 @pytest.mark.parametrize("schedule", WITH_NEW)
@@ -237,19 +219,11 @@ def test_plan_costs_equal_split_costs() -> None:
     """A plan document carries all that its costs need."""
     for seed in range(0, 40, 4):
         tables = random_tables(seed)
-        decisions = Decisions(
-            brute_force.all_orders(tables)[0],
-            next(brute_force.all_splits(tables)),
-            next(brute_force.all_shares(tables)),
+        made = next(brute_force.all_decisions(tables))
+        plan = made.plan(tables)
+        assert step_time_ns(plan_costs(tables.instance, plan)) == step_time_ns(
+            costs_of(tables, made)
         )
-        split = split_costs(
-            tables,
-            Placer(tables).costs(decisions.order),
-            decisions.boundaries,
-            decisions.micro_batches,
-        )
-        plan = decisions.plan(tables)
-        assert step_time_ns(plan_costs(tables.instance, plan)) == step_time_ns(split)
 
 
 def test_least_makespan_of_published_splits(reference: Path) -> None:

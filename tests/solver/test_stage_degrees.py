@@ -28,9 +28,10 @@ from solver.verify import verify_document
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.recount import Recount
-from solver.verify.space import PlanSpace, key_of
+from solver.verify.space import PlanSpace
 from solver.verify.stage_exhaust import exhaust_stages
 from solver.verify.stage_work import StageWork
+from tests.best_plans import check_space
 from tests.seeds import few_and_many, one_each
 from tests.solver.test_unlike_degrees import permuted
 from tests.stage_degrees import Bench, meshed_instance, stage_instance
@@ -87,10 +88,7 @@ def test_plan_space_and_certificate_are_those_of_the_verifier(
     for seed in seeds:
         instance = make(seed)
         instance = instance.but(search={"pipeline_parallel": (1, 2, 3)})
-        space = PlanSpace(instance)
-        listed = [key_of(shape) for shape in shapes(instance)]
-        assert len(listed) == len(set(listed)), seed
-        assert set(listed) == {key for nodes in space.nodes for key in space.keys(nodes)}, seed
+        check_space(instance)
         report = verify_document(build_document(solve(instance, EXACT), EXACT))
         assert report.complete, (seed, report.problems)
 

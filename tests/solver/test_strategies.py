@@ -7,14 +7,10 @@ from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.instance.overlap import Overlap
 from solver.options import Method, SolveOptions
-from solver.report.document import build_document
-from solver.result import objective_weight
 from solver.search.driver import solve
 from solver.search.shapes import shapes
-from solver.verify import verify_document
 from solver.verify.recount import Recount
-from solver.verify.space import PlanSpace, key_of
-from tests.brute_force import optimum_ns
+from tests.best_plans import check_space, check_verified, least_objective
 from tests.certified import best_of
 from tests.random_shapes import zoned
 from tests.seeds import one_each
@@ -28,23 +24,12 @@ def variant(instance: Instance, **choices: object) -> Instance:
     return instance.but(search=choices)
 
 
-def least(instance: Instance) -> float | None:
-    """Objective of the best plan by brute force."""
-    values = [
-        found * objective_weight(instance, shape)
-        for shape in shapes(instance)
-        if (found := optimum_ns(build_tables(instance, shape))) is not None
-    ]
-    return min(values, default=None)
-
-
 @pytest.mark.parametrize("seed", one_each(range(60), 8))
 def test_search_equals_brute_force_with_all_strategies(seed: int) -> None:
     """All of recomputation and ZeRO free: the plan is the best of all, and is verified."""
     result = solve(widened(seed))
-    assert result.objective == least(widened(seed))
-    found = verify_document(build_document(result, SolveOptions()))
-    assert found.ok, found.problems
+    assert result.objective == least_objective(widened(seed))
+    check_verified(result)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -52,24 +37,22 @@ def test_search_equals_brute_force_with_all_strategies(seed: int) -> None:
 def test_all_engines_agree_on_zero_2_and_3(seed: int, method: Method) -> None:
     """With ZeRO 2 and 3 alone, CP-SAT, MILP and the exact search find the best plan of all."""
     instance = variant(widened(seed), zero=(2, 3), micro_batches="even")
-    assert solve(instance, SolveOptions(method=method)).objective == least(instance)
+    assert solve(instance, SolveOptions(method=method)).objective == least_objective(instance)
 
 
 @pytest.mark.parametrize("method", METHODS[1:])
 @pytest.mark.parametrize("seed", one_each(range(60), 30))
 def test_all_engines_agree_with_all_strategies(seed: int, method: Method) -> None:
     """So they do with recomputation and ZeRO 0 to 3 free."""
-    assert solve(widened(seed), SolveOptions(method=method)).objective == least(widened(seed))
+    assert solve(widened(seed), SolveOptions(method=method)).objective == least_objective(
+        widened(seed)
+    )
 
 
 @pytest.mark.parametrize("seed", one_each(range(40), 4))
 def test_verifier_lists_the_same_shapes(seed: int) -> None:
     """Search and verifier enumerate one space, on their own."""
-    instance = widened(seed)
-    space = PlanSpace(instance)
-    searched = [key_of(shape) for shape in shapes(instance)]
-    assert len(set(searched)) == len(searched)
-    assert set(searched) == {key for nodes in space.nodes for key in space.keys(nodes)}
+    check_space(widened(seed))
 
 
 @pytest.mark.parametrize("seed", one_each(range(40), 4))
@@ -127,6 +110,6 @@ def test_hiding_more_traffic_never_hurts(seed: int) -> None:
         overlap = Overlap(tensor_parallel=share, gradient_sync=share, sharding=share)
         one = variant(widened(seed), overlap=overlap, micro_batches="even")
         found = solve(one).objective
-        assert found == least(one)
+        assert found == least_objective(one)
         steps.append(float("inf") if found is None else found)
     assert steps == sorted(steps, reverse=True)

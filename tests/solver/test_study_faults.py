@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from formulations.instance.load import load_instance
-from solver.cli import app
 from solver.search.driver import solve
 from solver.study.store import Study, StudyError, open_study
+from tests import command_line
 
 INSTANCES = Path(__file__).resolve().parents[2] / "instances"
 SMALL = load_instance(INSTANCES / "hetero_small.yaml")
@@ -177,6 +176,4 @@ def test_command_line_says_why(
     words = [
         str(INSTANCES / "hetero_small.yaml") if word == "SMALL" else word for word in arguments
     ]
-    found = CliRunner().invoke(app, words)
-    assert (found.exit_code, found.stderr.count("\n")) == (2, 1)
-    assert found.stderr.startswith(f"error: {line}")
+    assert command_line.refused(*words).startswith(f"error: {line}")

@@ -9,6 +9,8 @@ from bench.switching import TABLE_3, in_order, llama_32b
 from formulations.instance import Cluster
 from formulations.switching.seats import Kind, Layout, Seat, layout_of
 from formulations.switching.switch import Demand, Sending, Switch, switch_of
+from solver.interrupt import TimeUp
+from solver.switching import quickest
 from solver.switching.all_pairs import switch_times
 from solver.switching.prices import forced_bound, priced_bound
 from solver.switching.quickest import plan_switch
@@ -104,7 +106,7 @@ def test_every_price_bounds_every_plan(seed: int) -> None:
 def test_linear_programme_meets_its_bound(seed: int) -> None:
     """All choices are in it, so plan and prices prove each other, but for whole elements."""
     switch = tiny_switch(seed)
-    relaxed = relaxed_plan(switch, None)
+    relaxed = relaxed_plan(switch)
     if not switch.demands:
         return
     assert relaxed is not None
@@ -203,3 +205,23 @@ def test_times_of_all_pairs_are_those_of_the_plans() -> None:
                 assert plan_switch(switch).bound.time_ns <= time_ns
                 assert (time_ns == 0) == (switch.classes == ())
     assert any(time_ns for row in times.gradients_ns for time_ns in row)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeUp])
+def test_bug_ctrl_c_lost_the_plan_known(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It, and a time limit, leave the published plan; times of all pairs are of best plans only."""
+
+    def ended(switch: Switch, enough_ns: float) -> list[Sending]:
+        raise error
+
+    switch, known = tiny_switch(0), [one for one in results([1]) if one.plan is not None]
+    monkeypatch.setattr(quickest, "balanced_plan", ended)
+    found = plan_switch(switch)
+    check_complete(switch, found.sendings)
+    assert found.bound.time_ns <= found.time_ns == found.published_ns
+    plans, own = [one.plan for one in known if one.plan is not None], known[0].instance
+    if error is KeyboardInterrupt:
+        with pytest.raises(KeyboardInterrupt):
+            switch_times(own.cluster, own.workload, plans)

@@ -28,6 +28,7 @@ from solver.verify import verify_document
 from solver.verify.recount import Recount
 from solver.verify.space import PlanSpace, key_of
 from tests import brute_force
+from tests.best_plans import check_space
 from tests.formulations.test_placement import assert_counted
 from tests.loop_checks import solve_shape
 from tests.seeds import few_and_many, one_each
@@ -86,11 +87,7 @@ def test_plan_space_and_certificate_are_those_of_the_verifier(seeds: Sequence[in
     """Two enumerations list the same shapes, and the whole file is proved again."""
     for seed in seeds:
         instance = unlike_instance(seed)
-        space = PlanSpace(instance)
-        listed = [key_of(shape) for shape in shapes(instance)]
-        keys = [key for nodes in space.nodes for key in space.keys(nodes)]
-        assert len(listed) == len(set(listed)), seed
-        assert set(listed) == set(keys), seed
+        check_space(instance)
         document = build_document(solve(instance, EXACT), EXACT)
         report = verify_document(document)
         assert report.complete, (seed, report.problems)

@@ -9,7 +9,6 @@ import pytest
 
 from formulations.costs.availability import checkpoint_every_s, in_whole_steps, slowdown
 from formulations.costs.renting import terms_of
-from formulations.costs.tables import build_tables
 from formulations.instance import Instance, Objective
 from formulations.instance.preemption import Preemption
 from solver.document import PlanDocument
@@ -20,9 +19,8 @@ from solver.replay.trace import Event, Trace
 from solver.report.document import build_document
 from solver.result import Result, objective_weight
 from solver.search.driver import solve
-from solver.search.shapes import shapes
 from solver.verify import renting, verify_document
-from tests.brute_force import optimum_ns
+from tests.best_plans import check_verified, optima_ns
 from tests.resealed import forged
 from tests.seeds import one_each
 from tests.spot_instances import rates_times, spot_instance
@@ -52,9 +50,8 @@ def test_least_money_equals_brute_force(seed: int) -> None:
     """The least of step time times rent and slowdown over every shape, order, split and share."""
     instance = spot_instance(seed)
     values = [
-        found * terms_of(instance, shape.nodes_used).useful_usd_per_hour
-        for shape in shapes(instance)
-        if (found := optimum_ns(build_tables(instance, shape))) is not None
+        ns * terms_of(instance, shape.nodes_used).useful_usd_per_hour
+        for shape, ns in optima_ns(instance).items()
     ]
     assert solve(instance).objective == min(values, default=None)
 
@@ -66,7 +63,7 @@ def test_all_methods_prove_the_same_money(seed: int, method: Method) -> None:
     instance = spot_instance(seed)
     result = solve(instance, SolveOptions(method=method))
     assert result.objective == solve(instance).objective
-    assert verify_document(build_document(result, SolveOptions(method=method))).ok
+    check_verified(result, SolveOptions(method=method))
 
 
 @pytest.mark.parametrize("seed", one_each(range(30), 3))

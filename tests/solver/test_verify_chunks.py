@@ -14,19 +14,11 @@ from solver.verify.clock import Clock, TimeUpError
 from solver.verify.exhaust import exhaust
 from solver.verify.longest import ANY_TIME_NS
 from solver.verify.orders import OrderGraph
-from solver.verify.simulated import Outcome
 from solver.verify.space import PlanSpace
+from tests.best_plans import check_claims
 from tests.expert_instances import expert_instance
 from tests.random_shapes import random_optimum_ns, random_tables, scheduled
 from tests.seeds import few_and_many
-
-LATER_THAN_ANY = 1 << 50
-
-
-def outcome(seed: int, zones: bool, below_ns: int) -> Outcome | None:
-    """What is found out about the claim that no plan of a random shape is faster."""
-    tables = random_tables(seed, zones, "interleaved")
-    return exhaust(Prover(PlanSpace(tables.instance)), tables.shape, below_ns, Clock())
 
 
 @pytest.mark.parametrize("zones", [False, True])
@@ -39,13 +31,7 @@ def test_the_optimum_is_proved_and_no_more(
     monkeypatch.setattr(module, "FEW", few)
     for seed in seeds:
         best = random_optimum_ns(seed, zones, "interleaved")
-        proved = outcome(seed, zones, LATER_THAN_ANY if best is None else best)
-        assert proved is not None, seed
-        assert proved.plan is None, seed
-        if best is not None:
-            refuted = outcome(seed, zones, best + 1)
-            assert refuted is not None, seed
-            assert (refuted.plan is not None, refuted.step_time_ns) == (True, best), seed
+        check_claims(random_tables(seed, zones, "interleaved"), best)
 
 
 def test_too_many_ways_are_no_question() -> None:
@@ -54,7 +40,7 @@ def test_too_many_ways_are_no_question() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ChunkStages, "most_choices", 1)
         with pytest.raises(TimeUpError):
-            exhaust(Prover(PlanSpace(tables.instance)), tables.shape, LATER_THAN_ANY, Clock())
+            exhaust(Prover(PlanSpace(tables.instance)), tables.shape, ANY_TIME_NS, Clock())
 
 
 def test_bug_runs_of_layers_that_no_chunk_may_have_took_no_time() -> None:

@@ -23,7 +23,7 @@ from solver.search.shapes import shapes
 from solver.verify import verify_document
 from solver.verify.findings import Findings
 from solver.verify.launch import check_target, runs_sharing, runs_states, runs_zero, trains
-from solver.verify.space import PlanSpace, key_of
+from tests.best_plans import check_space, check_verified
 from tests.hand_made import document_of, pipelined_result
 from tests.resealed import forged
 from tests.seeds import one_each
@@ -126,11 +126,7 @@ def test_both_list_the_same_unlike_degrees(seed: int) -> None:
     for target in ("flagscale", "any"):
         own = {"target": target, "sequence_parallel": seed % 4 > 0, **fields}
         instance = made.but(search=own, workload=workload)
-        space = PlanSpace(instance)
-        listed = {key for used in space.nodes for key in space.keys(used)}
-        found = [key_of(shape) for shape in shapes(instance)]
-        assert len(found) == len(set(found))
-        assert set(found) == listed
+        check_space(instance)
         if target == "flagscale":
             assert all(_alike_by_stage(instance, shape) for shape in shapes(instance))
 
@@ -163,5 +159,4 @@ def test_search_and_verifier_list_the_same_shapes(target: Target, seed: int) -> 
         "zero": tuple(zero for zero in range(4) if allows(target, "zero", zero)),
         "embedding_only_stages": False,
     }
-    result = solve(instance.but(search=fields))
-    assert verify_document(document_of(result)).problems == ()
+    check_verified(solve(instance.but(search=fields)))

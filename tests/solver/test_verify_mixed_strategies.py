@@ -47,6 +47,7 @@ def switching() -> LengthsDocument:
         {"search: {zero: 1}": "search: {target: any, zero: [0, 2, 3], recompute: [none, full]}"},
         {"search": OTHER_NODE},
         {"count: 2}]": "count: 2}]\n  rows: padded"},
+        {"count: 2}]": "count: 2}]\n  rows: padded", "search": OTHER_NODE},
         {"tied_embeddings: false": "tied_embeddings: true"},
     ],
 )
@@ -167,6 +168,31 @@ def test_no_strategy_can_be_forged(forge: Callable[[Fields], None]) -> None:
     fields = json.loads(switching().model_dump_json())
     forge(fields)
     assert _honest(fields).problems
+
+
+def _row(change_ns: int) -> Callable[[Fields], None]:
+    """The longest of a replica's rows."""
+
+    def forge(document: Fields) -> None:
+        document["problem"]["strategies"][-1]["replicas"][-1]["rows_ns"][-1] += change_ns
+
+    return forge
+
+
+def _curves(document: Fields) -> None:
+    """Times that are above those of all rows, as packed ones have them."""
+    for one in document["problem"]["strategies"][0]["replicas"]:
+        one["per_row_ns"] = one.pop("rows_ns")[-1]
+
+
+@pytest.mark.parametrize("forge", [_row(-1), _row(1), _curves])
+def test_no_padded_row_can_be_forged(forge: Callable[[Fields], None]) -> None:
+    """Not by a ns, of any length, nor with a curve above it."""
+    padded = written(**{"count: 2}]": "count: 2}]\n  rows: padded", "search": OTHER_NODE})
+    fields = json.loads(padded.model_dump_json())
+    assert _honest(fields).complete
+    forge(fields)
+    assert any("rows_ns" in problem for problem in _honest(fields).problems)
 
 
 def _honest(fields: Fields) -> Verification:

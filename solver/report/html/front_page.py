@@ -1,24 +1,19 @@
 """The page of a front: picture with tooltips, points, and where all other clusters stand."""
 
-from html import escape
-
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.front_document import ClusterRecord, FrontDocument
 from solver.report.front_picture import front_picture
 from solver.report.front_text import cluster_name, cost_lines, point_rows, search_lines
-from solver.report.html.page import bare_page
+from solver.report.html.page import sections_page
 from solver.report.html.sections import lines_table, section, text_table
 from solver.report.quantities import time_text
 from solver.report.subsets_text import subset_lines
-
-_NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
 
 
 def front_page(document: FrontDocument) -> str:
     """One HTML file that needs nothing else."""
     instance = document.family.instance
     title = f"{instance.name}: {instance.workload.name}"
-    picture = front_picture(document).replace(_NAMESPACE, "")
     least = "fewest nodes" if document.aim == "subsets" else "least cost"
     note = (
         f"The line is the {least} at a throughput. Dominated clusters are faint; hollow ones "
@@ -26,14 +21,12 @@ def front_page(document: FrontDocument) -> str:
     )
     lines = [*subset_lines(document), *cost_lines(document), *search_lines(document)]
     parts = [
-        f"<header><h1>{escape(title)}</h1></header><main>",
-        section("Front", picture, note),
+        section("Front", front_picture(document), note),
         section("Points", _points(document)),
         section("Proof", lines_table(lines)),
         section("Other clusters", _others(document)),
-        "</main>",
     ]
-    return bare_page(title, "\n".join(parts))
+    return sections_page(title, parts)
 
 
 def _points(document: FrontDocument) -> str:

@@ -1,16 +1,13 @@
 """The page of a step of mixed lengths: its picture, groups, figures, and all strategies."""
 
-from html import escape
-
 from formulations.units import seconds
 from solver.lengths_document import LengthsDocument
-from solver.report.html.page import bare_page
+from solver.report.html.page import sections_page
 from solver.report.html.sections import lines_table, section, text_table
 from solver.report.lengths_picture import lengths_picture
 from solver.report.lengths_step import NUMBERS, TEXTS, group_rows, lines
 from solver.report.quantities import time_text
 
-_NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
 _STRATEGIES = ("strategy", "replicas", "stages", "longest row", "visit", "as anchor")
 
 
@@ -19,14 +16,12 @@ def lengths_page(document: LengthsDocument) -> str:
     title = f"{document.workload}: mixed lengths"
     rows = group_rows(document)
     parts = [
-        f"<header><h1>{escape(title)}</h1></header><main>",
-        section("Step", lengths_picture(document).replace(_NAMESPACE, "")),
+        section("Step", lengths_picture(document)),
         section("Groups", text_table((*TEXTS, *NUMBERS), rows, len(TEXTS))),
         section("Figures", lines_table(lines(document))),
         section("Strategies", text_table(_STRATEGIES, _strategies(document), 1)),
-        "</main>",
     ]
-    return bare_page(title, "\n".join(parts))
+    return sections_page(title, parts)
 
 
 def _strategies(document: LengthsDocument) -> list[list[str]]:

@@ -1,6 +1,7 @@
 """The page of a plan: its figures, its machines, one step to zoom into, and its proof."""
 
 import json
+from collections.abc import Iterable
 from html import escape
 from importlib import resources
 
@@ -13,6 +14,7 @@ from solver.report.quantities import percent, significant, time_text
 from solver.report.text import figures, heading_lines, outcome
 from solver.simulate import Step
 
+_NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
 _TIMELINE = (
     '<div class=tools><button id=in title="zoom in">+</button>'
     '<button id=out title="zoom out">&minus;</button><button id=all>whole step</button>'
@@ -51,6 +53,12 @@ def html_page(document: PlanDocument, step: Step) -> str:
         f"<script>{_asset('page.js')}</script>"
     )
     return bare_page(title, "\n".join([*parts, script]))
+
+
+def sections_page(title: str, parts: Iterable[str]) -> str:
+    """A page of sections below its title; pictures need no namespace in HTML."""
+    body = "\n".join([f"<header><h1>{escape(title)}</h1></header><main>", *parts, "</main>"])
+    return bare_page(title, body.replace(_NAMESPACE, ""))
 
 
 def bare_page(title: str, body: str) -> str:

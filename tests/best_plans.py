@@ -1,0 +1,66 @@
+"""Best plans of whole plan spaces, by trying every plan; what the verifier makes of them."""
+
+from collections import Counter
+
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Instance
+from formulations.plan import Shape
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.result import Result, objective_weight
+from solver.search.shapes import shapes
+from solver.simulate import step_time_ns
+from solver.verify import verify_document
+from solver.verify.bounds import Prover
+from solver.verify.clock import Clock
+from solver.verify.exhaust import exhaust
+from solver.verify.longest import ANY_TIME_NS
+from solver.verify.recount import Recount
+from solver.verify.space import PlanSpace, key_of
+from tests.brute_force import optimum_ns
+
+
+def optima_ns(instance: Instance) -> dict[Shape, int]:
+    """Least step time of every shape that has a plan."""
+    known = {shape: optimum_ns(build_tables(instance, shape)) for shape in shapes(instance)}
+    return {shape: ns for shape, ns in known.items() if ns is not None}
+
+
+def least_ns(instance: Instance) -> int | None:
+    """Least step time of all plans; None if nothing fits."""
+    return min(optima_ns(instance).values(), default=None)
+
+
+def least_objective(instance: Instance) -> float | None:
+    """The same for what the instance minimises."""
+    known = optima_ns(instance).items()
+    return min((ns * objective_weight(instance, shape) for shape, ns in known), default=None)
+
+
+def check_verified(result: Result, options: SolveOptions | None = None) -> None:
+    """The verifier has no objection to what a search says."""
+    found = verify_document(build_document(result, options or SolveOptions()))
+    assert found.ok, found.problems
+
+
+def check_space(instance: Instance) -> None:
+    """Search and verifier list the same shapes, each of them once."""
+    space = PlanSpace(instance)
+    listed = Counter(key for used in space.nodes for key in space.keys(used))
+    assert listed == Counter(map(key_of, shapes(instance)))
+    assert set(listed.values()) <= {1}
+
+
+def check_claims(tables: CostTables, best_ns: int | None) -> None:
+    """The verifier finds no plan below the best one of a shape, and that one below 1 ns more."""
+    instance, shape = tables.instance, tables.shape
+    prover = Prover(PlanSpace(instance))
+    proved = exhaust(prover, shape, ANY_TIME_NS if best_ns is None else best_ns, Clock())
+    assert proved is not None
+    assert proved.plan is None
+    if best_ns is not None:
+        refuted = exhaust(prover, shape, best_ns + 1, Clock())
+        assert refuted is not None
+        assert refuted.plan is not None
+        assert refuted.step_time_ns == best_ns
+        assert step_time_ns(Recount(instance, refuted.plan).costs()) == best_ns
