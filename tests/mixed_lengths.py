@@ -22,36 +22,42 @@ from formulations.lengths.strategy_time import PARTS
 from formulations.lengths.tour import Group, Tour
 
 
-def random_replica(rng: random.Random) -> Replica:
-    """A pipeline that takes at least 16 tokens."""
-    time = RowTime(rng.random(), 5 * rng.random(), rng.randrange(100))
+def random_replica(rng: random.Random, unit: int = 1) -> Replica:
+    """A pipeline that takes at least 16 tokens; times in units of so many ns."""
+    time = RowTime(unit * rng.random(), unit * 5 * rng.random(), unit * rng.randrange(100))
     return Replica(rng.choice([1, 2, 4]), rng.choice([16, 24, 64]), time)
 
 
 def random_mixed(
     seed: int, num_atoms: int = 4, num_strategies: int = 3, rows: Rows = "packed"
 ) -> Mixed:
-    """Small numbers; some strategies of unlike replicas, some measured, some switches missing."""
+    """Some strategies of unlike replicas, some measured, some switches missing.
+
+    Times of ns for even seeds, of ms for odd ones.
+    """
     rng, once = random.Random(seed), random.Random(f"once {seed}")
+    unit = 10**6 if seed % 2 else 1
     tokens = sorted(rng.sample(range(1, 33), num_atoms))
     atoms = tuple(Atom(length, rng.randrange(1, 20)) for length in tokens)
     strategies: list[Strategy | Measured] = []
     for number in range(num_strategies):
         name, kind = f"strategy {number}", rng.random()
-        ends = once.choice([0, 40, 400]), once.choice([0, 40, 400])
-        replicas = (random_replica(rng),) * rng.randrange(1, 4)
+        ends = unit * once.choice([0, 40, 400]), unit * once.choice([0, 40, 400])
+        replicas = (random_replica(rng, unit),) * rng.randrange(1, 4)
         if kind < 0.2:
-            cells = (None if rng.random() < 0.2 else rng.randrange(3000) for _ in atoms)
+            cells = (None if rng.random() < 0.2 else unit * rng.randrange(3000) for _ in atoms)
             strategies.append(Measured(name, tuple(cells), *ends))
         elif kind < 0.4:
-            strategies.append(Strategy(name, (*replicas, random_replica(rng)), *ends))
+            strategies.append(Strategy(name, (*replicas, random_replica(rng, unit)), *ends))
         else:
             strategies.append(Strategy(name, replicas, *ends))
-    strategies.append(Strategy("all", (Replica(1, 64, RowTime(2.0, 10.0, 50)),)))
+    strategies.append(
+        Strategy("all", (Replica(1, 64, RowTime(2.0 * unit, 10.0 * unit, 50 * unit)),))
+    )
     most = rng.choice([50, 500, 2000])
     tables = [
         tuple(
-            tuple(None if rng.random() < 0.05 else rng.randrange(most) for _ in strategies)
+            tuple(None if rng.random() < 0.05 else unit * rng.randrange(most) for _ in strategies)
             for _ in strategies
         )
         for _ in range(2)

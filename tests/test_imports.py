@@ -36,17 +36,6 @@ def test_solver_libraries_share_a_process_in_either_order(code: str) -> None:
     assert run.returncode == 0, run.stderr
 
 
-@pytest.mark.parametrize("second", ["highspy", "pulp"])
-@pytest.mark.parametrize("reverse", [False, True])
-def test_bare_imports_work_in_either_order(second: str, reverse: bool) -> None:
-    """Nor does OR-Tools' wrapper of MILP engines fail beside another HiGHS than its own."""
-    first = "ortools.linear_solver.pywraplp"
-    names = [second, first] if reverse else [first, second]
-    code = "; ".join(f"import {name}" for name in names)
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-
-
 @pytest.mark.parametrize("methods", [("cpsat", "milp"), ("milp", "cpsat")])
 def test_both_models_solve_in_one_process(methods: tuple[str, str]) -> None:
     """Whichever engine runs first, both prove the same optimum."""

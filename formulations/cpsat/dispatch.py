@@ -68,8 +68,8 @@ def most_rows(replica: Replica, lengths: Sequence[int], rows: Rows, within: int)
             rest = max(longest - fixed, 1) * replica.longest_row
             bound = 2 * (done * replica.longest_row + tokens * longest) // rest
             if replica.stages == 1:  # nothing but tokens keeps rows apart
-                bound = max(1, 2 * tokens // replica.longest_row)
-            most = max(most, min(count, bound))
+                bound = 2 * tokens // replica.longest_row
+            most = max(most, min(count, max(1, bound)))
     return most
 
 

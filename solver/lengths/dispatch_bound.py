@@ -1,21 +1,22 @@
 """Least time of a dispatch, proved: replicas filled with the longest sequences first, in fractions.
 
-Of a replica of p stages whose longest sequence takes w, with work W in n rows of fixed time c:
+A replica of p stages whose longest sequence takes w does, in n rows of fixed time c within T, work
 
-(1) its sequences' times, each with its tokens' share of a row's fixed time, + (p - 1) (w + c) <= T;
-(2) W + n c + (p - 1) (c + max(w, W / n)) <= T for some real n; the best n is W / w, or if that is
-    more than rows need, sqrt((p - 1) W / c), where W + n c + ... = (sqrt(W) + sqrt((p - 1) c))^2.
+    W <= T - (n + p - 1) c - (p - 1) w  and  W (1 + (p - 1) / n) <= T - (n + p - 1) c,
 
-Both cap the work of a replica within T, the less the longer its longest sequence. If a dispatch
-ends within T, then before each replica's longest sequence all longer ones are done by replicas of
-longer ones, within their caps. So filling replicas one after another with the longest sequences
-left, fractions allowed, gets at least as far (Hall's condition on nested sets). Of unlike replicas
-the order of filling matters: a dynamic program over how many of each class are full. Their times
-are replaced by multiples of one reference, which no time is below.
+for its longest row takes at least w + c, and at least W / n + c; and n rows hold no more tokens
+than n of the longest row, in the sequences that take longest per token. Its cap is the most of that
+over n, more if w is less. Let replicas be in the order of their longest sequences: before each, all
+longer sequences are done by the replicas before it, within their caps and in their rows. So filling
+replicas with the longest sequences left, fractions allowed, gets at least as far: a dynamic program
+over how many replicas of each class are full, and how many rows they have, since sequences need
+whole rows (Martello and Toth 1990, bound L2 of bin packing). Times of unlike replicas are replaced
+by multiples of one reference, which no time is below. A padded row is a sequence, its fixed time a
+part of the sequence's.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 import numpy as np
@@ -24,10 +25,13 @@ from numpy.typing import NDArray
 from formulations.lengths.dispatch import pipeline_ns, row_ns
 from formulations.lengths.problem import Replica, Rows, Strategy
 
-Times = NDArray[np.float64]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 #: Relative room for the rounding of doubles in sums of thousands of times.
 ROUNDING = 1e-9
+#: Sizes above which two sequences share no row, tried for the fewest rows.
+THRESHOLDS = 32
 
 
 def least_dispatch_ns(strategy: Strategy, lengths: Sequence[int], rows: Rows, above: int) -> int:
@@ -43,6 +47,27 @@ def least_dispatch_ns(strategy: Strategy, lengths: Sequence[int], rows: Rows, ab
     return low
 
 
+def fewest_rows(lengths: Ints, longest_row: int) -> Ints:
+    """Rows without which the k first sequences have no room, [k], k from 0; lengths descend."""
+    small = np.unique(lengths[2 * lengths <= longest_row])
+    sizes = small[np.linspace(0, len(small) - 1, min(len(small), THRESHOLDS), dtype=np.int64)]
+    fewest = np.zeros(len(lengths) + 1, dtype=np.int64)
+    for size in (0, *sizes.tolist()):
+        alone = lengths > longest_row - size
+        large = ~alone & (2 * lengths > longest_row)
+        held = np.where(~alone & (lengths >= size), lengths, 0)
+        over = _summed(held) - _summed(large) * longest_row  # what rows of large ones have no room
+        rows = _summed(alone) + _summed(large) + np.maximum(-(-over // longest_row), 0)
+        fewest = np.maximum(fewest, rows)
+    return fewest
+
+
+def _summed(values: NDArray[np.generic]) -> Ints:
+    """Sums of the k first values, [k], k from 0."""
+    sums: Ints = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
+    return sums
+
+
 def _longest_alone(strategy: Strategy, longest: int) -> int:
     """Least time of the replica that has the longest sequence, ns."""
     return min(
@@ -55,59 +80,106 @@ def _longest_alone(strategy: Strategy, longest: int) -> int:
 class _Filling:
     """Whether all sequences, longest first, can be done within a time, as the module argues."""
 
-    def __init__(self, strategy: Strategy, lengths: NDArray[np.int64], rows: Rows) -> None:
-        roomy = (one for one in strategy.replicas if one.longest_row >= lengths[-1])
+    def __init__(self, strategy: Strategy, lengths: Ints, rows: Rows) -> None:
+        roomy = [one for one in strategy.replicas if one.longest_row >= lengths[-1]]
+        reference = np.maximum(_times(roomy[0], lengths, rows), 1.0)
         members = Counter(roomy)
-        reference = _times(strategy.replicas[0], lengths, rows)[1]
-        self._classes = [_Class(replica, lengths, reference, rows) for replica in members]
         self._full = list(product(*(range(count + 1) for count in members.values())))
         self._done = np.concatenate([[0.0], np.cumsum(reference)])  # reference of the k longest
+        needed = np.zeros(len(lengths) + 1, dtype=np.int64)
+        longest_row = max(one.longest_row for one in roomy)
+        if rows == "packed":
+            needed = fewest_rows(lengths, longest_row)
+        self._rows = np.arange(needed[-1] + 1)  # the last one: so many or more
+        self._held = np.searchsorted(needed, self._rows, side="right") - 1  # sequences, by rows
+        densest = _Densest(lengths, reference)
+        self._most = densest.work(self._rows * longest_row)
+        self._most[-1] = self._done[-1]
+        self._classes = [_Class(one, lengths, reference, rows, densest) for one in members]
 
     def ends_within(self, within: float) -> bool:
-        """Furthest work done by every number of full replicas of each class."""
-        caps = [one.caps(within) for one in self._classes]
-        reach = {self._full[0]: 0.0}
+        """Furthest work done by every number of full replicas of each class, by their rows."""
+        nothing = np.full(len(self._rows), -np.inf)
+        nothing[0] = 0.0
+        reach: dict[tuple[int, ...], Floats] = {self._full[0]: nothing}
         for full in self._full[1:]:
-            reach[full] = max(
-                self._filled(reach[(*full[:c], full[c] - 1, *full[c + 1 :])], cap)
-                for c, cap in enumerate(caps)
-                if full[c]
-            )
-        return max(reach.values()) >= float(self._done[-1]) * (1 - ROUNDING)
+            reach[full] = np.max(list(self._filled(reach, full, within)), axis=0)
+        return float(reach[self._full[-1]][-1]) >= float(self._done[-1]) * (1 - ROUNDING)
 
-    def _filled(self, done: float, caps: Times) -> float:
-        """Work done once one more replica takes the longest sequences that are left."""
-        k = int(np.searchsorted(self._done, done, side="right")) - 1
-        return done + float(caps[k]) if k < len(caps) else done
+    def _filled(
+        self, reach: Mapping[tuple[int, ...], Floats], full: tuple[int, ...], within: float
+    ) -> list[Floats]:
+        """Work done with one more replica of a class, by which class that is."""
+        return [
+            self._with_one(one, reach[(*full[:c], full[c] - 1, *full[c + 1 :])], within)
+            for c, one in enumerate(self._classes)
+            if full[c]
+        ]
+
+    def _with_one(self, one: "_Class", done: Floats, within: float) -> Floats:
+        """Work done by rows once one more replica takes the longest sequences that are left."""
+        k = np.searchsorted(self._done, done * (1 + ROUNDING), side="right") - 1
+        caps = one.caps(within, np.minimum(k, self._held), len(self._rows) - 1)
+        furthest = done.copy()
+        rows = np.minimum(self._rows[:, None] + np.arange(1, caps.shape[1] + 1), self._rows[-1])
+        np.maximum.at(furthest, rows, done[:, None] + caps)
+        return np.minimum(furthest, self._most)
+
+
+class _Densest:
+    """Most work that tokens hold: fractions of the sequences that take longest per token."""
+
+    def __init__(self, lengths: Ints, reference: Floats) -> None:
+        order = np.argsort(-reference / lengths)
+        self._tokens = _summed(lengths[order])
+        self._done = np.concatenate([[0.0], np.cumsum(reference[order])])
+
+    def work(self, tokens: Ints) -> Floats:
+        """Work by tokens, ns."""
+        most: Floats = np.interp(tokens, self._tokens, self._done)
+        return most
 
 
 class _Class:
     """Equal replicas: the reference's work that one of them does, by its longest sequence."""
 
     def __init__(
-        self, replica: Replica, lengths: NDArray[np.int64], reference: Times, rows: Rows
+        self, replica: Replica, lengths: Ints, reference: Floats, rows: Rows, densest: _Densest
     ) -> None:
-        work, charged = _times(replica, lengths, rows)
-        self._fits = lengths <= replica.longest_row
-        self._longest = np.maximum(work, 1.0)
+        work = _times(replica, lengths, rows)
+        self._first = int(np.argmax(lengths <= replica.longest_row))  # the longest that fits
+        self._longest = np.append(work, np.inf)
+        self._share = max(float((work / reference)[self._first :].min()), 1e-100)
         self._further = replica.stages - 1
-        self._fixed = float(replica.time.per_row_ns)
-        self._charged = float((charged / reference)[self._fits].min())
-        self._work = float((work / reference)[self._fits].min())
+        self._fixed = float(replica.time.per_row_ns) if rows == "packed" else 0.0
+        self._tokens = _summed(lengths)[-1] if rows == "padded" else replica.longest_row
+        self._densest = densest
+        self._enough = -(-int(_summed(lengths)[-1]) // replica.longest_row)  # rows for all tokens
 
-    def caps(self, within: float) -> Times:
-        """Most reference work of a replica within a time by its longest sequence, ns, [n]."""
-        left = within - self._further * (self._longest + self._fixed)  # (1)
-        in_rows = left / (1 + self._fixed / self._longest)  # (2)
-        spread = max(0.0, within**0.5 - (self._further * self._fixed) ** 0.5) ** 2
-        even = in_rows * self._fixed > self._further * self._longest**2
-        work = np.where(even, spread, in_rows)
-        most = np.minimum(left / self._charged, work / self._work if self._work else np.inf)
-        return np.where(self._fits, np.maximum(most, 0.0), 0.0)
+    def caps(self, within: float, k: Ints, fewest: int) -> Floats:
+        """Most reference work of a replica within a time, ns, [state][rows - 1], rows from 1.
+
+        k: the longest sequence left in each state; -inf where so many rows do not hold it.
+        """
+        longest = np.where(k >= self._first, self._longest[k], np.inf)[:, None]
+        n = np.arange(1, self._most_rows(within, float(longest.min()), fewest) + 1)
+        left = within - (n + self._further) * self._fixed
+        alone = np.full(longest.shape, 0.0) if not self._further else self._further * longest
+        work = np.minimum(left - alone, n * left / (n + self._further))
+        held = np.minimum(work / self._share, self._densest.work(n * self._tokens))
+        return np.where(work >= longest * (1 - ROUNDING), held, -np.inf)
+
+    def _most_rows(self, within: float, longest: float, fewest: int) -> int:
+        """Rows beyond which a replica does less: sqrt((p - 1) T / c) - p + 1, or T / (w + c)."""
+        if not np.isfinite(longest):
+            return 0
+        best = within / max(longest + self._fixed, 1.0) if self._further else 0.0
+        if self._fixed:
+            best = min(best, (self._further * within / self._fixed) ** 0.5)
+        return min(max(fewest, self._enough, int(best) + 1), len(self._longest) - 1)
 
 
-def _times(replica: Replica, lengths: NDArray[np.int64], rows: Rows) -> tuple[Times, Times]:
-    """Times of sequences, and the same with their shares of a row's fixed time, ns, [n] each."""
+def _times(replica: Replica, lengths: Ints, rows: Rows) -> Floats:
+    """What sequences add to a replica's time, ns, [n]; in padded rows with a row's fixed time."""
     work = np.array([replica.time.sequence_ns(int(length)) for length in lengths], dtype=float)
-    share = lengths / replica.longest_row if rows == "packed" else 1.0
-    return work, work + replica.time.per_row_ns * share
+    return work + replica.time.per_row_ns if rows == "padded" else work

@@ -13,7 +13,7 @@ Each time as many as there are, so that the model is not solved for every shape 
 
 What an engine says of a plan is judged (`judge`). One that counts in floats may propose a plan
 again whose paths the model knows, within its tolerances; that plan is excluded. If the engine is in
-trouble, what it said last is dropped and the shapes stay open.
+trouble, all bounds that it said are dropped and the shapes stay open.
 """
 
 import time
@@ -128,6 +128,7 @@ class CutLoop:
             if self.engine.exact:
                 raise AssertionError("model and simulator disagree") from trouble
             self.trouble = f"numerical trouble: {trouble}"
+            self.bounds_ns[:] = [shape.bound_ns for shape in self.shapes]
             return False
         known = [
             (index, self.model.weights[index])

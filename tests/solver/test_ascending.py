@@ -104,7 +104,10 @@ def test_choices_and_costs_are_monotonous(rows: Rows) -> None:
         mixed = random_mixed(seed, rows=rows)
         best_ns = _least_ns(mixed)
         for q, one in enumerate(mixed.strategies[:-1]):
-            for slower in (replace(one, visit_ns=one.visit_ns + 50), replace(one, anchor_ns=9999)):
+            for slower in (
+                replace(one, visit_ns=one.visit_ns + 50),
+                replace(one, anchor_ns=one.anchor_ns + 9999),
+            ):
                 strategies = (*mixed.strategies[:q], slower, *mixed.strategies[q + 1 :])
                 assert best_ns <= _least_ns(replace(mixed, strategies=strategies))
         kept = [n for n in range(len(mixed.strategies)) if n != 0]

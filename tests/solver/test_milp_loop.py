@@ -105,6 +105,20 @@ def test_numerical_trouble_is_said_and_proves_nothing(change: Tamper) -> None:
         assert outcome.bound_ns <= best
 
 
+def test_bug_bounds_said_before_trouble_were_kept() -> None:
+    """HiGHS has proved 295 s of steps of 159 s; no bound of an engine in trouble is believed."""
+    tables, best = free_choice(range(0, 40, 4))[0]
+    first = iter([True])
+
+    def too_high(model: Any, outcome: Outcome) -> Outcome:
+        told = replace(outcome, status=Status.UNKNOWN, values=None, bound=best + 9)
+        return told if next(first, False) else outcome
+
+    outcome = solve_shape(tables, tampered(too_high), bound_ns=best - 1)
+    assert outcome.bound_ns == best - 1
+    assert outcome.trouble is not None
+
+
 def odd_end(model: Any, outcome: Outcome) -> Outcome:
     """An end that is neither a solution nor a proof nor a limit."""
     return Outcome(Status.UNKNOWN, Termination.UNFINISHED, None, None, 0.0, None, "HiGHS: Unknown")
