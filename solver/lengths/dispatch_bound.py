@@ -148,7 +148,7 @@ class _Class:
     ) -> None:
         work = _times(replica, lengths, rows)
         self._first = int(np.argmax(lengths <= replica.longest_row))  # the longest that fits
-        self._longest = np.append(work, np.inf)
+        self._longest = np.append(np.minimum.accumulate(work), np.inf)  # or a longer one's, if less
         self._share = max(float((work / reference)[self._first :].min()), 1e-100)
         self._further = replica.stages - 1
         self._fixed = float(replica.time.per_row_ns) if rows == "packed" else 0.0
