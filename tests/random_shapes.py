@@ -230,9 +230,8 @@ def scheduled(instance: Instance, schedule: ScheduleName, seed: int) -> Instance
     return instance.but(workload=busy, search=update)
 
 
-def slower(instance: Instance) -> Instance:
-    """The instance with GPUs, their memory and links a thousand times slower: steps of minutes."""
-    factor = 1000
+def slower(instance: Instance, factor: int = 1000) -> Instance:
+    """The instance with GPUs, their memory and links so many times slower: steps of minutes."""
 
     def link(one: Link) -> Link:
         return one.but(bandwidth_bytes_per_s=one.bandwidth_bytes_per_s / factor)

@@ -10,8 +10,9 @@ from formulations.paths import PathCut
 from solver.search.engines import ModelEngine, OneShape
 from solver.search.paths import CutPool, first_cuts
 
-#: Weight of the dearest nodes.
+#: Weight of the dearest nodes, if what models minimise, a sum over shapes, stays below the other.
 LARGEST_WEIGHT = 10_000
+LARGEST_SUM = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,15 @@ def shares_of(tables: CostTables, given: Given) -> Sequence[int]:
     return share_range(tables, given.largest_share)
 
 
-def whole_weights(prices: Sequence[float]) -> list[int]:
+def whole_weights(shapes: Sequence[OpenShape]) -> list[int]:
     """Whole numbers near the ratios of prices: what guides an engine, and proves nothing."""
+    prices = [shape.price for shape in shapes]
     most = max(prices, default=0.0)
     if min(prices, default=0.0) == most:
         return [1] * len(prices)
-    return [(price and max(1, round(price / most * LARGEST_WEIGHT))) or 0 for price in prices]
+    longest_ns = sum(2 * (shape.tables.longest_ns + 1) for shape in shapes)
+    largest = min(LARGEST_WEIGHT, LARGEST_SUM // longest_ns)
+    return [(price and max(1, round(price / most * largest))) or 0 for price in prices]
 
 
 class HeldShapes:
@@ -59,7 +63,7 @@ class HeldShapes:
 
     def __init__(self, engine: ModelEngine, shapes: Sequence[OpenShape], pool: CutPool) -> None:
         self.built, self.shapes, self._pool = engine.build(), shapes, pool
-        self.weights = whole_weights([shape.price for shape in shapes])
+        self.weights = whole_weights(shapes)
         self.held: list[int] = []
         self.shares: dict[int, Sequence[int]] = {}
 
