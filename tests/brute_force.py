@@ -60,6 +60,11 @@ class Floor:
         copies = own.parts * own.cp
         return own.tp, copies, own.tp * copies
 
+    @property
+    def widest(self) -> int:
+        """The first of the groups with the largest tensor groups."""
+        return max(set(self.order), key=lambda j: (self.degrees_of(j)[0], -j))
+
     def group(self, node: int) -> int:
         """Group of a node of the order."""
         return self.order[node]
@@ -151,12 +156,11 @@ class Floor:
             speed, latency = self.link(node, inside=False)
             outer.append((j, share * self.rings(node) / speed))
             outer_start = max(outer_start, (count - 1) * latency)
-        widest = max(set(self.order), key=lambda j: (self.degrees_of(j)[0], -j))
         all_pairs = [pair for k in range(self.shape.pp) for pair in self.zone_pairs(k)]
         for pair in self.zone_pairs(stage):
             speed, latency = self.zone_link(pair)
-            rings = self.degrees_of(widest)[0] * all_pairs.count(pair)
-            outer.append((widest, share * rings / speed))
+            rings = self.degrees_of(self.widest)[0] * all_pairs.count(pair)
+            outer.append((self.widest, share * rings / speed))
             outer_start = max(outer_start, (count - 1) * latency)
         layers = [
             max(up(factor * rate * int(own[j])) for j, rate in inner)
@@ -193,6 +197,12 @@ class Floor:
                 rate = across * lanes / Fraction(far.bandwidth_bytes_per_s)
                 outer.append(up(factor * rate * size))
                 delays.append((nodes - 1) * Fraction(far.latency_s))
+            for pair in combinations(sorted({cluster.groups[j].zone or "" for j in groups}), 2):
+                speed, latency = self.zone_link(set(pair))
+                lanes = split[self.widest] * ep * self.shape.pp
+                size = size_bytes * int(memory[self.widest].experts[x])
+                outer.append(up(factor * across * lanes / speed * size))
+                delays.append((nodes - 1) * latency)
             start = up(factor * max(starts)) + up(factor * max(delays))
             held = any(memory[j].experts[x] for j in groups)
             times.append((max(inner) + max(outer) + start) * held)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from solver.document import PlanDocument
     from solver.verify import Verification
 
+DEFAULT_TOKENS = 4096  #: per sequence of a config.json, unless its own maximum is less
+
 
 def checked_plan(path: Path) -> "PlanDocument":
     """The plan file at `path`, checked but for the proof that no plan is better.
@@ -43,6 +45,14 @@ def refuse_changed(path: Path, verification: "Verification") -> None:
 def names_file(model: str) -> bool:
     """Whether a model is given by the path of its config.json, and not by name."""
     return model.endswith(".json") or os.sep in model or os.path.isfile(model)
+
+
+def usual_tokens(path: Path) -> int:
+    """Tokens per sequence of a config.json, where nobody says."""
+    from formulations.instance.huggingface import maximum_positions
+    from formulations.instance.resolve_workload import from_config
+
+    return min(from_config(path, maximum_positions) or DEFAULT_TOKENS, DEFAULT_TOKENS)
 
 
 def check_writable(*paths: Path | None, keep: Iterable[Path | None] = ()) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from formulations.errors import PlannerError
-from solver.cli.files import check_writable, names_file, write_text
+from solver.cli.files import check_writable, names_file, usual_tokens, write_text
 from solver.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ Answer = TypeVar("Answer")
 MODEL_HELP = "Name of the catalogue, or path of a Hugging Face config.json."
 NODES_HELP = 'NODESxGPUSxTYPE[@NETWORK]: 4x8xH100, or "2x4xRTX-3090@10 Gbit/s".'
 DEFAULT_BATCH = 256  #: sequences per step of a config.json, which names none
-DEFAULT_TOKENS = 4096  #: per sequence, unless its own maximum is less
 
 
 def init_command(
@@ -118,17 +117,13 @@ def _machines(nodes: list[str] | None, slurm: Path | None, detect: bool) -> "lis
 
 def _training(model: str, sequence_length: int | None, global_batch: int | None) -> "Training":
     """The model with what the catalogue or its own file says of its training."""
-    from formulations.instance.huggingface import maximum_positions
     from formulations.instance.load import catalogue
-    from formulations.instance.resolve_workload import from_config
     from formulations.instance.workload_catalogue import workload_from_catalogue
     from solver.setup.written import Training
 
     if names_file(model):
         path = Path(model)
-        longest = from_config(path, maximum_positions) or DEFAULT_TOKENS
-        length = sequence_length or min(longest, DEFAULT_TOKENS)
-        return Training(path, length, global_batch or DEFAULT_BATCH)
+        return Training(path, sequence_length or usual_tokens(path), global_batch or DEFAULT_BATCH)
     workload = workload_from_catalogue(
         catalogue().workloads,
         model,

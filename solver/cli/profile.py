@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from formulations.errors import InstanceError, PlannerError
-from solver.cli.files import check_writable, names_file, write_text
+from solver.cli.files import check_writable, names_file, usual_tokens, write_text
 from solver.cli.terminal import say
 
 if TYPE_CHECKING:
     from formulations.instance.transformer import Architecture, TransformerSizes
-
-DEFAULT_TOKENS = 4096  #: per sequence of a config.json, unless its own maximum is less
 
 
 def profile_command(
@@ -86,7 +84,7 @@ def profile_command(
 
 def _model(model: str) -> "tuple[Architecture, int]":
     """Its architecture, and the tokens per sequence that it is usually trained with."""
-    from formulations.instance.huggingface import architecture_from_config, maximum_positions
+    from formulations.instance.huggingface import architecture_from_config
     from formulations.instance.load import catalogue
     from formulations.instance.resolve_workload import from_config
     from formulations.instance.workload_catalogue import catalogue_entry
@@ -95,8 +93,7 @@ def _model(model: str) -> "tuple[Architecture, int]":
         entry = catalogue_entry(catalogue().workloads, model, "--model")
         return entry.sizes, entry.sequence_length
     path = Path(model)
-    longest = from_config(path, maximum_positions) or DEFAULT_TOKENS
-    return from_config(path, architecture_from_config), min(longest, DEFAULT_TOKENS)
+    return from_config(path, architecture_from_config), usual_tokens(path)
 
 
 def _numbers(option: str, text: str) -> list[int]:

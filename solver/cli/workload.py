@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from solver.cli.files import names_file
+from solver.cli.files import DEFAULT_TOKENS, names_file, usual_tokens
+from solver.cli.search_options import JsonOption
 from solver.cli.terminal import print_either
 
 if TYPE_CHECKING:
     from formulations.instance import Workload
-
-DEFAULT_TOKENS = 4096  # of a config.json, unless its own maximum is less
 
 
 def workload_command(
@@ -21,9 +20,7 @@ def workload_command(
             metavar="NAME", help="Name in the catalogue, or a Hugging Face config.json."
         ),
     ],
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of text.")
-    ] = False,
+    as_json: JsonOption = False,
     sequence_length: Annotated[
         int | None,
         typer.Option(
@@ -57,17 +54,16 @@ def _from_catalogue(name: str, length: int | None, batch: int | None) -> "Worklo
 
 
 def _from_config(name: str, length: int | None, batch: int | None) -> "Workload":
-    from formulations.instance.huggingface import architecture_from_config, maximum_positions
+    from formulations.instance.huggingface import architecture_from_config
     from formulations.instance.resolve_workload import config_name, from_config
     from formulations.instance.transformer import build_workload
 
     path = Path(name)
     architecture = from_config(path, architecture_from_config)
-    longest = from_config(path, maximum_positions) or DEFAULT_TOKENS
     return build_workload(
         architecture,
         name=config_name(path),
         source=name,
-        sequence_length=length or min(longest, DEFAULT_TOKENS),
+        sequence_length=length or usual_tokens(path),
         global_batch=batch or 1,
     )

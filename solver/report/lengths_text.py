@@ -32,7 +32,7 @@ def strategies_text(instance: Instance, mixed: Mixed) -> list[RenderableType]:
     sequences = sum(atom.count for atom in mixed.atoms)
     up_to = accumulate(atom.count for atom in mixed.atoms)
     half = next(n for n, count in enumerate(up_to) if 2 * count >= sequences)
-    known = "as measured" if lengths.strategies else "by the model of cost"
+    known = "as measured" if lengths.strategies else "by the model of cost, 1F1B schedule"
     lines = [
         ("workload", f"{workload.name}: {workload.parameters / 1e6:,.1f} million parameters"),
         (

@@ -14,16 +14,16 @@ from solver.verify.volumes import touched_bytes
 #: More than any step time: no plan is faster if none fits.
 ANY_TIME_NS = NEVER - 1
 #: Of that on links, and for the optimizer.
-LONGEST_NS = 1 << 55
+LONGEST_NS = 1 << 56
 
 
 def check_longest(instance: Instance, shape: Shape) -> None:
     """Returns if no path through a step of the shape has more than `LONGEST_NS` beside its layers.
 
     A node's link is shared by its GPUs, that between zones by all. A path crosses boundaries of
-    stages at most twice for each micro-batch and each stage, for all chunks. There are no more
-    than eight parts of a collective, inside nodes or between them, of all that a GPU holds, with
-    ZeRO 2 and 3 for each micro-batch. Raises InstanceError.
+    stages at most twice for each micro-batch and each stage, for all chunks. Gradients and
+    parameters are on links inside nodes once, and between them twice at most, with ZeRO 2 and 3 for
+    each micro-batch: those once, these twice. Raises InstanceError.
     """
     workload, cluster = instance.workload, instance.cluster
     used = [j for j, count in enumerate(shape.nodes_used) if count]
@@ -34,16 +34,17 @@ def check_longest(instance: Instance, shape: Shape) -> None:
     )
     total = workload.global_batch // shape.micro_batch
     crossings = 2 * shape.vpp * (total + shape.pp)
-    passes = 8 * (total + 1 if shape.zero >= GRADIENTS_SPLIT else 1)
-    held_bytes = number * max(workload.gradient_bytes, workload.parameter_bytes)
+    exchanges = total + 1 if shape.zero >= GRADIENTS_SPLIT else 2  # reducing at the end is two
+    each_bytes = 3 * number * (workload.gradient_bytes + 2 * workload.parameter_bytes)
     size_bytes = crossings * shape.micro_batch * workload.largest_message_bytes
     links = [link for group in cluster.groups for link in (group.intra_node, group.inter_node)]
     shares = [(link, widest) for link in links]
     shares += [(link, shape.slots * widest) for link in cluster.links_among(used)]
     s_per_byte = max(sharing / link.bandwidth_bytes_per_s for link, sharing in shares)
     least = min(efficiency for _, efficiency in cluster.network_efficiency)
-    starts = crossings * widest + passes * shape.slots * widest * len(workload.layers)
-    time_s = (size_bytes + passes * held_bytes) * s_per_byte / least
+    size_bytes += exchanges * each_bytes
+    starts = crossings * widest + 9 * exchanges * shape.slots * widest * len(workload.layers)
+    time_s = size_bytes * s_per_byte / least
     time_s += starts * max(link.latency_s for link, _ in shares)
     slowest = min(group.gpu.memory_bandwidth_bytes_per_s for group in cluster.groups)
     time_s += number * touched_bytes(workload) / slowest

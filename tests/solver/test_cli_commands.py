@@ -107,6 +107,13 @@ def test_workload_takes_length_and_batch() -> None:
     assert flops[512] == 2 * flops[256] > 0
 
 
+@pytest.mark.parametrize(("name", "tokens"), [("bert-base", 512), ("deepseek-v3", 4096)])
+def test_usual_length_of_a_config(name: str, tokens: int) -> None:
+    """What it allows, up to 4096 tokens."""
+    out = output("workload", f"tests/data/huggingface/{name}.json", "--json")
+    assert json.loads(out)["sequence_length"] == tokens
+
+
 def test_workload_names_what_training_adds() -> None:
     """Parameters of multi-token prediction stand beside those of the published model."""
     text = run("workload", "tests/data/huggingface/deepseek-v3.json")[1]
