@@ -12,7 +12,7 @@ replicas with the longest sequences left, fractions allowed, gets at least as fa
 over how many replicas of each class are full, and how many rows they have, since sequences need
 whole rows (Martello and Toth 1990, bound L2 of bin packing). Times of unlike replicas are replaced
 by multiples of one reference, which no time is below. A padded row is a sequence, its fixed time a
-part of the sequence's.
+part of the sequence's. Of very many rows none is counted: tokens have their share of a row's time.
 """
 
 from collections import Counter
@@ -32,6 +32,8 @@ Ints = NDArray[np.int64]
 ROUNDING = 1e-9
 #: Sizes above which two sequences share no row, tried for the fewest rows.
 THRESHOLDS = 32
+#: Rows of a step that are counted whole; of more, a part of one is no matter.
+MOST_ROWS = 1_000
 
 
 def least_dispatch_ns(strategy: Strategy, lengths: Sequence[int], rows: Rows, above: int) -> int:
@@ -82,20 +84,23 @@ class _Filling:
 
     def __init__(self, strategy: Strategy, lengths: Ints, rows: Rows) -> None:
         roomy = [one for one in strategy.replicas if one.longest_row >= lengths[-1]]
-        reference = np.maximum(_times(roomy[0], lengths, rows), 1.0)
+        needed = np.zeros(len(lengths) + 1, dtype=np.int64)
+        longest_row = max(one.longest_row for one in roomy)
+        if whole := rows == "packed" and lengths.sum() <= MOST_ROWS * longest_row:
+            needed = fewest_rows(lengths, longest_row)
+        reference = np.maximum(_times(roomy[0], lengths, rows, whole), 1.0)
         members = Counter(roomy)
         self._full = list(product(*(range(count + 1) for count in members.values())))
         self._done = np.concatenate([[0.0], np.cumsum(reference)])  # reference of the k longest
-        needed = np.zeros(len(lengths) + 1, dtype=np.int64)
-        longest_row = max(one.longest_row for one in roomy)
-        if rows == "packed":
-            needed = fewest_rows(lengths, longest_row)
         self._rows = np.arange(needed[-1] + 1)  # the last one: so many or more
         self._held = np.searchsorted(needed, self._rows, side="right") - 1  # sequences, by rows
         densest = _Densest(lengths, reference)
         self._most = densest.work(self._rows * longest_row)
         self._most[-1] = self._done[-1]
-        self._classes = [_Class(one, lengths, reference, rows, densest) for one in members]
+        self._classes = [
+            _Class(one, lengths, _times(one, lengths, rows, whole), reference, whole, densest)
+            for one in members
+        ]
 
     def ends_within(self, within: float) -> bool:
         """Furthest work done by every number of full replicas of each class, by their rows."""
@@ -144,15 +149,20 @@ class _Class:
     """Equal replicas: the reference's work that one of them does, by its longest sequence."""
 
     def __init__(
-        self, replica: Replica, lengths: Ints, reference: Floats, rows: Rows, densest: _Densest
+        self,
+        replica: Replica,
+        lengths: Ints,
+        work: Floats,
+        reference: Floats,
+        whole: bool,
+        densest: _Densest,
     ) -> None:
-        work = _times(replica, lengths, rows)
         self._first = int(np.argmax(lengths <= replica.longest_row))  # the longest that fits
         self._longest = np.append(np.minimum.accumulate(work), np.inf)  # or a longer one's, if less
         self._share = max(float((work / reference)[self._first :].min()), 1e-100)
         self._further = replica.stages - 1
-        self._fixed = float(replica.time.per_row_ns) if rows == "packed" else 0.0
-        self._tokens = _summed(lengths)[-1] if rows == "padded" else replica.longest_row
+        self._fixed = float(replica.time.per_row_ns) if whole else 0.0
+        self._tokens = replica.longest_row if whole else _summed(lengths)[-1]
         self._densest = densest
         self._enough = -(-int(_summed(lengths)[-1]) // replica.longest_row)  # rows for all tokens
 
@@ -179,7 +189,10 @@ class _Class:
         return min(max(fewest, self._enough, int(best) + 1), len(self._longest) - 1)
 
 
-def _times(replica: Replica, lengths: Ints, rows: Rows) -> Floats:
-    """What sequences add to a replica's time, ns, [n]; in padded rows with a row's fixed time."""
+def _times(replica: Replica, lengths: Ints, rows: Rows, whole: bool) -> Floats:
+    """What sequences add to a replica's time, ns, [n]; with a row's fixed time, if not counted."""
     work = np.array([replica.time.sequence_ns(int(length)) for length in lengths], dtype=float)
-    return work + replica.time.per_row_ns if rows == "padded" else work
+    if whole:
+        return work
+    share = 1.0 if rows == "padded" else lengths / replica.longest_row
+    return work + replica.time.per_row_ns * share

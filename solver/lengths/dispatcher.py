@@ -39,6 +39,8 @@ class Dispatcher:
         }
         self._times = np.array([times[replica] for replica in strategy.replicas])
         self._alone = [max(1, own) for own in self._times.sum(axis=1).tolist()]  # ns, [replica]
+        one_stage = all(replica.stages == 1 for replica in strategy.replicas)
+        self._ways: tuple[Way, ...] = ("full",) if one_stage else get_args(Way)
         self._shortest_first = sorted(range(len(lengths)), key=lambda i: (lengths[i], i))
         self._within = max(1, sum(self._alone) // len(self._alone) ** 2)
         while (dispatch := self._filled(self._within, "full")) is None:
@@ -74,9 +76,7 @@ class Dispatcher:
         """Dispatches within ever more time."""
         within, step, times = float(enough_ns), STEP, 0
         while times < TIMES:
-            tried = [
-                self._filled(min(math.ceil(within), self._within), way) for way in get_args(Way)
-            ]
+            tried = [self._filled(min(math.ceil(within), self._within), way) for way in self._ways]
             filled = [dispatch for dispatch in tried if dispatch is not None]
             yield from filled
             step = STEP if filled else step * GROWTH

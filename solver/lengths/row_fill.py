@@ -22,6 +22,14 @@ from formulations.lengths.problem import Replica
 Way = Literal["full", "even"]
 #: Numbers of rows tried on either side of the best for rows of any length.
 AROUND = 3
+#: Sequences of which no other number of rows is tried.
+MANY = 2_000
+#: Numbers of even rows grow by one, or by this part of them.
+FINE = 16
+#: Long sequences have fewer tokens in the same time than all have, say this share.
+LESS = 0.8
+#: Rows looked at for one with room.
+LOOKS = 16
 
 
 @dataclass(frozen=True)
@@ -49,11 +57,15 @@ def fill(replica: Replica, left: Remaining, packed: bool, within: int, way: Way)
     further, longest = replica.stages - 1, max(1, left.times[fitting - 1] + replica.time.per_row_ns)
     rows = _best_number(replica, within, longest)
     if way == "even":
-        tried = _while_more(even_rows(replica, left, within, n) for n in count(rows))
+        share = min(1.0, within / max(1, sum(left.times)))  # of the tokens, or somewhat less
+        rows = max(rows, int(LESS * share * sum(left.tokens)) // replica.longest_row)
+        numbers = count(rows, 1 + rows // FINE)
+        tried = _while_more(even_rows(replica, left, within, n) for n in numbers)
         return max(tried, key=_work_ns)
-    numbers = range(max(1, rows - AROUND), rows + AROUND + 1) if further else [1]
+    around = AROUND if further and fitting <= MANY else 0
+    tries = range(max(1, rows - around), rows + around + 1)
     filled = []
-    for row_ns in {max(longest, within // (n + further)) for n in numbers}:
+    for row_ns in {max(longest, within // (n + further)) if further else within for n in tries}:
         begun = len(full_rows(replica, left, packed, within, row_ns).rows)
         filled.append(full_rows(replica, left, packed, within, row_ns, begun))
     return max(filled, key=_work_ns)
@@ -158,10 +170,17 @@ def even_rows(replica: Replica, left: Remaining, within: int, count: int) -> Fil
     ):
         if done + taken + further * slowest > within:
             continue
-        passed = []
-        while shortest and shortest[0][2] + tokens > replica.longest_row:
+        passed = list[tuple[int, int, int]]()
+        while (
+            shortest[0][2] + tokens > replica.longest_row
+            and len(shortest) > 1
+            and len(passed) < LOOKS
+        ):
             passed.append(heappop(shortest))
-        if shortest and done + taken + further * max(slowest, shortest[0][0] + taken) <= within:
+        if (
+            shortest[0][2] + tokens <= replica.longest_row
+            and done + taken + further * max(slowest, shortest[0][0] + taken) <= within
+        ):
             time, j, held = heappop(shortest)
             rows[j].append(i)
             heappush(shortest, (time + taken, j, held + tokens))
