@@ -13,7 +13,7 @@ Each time as many as there are, so that the model is not solved for every shape 
 
 What an engine says of a plan is judged (`judge`). One that counts in floats may propose a plan
 again whose paths the model knows, within its tolerances; that plan is excluded. If the engine is in
-trouble, all bounds that it said are dropped and the shapes stay open.
+trouble, floats or not, all bounds that it said are dropped and the shapes stay open.
 """
 
 import time
@@ -22,6 +22,7 @@ from dataclasses import replace
 
 from formulations.decisions import Decisions
 from formulations.plan import Shape
+from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.search.closing import Stop
@@ -123,13 +124,18 @@ class CutLoop:
             self._raise({index: self.target_ns(index) for index in self.model.held})
             return True
         try:
-            judged = self._judge.judge(outcome)
+            self._believe(outcome)
         except Trouble as trouble:
-            if self.engine.exact:
-                raise AssertionError("model and simulator disagree") from trouble
             self.trouble = f"numerical trouble: {trouble}"
             self.bounds_ns[:] = [shape.bound_ns for shape in self.shapes]
             return False
+        if outcome.termination is Termination.INTERRUPTED:
+            raise KeyboardInterrupt
+        return outcome.termination is Termination.CLOSED
+
+    def _believe(self, outcome: Outcome) -> None:
+        """Bound and solution, once judged. Raises Trouble if they cannot be."""
+        judged = self._judge.judge(outcome)
         known = [
             (index, self.model.weights[index])
             for index in self.model.held
@@ -138,9 +144,6 @@ class CutLoop:
         self._raise({index: -(-(outcome.bound or 0) // weight) for index, weight in known})
         if judged is not None:
             self._learn(*judged)
-        if outcome.termination is Termination.INTERRUPTED:
-            raise KeyboardInterrupt
-        return outcome.termination is Termination.CLOSED
 
     def _raise(self, proved_ns: dict[int, int]) -> None:
         """Bounds of shapes in the model, which knows no plans that are of no interest."""
@@ -165,6 +168,7 @@ class CutLoop:
 
     def _exclude(self, index: int, decisions: Decisions) -> None:
         """Leaves out a plan that the model's own paths should have ruled out."""
-        assert self.engine.exclude is not None, "model and simulator disagree: no path is new"
+        if self.engine.exclude is None:
+            raise Trouble("the solution has no path that the model does not know")
         self._judge.exclude(index, decisions)
         self.engine.exclude(self.model.part(index), decisions)

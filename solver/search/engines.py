@@ -77,11 +77,6 @@ class ModelEngine:
     write: Callable[[Any, Path], None]
     exclude: Callable[[Any, Decisions], None] | None = None
 
-    @property
-    def exact(self) -> bool:
-        """Whether the engine counts in integers."""
-        return self.exclude is None
-
 
 def model_engine(family: Family) -> ModelEngine:
     """The engine of a family."""

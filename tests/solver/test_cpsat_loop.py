@@ -1,12 +1,16 @@
 """The cut loop with CP-SAT models: cutoffs, bounds, limits, pools of paths, reference pipelines."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from formulations.decisions import Decisions
 from formulations.instance import Limits
+from solver.backends.outcome import Outcome
+from solver.options import SolveOptions
 from solver.result import max_step_time_ns
 from solver.search.engines import model_engine
 from solver.search.held_shapes import largest_share
@@ -99,6 +103,18 @@ def test_bug_steps_above_2_s_were_infeasible() -> None:
     tables = random_tables(71)
     outcome = solve_shape(tables, ENGINE)
     assert outcome.step_time_ns == brute_force.optimum_ns(tables) == 56_335_002_434
+
+
+def test_bug_an_engine_in_integers_that_lies_was_a_traceback() -> None:
+    """A bound above the engine's own plan: all that it said is dropped, and told."""
+
+    def run(model: Any, options: SolveOptions) -> Outcome:
+        return replace(ENGINE.run(model, options), bound=10**15)
+
+    tables, best = next(iter(feasible(range(40))))
+    outcome = solve_shape(tables, replace(ENGINE, run=run), bound_ns=best - 1)
+    assert (outcome.status, outcome.bound_ns) == ("unknown", best - 1)
+    assert (outcome.trouble or "").startswith("numerical trouble: the solution is faster than")
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 2))
