@@ -29,11 +29,19 @@ class Balance:
     """What the stages of one node order can take; n = L + 1 layer boundaries.
 
     groups: [S, dp] node group of every replica of a virtual stage. Work of a stage: forward +
-    backward of all its micro-batches on its slowest replica.
+    backward of all its micro-batches on its slowest replica. What follows its last backward counts
+    too where `after` is given, [S, n] sums before each boundary, ns.
     """
 
-    def __init__(self, space: SplitSpace, groups: Array, shares: Sequence[int]) -> None:
+    def __init__(
+        self,
+        space: SplitSpace,
+        groups: Array,
+        shares: Sequence[int],
+        after: Array | None = None,
+    ) -> None:
         self.space, self.groups, self.shares = space, groups, tuple(shares)
+        self.after = after
         counts, index = np.unique(np.array(shares), return_inverse=True)
         present = np.zeros((len(groups), space.work.shape[1], len(counts)), dtype=bool)
         present[np.arange(len(groups))[:, None], groups, index] = True
@@ -76,6 +84,8 @@ class Balance:
 
     def _reach(self, limits: Array) -> list[Array]:
         """Per stage, [limits, n] last end that fits memory and keeps each limit on the work."""
+        if self.after is not None:
+            return [self._reach_with(k, sums, limits) for k, sums in enumerate(self.after)]
         time = {}
         for j, m in {kind for kinds in self.kinds for kind in kinds}:
             work = self.space.work[:, j]
@@ -85,6 +95,16 @@ class Balance:
             kinds: np.min([time[kind] for kind in kinds], axis=0) for kinds in set(self.kinds)
         }
         return [np.minimum(within[kinds], self.farthest[k]) for k, kinds in enumerate(self.kinds)]
+
+    def _reach_with(self, k: int, after: Array, limits: Array) -> Array:
+        """The same for stage k, where `after` [n] counts."""
+        ends = []
+        for j, m in self.kinds[k]:
+            load = m * self.space.work[:, j] + after
+            most = np.searchsorted(load, (load[None, :] + limits[:, None]).ravel(), "right") - 1
+            ends.append(most.reshape(len(limits), -1))
+        reach: Array = np.minimum(np.min(ends, axis=0), self.farthest[k])
+        return reach
 
     def feasible(self, limits: Array) -> Mask:
         """Which limits [N] on the work of every stage, in ns, some split keeps.
@@ -106,7 +126,8 @@ class Balance:
 
     def least_limit(self, most: int) -> int | None:
         """Least work, to `WIDTH`, that some split keeps on every stage; None above `most` ns."""
-        most = min(most, max(self.shares) * int(self.space.work[-1].max()))
+        longest = 0 if self.after is None else int(self.after[:, -1].max())
+        most = min(most, max(self.shares) * int(self.space.work[-1].max()) + longest)
         if not self.feasible(np.array([most]))[0]:
             return None
         low, high = 0, most

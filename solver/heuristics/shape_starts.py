@@ -22,6 +22,8 @@ from solver.heuristics.trial import OrderTrial
 SLACKS = (1.0, 1.05, 1.2)
 #: No step takes so long, in ns; sums of a few do not overflow.
 LONGEST_NS = 1 << 58
+#: Part of the work of the most loaded stage from which on what follows its last backward counts.
+LONG_TAIL = 0.1
 #: Shares are not fitted to starts that are slower than this, relative to what is of interest.
 FAR = 1.5
 #: Times that split and shares are fitted to each other in turn.
@@ -57,6 +59,20 @@ class ShapeStarts:
         limit = balance.least_limit(most)
         return self.fitting(balance, [] if limit is None else [int(limit * x) for x in SLACKS])
 
+    def _with_tails(self, balance: Balance, placement: PlacementCosts, splits: Array) -> Array:
+        """These splits or, if their tails are long, others that even out work + tail.
+
+        Even work leaves much to a stage on a slow link, where few layers take long to exchange.
+        """
+        after = OrderTrial(balance, placement).after
+        stages = np.arange(len(after))
+        tails = after[stages, splits[:, 1:]] - after[stages, splits[:, :-1]]
+        if tails.max(axis=1, initial=0).min() < LONG_TAIL * balance.work(tuple(splits[0])):
+            return splits
+        whole = Balance(self.space, balance.groups, balance.shares, after)
+        found = self._splits(whole, LONGEST_NS)
+        return found if len(found) else splits
+
     def fitting(self, balance: Balance, limits: Sequence[int]) -> Array:
         """[N, S + 1] splits that fit, with these limits on the work of every stage."""
         known = [split for limit in limits if (split := balance.split(limit)) is not None]
@@ -80,6 +96,8 @@ class ShapeStarts:
     def start(self, order: Order, most: int) -> State | None:
         """A plan of the order with balanced stages; None if none fits or works less than `most`.
 
+        Balanced in work, and if gradient sync is long also in what the two take together.
+
         Uneven shares are fitted to the split, and the split to them, in turn.
         """
         shares = even_shares(self.tables)
@@ -88,7 +106,8 @@ class ShapeStarts:
         if not len(splits):
             return None
         placement = self.placer.costs(order)
-        best = self.best(balance, placement, order, splits, paths=False)
+        found = np.concatenate([splits[:1], self._with_tails(balance, placement, splits)])
+        best = self.best(balance, placement, order, found, paths=False)
         for _ in range(FITTINGS if self.uneven and best.step_time_ns < FAR * most else 0):
             fitted = self.refitted(best, placement)
             if fitted is None or fitted.step_time_ns >= best.step_time_ns:
@@ -111,6 +130,8 @@ class ShapeStarts:
         balance = self.balance(state.order, shares)
         old = np.array([state.split])
         splits = np.concatenate([old[balance.fits(old)], self._splits(balance, LONGEST_NS)])
+        if len(splits):
+            splits = self._with_tails(balance, placement, splits)
         return self.best(balance, placement, state.order, splits) if len(splits) else None
 
     def candidates(self, balance: Balance, state: State) -> Array:

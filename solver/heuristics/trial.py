@@ -124,6 +124,14 @@ class OrderTrial:
         ]
         return np.array(slowest) + gather + self.placement.gather_latency_ns[:, None]
 
+    @property
+    def after(self) -> Array:
+        """[S, n] what the layers before each boundary add to the tail of every stage."""
+        groups = self.balance.groups
+        optimizer = np.array([self.space.optimizer[:, sorted(set(g))].max(axis=1) for g in groups])
+        whole: Array = self._sync + self._gather + optimizer
+        return whole
+
     def sync_ns(self, splits: Array) -> Array:
         """[p, N] gradient sync of every device."""
         stages = np.arange(len(self._sync))[:, None]

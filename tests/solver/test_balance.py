@@ -83,3 +83,29 @@ def test_split_keeps_memory_and_its_limit() -> None:
                 found = tuple(split.tolist())
                 assert found in fitting
                 assert balance.work(found) == work(tables, balance, found) <= limit
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 10))
+def test_what_follows_the_last_backward_counts_where_it_is_given(seed: int) -> None:
+    """The least limit is that of work + tail of the most loaded stage, over all splits that fit."""
+    for tables, bare, fitting in cases(range(seed, seed + 10)):
+        stages = np.arange(1, tables.shape.pp + 1)[:, None]
+        after = np.concatenate(
+            [0 * stages, np.cumsum(stages * tables.gradient_bytes[:, 0], axis=1)], axis=1
+        )
+        balance = Balance(bare.space, bare.groups, bare.shares, after)
+        limit = balance.least_limit(1 << 50)
+        if not fitting:
+            assert limit is None
+            continue
+        loads = [
+            max(
+                m * int((tables.forward_ns + tables.backward_ns)[start:end, j].sum())
+                + int(after[k, end] - after[k, start])
+                for k, (start, end) in enumerate(pairwise(split))
+                for j, m in zip(bare.groups[k].tolist(), bare.shares, strict=True)
+            )
+            for split in fitting
+        ]
+        assert limit is not None
+        assert min(loads) <= limit <= min(loads) * (1 + 2 * WIDTH) + 1
