@@ -61,7 +61,6 @@ class ShapeSearch:
         self.pool = CutPool()
         self.clock = Clock(options.time_limit_s)
         self.times = times or TimeTables(instance)
-        self.crew = crew_of(options) if options.method == "exact" else None
         self.collected: list[CostTables] = []
         known = Incumbent(objective=below)
         self.incumbents = Incumbents(instance, options, self.clock, self.times, known, study=study)
