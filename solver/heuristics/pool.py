@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.tables import Array
-from solver.heuristics.trial import OrderTrial, Paths
+from solver.heuristics.trial import Paths, Trial
 
 Bounds = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ class PathPool:
                 paths.micro_batches, rows[:, 1:end], rows[:, end:], rows[:, 0]
             )
 
-    def bound_ns(self, trial: OrderTrial, splits: Array) -> Bounds:
+    def bound_ns(self, trial: Trial, splits: Array) -> Bounds:
         """[N] step time of every split at least; exact in floating point below 2^53 ns."""
         tail = trial.tail_ns(splits).T.astype(np.float64)
         bound: Bounds = np.max(tail, axis=1)

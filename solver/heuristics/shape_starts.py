@@ -115,6 +115,13 @@ class ShapeStarts:
             best = fitted
         return best
 
+    def judged(self, order: Order, shares: tuple[int, ...], split: Split) -> State | None:
+        """The plan with its step time; None if it does not fit."""
+        balance, splits = self.balance(order, shares), np.array([split])
+        if not balance.fits(splits)[0]:
+            return None
+        return self.best(balance, self.placer.costs(order), order, splits)
+
     def stage_times(self, state: State, placement: PlacementCosts) -> Array:
         """[p, R] forward + backward of one micro-batch."""
         starts, ends = np.array(state.split[:-1]), np.array(state.split[1:])

@@ -1,5 +1,6 @@
 """One node order on trial: simulated step times of many splits at once, and their paths."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,6 +9,7 @@ import numpy as np
 
 from formulations.costs.placement import PlacementCosts
 from formulations.costs.tables import Array
+from formulations.plan import Shape
 from formulations.schedules import schedule_graph
 from solver.heuristics.balance import Balance, Mask
 from solver.layered.distinct import distinct, distinct_rows
@@ -44,7 +46,51 @@ def _before(values: Array) -> Array:
     return np.concatenate([np.zeros_like(values[:, :1]), np.cumsum(values, axis=1)], axis=1)
 
 
-class OrderTrial:
+class Trial(ABC):
+    """Plans of one shape whose step times splits [N, S + 1] decide; p devices."""
+
+    shape: Shape
+
+    @abstractmethod
+    def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
+        """Micro-batches, and times [S, C * N] of the C kinds of replicas with them, kind by kind.
+
+        Every kind under every split; those that may finish last are there.
+        """
+
+    @abstractmethod
+    def tail_ns(self, splits: Array) -> Array:
+        """[p, N] from the last operation of a device to the end of the step, at least.
+
+        The step ends when the last of them does.
+        """
+
+    def simulated(self, splits: Array, paths: bool) -> tuple[Array, list[Paths]]:
+        """Step time of every split [N], and if asked for one critical path each."""
+        tail = self.tail_ns(splits)
+        count = len(splits)
+        step, found = np.zeros(count, dtype=np.int64), []
+        for micro_batches, times in self.runs(splits):
+            shape = self.shape
+            graph = schedule_graph(shape.schedule, shape.pp, micro_batches, shape.vpp)
+            end = simulate(graph, times)
+            whole = end[graph.last].reshape(len(tail), -1, count) + tail[:, None]
+            np.maximum(step, whole.max(axis=(0, 1)), out=step)
+            if not paths:
+                continue
+            flat = whole.reshape(-1, count).argmax(axis=0)
+            device, lane = np.divmod(flat, whole.shape[1])
+            columns = lane * count + np.arange(count)
+            path = trace(graph, times, end, columns, graph.last[device])
+            stages = graph.num_stages
+            sends = path.transfers[: stages - 1] + path.transfers[stages - 1 : -1]
+            if times.blocking:
+                sends = path.weights[: stages - 1] + path.weights[stages + 1 : 2 * stages]
+            found.append(Paths(micro_batches, path.weights.T, sends.T, device))
+        return step, found
+
+
+class OrderTrial(Trial):
     """Judges splits [N, S + 1] of one node order; `placement`: its costs."""
 
     def __init__(self, balance: Balance, placement: PlacementCosts) -> None:
@@ -87,7 +133,7 @@ class OrderTrial:
         ]
 
     def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
-        """Micro-batches, and times [S, C * N] of the C kinds of replicas with them by kind."""
+        """Of every lane."""
         start, end = splits[:, :-1].T[:, None], splits[:, 1:].T[:, None]
         for lanes in self.lanes:
             groups = lanes.groups.T[:, :, None]
@@ -139,41 +185,15 @@ class OrderTrial:
         return self._of_devices(sync) + self.placement.sync_latency_ns[:, None]
 
     def tail_ns(self, splits: Array) -> Array:
-        """[p, N] from the last operation of a device to the end of the step."""
+        """[p, N] of this order."""
         finish = self.finish_ns(splits)
         if self.tables.tied:
             finish[[0, -1]] = finish[[0, -1]].max(axis=0) + self.placement.embedding_ns
         return self.sync_ns(splits) + finish
 
-    def _simulated(self, splits: Array, paths: bool) -> tuple[Array, list[Paths]]:
-        """Step time of every split [N], and if asked for one critical path each."""
-        tail = self.tail_ns(splits)
-        count = len(splits)
-        step, found = np.zeros(count, dtype=np.int64), []
-        for micro_batches, times in self.runs(splits):
-            shape = self.shape
-            graph = schedule_graph(shape.schedule, shape.pp, micro_batches, shape.vpp)
-            end = simulate(graph, times)
-            whole = end[graph.last].reshape(len(tail), -1, count) + tail[:, None]
-            np.maximum(step, whole.max(axis=(0, 1)), out=step)
-            if not paths:
-                continue
-            flat = whole.reshape(-1, count).argmax(axis=0)
-            device, lane = np.divmod(flat, whole.shape[1])
-            columns = lane * count + np.arange(count)
-            path = trace(graph, times, end, columns, graph.last[device])
-            stages = graph.num_stages
-            sends = path.transfers[: stages - 1] + path.transfers[stages - 1 : -1]
-            if times.blocking:
-                sends = path.weights[: stages - 1] + path.weights[stages + 1 : 2 * stages]
-            found.append(Paths(micro_batches, path.weights.T, sends.T, device))
-        return step, found
-
     def judge(self, splits: Array, paths: bool = False) -> tuple[Array, list[Paths]]:
         """Simulated step time of every split [N], and if asked for one critical path each."""
         operations = max(2 * lane.micro_batches * len(lane.groups) for lane in self.lanes)
         chunk = max(1, BATCH_ENTRIES // (operations * (splits.shape[1] - 1)))
-        parts = [
-            self._simulated(splits[i : i + chunk], paths) for i in range(0, len(splits), chunk)
-        ]
+        parts = [self.simulated(splits[i : i + chunk], paths) for i in range(0, len(splits), chunk)]
         return np.concatenate([part[0] for part in parts]), [p for part in parts for p in part[1]]

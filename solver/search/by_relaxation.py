@@ -16,6 +16,7 @@ from solver.bounds.light_replica import LightReplica
 from solver.bounds.replica_relaxation import Relaxation, order_along
 from solver.enumeration.engine import deepened, solve_split
 from solver.enumeration.enumerate import below
+from solver.heuristics.blocks import with_blocks
 from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch
 from solver.heuristics.shape_starts import State
@@ -88,7 +89,7 @@ class ByRelaxation:
         search, stop = ShapeSearch(tables, PathPool()), _seldom(self.stop)
         for better in search.improvements(state, Random(0), PATIENCE, stop):
             state = better
-        self._keep(state)
+        self._keep(with_blocks(search, state, Random(0), stop))
 
     def run(self) -> bool:
         """Whether relaxations close the shape: of groups of unlike speed, then of all."""

@@ -1,0 +1,285 @@
+"""Two blocks of replicas: times, moves and orders of patterns, and plans no single move finds."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from formulations.costs.placement import Placer
+from formulations.costs.plan_costs import split_costs
+from formulations.costs.recompute_costs import least_recomputed, memory_parts
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Instance, Link, SearchSpace
+from formulations.units import GIB
+from solver.heuristics.block_moves import changed_patterns, near_patterns, shaken
+from solver.heuristics.block_trial import BlockCosts, BlockTrial, Patterns
+from solver.heuristics.blocks import BlockSearch, block_sizes, with_blocks
+from solver.heuristics.node_orders import Order
+from solver.heuristics.pool import PathPool
+from solver.heuristics.shape_search import ShapeSearch
+from solver.heuristics.shape_starts import State
+from solver.simulate import step_time_ns
+from tests.small_instances import (
+    ROOMY,
+    gpu,
+    instance_of,
+    layers_of,
+    nodes_of,
+    plain_shape,
+    random_layers,
+    workload,
+)
+
+LAYERS = 12
+SIZES = (2, 2)
+#: Replicas on fast, middle, middle and slow nodes, with two fast nodes that are left in the middle.
+ALIKE: Order = (0, 0, 0, 0, *(0, 0, 1, 1), *(1, 1, 1, 1), *(2, 2, 2, 2))
+
+
+def instance(seed: int = 0) -> Instance:
+    """6 fast, 6 middle and 4 slow nodes of one GPU, 12 blocks, 8 sequences; embeddings may tie."""
+    rng = Random(seed)
+    chain = random_layers(rng, ["block"] * LAYERS)
+    groups = tuple(
+        nodes_of(
+            gpu(name, tflops, 8),
+            nodes=count,
+            intra_node=Link(bandwidth_bytes_per_s=4e10, latency_s=1e-6),
+            inter_node=Link(bandwidth_bytes_per_s=rng.choice([1e9, 5e9]), latency_s=1e-5),
+        )
+        for name, tflops, count in (("fast", 120, 6), ("middle", 40, 6), ("slow", 30, 4))
+    )
+    return instance_of(
+        f"blocks_{seed}",
+        workload(chain, 8, rng.randint(1, 20) * 10**6, seed % 2 == 0),
+        groups,
+        (2, 0.9),
+        (4, 0.7),
+        search=SearchSpace(
+            micro_batch=(1,),
+            idle_nodes=False,
+            blocking_sends=seed % 3 == 0,
+            schedule=("gpipe" if seed % 5 == 0 else "1f1b",),
+        ),
+        limits=ROOMY,
+    )
+
+
+def random_tables(seed: int) -> CostTables:
+    """Four replicas of four stages, ZeRO 1 or none."""
+    return build_tables(
+        instance(seed), plain_shape((6, 6, 4), dp=4, pp=4, zero=1 if seed % 4 else 0)
+    )
+
+
+def timed_tables() -> CostTables:
+    """A layer takes 1, 3 and 4 us on fast, middle and slow nodes, all else nothing.
+
+    One micro-batch for each replica.
+    """
+    tables = random_tables(1)
+    batch = tables.instance.workload.but(global_batch=4)
+    free = Link(bandwidth_bytes_per_s=1e15, latency_s=0)
+    groups = tuple(
+        group.but(intra_node=free, inter_node=free) for group in tables.instance.cluster.groups
+    )
+    cluster = tables.instance.cluster.but(groups=groups)
+    nothing, fixed = np.zeros(LAYERS, dtype=np.int64), tables.memory[0].fixed_bytes
+    none = np.zeros((LAYERS, len(groups)), dtype=np.int64)
+    forward = np.tile(np.array([400, 1200, 1600]), (LAYERS, 1))
+    return replace(
+        tables,
+        instance=tables.instance.but(workload=batch, cluster=cluster),
+        forward_ns=forward,
+        backward_ns=forward * 3 // 2,
+        optimizer_ns=0 * forward,
+        memory=(layers_of(nothing, nothing + GIB // 64, nothing, fixed),) * len(groups),
+        gradient_bytes=none,
+        gather_bytes=none,
+        send_bytes=(0,) * len(groups),
+        embedding_bytes=(0,) * len(groups),
+    )
+
+
+def start(search: ShapeSearch, split: tuple[int, ...] = (0, 9, 10, 11, 12)) -> State:
+    """The plan of `ALIKE` with this split."""
+    shares = (search.starts.tables.num_micro_batches // 4,) * 4
+    state = search.starts.judged(ALIKE, shares, split)
+    assert state is not None
+    return state
+
+
+def blocks_of(tables: CostTables) -> BlockSearch:
+    """Blocks of two nodes each."""
+    search = ShapeSearch(tables, PathPool())
+    return BlockSearch(search, BlockCosts(search.starts.space, search.starts.placer), SIZES)
+
+
+def walk(blocks: BlockSearch, steps: int, seed: int) -> Iterator[Patterns]:
+    """Patterns that there are nodes for, near one another, from that of `ALIKE` on."""
+    random = Random(seed)
+    pattern = blocks.along(start(blocks.search))
+    for _ in range(steps):
+        pattern = shaken(pattern, random)
+        near = changed_patterns(pattern, blocks.rank)
+        near = near.take(blocks.counted(near.groups) & blocks.costs.fits(near))
+        if len(near):
+            pattern = near.take(np.array([random.randrange(len(near))]))
+            yield pattern
+
+
+def test_blocks_are_as_large_as_what_whole_stages_leave() -> None:
+    """43 nodes at 4 a stage leave 3 or lack 1, 42 leave or lack 2."""
+    tables = random_tables(1)
+    shape = plain_shape((43, 43, 42), dp=4, pp=32)
+    assert block_sizes(replace(tables, shape=shape)) == [1, 2]
+
+
+def test_no_blocks_where_groups_fill_stages() -> None:
+    """8 and 8 nodes at 4 a stage."""
+    assert not block_sizes(replace(random_tables(1), shape=plain_shape((8, 0, 8), dp=4, pp=4)))
+
+
+def test_no_blocks_where_nodes_are_cut() -> None:
+    """Nodes of two GPUs, five of which make a stage."""
+    tables = random_tables(1)
+    groups = tuple(group.but(gpus_per_node=2) for group in tables.instance.cluster.groups)
+    wide = tables.instance.but(cluster={"groups": groups})
+    shape = plain_shape((5, 5, 5), dp=5, pp=6)
+    assert not block_sizes(replace(tables, instance=wide, shape=shape))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_patterns_that_use_all_nodes_are_judged_as_the_simulator_does(seed: int) -> None:
+    """Every tail, transfer and lane, against the simulated plan of the same node order."""
+    check_judged(random_tables(seed), seed)
+
+
+def test_bug_blocks_know_weight_gradients() -> None:
+    """ZB-H1 was judged by a graph with operations that had no times."""
+    tables = random_tables(3)
+    shape = tables.shape.but(schedule="zb-h1")
+    check_judged(build_tables(tables.instance, shape), 3)
+
+
+def check_judged(tables: CostTables, seed: int) -> None:
+    """Random patterns of all nodes take as long as the simulator says."""
+    blocks, shares, judged = blocks_of(tables), (2,) * 4, 0
+    for pattern in walk(blocks, 40, seed):
+        nodes = np.repeat(pattern.groups[0], SIZES, axis=0)
+        if (np.bincount(nodes.ravel(), minlength=3) != (6, 6, 4)).any():
+            continue
+        split = tuple(pattern.splits[0].tolist())
+        placement = Placer(tables).costs(nodes.T.ravel().tolist())
+        trial = BlockTrial(blocks.costs, pattern.groups)
+        time_ns = step_time_ns(split_costs(tables, placement, split, shares))
+        assert trial.simulated(pattern.splits, False)[0].tolist() == [time_ns]
+        judged += 1
+    assert judged
+
+
+def test_orders_have_exactly_the_nodes_used_and_none_slower_than_the_pattern() -> None:
+    """Counted node by node, over patterns met at random."""
+    blocks = blocks_of(timed_tables())
+    for pattern in walk(blocks, 100, 7):
+        order = blocks.order(pattern)
+        assert order is not None
+        assert Counter(order) == {0: 6, 1: 6, 2: 4}
+        wanted = np.repeat(pattern.groups[0], SIZES, axis=0).T.ravel()
+        assert (np.array(order) <= wanted).all()
+
+
+def test_faster_nodes_take_the_place_of_slower_ones_only_where_memory_allows() -> None:
+    """Fast nodes hold one layer: two spare ones go to the stage that has one, or nowhere."""
+    tables = timed_tables()
+    # 1 micro-batch in flight, 1/64 GiB a layer
+    capacity = np.array([tables.memory[0].fixed_bytes + GIB // 64, 8 * GIB, 8 * GIB])
+    blocks = blocks_of(replace(tables, capacity_bytes=capacity))
+    groups = np.array([[[0, 1, 1, 2], [0, 1, 1, 2]]])  # 4 fast nodes, 8 middle, 4 slow
+    order = blocks.order(Patterns(groups, np.array([[0, 1, 10, 11, 12]])))
+    assert order == (0, 0, 0, 0, *(1, 1, 1, 1), *(0, 0, 1, 1), *(2, 2, 2, 2))
+    assert blocks.order(Patterns(groups, np.array([[0, 1, 9, 11, 12]]))) is None
+
+
+def test_exchanges_keep_the_nodes_of_a_block_and_all_moves_the_layers() -> None:
+    """Stages have at least one layer each, from the first to the last."""
+    blocks = blocks_of(timed_tables())
+    for pattern in walk(blocks, 10, 3):
+        near = near_patterns(pattern)
+        assert (np.sort(near.groups, axis=2) == np.sort(pattern.groups, axis=2)).all()
+        for found in (near, changed_patterns(pattern, blocks.rank), shaken(pattern, Random(1))):
+            assert (found.splits[:, [0, -1]] == (0, LAYERS)).all()
+            assert (np.diff(found.splits, axis=1) > 0).all()
+
+
+def test_balanced_blocks_share_the_fast_nodes() -> None:
+    """6 fast nodes are 2 stages of one block and 1 of the other; 12 that are not slow, 3 of each.
+
+    So one block has 2, 1 and 1 stages, and the other 1, 2 and 1.
+    """
+    blocks = blocks_of(timed_tables())
+    pattern = blocks.balanced(blocks.along(start(blocks.search)), Random(0))
+    assert sorted(map(sorted, pattern.groups[0].tolist())) == [[0, 0, 1, 2], [0, 1, 1, 2]]
+
+
+def exchanged(order: Order) -> Iterator[Order]:
+    """All orders with two nodes exchanged."""
+    for i, one in enumerate(order):
+        for j, other in enumerate(order[:i]):
+            if one != other:
+                changed = list(order)
+                changed[i], changed[j] = other, one
+                yield tuple(changed)
+
+
+def test_blocks_find_what_no_exchange_of_two_nodes_does() -> None:
+    """Nine layers on fast nodes, three stages of one layer.
+
+    At first two replicas take 9 + 3 + 3 + 4 us, two have a fast node for a middle one: 17. No
+    exchange helps both of the slower ones. On fast, fast, slow, slow nodes and fast, middle,
+    middle, middle ones all take 18: (4 * 9 + 2 + 6 * 3 + 4 * 4) / 4, the mean of what nodes take.
+    """
+    search = ShapeSearch(timed_tables(), PathPool())
+    state = start(search)
+    assert state.step_time_ns == 19_000
+    near = [
+        search.starts.judged(order, state.shares, state.split) for order in exchanged(state.order)
+    ]
+    assert all(one is not None and one.step_time_ns >= 19_000 for one in near)
+    found = with_blocks(search, state, Random(0), lambda: False)
+    assert found.step_time_ns == 18_000
+    assert Counter(found.order) == Counter(state.order)
+
+
+def least_bytes(tables: CostTables, layers: tuple[int, int], stage: int = 0, group: int = 0) -> int:
+    """Memory of a GPU of a stage with two micro-batches, which recomputes nothing."""
+    ways = [least_recomputed(tables, layers)]
+    return sum(memory_parts(tables, [layers], stage, group, 2, ways))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_plans_with_blocks_fit_and_are_never_slower(seed: int) -> None:
+    """Judged by the simulator; fast nodes have just room for three layers of any first stage."""
+    tables = random_tables(seed)
+    three = max(least_bytes(tables, (k, k + 3)) for k in range(LAYERS - 2))
+    whole = least_bytes(tables, (0, LAYERS))
+    tables = replace(tables, capacity_bytes=np.array([three, whole, whole]))
+    search = ShapeSearch(tables, PathPool())
+    state = start(search, (0, 3, 6, 9, 12))
+    found = with_blocks(search, state, Random(seed), lambda: False)
+    costs = split_costs(tables, Placer(tables).costs(found.order), found.split, found.shares)
+    assert step_time_ns(costs) == found.step_time_ns <= state.step_time_ns
+    for slot, j in enumerate(found.order):
+        stage = slot // 4
+        layers = found.split[stage], found.split[stage + 1]
+        assert least_bytes(tables, layers, stage, j) <= tables.capacity_bytes[j]
+
+
+def test_a_stopped_search_returns_what_it_has() -> None:
+    """At once: the state, or the balanced pattern if that is faster."""
+    search = ShapeSearch(timed_tables(), PathPool())
+    state = start(search)
+    assert with_blocks(search, state, Random(0), lambda: True).step_time_ns <= 19_000
