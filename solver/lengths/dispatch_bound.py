@@ -108,7 +108,7 @@ class _Filling:
         nothing[0] = 0.0
         reach: dict[tuple[int, ...], Floats] = {self._full[0]: nothing}
         for full in self._full[1:]:
-            reach[full] = np.max(list(self._filled(reach, full, within)), axis=0)
+            reach[full] = np.max(self._filled(reach, full, within), axis=0)
         return float(reach[self._full[-1]][-1]) >= float(self._done[-1]) * (1 - ROUNDING)
 
     def _filled(
@@ -162,9 +162,9 @@ class _Class:
         self._share = max(float((work / reference)[self._first :].min()), 1e-100)
         self._further = replica.stages - 1
         self._fixed = float(replica.time.per_row_ns) if whole else 0.0
-        self._tokens = replica.longest_row if whole else _summed(lengths)[-1]
-        self._densest = densest
-        self._enough = -(-int(_summed(lengths)[-1]) // replica.longest_row)  # rows for all tokens
+        tokens = replica.longest_row if whole else int(lengths.sum())  # of a row
+        self._enough = -(-int(lengths.sum()) // tokens)  # rows for all tokens
+        self._held = densest.work(np.arange(1, len(lengths) + 1) * tokens)  # by rows
 
     def caps(self, within: float, k: Ints, fewest: int) -> Floats:
         """Most reference work of a replica within a time, ns, [state][rows - 1], rows from 1.
@@ -176,7 +176,7 @@ class _Class:
         left = within - (n + self._further) * self._fixed
         alone = np.full(longest.shape, 0.0) if not self._further else self._further * longest
         work = np.minimum(left - alone, n * left / (n + self._further))
-        held = np.minimum(work / self._share, self._densest.work(n * self._tokens))
+        held = np.minimum(work / self._share, self._held[: len(n)])
         return np.where(work >= longest * (1 - ROUNDING), held, -np.inf)
 
     def _most_rows(self, within: float, longest: float, fewest: int) -> int:
