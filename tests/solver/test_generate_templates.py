@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from formulations.costs.template_costs import template_costs
 from formulations.errors import PlannerError
 from formulations.instance import Instance, ZoneLink
 from formulations.instance.cluster import ZonePair
+from formulations.instance.load import parse_instance
 from formulations.template import Template
 from solver.layered.gpu_graph import Counts
 from solver.layered.node_sharing import NodeSplit
@@ -58,6 +60,66 @@ def _values(
 def test_best_of_all_templates_and_strategies(seed: int, objective: TemplateObjective) -> None:
     """Up to 3 nodes of two types; mixes that cannot hold the model are proved infeasible."""
     check_all_mixes(random_instance(seed), seed, objective)
+
+
+def with_long_optimizers(seed: int, blocking: bool) -> Instance:
+    """Two nodes of two GPUs, memory 300 times slower: optimizers outlast the rest of a step."""
+    instance = random_instance(seed)
+    group = instance.cluster.groups[0]
+    slower = group.gpu.memory_bandwidth_bytes_per_s / 300
+    gpu = {"memory_bandwidth_bytes_per_s": slower}
+    return instance.but(
+        cluster={"groups": (group.but(gpus_per_node=2, nodes=2, gpu=gpu),)},
+        workload={"global_batch": 4 + seed % 5},
+        search={"blocking_sends": blocking},
+    )
+
+
+@pytest.mark.usefixtures("round_times")
+@pytest.mark.parametrize("blocking", [False, True])
+@pytest.mark.parametrize("seed", one_each(range(33, 93), 60))
+def test_best_of_all_templates_with_long_optimizers(seed: int, blocking: bool) -> None:
+    """The optimizer of the first stage comes once a step, however many stages there may be."""
+    instance = with_long_optimizers(seed, blocking)
+    check_all_mixes(instance, seed, TemplateObjective.STEP_TIME)
+
+
+#: Two nodes of two GPUs; the optimizer of an embedding of 20,000 rows takes most of a step.
+LONG_OPTIMIZER = """
+name: long_optimizer
+workload:
+  sizes: {hidden_size: 512, layers: 4, heads: 4, vocabulary_size: 20000, rotary_positions: true,
+    tied_embeddings: true}
+  sequence_length: 1024
+  global_batch: 4
+  precision: bf16
+cluster:
+  groups:
+  - name: a
+    gpu: {name: A, peak: {bf16: 20 TFLOP/s, fp32: 10 TFLOP/s}, compute_capability: 8.0,
+      memory: 80 GiB, memory_bandwidth: 1000 GB/s, link: {bandwidth: 20 GB/s, latency: 2 us}}
+    gpus_per_node: 2
+    nodes: 2
+    memory: 0.2586 GiB
+    inter_node: {bandwidth: 1 Gbit/s, latency: 100 us}
+search: {target: any, schedule: [1f1b], recompute: [none], embedding_only_stages: true,
+  tensor_parallel: TENSOR_PARALLEL, blocking_sends: BLOCKING}
+limits: {framework_reserve: 0.01 GiB, memory_headroom: 0}
+"""
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_bug_tail_of_the_first_stage_counted_in_every_round(blocking: bool) -> None:
+    """Two stages of two GPUs are the best of all, also where stages of one GPU are allowed."""
+    found = []
+    for degrees in ("[2]", "[1, 2]"):
+        text = LONG_OPTIMIZER.replace("BLOCKING", str(blocking).lower())
+        text = text.replace("TENSOR_PARALLEL", degrees)
+        instance = parse_instance(text, "long_optimizer.yaml", Path(), plain=True)
+        [result] = TemplateGenerator(instance, TemplateOptions(micro_batch=1)).by_mix([2])
+        assert result.status is Status.OPTIMAL
+        found.append(result.outcome.value)
+    assert found[0] == found[1]
 
 
 def check_all_mixes(instance: Instance, seed: int, objective: TemplateObjective) -> None:
