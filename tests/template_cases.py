@@ -10,9 +10,9 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.template_costs import template_costs
 from formulations.fleet import Strategy
 from formulations.instance import Instance
+from formulations.node_sharing import NodeSplit, filled
 from formulations.plan import Recomputed, Stage
 from formulations.template import Template, stage_on
-from solver.layered.node_sharing import NodeSplit, filled
 from solver.layered.places import Places, Room
 from solver.layered.problem import Array
 

@@ -7,12 +7,12 @@ from typing import Literal
 from formulations.coverage import proof, ways
 from formulations.fleet import Design, Strategy
 from formulations.instance.record import Record
+from formulations.node_sharing import NodeSplit
 from formulations.pipelines import InstantiationProblem, PipelineKind
 from formulations.template import Template
 from formulations.units import seconds
 from solver.fleets.fleet_templates import distinct, fleet_templates
 from solver.fleets.instantiate import instantiate
-from solver.layered.node_sharing import NodeSplit
 from solver.layered.problem import INFINITY
 from solver.result import Status
 from solver.templates.generate import TemplateGenerator

@@ -12,9 +12,9 @@ from formulations.errors import PlannerError
 from formulations.instance import Instance, ZoneLink
 from formulations.instance.cluster import ZonePair
 from formulations.instance.load import parse_instance
+from formulations.node_sharing import NodeSplit
 from formulations.template import Template
 from solver.layered.gpu_graph import Counts
-from solver.layered.node_sharing import NodeSplit
 from solver.layered.places import place_costs
 from solver.result import Status
 from solver.simulate import pipeline_step_ns
@@ -82,6 +82,15 @@ def test_best_of_all_templates_with_long_optimizers(seed: int, blocking: bool) -
     """The optimizer of the first stage comes once a step, however many stages there may be."""
     instance = with_long_optimizers(seed, blocking)
     check_all_mixes(instance, seed, TemplateObjective.STEP_TIME)
+
+
+def test_bug_templates_of_any_split_keep_to_the_degrees_listed() -> None:
+    """Stages of one GPU on nodes of two, though one of both would be faster."""
+    instance = with_long_optimizers(7, False).but(search={"tensor_parallel": (1,)})
+    options = TemplateOptions(split=NodeSplit.ANY, micro_batch=1)
+    for found in TemplateGenerator(instance, options).by_mix((1, 2)):
+        assert found.outcome.template is not None
+        assert {stage.degrees.tp for stage in found.outcome.template.stages} == {1}
 
 
 #: Two nodes of two GPUs; the optimizer of an embedding of 20,000 rows takes most of a step.

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from formulations.instance.instance import ScheduleName
-from solver.layered.node_sharing import NodeSplit
+from formulations.node_sharing import NodeSplit
 from solver.layered.places import PlaceCosts, Places
 from solver.templates.judge import fits, step_time
 from solver.templates.step_time import StepTimeSearch
