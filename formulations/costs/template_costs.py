@@ -81,14 +81,10 @@ def template_degrees(instance: Instance, group: NodeGroup, split: NodeSplit) -> 
     Those that the instance lists and the profile has times for. An instance that lists none has all
     powers of two; with these, and without a profile, `any` split allows every other number too.
     """
-    heads, largest = (
-        instance.workload.kv_heads,
-        max(g.gpus_per_node for g in instance.cluster.groups),
-    )
-    every = range(1, group.gpus_per_node + 1)
+    heads, every = instance.workload.kv_heads, range(1, group.gpus_per_node + 1)
     listed = set(instance.search.tensor_parallel or every)
     if split is NodeSplit.ANY and instance.profile is None:
-        largest = max(own.gpus_per_node for own in instance.cluster.groups)
+        largest = max(node_group.gpus_per_node for node_group in instance.cluster.groups)
         usual = {g for g in powers_of_two(largest) if heads % g == 0}
         listed |= set(every) if usual <= listed else set()
     possible = (g for g in every if g in listed and heads % g == 0)

@@ -124,7 +124,10 @@ def templates_command(
     else:
         print_report(templates_text(document))
     if out is not None and document.designs:
-        fleet = start_fleet(problem, document.designs, faults, distribution=distribution)
+        claims = document.claims
+        fleet = start_fleet(
+            problem, document.designs, faults, distribution=distribution, claims=claims
+        )
         write_text(out, to_json(fleet))
         if not as_json:
             say("")

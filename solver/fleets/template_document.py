@@ -11,6 +11,7 @@ from formulations.node_sharing import NodeSplit
 from formulations.pipelines import InstantiationProblem, PipelineKind
 from formulations.template import Template
 from formulations.units import seconds
+from solver.fleet_document import TemplateBound, TemplateClaims
 from solver.fleets.fleet_templates import distinct, fleet_templates
 from solver.fleets.instantiate import instantiate
 from solver.layered.problem import INFINITY
@@ -84,6 +85,25 @@ class TemplatesDocument(Record):
             for one in self.templates
             if one.template is not None and one.strategy is not None
         )
+
+    @property
+    def claims(self) -> TemplateClaims | None:
+        """What the entries claim of `designs`, in seconds; None by another objective."""
+        if self.objective is not TemplateObjective.STEP_TIME:
+            return None
+        known = {entry.template: entry for entry in self.templates}
+        entries = [known[design.template] for design in self.designs]
+        bounds = tuple(
+            TemplateBound(
+                design=n,
+                micro_batches=entry.micro_batches,
+                step_time_s=entry.step_time_s,
+                bound_s=entry.bound_s,
+            )
+            for n, entry in enumerate(entries)
+            if entry.step_time_s is not None and entry.bound_s is not None
+        )
+        return TemplateClaims(split=self.split, bounds=bounds)
 
 
 def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDocument:

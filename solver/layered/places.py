@@ -128,7 +128,7 @@ def _places(
 ) -> Places:
     groups = instance.cluster.groups
     degrees = [template_degrees(instance, group, split) for group in groups]
-    found = [(j, g) for j, own in enumerate(degrees) for g in own]
+    found = [(j, g) for j, gpus in enumerate(degrees) for g in gpus]
     tables = {g: stage_tables(instance, strategy, g, pp) for _, g in found}
     intervals = {g: Intervals(own) for g, own in tables.items()}
 
@@ -153,8 +153,8 @@ def _places(
         split=split,
         nodes=tuple(group.nodes for group in groups),
         node_gpus=tuple(
-            filled(group.gpus_per_node, own, split)
-            for group, own in zip(groups, degrees, strict=True)
+            filled(group.gpus_per_node, gpus, split)
+            for group, gpus in zip(groups, degrees, strict=True)
         ),
         group=tuple(j for j, _ in found),
         gpus=tuple(g for _, g in found),

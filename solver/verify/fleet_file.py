@@ -16,6 +16,7 @@ from solver.verify.findings import Findings, Verification
 from solver.verify.fleet_bound import least_step_ns
 from solver.verify.sealed import verification
 from solver.verify.space import PlanSpace
+from solver.verify.templates import check_sharing, check_steps, prove_claims
 
 
 def verify_fleet(document: FleetDocument, effort: Effort | None = None) -> Verification:
@@ -26,9 +27,11 @@ def verify_fleet(document: FleetDocument, effort: Effort | None = None) -> Verif
     """
 
     def check(document: FleetDocument, findings: Findings) -> None:
+        asked = effort or Effort()
         _check_content(document, findings)
-        if (effort or Effort()).prove != "nothing" and not findings.num_problems:
+        if asked.prove != "nothing" and not findings.num_problems:
             _check_bound(document, findings)
+            prove_claims(document, asked, findings)
 
     return verification(document, check)
 
@@ -40,8 +43,11 @@ def _check_content(document: FleetDocument, findings: Findings) -> None:
     for n, design in enumerate(document.designs):
         _check_template(document, design, f"designs[{n}].template", findings)
     _check_designs(document, findings)
+    if findings.num_problems == before:
+        check_sharing(document, findings)
     if findings.num_problems > before:
         return
+    check_steps(document, findings)
     findings.note(f"nodes and templates of {len(document.pipelines)} pipelines")
     fleet = pipelines_of(document, document.pipelines)
     _check_figures(document, fleet, findings)
