@@ -65,8 +65,8 @@ def unfit_fields(instance: Instance) -> Iterator[Unfit]:
     for field, allowed in _FREE.items():
         if degrees := getattr(search, field):
             yield Unfit(f"search.{field}", " or ".join(map(str, degrees)), allowed)
-    for field, (name, unit, allowed) in _LIMITS.items():
-        if limit := getattr(instance.limits, name):
+    for field, (attribute, unit, allowed) in _LIMITS.items():
+        if limit := getattr(instance.limits, attribute):
             yield Unfit(f"limits.{field}", f"{limit:g} {unit}", allowed)
 
 

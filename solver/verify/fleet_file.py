@@ -96,8 +96,8 @@ def _check_designs(document: FleetDocument, findings: Findings) -> None:
     sizes = sorted({design.strategy.micro_batch for design in designs})
     findings.require(len(sizes) == 1, "designs", f"micro-batches of {sizes}", "one size")
     listed = search.micro_batch or sizes
-    allowed = f"one of {list(listed)}"
-    findings.require(set(sizes) <= set(listed), "designs", f"micro-batches of {sizes}", allowed)
+    text = f"one of {list(listed)}"
+    findings.require(set(sizes) <= set(listed), "designs", f"micro-batches of {sizes}", text)
 
 
 def _check_template(
