@@ -90,8 +90,8 @@ class TemplatesDocument(Record):
         """What the entries claim of `designs`, in seconds; None by another objective."""
         if self.objective is not TemplateObjective.STEP_TIME:
             return None
-        known = {entry.template: entry for entry in self.templates}
-        entries = [known[design.template] for design in self.designs]
+        entry_of = {entry.template: entry for entry in self.templates}
+        entries = [entry_of[design.template] for design in self.designs]
         bounds = tuple(
             TemplateBound(
                 design=n,
