@@ -62,13 +62,23 @@ def test_whole_experts_of_a_block() -> None:
     assert (one.backward_all_reduces, own.backward_all_reduces) == (2, 1)
 
 
-def test_shared_experts_are_split_over_the_tensor_group() -> None:
-    """So their tokens are gathered, wherever the routed ones are whole."""
-    for shared, left in ((0, 1), (1, 2)):
-        moe = MoeSizes(experts=8, experts_per_token=2, ffn_size=64, shared_experts=shared)
-        sizes = MIXTRAL.but(moe=moe)
-        built = build_workload(sizes, name="m", source="test", sequence_length=8, global_batch=1)
-        assert built.layers[1].with_whole_experts().forward_all_reduces == left
+def with_shared(shared: int) -> Layer:
+    """A block with 8 routed experts, so many shared ones, and as many FLOPs per token in each."""
+    moe = MoeSizes(experts=8, experts_per_token=2, ffn_size=64, shared_experts=shared)
+    sizes = MIXTRAL.but(moe=moe)
+    built = build_workload(sizes, name="m", source="test", sequence_length=8, global_batch=1)
+    return built.layers[1]
+
+
+@pytest.mark.parametrize(("shared", "split", "whole"), [(0, 2, 1), (1, 3, 2), (2, 3, 2)])
+def test_bug_shared_experts_exchange_tokens_of_their_own(
+    shared: int, split: int, whole: int
+) -> None:
+    """Attention, routed experts unless they are whole, and all shared ones together: one each."""
+    block = with_shared(shared)
+    assert (block.forward_all_reduces, block.backward_all_reduces) == (split, split)
+    own = block.with_whole_experts()
+    assert (own.forward_all_reduces, own.backward_all_reduces) == (whole, whole)
 
 
 def test_products_of_whole_experts() -> None:
