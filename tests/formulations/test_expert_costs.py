@@ -148,6 +148,20 @@ def test_products_of_experts() -> None:
     assert backward == pytest.approx(2 * products + (2 + 2 * 4) * weights + order)
 
 
+@pytest.mark.parametrize(("ep", "copies"), [(1, 2), (2, 6), (8, 6)])
+def test_tokens_are_put_in_order_once_more_after_all_to_alls(ep: int, copies: int) -> None:
+    """Copies are written and summed up, with ep > 1 sorted twice besides; tokens in and out."""
+    one = block(4096)
+    gpu = gpu_catalogue()["H100"].but(permute_bandwidth=0.5, memory_bandwidth_bytes_per_s=2e12)
+    bare = one.but(routed_bytes=0)
+    # copies of two tokens' widths, and twice the block's input, of 2 x 4096 x 4096 bytes, at 1 TB/s
+    order_s = (2 * copies + 2) * 2 * 4096 * 4096 / 1e12
+    found = grouped_s(one, gpu, "bf16", tp=1, b=3, ep=ep)
+    without = grouped_s(bare, gpu, "bf16", tp=1, b=3, ep=ep)
+    for own, other in zip(found, without, strict=True):
+        assert own - other == pytest.approx(3 * order_s)
+
+
 def test_efficiency_falls_with_tokens_per_expert() -> None:
     """The same tokens take longer where they are spread over more experts, of equal FLOPs."""
     group = gpu_catalogue()["H100"]
