@@ -1,5 +1,7 @@
 """FlagScale's files, read back: each rule that would end the job at start is found broken."""
 
+from typing import Any
+
 import pytest
 
 from formulations.errors import PlannerError
@@ -14,7 +16,7 @@ TWO = job_of(order=(0, 1, 1))
 
 def in_parts(*degrees: Degrees, micro_batch: int = 2) -> Job:
     """One replica of two stages, of 9 and 5 layers, in parts on the A100 node and one of A10."""
-    plan = {"pp": 2, "dp": 1, "cuts": (0, 9, 14), "shares": (8,), "order": (0, 1)}
+    plan: dict[str, Any] = {"pp": 2, "dp": 1, "cuts": (0, 9, 14), "shares": (8,), "order": (0, 1)}
     job = job_of(workload=UNTIED, micro_batch=micro_batch, **plan)
     (replica,) = job.plan.replicas
     stages = tuple(
