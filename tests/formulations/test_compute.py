@@ -40,6 +40,20 @@ def test_kernels_start_and_are_launched(launch_us: int, forward_us: int) -> None
     assert analytic_s(block, nodes_of(kind), "bf16", 2, 1) == pytest.approx(expected)
 
 
+def test_fused_attention_is_a_kernel_of_its_own() -> None:
+    """Of 60 GFLOPs 12 are scores, of which it works out 6; backward is slower by 0.85."""
+    fields = {"attention_maximum": 0.25, "attention_half_flops": 3e8}
+    kind = gpu("fast", 120, 8).but(**fields)
+    block = layer("block", 60, 0, 0).but(unweighted_flops=12 * 10**9, attention_flops=6 * 10**9)
+    # 48 GFLOPs / 2 GPUs at 60 TFLOP/s: 400 us. Half of 6 at 30 TFLOP/s: 100 us, and 0.3 GFLOPs at
+    # that rate to ramp up: 10 us.
+    expected = 510e-6, 2 * 400e-6 + 2 * 110e-6 / 0.85
+    assert analytic_s(block, nodes_of(kind), "bf16", 2, 1) == pytest.approx(expected)
+    # Where attention is not fused, its scores are products: 60 GFLOPs / 2 at 60 TFLOP/s.
+    plain = block.but(core_kernels=3)
+    assert analytic_s(plain, nodes_of(kind), "bf16", 2, 1).forward == pytest.approx(500e-6)
+
+
 def text_of(sizes: tuple[int, int], degrees: tuple[list[int], list[int]]) -> str:
     """Two nodes of so many GPUs, whose types have times at these degrees; 1 ms on the first."""
     gpus = dict(zip(("A100-40", "V100-32"), degrees, strict=True))
