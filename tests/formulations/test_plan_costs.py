@@ -17,7 +17,7 @@ def test_recomputed_blocks_prolong_the_backward_pass() -> None:
     chain = [layer(kind, 10, 0, 0) for kind in ("embedding", *["block"] * 4, "head")]
     instance = one.model_copy(update={"workload": workload(chain, 4, 10**6, False)})
     tables = build_tables(instance, plain_shape((1,), pp=2, recompute=("none", "full")))
-    first, second = (Recomputed(way=way, blocks=n) for way, n in (("full", 1), ("none", 0)))
+    first, second = Recomputed(way="full", blocks=1), Recomputed(way="none", blocks=0)
     costs = split_costs(
         tables, Placer(tables).costs([0]), (0, 3, 6), (4,), lambda d, *_: [(first, second)[d]]
     )
