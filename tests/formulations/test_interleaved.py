@@ -33,8 +33,8 @@ def test_forwards_before_the_first_backward(p: int, v: int, m: int) -> None:
     counted = []
     for device in range(p):
         order = order_of(p, v, m, device)
-        first = next(i for i, one in enumerate(order) if one.kind == Kind.BACKWARD)
-        stages = [one.stage for one in order[:first]]
+        first = next(i for i, operation in enumerate(order) if operation.kind == Kind.BACKWARD)
+        stages = [operation.stage for operation in order[:first]]
         counted.append(max(map(stages.count, stages)))
     assert forwards_before_return(p, np.arange(p), m, v).tolist() == counted
 
@@ -48,7 +48,7 @@ def test_operations_that_latency_paths_miss(p: int, v: int, m: int) -> None:
     for stage in range(p * v):
         order = order_of(p, v, m, stage % p)
         back, last = Operation(Kind.BACKWARD, stage, 0), Operation(Kind.FORWARD, stage, m - 1)
-        forwards = sum(one[:2] == (0, stage) for one in order[: order.index(back)])
-        backwards = sum(one[:2] == (1, stage) for one in order[order.index(last) :])
+        forwards = sum(operation[:2] == (0, stage) for operation in order[: order.index(back)])
+        backwards = sum(operation[:2] == (1, stage) for operation in order[order.index(last) :])
         down, up = missed(*(np.array([x]) for x in (p, stage, m, v)))
         assert (down.forward.item(), up.backward.item()) == (forwards - 1, backwards - 1)

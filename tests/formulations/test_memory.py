@@ -13,7 +13,7 @@ NOTHING = Recomputed(way="none", blocks=0)
 
 
 @pytest.mark.parametrize(
-    ("whole", "put_off", "kept"),
+    ("in_flight", "put_off", "kept"),
     [
         ([[3]], [0], 3 * 30),
         # either three in flight, or one and two that wait for their weight gradients
@@ -21,10 +21,10 @@ NOTHING = Recomputed(way="none", blocks=0)
         ([[3], [1]], [0, 3], 30 + 3 * 30),
     ],
 )
-def test_fullest_moment_counts(whole: list[list[int]], put_off: list[int], kept: int) -> None:
+def test_fullest_moment_counts(in_flight: list[list[int]], put_off: list[int], kept: int) -> None:
     """Layers 0 and 1 keep 30 bytes of each micro-batch, whatever they wait for."""
-    most = Held(whole=np.array(whole), put_off=np.array(put_off))
-    parts = MEMORY.parts([(0, 2)], most, np.array([False, True, True]), [NOTHING])
+    moments = Held(whole=np.array(in_flight), put_off=np.array(put_off))
+    parts = MEMORY.parts([(0, 2)], moments, np.array([False, True, True]), [NOTHING])
     assert parts.weights_bytes == 300
     assert parts.activations_bytes == kept + 5
     assert parts.buffers_bytes == 7
@@ -32,7 +32,7 @@ def test_fullest_moment_counts(whole: list[list[int]], put_off: list[int], kept:
 
 def test_chunks_share_one_moment() -> None:
     """Two of the first chunk and one of the second, or one and two: 2 x 10 + 40, or 10 + 2 x 40."""
-    most = Held(whole=np.array([[2, 1], [1, 2]]), put_off=np.array([0, 0]))
-    parts = MEMORY.parts([(0, 1), (2, 3)], most, np.array([False, True, True]), [NOTHING] * 2)
+    moments = Held(whole=np.array([[2, 1], [1, 2]]), put_off=np.array([0, 0]))
+    parts = MEMORY.parts([(0, 1), (2, 3)], moments, np.array([False, True, True]), [NOTHING] * 2)
     assert parts.weights_bytes == 500
     assert parts.activations_bytes == 90 + 4

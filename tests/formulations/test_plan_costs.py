@@ -13,9 +13,9 @@ from tests.small_instances import layer, plain_shape, workload
 @pytest.mark.usefixtures("round_times")
 def test_recomputed_blocks_prolong_the_backward_pass() -> None:
     """Of two stages of two blocks of 0.2 ms forward, the first recomputes one, the other none."""
-    one = equal_nodes(1, 2, 1, 1, 2).instance
+    base = equal_nodes(1, 2, 1, 1, 2).instance
     chain = [layer(kind, 10, 0, 0) for kind in ("embedding", *["block"] * 4, "head")]
-    instance = one.model_copy(update={"workload": workload(chain, 4, 10**6, False)})
+    instance = base.model_copy(update={"workload": workload(chain, 4, 10**6, False)})
     tables = build_tables(instance, plain_shape((1,), pp=2, recompute=("none", "full")))
     first, second = Recomputed(way="full", blocks=1), Recomputed(way="none", blocks=0)
     costs = split_costs(

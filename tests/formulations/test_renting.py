@@ -76,11 +76,11 @@ def test_kinds_of_nodes_of_one_group_are_rented_alike() -> None:
 
 def test_terms_that_are_worth_it() -> None:
     """On demand is fastest, on spot cheapest, 5 e^0.4 = 7.46 USD; where time counts, on demand."""
-    one = rented(spot(5, 0.4), None)
-    worth = worthwhile_terms(one, (1, 0))
+    instance = rented(spot(5, 0.4), None)
+    worth = worthwhile_terms(instance, (1, 0))
     assert [terms.on_spot for terms in worth] == [(), ("fast",)]
     assert [terms.useful_usd_per_hour for terms in worth] == pytest.approx([10, 5 * math.exp(0.4)])
-    timed = one.but(objective={"minimize": "step_time"})
+    timed = instance.but(objective={"minimize": "step_time"})
     (on_demand,) = worthwhile_terms(timed, (1, 1))
     assert (on_demand.on_spot, on_demand.usd_per_hour, on_demand.slowdown) == ((), 20, 1)
 

@@ -114,8 +114,8 @@ DOWN = "F 0.0 F 1.0 F 2.0 F 3.0"
 def test_paths_of_interleaved_operation_by_operation(member: Family, stage: int, path: str) -> None:
     """Each family's member, written out by hand from the order of both devices."""
     graph = schedule_graph("interleaved", 2, 2, 2)
-    found = [graph.operation(int(number)) for number in member(graph, stage)]
-    written = [f"{kind.name[0]} {s}.{i}" for kind, s, i in found]
+    operations = [graph.operation(int(number)) for number in member(graph, stage)]
+    written = [f"{kind.name[0]} {s}.{i}" for kind, s, i in operations]
     assert " ".join(written) == path
 
 

@@ -13,11 +13,11 @@ from tests.small_instances import layer, plain_shape, workload
 
 def tables_of(schedule: ScheduleName) -> CostTables:
     """Two blocks of 0.2 ms forward, a fifth of it scores, between ends of 0.02 ms."""
-    one = equal_nodes(1, 2, 1, 1, 2).instance
+    base = equal_nodes(1, 2, 1, 1, 2).instance
     chain = [layer(kind, 1 if kind != "block" else 10, 0, 0) for kind in ("embedding", "head")]
     block = layer("block", 10, 0, 0).but(unweighted_flops=2 * 10**9)
     work = workload([chain[0], block, block, chain[1]], 4, 10**6, False)
-    instance = one.model_copy(update={"workload": work})
+    instance = base.model_copy(update={"workload": work})
     shape = plain_shape((1,), pp=2, schedule=schedule, recompute=("none", "full"))
     return build_tables(instance, shape)
 
@@ -49,7 +49,7 @@ def test_passes_where_weight_gradients_are_split_off() -> None:
 @pytest.mark.usefixtures("round_times")
 def test_no_path_is_longer_than_the_longest() -> None:
     """Two nodes of one GPU, one micro-batch of 4 sequences: two messages of 4 MB at 1 GB/s."""
-    one = equal_nodes(2, 1, 1, 1, 2).instance
-    tables = build_tables(one, plain_shape((2,), pp=2, micro_batch=4))
+    base = equal_nodes(2, 1, 1, 1, 2).instance
+    tables = build_tables(base, plain_shape((2,), pp=2, micro_batch=4))
     costs = split_costs(tables, Placer(tables).costs([0, 0]), (0, 2, 4), (1,))
     assert 2 * 4_010_000 < step_time_ns(costs) <= tables.longest_ns

@@ -13,11 +13,15 @@ CUTS = ((0, 2), (2, 4))
 #: Two GPUs of a node, and one of each of two.
 INSIDE = Template(
     node_groups=(0,),
-    stages=tuple(stage_on(layers=own, node=0, first_gpu=k, gpus=1) for k, own in enumerate(CUTS)),
+    stages=tuple(
+        stage_on(layers=layers, node=0, first_gpu=k, gpus=1) for k, layers in enumerate(CUTS)
+    ),
 )
 BETWEEN = Template(
     node_groups=(0, 0),
-    stages=tuple(stage_on(layers=own, node=k, first_gpu=0, gpus=1) for k, own in enumerate(CUTS)),
+    stages=tuple(
+        stage_on(layers=layers, node=k, first_gpu=0, gpus=1) for k, layers in enumerate(CUTS)
+    ),
 )
 
 
@@ -32,9 +36,9 @@ BETWEEN = Template(
 )
 def test_links_of_a_template(template: Template, send_ns: int, embedding_ns: int) -> None:
     """Messages, and the gradient of a tied matrix, inside a node and between two."""
-    one = equal_nodes(2, 2, 1, 1, 2).instance
+    base = equal_nodes(2, 2, 1, 1, 2).instance
     chain = [layer(kind, 1, 0, 0) for kind in ("embedding", "block", "block", "head")]
-    tied = one.model_copy(update={"workload": workload(chain, 4, 10**6, True)})
+    tied = base.model_copy(update={"workload": workload(chain, 4, 10**6, True)})
     costs = template_costs(tied, STRATEGY, template)
     assert costs.send_ns.tolist() == costs.send_back_ns.tolist() == [send_ns]
     assert costs.embedding_ns == embedding_ns

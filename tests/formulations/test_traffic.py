@@ -35,6 +35,7 @@ def test_pages_suffice_for_the_traffic_of_a_plan(seeds: Sequence[int]) -> None:
             layers = 3 * len(case.instance.workload.layers)
             for name, times in vars(counted).items():
                 rounding = layers if name in ("forward_ns", "backward_ns") else 0
-                own = np.array(times, dtype=np.int64).reshape(np.shape(getattr(costs, name)))
-                apart = np.abs(own - getattr(costs, name))
+                stated = np.asarray(getattr(costs, name))
+                worked_out = np.array(times, dtype=np.int64).reshape(stated.shape)
+                apart = np.abs(worked_out - stated)
                 assert apart.max(initial=0) <= rounding, (seed, case.plan.shape, name)

@@ -33,7 +33,7 @@ class Case(NamedTuple):
     computes: bool
 
 
-def cases(seed: int, most: int = 4) -> Iterator[Case]:
+def cases(seed: int, number: int = 4) -> Iterator[Case]:
     """Some random plans of one random instance."""
     rng = random.Random(seed)
     kind = rng.choice(["dense", "dense", "experts", "experts", "two stacks"])
@@ -60,7 +60,7 @@ def cases(seed: int, most: int = 4) -> Iterator[Case]:
         limits=ROOMY,
     )
     model = Model(sizes, TOKENS, width, width, gradient)
-    for shape in _shapes(rng, instance, most):
+    for shape in _shapes(rng, instance, number):
         plan = _plan(rng, instance, shape)
         if plan is not None:
             yield Case(instance, plan, model, computes)
@@ -166,8 +166,8 @@ def _plan(rng: random.Random, instance: Instance, shape: Shape) -> Plan | None:
     if shape.per_stage:
         tables = stage_tables(instance, shape, stage_places(instance, shape))
         assert tables.by_place is not None
-        known = list(layouts(tables.by_place))
-        order = rng.choice(known) if known else ()
+        all_layouts = list(layouts(tables.by_place))
+        order = rng.choice(all_layouts) if all_layouts else ()
     else:
         tables = build_tables(instance, shape)
         nodes = [j for j, count in enumerate(shape.nodes_used) for _ in range(count)]

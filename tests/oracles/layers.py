@@ -8,15 +8,15 @@ from typing import NamedTuple
 from formulations.instance.sizes import TransformerSizes
 
 
-class Held(NamedTuple):
+class Parameters(NamedTuple):
     """Parameters of a layer: divided by tp, whole on every GPU, of all its routed experts."""
 
-    split: int = 0
-    whole: int = 0
+    sharded: int = 0
+    replicated: int = 0
     experts: int = 0
 
-    def __add__(self, more: tuple[int, ...]) -> "Held":  # type: ignore[override]
-        return Held(*(a + b for a, b in zip(self, more, strict=True)))
+    def __add__(self, more: tuple[int, ...]) -> "Parameters":  # type: ignore[override]
+        return Parameters(*(a + b for a, b in zip(self, more, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Row:
     """
 
     kind: str
-    held: Held
+    parameters: Parameters
     all_reduces: tuple[int, int]
     vocabulary: int = 0
     copy: bool = False
@@ -59,7 +59,10 @@ class Model:
         """On one GPU: without those of routed experts, and all of these that tp GPUs share."""
         padded = 128 * tp * ceil(layer.vocabulary / (128 * tp))
         vocabulary = 0 if layer.copy and pp == 1 else padded // tp * self.hidden
-        return layer.held.split // tp + layer.held.whole + vocabulary, layer.held.experts
+        return (
+            layer.parameters.sharded // tp + layer.parameters.replicated + vocabulary,
+            layer.parameters.experts,
+        )
 
     def key_value_bytes(self) -> int:
         """Keys and values of a sequence."""
@@ -75,49 +78,49 @@ class Model:
         return self.sizes.head_dim or self.hidden // self.sizes.heads
 
     @property
-    def _norm(self) -> Held:
-        return Held(whole=self.hidden * (2 if self.sizes.norm == "layernorm" else 1))
+    def _norm(self) -> Parameters:
+        return Parameters(replicated=self.hidden * (2 if self.sizes.norm == "layernorm" else 1))
 
     def _embedding(self) -> Row:
         sizes = self.sizes
         stacks = 1 if sizes.decoder_layers is None else 2
         tables = (sizes.learned_positions or 0) + sizes.token_types
         biases = stacks * (sizes.relative_position_buckets or 0) * sizes.heads
-        held = Held(whole=tables * self.hidden + biases)
-        held += self._norm if sizes.embedding_norm else Held()
-        return Row("embedding", held, (stacks, 0), sizes.vocabulary_size)
+        parameters = Parameters(replicated=tables * self.hidden + biases)
+        parameters += self._norm if sizes.embedding_norm else Parameters()
+        return Row("embedding", parameters, (stacks, 0), sizes.vocabulary_size)
 
-    def _attention(self) -> Held:
+    def _attention(self) -> Parameters:
         sizes, dim = self.sizes, self._head_dim
         queries, values = sizes.heads * dim, (sizes.kv_heads or sizes.heads) * dim
         columns = queries + 2 * values
-        return Held(
-            split=self.hidden * (columns + queries)
+        return Parameters(
+            sharded=self.hidden * (columns + queries)
             + columns * sizes.qkv_biases
             + sizes.heads * sizes.attention_sinks,
-            whole=self.hidden * sizes.output_bias + 2 * dim * sizes.qk_norms,
+            replicated=self.hidden * sizes.output_bias + 2 * dim * sizes.qk_norms,
         )
 
-    def _network(self, width: int, biases: bool) -> Held:
+    def _network(self, width: int, biases: bool) -> Parameters:
         inner = 2 if self.sizes.gated_ffn else 1
-        split = (inner + 1) * self.hidden * width + biases * inner * width
-        return Held(split, biases * self.hidden)
+        sharded = (inner + 1) * self.hidden * width + biases * inner * width
+        return Parameters(sharded, biases * self.hidden)
 
     def _block(self, dense: bool) -> Row:
         sizes = self.sizes
         moe = None if dense else sizes.moe
         norms = 2 * (1 + sizes.branch_norms)
-        held = Held()
+        parameters = Parameters()
         for part in (*[self._norm] * norms, self._attention()):
-            held += part
+            parameters += part
         if moe is None:
             network = self._network(sizes.ffn_size or 4 * self.hidden, sizes.ffn_biases)
-            return Row("block", held + network, (2, 2), attention=True)
-        experts = moe.experts * self._network(moe.ffn_size, False).split
-        held += Held(whole=self.hidden * moe.experts, experts=experts)
-        held += self._network(moe.shared_experts * moe.ffn_size, False)
+            return Row("block", parameters + network, (2, 2), attention=True)
+        experts = moe.experts * self._network(moe.ffn_size, False).sharded
+        parameters += Parameters(replicated=self.hidden * moe.experts, experts=experts)
+        parameters += self._network(moe.shared_experts * moe.ffn_size, False)
         number = 3 if moe.shared_experts else 2
-        return Row("block", held, (number, number), routed=True, attention=True)
+        return Row("block", parameters, (number, number), routed=True, attention=True)
 
     def _blocks(self) -> Iterator[Row]:
         sizes = self.sizes
@@ -125,31 +128,31 @@ class Model:
         for block in range(sizes.layers):
             yield self._block(block < dense)
         for block in range(sizes.decoder_layers or 0):
-            held = self._block(dense=True).held + self._attention() + self._norm
+            parameters = self._block(dense=True).parameters + self._attention() + self._norm
             rows = 0 if block else sizes.vocabulary_size
-            yield Row("decoder", held, (3, 4), rows, copy=True, attention=True)
+            yield Row("decoder", parameters, (3, 4), rows, copy=True, attention=True)
 
     def _head(self) -> Row:
         sizes = self.sizes
-        held, forward, backward = Held(), 0, 1
+        parameters, forward, backward = Parameters(), 0, 1
         for _ in range(sizes.final_norm * (1 if sizes.decoder_layers is None else 2)):
-            held += self._norm
+            parameters += self._norm
         last = self._block(dense=False)
         for _ in range(sizes.mtp_layers):
-            for part in (*[self._norm] * (2 + sizes.final_norm), last.held):
-                held += part
-            held += Held(split=2 * self.hidden**2)
+            for part in (*[self._norm] * (2 + sizes.final_norm), last.parameters):
+                parameters += part
+            parameters += Parameters(sharded=2 * self.hidden**2)
             forward, backward = (
                 forward + 2 + last.all_reduces[0],
                 backward + 2 + last.all_reduces[1],
             )
         copy = sizes.tied_embeddings or sizes.mtp_layers > 0
         if copy and not sizes.tied_embeddings:
-            held += Held(split=sizes.vocabulary_size * self.hidden)
+            parameters += Parameters(sharded=sizes.vocabulary_size * self.hidden)
         predicts = sizes.mtp_layers > 0
         return Row(
             "head",
-            held,
+            parameters,
             (forward, backward),
             sizes.vocabulary_size,
             copy,

@@ -53,26 +53,26 @@ class Passes:
         forward, inputs, weight = (max(times) for times in zip(*each, strict=True))
         return forward, inputs, weight
 
-    def _alone(self, x: int, j: int, own: Degrees, again: bool) -> tuple[int, int, int]:
+    def _alone(self, x: int, j: int, slot: Degrees, again: bool) -> tuple[int, int, int]:
         """The same on one node group, whatever others do."""
         forward, backward, weight = self.compute_ns(x, j)
-        more = self._layer_s(x, j, own)
+        more = self._layer_s(x, j, slot)
         forward, inputs = forward + ns(more[0]), backward - weight + ns(more[1])
         return forward, inputs + again * forward, weight
 
-    def _layer_s(self, x: int, j: int, own: Degrees) -> tuple[float, float]:
+    def _layer_s(self, x: int, j: int, slot: Degrees) -> tuple[float, float]:
         """Traffic in the forward and in the backward pass of a layer on a node group."""
         at, layer, link = self.at, self.at.rows[x], self.at.nodes_like(j).intra_node
-        size = at.tokens(own) * at.model.element_bytes * at.model.hidden
+        size = at.tokens(slot) * at.model.element_bytes * at.model.hidden
         seen = 1 - at.instance.search.overlap.tensor_parallel
-        one = seen * ring_s(2, own.tp, size, link)
-        whole = layer.routed and at.plan.shape.etp == 1
-        forward, backward = ((number - whole) * one for number in layer.all_reduces)
-        experts = self._experts_s(j, own, size) if layer.routed else 0.0
-        context = self._context_s(j, own) if layer.attention else (0.0, 0.0)
+        all_reduce_s = seen * ring_s(2, slot.tp, size, link)
+        spared = layer.routed and at.plan.shape.etp == 1
+        forward, backward = ((number - spared) * all_reduce_s for number in layer.all_reduces)
+        experts = self._experts_s(j, slot, size) if layer.routed else 0.0
+        context = self._context_s(j, slot) if layer.attention else (0.0, 0.0)
         return forward + experts + context[0], backward + experts + context[1]
 
-    def _experts_s(self, j: int, own: Degrees, tokens_bytes: float) -> float:
+    def _experts_s(self, j: int, slot: Degrees, tokens_bytes: float) -> float:
         """Two all-to-alls, and what a tensor group gathers and reduces."""
         at, shape, ep = self.at, self.at.plan.shape, self.at.plan.shape.ep
         if ep == 1:
@@ -80,33 +80,33 @@ class Passes:
         assert at.model.sizes.moe is not None
         u, most, group = at.together, min(ep, at.ranks(j)), at.nodes_like(j)
         copies = tokens_bytes * at.model.sizes.moe.experts_per_token
-        size = copies / own.tp if at.instance.search.sequence_parallel else copies
+        size = copies / slot.tp if at.instance.search.sequence_parallel else copies
         near = (most - 1) / ep * size / (RATE * group.intra_node.bandwidth_bytes_per_s)
         speed = RATE * group.inter_node.bandwidth_bytes_per_s * at.efficiency(ep // u)
         far = (ep - u) / ep * size * group.gpus_per_node / speed
         start = (most - 1) * group.intra_node.latency_s + (ep // u - 1) * group.inter_node.latency_s
         total = 2 * (max(near, far) + start)
         if shape.etp != 1:
-            total += ring_s(2, own.tp, copies - tokens_bytes, group.intra_node)
+            total += ring_s(2, slot.tp, copies - tokens_bytes, group.intra_node)
         return total
 
-    def _context_s(self, j: int, own: Degrees) -> tuple[float, float]:
+    def _context_s(self, j: int, slot: Degrees) -> tuple[float, float]:
         """Forward and backward, with the sums of a ring's turns."""
-        at, cp, tp = self.at, own.cp, own.tp
+        at, cp, tp = self.at, slot.cp, slot.tp
         if cp == 1:
             return 0.0, 0.0
-        keys = at.sequences(own) * at.model.key_value_bytes()
-        queries = at.sequences(own) * at.model.query_bytes()
+        keys = at.sequences(slot) * at.model.key_value_bytes()
+        queries = at.sequences(slot) * at.model.query_bytes()
         heads = at.model.sizes.kv_heads or at.model.sizes.heads
         exchanged = heads % (tp * cp) == 0 and 2 * (keys + queries) < 3 * cp * keys
         method = at.instance.search.context_method or ("all_to_all" if exchanged else "ring")
         link, gpu = at.nodes_like(j).intra_node, at.nodes_like(j).gpu
         if method == "all_to_all":
             size = (cp - 1) / cp * (keys + queries) / (tp * cp)
-            one = size / link.bandwidth_bytes_per_s + 2 * (cp - 1) * link.latency_s
-            return one, one
-        one = (cp - 1) / cp * keys / tp / link.bandwidth_bytes_per_s + (cp - 1) * link.latency_s
+            exchange_s = size / link.bandwidth_bytes_per_s + 2 * (cp - 1) * link.latency_s
+            return exchange_s, exchange_s
+        turns_s = (cp - 1) / cp * keys / tp / link.bandwidth_bytes_per_s + (cp - 1) * link.latency_s
         sums = 5 * cp * queries / (2 * tp * cp) / gpu.memory_bandwidth_bytes_per_s
         maximum = gpu.attention_maximum or gpu.efficiency_maximum
         sums += (cp - 1) * gpu.attention_half_flops / (gpu.half_peak * maximum)
-        return one + sums, 2 * one + sums
+        return turns_s + sums, 2 * turns_s + sums

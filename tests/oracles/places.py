@@ -47,7 +47,7 @@ class Places:
     def used(self) -> list[int]:
         """Node groups with nodes that the plan uses."""
         groups = self.instance.cluster.node_groups
-        return sorted({groups[one.group.node] for row in self.stages for one in row})
+        return sorted({groups[stage.group.node] for row in self.stages for stage in row})
 
     def group(self, node: int) -> int:
         """Its number."""
@@ -73,27 +73,29 @@ class Places:
     @cached_property
     def widest(self) -> Degrees:
         """Degrees of the widest tensor groups."""
-        return max((one.degrees for row in self.stages for one in row), key=lambda own: own.tp)
+        return max(
+            (stage.degrees for row in self.stages for stage in row), key=lambda slot: slot.tp
+        )
 
     def nodes(self, device: int) -> Counter[int]:
         """Slots of a device's stage on each of its nodes."""
-        return Counter(one.group.node for one in self.stages[device])
+        return Counter(stage.group.node for stage in self.stages[device])
 
     def tensor_group(self, device: int, node: int) -> Degrees:
         """Degrees of the slots of a device's stage on a node."""
-        return next(one.degrees for one in self.stages[device] if one.group.node == node)
+        return next(stage.degrees for stage in self.stages[device] if stage.group.node == node)
 
     def efficiency(self, num_nodes: int) -> float:
         """The entry with the most nodes up to so many."""
         return max(e for e in self.instance.cluster.network_efficiency if e[0] <= num_nodes)[1]
 
-    def sequences(self, own: Degrees) -> int:
+    def sequences(self, slot: Degrees) -> int:
         """Of a micro-batch, those of a part."""
-        return self.plan.shape.micro_batch // own.parts
+        return self.plan.shape.micro_batch // slot.parts
 
-    def tokens(self, own: Degrees) -> float:
+    def tokens(self, slot: Degrees) -> float:
         """Those that a tensor group has of a micro-batch: t."""
-        return self.sequences(own) * self.model.tokens / own.cp
+        return self.sequences(slot) * self.model.tokens / slot.cp
 
     # Experts
 

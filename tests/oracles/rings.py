@@ -66,20 +66,20 @@ class Rings:
         ring_ns = sum(self._layer_ns(0, 1, width, x)) if alike else 0
         return ring_ns + self._experts_ns(1, width, x)
 
-    def _bytes(self, x: int, own: Degrees, width: int) -> int:
-        """Bytes of a layer on a GPU, without experts that have rings of their own."""
+    def _bytes(self, x: int, slot: Degrees, width: int) -> int:
+        """Bytes of a layer on a GPU, without experts that have rings of their slot."""
         at = self.at
-        alike, experts = at.model.parameters(at.rows[x], own.tp, at.plan.shape.pp)
-        return width * (alike + (0 if at.grid else experts // own.tp))
+        alike, experts = at.model.parameters(at.rows[x], slot.tp, at.plan.shape.pp)
+        return width * (alike + (0 if at.grid else experts // slot.tp))
 
     def _layer_ns(self, device: int, f: float, width: int, x: int) -> tuple[int, int]:
         """A layer over the replicas of a stage: bytes, and the start."""
         at, slots = self.at, self.at.nodes(device)
         inside, between = list[Leg](), list[Leg]()
         for node, count in slots.items():
-            own = at.tensor_group(device, node)
-            size = self._bytes(x, own, width)
-            inside.append((count * own.copies, size, at.of(node).intra_node))
+            slot = at.tensor_group(device, node)
+            size = self._bytes(x, slot, width)
+            inside.append((count * slot.copies, size, at.of(node).intra_node))
             between.append((self._crossing(node), size, at.of(node).inter_node))
         size = self._bytes(x, at.widest, width)
         for pair in self._zone_pairs(device):
@@ -110,19 +110,19 @@ class Rings:
         return {frozenset(pair) for pair in combinations(zones, 2)}
 
     def _experts_ns(self, f: float, width: int, x: int) -> int:
-        """Ring of a layer's experts, if they have one of their own."""
-        at, shape, experts = self.at, self.at.plan.shape, self.at.rows[x].held.experts
+        """Ring of a layer's experts, if they have one of their slot."""
+        at, shape, experts = self.at, self.at.plan.shape, self.at.rows[x].parameters.experts
         if not (at.grid and experts and f):
             return 0
         stage = shape.dp * at.degrees(at.used[0]).width // at.lanes(at.used[0])  # ranks
         same, ranks = stage // shape.ep, {j: at.ranks(j) for j in at.used}
         if same == 1:
             return 0
-        least, alike = min(ranks.values()), len(set(ranks.values())) == 1
-        aligned = alike and (stage % least == 0 or least % stage == 0)
-        nodes = max(1, stage // least)
+        fewest, alike = min(ranks.values()), len(set(ranks.values())) == 1
+        aligned = alike and (stage % fewest == 0 or fewest % stage == 0)
+        nodes = max(1, stage // fewest)
         if not aligned:
-            nodes = min(sum(shape.nodes_used), (stage - 1) // least + 2)
+            nodes = min(sum(shape.nodes_used), (stage - 1) // fewest + 2)
         size = {j: width * ceil(experts / (at.lanes(j) * shape.ep)) for j in at.used}
         inside, between = list[Leg](), list[Leg]()
         for j in at.used:
@@ -142,24 +142,24 @@ class Rings:
             return 0
         pairs = list(zip(at.stages[0], at.stages[p - 1], strict=True))
         shared = Counter(
-            one.group.node for a, b in pairs for one in (a, b) if a.group.node != b.group.node
+            end.group.node for a, b in pairs for end in (a, b) if a.group.node != b.group.node
         )
         times, crossing = list[int](), Counter[Pair]()
         for a, b in pairs:
             alone = a.group.node == b.group.node
-            for own, node in ((a.degrees, a.group.node), (b.degrees, b.group.node)):
-                gpus = 1 if alone else own.width * shared[node]
+            for slot, node in ((a.degrees, a.group.node), (b.degrees, b.group.node)):
+                gpus = 1 if alone else slot.width * shared[node]
                 link = at.of(node).intra_node if alone else at.of(node).inter_node
-                times.append(self._pair_ns(own, gpus, link))
-            crossing[frozenset(at.of(one.group.node).zone for one in (a, b))] += 1
+                times.append(self._pair_ns(slot, gpus, link))
+            crossing[frozenset(at.of(end.group.node).zone for end in (a, b))] += 1
         for zones, count in crossing.items():
             if len(zones) > 1:
                 every, link = (at.degrees(j) for j in at.used), at.zone_link(zones)
-                times += [self._pair_ns(own, own.width * count, link) for own in every]
+                times += [self._pair_ns(slot, slot.width * count, link) for slot in every]
         return max(times)
 
-    def _pair_ns(self, own: Degrees, gpus: int, link: Link) -> int:
+    def _pair_ns(self, slot: Degrees, gpus: int, link: Link) -> int:
         model = self.at.model
-        rows = 128 * own.tp * ceil(model.sizes.vocabulary_size / (128 * own.tp))
-        size = model.gradient_bytes * model.hidden * rows // own.tp
+        rows = 128 * slot.tp * ceil(model.sizes.vocabulary_size / (128 * slot.tp))
+        size = model.gradient_bytes * model.hidden * rows // slot.tp
         return ns(gpus * size / link.bandwidth_bytes_per_s + 2 * link.latency_s)

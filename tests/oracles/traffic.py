@@ -68,7 +68,7 @@ class Messages:
         tensors = 2 if at.rows[source.layers[1] - 1].kind == "decoder" else 1
         nodes = source.group.node, target.group.node
         if nodes[0] == nodes[1]:
-            sizes = [tensors * self._message_bytes(one.degrees) for one in (source, target)]
+            sizes = [tensors * self._message_bytes(end.degrees) for end in (source, target)]
             return max(ns(self._inside_s(nodes[0], size)) for size in sizes)
         pairs = [
             (a.group.node, b.group.node)
@@ -90,12 +90,12 @@ class Messages:
         widest = both if at.plan.shape.per_stage else at.widest.tp
         return max(ns(self._outside_s(*end, tensors, widest)) for end in ends)
 
-    def _message_bytes(self, own: Degrees) -> int:
+    def _message_bytes(self, slot: Degrees) -> int:
         """S of one tensor, on one GPU."""
         search = self.at.instance.search
-        parts = own.tp if search.sequence_parallel or search.scatter_gather else 1
-        whole = self.at.sequences(own) * self.at.model.tokens * self.at.model.hidden
-        return ceil(whole * self.at.model.element_bytes / (own.cp * parts))
+        parts = slot.tp if search.sequence_parallel or search.scatter_gather else 1
+        elements = self.at.sequences(slot) * self.at.model.tokens * self.at.model.hidden
+        return ceil(elements * self.at.model.element_bytes / (slot.cp * parts))
 
     def _inside_s(self, node: int, size: float) -> float:
         link = self.at.of(node).intra_node
@@ -103,11 +103,11 @@ class Messages:
 
     def _outside_s(self, end: Stage, link: Link, flows: int, tensors: int, widest: int) -> float:
         """A message over a link, as one of its ends has it."""
-        search, own = self.at.instance.search, end.degrees
+        search, slot = self.at.instance.search, end.degrees
         splits = search.sequence_parallel or search.scatter_gather
-        size = tensors * self._message_bytes(own)
-        lanes = own.cp * own.parts * (own.tp if splits else widest)
+        size = tensors * self._message_bytes(slot)
+        lanes = slot.cp * slot.parts * (slot.tp if splits else widest)
         seconds = size * lanes * flows / link.bandwidth_bytes_per_s + link.latency_s
         if search.scatter_gather and not search.sequence_parallel:
-            seconds += (own.tp - 1) * self._inside_s(end.group.node, size)
+            seconds += (slot.tp - 1) * self._inside_s(end.group.node, size)
         return seconds

@@ -20,8 +20,8 @@ def in_parts(*degrees: Degrees, micro_batch: int = 2) -> Job:
     job = job_of(workload=UNTIED, micro_batch=micro_batch, **plan)
     (replica,) = job.plan.replicas
     stages = tuple(
-        stage.but(group=Group(node=node, gpus=tuple(range(own.width))), degrees=own)
-        for node, (stage, own) in enumerate(zip(replica.stages, degrees, strict=True))
+        stage.but(group=Group(node=node, gpus=tuple(range(slot.width))), degrees=slot)
+        for node, (stage, slot) in enumerate(zip(replica.stages, degrees, strict=True))
     )
     shape = job.shape.but(degrees=degrees, nodes_used=(1, 1))
     changed = job.plan.but(shape=shape, replicas=(replica.but(stages=stages),))

@@ -16,8 +16,8 @@ def test_recount_of_plans_of_every_feature(seeds: Sequence[int]) -> None:
     """Each field of the costs, on random small plans."""
     for seed in seeds:
         for case in cases(seed):
-            known = vars(plan_costs(case.instance, case.plan))
+            stated = vars(plan_costs(case.instance, case.plan))
             counted = vars(Recount(case.instance, case.plan).costs())
-            names = known.keys() - {"shape"}  # by place where every stage has degrees of its own
-            unlike = [name for name in names if not np.array_equal(known[name], counted[name])]
+            names = stated.keys() - {"shape"}  # by place where every stage has degrees of its own
+            unlike = [name for name in names if not np.array_equal(stated[name], counted[name])]
             assert not unlike, (seed, case.plan.shape)
