@@ -160,7 +160,8 @@ def test_bug_models_with_other_heads_were_counted_as_if_they_had_ours(
 @pytest.mark.parametrize("value", ["LlamaForCausalLM", [3], {"a": 1}, True])
 def test_architectures_are_a_list_of_names(value: object) -> None:
     """Null and an empty list name nothing; all else is refused."""
-    for nothing in (None, []):
+    unnamed: tuple[object, ...] = (None, [])
+    for nothing in unnamed:
         sizes_from_config({"model_type": "llama", "architectures": nothing}, "c")
     with pytest.raises(InstanceError, match=r"^c architectures: .*; allowed: a list of names"):
         sizes_from_config({"model_type": "llama", "architectures": value}, "c")
