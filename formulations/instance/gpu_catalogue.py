@@ -21,7 +21,6 @@ from formulations.instance.validation import validated
 #: (NVIDIA/nccl 2.19, src/graph/tuning.cc, hwLat), for links that are written without.
 NODE_LATENCY_S, NETWORK_LATENCY_S = 5.7e-6, 14e-6
 
-
 #: Compute capability from which on GPUs have a precision (NVIDIA, Transformer Engine, datatype and
 #: hardware support matrix; of tf32 PTX ISA, wmma, sm_80). fp16 and fp32 are on older ones, too.
 CAPABILITIES: Mapping[Precision, float] = {"bf16": 8.0, "tf32": 8.0, "fp8": 8.9}

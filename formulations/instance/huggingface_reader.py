@@ -106,10 +106,8 @@ def named_architecture(config: Mapping[str, object], where: str) -> str | None:
     if names is None or names == []:
         return None
     if not isinstance(names, list) or not isinstance(names[0], str):
-        found = repr(names)[:60]
-        raise InstanceError(
-            f"{where} architectures", found, "a list of names, such as LlamaForCausalLM"
-        )
+        allowed = "a list of names, such as LlamaForCausalLM"
+        raise InstanceError(f"{where} architectures", repr(names)[:60], allowed)
     return names[0]
 
 

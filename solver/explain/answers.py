@@ -101,24 +101,24 @@ def _shape_of(
     plan: Plan, instance: Instance, changed: Instance, vector: tuple[int, ...]
 ) -> Shape | None:
     """The shape of a plan as the changed plan space names it; None where that has none."""
-    own, search = plan.shape, changed.search
+    planned, search = plan.shape, changed.search
     pinned = {
-        "data_parallel": (own.dp,),
-        "pipeline_parallel": (own.pp,),
-        "micro_batch": (own.micro_batch,),
-        "context_parallel": (own.cp,),
-        "expert_parallel": (own.ep,),
+        "data_parallel": (planned.dp,),
+        "pipeline_parallel": (planned.pp,),
+        "micro_batch": (planned.micro_batch,),
+        "context_parallel": (planned.cp,),
+        "expert_parallel": (planned.ep,),
     }
     allowed = all({*pin} <= {*(getattr(search, field) or pin)} for field, pin in pinned.items())
     if not allowed or not may_use(changed, vector):
         return None
-    asked = _by_name(instance, own)
+    degrees = _by_name(instance, planned)
     ways = {stage.recomputed.way for replica in plan.replicas for stage in replica.stages}
     few = changed.model_copy(update={"search": search.model_copy(update=pinned)})
     for shape in shapes_of(few, vector):
         update = {name: getattr(shape, name) for name in ("degrees", "nodes_used", "recompute")}
-        alike = shape == own.model_copy(update=update)
-        if alike and ways <= {*shape.recompute} and asked == _by_name(changed, shape):
+        alike = shape == planned.model_copy(update=update)
+        if alike and ways <= {*shape.recompute} and degrees == _by_name(changed, shape):
             return shape
     return None
 

@@ -124,8 +124,8 @@ def _flash(instance: Instance, shape: Shape) -> Iterator[str]:
         others = f"; plans on {names} have none" if instance.fused else ""
         yield f"flash attention: no scores are kept{others}"
     elif instance.fused:
-        capable = {one.gpu.compute_capability for one in instance.cluster.groups}
-        none = "none is known" if None in capable else "there is none"
+        capabilities = {group.gpu.compute_capability for group in instance.cluster.groups}
+        none = "none is known" if None in capabilities else "there is none"
         yield f"flash attention: none, as on {names} {none}; plans without these have it"
 
 
@@ -142,7 +142,7 @@ def cost_without_flash(document: PlanDocument, shape: Shape) -> Lines:
     workload = fused or instance.workload.with_flash()
     costs, plan = costs_of(document), plan_of(document)
     after = plan_costs(instance.model_copy(update={"workload": workload}), plan)
-    saved = 1 - step_time_ns(after) / step_time_ns(costs)
+    saved = max(0.0, 1 - step_time_ns(after) / step_time_ns(costs))
     less_bytes = int((costs.memory_bytes - after.memory_bytes).max())
     if saved <= 0 and less_bytes <= 0:
         return []

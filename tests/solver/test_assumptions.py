@@ -123,11 +123,11 @@ def test_bug_a_capability_left_out_took_flash_attention_from_all(
 ) -> None:
     """Precisions that no older GPU has say it, for the GPU and for those beside it."""
     beside = "    - {name: b, gpu: A100-40, gpus_per_node: 4, nodes: 1, inter_node: 100 Gbit/s}"
-    whole = inline(peaks, more, beside)
-    assert whole.cluster.groups[0].gpu.compute_capability == capability
+    both = inline(peaks, more, beside)
+    assert both.cluster.groups[0].gpu.compute_capability == capability
     able = capability is not None and capability >= 8.0
-    assert whole.on((1, 1)).workload.flash_attention == able
-    assert whole.on((0, 1)).workload.flash_attention
+    assert both.on((1, 1)).workload.flash_attention == able
+    assert both.on((0, 1)).workload.flash_attention
 
 
 def test_plan_without_flash_attention_for_want_of_a_capability_says_what_that_costs() -> None:
@@ -145,8 +145,8 @@ def test_plan_without_flash_attention_for_want_of_a_capability_says_what_that_co
     assert "compute_capability of a is not stated" in text
     assert f"takes {percent(less_ns)} less time" in text
     assert f"up to {size_text(less_bytes)} less memory" in text
-    for other in (stated, inline(peaks, ", compute_capability: 7.0")):
-        found = solve(other)
-        assert found.plan is not None
-        document = build_document(found, SolveOptions())
-        assert cost_without_flash(document, found.plan.shape) == []
+    for instance in (stated, inline(peaks, ", compute_capability: 7.0")):
+        result = solve(instance)
+        assert result.plan is not None
+        document = build_document(result, SolveOptions())
+        assert cost_without_flash(document, result.plan.shape) == []

@@ -43,9 +43,9 @@ def test_bug_without_time_to_list_shapes_a_plan_was_its_own_bound(
     assert best.step_time_ns is not None
     monkeypatch.setattr("solver.search.incumbents.Clock.out_of_time", lambda self: True)
     options = SolveOptions(time_limit_s=1.0)
-    found = solve(SMALL, options, start=(best.plan, best.step_time_ns))
-    assert (found.plan, found.status) == (best.plan, Status.FEASIBLE)
-    assert (found.bound, found.gap) == (None, None)
+    result = solve(SMALL, options, start=(best.plan, best.step_time_ns))
+    assert (result.plan, result.status) == (best.plan, Status.FEASIBLE)
+    assert (result.bound, result.gap) == (None, None)
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 3))
