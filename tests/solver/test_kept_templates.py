@@ -106,5 +106,5 @@ def test_command_line_keeps_and_shows(tmp_path: Path) -> None:
     output("templates", SMALL, "--micro-batch", 4, "--study", path)
     assert (
         output("study", "show", path)
-        == "templates     hetero_small, 2 mixes of nodes closed, 0 open\n"
+        == "templates     hetero_small, 4 mixes of nodes closed, 0 open\n"
     )
