@@ -43,14 +43,12 @@ def test_measured_strategies(tmp_path: Path) -> None:
     )
 
 
-def test_judged_on_drawn_steps(tmp_path: Path) -> None:
-    """`--judge` adds mean and 95th percentile of every way to choose; not to an object."""
-    path = written(tmp_path, SMALL + TABLE)
-    out = output("lengths", path, "--judge", 3)
-    table = out[out.index("3 drawn steps") :]
-    for way in ("this plan", "best single strategy", "chosen for the very step"):
-        assert way in table
-    assert run("lengths", path, "--judge", 3, "--json")[0] == 2
+def test_rows_are_dealt_out_with_whole_sequences(tmp_path: Path) -> None:
+    """The step says what its rows take then, and how far that may be off."""
+    out = " ".join(output("lengths", written(tmp_path, SMALL + TABLE)).split())
+    dealt = out[out.index("dealt out") :]
+    assert "for all rows with whole sequences, by formula" in dealt
+    assert "no dispatch takes" in dealt
 
 
 def test_bug_degrees_without_a_layout_had_no_room_for_a_row(tmp_path: Path) -> None:
