@@ -13,8 +13,8 @@ from solver.document import PLAN_FILE, PlanDocument, StageDocument
 from solver.fleet_document import FLEET_FILE, FleetDocument
 from solver.front_document import FrontDocument
 from solver.switch_document import (
+    ChannelDocument,
     DeviceDocument,
-    PriceDocument,
     SendingDocument,
     SliceDocument,
     SwitchDocument,
@@ -41,7 +41,7 @@ def test_formats_are_documented_whole() -> None:
     text = (DOCS / "formats.md").read_text("utf-8")
     named = set(re.findall(r"`(\w+)`", text))
     plans = PlanDocument, StageDocument, FleetDocument, FrontDocument
-    switches = SwitchDocument, SliceDocument, SendingDocument, DeviceDocument, PriceDocument
+    switches = SwitchDocument, SliceDocument, SendingDocument, DeviceDocument, ChannelDocument
     for document in (InstanceFile, *plans, *switches):
         assert set(document.model_fields) <= named, document.__name__
     assert f"schema {PLAN_FILE.version}" in text

@@ -160,7 +160,7 @@ class _Fractions:
                 if number
                 for before in [[*state[:kind], number - 1, *state[kind + 1 :]]]
             )
-        return reached[self._states[-1]] >= self._done[-1] * (1 - ROUNDING)
+        return reached[self._states[-1]] >= float(self._done[-1]) * (1 - ROUNDING)
 
     def _filled(self, done: float, kind: int, time_ns: float) -> float:
         """Reference work done with one more replica of a kind, which begins with the longest."""
