@@ -22,6 +22,8 @@ from formulations.lengths.problem import (
     Atom,
     Measured,
     Mixed,
+    Moves,
+    Order,
     PaddedTime,
     Replica,
     Rows,
@@ -39,9 +41,6 @@ from solver.switch_document import SwitchDocument
 
 LENGTHS_SCHEMA_VERSION: Final = 3
 
-#: ascending: shorter sequences first, and a strategy may come again; free: each strategy has one
-#: group, of any lengths, at any place of the step, or the step is an ascending one.
-Order = Literal["ascending", "free"]
 Nanoseconds = Annotated[int, Field(ge=0, lt=1 << 47)]
 PerToken = Annotated[float, Field(ge=0, le=1e15)]
 Table = tuple[tuple[Nanoseconds | None, ...], ...]
@@ -238,7 +237,7 @@ class HopDocument(Record):
 
     leaves: Index
     enters: Index
-    moves: Literal["parameters", "gradients", "both"]
+    moves: Moves
     time_s: Seconds
 
     @classmethod

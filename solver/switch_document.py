@@ -15,13 +15,13 @@ from formulations.instance import Cluster, Workload
 from formulations.instance.extent import Bytes, Count, Index, Name, Seconds
 from formulations.instance.extent import Line as Text
 from formulations.instance.record import Record
+from formulations.lengths.problem import Moves
 from formulations.plan import Plan
 from formulations.switching.network import Line
 from formulations.switching.seats import Kind
 from formulations.switching.slices import Slice
 from solver.sealed_file import SealedFile
 
-Moves = Literal["parameters", "gradients", "both"]
 Share = tuple[Index, Index, Count]  #: from, to, of so many equal parts
 
 

@@ -1,11 +1,12 @@
 """`lengths`: which strategy runs which sequences of a step of many lengths, and when."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from formulations.errors import InstanceError, PlanError
+from formulations.lengths.problem import Order
 from solver.cli.files import check_folder, check_writable, write_folder, write_text
 from solver.cli.search_options import (
     GapOption,
@@ -16,8 +17,10 @@ from solver.cli.search_options import (
     limit,
 )
 from solver.cli.terminal import print_report, say, steps_display
-from solver.lengths_document import LengthsDocument, Order
 from solver.options import MAX_WORKERS, SolveOptions
+
+if TYPE_CHECKING:
+    from solver.lengths_document import LengthsDocument
 
 OrderOption = Annotated[
     Order, typer.Option(help="Shorter sequences first, or groups of any lengths in any order.")
@@ -95,7 +98,7 @@ def lengths_command(
     print_report(dispatch_text(found.mixed, chosen.tour))
 
 
-def _write_plans(folder: Path, document: LengthsDocument) -> None:
+def _write_plans(folder: Path, document: "LengthsDocument") -> None:
     """Plan files of the strategies that run, of the best single one, and of the anchor."""
     from solver.document import to_json
     from solver.evaluate.row_plans import file_name

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from time import monotonic
 
+from formulations.lengths.problem import Moves
 from formulations.plan import Plan
 from formulations.switching.seats import layout_of
 from formulations.switching.switch import Sending, Switch, switch_of
@@ -14,7 +15,6 @@ from solver.switch_document import (
     ChannelDocument,
     ClassDocument,
     DeviceDocument,
-    Moves,
     SendingDocument,
     SliceDocument,
     SwitchDocument,

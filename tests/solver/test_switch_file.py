@@ -12,13 +12,14 @@ import pytest
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
+from formulations.lengths.problem import Moves
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.report.html.switch_page import switch_page
 from solver.report.switch_picture import switch_picture
 from solver.report.switch_text import device_rows
-from solver.switch_document import Moves, SwitchDocument
+from solver.switch_document import SwitchDocument
 from solver.switching.alike import check_alike
 from solver.switching.documented import switch_document
 from solver.verify import verify_switch

@@ -7,12 +7,12 @@ from functools import cache
 import pytest
 from pydantic import ValidationError
 
-from formulations.lengths.problem import Rows
+from formulations.lengths.problem import Order, Rows
 from formulations.lengths.strategy_time import NEVER
 from solver.document import sealed
 from solver.lengths.choose import choose
 from solver.lengths.content import build_lengths
-from solver.lengths_document import LengthsDocument, Order
+from solver.lengths_document import LengthsDocument
 from solver.verify import Effort, verify_lengths
 from solver.verify.lengths_file import least_ascending_ns
 from tests.mixed_lengths import ascending_tours, least_ns, random_mixed
