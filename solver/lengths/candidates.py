@@ -48,7 +48,7 @@ def candidates(
     """
     lengths = lengths_of(instance)
     if lengths.strategies:
-        mixed, above = measured_problem(lengths)
+        mixed, above = measured_problem(instance)
         _check_longest(lengths, mixed.strategies)
         return Candidates(mixed, None, above)
     found = found_strategies(instance, tell, study)

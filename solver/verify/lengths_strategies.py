@@ -37,7 +37,7 @@ def check_strategies(document: LengthsDocument, findings: Findings, clock: Clock
         return []
     findings.equal("workload", document.workload, instance.workload.name)
     if lengths.strategies:
-        mixed, above = measured_problem(lengths)
+        mixed, above = measured_problem(instance)
         _check_same(problem, mixed, findings)
         _check_files(document, above, findings)
         findings.note("times of strategies and switches are those of the instance")
