@@ -284,7 +284,7 @@ def _chosen(search: SearchSpace, field: str, target: Target) -> object:
     run = tuple(one for one in _VALUES[field] if allows(target, field, one))
     new = tuple(one for one in run if not allows(search.target, field, one))
     if isinstance(held, tuple):
-        return tuple(one for one in run if one in held or one in new)
+        return tuple(one for one in run if one in held or one in new) or run
     return new[-1] if new else held if held in run else run[-1]
 
 
