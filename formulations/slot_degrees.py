@@ -77,17 +77,30 @@ def stage_places(instance: Instance, shape: Shape) -> tuple[Place, ...]:
     )
 
 
-def may_follow(instance: Instance, shape: Shape, first: Degrees, own: Degrees, last: bool) -> bool:
+def may_follow(instance: Instance, zero: int, first: Degrees, own: Degrees, last: bool) -> bool:
     """Whether the target can run a stage with degrees of its own in a pipeline that begins so.
 
-    last: it is the last one. FlagScale's meshes are runs of ranks, and may end inside a node.
+    last: it is the last one.
     """
-    search, workload = instance.search, instance.workload
-    if search.target != "flagscale":
-        return True
-    split, least, most = search.sequence_parallel, *sorted((first.parts, own.parts))
-    if own.tp != first.tp and (not split or (last and workload.tied_embeddings)):
-        return False
-    if last and shape.zero and most % least:
-        return False
-    return shares("flagscale", workload, Sharing(own.tp, 1, 1, shape.zero, split)) is None
+    flagscale = instance.search.target == "flagscale"
+    return not flagscale or mesh_fault(instance, zero, first, own, last) is None
+
+
+def mesh_fault(
+    instance: Instance, zero: int, first: Degrees, degrees: Degrees, last: bool
+) -> str | None:
+    """Why FlagScale cannot run such a stage.
+
+    Its meshes are runs of ranks, and may end inside a node. It sums the gradients of tied
+    embeddings, and splits states with ZeRO 1, between the first and the last.
+    """
+    workload, split = instance.workload, instance.search.sequence_parallel
+    if degrees.tp != first.tp and not split:
+        return "whose unlike tensor groups need sequence_parallel: true"
+    if last and degrees.tp != first.tp and workload.tied_embeddings:
+        return "whose tied embeddings lie on tensor groups of one size"
+    few, many = sorted((first.parts, degrees.parts))
+    if last and zero and many % few:
+        return "where with ZeRO 1 parts of first or last stage divide the other's"
+    fault = shares("flagscale", workload, Sharing(degrees.tp, 1, 1, zero > 0, split))
+    return fault and fault[1]
