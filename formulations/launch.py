@@ -1,7 +1,9 @@
 """What a plan asks of whoever launches it, held against the rules of the launch targets."""
 
+from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import product
+from math import gcd
 from typing import get_args
 
 from formulations.costs.context import context_methods
@@ -27,8 +29,8 @@ from formulations.instance.target import (
     zero_stages,
 )
 from formulations.instance.workload import ExpertSplit, Recompute, Workload
-from formulations.plan import PARAMETERS_SPLIT, STATES_SPLIT, Plan, Shape
-from formulations.slot_degrees import mesh_fault
+from formulations.plan import PARAMETERS_SPLIT, STATES_SPLIT, Degrees, Plan, Shape
+from formulations.slot_degrees import limits_orders, may_follow, mesh_fault
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ def zero_choices(instance: Instance, shape: Shape) -> list[ZeroStage]:
 
 
 def runs_shape(instance: Instance, shape: Shape) -> bool:
-    """Whether the target of an instance can run a shape on every node order."""
+    """Whether the target of an instance can run a shape on some node order."""
     return _runs(instance, shape, shape.zero)
 
 
@@ -156,24 +158,30 @@ def _runs(instance: Instance, shape: Shape, zero: ZeroStage) -> bool:
 
 
 def _runs_degrees(instance: Instance, shape: Shape, zero: ZeroStage) -> bool:
-    """Whether the target can run the degrees of node groups in whatever order their nodes stand.
+    """Whether the target can run the degrees of node groups in some order of the nodes.
 
-    FlagScale's process meshes are runs of stages. Where node groups have degrees of their own,
-    every stage must have the same on all replicas: here, lie on one node. Unlike tensor groups need
-    sequence parallelism, and no tied embeddings between them; ZeRO 1 splits states over first and
-    last mesh, so the parts of one must divide those of the other.
+    Nodes of equal degrees make whole stages. The first and the last stage have degrees that go
+    together: equal ones on nodes in two places, where fewer than all of them make whole stages.
+    Of nodes with unlike numbers of slots that is taken for granted.
     """
-    search, own = instance.search, set(shape.degrees_used)
-    if search.target != "flagscale" or len(own) == 1:
+    if not limits_orders(instance, shape):
         return True
-    tied = instance.workload.tied_embeddings and shape.pp > 1
-    if len({one.tp for one in own}) > 1 and (tied or not search.sequence_parallel):
-        return False
-    parts = sorted({one.parts for one in own})
-    if zero and any(most % least for least, most in pairwise(parts)):
-        return False
+    nodes: dict[Degrees, Counter[int]] = {}  # by slots of a node
     groups = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
-    return all(group.gpus_per_node // one.width % shape.dp == 0 for group, one, n in groups if n)
+    for group, degrees, count in groups:
+        if count:
+            nodes.setdefault(degrees, Counter())[group.gpus_per_node // degrees.width] += count
+    if any(sum(size * n for size, n in sizes.items()) % shape.dp for sizes in nodes.values()):
+        return False
+    parted = {
+        degrees
+        for degrees, sizes in nodes.items()
+        if len(sizes) > 1 or any(n > shape.dp // gcd(shape.dp, size) for size, n in sizes.items())
+    }
+    pairs = [*product(nodes, repeat=2)]
+    ends = ((a, b) for a, b in pairs if a != b or a in parted)
+    inside = all(may_follow(instance, zero, a, b, last=False) for a, b in pairs)
+    return inside and any(may_follow(instance, zero, a, b, last=True) for a, b in ends)
 
 
 def _untrained(workload: Workload, target: Target) -> list[Obstacle]:

@@ -1,13 +1,15 @@
 """Ways in which the GPUs of a node may share a stage."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from formulations.instance import Instance
 from formulations.instance.target import Sharing, shares
 from formulations.plan import Degrees, Shape
 
 Place = tuple[int, Degrees]  #: node group, degrees of a stage on its nodes
+Owner = tuple[int, int]  #: slot, node group
 
 
 @dataclass(frozen=True)
@@ -104,3 +106,39 @@ def mesh_fault(
         return "where with ZeRO 1 parts of first or last stage divide the other's"
     fault = shares("flagscale", workload, Sharing(degrees.tp, 1, 1, zero > 0, split))
     return fault and fault[1]
+
+
+def limits_orders(instance: Instance, shape: Shape) -> bool:
+    """Whether the target may run a shape on some orders of its nodes alone, see `runs_order`."""
+    return instance.search.target == "flagscale" and len(set(shape.degrees_used)) > 1
+
+
+def runs_order(instance: Instance, shape: Shape, order: Sequence[int]) -> bool:
+    """Whether the target can run a shape on nodes of these groups, in this order.
+
+    FlagScale's meshes have the same degrees on all replicas of a stage.
+    """
+    if not limits_orders(instance, shape):
+        return True
+    groups, slots = instance.cluster.groups, list[Degrees]()
+    for j in order:
+        slots += [shape.degrees[j]] * (groups[j].gpus_per_node // shape.degrees[j].width)
+    stages = [slots[k * shape.dp :][: shape.dp] for k in range(shape.pp)]
+    return all(
+        len(set(stage)) == 1
+        and may_follow(instance, shape.zero, slots[0], stage[0], k + 1 == shape.pp)
+        for k, stage in enumerate(stages)
+    )
+
+
+def apart(instance: Instance, shape: Shape) -> Iterator[tuple[Owner, Owner]]:
+    """Pairs of slots with node groups that do not own them in the same order, see `runs_order`."""
+    used = [j for j, count in enumerate(shape.nodes_used) if count]
+    last = shape.slots - shape.dp
+    for i, j in product(used if limits_orders(instance, shape) else (), repeat=2):
+        a, b = shape.degrees[i], shape.degrees[j]
+        if not may_follow(instance, shape.zero, a, b, last=True):
+            yield (0, i), (last, j)
+        for s in range(shape.slots - 1):
+            if a != b and (s + 1) % shape.dp:
+                yield (s, i), (s + 1, j)
