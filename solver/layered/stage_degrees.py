@@ -117,7 +117,8 @@ class StageDegrees:
         instance, degrees = self.whole.instance, [own for _, own in self.places]
 
         def follows(first: Degrees, own: Degrees) -> tuple[bool, bool]:
-            inside, last = (may_follow(instance, self.shape, first, own, x) for x in (False, True))
+            zero = self.shape.zero
+            inside, last = (may_follow(instance, zero, first, own, x) for x in (False, True))
             return inside, last
 
         return [[follows(first, own) for own in degrees] for first in degrees]

@@ -17,10 +17,9 @@ from formulations.costs.stage_places import with_places
 from formulations.instance import Instance
 from formulations.plan import Degrees, Group, Plan, Replica, Shape, Stage
 from formulations.schedules import in_flight
-from formulations.slot_degrees import Place
+from formulations.slot_degrees import Place, may_follow
 from formulations.units import ceil_div, ceil_ns
 from solver.verify.bounds import Prover
-from solver.verify.launch import runs_stage
 from solver.verify.link_times import inside_s, outside_s, pair_s
 from solver.verify.orders import OrderGraph, Step
 from solver.verify.space import PlanSpace
@@ -98,7 +97,7 @@ class StageGraph(OrderGraph):
         """Whether the target runs the stage."""
         own = self.places[standing.place][1]
         first = standing.first or own
-        return runs_stage(self.instance, self.whole.zero, first, own, last)
+        return may_follow(self.instance, self.whole.zero, first, own, last)
 
     def _is_end(self, standing: Standing) -> bool:
         full = standing.taken == self._gpus(standing.place)[0]
