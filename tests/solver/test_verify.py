@@ -137,12 +137,12 @@ def test_gradient_rings_share_the_border_of_a_node() -> None:
 
 
 BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
-    "degrees": ("pipelined", {"shape.pp": 1}, "shape: dp * pp: found 2, expected 4"),
+    "degrees": ("pipelined", {"shape.pp": 1}, "shape.dp, pp: found (2, 1), expected one of (2, 2)"),
     "too_many_nodes": ("pipelined", {"shape.nodes_used": [2, 0]}, "shape.nodes_used"),
     "group_across_nodes": (
         "pipelined",
         {"shape.degrees.0.tp": 4, "shape.dp": 1, "shape.pp": 1},
-        "shape.degrees[0]: tp * parts * cp: found 4, expected a divisor",
+        "shape.degrees: found (Degrees(tp=4, parts=1, cp=1),",
     ),
     "idle_node": ("idle", {"instance.search.idle_nodes": False}, "shape.nodes_used"),
     "rent": ("idle", {"instance.limits.max_price_usd_per_hour": 11.9}, "shape.nodes_used"),
@@ -153,7 +153,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "tensor_parallel": ("idle", {"instance.search.tensor_parallel": [1]}, "shape.degrees"),
     "heads": ("tensor_parallel", {"instance.workload.kv_heads": 3}, "shape.degrees"),
     "data_parallel": ("idle", {"instance.search.data_parallel": [2]}, "shape.dp"),
-    "pipeline_parallel": ("idle", {"instance.search.pipeline_parallel": [2]}, "shape.pp"),
+    "pipeline_parallel": ("idle", {"instance.search.pipeline_parallel": [2]}, "shape.dp, pp"),
     "unknown_node": ("pipelined", {"node_order.0": "x-0"}, "node_order[0]: found 'x-0'"),
     "node_twice": ("pipelined", {"node_order.1": "fast-0"}, "node_order[1]"),
     "node_missing": ("pipelined", {"node_order": ["fast-0"]}, "node_order: nodes of slow"),
