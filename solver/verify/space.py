@@ -4,7 +4,9 @@ Nodes used: per group 0 up to all, not none at all; all nodes if none may be idl
 on the price. For such a vector: tp divides the GPU count of every node used and the key and value
 heads (Megatron-LM's `num_query_groups % tensor_model_parallel_size`), dp * pp slots fill
 the nodes, no stage lacks a layer (a block, unless stages without one are allowed), b divides the
-global batch, and every replica has a micro-batch (all the same number, if even). With one replica
+global batch and into the parts of every slot, and every replica has a micro-batch (all the same
+number, if even). Parts that all slots have are left out where the space has as many more replicas
+of smaller micro-batches, which are the same plans. With one replica
 nothing can be split, so of the ZeRO stages the least counts; 2 and 3 are for one pipeline stage and
 even micro-batches, where torchtitan runs no others. Chunks per device are for schedules that
 interleave: on several devices, with a layer (block) for each chunk, and micro-batches per replica,

@@ -16,7 +16,7 @@ from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.instance.target import Target
 from formulations.plan import Degrees, Shape
-from solver.document import read_document
+from solver.document import PlanDocument
 from solver.result import Status
 from solver.search.driver import solve
 from solver.search.shapes import shapes
@@ -35,6 +35,7 @@ from tests.oracles.plan_space import (
     stage_configurations,
 )
 from tests.random_spaces import perturbed, random_space
+from tests.resealed import renewed
 from tests.seeds import few_and_many
 
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -83,8 +84,10 @@ def test_bug_a_micro_batch_of_one_sequence_in_two_parts_was_accepted() -> None:
 
 def test_bug_an_impossible_plan_was_verified_as_the_optimum(reference: Path) -> None:
     """Its log is that of the plan space, and its bound is its own time."""
-    found = verify_document(read_document(reference / "defects" / "parts1_forged.json"))
-    assert [line for line in found.problems if line.startswith("shape.micro_batch: found 1,")]
+    document = renewed(reference / "defects" / "parts1_forged.json", PlanDocument)
+    found = verify_document(document)
+    (line,) = found.problems
+    assert line.startswith("shape.micro_batch: found 1, expected none")
 
 
 def test_bug_parts_were_left_out_where_no_replicas_can_stand_for_them() -> None:

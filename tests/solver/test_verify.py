@@ -15,6 +15,7 @@ from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
 from solver.document import PlanDocument
+from solver.result import Termination
 from solver.simulate import step_time_ns
 from solver.verify import instance_differences, verify_document
 from solver.verify.recount import Recount
@@ -234,6 +235,20 @@ def test_broken_constraint_is_named(name: str) -> None:
     case, changes, start = BROKEN[name]
     found = problems(CASES[case](), changes)
     assert [line for line in found if line.startswith(start)], found
+
+
+@pytest.mark.parametrize("ended", Termination)
+@pytest.mark.parametrize("case", ["pipelined", "infeasible", "interrupted"])
+def test_bug_how_a_search_ended_was_taken_at_its_word(case: str, ended: Termination) -> None:
+    """A log with open shapes is not of a search that closed all, nor one without of any other."""
+    document = CASES[case]()
+    told = "termination is closed: found"
+    found = problems(document, {"termination": ended})
+    closed = ended is Termination.CLOSED
+    assert any(line.startswith(told) for line in found) == (closed != (case != "interrupted"))
+    if document.shape is not None:
+        unproved = {"closed_shapes": [], "termination": ended}
+        assert any(line.startswith(told) for line in problems(document, unproved)) == closed
 
 
 def memory_changes(document: PlanDocument, limit: int) -> dict[str, Any]:
