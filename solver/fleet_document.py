@@ -93,10 +93,14 @@ class FleetDocument(Record):
 
     @model_validator(mode="after")
     def _check_extent(self) -> "FleetDocument":
-        stages = max(design.template.num_stages for design in self.designs)
-        most = max(self.micro_batches, *(one.micro_batches for one in self.pipelines))
-        if not can_be_simulated(stages, most, most):
-            raise ValueError(TOO_LONG)
+        stages = dict(enumerate(design.template.num_stages for design in self.designs))
+        before = () if self.recovery is None else self.recovery.before
+        for pipelines in (self.pipelines, before):
+            unlike = {(pipeline.design, pipeline.micro_batches) for pipeline in pipelines}
+            passes = sum(stages.get(design, 0) * m for design, m in unlike)
+            most = max([self.micro_batches, *(m for _, m in unlike)])
+            if not can_be_simulated(1, passes, most):
+                raise ValueError(TOO_LONG)
         return self
 
     @property

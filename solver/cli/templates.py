@@ -113,7 +113,7 @@ def templates_command(
         time_limit_s=time_limit,
     )
     check_writable(out, keep=(instance, study))
-    problem = load_instance(instance, plain=True)
+    problem = load_instance(instance, fleets=True)
     with steps_display("templates") as show, study_at(study, problem) as kept:
         generator = generator_for(problem, options, faults, show, kept)
         document = templates_document(generator, faults)

@@ -38,7 +38,7 @@ from solver.search.shape_answers import Answers
 from solver.search.shapes import shapes
 from solver.study.store import Study
 
-#: What a study notes of a search: the gap that it was asked for.
+#: What a study notes of a search: the gap and the limits that it was asked for.
 SOLVE = "solve"
 #: How often an engine may ask whether to stop, from one round over the open shapes to the next.
 EFFORTS = (100, 1_000, 10_000, None)
@@ -85,9 +85,8 @@ class ShapeSearch:
     def recall(self) -> None:
         """The best plan that a study knows, whoever found it."""
         self.incumbents.recall()
-        for plan, step_ns in self.closer.answers.plans():
-            if step_ns < self.closer.cutoffs.refused(plan.shape):
-                self.incumbents.offer((plan, step_ns))
+        for candidate in self.closer.answers.plans():
+            self.incumbents.offer(candidate)
 
     def run(
         self,
@@ -219,7 +218,8 @@ def solve(
     """
     options = options or SolveOptions()
     if study is not None:
-        study.note(SOLVE, {"gap": options.gap})
+        limits = instance.limits.model_dump(mode="json")
+        study.note(SOLVE, {"gap": options.gap, "limits": limits})
     search = ShapeSearch(instance, options, progress, study=study)
     termination, space = Termination.TIME_LIMIT, search.space
     try:

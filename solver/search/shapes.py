@@ -3,10 +3,15 @@
 from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 from math import gcd
-from typing import Literal, get_args
+from typing import Literal
 
 from formulations.instance import Instance, NodeGroup
-from formulations.instance.instance import RECOMPUTE_WAYS, PlainSchedule, ScheduleName, ZeroStage
+from formulations.instance.instance import (
+    RECOMPUTE_WAYS,
+    ScheduleName,
+    ZeroStage,
+    plain_schedules,
+)
 from formulations.instance.target import least_zero, most_stages
 from formulations.instance.target import zero_stages as launched_stages
 from formulations.instance.workload import Recompute
@@ -206,7 +211,7 @@ def _stage_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape
     least = min((own.width for size in used for own in slot_degrees(instance, size, 1)), default=0)
     if not least:
         return
-    schedules = [one for one in search.schedule if one in get_args(PlainSchedule)]
+    schedules = plain_schedules(search)
     for b, dp in product(micro_batches(instance), range(1, gpus // (2 * least) + 1)):
         if instance.workload.global_batch % (b * dp):
             continue

@@ -6,6 +6,7 @@ from math import ceil
 from formulations.costs.exchange import exchange_times_ns
 from formulations.costs.template_costs import TemplateCosts, template_costs
 from formulations.fleet import Design, Pipeline, Strategy, holdings
+from formulations.instance.fleet_space import unfit_fields
 from formulations.plan import Recomputed
 from formulations.transition import Copy, Links, layer_state_bytes, missing
 from formulations.units import seconds
@@ -35,6 +36,8 @@ def verify_fleet(document: FleetDocument, effort: Effort | None = None) -> Verif
 
 def _check_content(document: FleetDocument, findings: Findings) -> None:
     before = findings.num_problems
+    for field, found, allowed, _ in unfit_fields(document.instance):
+        findings.refuse(f"instance.{field}", found, allowed)
     _check_places(document, document.pipelines, "pipelines", findings)
     _check_nodes(document, findings)
     for n, design in enumerate(document.designs):
@@ -92,6 +95,9 @@ def _check_designs(document: FleetDocument, findings: Findings) -> None:
     findings.require(len(templates) == len(designs), "designs", "a template twice", "each once")
     sizes = sorted({design.strategy.micro_batch for design in designs})
     findings.require(len(sizes) == 1, "designs", f"micro-batches of {sizes}", "one size")
+    listed = search.micro_batch or sizes
+    text = f"one of {list(listed)}"
+    findings.require(set(sizes) <= set(listed), "designs", f"micro-batches of {sizes}", text)
 
 
 def _check_template(
@@ -113,6 +119,9 @@ def _check_template(
         findings.require(last <= have, where, f"GPUs up to {last}", f"at most {have}")
         divides = workload.kv_heads % gpus == 0
         findings.require(divides, where, f"{gpus} GPUs", f"a divisor of {workload.kv_heads}")
+        listed = document.instance.search.tensor_parallel or (gpus,)
+        odd = gpus & (gpus - 1) != 0  # any split has other numbers beside the powers of two
+        findings.require(odd or gpus in listed, where, f"{gpus} GPUs", f"one of {listed}")
         number = sum(blocks[slice(*stage.layers)])
         allowed = number or document.instance.search.embedding_only_stages
         findings.require(bool(allowed), where, f"no block in {stage.layers}", "a block")
@@ -164,11 +173,12 @@ def _check_steps(
     instance, micro_batch = document.instance, document.designs[0].strategy.micro_batch
     used = {document.designs[one.design] for one in pipelines}
     costs = {one.template: template_costs(instance, one.strategy, one.template) for one in used}
+    unlike = {(one.template, one.micro_batches) for one in fleet}
+    times = {pair: pipeline_step_ns(costs[pair[0]], pair[1]) for pair in unlike}
     steps = []
     for n, one in enumerate(fleet):
-        own = costs[one.template]
-        _check_memory(own, one.micro_batches, f"{field}[{n}]", findings)
-        steps.append(pipeline_step_ns(own, one.micro_batches))
+        _check_memory(costs[one.template], one.micro_batches, f"{field}[{n}]", findings)
+        steps.append(times[one.template, one.micro_batches])
         findings.close(f"{field}[{n}].step_time_s", pipelines[n].step_time_s, seconds(steps[-1]))
     batch = sum(one.micro_batches for one in fleet) * micro_batch
     findings.equal(f"{field}: sequences of a step", batch, instance.workload.global_batch)

@@ -218,7 +218,8 @@ def test_bug_unknown_schedule_of_a_command(command: tuple[str, ...], tmp_path: P
     """It is named with its place; only `solve` knows all schedules."""
     text = (ROOT / "instances" / "homo_small.yaml").read_text(encoding="utf-8")
     path = tmp_path / "x.yaml"
-    path.write_text(text.replace("search:\n", "search:\n  schedule: [1f1b, zb-h1]\n", 1))
+    text = text.replace("search:\n", "search:\n  schedule: [1f1b, zb-h1]\n", 1)
+    path.write_text(text.replace("profiles/", f"{ROOT}/instances/profiles/"))
     code, out, err = run(*(path if word == "PLAN" else word for word in command))
     line = next(n for n, row in enumerate(path.read_text().splitlines(), 1) if "zb-h1" in row)
     allowed = "1f1b or gpipe; solve takes the others"

@@ -163,6 +163,7 @@ def test_micro_batches_are_the_nodes_share_of_a_step_rounded_up() -> None:
         for one in map(random_instance, range(99))
         if one.workload.global_batch == 6 and sum(g.nodes for g in one.cluster.groups) == 3
     )
+    instance = instance.but(search={"micro_batch": (1, 3)})
     generator = TemplateGenerator(instance, TemplateOptions(micro_batch=1))
     assert [generator.micro_batches(n) for n in (1, 2, 3)] == [2, 4, 6]
     assert generator.again(micro_batch=3).micro_batches(2) == 2
@@ -204,7 +205,14 @@ def _interrupted_once() -> object:
     return replaced
 
 
-def test_micro_batch_that_divides_no_step_is_refused() -> None:
-    """5 sequences of a batch of 2, 4 or 6."""
-    with pytest.raises(PlannerError, match="--micro-batch 5: does not divide"):
-        TemplateGenerator(random_instance(0), TemplateOptions(micro_batch=5))
+@pytest.mark.parametrize(
+    ("listed", "words"),
+    [(None, "does not divide"), ((1, 5), "does not divide"), ((1, 2), "not in search.micro_batch")],
+)
+def test_micro_batch_that_divides_no_step_is_refused(
+    listed: tuple[int, ...] | None, words: str
+) -> None:
+    """5 sequences of a batch of 2, 4 or 6; or a number that the instance does not list."""
+    instance = random_instance(0).but(search={"micro_batch": listed})
+    with pytest.raises(PlannerError, match=f"--micro-batch 5: {words}"):
+        TemplateGenerator(instance, TemplateOptions(micro_batch=5))
