@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from formulations.instance.record import Record
-from solver.document import PLAN_FILE, PlanDocument, sealed, shape_counts
+from solver.document import PlanDocument, sealed, shape_counts
 
 R = TypeVar("R", bound=Record)
 Changes = Mapping[str, object] | Callable[[Any], object]
@@ -30,20 +29,6 @@ def resealed(document: R, changes: Changes) -> R:
         for path, value in changes.items():
             change(fields, path, value)
     return sealed(type(document).model_validate_json(json.dumps(fields)))
-
-
-def renewed(path: Path, model: type[R]) -> R:
-    """A file from when plans also said what other targets may bring, as it would be today."""
-
-    def plan_of_today(fields: dict[str, Any]) -> dict[str, Any]:
-        if fields.pop("other_targets", None) is None:
-            return fields
-        text = json.dumps(fields | {"schema_version": PLAN_FILE.version})
-        return sealed(PlanDocument.model_validate_json(text)).model_dump(mode="json")
-
-    fields = json.loads(path.read_text(encoding="utf-8"), object_hook=plan_of_today)
-    fields["schema_version"] = model.model_fields["schema_version"].default
-    return sealed(model.model_validate_json(json.dumps(fields)))
 
 
 def forged(document: PlanDocument, changes: Changes) -> PlanDocument:
