@@ -68,12 +68,7 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
     used = tuple(order.count(j) for j in range(len(instance.cluster.groups)))
     _check_flash(instance, run, used)
     dp = _replicas(instance, run, used)
-    share, rest = divmod(instance.workload.global_batch, run.micro_batch * dp)
-    if rest or not share:
-        total = f"{instance.workload.global_batch} sequences for {dp} replicas"
-        raise run.error(
-            "micro_batch", f"micro-batches of {run.micro_batch}", f"sizes that share {total} evenly"
-        )
+    share = _share(instance, run, used, dp)
     if run.vpp > 1 and share % run.pp:
         found = f"{run.vpp} chunks per GPU with {share} micro-batches per replica"
         raise run.error("vpp", found, f"a multiple of the {run.pp} stages, or one chunk")
@@ -114,6 +109,28 @@ def _replicas(instance: Instance, run: Launched, used: Sequence[int]) -> int:
         allowed = f"{slots // run.pp} on {hosts} and {run.pp} stages; other hosts with --order"
         raise run.error("dp", f"{run.dp} replicas", allowed)
     return slots // run.pp
+
+
+def _share(instance: Instance, run: Launched, used: Sequence[int], dp: int) -> int:
+    """Micro-batches per replica. Raises PlanError where replicas cannot share the batch evenly."""
+    batch = instance.workload.global_batch
+    each, rest = divmod(batch, dp)
+    told = f"{batch} sequences for {dp} replicas"
+    if not rest and each % run.micro_batch:
+        found = f"micro-batches of {run.micro_batch}"
+        raise run.error("micro_batch", found, f"a divisor of {each}: {told}")
+    if not rest:
+        return each // run.micro_batch
+    reached = 1  # bit n: some of the hosts have n tensor groups
+    for group, count in zip(instance.cluster.groups, used, strict=True):
+        taken = 1
+        while count:
+            taken = min(taken, count)
+            reached |= reached << group.gpus_per_node // (run.tp * run.cp) * taken
+            count, taken = count - taken, 2 * taken
+    fewer = [n for n in range(dp - 1, 0, -1) if not batch % n and reached >> n * run.pp & 1]
+    hosts = f"--order with hosts for {' or '.join(map(str, fewer[:4]))} replicas, or "
+    raise run.error("dp", told, f"{hosts if fewer else ''}degrees for replicas that divide {batch}")
 
 
 def _check_flash(instance: Instance, run: Launched, used: Sequence[int]) -> None:

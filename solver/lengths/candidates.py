@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.instance.lengths import Lengths, MeasuredStrategy
-from formulations.instance.rows import lengths_of
+from formulations.instance.rows import lengths_of, measured_rows
 from formulations.lengths.fit import Point, upper_fit
 from formulations.lengths.problem import Atom, Measured, Mixed, Replica, Strategy, Switching
 from formulations.plan import Plan
@@ -49,7 +49,7 @@ def candidates(
     """
     lengths = lengths_of(instance)
     if lengths.strategies:
-        measured = [_measured(lengths, one) for one in lengths.strategies]
+        measured = [_measured(instance, one) for one in lengths.strategies]
         _check_longest(lengths, [strategy for strategy, _ in measured])
         mixed = _mixed(lengths, [one for one, _ in measured], _measured_switching(lengths))
         return Candidates(mixed, None, tuple(above for _, above in measured))
@@ -98,15 +98,15 @@ def _longest(lengths: Lengths, strategy: Strategy | Measured) -> int:
     return max((one.tokens for one, time_ns in pairs if time_ns is not None), default=0)
 
 
-def _measured(lengths: Lengths, written: MeasuredStrategy) -> tuple[Strategy | Measured, float]:
+def _measured(instance: Instance, written: MeasuredStrategy) -> tuple[Strategy | Measured, float]:
     """By its times of rows, or of whole classes, as a step has them."""
     once = ceil_ns(written.per_visit_s), ceil_ns(written.per_step_s)
     if written.class_times_s:
         known = dict(written.class_times_s)
-        times = [known.get(one.tokens) for one in lengths.classes]
+        times = [known.get(one.tokens) for one in lengths_of(instance).classes]
         whole = tuple(None if one is None else ceil_ns(one) for one in times)
         return Measured(written.name, whole, *once), 0.0
-    points = [Point(n * n, n, ceil_ns(time_s)) for n, time_s in written.row_times_s]
+    points = [Point(n * n, n, time_ns) for n, time_ns in measured_rows(instance, written)]
     curve, above = upper_fit(points)
     assert written.longest_row is not None
     replica = Replica(written.pipeline_parallel, written.longest_row, curve)

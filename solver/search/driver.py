@@ -14,7 +14,7 @@ from typing import Literal
 
 from formulations.costs.tables import CostTables
 from formulations.instance import Instance
-from formulations.plan import Shape
+from formulations.plan import Plan, Shape
 from solver.heuristics.choose import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
@@ -166,7 +166,7 @@ class ShapeSearch:
         elif termination is Termination.TIME_LIMIT and not self.clock.out_of_time():
             termination = Termination.UNFINISHED
         bounds = [*self.agenda.bounds(records), *([] if best is None else [best])]
-        bound = min(bounds, default=None)
+        bound = min(bounds, default=None) if self.agenda.complete else None
         return Result(
             instance=self.instance,
             status=status,
@@ -209,18 +209,20 @@ def solve(
     options: SolveOptions | None = None,
     progress: Report | None = None,
     study: Study | None = None,
+    start: tuple[Plan, int] | None = None,
 ) -> Result:
     """The best plan of an instance with its proof, or the best one so far with its bound.
 
     A time limit and Ctrl-C return the incumbent; nothing is lost. `study`: what was closed before,
-    and where to keep what is closed now. PlannerError if a model that the options ask for cannot
-    be written, or a study.
+    and where to keep what is closed now. start: a plan of the instance to begin with, and its step
+    time in ns. PlannerError if a model that the options ask for cannot be written, or a study.
     """
     options = options or SolveOptions()
     if study is not None:
         limits = instance.limits.model_dump(mode="json")
         study.note(SOLVE, {"gap": options.gap, "limits": limits})
     search = ShapeSearch(instance, options, progress, study=study)
+    search.incumbents.offer(start)
     termination, space = Termination.TIME_LIMIT, search.space
     try:
         with time_up_after(search.clock.left_s):

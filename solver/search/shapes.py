@@ -30,13 +30,26 @@ PRICE_NOISE = 1e-12
 
 def node_vectors(instance: Instance) -> Iterator[tuple[int, ...]]:
     """Nodes used per group: all of them, or any non-empty choice within the price limit."""
-    groups = instance.cluster.groups
+    vectors = product(*_counts(instance))
+    yield from (vector for vector in vectors if any(vector) and _affordable(instance, vector))
+
+
+def _counts(instance: Instance) -> list[range]:
+    """Numbers of nodes that may be used, per group."""
+    idle = instance.search.idle_nodes
+    return [range(0 if idle else g.nodes, g.nodes + 1) for g in instance.cluster.groups]
+
+
+def _affordable(instance: Instance, vector: tuple[int, ...]) -> bool:
     limit = instance.limits.max_price_usd_per_hour
-    ranges = [range(g.nodes + 1) if instance.search.idle_nodes else (g.nodes,) for g in groups]
-    for vector in product(*ranges):
-        rent = rent_usd_per_hour(instance, vector)
-        if any(vector) and (limit is None or rent <= limit * (1 + PRICE_NOISE)):
-            yield vector
+    return limit is None or rent_usd_per_hour(instance, vector) <= limit * (1 + PRICE_NOISE)
+
+
+def may_use(instance: Instance, vector: tuple[int, ...]) -> bool:
+    """Whether `node_vectors` has these numbers of nodes."""
+    counts = zip(vector, _counts(instance), strict=True)
+    within = any(vector) and all(count in numbers for count, numbers in counts)
+    return within and _affordable(instance, vector)
 
 
 def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple[Degrees, ...]]:

@@ -15,7 +15,7 @@ from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance
 from formulations.instance.instance import Objective
 from formulations.instance.lengths import Lengths, MeasuredStrategy
-from formulations.instance.rows import of_rows
+from formulations.instance.rows import measured_rows, of_rows
 from formulations.plan import Plan
 from formulations.units import ceil_div, ceil_ns
 from solver.document import PlanDocument
@@ -58,7 +58,7 @@ def check_strategies(document: LengthsDocument, findings: Findings, clock: Clock
     if not lengths.strategies and findings.equal("plans: number", len(document.plans), number):
         return _checked_plans(document, instance, lengths, findings, clock)
     if lengths.strategies and findings.equal("strategies", number, len(lengths.strategies)):
-        _check_measured(document, lengths, findings)
+        _check_measured(document, instance, lengths, findings)
     return []
 
 
@@ -89,7 +89,9 @@ def _above(
     return most
 
 
-def _check_measured(document: LengthsDocument, lengths: Lengths, findings: Findings) -> None:
+def _check_measured(
+    document: LengthsDocument, instance: Instance, lengths: Lengths, findings: Findings
+) -> None:
     """Times of rows, classes and switches as the instance has them."""
     above, problem = list[float](), document.problem
     for q, (found, known) in enumerate(zip(problem.strategies, lengths.strategies, strict=True)):
@@ -102,7 +104,7 @@ def _check_measured(document: LengthsDocument, lengths: Lengths, findings: Findi
             expected = tuple(times.get(one.tokens) for one in lengths.classes)
             findings.equal(f"{field}.atoms_ns", found.atoms_ns, expected)
         elif _check_size(found, known, field, findings):
-            points = [(n * n, n, ceil_ns(time_s)) for n, time_s in known.row_times_s]
+            points = [(n * n, n, time_ns) for n, time_ns in measured_rows(instance, known)]
         above.append(_above(found.replicas[0], points, field, findings) if points else 0.0)
     _check_files(document, above, findings)
     switches = {(one.leave, one.enter): one for one in lengths.switching}

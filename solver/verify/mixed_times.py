@@ -189,10 +189,12 @@ class _Times:
 
     def _undivided_ns(self, atom: int, number: int) -> int:
         """Sequences are run whole: so many of this length take at least this."""
-        each = [max(own[atom], 1) for own in self.each_ns]
+        each = [own[atom] for own in self.each_ns]
         counts = [kind.count for kind in self.kinds]
         if len(each) == 1:
             return -(-number // counts[0]) * each[0]
+        if not min(each):  # such a replica runs any number in no time
+            return 0
 
         def enough(time_ns: int) -> bool:
             done = (n * (time_ns // ns) for n, ns in zip(counts, each, strict=True))
@@ -221,7 +223,9 @@ class _Times:
         room, row_ns = self._rows[i]
         left_ns = time_ns - (self.kinds[i].stages - 1) * sums.row[i]
         all_ns = sums.work[i] + row_ns * -(-sums.content // room)
-        return max(0, min(PARTS, left_ns * PARTS // max(all_ns, 1)))
+        if not all_ns:
+            return PARTS * (left_ns >= 0)
+        return max(0, min(PARTS, left_ns * PARTS // all_ns))
 
     def micro_batches(self, atoms: Sequence[int], time_ns: int) -> list[int]:
         """Rows on each replica; of unlike ones each takes what it can until all is taken."""
