@@ -126,11 +126,11 @@ def random_space(seed: int, target: Target) -> Instance:
     raise AssertionError("no instance")
 
 
-def perturbed(rng: random.Random, shape: Shape, others: Sequence[Shape]) -> Shape:
+def perturbed(rng: random.Random, shape: Shape, donors: Sequence[Shape]) -> Shape:
     """The shape with one to three fields of another one, or with any values."""
     changes: dict[str, Any] = {}
     for field in rng.sample(list(Shape.model_fields), rng.randint(1, 3)):
-        changes[field] = getattr(rng.choice(others), field)
+        changes[field] = getattr(rng.choice(donors), field)
         if rng.random() < 0.3:
             changes[field] = _any_value(rng, field, shape)
     return shape.but(**changes)

@@ -27,11 +27,11 @@ def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
     departure = space.departure(key_of(shape))
     if departure is None:
         return True
-    found, *allowed = map(_shown, (departure.found, *departure.allowed))
+    values, *allowed = map(_shown, (departure.values, *departure.allowed))
     more = f" and {len(allowed) - EXAMPLES} more" if len(allowed) > EXAMPLES else ""
     text = f"one of {', '.join(allowed[:EXAMPLES])}{more}" if allowed else "none"
     field, before = ", ".join(departure.fields), ", ".join(departure.before)
-    findings.refuse(f"shape.{field}", found, f"{text}, with these {before}")
+    findings.refuse(f"shape.{field}", values, f"{text}, with these {before}")
     return False
 
 

@@ -61,7 +61,7 @@ class Departure(NamedTuple):
     """The first fields of a shape that no shape of the plan space has beside those before them."""
 
     fields: tuple[str, ...]
-    found: tuple[object, ...]
+    values: tuple[object, ...]
     allowed: list[tuple[object, ...]]
     before: list[str]
 
@@ -161,9 +161,9 @@ class PlanSpace:
         """Where a shape leaves the plan space of its nodes; None for one of `keys`."""
         before = ["nodes_used"]
         for fields, choices in self._levels:
-            found, allowed = tuple(getattr(key, name) for name in fields), list(choices(key))
-            if found not in allowed:
-                return Departure(fields, found, allowed, before)
+            values, allowed = tuple(getattr(key, name) for name in fields), list(choices(key))
+            if values not in allowed:
+                return Departure(fields, values, allowed, before)
             before += fields
         return None
 
@@ -205,8 +205,8 @@ class PlanSpace:
             if not key.degrees:
                 fits = total % (b * key.dp) == 0
             else:
-                whole = not any(b % own.parts for own in key.degrees)
-                fits = whole and self.pipelines.shares_exist(key.dp, b)
+                fits = not any(b % degrees.parts for degrees in key.degrees)
+                fits = fits and self.pipelines.shares_exist(key.dp, b)
                 fits = fits and not self._by_replicas(key, b)
             if fits:
                 yield (b,)
@@ -217,7 +217,7 @@ class PlanSpace:
         Where n divides the parts of all slots that is the same: each n-th of a slot is a replica.
         """
         return any(
-            all(own.parts % n == 0 for own in key.degrees)
+            all(degrees.parts % n == 0 for degrees in key.degrees)
             and allowed(self.search.data_parallel, key.dp * n)
             and b // n in self.pipelines.micro_batches
             for n in range(2, key.degrees[0].parts + 1)

@@ -191,48 +191,52 @@ def _recompute(instance: Instance, zero: int) -> Iterator[tuple[Recompute, ...]]
         yield from ((way,) for way in ways)
 
 
-def covers(instance: Instance, listed: Collection[Config], space: set[Config], own: Config) -> bool:
+def covers(
+    instance: Instance, listed: Collection[Config], space: set[Config], config: Config
+) -> bool:
     """Whether a list has a configuration with all plans of this one, or better ones.
 
     Where it is not listed itself: that with least ZeRO, where every parameter is on one GPU; with
     the degrees of groups of equal machines exchanged; or, in the space, with more replicas of as
     many times smaller micro-batches in place of parts that all slots have.
     """
-    return any(one in listed for one in _renamed(instance, own)) or any(
-        covers(instance, listed, space, one) for one in _by_replicas(own) if one in space
+    return any(twin in listed for twin in _renamed(instance, config)) or any(
+        covers(instance, listed, space, twin) for twin in _by_replicas(config) if twin in space
     )
 
 
-def _renamed(instance: Instance, own: Config) -> Iterator[Config]:
-    copies = own.dp * max(slot.parts * slot.cp for slot in own.slots)
-    shared = max(copies, own.dp * own.slots[0].width // own.ep if own.etp == 1 else 1)
+def _renamed(instance: Instance, config: Config) -> Iterator[Config]:
+    copies = config.dp * max(slot.parts * slot.cp for slot in config.slots)
+    shared = max(copies, config.dp * config.slots[0].width // config.ep if config.etp == 1 else 1)
     if shared == 1:
-        least = min(_zero(instance, own.pp))
-        alike = instance.search.recompute_per == "plan" or least > 1
-        ways = own.recompute if alike else next(_recompute(instance, least))
-        own = own._replace(zero=least, recompute=ways)
+        lowest = min(_zero(instance, config.pp))
+        alike = instance.search.recompute_per == "plan" or lowest > 1
+        ways = config.recompute if alike else next(_recompute(instance, lowest))
+        config = config._replace(zero=lowest, recompute=ways)
     groups = instance.cluster.groups
     used = [
         (groups[j].model_copy(update={"name": "", "nodes": n}), slot)
         for j, n, slot in zip(
-            (j for j, n in enumerate(own.nodes) if n),
-            filter(None, own.nodes),
-            own.slots,
+            (j for j, n in enumerate(config.nodes) if n),
+            filter(None, config.nodes),
+            config.slots,
             strict=True,
         )
     ]
     machines = [machine for machine, _ in used]
     for order in permutations(used):
         if [machine for machine, _ in order] == machines:
-            yield own._replace(slots=tuple(slot for _, slot in order))
+            yield config._replace(slots=tuple(slot for _, slot in order))
 
 
-def _by_replicas(own: Config) -> Iterator[Config]:
-    common = gcd(*(slot.parts for slot in own.slots))
+def _by_replicas(config: Config) -> Iterator[Config]:
+    common = gcd(*(slot.parts for slot in config.slots))
     for n in range(2, common + 1):
         if common % n == 0:
-            slots = tuple(slot._replace(parts=slot.parts // n) for slot in own.slots)
-            yield own._replace(slots=slots, dp=own.dp * n, micro_batch=own.micro_batch // n)
+            slots = tuple(slot._replace(parts=slot.parts // n) for slot in config.slots)
+            yield config._replace(
+                slots=slots, dp=config.dp * n, micro_batch=config.micro_batch // n
+            )
 
 
 class StageConfig(NamedTuple):
@@ -252,11 +256,11 @@ def stage_configurations(instance: Instance) -> set[StageConfig]:
     search = instance.search
     if search.degrees != "per_stage":
         return set()
-    most = sum(group.nodes * group.gpus_per_node for group in instance.cluster.groups)
+    num_gpus = sum(group.nodes * group.gpus_per_node for group in instance.cluster.groups)
     return {
         StageConfig(nodes, dp, pp, b)
         for nodes in _nodes(instance)
-        for dp, pp, b in product(range(1, most + 1), _stage_counts(instance), _sizes(instance))
+        for dp, pp, b in product(range(1, num_gpus + 1), _stage_counts(instance), _sizes(instance))
         if pp > 1
         and list(_zero(instance, pp))
         and instance.workload.global_batch // b % dp == 0

@@ -150,7 +150,7 @@ def test_all_that_the_documentation_describes_is_listed(
         space = configurations(instance)
         listed = {config(shape) for shape in shapes(instance) if not shape.per_stage}
         assert listed <= space, seed
-        assert not [one for one in space if not covers(instance, listed, space, one)], seed
+        assert not [c for c in space if not covers(instance, listed, space, c)], seed
         stages = {
             StageConfig(shape.nodes_used, shape.dp, shape.pp, shape.micro_batch)
             for shape in shapes(instance)
