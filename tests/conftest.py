@@ -36,8 +36,10 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Iterator[None]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_timeout_cancel_timer(item: pytest.Item) -> Iterator[None]:
-    """The test is over."""
-    item.stash[_TIMER].cancel()
+    """The test is over; a file that could not be collected has no timer."""
+    timer = item.stash.get(_TIMER, None)
+    if timer is not None:
+        timer.cancel()
     return (yield)
 
 

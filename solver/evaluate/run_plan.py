@@ -16,6 +16,7 @@ from formulations.instance.resolve_parallel import (
     expert_split_fault,
 )
 from formulations.instance.workload import Recompute
+from formulations.launch import zero_choices
 from formulations.plan import (
     Choose,
     Degrees,
@@ -30,11 +31,7 @@ from formulations.slot_degrees import shares_sequences
 from solver.evaluate.launched import Launched
 from solver.evaluate.run_space import space_of
 from solver.result import Result, SearchLog, Status, Termination, objective_weight
-from solver.search.shapes import (
-    expert_degrees,
-    recompute_ways,
-    zero_stages,
-)
+from solver.search.shapes import expert_degrees, recompute_ways
 from solver.simulate import step_time_ns
 
 
@@ -208,11 +205,9 @@ def _shape(space: Instance, run: Launched, dp: int, used: tuple[int, ...]) -> Sh
 def settled(space: Instance, shape: Shape, way: Recompute) -> Shape:
     """The shape as the plan space names it, for stages that recompute in some way.
 
-    What nothing is split of has one ZeRO stage; stages that may differ choose among all ways.
+    Where nothing is split there is one ZeRO stage; stages that may differ choose among all ways.
     """
-    zero = shape.zero
-    if shape.dp * shape.cp == 1:
-        zero = next(iter(zero_stages(space, 1, shape.pp)), zero)
+    zero = shape.zero if shape.has_copies else next(iter(zero_choices(space, shape)), shape.zero)
     ways = recompute_ways(space, zero)
     allowed = next((one for one in ways if way in one), (way,))
     return shape.model_copy(update={"zero": zero, "recompute": allowed})

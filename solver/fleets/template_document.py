@@ -7,12 +7,13 @@ from typing import Literal
 from formulations.coverage import consecutive_for_merging, proof, ways
 from formulations.fleet import Design, Strategy
 from formulations.instance.record import Record
+from formulations.node_sharing import NodeSplit
 from formulations.pipelines import InstantiationProblem, PipelineKind
 from formulations.template import Template
 from formulations.units import seconds
+from solver.fleet_document import TemplateBound, TemplateClaims
 from solver.fleets.fleet_templates import distinct, fleet_sizes, fleet_templates
 from solver.fleets.instantiate import instantiate
-from solver.layered.node_sharing import NodeSplit
 from solver.layered.problem import INFINITY
 from solver.result import Status
 from solver.templates.generate import TemplateGenerator
@@ -83,6 +84,25 @@ class TemplatesDocument(Record):
             for one in self.templates
             if one.template is not None and one.strategy is not None
         )
+
+    @property
+    def claims(self) -> TemplateClaims | None:
+        """What the entries claim of `designs`, in seconds; None by another objective."""
+        if self.objective is not TemplateObjective.STEP_TIME:
+            return None
+        entry_of = {entry.template: entry for entry in self.templates}
+        entries = [entry_of[design.template] for design in self.designs]
+        bounds = tuple(
+            TemplateBound(
+                design=n,
+                micro_batches=entry.micro_batches,
+                step_time_s=entry.step_time_s,
+                bound_s=entry.bound_s,
+            )
+            for n, entry in enumerate(entries)
+            if entry.step_time_s is not None and entry.bound_s is not None
+        )
+        return TemplateClaims(split=self.split, bounds=bounds)
 
 
 def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDocument:

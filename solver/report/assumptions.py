@@ -47,7 +47,7 @@ def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> It
         yield f"unlike tensor groups: whole messages cross nodes once per GPU {whose}"
     if "selective" in shape.recompute and instance.profile is not None:
         yield "selective recomputation: the analytic share of the measured forward pass again"
-    if shape.zero >= GRADIENTS_SPLIT and shape.dp > 1:
+    if shape.zero >= GRADIENTS_SPLIT and shape.has_copies:
         moved = "parameters gathered, " if shape.zero >= PARAMETERS_SPLIT else ""
         hidden = "" if instance.search.overlap.sharding else ", nothing hidden behind compute"
         yield (

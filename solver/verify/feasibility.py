@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from formulations.instance import Instance
 from formulations.plan import Degrees, Plan, Shape, num_gpus
+from formulations.slot_degrees import runs_order
 from solver.document import PlanDocument, ReplicaDocument
 from solver.verify.findings import Findings
 from solver.verify.space import PlanSpace, key_of
@@ -197,6 +198,11 @@ def checked_plan(space: PlanSpace, document: PlanDocument, findings: Findings) -
         return None
     order = node_order(instance, shape, document.node_order, findings)
     if order is None or not check_placement(document, shape, order, findings):
+        return None
+    groups = [instance.cluster.node_groups[node] for node in order]
+    text = f"an order that the target {instance.search.target} runs"
+    runs = runs_order(instance, shape, groups)
+    if not findings.require(runs, "node_order", document.node_order, text):
         return None
     layers = check_layers(instance, document.replicas, findings)
     shares = check_shares(instance, shape, document.replicas, findings)

@@ -17,6 +17,7 @@ from solver.verify.findings import Findings, Verification
 from solver.verify.fleet_bound import least_step_ns
 from solver.verify.sealed import verification
 from solver.verify.space import PlanSpace
+from solver.verify.templates import check_sharing, check_steps, prove_claims
 
 
 def verify_fleet(document: FleetDocument, effort: Effort | None = None) -> Verification:
@@ -27,9 +28,11 @@ def verify_fleet(document: FleetDocument, effort: Effort | None = None) -> Verif
     """
 
     def check(document: FleetDocument, findings: Findings) -> None:
+        asked = effort or Effort()
         _check_content(document, findings)
-        if (effort or Effort()).prove != "nothing" and not findings.num_problems:
+        if asked.prove != "nothing" and not findings.num_problems:
             _check_bound(document, findings)
+            prove_claims(document, asked, findings)
 
     return verification(document, check)
 
@@ -43,8 +46,11 @@ def _check_content(document: FleetDocument, findings: Findings) -> None:
     for n, design in enumerate(document.designs):
         _check_template(document, design, f"designs[{n}].template", findings)
     _check_designs(document, findings)
+    if findings.num_problems == before:
+        check_sharing(document, findings)
     if findings.num_problems > before:
         return
+    check_steps(document, findings)
     findings.note(f"nodes and templates of {len(document.pipelines)} pipelines")
     fleet = pipelines_of(document, document.pipelines)
     _check_figures(document, fleet, findings)
@@ -103,7 +109,7 @@ def _check_designs(document: FleetDocument, findings: Findings) -> None:
 def _check_template(
     document: FleetDocument, design: Design, field: str, findings: Findings
 ) -> None:
-    """All layers, GPUs that the nodes have, degrees that the heads allow, a block a stage."""
+    """All layers, GPUs that the nodes have, a block a stage."""
     template = design.template
     workload, groups = document.instance.workload, document.instance.cluster.groups
     blocks = [layer.is_block for layer in workload.layers]
@@ -113,15 +119,10 @@ def _check_template(
     ):
         return
     for k, stage in enumerate(template.stages):
-        have, gpus = groups[template.group_of(stage)].gpus_per_node, stage.degrees.tp
+        have = groups[template.group_of(stage)].gpus_per_node
         last = stage.group.gpus[-1] + 1
         where = f"{field}.stages[{k}]"
         findings.require(last <= have, where, f"GPUs up to {last}", f"at most {have}")
-        divides = workload.kv_heads % gpus == 0
-        findings.require(divides, where, f"{gpus} GPUs", f"a divisor of {workload.kv_heads}")
-        listed = document.instance.search.tensor_parallel or (gpus,)
-        odd = gpus & (gpus - 1) != 0  # any split has other numbers beside the powers of two
-        findings.require(odd or gpus in listed, where, f"{gpus} GPUs", f"one of {listed}")
         number = sum(blocks[slice(*stage.layers)])
         allowed = number or document.instance.search.embedding_only_stages
         findings.require(bool(allowed), where, f"no block in {stage.layers}", "a block")

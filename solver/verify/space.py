@@ -6,11 +6,10 @@ heads (Megatron-LM's `num_query_groups % tensor_model_parallel_size`), dp * pp s
 the nodes, no stage lacks a layer (a block, unless stages without one are allowed), b divides the
 global batch and into the parts of every slot, and every replica has a micro-batch (all the same
 number, if even). Parts that all slots have are left out where the space has as many more replicas
-of smaller micro-batches, which are the same plans. With one replica
-nothing can be split, so of the ZeRO stages the least counts; 2 and 3 are for one pipeline stage and
-even micro-batches, where torchtitan runs no others. Chunks per device are for schedules that
-interleave: on several devices, with a layer (block) for each chunk, and micro-batches per replica,
-all the same number, that the devices divide.
+of smaller micro-batches, which are the same plans. ZeRO stages, and what the target runs of
+degrees, are those of `formulations.launch`. Chunks per device are for schedules that interleave: on
+several devices, with a layer (block) for each chunk, and micro-batches per replica, all the same
+number, that the devices divide.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,15 +20,9 @@ from typing import Any, NamedTuple, get_args
 from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName, SearchSpace
 from formulations.instance.workload import Recompute
+from formulations.launch import zero_choices
 from formulations.plan import Degrees, Shape
 from solver.verify.degree_choices import DegreeChoices
-from solver.verify.launch import (
-    runs_degrees,
-    runs_parts,
-    runs_sharing,
-    runs_states,
-    runs_zero,
-)
 from solver.verify.node_choices import NodeChoices, Nodes
 from solver.verify.pipeline_choices import PipelineChoices, allowed
 
@@ -51,7 +44,7 @@ class Key(NamedTuple):
 
 
 #: Of the plan space of no nodes, before anything is chosen.
-_UNDECIDED = Key((), (), 0, 0, 0, "1f1b", (), 0, 0)
+_UNDECIDED = Key((), (), 1, 1, 1, "1f1b", ("none",), 0, 1)
 
 #: Fields of a shape that are chosen together, and what they may be beside the fields before.
 _Level = tuple[tuple[str, ...], Callable[[Key], Iterable[tuple[object, ...]]]]
@@ -109,24 +102,6 @@ class PlanSpace:
         """How the slots may make pipelines, and what runs on these."""
         return PipelineChoices(self.instance)
 
-    def zero_stages(self, ranks: int, pp: int) -> list[int]:
-        """ZeRO stages; of several that are equal where a parameter is on one GPU, the least.
-
-        Those that exchange gradients with every micro-batch need one stage, and replicas with
-        equally many.
-        """
-        exchanges = pp == 1 and self.search.micro_batches == "even"
-        most = 3 if exchanges else 1
-        target, workload = self.search.target, self.instance.workload
-        found: list[int] = [
-            zero
-            for zero in range(most + 1)
-            if zero in self.search.zero and runs_states(target, zero, workload)
-        ]
-        if ranks == 1:
-            return found[:1]
-        return [zero for zero in found if runs_zero(target, zero, pp)]
-
     @cached_property
     def _levels(self) -> Sequence[_Level]:
         """Fields of a shape in the order in which they are chosen, each with its choices.
@@ -138,8 +113,8 @@ class PlanSpace:
             (("dp", "pp"), self._pipelines),
             (("micro_batch",), self._micro_batches),
             (("ep", "etp"), self._experts),
-            (("schedule", "vpp"), self._schedules),
             (("zero",), self._zero),
+            (("schedule", "vpp"), self._schedules),
             (("recompute",), self._recompute),
         )
 
@@ -182,9 +157,7 @@ class PlanSpace:
             return
         known = zip(key.nodes_used, groups, key.degrees, strict=True)
         slots = sum(n * (group.gpus_per_node // own.width) for n, group, own in known)
-        for dp, pp in self.pipelines.filling(slots):
-            if runs_degrees(self.instance, key.degrees, key.nodes_used, dp, pp):
-                yield dp, pp
+        yield from self.pipelines.filling(slots)
 
     def _stage_pipelines(self, nodes_used: Nodes) -> Iterator[tuple[int, int]]:
         """Of several stages, whose slots are as small as any on these nodes."""
@@ -234,32 +207,11 @@ class PlanSpace:
         return [(one, 1) for one in sorted(set(self.search.schedule)) if one in ("1f1b", "gpipe")]
 
     def _zero(self, key: Key) -> Iterator[tuple[int]]:
-        if not key.degrees:
-            yield from ((zero,) for zero in self.zero_stages(2, key.pp))
-            return
-        ranks = [key.dp * own.copies for own in key.degrees]
-        if key.etp is not None:
-            ranks += [key.dp * own.copies * own.tp // (key.etp * key.ep) for own in key.degrees]
-        for zero in self.zero_stages(max(ranks), key.pp):
-            if self.shares(key.nodes_used, key.degrees, key.ep, key.etp, zero):
-                yield (zero,)
+        plain = Shape.model_validate(key._asdict())
+        yield from ((zero,) for zero in zero_choices(self.instance, plain))
 
     def _recompute(self, key: Key) -> Iterator[tuple[tuple[Recompute, ...]]]:
         yield from ((ways,) for ways in self.recomputations(key.zero))
-
-    def shares(
-        self,
-        nodes_used: Nodes,
-        degrees: Sequence[Degrees],
-        ep: int,
-        etp: int | None,
-        zero: int,
-    ) -> bool:
-        """Whether the target runs so many parts, experts and sequences with a ZeRO stage."""
-        used = [own for own, count in zip(degrees, nodes_used, strict=True) if count]
-        parts, target = [own.parts for own in used], self.search.target
-        shared = runs_sharing(target, self.instance, used, ep, etp, zero)
-        return shared and runs_parts(target, parts, zero)
 
     @cached_property
     def recompute_ways(self) -> tuple[Recompute, ...]:

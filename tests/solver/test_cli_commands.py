@@ -23,10 +23,11 @@ def test_show_prints_stages_placement_and_timeline(plan_file: Path) -> None:
         assert part in out
 
 
-def test_show_writes_the_picture(plan_file: Path, tmp_path: Path) -> None:
-    """`--svg` writes an SVG file."""
-    assert run("show", plan_file, "--svg", tmp_path / "step.svg")[0] == 0
-    assert (tmp_path / "step.svg").read_text(encoding="utf-8").startswith("<svg ")
+def test_show_draws_no_plan(plan_file: Path, tmp_path: Path) -> None:
+    """`--svg` is for other files; a plan's step is in the page of `report`."""
+    err = refused("show", plan_file, "--svg", tmp_path / "step.svg")
+    assert err == "error: --svg: a plan file; allowed: a front, switch or lengths file\n"
+    assert not (tmp_path / "step.svg").exists()
 
 
 def test_show_refuses_a_changed_plan(plan_file: Path) -> None:

@@ -43,6 +43,14 @@ def test_measured_strategies(tmp_path: Path) -> None:
     )
 
 
+def test_rows_are_dealt_out_with_whole_sequences(tmp_path: Path) -> None:
+    """The step says what its rows take then, and how far that may be off."""
+    out = " ".join(output("lengths", written(tmp_path, SMALL + TABLE)).split())
+    dealt = out[out.index("dealt out") :]
+    assert "for all rows with whole sequences, by formula" in dealt
+    assert "no dispatch takes" in dealt
+
+
 def test_bug_rows_of_any_length_took_as_long_as_the_one_measured(tmp_path: Path) -> None:
     """8000 tokens, of 10 ms for 1024, take 113.6 ms; `verify` agrees.
 
@@ -51,7 +59,7 @@ def test_bug_rows_of_any_length_took_as_long_as_the_one_measured(tmp_path: Path)
     """
     text = SMALL + TABLE.replace("{1024: 4 ms, 8192: 48 ms}", "{1024: 10 ms}")
     path, out = written(tmp_path, text), tmp_path / "step.json"
-    told = " ".join(output("lengths", path, "--order", "free", "--out", out).split())
+    told = " ".join(output("lengths", path, "--out", out).split())
     assert "of wide, with a single row, by the model's FLOPs" in told
     document = LengthsDocument.model_validate_json(out.read_text())
     [wide, _] = document.problem.strategies
@@ -68,16 +76,6 @@ def test_a_measured_row_that_the_model_cannot_read(tmp_path: Path) -> None:
     )
     err = refused("lengths", written(tmp_path, text))
     assert "row_times.8192: a sequence of 8192 tokens on 8064 learned positions" in err
-
-
-def test_judged_on_drawn_steps(tmp_path: Path) -> None:
-    """`--judge` adds mean and 95th percentile of every way to choose; not to an object."""
-    path = written(tmp_path, SMALL + TABLE)
-    out = output("lengths", path, "--judge", 3)
-    table = out[out.index("3 drawn steps") :]
-    for way in ("this plan", "best single strategy", "chosen for the very step"):
-        assert way in table
-    assert run("lengths", path, "--judge", 3, "--json")[0] == 2
 
 
 def test_bug_degrees_without_a_layout_had_no_room_for_a_row(tmp_path: Path) -> None:

@@ -228,14 +228,16 @@ def test_bug_a_change_is_named_beside_the_digest(recovered: dict[str, Any]) -> N
 
 
 def test_recover_writes_a_fleet_that_verify_accepts(fleet_file: Path, tmp_path: Path) -> None:
-    """One command after the other, from file to file."""
+    """One command after the other, from file to file; nothing is claimed of the designs."""
     out = tmp_path / "next.json"
     text = output("recover", fleet_file, "--lost", "a-0,a-3", "--out", out)
     assert "a-0, a-3" in text
     assert "no fleet of these templates trains more" in " ".join(text.split())
     assert read_fleet(out).kind == "fleet"
-    text = output("verify", out)
+    code, text, _ = run("verify", out)
+    assert code == 5
     assert "no fleet of these templates has a step more than" in text
+    assert "not proved again: that no pipeline is faster, which is not claimed" in text
     text = output("show", out)
     assert "step time" in text
     text = output("recover", out, "--joined", "a-3", "--json")

@@ -11,10 +11,10 @@ from operator import itemgetter
 
 from formulations.instance import Cluster, Workload
 from formulations.plan import Plan
-from solver.verify.held_parts import Holdings, Kind
-from solver.verify.switch_cells import cells_between
-from solver.verify.switch_links import Line, Need, Network
-from solver.verify.switch_rule import LayerSlices, rule_hops
+from tests.oracles.held_parts import Holdings, Kind
+from tests.oracles.switch_cells import cells_between
+from tests.oracles.switch_links import Line, Need, Network
+from tests.oracles.switch_rule import LayerSlices, rule_hops
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from math import lcm, prod
 from typing import NamedTuple
 
 from formulations.instance import Workload
-from solver.verify.held_parts import Holding, Holdings, Kind, Part, Sort, sorts_of
+from tests.oracles.held_parts import Holding, Holdings, Kind, Part, Sort, sorts_of
 
 Box = tuple[tuple[int, int], ...]  #: from, to, of each of the three shares, in units
 

@@ -1,15 +1,13 @@
-"""Time on ports and links in a switch, and what prices of them show, with lines by name."""
+"""Time on ports and links in a switch, with lines by name."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
-from math import lcm
 
 from formulations.instance import Cluster, Link
 from formulations.units import ceil_ns
-from solver.switch_document import PriceDocument, SendingDocument
 
 #: What, where, and for a link between zones to where.
 Line = tuple[str, str, str | None]
@@ -37,16 +35,6 @@ class Loads:
 
     ports: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0] * 4))
     pairs: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
-
-
-def hops_of(one: SendingDocument) -> Iterator[Hop]:
-    """Copies that a sending makes."""
-    size = one.end - one.begin
-    if one.via is None:
-        yield one.source, one.receivers, size
-        return
-    yield one.source, (one.via,), size
-    yield one.via, [gpu for gpu in one.receivers if gpu != one.via], size
 
 
 class Network:
@@ -141,43 +129,3 @@ class Network:
         between_ns = ceil_ns(between_s + max((one.latency_s for one in zones), default=0.0))
         nodes = {self.node_of[gpu] for gpu in gpus} | {need.node for need in needs}
         return (inside_ns if nodes else 0) + (between_ns if len(nodes) > 1 else 0)
-
-    def least_ns(self, needs: Iterable[Need], prices: Iterable[PriceDocument]) -> Fraction:
-        """What no plan goes below, without start-up.
-
-        Proof. The longest time of a line is no less than the mean of all by weights, the prices;
-        and of that mean each need adds no less than on its cheapest way: one copy from an owner,
-        the others from an owner or from a GPU of the node that has got one.
-        """
-        rates: dict[Line, Fraction] = defaultdict(Fraction)
-        total = 0
-        for one in prices:
-            line = one.line, one.at, one.to
-            rates[line] += one.price * self.ns_per_byte(line)
-            total += one.price
-        scale = lcm(*(rate.denominator for rate in rates.values()))
-        cheapest = self._cheapest({line: int(rate * scale) for line, rate in rates.items()})
-        found = sum(one.size_bytes * cheapest(one.owners, one.node, one.receivers) for one in needs)
-        return Fraction(found, scale * total)
-
-    def _cheapest(self, costs: dict[Line, int]) -> Callable[..., int]:
-        """What a byte costs that owners send to GPUs of a node."""
-
-        @cache
-        def enter(owners: tuple[str, ...], node: str) -> int:
-            return min(
-                costs.get(("send", owner, None), 0)
-                + sum(costs.get(line, 0) for line in self.way(self.node_of[owner], node))
-                for owner in owners
-            )
-
-        @cache
-        def ports(receivers: tuple[str, ...]) -> tuple[int, int]:
-            received = sum(costs.get(("receive", gpu, None), 0) for gpu in receivers)
-            return received, min(costs.get(("send", gpu, None), 0) for gpu in receivers)
-
-        def cost(owners: tuple[str, ...], node: str, receivers: tuple[str, ...]) -> int:
-            first, (received, forwarded) = enter(owners, node), ports(receivers)
-            return received + first + (len(receivers) - 1) * min(first, forwarded)
-
-        return cost

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from solver.verify.switch_links import Hop, Need, Network
+from tests.oracles.switch_links import Hop, Need, Network
 
 LayerSlices = tuple[tuple[int, int], int]  #: one of each of layers [start, end), bytes of one
 
