@@ -153,7 +153,7 @@ def test_models_find_what_the_search_finds(
         assert report.complete, (seed, report.problems)
 
 
-@pytest.mark.parametrize("seed", [2, 3, 6])
+@pytest.mark.parametrize("seed", [2, 26])
 def test_shapes_near_the_best_by_group_lead_to_better_plans(seed: int) -> None:
     """Here to the best one, before any bound is looked at."""
     search = ShapeSearch(stage_instance(seed), EXACT, None)
