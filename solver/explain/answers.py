@@ -9,12 +9,12 @@ from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.launch import obstacles
 from formulations.plan import Degrees, Plan, Replica, Shape
+from formulations.space import may_use, shapes_of
 from solver.comparison import Answer
 from solver.explain.what_ifs import WhatIf, what_ifs
 from solver.options import SolveOptions
 from solver.result import Status, max_step_time_ns, objective_weight
 from solver.search.driver import solve
-from solver.search.shapes import may_use, shapes_of
 from solver.simulate import step_time_ns
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.plan import Plan
+from formulations.space import shapes
 from solver.comparison import Comparison, Finding
 from solver.heuristics.local import local_plans
 from solver.options import CheckMethod, Method, SolveOptions
 from solver.result import Status, Termination, objective_weight
 from solver.search.driver import solve
 from solver.search.progress import Report
-from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 
 #: The methods of `solve`.

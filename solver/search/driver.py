@@ -15,6 +15,7 @@ from typing import Literal
 from formulations.costs.tables import CostTables
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
+from formulations.space import shapes
 from solver.heuristics.choose import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
@@ -35,7 +36,6 @@ from solver.search.portfolio import closings, crew_of
 from solver.search.progress import Report
 from solver.search.search_history import SearchHistory
 from solver.search.shape_answers import Answers
-from solver.search.shapes import shapes
 from solver.study.store import Study
 
 #: What a study notes of a search: the gap and the limits that it was asked for.

@@ -8,13 +8,13 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
 from formulations.plan import Shape
+from formulations.space import shapes
 from solver.options import SolveOptions
 from solver.result import max_step_time_ns, objective_weight
 from solver.search import critical_path
 from solver.search.critical_path import CutLoop
 from solver.search.engines import Family, model_engine
 from solver.search.held_shapes import OpenShape, whole_weights
-from solver.search.shapes import shapes
 from tests.brute_force import optimum_ns
 from tests.loop_checks import judge
 from tests.random_shapes import scheduled, slower, zoned
