@@ -7,6 +7,7 @@ from itertools import islice, takewhile
 from formulations.errors import InstanceError
 from formulations.plan import Shape
 from solver.heuristics.choose import TimeTables
+from solver.interrupt import TimeUp
 from solver.result import ShapeRecord, objective_weight
 from solver.search.closer import Closer, Task
 from solver.search.closing import Stop
@@ -33,10 +34,17 @@ class Agenda:
         self.instance, self.closer = closer.instance, closer
         self.tasks, self.complete = list[Task](), True
         self.records: dict[Shape, ShapeRecord] = {}
+        try:
+            self._list(space, times, stop)
+        except TimeUp:
+            self.tasks, self.complete = [], False
+        self.tasks.sort(key=lambda task: task.objective)
+
+    def _list(self, space: Iterator[Shape], times: TimeTables, stop: Stop) -> None:
+        """The tasks, those that are looked at together at a time. TimeUp when `stop` says so."""
         while some := list(islice(space, AT_ONCE)):
             if self.tasks and stop():
-                self.tasks, self.complete = [], False
-                break
+                raise TimeUp
             if len(self.tasks) >= MOST_SHAPES:
                 found = f"more than {MOST_SHAPES:,} combinations of nodes, degrees and strategies"
                 raise InstanceError("search", found, "fewer, or idle_nodes: false")
@@ -44,7 +52,6 @@ class Agenda:
                 Task(form.bound_ns * objective_weight(self.instance, shape), *form, shape)
                 for form, shape in zip(times.forms(some), some, strict=True)
             ]
-        self.tasks.sort(key=lambda task: task.objective)
 
     @property
     def num_closed(self) -> int:

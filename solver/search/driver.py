@@ -66,7 +66,8 @@ class ShapeSearch:
         self.incumbents = Incumbents(instance, options, self.clock, self.times, known, study=study)
         self.crew = crew_of(options) if options.method == "exact" else None
         self.closer = Closer(instance, options, self._engine(), self.times, Answers(study))
-        whole, stop = shapes(instance) if space is None else space, self.clock.out_of_time
+        stop = self.clock.out_of_time
+        whole = shapes(instance, stop) if space is None else space
         self.agenda = Agenda(whole, self.times, self.closer, stop)
         self.history = SearchHistory(instance, self.clock, self.agenda, self.incumbents, report)
 

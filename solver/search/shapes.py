@@ -1,6 +1,6 @@
 """The plan space: every numbers-of-nodes vector and every shape, in one fixed order."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
 from math import gcd
 from typing import Literal, get_args
@@ -14,21 +14,32 @@ from formulations.launch import runs_shape
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
 from formulations.slot_degrees import alike_degrees, powers_of_two, slot_degrees
+from solver.interrupt import TimeUp
 from solver.result import rent_usd_per_hour
+
+Stop = Callable[[], bool]
 
 #: Largest micro-batch tried when the instance names none.
 MAX_MICRO_BATCH = 64
+
+#: Choices of nodes between two questions whether to stop.
+ASKED_EVERY = 512
 
 #: Relative float noise in sums of prices.
 PRICE_NOISE = 1e-12
 
 
-def node_vectors(instance: Instance) -> Iterator[tuple[int, ...]]:
-    """Nodes used per group: all of them, or any non-empty choice within the price limit."""
+def node_vectors(instance: Instance, stop: Stop = lambda: False) -> Iterator[tuple[int, ...]]:
+    """Nodes used per group: all of them, or any non-empty choice within the price limit.
+
+    TimeUp when `stop` says so, which is asked from time to time: choices may have no shape.
+    """
     groups = instance.cluster.groups
     limit = instance.limits.max_price_usd_per_hour
     ranges = [range(g.nodes + 1) if instance.search.idle_nodes else (g.nodes,) for g in groups]
-    for vector in product(*ranges):
+    for number, vector in enumerate(product(*ranges), start=1):
+        if number % ASKED_EVERY == 0 and stop():
+            raise TimeUp
         rent = rent_usd_per_hour(instance, vector)
         if any(vector) and (limit is None or rent <= limit * (1 + PRICE_NOISE)):
             yield vector
@@ -264,7 +275,7 @@ def _grouped_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Sha
                     yield shape
 
 
-def shapes(instance: Instance) -> Iterator[Shape]:
-    """The whole plan space."""
-    for vector in node_vectors(instance):
+def shapes(instance: Instance, stop: Stop = lambda: False) -> Iterator[Shape]:
+    """The whole plan space. TimeUp when `stop` says so."""
+    for vector in node_vectors(instance, stop):
         yield from shapes_of(instance, vector)
