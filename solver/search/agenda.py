@@ -72,19 +72,28 @@ class Agenda:
         ]
         return sorted(left, key=lambda task: (task.shape.vpp > 1, task.objective))
 
-    def least_open(self, best: float | None) -> float | None:
-        """Least objective that an open shape may have; None if none is open.
+    def least_bound(self, best: float | None) -> float | None:
+        """No plan has a lower objective, by what is proved of open and closed shapes; None: none.
 
         Told often, so no list is made: what is proved of a shape is no less than its first bound.
         """
-        least: float | None = None
+        least = best
         for task in self.tasks:
-            if self.closer.beyond(task, best) or (least is not None and task.objective >= least):
+            if least is not None and task.objective >= least:
                 break
-            known = self._with_what_is_proved(task, best)
-            if known is not None and not self.closer.beyond(known, best):
-                least = known.objective if least is None else min(least, known.objective)
+            if (proved := self._proved(task)) is not None:
+                least = proved if least is None else min(least, proved)
         return least
+
+    def _proved(self, task: Task) -> float | None:
+        """Lower bound of the objective of a shape; None if it is known to have no plan."""
+        record = self.records.get(task.shape)
+        if record is None:
+            refused = task.bound_ns >= self.closer.cutoffs.refused(task.shape)
+            return None if refused else task.objective
+        if record.bound_ns is None:
+            return None
+        return record.bound_ns * objective_weight(self.instance, task.shape)
 
     def _with_what_is_proved(self, task: Task, best: float | None) -> Task | None:
         """The task with the bound of its record; None if that closes it."""
