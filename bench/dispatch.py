@@ -1,4 +1,4 @@
-"""Dispatch of 150 sequences over 3 replicas, log-normal lengths: gaps proved within 2 s, seconds.
+"""Dispatch of 150 sequences over 3 replicas, log-normal lengths: proved gaps, seconds.
 
     python -m bench dispatch [--draws N] [--instance FILE]
 
@@ -20,12 +20,10 @@ from formulations.instance.load import load_instance
 from formulations.lengths.problem import Strategy
 from solver.lengths.candidates import candidates
 from solver.lengths.dispatch import dispatch
-from solver.options import SolveOptions
 
 SEQUENCES, REPLICAS = 150, 3
 #: Median of the lengths, tokens, and spread of their logarithm: mostly short, a few very long.
 MEDIAN, SIGMA = 400, 1.4
-OPTIONS = SolveOptions(gap=1e-3, time_limit_s=2.0)
 
 
 def strategies(instance: Path) -> list[Strategy]:
@@ -54,7 +52,7 @@ def rows(known: list[Strategy], draws: int) -> Iterator[dict[str, Any]]:
         strategy = known[k % len(known)]
         lengths = drawn(strategy.longest, generator)
         begin, clock = cpu_seconds(), perf_counter()
-        found = dispatch(strategy, lengths, "packed", OPTIONS)
+        found = dispatch(strategy, lengths, "packed")
         yield {
             "strategy": strategy.name,
             "time_ns": found.time_ns,
@@ -66,7 +64,7 @@ def rows(known: list[Strategy], draws: int) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Prints how many were proved to 0.1 %, and by strategy how far the others are off."""
+    """Prints the largest gap of every strategy."""
     parser = command("dispatch")
     parser.add_argument("--draws", type=int, default=60, help="default: 60")
     default = INSTANCES / "llama2_32b_32_a800.yaml"
@@ -75,10 +73,8 @@ def main() -> None:
     found = list(rows(strategies(chosen.instance), chosen.draws))
     append(chosen.out, [record("dispatch", one) for one in found])
     for name in dict.fromkeys(one["strategy"] for one in found):
-        own = [one for one in found if one["strategy"] == name]
-        proved = sum(one["gap"] <= OPTIONS.gap for one in own)
+        gaps = [one["gap"] for one in found if one["strategy"] == name]
+        seconds = max(one["wall_s"] for one in found if one["strategy"] == name)
         print(
-            f"{name:32} {proved} of {len(own)} proved to {OPTIONS.gap:.1%},"
-            f" gap at most {max(one['gap'] for one in own):.2%},"
-            f" {max(one['wall_s'] for one in own):.2f} s at most"
+            f"{name:32} gap at most {max(gaps):.2%} in {len(gaps)} draws, {seconds:.2f} s at most"
         )

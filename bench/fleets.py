@@ -71,7 +71,7 @@ def measured(path: Path, faults: int, time_limit_s: float) -> dict[str, Any]:
     times = [time.perf_counter()]
     templates = templates_document(generator_for(instance, TemplateOptions(), faults), faults)
     times.append(time.perf_counter())
-    fleet = start_fleet(instance, templates.designs, faults)
+    fleet = start_fleet(instance, templates.designs, faults, claims=templates.claims)
     times.append(time.perf_counter())
     lost = [pipeline.nodes[0] for pipeline in fleet.pipelines[:2]]
     after = next_fleet(fleet, lost, [], HOUR)

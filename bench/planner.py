@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from formulations.costs.intervals import interval_sums
+from formulations.node_sharing import NodeSplit, filled
 from formulations.template import Template, stage_on
-from solver.layered.node_sharing import NodeSplit, filled
 from solver.layered.places import Places, Room
 from solver.layered.problem import Array
 

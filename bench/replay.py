@@ -2,9 +2,9 @@
 
     python -m bench replay [--reference FOLDER]
 
-For five models and three intervals: throughput with Oobleck, Varuna and Bamboo. Fails if Oobleck's
-differs from the published figure by more than 0.1 %; exit code 2 without the reference folder.
-Records go to bench/results/replay.jsonl.
+For five models and three intervals: throughput with Oobleck, Varuna and Bamboo. Fails if a figure
+is further from the paper than `TOLERANCES` allow; exit code 2 without the reference folder. Records
+go to bench/results/replay.jsonl.
 """
 
 import json
@@ -29,7 +29,8 @@ from solver.replay.spans import Replay
 INTERVALS = ("6h", "1h", "10m")
 NODES = tuple(f"node-{i}" for i in range(30))
 MODELS = ("BERT-large", "GPT-2-ours", "GPT-3-medium", "GPT-3-2_7b", "GPT-3-6_7b")
-TOLERANCE = 1e-3
+#: By policy: share of the paper's figure, and steps of the run, that ours may be away from it.
+TOLERANCES = {"oobleck": (1e-3, 0), "varuna": (0.05, 6), "bamboo": (0.09, 0)}
 INPUTS = "oobleck/table2_inputs.json"
 
 # What the inputs leave out, from the public simulator (SymbioticLab/Oobleck, tools/simulator,
@@ -53,24 +54,52 @@ _REMOVED = {
 _BAMBOO_RESTART_MS = 30_000
 _COSTS = dict(zip(MODELS, MEASURED, strict=True))
 
+#: Samples/s of Varuna and Bamboo by interval: Oobleck (SOSP 2023), table 2. That of Oobleck itself
+#: is in the inputs. GPT-3 does not fit Bamboo's memory.
+PAPER = {
+    "varuna": {
+        "BERT-large": (259.57, 245.39, 168.15),
+        "GPT-2-ours": (86.42, 83.94, 69.67),
+        "GPT-3-medium": (29.52, 27.61, 20.71),
+        "GPT-3-2_7b": (7.27, 6.41, 0.36),
+        "GPT-3-6_7b": (4.02, 2.91, 0.12),
+    },
+    "bamboo": {
+        "BERT-large": (77.04, 75.60, 69.84),
+        "GPT-2-ours": (17.47, 17.13, 16.01),
+    },
+}
+
 
 @dataclass(frozen=True)
 class Row:
-    """Samples/s of one model, interval and policy; None: no such figure."""
+    """Samples/s of one model, interval and policy; None: no such figure.
+
+    paper: Oobleck's own unrounded, the others as printed. public, mended: the public simulator's
+    rules, and these without the one that matters most. step_per_s: what one step more would add.
+    """
 
     model: str
     interval: str
     policy: str
-    published: float  #: Oobleck: its paper's unrounded figure; else the public simulator's rules
-    paper: float | None
+    paper: float
+    public: float | None
+    mended: float | None
     lost: float
     background: float | None
-    mended: float | None  #: the public rules without the one that matters most
+    step_per_s: float
 
     @property
     def replayed(self) -> float:
-        """By the rule that comes nearest to the public simulator's."""
-        return self.lost if self.background is None else self.background
+        """By the rule that comes nearest to the paper's."""
+        return self.background if self.policy == "oobleck" and self.background else self.lost
+
+    @property
+    def agrees(self) -> bool:
+        """Whether that is as near to the paper's figure as `TOLERANCES` ask."""
+        share, steps = TOLERANCES[self.policy]
+        allowed = max(share * self.paper, steps * self.step_per_s)
+        return abs(self.replayed - self.paper) <= allowed
 
 
 def completed(folder: Path) -> dict[str, Any]:
@@ -130,15 +159,19 @@ def row(content: dict[str, Any], policy: str, model: str, interval: str) -> Row:
         return replayed(inputs, policy, model, interval, rule).samples_per_s_between_steps
 
     background = None if policy == "bamboo" else per_s("background")
-    paper = mended = None
+    public = mended = None
     if policy == "oobleck":
-        stored = content["oobleck_mini"][model][interval]
-        published, paper = stored["artifact"], stored["paper"]
+        paper = content["oobleck_mini"][model][interval]["artifact"]
     else:
+        paper = PAPER[policy][model][INTERVALS.index(interval)]
         case = public_case(content, policy, model, interval)
         rules: Callable[[Case, bool], Varuna | Bamboo] = Varuna if policy == "varuna" else Bamboo
-        published, mended = rules(case, True).run(), rules(case, False).run()
-    return Row(model, interval, policy, published, paper, per_s("lost"), background, mended)
+        public, mended = rules(case, True).run(), rules(case, False).run()
+    run_s = content["traces_removal_ms"][interval][-1] / 1000
+    step_per_s = content["samples_per_step"][model] / run_s
+    return Row(
+        model, interval, policy, paper, public, mended, per_s("lost"), background, step_per_s
+    )
 
 
 def rows(content: dict[str, Any]) -> list[Row]:
@@ -158,27 +191,22 @@ def line(one: Row) -> str:
     def text(value: float | None) -> str:
         return "-" if value is None else f"{value:.3f}"
 
-    figures = (one.paper, one.published, one.replayed, one.lost, one.mended)
-    error = f"{100 * (one.replayed / one.published - 1):+.2f} %"
+    figures = (one.paper, one.replayed, one.lost, one.background, one.public, one.mended)
+    error = f"{100 * (one.replayed / one.paper - 1):+.2f} %"
     cells = "".join(f"{text(value):>11}" for value in figures)
     return f"{one.policy:8} {one.model:13} {one.interval:4}{cells}{error:>11}"
 
 
 def main() -> None:
-    """Prints the table, stores it, and fails if Oobleck's column is not reproduced."""
+    """Prints the table, stores it, and fails if a column is not reproduced."""
     parser = command("replay")
     parser.add_argument("--reference", type=Path, help="folder of reference data")
     chosen = parser.parse_args()
     found = rows(completed(reference(INPUTS, folder=chosen.reference)))
-    heads = ("paper", "public", "replay", "lost", "mended")
+    heads = ("paper", "replay", "lost", "background", "public", "mended")
     print(f"{'policy':8} {'model':13} {'':4}" + "".join(f"{h:>11}" for h in heads) + "      error")
     for one in found:
         print(line(one))
     append(chosen.out, [record("replay", vars(one) | {"replayed": one.replayed}) for one in found])
-    wrong = [
-        one
-        for one in found
-        if one.policy == "oobleck" and abs(one.replayed / one.published - 1) > TOLERANCE
-    ]
-    if wrong:
-        sys.exit(f"{len(wrong)} figures of Oobleck differ by more than {TOLERANCE:.1%}")
+    if wrong := sum(not one.agrees for one in found):
+        sys.exit(f"{wrong} figures are further from the paper's than is allowed")

@@ -34,6 +34,12 @@ def least_for_merging(least_size: int) -> int:
     return least_size
 
 
+def consecutive_for_merging(least_size: int, faults: int) -> tuple[int, ...]:
+    """Oobleck's sizes: consecutive from n0 on, enough to cover every count and to merge."""
+    p = max(least_consecutive(least_size, faults), least_for_merging(least_size))
+    return tuple(range(least_size, least_size + p))
+
+
 class Coverage:
     """Sums of at least `faults` + 1 sizes, up to `most_nodes`; exact, by dynamic programming."""
 

@@ -1,7 +1,9 @@
 """What a plan asks of whoever launches it, held against the rules of the launch targets."""
 
+from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import product
+from math import gcd
 from typing import get_args
 
 from formulations.costs.context import context_methods
@@ -27,7 +29,8 @@ from formulations.instance.target import (
     zero_stages,
 )
 from formulations.instance.workload import ExpertSplit, Recompute, Workload
-from formulations.plan import Plan, Shape
+from formulations.plan import PARAMETERS_SPLIT, STATES_SPLIT, Degrees, Plan, Shape
+from formulations.slot_degrees import limits_orders, may_follow, mesh_fault
 
 
 @dataclass(frozen=True)
@@ -122,34 +125,63 @@ def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
     ]
 
 
+def zero_choices(instance: Instance, shape: Shape) -> list[ZeroStage]:
+    """ZeRO stages with which a shape is in the plan space, whichever it has; none: it is not.
+
+    2 and 3 exchange gradients with every micro-batch, see `formulations.costs.sharding`: they need
+    equally many in every replica, and a pipeline of one stage. Where no tensor has copies all
+    stages that the target runs are the same plan: the least stands for them.
+    """
+    search = instance.search
+    exchanges = shape.pp == 1 and search.micro_batches == "even"
+    highest = PARAMETERS_SPLIT if exchanges else STATES_SPLIT
+    choices = sorted(zero for zero in search.zero if zero <= highest)
+    stages = [zero for zero in choices if _runs(instance, shape, zero)]
+    return stages if shape.has_copies else stages[:1]
+
+
 def runs_shape(instance: Instance, shape: Shape) -> bool:
-    """Whether the target of an instance can run a shape on every node order."""
+    """Whether the target of an instance can run a shape on some node order."""
+    return _runs(instance, shape, shape.zero)
+
+
+def _runs(instance: Instance, shape: Shape, zero: ZeroStage) -> bool:
     target, state = instance.search.target, instance.workload.optimizer_state
-    shared = shares(target, instance.workload, _sharing(instance, shape)) is None
+    if zero < least_zero(target, state):
+        return False
+    if shape.has_copies and zero not in zero_stages(target, shape.pp):
+        return False
+    shared = shares(target, instance.workload, _sharing(instance, shape, zero)) is None
     if RULES[target].get("context_method"):
         shared &= all(allows(target, "context_method", m) for m in context_methods(instance, shape))
-    return shared and shape.zero >= least_zero(target, state) and _runs_degrees(instance, shape)
+    return shared and _runs_degrees(instance, shape, zero)
 
 
-def _runs_degrees(instance: Instance, shape: Shape) -> bool:
-    """Whether the target can run the degrees of node groups in whatever order their nodes stand.
+def _runs_degrees(instance: Instance, shape: Shape, zero: ZeroStage) -> bool:
+    """Whether the target can run the degrees of node groups in some order of the nodes.
 
-    FlagScale's process meshes are runs of stages. Where node groups have degrees of their own,
-    every stage must have the same on all replicas: here, lie on one node. Unlike tensor groups need
-    sequence parallelism, and no tied embeddings between them; ZeRO 1 splits states over first and
-    last mesh, so the parts of one must divide those of the other.
+    Nodes of equal degrees make whole stages. The first and the last stage have degrees that go
+    together: equal ones on nodes in two places, where fewer than all of them make whole stages.
+    Of nodes with unlike numbers of slots that is taken for granted.
     """
-    search, own = instance.search, set(shape.degrees_used)
-    if search.target != "flagscale" or len(own) == 1:
+    if not limits_orders(instance, shape):
         return True
-    tied = instance.workload.tied_embeddings and shape.pp > 1
-    if len({one.tp for one in own}) > 1 and (tied or not search.sequence_parallel):
-        return False
-    parts = sorted({one.parts for one in own})
-    if shape.zero and any(most % least for least, most in pairwise(parts)):
-        return False
+    nodes: dict[Degrees, Counter[int]] = {}  # by slots of a node
     groups = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
-    return all(group.gpus_per_node // one.width % shape.dp == 0 for group, one, n in groups if n)
+    for group, degrees, count in groups:
+        if count:
+            nodes.setdefault(degrees, Counter())[group.gpus_per_node // degrees.width] += count
+    if any(sum(size * n for size, n in sizes.items()) % shape.dp for sizes in nodes.values()):
+        return False
+    parted = {
+        degrees
+        for degrees, sizes in nodes.items()
+        if len(sizes) > 1 or any(n > shape.dp // gcd(shape.dp, size) for size, n in sizes.items())
+    }
+    pairs = [*product(nodes, repeat=2)]
+    ends = ((a, b) for a, b in pairs if a != b or a in parted)
+    inside = all(may_follow(instance, zero, a, b, last=False) for a, b in pairs)
+    return inside and any(may_follow(instance, zero, a, b, last=True) for a, b in ends)
 
 
 def _untrained(workload: Workload, target: Target) -> list[Obstacle]:
@@ -166,17 +198,14 @@ def _meshes(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
     found = [own[0].degrees for own in stages]
     if target != "flagscale" or len({one.degrees for own in stages for one in own}) == 1:
         return []
-    reasons = []
+    reasons = [
+        mesh_fault(instance, plan.shape.zero, found[0], degrees, k + 1 == len(found))
+        for k, degrees in enumerate(found)
+    ]
     if any(len({one.degrees for one in own}) > 1 for own in stages):
-        reasons.append("whose stages have equal degrees in all replicas")
-    if len({own.tp for own in found}) > 1 and not instance.search.sequence_parallel:
-        reasons.append("whose unlike tensor groups need sequence_parallel: true")
-    if instance.workload.tied_embeddings and found[0].tp != found[-1].tp:
-        reasons.append("whose tied embeddings lie on tensor groups of one size")
-    least, most = sorted((found[0].parts, found[-1].parts))
-    if plan.shape.zero and most % least:
-        reasons.append("where with ZeRO 1 parts of first or last stage divide the other's")
-    return [Obstacle("degrees", "per_group", reason, ("any",)) for reason in reasons]
+        reasons.insert(0, "whose stages have equal degrees in all replicas")
+    distinct = dict.fromkeys(reason for reason in reasons if reason)
+    return [Obstacle("degrees", "per_group", reason, ("any",)) for reason in distinct]
 
 
 def _zero(workload: Workload, shape: Shape, target: Target) -> list[Obstacle]:
@@ -185,8 +214,7 @@ def _zero(workload: Workload, shape: Shape, target: Target) -> list[Obstacle]:
         others = tuple(one for one in RULES if not least_zero(one, workload.optimizer_state))
         reason = "whose optimizer with states in bf16 is distributed"
         return [Obstacle("zero", shape.zero, reason, others)]
-    holders = shape.dp * shape.cp * (shape.widest_tp if shape.etp else 1)
-    if holders == 1 or shape.zero in zero_stages(target, shape.pp):
+    if not shape.has_copies or shape.zero in zero_stages(target, shape.pp):
         return []
     others = tuple(one for one in RULES if shape.zero in zero_stages(one, shape.pp))
     stages = " and ".join(map(str, zero_stages(target, shape.pp)))
@@ -194,15 +222,15 @@ def _zero(workload: Workload, shape: Shape, target: Target) -> list[Obstacle]:
     return [Obstacle("zero", shape.zero, f"which runs {stages} with {count}", others)]
 
 
-def _sharing(instance: Instance, shape: Shape) -> Sharing:
-    split = instance.search.sequence_parallel
+def _sharing(instance: Instance, shape: Shape, zero: ZeroStage) -> Sharing:
+    split, sharded = instance.search.sequence_parallel, zero > 0 or not shape.has_copies
     etp: ExpertSplit = shape.etp or "tp"
-    return Sharing(shape.widest_tp, shape.cp, shape.ep, shape.zero, split, etp)
+    return Sharing(shape.widest_tp, shape.cp, shape.ep, sharded, split, etp)
 
 
 def _shares(instance: Instance, shape: Shape, target: Target) -> list[Obstacle]:
     """Experts and sequences that GPUs share as the target cannot."""
-    workload, own = instance.workload, _sharing(instance, shape)
+    workload, own = instance.workload, _sharing(instance, shape, shape.zero)
     found = shares(target, workload, own)
     if found is None:
         return []
@@ -284,7 +312,7 @@ def _chosen(search: SearchSpace, field: str, target: Target) -> object:
     run = tuple(one for one in _VALUES[field] if allows(target, field, one))
     new = tuple(one for one in run if not allows(search.target, field, one))
     if isinstance(held, tuple):
-        return tuple(one for one in run if one in held or one in new)
+        return tuple(one for one in run if one in held or one in new) or run
     return new[-1] if new else held if held in run else run[-1]
 
 

@@ -91,7 +91,7 @@ class Shape(Record):
         return max((degrees.tp for degrees in self.degrees_used), default=1)
 
     def ranks(self, group: int) -> int:
-        """GPUs among which what a layer's GPU on a node group holds may be split: see `zero`."""
+        """GPUs of a stage on a node group with the same tensors, but for `expert_ranks`."""
         return self.dp * self.degrees[group].copies
 
     @property
@@ -110,6 +110,15 @@ class Shape(Record):
     def expert_ranks(self, group: int) -> int:
         """Those of them with the same experts."""
         return max(1, self.expert_grid(group) // self.ep)
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether several GPUs have the same tensors, which ZeRO may split: experts, or all else.
+
+        Taken for granted where every stage has degrees of its own.
+        """
+        used = (j for j, count in enumerate(self.nodes_used) if count)
+        return self.per_stage or any(self.ranks(j) > 1 or self.expert_ranks(j) > 1 for j in used)
 
     def own_states(self, parameters: int, group: int, experts: int = 0) -> int:
         """Of the parameters of a layer on one GPU, those whose optimizer states it holds.

@@ -29,7 +29,7 @@ class _Floor:
         j, degrees = self.whole.places[place]
         self.begun.append(degrees)
         last = len(self.begun) == self.whole.shape.pp
-        if not may_follow(self.whole.instance, self.whole.shape, self.begun[0], degrees, last):
+        if not may_follow(self.whole.instance, self.whole.shape.zero, self.begun[0], degrees, last):
             return None
         size, gpus = self.groups[j].gpus_per_node, self.whole.shape.dp * degrees.width
         if together:

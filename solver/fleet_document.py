@@ -2,7 +2,7 @@
 
 One JSON object, sealed like the plan file of `solve`. It holds all designs, so that the next
 fleet can be formed from it alone. `verify` derives every figure again, except `hetplan_version`
-and `steps_bound`, which describe the run.
+and `steps_bound`, which describe the run, and proves what is claimed of the templates.
 """
 
 from collections import Counter
@@ -24,7 +24,28 @@ from formulations.instance.extent import (
     can_be_simulated,
 )
 from formulations.instance.record import Record
+from formulations.node_sharing import NodeSplit
 from solver.sealed_file import SealedFile
+
+
+class TemplateBound(Record):
+    """No pipeline of the nodes of a design's template has a shorter step than `bound_s`.
+
+    With so many micro-batches, of one pipeline before the exchange of gradients. step_time_s: that
+    of the template.
+    """
+
+    design: Index
+    micro_batches: Batch
+    step_time_s: Seconds
+    bound_s: Seconds
+
+
+class TemplateClaims(Record):
+    """What is claimed of the templates of a fleet, among all that share nodes in such a way."""
+
+    split: NodeSplit
+    bounds: tuple[TemplateBound, ...]
 
 
 class PipelineDocument(Record):
@@ -70,17 +91,19 @@ class RecoveryDocument(Record):
 class FleetDocument(Record):
     """Everything that `recover`, `verify` and `show` need.
 
-    faults: failures to survive, as asked for; survives: as there are pipelines for. idle: nodes
+    faults: failures to survive, as asked for; survives: as there are pipelines for. templates: None
+    where nothing is claimed of the designs. idle: nodes
     that are ready and in no pipeline; away: nodes of the cluster that are lost. step_time_s: of the
     slowest pipeline, and then exchange_s, the slowest node's exchange of gradients.
     """
 
     kind: Literal["fleet"] = "fleet"
-    schema_version: Literal[5] = 5
+    schema_version: Literal[6] = 6
     hetplan_version: Name
     faults: Index
     survives: Index
     designs: tuple[Design, ...] = Field(min_length=1)
+    templates: TemplateClaims | None
     pipelines: tuple[PipelineDocument, ...] = Field(min_length=1)
     idle: tuple[Name, ...]
     away: tuple[Name, ...]
@@ -93,10 +116,15 @@ class FleetDocument(Record):
 
     @model_validator(mode="after")
     def _check_extent(self) -> "FleetDocument":
-        stages = max(design.template.num_stages for design in self.designs)
-        most = max(self.micro_batches, *(one.micro_batches for one in self.pipelines))
-        if not can_be_simulated(stages, most, most):
-            raise ValueError(TOO_LONG)
+        stages = dict(enumerate(design.template.num_stages for design in self.designs))
+        before = () if self.recovery is None else self.recovery.before
+        claims = () if self.templates is None else self.templates.bounds
+        for pipelines in (self.pipelines, before, claims):
+            unlike = {(pipeline.design, pipeline.micro_batches) for pipeline in pipelines}
+            passes = sum(stages.get(design, 0) * m for design, m in unlike)
+            most = max([self.micro_batches, *(m for _, m in unlike)])
+            if not can_be_simulated(1, passes, most):
+                raise ValueError(TOO_LONG)
         return self
 
     @property

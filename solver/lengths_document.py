@@ -8,8 +8,7 @@ for the switches of the step. `verify` derives every figure again but `hetplan_v
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import Annotated, Any, Final, Literal
 
@@ -23,6 +22,8 @@ from formulations.lengths.problem import (
     Atom,
     Measured,
     Mixed,
+    Moves,
+    Order,
     PaddedTime,
     Replica,
     Rows,
@@ -30,6 +31,9 @@ from formulations.lengths.problem import (
     Strategy,
     Switching,
 )
+from formulations.lengths.shares import micro_batches
+from formulations.lengths.tour import Group, Hop, best_single
+from formulations.units import seconds
 from solver.document import PlanDocument
 from solver.result import Status, Termination
 from solver.sealed_file import SealedFile
@@ -37,9 +41,6 @@ from solver.switch_document import SwitchDocument
 
 LENGTHS_SCHEMA_VERSION: Final = 3
 
-#: ascending: shorter sequences first, and a strategy may come again; free: each strategy has one
-#: group, of any lengths, at any place of the step, or the step is an ascending one.
-Order = Literal["ascending", "free"]
 Nanoseconds = Annotated[int, Field(ge=0, lt=1 << 47)]
 PerToken = Annotated[float, Field(ge=0, le=1e15)]
 Table = tuple[tuple[Nanoseconds | None, ...], ...]
@@ -94,6 +95,16 @@ class StrategyDocument(Record):
             raise refusal("replicas and atoms_ns", "one of them")
         return self
 
+    @classmethod
+    def of(cls, strategy: Strategy | Measured) -> "StrategyDocument":
+        """That of a problem."""
+        name, once = strategy.name, (strategy.visit_ns, strategy.anchor_ns)
+        if isinstance(strategy, Measured):
+            return cls(name=name, atoms_ns=strategy.atoms_ns, visit_ns=once[0], anchor_ns=once[1])
+        kinds = ((kind, len(list(alike))) for kind, alike in groupby(strategy.replicas))
+        replicas = tuple(_replicas_document(kind, count) for kind, count in kinds)
+        return cls(name=name, replicas=replicas, visit_ns=once[0], anchor_ns=once[1])
+
 
 class ProblemDocument(Record):
     """What is decided upon. Switches: [from][to]; null: there is none."""
@@ -135,7 +146,7 @@ class ProblemDocument(Record):
         return cls(
             rows=mixed.rows,
             atoms=tuple(AtomDocument(tokens=a.tokens, count=a.count) for a in mixed.atoms),
-            strategies=tuple(map(_strategy_document, mixed.strategies)),
+            strategies=tuple(map(StrategyDocument.of, mixed.strategies)),
             parameters_ns=switching.parameters_ns,
             gradients_ns=switching.gradients_ns,
             parameters_return=switching.parameters_return,
@@ -148,19 +159,6 @@ class ProblemDocument(Record):
         atoms = tuple(Atom(one.tokens, one.count) for one in self.atoms)
         strategies = tuple(_strategy(one, atoms) for one in self.strategies)
         return Mixed(atoms, strategies, switching, self.rows)
-
-
-def _strategy_document(strategy: Strategy | Measured) -> StrategyDocument:
-    own = partial(
-        StrategyDocument,
-        name=strategy.name,
-        visit_ns=strategy.visit_ns,
-        anchor_ns=strategy.anchor_ns,
-    )
-    if isinstance(strategy, Measured):
-        return own(atoms_ns=strategy.atoms_ns)
-    kinds = ((one, len(list(alike))) for one, alike in groupby(strategy.replicas))
-    return own(replicas=tuple(_replicas_document(one, count) for one, count in kinds))
 
 
 def _replicas_document(one: Replica, count: int) -> ReplicasDocument:
@@ -211,14 +209,43 @@ class GroupDocument(Record):
     micro_batches: tuple[Batch | Literal[0], ...]
     time_s: Seconds
 
+    @classmethod
+    def of(cls, mixed: Mixed, group: Group, time_ns: int) -> "GroupDocument":
+        """A group that takes so long."""
+        atoms = [mixed.atoms[k] for k in group.atoms]
+        return cls(
+            strategy=group.strategy,
+            atoms=group.atoms,
+            buckets=tuple(_buckets(mixed, group)),
+            sequences=sum(atom.count for atom in atoms),
+            tokens=sum(atom.count * atom.tokens for atom in atoms),
+            micro_batches=micro_batches(mixed, group, time_ns),
+            time_s=seconds(time_ns),
+        )
+
+
+def _buckets(mixed: Mixed, group: Group) -> Iterator[tuple[int, int]]:
+    """Thresholds of runs of neighbouring atoms: above, up to."""
+    for _, run in groupby(enumerate(group.atoms), key=lambda pair: pair[1] - pair[0]):
+        atoms = [k for _, k in run]
+        above = mixed.atoms[atoms[0] - 1].tokens if atoms[0] else 0
+        yield above, mixed.atoms[atoms[-1]].tokens
+
 
 class HopDocument(Record):
     """A switch of the step; strategies."""
 
     leaves: Index
     enters: Index
-    moves: Literal["parameters", "gradients", "both"]
+    moves: Moves
     time_s: Seconds
+
+    @classmethod
+    def of(cls, hop: Hop) -> "HopDocument":
+        """A switch that is possible."""
+        assert hop.time_ns is not None
+        time_s = seconds(hop.time_ns)
+        return cls(leaves=hop.leaves, enters=hop.enters, moves=hop.moves, time_s=time_s)
 
 
 class SingleDocument(Record):
@@ -226,6 +253,12 @@ class SingleDocument(Record):
 
     strategy: Index
     step_time_s: Seconds
+
+    @classmethod
+    def of(cls, mixed: Mixed) -> "SingleDocument | None":
+        """That of a problem; None where no strategy takes all lengths."""
+        single = best_single(mixed)
+        return single and cls(strategy=single[0], step_time_s=seconds(single[1]))
 
 
 class LengthsDocument(Record):

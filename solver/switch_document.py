@@ -6,18 +6,40 @@ sendings name bytes of that run. GPUs are named NODE:NUMBER. `verify` derives ev
 except `hetplan_version` and `runtime_s`.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from pydantic import Field
 
 from formulations.instance import Cluster, Workload
-from formulations.instance.extent import Bytes, Count, Index, Line, Name, Seconds
+from formulations.instance.extent import Bytes, Count, Index, Name, Seconds
+from formulations.instance.extent import Line as Text
 from formulations.instance.record import Record
+from formulations.lengths.problem import Moves
 from formulations.plan import Plan
+from formulations.switching.network import Line
+from formulations.switching.seats import Kind
+from formulations.switching.slices import Slice
 from solver.sealed_file import SealedFile
 
-Moves = Literal["parameters", "gradients", "both"]
 Share = tuple[Index, Index, Count]  #: from, to, of so many equal parts
+
+
+#: Kinds of tensors that move.
+KINDS: Mapping[Moves, tuple[Kind, ...]] = {
+    "parameters": ("parameters",),
+    "gradients": ("gradients",),
+    "both": ("parameters", "gradients"),
+}
+
+
+def gpu_names(cluster: Cluster) -> list[str]:
+    """NODE:NUMBER of all GPUs, in the order of the cluster."""
+    return [
+        f"{name}:{gpu}"
+        for name, j in zip(cluster.node_names, cluster.node_groups, strict=True)
+        for gpu in range(cluster.groups[j].gpus_per_node)
+    ]
 
 
 class SliceDocument(Record):
@@ -35,6 +57,22 @@ class SliceDocument(Record):
     cut: Share
     split: Share
     size_bytes: Bytes
+
+    @classmethod
+    def of(cls, piece: Slice) -> "SliceDocument":
+        """A slice of a class."""
+        experts, cut, split = (
+            (*share, units) for share, units in zip(piece.part, piece.grid, strict=True)
+        )
+        return cls(
+            kind=piece.kind,
+            what=piece.what,
+            layers=piece.layers,
+            experts=experts,
+            cut=cut,
+            split=split,
+            size_bytes=piece.size_bytes,
+        )
 
 
 class SendingDocument(Record):
@@ -67,9 +105,21 @@ class DeviceDocument(Record):
     received_inside_bytes: Bytes
     received_between_bytes: Bytes
 
+    @classmethod
+    def of(cls, gpu: str, volumes: Sequence[int]) -> "DeviceDocument":
+        """A GPU by name, and its volumes in the order of the fields."""
+        sent_inside, sent_between, received_inside, received_between = volumes
+        return cls(
+            gpu=gpu,
+            sent_inside_bytes=sent_inside,
+            sent_between_bytes=sent_between,
+            received_inside_bytes=received_inside,
+            received_between_bytes=received_between,
+        )
 
-class PriceDocument(Record):
-    """What a byte's time on a port or link costs in the bound: the proof of `lower_bound_s`.
+
+class ChannelDocument(Record):
+    """A port or link, on which the bound rests alone or with others.
 
     at: the GPU that sends or receives, the node, or the zone from which the link leads, `to`.
     """
@@ -77,7 +127,14 @@ class PriceDocument(Record):
     line: Literal["send", "receive", "out", "in", "zone"]
     at: Name
     to: Name | None = None
-    price: Annotated[int, Field(ge=1, le=10**12)]
+
+    @classmethod
+    def of(cls, cluster: Cluster, line: Line) -> "ChannelDocument":
+        """A port or link of a cluster."""
+        zones = list(dict.fromkeys(group.zone or "" for group in cluster.groups))
+        places = {"send": gpu_names(cluster), "receive": gpu_names(cluster), "zone": zones}
+        at = places.get(line.what, list(cluster.node_names))[line.first]
+        return cls(line=line.what, at=at, to=zones[line.second] if line.what == "zone" else None)
 
 
 class SwitchDocument(Record):
@@ -87,7 +144,7 @@ class SwitchDocument(Record):
     """
 
     kind: Literal["switch"] = "switch"
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     hetplan_version: Name
     moves: Moves
     time_s: Seconds
@@ -96,13 +153,13 @@ class SwitchDocument(Record):
     published_s: Seconds
     runtime_s: Seconds
     devices: tuple[DeviceDocument, ...]
-    prices: tuple[PriceDocument, ...]
+    bound_by: tuple[ChannelDocument, ...]
     classes: tuple[ClassDocument, ...]
     before: Plan
     after: Plan
     workload: Workload
     cluster: Cluster
-    digest: Line
+    digest: Text
 
 
 SWITCH_FILE = SealedFile(

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
+from formulations.instance import Instance
+from formulations.plan import Degrees
 from tests.recursion import moments, stage_ends
 
 Bytes = NDArray[np.int64]
@@ -384,9 +386,32 @@ def step_time_ns(
 
 
 def all_orders(tables: CostTables) -> list[tuple[int, ...]]:
-    """Every different order of the nodes used, as group indices."""
+    """Every different order of the nodes used, as group indices, that the target runs."""
     nodes = [j for j, count in enumerate(tables.shape.nodes_used) for _ in range(count)]
-    return sorted(set(permutations(nodes)))
+    return [order for order in sorted(set(permutations(nodes))) if _runs(tables, order)]
+
+
+def _runs(tables: CostTables, order: Sequence[int]) -> bool:
+    """Whether the target runs the shape's degrees on nodes in this order."""
+    floor, shape = Floor(tables, order), tables.shape
+    slots = [shape.degrees[floor.group(node)] for node in floor.node]
+    return meshes_run(tables.instance, shape.zero, [slots[i :: shape.dp] for i in range(shape.dp)])
+
+
+def meshes_run(instance: Instance, zero: int, replicas: Sequence[Sequence[Degrees]]) -> bool:
+    """Whether the target runs stages of these degrees: all but FlagScale do.
+
+    A mesh has one tp and one dp: all replicas of a stage are alike. Unlike tp need sequence
+    parallelism, tied embeddings the same at both ends; with ZeRO 1 one dp there divides the other.
+    """
+    stages, sizes = [set(stage) for stage in zip(*replicas, strict=True)], replicas[0]
+    if instance.search.target != "flagscale" or len(set().union(*stages)) == 1:
+        return True
+    tied = instance.workload.tied_embeddings and sizes[0].tp != sizes[-1].tp
+    few, many = sorted((sizes[0].parts, sizes[-1].parts))
+    split = instance.search.sequence_parallel or len({size.tp for size in sizes}) == 1
+    alike = all(len(stage) == 1 for stage in stages)
+    return alike and split and not tied and not (zero and many % few)
 
 
 def all_splits(tables: CostTables) -> Iterator[tuple[int, ...]]:

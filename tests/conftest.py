@@ -1,11 +1,61 @@
-"""Shared fixtures."""
+"""Shared fixtures, and time limits of tests."""
 
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Timer
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+#: Seconds for a slow test; pyproject.toml has those of the others.
+SLOW_S = 1800
+#: Share of the time of a test after which its child processes are killed.
+FOR_CHILDREN = 0.95
+_TIMER = pytest.StashKey[Timer]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests have a time limit of their own."""
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_S))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Iterator[None]:
+    """A test that waits for a child fails by itself shortly before the limit ends the process."""
+    seconds = FOR_CHILDREN * settings.timeout
+    timer = item.stash[_TIMER] = Timer(seconds, kill_children, [os.getpid()])
+    timer.start()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_cancel_timer(item: pytest.Item) -> Iterator[None]:
+    """The test is over; a file that could not be collected has no timer."""
+    timer = item.stash.get(_TIMER, None)
+    if timer is not None:
+        timer.cancel()
+    return (yield)
+
+
+def kill_children(process: int) -> None:
+    """Kills all processes that a process has started, and theirs."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has just ended
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(path.parent.name))
+    waiting = [process]
+    while waiting:
+        for child in children.get(waiting.pop(), []):
+            waiting.append(child)
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
-from itertools import permutations
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import build_tables
@@ -16,6 +15,7 @@ from solver.report.document import build_document
 from solver.result import Result, SearchLog, ShapeRecord, Status, Termination
 from solver.search.shapes import shapes
 from solver.simulate import Operation, Step, step_time_ns
+from tests.brute_force import all_orders
 from tests.small_instances import random_instance
 
 
@@ -26,9 +26,8 @@ def uniform_plans(instance: Instance) -> Iterator[Plan]:
         total = instance.workload.global_batch // shape.micro_batch
         shares = [total // shape.dp + (r < total % shape.dp) for r in range(shape.dp)]
         cuts = [round(chain * s / shape.num_stages) for s in range(shape.num_stages + 1)]
-        nodes = [j for j, n in enumerate(shape.nodes_used) for _ in range(n)]
         tables = build_tables(instance, shape)
-        for order in sorted(set(permutations(nodes))):
+        for order in all_orders(tables):
             plan = Decisions(order, tuple(cuts), tuple(shares)).plan(tables)
             costs = plan_costs(instance, plan)
             if (costs.memory_bytes <= costs.limit_bytes).all():

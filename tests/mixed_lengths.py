@@ -68,6 +68,26 @@ def random_mixed(
     return Mixed(atoms, tuple(strategies), switching, rows)
 
 
+def with_free_sequences(mixed: Mixed, seed: int) -> Mixed:
+    """The same where sequences, rows or both take no time on some replicas."""
+    rng = random.Random(seed)
+
+    def freed(replica: Replica) -> Replica:
+        old, chance = replica.time, rng.random()
+        if isinstance(old, PaddedTime):
+            return replace(replica, time=PaddedTime(tuple((n, 0) for n, _ in old.rows_ns)))
+        row_ns = 0 if chance < 0.4 else old.per_row_ns
+        return replace(replica, time=RowTime(0.0, 0.0, row_ns))
+
+    strategies: list[Strategy | Measured] = []
+    for old in mixed.strategies:
+        if isinstance(old, Strategy) and rng.random() < 0.7:
+            times = {kind: freed(kind) if rng.random() < 0.7 else kind for kind in old.replicas}
+            old = replace(old, replicas=tuple(times[kind] for kind in old.replicas))
+        strategies.append(old)
+    return replace(mixed, strategies=tuple(strategies))
+
+
 def _padded(strategy: Strategy | Measured, tokens: Sequence[int]) -> Strategy | Measured:
     """With times of rows instead of curves, none of them below some time of the host."""
     if isinstance(strategy, Measured):
@@ -131,9 +151,10 @@ def _apart_ns(one: Strategy, atoms: Sequence[Atom], padded: bool) -> int:
         each = [_sequence_ns(replica, atom, padded) for replica in one.replicas]
 
         def enough(time: int, each: Sequence[int] = each, number: int = number) -> bool:
-            return sum(time // max(1, ns) for ns in each) >= number
+            return sum(time // ns for ns in each) >= number
 
-        found = max(found, bisect_left(range(number * max(each) + 1), True, key=enough))
+        if min(each):  # else some replica runs them all in no time
+            found = max(found, bisect_left(range(number * max(each) + 1), True, key=enough))
     return found
 
 
@@ -142,7 +163,8 @@ def _enough(one: Strategy, time: int, wholes: Sequence[int], peaks: Sequence[int
     shares = 0
     for replica, whole, peak in zip(one.replicas, wholes, peaks, strict=True):
         left = time - (replica.stages - 1) * peak
-        shares += min(PARTS, max(0, int(Fraction(left, whole) * PARTS // 1)))
+        if left >= 0:
+            shares += min(PARTS, int(Fraction(left, whole) * PARTS // 1)) if whole else PARTS
     return shares >= PARTS
 
 

@@ -16,7 +16,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
 from formulations.plan import Degrees, Shape
 from tests import brute_force
-from tests.brute_force import Placed, up
+from tests.brute_force import Placed, meshes_run, up
 from tests.unlike_degrees import unlike_instance
 
 
@@ -114,17 +114,9 @@ class Bench:
             gpus = [i for i, j in enumerate(order) for _ in range(self.groups[j].gpus_per_node)]
             for chosen in product({own for _, own in self.columns}, repeat=self.shape.pp):
                 layout = self._dealt(order, gpus, chosen)
-                if layout is not None and self._launched(chosen):
+                launched = meshes_run(self.instance, self.shape.zero, [chosen])
+                if layout is not None and launched:
                     yield order, layout
-
-    def _launched(self, chosen: Sequence[Degrees]) -> bool:
-        search, ends = self.instance.search, (chosen[0], chosen[-1])
-        if search.target != "flagscale":
-            return True
-        alike = search.sequence_parallel or len({own.tp for own in chosen}) == 1
-        tied = self.instance.workload.tied_embeddings and len({own.tp for own in ends}) > 1
-        least, most = sorted(own.parts for own in ends)
-        return alike and not tied and not (self.shape.zero and most % least)
 
     def _dealt(
         self, order: Sequence[int], gpus: list[int], chosen: Sequence[Degrees]

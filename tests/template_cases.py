@@ -10,11 +10,16 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.template_costs import template_costs
 from formulations.fleet import Strategy
 from formulations.instance import Instance
+from formulations.node_sharing import NodeSplit, filled
 from formulations.plan import Recomputed, Stage
 from formulations.template import Template, stage_on
-from solver.layered.node_sharing import NodeSplit, filled
-from solver.layered.places import Places, Room
+from solver.layered.places import Places, Room, place_costs
 from solver.layered.problem import Array
+from solver.simulate import pipeline_step_ns
+from solver.templates.oobleck import oobleck_value
+from solver.templates.searches import strategies
+from solver.templates.template_options import TemplateObjective, TemplateOptions
+from tests.small_instances import random_instance
 
 
 def random_places(
@@ -178,3 +183,42 @@ def finals_of(places: Places) -> dict[int, list[tuple[int, ...]]]:
     """All node counts by their sum, from 1 on."""
     counts = list(product(*(range(n + 1) for n in places.nodes)))
     return {n: [one for one in counts if sum(one) == n] for n in range(1, sum(places.nodes) + 1)}
+
+
+def _holds_blocks(instance: Instance, template: Template) -> bool:
+    if instance.search.embedding_only_stages:
+        return True
+    blocks = [layer.is_block for layer in instance.workload.layers]
+    return all(any(blocks[slice(*stage.layers)]) for stage in template.stages)
+
+
+def values_of_all(
+    instance: Instance, options: TemplateOptions, nodes: int, m: int, b: int
+) -> Iterator[tuple[Template, int]]:
+    """Every template and strategy that fits, with its objective."""
+    for strategy in strategies(instance, b, options.objective):
+        places = place_costs(instance, strategy, options.split).several
+        for one in all_templates(places, nodes):
+            template = recomputing(instance, strategy, one, m)
+            if template is None or not _holds_blocks(instance, template):
+                continue
+            costs = template_costs(instance, strategy, template)
+            assert costs.fits(m)
+            if options.objective is TemplateObjective.STEP_TIME:
+                yield template, pipeline_step_ns(costs, m)
+            else:
+                times = costs.forward_ns + costs.backward_ns
+                yield template, oobleck_value([int(time) for time in times])
+
+
+def with_long_optimizers(seed: int, blocking: bool) -> Instance:
+    """Two nodes of two GPUs, memory 300 times slower: optimizers outlast the rest of a step."""
+    instance = random_instance(seed)
+    group = instance.cluster.groups[0]
+    slower = group.gpu.memory_bandwidth_bytes_per_s / 300
+    gpu = {"memory_bandwidth_bytes_per_s": slower}
+    return instance.but(
+        cluster={"groups": (group.but(gpus_per_node=2, nodes=2, gpu=gpu),)},
+        workload={"global_batch": 4 + seed % 5},
+        search={"blocking_sends": blocking},
+    )

@@ -3,22 +3,16 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
+from pydantic import BaseModel
 
 from formulations.instance.load import load_instance
 from formulations.instance.schema import InstanceFile
-from solver.document import PLAN_FILE, PlanDocument, StageDocument
-from solver.fleet_document import FLEET_FILE, FleetDocument
-from solver.front_document import FrontDocument
-from solver.switch_document import (
-    DeviceDocument,
-    PriceDocument,
-    SendingDocument,
-    SliceDocument,
-    SwitchDocument,
-)
+from solver.cli.kinds import KINDS, Kind
 from tests.docs_pages import DOCS, pages, replayed, stable
 
 
@@ -36,16 +30,42 @@ def test_examples_are_shown() -> None:
         assert path.stem in shown
 
 
-def test_formats_are_documented_whole() -> None:
-    """The page names every section of an instance and every field of a plan and of a fleet."""
-    text = (DOCS / "formats.md").read_text("utf-8")
+def section(kind: str) -> str:
+    """What the page of formats says of one kind of files."""
+    _, *sections = (DOCS / "formats.md").read_text("utf-8").split("\n## ")
+    return next(text for text in sections if text.startswith(f"{kind.capitalize()}\n"))
+
+
+def written(document: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """A document and those in it that no other kind of files is."""
+    yield document
+    for field in document.model_fields.values():
+        for part in parts_of(field.annotation):
+            if part.__module__.startswith("solver.") and "schema_version" not in part.model_fields:
+                yield from written(part)
+
+
+def parts_of(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The records in a type."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from parts_of(argument)
+
+
+def test_instances_are_documented_whole() -> None:
+    """The page names every section of an instance."""
+    assert set(InstanceFile.model_fields) <= set(re.findall(r"`(\w+)`", section("instance")))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.file.kind)
+def test_bug_formats_are_documented_whole(kind: Kind[Any]) -> None:
+    """The section of every kind of files names each field that is written, and the version."""
+    text = section(kind.file.kind)
     named = set(re.findall(r"`(\w+)`", text))
-    plans = PlanDocument, StageDocument, FleetDocument, FrontDocument
-    switches = SwitchDocument, SliceDocument, SendingDocument, DeviceDocument, PriceDocument
-    for document in (InstanceFile, *plans, *switches):
+    for document in written(kind.file.model):
         assert set(document.model_fields) <= named, document.__name__
-    assert f"schema {PLAN_FILE.version}" in text
-    assert f"schema {FLEET_FILE.version}" in text
+    assert re.search(rf"\bschema {kind.file.version}\b", text)
 
 
 def test_pages_name_no_machine() -> None:

@@ -108,9 +108,10 @@ def test_readme_explains_what_closes_shapes() -> None:
         assert words >= set(get_args(Proof))
 
 
-def test_readme_instance_is_valid(tmp_path: Path) -> None:
-    """The instance that the README shows as complete loads as it stands."""
+def test_bug_readme_instance_is_that_of_the_pages() -> None:
+    """The complete instance is one of the examples, on which pages show commands."""
     [text] = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
-    path = tmp_path / "instance.yaml"
-    path.write_text(text, encoding="utf-8")
-    assert load_instance(path).name == "my_cluster"
+    example = ROOT / "docs" / "examples" / "my_cluster.yaml"
+    assert text == example.read_text("utf-8")
+    assert text in (ROOT / "docs" / "instances.md").read_text("utf-8")
+    assert load_instance(example).name == "my_cluster"

@@ -50,6 +50,20 @@ def unlike_instance(seed: int) -> Instance:
     return zoned(made, seed) if seed % 6 == 5 else made
 
 
+def meshed_groups(seed: int) -> Instance:
+    """The same for FlagScale, tied embeddings, sequence parallelism and ZeRO 1 by the seed."""
+    search = {
+        "target": "flagscale",
+        "micro_batches": "even",
+        "schedule": ("1f1b",),
+        "recompute": ("none", "full"),
+        "embedding_only_stages": False,
+        "zero": (seed % 2,),
+        "sequence_parallel": seed % 5 > 0,
+    }
+    return unlike_instance(seed).but(search=search, workload={"tied_embeddings": seed % 3 < 2})
+
+
 def unlike_shapes(instance: Instance, most_stages: int = 3) -> list[Shape]:
     """Those whose groups differ in their degrees, small enough to be tried out."""
     return [

@@ -89,8 +89,7 @@ def _exchange_ns(instance: Instance, shape: Shape, width: int) -> Times:
 def with_exchanges(instance: Instance, shape: Shape, times: LayerTimes) -> LayerTimes:
     """The times of a shape from those of its (degrees, micro-batch, recomputation)."""
     used = [j for j, n in enumerate(shape.nodes_used) if n]
-    most = max(max(shape.ranks(j), shape.expert_ranks(j)) for j in used)
-    if shape.zero < GRADIENTS_SPLIT or most == 1:
+    if shape.zero < GRADIENTS_SPLIT or not shape.has_copies:
         return times
     workload = instance.workload
     reduce = _exchange_ns(instance, shape, workload.gradient_bytes)

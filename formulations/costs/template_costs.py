@@ -6,6 +6,7 @@ All messages count as the largest ones of the chain.
 Pipelines keep whole optimizer states, so that a layer survives in every other pipeline (ZeRO 0).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,10 +18,12 @@ from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
 from formulations.errors import PlanError
 from formulations.fleet import Strategy
-from formulations.instance import Instance
+from formulations.instance import Instance, Link, NodeGroup
 from formulations.instance.instance import ScheduleName
+from formulations.node_sharing import NodeSplit, is_power_of_two
 from formulations.plan import Shape, Stage, uniform_degrees
 from formulations.schedules import Held, in_flight
+from formulations.slot_degrees import powers_of_two
 from formulations.template import Template
 
 
@@ -70,6 +73,23 @@ class TemplateCosts(PipelineTimes):
         p = self.num_stages
         held = [in_flight(self.schedule, p, k, micro_batches) for k in range(p)]
         return self.memory_bytes + np.array(held, dtype=np.int64) * self.activation_bytes
+
+
+def template_degrees(instance: Instance, group: NodeGroup, split: NodeSplit) -> tuple[int, ...]:
+    """Numbers of GPUs that a stage may have on a node of the group, ascending.
+
+    Those that the instance lists and the profile has times for. An instance that lists none has all
+    powers of two; with these, and without a profile, `any` split allows every other number too.
+    """
+    heads, every = instance.workload.kv_heads, range(1, group.gpus_per_node + 1)
+    listed = set(instance.search.tensor_parallel or every)
+    if split is NodeSplit.ANY and instance.profile is None:
+        largest = max(node_group.gpus_per_node for node_group in instance.cluster.groups)
+        usual = {g for g in powers_of_two(largest) if heads % g == 0}
+        listed |= set(every) if usual <= listed else set()
+    possible = (g for g in every if g in listed and heads % g == 0)
+    fitting = (g for g in possible if has_times(instance, group, g))
+    return tuple(g for g in fitting if split is NodeSplit.ANY or is_power_of_two(g))
 
 
 def template_costs(instance: Instance, strategy: Strategy, template: Template) -> TemplateCosts:
@@ -159,21 +179,23 @@ def between_ns(tables: CostTables, i: int, j: int) -> int:
     return max(outside_ns(tables, one, 1, link, tables.tensors[-1]) for one, link in links)
 
 
-def _embedding_ns(own: list[CostTables], template: Template) -> int:
-    """All-reduce of the tied matrix between the first stage and the last, over the slower link."""
-    first, last = template.stages[0], template.stages[-1]
-    times = [_copy_ns(own[0], template, first, last), _copy_ns(own[-1], template, last, first)]
-    return max(times)
+def tied_ns(tables: CostTables, j: int, across: Sequence[Link]) -> tuple[int, int]:
+    """All-reduce of the tied matrix inside a node of group j, and between two nodes.
 
-
-def _copy_ns(tables: CostTables, template: Template, stage: Stage, other: Stage) -> int:
-    """The same, as the links of `stage`'s node and its GPUs decide it.
-
-    In a template of several zones it is taken to cross the slowest link between them, wherever its
-    ends are.
+    across: links between the zones of a template. Of several zones it is taken to cross the slowest
+    link between them, wherever its ends are.
     """
-    cluster, group = tables.instance.cluster, template.group_of(stage)
-    if stage.group.node == other.group.node:
-        return embedding_ns(tables, group, 1, cluster.groups[group].intra_node)
-    links = cluster.groups[group].inter_node, *cluster.links_among(template.node_groups)
-    return max(embedding_ns(tables, group, stage.degrees.tp, link) for link in links)
+    group = tables.instance.cluster.groups[j]
+    links = group.inter_node, *across
+    between = max(embedding_ns(tables, j, tables.shape.degrees[j].tp, link) for link in links)
+    return embedding_ns(tables, j, 1, group.intra_node), between
+
+
+def _embedding_ns(own: list[CostTables], template: Template) -> int:
+    """The same between the first stage and the last, as the slower end decides it."""
+    first, last = template.stages[0], template.stages[-1]
+    across = own[0].instance.cluster.links_among(template.node_groups)
+    between = first.group.node != last.group.node
+    ends = (own[0], first), (own[-1], last)
+    times = (tied_ns(tables, template.group_of(stage), across) for tables, stage in ends)
+    return max(pair[between] for pair in times)

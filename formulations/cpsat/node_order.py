@@ -27,6 +27,7 @@ Constraints.
      between which its ring may pass. Exactly one rings[y, z, n], with sum of n rings[y, z, n]
      >= sum over k of joins.
 (21) lanes[y, z, n] as flows in (19), for slots r and (p - 1) dp + r in y and z or z and y.
+(26) Not both owner[s, i] and owner[t, j] where the target runs no such order.
 Assumptions. Nodes of a group are interchangeable and therefore have no names here.
 Left out. Orders that differ only inside a group, for the same reason.
 Size. O(J S) binary variables, O(J S R) rows, for sync times the largest N. Z zones add
@@ -42,10 +43,19 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.cpsat.parts import Order, Split
 from formulations.cpsat.rings import RingTimes, largest
-from formulations.cpsat.terms import Linear, Literal, enforced_maximum, value_of, weighted
+from formulations.cpsat.terms import (
+    Linear,
+    Literal,
+    enforced_maximum,
+    require_at_most,
+    total_of,
+    value_of,
+    weighted,
+)
 from formulations.cpsat.zones import ZoneVariables
 from formulations.decisions import Start, only_order, possible_starts
 from formulations.fixed import FixedOrder, message_ns
+from formulations.slot_degrees import apart
 
 
 class OrderVariables:
@@ -65,6 +75,9 @@ class OrderVariables:
             own = [literal for key, literal in self.start.items() if key[0] == j]
             model.add(weighted([1] * len(own), own) == count)  # (13)
         self._owners = [self._owner_literals(s) for s in slots]
+        owner = [dict(own) for own in self._owners]
+        for (s, i), (t, j) in apart(tables.instance, tables.shape):  # (26)
+            require_at_most(model, total_of(owner[s].get(i, 0), owner[t].get(j, 0)), 1)
         self._spans = [self._span_literals(k) for k in range(tables.shape.pp)]
         self._sends: dict[tuple[int, int], Linear] = {}
         self._zones = ZoneVariables(model, tables, self._owners)

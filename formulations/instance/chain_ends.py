@@ -79,7 +79,10 @@ def training_only(sizes: TransformerSizes, block: Part) -> int:
     """Parameters of the head that are trained, but are not part of the published model."""
     modules = _prediction_module(sizes, 1, block)
     prediction = sizes.mtp_layers * (modules.sharded_parameters + modules.replicated_parameters)
-    return _pretraining_parameters(sizes) + prediction
+    if not sizes.masked_lm_head or sizes.published_head:
+        return prediction
+    matrix = 0 if sizes.tied_embeddings else sizes.vocabulary_size * sizes.hidden_size
+    return _pretraining_parameters(sizes) + matrix + prediction
 
 
 def _projection(sizes: TransformerSizes, s: int) -> Part:
@@ -124,7 +127,7 @@ def _pooler_parameters(sizes: TransformerSizes) -> int:
 
 
 def _pretraining_parameters(sizes: TransformerSizes) -> int:
-    """Parameters that BERT's pre-training adds to the published base model."""
+    """Parameters that BERT's pre-training adds to the base model."""
     if not sizes.masked_lm_head:
         return 0
     h = sizes.hidden_size

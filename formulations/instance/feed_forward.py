@@ -20,9 +20,10 @@ def dense_ffn(sizes: TransformerSizes, s: int) -> Part:
 def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
     """Router, routed experts (top-k per token) and shared experts; the shared have no biases.
 
-    Where none is shared, tensor groups exchange tokens for routed experts alone. Kept besides the
-    experts' inner tensors: the router's input and fp32 scores, and the copies of tokens in expert
-    order, before and after the experts.
+    Tensor groups exchange tokens for routed experts, and once more for shared ones, whose products
+    gather and reduce by themselves (Megatron-LM, moe/shared_experts.py). Kept besides the experts'
+    inner tensors: the router's input and fp32 scores, and the copies of tokens in expert order,
+    before and after the experts.
     Kernels: the router's product, softmax, top-k; probabilities and map of the chosen experts, each
     scattered over zeros, and the tokens per expert (Megatron-LM, moe_utils.py); permute and
     unpermute; grouped products, as many as one expert's; the residual add; and, with shared
@@ -43,13 +44,14 @@ def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
         memory_kernels=2 + 5 + 2 + 1 + 1,
         forward_all_reduces=1,
         backward_all_reduces=1,
-        expert_all_reduces=not moe.shared_experts,
+        expert_all_reduces=1,
         replicated_bytes=2 * s * h + 4 * s * moe.experts + k * (2 + 2) * s * h,
         sharded_bytes=k * inner * 2 * s * moe.ffn_size,
         unsplit_bytes=k * (2 + 2) * s * h,
     )
     if moe.shared_experts:
         routing += _ffn_products(sizes, moe.shared_experts * moe.ffn_size, s) + memory_kernels(1)
+        routing += Part(forward_all_reduces=1, backward_all_reduces=1)
     return routing + dropout_mask(sizes, s)
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 from formulations.instance.cluster import GpuType, Link
 from formulations.instance.extent import Name
 from formulations.instance.positions import Document, Place
+from formulations.instance.precision import Precision
 from formulations.instance.record import Record
 from formulations.instance.schema_cluster import (
     EfficiencyFile,
@@ -19,6 +20,10 @@ from formulations.instance.validation import validated
 #: Of one step of a ring inside a node, over PCIe, and between nodes, by NCCL's own model
 #: (NVIDIA/nccl 2.19, src/graph/tuning.cc, hwLat), for links that are written without.
 NODE_LATENCY_S, NETWORK_LATENCY_S = 5.7e-6, 14e-6
+
+#: Compute capability from which on GPUs have a precision (NVIDIA, Transformer Engine, datatype and
+#: hardware support matrix; of tf32 PTX ISA, wmma, sm_80). fp16 and fp32 are on older ones, too.
+CAPABILITIES: Mapping[Precision, float] = {"bf16": 8.0, "tf32": 8.0, "fp8": 8.9}
 
 
 class LinksFile(Record):
@@ -76,9 +81,14 @@ def gpu_type(
         memory_bytes=int(peak.memory),
         memory_bandwidth_bytes_per_s=peak.memory_bandwidth,
         link=find_link(peak.link, place.at("link"), links),
-        compute_capability=peak.compute_capability,
+        compute_capability=peak.compute_capability or _least_capability(peak),
         **reached,
     )
+
+
+def _least_capability(peak: PeakFile) -> float | None:
+    """What the precisions that have a peak need at least; None where older GPUs have them."""
+    return max((CAPABILITIES[name] for name in peak.peak if name in CAPABILITIES), default=None)
 
 
 def find_link(

@@ -5,8 +5,10 @@ Missing keys take the defaults of the model type's configuration class
 they may describe another model (`formulations.instance.huggingface_fields`). Other model types are
 counted from the library's model where it is installed (`formulations.instance.huggingface_model`).
 
-What counts as the model: the model with its language head, for BERT the base model with pooler (and
-training adds its pre-training head, see `formulations.instance.transformer`). The multi-token
+What counts as the model is what `architectures` names, with its language head; other heads are
+refused by name. Of BERT the base model counts too, and where nothing is named: training adds
+its pre-training head (see `formulations.instance.transformer`). T5 v1.1 has a head of its own, as
+published (`tie_word_embeddings: false`; transformers 5 ties it all the same). The multi-token
 prediction modules of DeepSeek-V3, Kimi K2 and GLM-4.5 are trained, but not part of the published
 count, as the library leaves them out; so are expert balancing terms, which no gradient trains.
 """
@@ -24,7 +26,11 @@ from formulations.instance.huggingface_fields import (
     refuse,
 )
 from formulations.instance.huggingface_model import counted_from_config, library_knows
-from formulations.instance.huggingface_reader import ConfigReader, spelling_of
+from formulations.instance.huggingface_reader import (
+    CAUSAL_NAMES,
+    ConfigReader,
+    spelling_of,
+)
 from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
 from formulations.instance.transformer import Architecture
 
@@ -39,6 +45,7 @@ def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSi
     check_aliases(config, where, reader.model_type)
     for key in foreign_fields(config, reader.model_type, counted_fields(reader.model_type)):
         raise refuse(config, where, key)
+    _check_architecture(reader)
     try:
         return _BUILDERS[reader.model_type](reader)
     except ValidationError as error:
@@ -84,6 +91,22 @@ def _field(location: tuple[int | str, ...]) -> str:
     return ".".join(map(str, location)) + ": " if location else ""
 
 
+#: Names of architectures that are counted; of other types those of causal language models.
+_NAMES = {
+    "bert": ("BertModel", "BertForPreTraining", "BertForMaskedLM"),
+    "t5": ("T5ForConditionalGeneration", "T5WithLMHeadModel"),
+}
+
+
+def _check_architecture(config: ConfigReader) -> None:
+    """Raises InstanceError for a model that is not counted, such as one with another head."""
+    name, names = config.architecture, _NAMES.get(config.model_type)
+    if name is None or (name in names if names else name.endswith(CAUSAL_NAMES)):
+        return
+    allowed = ", ".join(names) if names else f"a name that ends in {' or '.join(CAUSAL_NAMES)}"
+    raise InstanceError(f"{config.where} architectures", name, allowed)
+
+
 def _gpt2(config: ConfigReader) -> TransformerSizes:
     config.only("add_cross_attention", False)
     return TransformerSizes(
@@ -99,6 +122,8 @@ def _gpt2(config: ConfigReader) -> TransformerSizes:
 
 
 def _bert(config: ConfigReader) -> TransformerSizes:
+    """Of a masked language model no pooler; without a name the base model."""
+    name = config.architecture
     config.only("add_cross_attention", False)
     config.only("position_embedding_type", "absolute")
     return TransformerSizes(
@@ -111,8 +136,9 @@ def _bert(config: ConfigReader) -> TransformerSizes:
         token_types=config.integer("type_vocab_size", least=0),
         embedding_norm=True,
         final_norm=False,
-        pooler=True,
+        pooler=name != "BertForMaskedLM",
         masked_lm_head=True,
+        published_head=name not in (None, "BertModel"),
         tied_embeddings=config.flag("tie_word_embeddings"),
         dropout=config.dropout("hidden_dropout_prob", "attention_probs_dropout_prob"),
     )

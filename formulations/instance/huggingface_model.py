@@ -13,6 +13,7 @@ from formulations.errors import InstanceError
 from formulations.instance.counted import CountedModel
 from formulations.instance.huggingface_count import counted_model
 from formulations.instance.huggingface_fields import foreign_fields, refuse
+from formulations.instance.huggingface_reader import CAUSAL_NAMES, named_architecture
 from formulations.instance.quantities import shown
 
 # What classes outside of this project raise for configs that they cannot build.
@@ -97,12 +98,15 @@ def _meta_model(config: Mapping[str, object], built: Any, where: str) -> Any:
     import torch
     import transformers
 
-    named = config.get("architectures")
-    own: Any = isinstance(named, list) and named and getattr(transformers, str(named[0]), None)
+    name = named_architecture(config, where)
+    own: Any = name and getattr(transformers, name, None)
     is_own = getattr(own, "config_class", None) is type(built)
     if built.is_encoder_decoder or not (is_own or built.get_text_config() is built):
         allowed = "a language model of one stack of blocks, without encoder or other towers"
         raise InstanceError(f"{where} model_type", repr(config["model_type"]), allowed)
+    if name and not is_own and not name.endswith(CAUSAL_NAMES):
+        allowed = f"a model of the library, or a name that ends in {' or '.join(CAUSAL_NAMES)}"
+        raise InstanceError(f"{where} architectures", name, allowed)
     try:
         with torch.device("meta"):
             if is_own:

@@ -8,6 +8,8 @@ from formulations.errors import InstanceError
 from formulations.instance.huggingface_defaults import ALIASES, CLASS_DEFAULTS
 from formulations.instance.sizes import WindowSizes
 
+#: How names of models with a causal language head end.
+CAUSAL_NAMES = ("ForCausalLM", "LMHeadModel")
 _MOST = 10**9
 _ATTENTION_KINDS = ("full_attention", "sliding_attention")
 
@@ -24,6 +26,11 @@ class ConfigReader:
     def defaults(self) -> dict[str, object]:
         """Key -> default of every key that is read."""
         return CLASS_DEFAULTS[self.model_type]
+
+    @property
+    def architecture(self) -> str | None:
+        """What the file names; None where it names nothing."""
+        return named_architecture(self.config, self.where)
 
     def value(self, key: str) -> object:
         """The value under any of the key's names, or its default."""
@@ -91,6 +98,17 @@ class ConfigReader:
         if not isinstance(kinds, list) or not fits or any(kind not in allowed for kind in kinds):
             raise self.refuse("layer_types", f"a list of {count}, each {' or '.join(allowed)}")
         return [i for i, kind in enumerate(kinds) if kind == "sliding_attention"]
+
+
+def named_architecture(config: Mapping[str, object], where: str) -> str | None:
+    """The first name under `architectures`. Raises InstanceError for what is no list of names."""
+    names = config.get("architectures")
+    if names is None or names == []:
+        return None
+    if not isinstance(names, list) or not isinstance(names[0], str):
+        allowed = "a list of names, such as LlamaForCausalLM"
+        raise InstanceError(f"{where} architectures", repr(names)[:60], allowed)
+    return names[0]
 
 
 def spelling_of(name: object, names: list[str]) -> str:

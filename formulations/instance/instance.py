@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from formulations.errors import InstanceError
 from formulations.instance.calibration import Calibration
 from formulations.instance.cluster import Cluster
 from formulations.instance.extent import (
@@ -34,7 +33,6 @@ ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
 DegreesPer = Literal["uniform", "per_group", "per_stage"]
 #: Schedules that templates and fleets know.
 PlainSchedule = Literal["1f1b", "gpipe"]
-PLAIN_ALLOWED = "1f1b or gpipe; solve takes the others"
 #: How attention sees all tokens of a sequence that GPUs share, see `formulations.costs.context`.
 ContextMethod = Literal["ring", "all_to_all"]
 Minimize = Literal["step_time", "cost_per_step", "training_cost", "cost_per_useful_sequence"]
@@ -79,23 +77,8 @@ class SearchSpace(Record):
 
 
 def plain_schedules(search: SearchSpace) -> list[PlainSchedule]:
-    """The schedules to choose among. Raises InstanceError for one that is not plain.
-
-    And where GPUs would have to share experts or sequences, which templates do not know.
-    """
-    for field in ("expert_parallel", "context_parallel"):
-        if 1 not in getattr(search, field):
-            degrees = " or ".join(map(str, getattr(search, field)))
-            raise InstanceError(f"search.{field}", degrees, "1 too; solve takes the others")
-    if "tp" not in search.expert_tensor_parallel:
-        field = "search.expert_tensor_parallel"
-        raise InstanceError(field, "1", "tp too; solve takes the others")
-    found: list[PlainSchedule] = []
-    for name in search.schedule:
-        if name != "1f1b" and name != "gpipe":
-            raise InstanceError("search.schedule", f"the schedule {name}", PLAIN_ALLOWED)
-        found.append(name)
-    return found
+    """Those to choose among that templates, fleets and stages of unlike degrees know."""
+    return [name for name in search.schedule if name == "1f1b" or name == "gpipe"]
 
 
 #: Share of a GPU's memory that plans leave free unless the instance says another one: the most that

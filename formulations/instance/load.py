@@ -20,11 +20,12 @@ from formulations.instance.extent import (
     printable,
 )
 from formulations.instance.family import MOST_MEMBERS, Family
+from formulations.instance.fleet_space import check_fleets
 from formulations.instance.gpu_catalogue import gpus_of, links_of
 from formulations.instance.instance import Instance
 from formulations.instance.overlap import FrameworksFile
 from formulations.instance.positions import Document, Mark, Node, Part, Place
-from formulations.instance.resolve import WrittenProfile, check_plain, resolve
+from formulations.instance.resolve import WrittenProfile, resolve
 from formulations.instance.resolve_cluster import Catalogue
 from formulations.instance.resolve_lengths import read_classes
 from formulations.instance.schema import InstanceFile, ProfileFile
@@ -36,12 +37,12 @@ _FOLDER = "catalogue"
 _ALLOWED = "the path of an instance file, such as instances/hetero_small.yaml"
 
 
-def load_instance(path: Path, *, plain: bool = False) -> Instance:
+def load_instance(path: Path, *, fleets: bool = False) -> Instance:
     """The instance of a YAML file. Raises InstanceError, one line with file:line:column.
 
-    plain: where it has a schedule that is not a `PlainSchedule`, too.
+    fleets: for what fleets cannot keep to, too.
     """
-    return parse_instance(read_text(path, _ALLOWED), str(path), path.parent, plain=plain)
+    return parse_instance(read_text(path, _ALLOWED), str(path), path.parent, fleets=fleets)
 
 
 def load_family(path: Path) -> Family:
@@ -59,16 +60,17 @@ def load_family(path: Path) -> Family:
         raise place.at("cluster", "groups").error(found, f"at most {MOST_MEMBERS:,}") from None
 
 
-def parse_instance(text: str, name: str, folder: Path, *, plain: bool = False) -> Instance:
+def parse_instance(text: str, name: str, folder: Path, *, fleets: bool = False) -> Instance:
     """The instance of YAML text; `name` stands for the file in errors, paths start in `folder`."""
     written, place = _written(text, name)
-    if plain:
-        check_plain(written.search, place.at("search"))
     for j, group in enumerate(written.cluster.groups):
         if isinstance(group.nodes, CountRange):
             where = place.at("cluster", "groups", j, "nodes")
             raise where.error("a range", "one number; pareto and subsets take ranges")
-    return _resolved(written, place, folder)
+    instance = _resolved(written, place, folder)
+    if fleets:
+        check_fleets(instance, place)
+    return instance
 
 
 def _written(text: str, name: str) -> tuple[InstanceFile, Place]:

@@ -4,17 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import get_args
 
 from formulations.errors import InstanceError, Mistakes, joined
 from formulations.instance.cluster import Cluster
 from formulations.instance.instance import (
     MEMORY_MODEL_ERROR,
-    PLAIN_ALLOWED,
     Instance,
     Limits,
     Objective,
-    PlainSchedule,
     SearchSpace,
 )
 from formulations.instance.overlap import Overlap
@@ -257,20 +254,6 @@ def _check_micro_batch(written: InstanceFile, place: Place, workload: Workload) 
         text = " or ".join(map(str, sizes))
         found = f"no whole number of micro-batches of {text} makes the global batch of {batch}"
         raise place.error(found, f"at least one divisor of {batch}")
-
-
-def check_plain(search: SearchFile, place: Place) -> None:
-    """Raises InstanceError for what templates do not know: schedules, sharing GPUs."""
-    for i, name in enumerate(search.schedule):
-        if name not in get_args(PlainSchedule):
-            raise place.at("schedule").listed(i).error(f"the schedule {name}", PLAIN_ALLOWED)
-    for field in ("expert_parallel", "context_parallel"):
-        degrees: list[int] | None = getattr(search, field)
-        if degrees is not None and 1 not in degrees:
-            raise place.at(field).listed(0).error(f"{degrees[0]}", "1 too; solve takes the others")
-    if search.expert_tensor_parallel == [1]:
-        at = place.at("expert_tensor_parallel").listed(0)
-        raise at.error("1", "tp too; solve takes the others")
 
 
 def _check_schedules(search: SearchFile, place: Place) -> None:

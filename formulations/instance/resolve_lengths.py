@@ -141,7 +141,7 @@ def resolve_lengths(
         found = "rows of many lengths, with a profile, whose layer times are of one"
         raise place.error(found, "measured strategies here, or no profile")
     checks = [
-        partial(_strategy, one, place.at("strategies", i), cluster, lengths.classes)
+        partial(_strategy, one, place.at("strategies", i), cluster, architecture, lengths.classes)
         for i, one in enumerate(written.strategies or [])
     ]
     strategies = tuple(all_of(checks))
@@ -162,9 +162,13 @@ def resolve_lengths(
 
 
 def _strategy(
-    written: StrategyFile, place: Place, cluster: Cluster, classes: Sequence[LengthClass]
+    written: StrategyFile,
+    place: Place,
+    cluster: Cluster,
+    architecture: Architecture,
+    classes: Sequence[LengthClass],
 ) -> MeasuredStrategy:
-    _check_times(written, place, classes)
+    _check_times(written, place, architecture.learned_positions, classes)
     tp, cp, pp = written.tensor_parallel, written.context_parallel, written.pipeline_parallel
     shared = f", cp {cp}" if cp > 1 else ""
     own = MeasuredStrategy(
@@ -186,8 +190,10 @@ def _strategy(
     return own
 
 
-def _check_times(written: StrategyFile, place: Place, classes: Sequence[LengthClass]) -> None:
-    """Of rows, with the longest; or of classes that there are."""
+def _check_times(
+    written: StrategyFile, place: Place, positions: int | None, classes: Sequence[LengthClass]
+) -> None:
+    """Of rows that are a sequence of the model, with the longest; or of classes that there are."""
     if (written.row_times is None) == (written.class_times is None):
         found = "neither row_times nor class_times" if written.row_times is None else "both"
         raise place.error(found, "exactly one of row_times, class_times")
@@ -195,6 +201,10 @@ def _check_times(written: StrategyFile, place: Place, classes: Sequence[LengthCl
         found = "missing" if written.longest_row is None else f"{written.longest_row}"
         allowed = "tokens of the longest row, with row_times; none with class_times"
         raise place.at("longest_row").error(found, allowed)
+    for tokens in written.row_times or {}:
+        if positions is not None and tokens > positions:
+            found = f"a sequence of {tokens} tokens on {positions} learned positions"
+            raise place.at("row_times", tokens).error(found, f"1 to {positions}")
     known = [one.tokens for one in classes]
     for tokens in written.class_times or {}:
         if tokens not in known:

@@ -91,7 +91,7 @@ def resolve_expert_split(
     if fault and 1 in written.expert_tensor_parallel:
         at = search.at("expert_tensor_parallel")
         raise at.listed(written.expert_tensor_parallel.index(1)).error(*fault)
-    alike = Sharing(min(degrees), cp=1, ep=1, zero=1, sequence_parallel=split)
+    alike = Sharing(min(degrees), cp=1, ep=1, sharded=True, sequence_parallel=split)
     field, reason = shares(written.target, workload, alike) or (None, None)
     if field == "expert_tensor_parallel" and 1 not in written.expert_tensor_parallel:
         found = f"tp, with the target {TARGET_NAMES[written.target]}, {reason}"

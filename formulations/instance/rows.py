@@ -2,8 +2,9 @@
 
 from formulations.errors import InstanceError
 from formulations.instance.instance import Instance
-from formulations.instance.lengths import Lengths
+from formulations.instance.lengths import Lengths, MeasuredStrategy
 from formulations.instance.transformer import build_workload
+from formulations.units import ceil_div, ceil_ns
 
 
 def lengths_of(instance: Instance) -> Lengths:
@@ -31,3 +32,20 @@ def of_rows(instance: Instance, tokens: int, num_rows: int) -> Instance:
         if old is not None
     }
     return instance.model_copy(update={**own, "lengths": None})
+
+
+def measured_rows(instance: Instance, strategy: MeasuredStrategy) -> list[tuple[int, int]]:
+    """Rows that are one sequence, tokens and ns: those that were measured, two at least.
+
+    One row does not tell what grows with its length. So the second one takes as much longer as the
+    model has more FLOPs in it (Narayanan et al. 2021, equation 3: in proportion to s + s^2 / 6 h,
+    and the head): the longest sequence, or a row of half the tokens where that was measured.
+    """
+    rows = [(tokens, ceil_ns(time_s)) for tokens, time_s in strategy.row_times_s]
+    if len(rows) > 1:
+        return rows
+    [(tokens, time_ns)] = rows
+    longest = lengths_of(instance).longest
+    second = longest if longest != tokens else ceil_div(tokens, 2)
+    flops, as_many = (of_rows(instance, n, 1).workload.forward_flops for n in (tokens, second))
+    return sorted({(tokens, time_ns), (second, ceil_div(time_ns * as_many, flops))})

@@ -3,7 +3,7 @@
 Texts with units are plain numbers in base units here (B, B/s, s, FLOP/s, USD/h, /h, USD).
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
@@ -39,6 +39,9 @@ from formulations.instance.sizes import TransformerSizes
 from formulations.instance.target import Target
 from formulations.instance.workload import ExpertSplit, OptimizerState, Recompute
 
+Key = TypeVar("Key")
+Entry = TypeVar("Entry")
+Table = Annotated[dict[Key, Entry], Field(min_length=1)]
 Counts = Annotated[list[Count], Field(max_length=MOST_CHOICES), OneOrMany()]
 Reserve = Annotated[float, Quantity("size", most="10 TiB", example="1 GiB")]
 LongestTime = Annotated[float, Quantity("time", least="1 ns", most="100000 h", example="2 s")]
@@ -181,8 +184,7 @@ class CalibrationFile(Record):
         description="Share of the memory to leave free at least: measured peaks were above the"
         " memory model's by as much.",
     )
-    factors: dict[Name, dict[Name, dict[Count, dict[Count, Factor]]]] = Field(
-        min_length=1,
+    factors: Table[Name, Table[Name, Table[Count, Table[Count, Factor]]]] = Field(
         description="Layer kind -> GPU name -> tp -> micro-batch size -> what the layer's times are"
         " multiplied by, tensor-parallel traffic included. Where there is none: the mean of a kind"
         " on a GPU.",

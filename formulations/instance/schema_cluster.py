@@ -150,7 +150,8 @@ class PeakFile(Record):
         default=None,
         ge=1,
         le=100,
-        description="Version of the architecture, such as 8.0: flash attention needs 8.0 or more.",
+        description="Version of the architecture, such as 8.0: flash attention needs 8.0 or more."
+        " Default: 8.0 with a peak in bf16 or tf32, 8.9 in fp8, else not known.",
     )
     memory: Memory = Field(description="Memory that CUDA can allocate, such as 79.1 GiB.")
     memory_source: Text | None = Field(default=None, description="Source of `memory`, if another.")

@@ -50,7 +50,7 @@ class StrategyFile(Record):
         max_length=MOST_CHOICES,
         description="Tokens of a row that is one sequence -> forward and backward time of it on the"
         " slowest stage, such as 85 ms. Times between and beyond follow a l^2 + b l + c, which is"
-        " at least what was measured.",
+        " at least what was measured; of a single row, they follow the model's FLOPs.",
     )
     class_times: dict[Batch, RowTime] | None = Field(
         default=None,

@@ -159,7 +159,12 @@ class TransformerSizes(Record):
     masked_lm_head: bool = Field(
         default=False,
         description="Train with BERT's masked-token head and, if there is a pooler, its"
-        " next-sentence classifier; not part of the published parameter count.",
+        " next-sentence classifier.",
+    )
+    published_head: bool = Field(
+        default=False,
+        description="Are these part of the published parameter count (BertForMaskedLM,"
+        " BertForPreTraining)? That of BertModel leaves them out.",
     )
     mtp_layers: int = Field(
         default=0,

@@ -160,7 +160,7 @@ def most_stages(target: Target, workload: Workload) -> int | None:
 
 
 def zero_stages(target: Target, pp: int) -> tuple[int, ...]:
-    """ZeRO stages that a target can run in pipelines of so many stages and several replicas.
+    """ZeRO stages that a target can run in pipelines of so many stages, of what has copies.
 
     torchtitan's FSDP2 reduces gradients with every micro-batch where there is one stage; with
     several it keeps parameters and gradients whole until the last micro-batch: ZeRO 1.
@@ -179,12 +179,15 @@ def least_zero(target: Target, state: OptimizerState | None) -> int:
 
 
 class Sharing(NamedTuple):
-    """How GPUs share what there is of a model with experts, or of long sequences."""
+    """How GPUs share what there is of a model with experts, or of long sequences.
+
+    sharded: ZeRO splits states of what several GPUs have, if there is any.
+    """
 
     tp: int
     cp: int
     ep: int
-    zero: int
+    sharded: bool
     sequence_parallel: bool
     etp: ExpertSplit = "tp"
 
@@ -212,8 +215,8 @@ def shares(target: Target, workload: Workload, own: Sharing) -> tuple[str, str] 
         return "expert_tensor_parallel", "which keeps experts whole where several GPUs share them"
     if own.tp > 1 and own.ep == 1 and own.etp == 1:
         return "expert_tensor_parallel", "which keeps no experts whole that each GPU has all of"
-    if own.ep > 1 and not own.zero:
+    if own.ep > 1 and not own.sharded:
         return "expert_parallel", "which takes FSDP's ranks for experts"
-    if own.cp > 1 and not own.zero:
+    if own.cp > 1 and not own.sharded:
         return "context_parallel", "whose FSDP splits states among the GPUs of a sequence too"
     return None

@@ -13,10 +13,10 @@ Small things that live elsewhere are booked where the chain
 has a place: the relative position tables with the embedding, both final norms with the head.
 
 `Workload.parameters` is the published model's, as Hugging Face counts it: tied matrices once, no
-vocabulary padding, and for BERT the base model with its pooler. What BERT's pre-training adds
-(Devlin et al. 2019, section 3.1: transform, norm and output bias of the masked-token head, and
-the next-sentence classifier), and multi-token prediction modules, are trained and so stand in the
-head layer, in memory and in the gradients, but not in `Workload.parameters`.
+vocabulary padding. What BERT's pre-training adds (Devlin et al. 2019, section 3.1: transform, norm
+and output bias of the masked-token head, and the next-sentence classifier), and multi-token
+prediction modules, are trained and so stand in the head layer, in memory and in the gradients. They
+are in `Workload.parameters` only where the published model has them: `published_head`.
 """
 
 from collections.abc import Iterator

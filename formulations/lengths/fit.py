@@ -2,7 +2,8 @@
 
 Least: the sum over the points of what it is above them, each relative to its time. That is a linear
 programme in a, b, c >= 0; its optimum lies where three of its constraints meet, and all of these
-corners are tried.
+corners are tried. Two points have several such curves. The one with the least c, and a, is chosen:
+a larger c makes rows of many short sequences faster than any that is known.
 """
 
 import math
@@ -42,7 +43,10 @@ def upper_fit(points: Sequence[Point]) -> tuple[RowTime, float]:
     corners = corners[regular]
     found = np.linalg.solve(sides[corners], values[corners][..., None])[..., 0]
     fits = (found @ sides.T >= values - _NOISE).all(axis=1)
-    best = found[fits][np.argmin((found[fits] @ rows.T).sum(axis=1))]
+    fitting = found[fits]
+    total = (fitting @ rows.T).sum(axis=1)
+    equal = fitting[total <= total.min() * (1 + _NOISE)]
+    best = equal[np.lexsort(equal[:, [0, 2]].T)[0]]  # by c, then by a
     square, token, row = (max(0.0, float(one)) for one in best / scale)
     above = square * known[:, 0] + token * known[:, 1] + row - times
     curve = RowTime(square, token, math.ceil(row + max(0.0, -above.min())))

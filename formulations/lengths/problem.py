@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 Rows = Literal["packed", "padded"]
+#: ascending: shorter sequences first, and a strategy may come again; free: each strategy has one
+#: group, of any lengths, at any place of the step, or the step is an ascending one.
+Order = Literal["ascending", "free"]
+#: What a switch moves.
+Moves = Literal["parameters", "gradients", "both"]
 
 
 @dataclass(frozen=True, slots=True, order=True)

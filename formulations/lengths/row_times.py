@@ -18,7 +18,7 @@ looked at, takes from there. For optimizer and gather all stages begin together,
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from math import lcm
@@ -27,6 +27,7 @@ import numpy as np
 
 from formulations.costs.plan_costs import PlanCosts, plan_costs, synced_ns
 from formulations.instance import Instance
+from formulations.instance.instance import Objective
 from formulations.instance.rows import lengths_of, of_rows
 from formulations.lengths.fit import Point, upper_fit
 from formulations.lengths.problem import PaddedTime, Replica, RowTime, Strategy
@@ -114,23 +115,69 @@ def slowest_row_ns(instance: Instance, plan: Plan, tokens: int) -> int:
     return max(_RowCosts(instance, plan).slowest_ns(tokens))
 
 
+def instance_of_rows(instance: Instance, plan: Plan, tokens: int) -> Instance:
+    """The instance whose step is the rows of a strategy's plan, each of so many tokens."""
+    num_rows = sum(replica.micro_batches for replica in plan.replicas)
+    return of_rows(instance_of_time(instance), tokens, num_rows)
+
+
+def instance_of_time(instance: Instance) -> Instance:
+    """The instance with rows as micro-batches, of which plans of least time on all nodes are asked.
+
+    Limits of a step are of mixed lengths, not of these.
+    """
+    zero = instance.search.zero
+    rows = {
+        "idle_nodes": False,
+        "micro_batch": (1,),
+        "schedule": ("1f1b",),
+        "micro_batches": "even",
+        "zero": tuple(stage for stage in zero if stage or 1 not in zero),
+    }
+    unlimited = {"max_step_time_s": None, "max_cost_usd_per_step": None}
+    return instance.model_copy(
+        update={
+            "search": instance.search.model_copy(update=rows),
+            "limits": instance.limits.model_copy(update=unlimited),
+            "objective": Objective(),
+        }
+    )
+
+
 def plan_rows(instance: Instance, plan: Plan, name: str, halvings: int = 0) -> PlanRows:
     """The strategy of a plan whose micro-batches are rows, which fit at one length at least.
 
     halvings: so often rows are half as long as they might be.
     """
-    costs, replicas, most, visit_ns = _RowCosts(instance, plan), [], 0.0, 0
+    costs, longest_rows = _RowCosts(instance, plan), list[int]()
     for r in range(plan.shape.dp):
         longest = longest_row(instance, plan.shape, partial(costs.fits, replica=r))
         assert longest is not None
-        longest >>= halvings
+        longest_rows.append(longest >> halvings)
+    return rows_up_to(instance, plan, name, longest_rows)
+
+
+def rows_up_to(instance: Instance, plan: Plan, name: str, longest_rows: Sequence[int]) -> PlanRows:
+    """The strategy of a plan whose replicas take rows of so many tokens; whether they fit or not.
+
+    longest_rows: [replica].
+    """
+    costs, replicas, largest_share, visit_ns = _RowCosts(instance, plan), [], 0.0, 0
+    for r, longest in enumerate(longest_rows):
         time, above = costs.row_time(r, longest)
         replicas.append(Replica(plan.shape.pp, longest, time))
-        most = max(most, above)
+        largest_share = max(largest_share, above)
         visit_ns = max(visit_ns, _visit_ns(costs.of(_lengths(instance, longest)[0])))
-    once = costs.of(longest)
+    once = costs.of(longest_rows[-1])
     anchor_ns = int((once.optimizer_ns + once.gather_ns).max())
-    return PlanRows(Strategy(name, tuple(replicas), visit_ns, anchor_ns), plan, most)
+    strategy = Strategy(name, tuple(replicas), visit_ns, anchor_ns)
+    return PlanRows(strategy, plan, largest_share)
+
+
+def rows_fit(instance: Instance, plan: Plan, longest_rows: Sequence[int]) -> list[bool]:
+    """[replica] whether rows of so many tokens fit its GPUs."""
+    costs = _RowCosts(instance, plan)
+    return [costs.fits(longest, r) for r, longest in enumerate(longest_rows)]
 
 
 def _visit_ns(costs: PlanCosts) -> int:

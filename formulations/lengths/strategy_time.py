@@ -131,12 +131,13 @@ class StrategyTimes:
 
     def apart_ns(self, atoms: Numbers, number: Numbers) -> Numbers:
         """[..] least time in which replicas run so many sequences of each of these atoms."""
-        each = np.maximum(self.sequence_ns[:, atoms], 1)
+        each = self.sequence_ns[:, atoms]
         if len(self.kinds) == 1:
             like: Numbers = -(-number // self.kinds[0][1]) * each[0]
             return like
         alike = np.array([own for _, own in self.kinds]).reshape(-1, *(1,) * number.ndim)
-        most = number * each.min(axis=0)
+        most = number * each.min(axis=0)  # 0 where a replica runs any number in no time
+        each = np.maximum(each, 1)
         return _least(lambda time: (alike * (time // each)).sum(axis=0) >= number, most)
 
     def _apart_of_intervals(self) -> Numbers:
@@ -172,7 +173,7 @@ class StrategyTimes:
         further = np.array([kind.stages - 1 for kind, _ in self.kinds])[:, None]
         num_rows = -(-totals.content // np.array(self.room)[:, None])
         whole = totals.work + np.array(self.row_ns)[:, None] * num_rows
-        return further * totals.longest_row_ns, np.maximum(whole, 1)
+        return further * totals.longest_row_ns, whole
 
 
 class MeasuredTimes:
@@ -234,8 +235,9 @@ def _check(strategy: Strategy | Measured, rows_ns: int) -> None:
 
 def _parts(time: Numbers, fill: Numbers, whole: Numbers) -> Numbers:
     """[kind, set] parts of all that a replica does within times."""
-    parts: Numbers = np.clip((time - fill) * PARTS // whole, 0, PARTS)
-    return parts
+    rest = time - fill
+    parts = np.where(whole > 0, rest * PARTS // np.maximum(whole, 1), (rest >= 0) * PARTS)
+    return np.clip(parts, 0, PARTS)
 
 
 def _between(

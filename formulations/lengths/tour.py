@@ -9,12 +9,9 @@ what its strategy takes for each visit, the step with what the anchor takes once
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
-from formulations.lengths.problem import Mixed, Switching
+from formulations.lengths.problem import Mixed, Moves, Switching
 from formulations.lengths.strategy_time import strategy_times
-
-Moves = Literal["parameters", "gradients", "both"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ free parts this model composes; a part that the caller gives, or that leaves no 
 group; even shares), is fixed.
 Objective. Step time: `step_time`.
 Constraints. (1)-(5) of `step_time`, (6)-(8) of `layer_to_stage`, (9)-(11) of `microbatches`,
-(12)-(21) of `node_order`. Nothing is added: products of decisions of different parts arise only
-in (1), (2), (5) and (17), where rows that do not apply give way by a Big-M.
+(12)-(21) and (26) of `node_order`. Nothing is added: products of decisions of different parts arise
+only in (1), (2), (5) and (17), where rows that do not apply give way by a Big-M.
 Assumptions. Those of the parts; even shares need dp to divide the number of micro-batches.
 Left out. Idle nodes: the shape says how many nodes of each group are used.
 Size. The sum of the parts.

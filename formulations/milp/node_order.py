@@ -30,6 +30,7 @@ Constraints.
      - 1: its ring may pass between them. Exactly one rings[y, z, n], with sum of n rings[y, z, n]
      >= sum over k of joins.
 (21) lanes[y, z, n] as flows in (19), for slots r and (p - 1) dp + r in y and z or z and y.
+(26) Not both owner[s, i] and owner[t, j] where the target runs no such order.
 Assumptions. Nodes of a group are interchangeable and therefore have no names here. Of the starts
 that cover one slot exactly one holds, so their terms can be added up, where the CP-SAT model
 compares each with the maximum.
@@ -58,11 +59,13 @@ from formulations.milp.terms import (
     Literal,
     binary,
     maximum,
+    require_at_most,
     require_equal,
     total_of,
     weighted,
 )
 from formulations.milp.zones import ZoneVariables
+from formulations.slot_degrees import apart
 
 
 class OrderVariables:
@@ -83,6 +86,10 @@ class OrderVariables:
         self._sends: dict[tuple[int, int], Linear] = {}
         self._messages: dict[tuple[int, int], Linear] = {}
         self._owners = [self._owner_literals(s) for s in range(tables.shape.slots)]
+        owner = [dict(own) for own in self._owners]
+        for (s, i), (t, j) in apart(tables.instance, tables.shape):
+            both = total_of(owner[s].get(i, 0), owner[t].get(j, 0))
+            require_at_most(model, 26, both, 1)
         self._zones = ZoneVariables(model, tables, self._owners)
         self._rings = RingTimes(tables, self.placer, self._covering, self._spans, self._zones)
 

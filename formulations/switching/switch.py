@@ -101,6 +101,16 @@ class Switch:
         hops = [(*hop, one.end - one.begin) for one in sendings for hop in one.hops()]
         return self.network.loads(np.array(hops, dtype=np.int64).reshape(-1, 3))
 
+    def volumes(self, sendings: Iterable[Sending]) -> dict[int, list[int]]:
+        """Bytes of every GPU with some: sent inside nodes and between, received inside, between."""
+        node_of, volumes = self.network.node_of, dict[int, list[int]]()
+        for sending in sendings:
+            for source, target in sending.hops():
+                between, size = node_of[source] != node_of[target], sending.end - sending.begin
+                volumes.setdefault(source, [0] * 4)[between] += size
+                volumes.setdefault(target, [0] * 4)[2 + between] += size
+        return volumes
+
     @cached_property
     def latency_ns(self) -> int:
         """Start-up of the longest way that a slice may go: between nodes, then inside one."""

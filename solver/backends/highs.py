@@ -303,7 +303,6 @@ def _outcome(engine: Any, columns: _Columns) -> Outcome:
         bound=_bound_ns(columns, proved),
         runtime_s=engine.getRunTime(),
         values=tuple(np.array(engine.getSolution().col_value) * columns.scale),
-        duals=None if columns.whole.any() else tuple(engine.getSolution().row_dual),
     )
 
 

@@ -14,7 +14,6 @@ class Outcome:
     Whole, up to the engine's tolerances.
     bound: proved lower bound of every solution; None if there is no solution, or no proof yet.
     trouble: what the engine said if it should not have ended so.
-    duals: of the rows of a linear programme that was solved, in their order.
     """
 
     status: Status
@@ -24,4 +23,3 @@ class Outcome:
     runtime_s: float
     values: Sequence[float] | None
     trouble: str | None = None
-    duals: Sequence[float] | None = None

@@ -210,7 +210,8 @@ class _Pass:
         times = (edges.forward[lane] + edges.backward[lane])[edge]
         sends = (edges.send[lane] + edges.send_back[lane])[edge]
         embedding, extra = self._ends(k, edge, labels.embedding[own])
-        latency = labels.latency[own] + times
+        # Empty stages have no windows: the latency after them has the tail of the first stage.
+        latency = (labels.latency[own] + times) * edges.filled[edge]
         whole = labels.latency[own] + self.lane.costs[k][edge] + extra
         good = self.before[k][edges.source[edge]] + whole + self.low < self.lane.cutoff
         good &= rounds(problem, k, lane, latency, edges.work[lane][edge]) <= self.high

@@ -115,10 +115,11 @@ def added_by_rounds(
 ) -> Array:
     """[.., M] what rounds add to the latency; onward: [.., M] least latency of the stages after.
 
-    Of stages with nothing after them no more is said than of the last one.
+    Of stages with nothing after them no more is said than of the last one. Empty stages have no
+    rounds: the latency after them has the tail of the first stage, which comes once a step.
     """
     after = np.where(onward < INFINITY, onward, 0)
-    whole = edges.forward[lane] + edges.backward[lane] + after
+    whole = (edges.forward[lane] + edges.backward[lane] + after) * edges.filled
     return rounds(problem, stage, lane, whole, edges.work[lane])
 
 

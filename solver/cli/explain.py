@@ -19,22 +19,19 @@ def explain_command(
 ) -> None:
     """Say what limits the step of PLAN, and what other machines or strategies would save.
 
-    Every change is solved again: one more node of each group, without each group, links and memory
-    twice as large, half the batch, another target, each strategy off.
+    Every change is solved again, from PLAN where that stays possible: one more node of each group,
+    without each group, links and memory twice as large, half the batch, another target, each
+    strategy off.
     """
     from solver.explain.answers import answers
     from solver.options import SolveOptions
-    from solver.report.document import costs_of
+    from solver.report.document import costs_of, plan_of
     from solver.report.explained import answers_json, explanation
-    from solver.result import objective_weight
     from solver.simulate import simulate_step
 
     document = checked_plan(plan)
     step = simulate_step(costs_of(document))
-    assert document.shape is not None
-    objective = step.step_time_ns * objective_weight(document.instance, document.shape)
     options = SolveOptions(time_limit_s=time_limit, gap=gap, workers=workers or all_cores())
     with steps_display("changes solved") as tell:
-        seconds = step.step_time_ns / 1e9
-        found = list(answers(document.instance, objective, seconds, options, tell))
+        found = list(answers(document.instance, plan_of(document), options, tell))
     print_either(as_json, lambda: answers_json(found), lambda: explanation(document, step, found))

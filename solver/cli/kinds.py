@@ -25,7 +25,6 @@ from solver.report.html.switch_page import switch_page
 from solver.report.lengths_picture import lengths_picture
 from solver.report.lengths_step import step_text
 from solver.report.subsets_text import front_report
-from solver.report.svg import svg_picture
 from solver.report.switch_picture import switch_picture
 from solver.report.switch_text import switch_text
 from solver.report.text import plan_text
@@ -104,7 +103,6 @@ KINDS: tuple[Kind[Any], ...] = (
         verify_document,
         _of_step(plan_text),
         _differs,
-        picture=_of_step(svg_picture),
         page=_of_step(html_page),
         trace=_of_step(chrome_trace),
         claims=lambda document: bool(document.closed_shapes),

@@ -1,11 +1,12 @@
 """`lengths`: which strategy runs which sequences of a step of many lengths, and when."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from formulations.errors import InstanceError, PlanError, PlannerError
+from formulations.errors import InstanceError, PlanError
+from formulations.lengths.problem import Order
 from solver.cli.files import check_folder, check_writable, write_folder, write_text
 from solver.cli.search_options import (
     GapOption,
@@ -16,8 +17,10 @@ from solver.cli.search_options import (
     limit,
 )
 from solver.cli.terminal import print_report, say, steps_display
-from solver.lengths_document import LengthsDocument, Order
 from solver.options import MAX_WORKERS, SolveOptions
+
+if TYPE_CHECKING:
+    from solver.lengths_document import LengthsDocument
 
 OrderOption = Annotated[
     Order, typer.Option(help="Shorter sequences first, or groups of any lengths in any order.")
@@ -33,15 +36,6 @@ PlansOption = Annotated[
         help="Write plans of what runs, and of the best single strategy, into a new folder.",
     ),
 ]
-JudgeOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=10_000,
-        metavar="STEPS",
-        help="Judge the step on so many drawn ones, beside other ways to choose.",
-    ),
-]
 TimeLimitOption = Annotated[float | None, limit("Longest search of a free order.")]
 ThreadsOption = Annotated[
     int, typer.Option(min=1, max=MAX_WORKERS, help="Threads of the search of a free order.")
@@ -55,7 +49,6 @@ def lengths_command(
     svg: SvgOption = None,
     plans: PlansOption = None,
     as_json: JsonOption = False,
-    judge: JudgeOption = None,
     time_limit: TimeLimitOption = None,
     study: StudyOption = None,
     gap: GapOption = 0.0,
@@ -73,14 +66,11 @@ def lengths_command(
     from solver.lengths.candidates import candidates
     from solver.lengths.choose import check_limits, choose
     from solver.lengths.content import build_lengths
-    from solver.lengths.judge import judge as judge_steps
     from solver.report.lengths_picture import lengths_picture
     from solver.report.lengths_step import step_text
-    from solver.report.lengths_text import judged_text, strategies_text
+    from solver.report.lengths_text import dispatch_text, strategies_text
     from solver.study.store import study_at
 
-    if judge is not None and as_json:
-        raise PlannerError("--judge prints a table; leave out --json")
     check_writable(out, svg, keep=(instance, study, plans))
     if plans is not None:
         check_folder(plans)
@@ -105,13 +95,10 @@ def lengths_command(
         say(to_json(document), end="")
         return
     print_report([*strategies_text(problem, found.mixed), "", *step_text(document)])
-    if judge is not None:
-        with steps_display("drawn steps judged") as tell:
-            judged = judge_steps(found.mixed, chosen.tour, judge, seed, tell)
-        print_report(judged_text(judged))
+    print_report(dispatch_text(found.mixed, chosen.tour))
 
 
-def _write_plans(folder: Path, document: LengthsDocument) -> None:
+def _write_plans(folder: Path, document: "LengthsDocument") -> None:
     """Plan files of the strategies that run, of the best single one, and of the anchor."""
     from solver.document import to_json
     from solver.evaluate.row_plans import file_name

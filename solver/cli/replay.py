@@ -24,6 +24,7 @@ from solver.cli.terminal import print_either, progress_display
 from solver.options import SolveOptions
 
 if TYPE_CHECKING:
+    from formulations.instance import Instance
     from solver.replay.policy import Policy
     from solver.replay.spans import Replay
     from solver.replay.trace import Trace
@@ -143,12 +144,15 @@ def replay_command(
 
     Exit code 0: replayed; 2: bad input; 3: the instance has no plan to start with.
     """
+    from formulations.instance.load import load_instance
     from solver.replay.player import replay
     from solver.report.replay import replay_json, replay_text
     from solver.report.replay_picture import replay_picture
 
     check_writable(svg, keep=(instance, throughput, trace))
     options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
+    names = policy or [PolicyName.OOBLECK]
+    fleets = not {PolicyName.OOBLECK, PolicyName.OURS}.isdisjoint(names)
     with progress_display() as progress:
         if throughput is not None and instance is None:
             limits = faults, pause, horizon
@@ -157,14 +161,15 @@ def replay_command(
             if model is not None:
                 raise PlannerError("--model is for --throughput; an instance has its own")
             limits = faults, pause, horizon
-            source = _from_instance(instance, in_flight, limits, options, progress)
+            problem = load_instance(instance, fleets=fleets)
+            source = _from_instance(problem, in_flight, limits, options, progress)
         else:
             raise PlannerError(
                 "name either an instance file or, with --throughput, a throughput file"
             )
         events = _trace(source, trace, every, until, seed)
         runs: dict[str, tuple[Policy, Replay]] = {}
-        for name in policy or [PolicyName.OOBLECK]:
+        for name in names:
             chosen = source.policy(str(name), events)
             runs[str(name)] = chosen, replay(events, chosen, source.stop)
     if svg is not None:
@@ -207,14 +212,13 @@ def _from_file(
 
 
 def _from_instance(
-    path: Path,
+    instance: "Instance",
     in_flight: InFlightRule,
     limits: tuple[int | None, str | None, str | None],
     search: SolveOptions,
     progress: "Callable[[Progress], None] | None",
 ) -> _Source:
     """limits: --faults, --pause and --horizon."""
-    from formulations.instance.load import load_instance
     from solver.replay.instance_policies import InstancePolicies, PolicyOptions
 
     faults, pause, horizon = limits
@@ -225,7 +229,7 @@ def _from_instance(
         None if horizon is None else time_ns("--horizon", horizon, least_ns=1),
         search,
     )
-    policies = InstancePolicies(load_instance(path, plain=True), options, progress)
+    policies = InstancePolicies(instance, options, progress)
     names = policies.instance.cluster.node_names
     return _Source(
         names, lambda _, __: None, policies.of, lambda: policies.summary, policies.out_of_time

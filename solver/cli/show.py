@@ -14,7 +14,8 @@ def show_command(
         Path, typer.Argument(metavar="PLAN", help="Plan, front, fleet, switch or lengths file.")
     ],
     svg: Annotated[
-        Path | None, typer.Option("--svg", help="Also draw it as an SVG picture here.")
+        Path | None,
+        typer.Option("--svg", help="Draw it here: a front, a switch, a step of lengths."),
     ] = None,
 ) -> None:
     """Show the stages, places and timeline of a plan.

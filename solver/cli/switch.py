@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from formulations.lengths.problem import Moves
 from solver.cli.files import check_writable, checked_plan, write_text
 from solver.cli.search_options import JsonOption, limit
 from solver.cli.terminal import print_report, say
-from solver.switch_document import Moves
 
 
 def switch_command(

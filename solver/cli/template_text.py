@@ -89,16 +89,13 @@ def _merging(document: TemplatesDocument) -> list[tuple[str, str]]:
 
 def templates_text(document: TemplatesDocument) -> "list[RenderableType]":
     """The report: n0, the sizes and their proof, one row per template."""
-    f, sizes = document.faults, document.sizes
+    f = document.faults
     head = labelled(
         [
             ("instance", f"{document.instance}, {document.available} nodes"),
             ("faults", f"{f}: at least {f + 1} pipelines"),
             ("least", _least_text(document)),
-            (
-                "sizes",
-                f"{_range_text(sizes)}: for every number of nodes, and to merge after failures",
-            ),
+            ("sizes", _sizes_text(document)),
             *_fewest(document),
             *_merging(document),
             ("micro-batch", counted(document.micro_batch, "sequence")),
@@ -119,6 +116,13 @@ def _least_text(document: TemplatesDocument) -> str:
     text = f"n0 = {n0}: the fewest nodes that hold the model, whichever they are"
     fewer = [one.nodes for one in document.templates if one.nodes < n0]
     return text + (f"; some choices of {_range_text(sorted(set(fewer)))} do too" if fewer else "")
+
+
+def _sizes_text(document: TemplatesDocument) -> str:
+    sizes = document.sizes
+    text = f"{_range_text(sizes)}: for every number of nodes, and to merge after failures"
+    larger = sorted({entry.nodes for entry in document.templates if entry.nodes > sizes[-1]})
+    return text + (f"; {_range_text(larger)}: for fleets of fewer pipelines" if larger else "")
 
 
 def _range_text(sizes: Sequence[int]) -> str:

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
+from formulations.node_sharing import NodeSplit
 from solver.cli.files import check_writable, write_text
 from solver.cli.recover import fleet_report
 from solver.cli.search_options import GapOption, InstanceArgument, JsonOption, StudyOption, limit
 from solver.cli.terminal import print_report, say, steps_display
-from solver.layered.node_sharing import NodeSplit
 from solver.templates.template_options import (
     Distribution,
     TemplateObjective,
@@ -49,7 +49,7 @@ SplitOption = Annotated[
     NodeSplit,
     typer.Option(
         help="How stages share a node. aligned: powers of two at multiples of themselves. "
-        "any: all numbers of GPUs in every order."
+        "any: all numbers of GPUs in every order, unless search.tensor_parallel narrows them."
     ),
 ]
 MicroBatchOption = Annotated[
@@ -113,7 +113,7 @@ def templates_command(
         time_limit_s=time_limit,
     )
     check_writable(out, keep=(instance, study))
-    problem = load_instance(instance, plain=True)
+    problem = load_instance(instance, fleets=True)
     with steps_display("templates") as show, study_at(study, problem) as kept:
         generator = generator_for(problem, options, faults, show, kept)
         document = templates_document(generator, faults)
@@ -124,7 +124,10 @@ def templates_command(
     else:
         print_report(templates_text(document))
     if out is not None and document.designs:
-        fleet = start_fleet(problem, document.designs, faults, distribution=distribution)
+        claims = document.claims
+        fleet = start_fleet(
+            problem, document.designs, faults, distribution=distribution, claims=claims
+        )
         write_text(out, to_json(fleet))
         if not as_json:
             say("")

@@ -135,7 +135,7 @@ class Members:
         interrupted = False
         try:
             with time_up_after(search.clock.left_s):
-                _run(search, task.counts)
+                _run(search, f"{task.counts}, {self.family.fewest} at least")
         except TimeUp:
             pass
         except KeyboardInterrupt:
@@ -148,10 +148,11 @@ def left_open(task: MemberTask) -> MemberClosing:
     return MemberClosing(task.counts, None, 0, (), 0.0)
 
 
-def _run(search: ShapeSearch, counts: Counts) -> None:
+def _run(search: ShapeSearch, nodes: str) -> None:
     """As `solve`, but proofs come first where plans have to be below a cutoff.
 
-    They are enough as a rule, and find what is below it.
+    They are enough as a rule, and find what is below it. `nodes`: which plans of a study belong
+    to the same space.
     """
     incumbents, agenda = search.incumbents, search.agenda
     if incumbents.best is not None:
@@ -159,7 +160,7 @@ def _run(search: ShapeSearch, counts: Counts) -> None:
     left = [task.shape for task in agenda.open(incumbents.best)]
     if left:
         for start in (incumbents.seed_chunks, incumbents.seed, incumbents.survey):
-            incumbents.start(f"{start.__name__} of {counts}", partial(start, left))
+            incumbents.start(f"{start.__name__} of {nodes}", partial(start, left))
         search.run()
 
 

@@ -7,7 +7,7 @@ from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.text_files import csv_rows, read_text
 from formulations.plan import Plan
-from solver.export.job import Job, word
+from solver.export.job import APART, Job, host_names, name_clash
 from solver.export.launcher import HOSTS, RANKS
 
 OPTION = "--order"
@@ -39,12 +39,14 @@ def _check_number(instance: Instance, order: list[int], where: str) -> None:
 def order_beside(instance: Instance, folder: Path) -> tuple[int, ...]:
     """The order of the hosts file in a folder, if it has one; else that of the instance.
 
-    Raises PlanError for a host that is no node of the instance.
+    Raises PlanError for a host that is no node of the instance, or might be another one.
     """
     path, groups = folder / HOSTS, instance.cluster.node_groups
     if not path.is_file():
         return tuple(groups)
-    numbers = {word(name): j for name, j in zip(instance.cluster.node_names, groups, strict=True)}
+    if clash := name_clash(instance.cluster):
+        raise PlanError(str(path), clash, f"{APART}, or {OPTION} with node groups")
+    numbers = dict(zip(host_names(instance.cluster), groups, strict=True))
     order: list[int] = []
     for line, name in enumerate(read_text(path, "names of hosts").splitlines(), 1):
         if not name.strip():

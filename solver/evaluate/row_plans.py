@@ -5,11 +5,11 @@ import re
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.lengths.problem import Strategy
+from formulations.lengths.row_times import instance_of_rows
 from solver.document import PlanDocument
 from solver.evaluate.checked import checked
 from solver.evaluate.run_plan import judged
 from solver.lengths.candidates import Candidates
-from solver.lengths.layouts import instance_of_rows
 
 
 def row_plans(instance: Instance, found: Candidates) -> list[PlanDocument]:

@@ -16,6 +16,7 @@ from formulations.instance.resolve_parallel import (
     expert_split_fault,
 )
 from formulations.instance.workload import Recompute
+from formulations.launch import zero_choices
 from formulations.plan import (
     Choose,
     Degrees,
@@ -30,11 +31,7 @@ from formulations.slot_degrees import shares_sequences
 from solver.evaluate.launched import Launched
 from solver.evaluate.run_space import space_of
 from solver.result import Result, SearchLog, Status, Termination, objective_weight
-from solver.search.shapes import (
-    expert_degrees,
-    recompute_ways,
-    zero_stages,
-)
+from solver.search.shapes import expert_degrees, recompute_ways
 from solver.simulate import step_time_ns
 
 
@@ -68,12 +65,7 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
     used = tuple(order.count(j) for j in range(len(instance.cluster.groups)))
     _check_flash(instance, run, used)
     dp = _replicas(instance, run, used)
-    share, rest = divmod(instance.workload.global_batch, run.micro_batch * dp)
-    if rest or not share:
-        total = f"{instance.workload.global_batch} sequences for {dp} replicas"
-        raise run.error(
-            "micro_batch", f"micro-batches of {run.micro_batch}", f"sizes that share {total} evenly"
-        )
+    share = _share(instance, run, used, dp)
     if run.vpp > 1 and share % run.pp:
         found = f"{run.vpp} chunks per GPU with {share} micro-batches per replica"
         raise run.error("vpp", found, f"a multiple of the {run.pp} stages, or one chunk")
@@ -114,6 +106,28 @@ def _replicas(instance: Instance, run: Launched, used: Sequence[int]) -> int:
         allowed = f"{slots // run.pp} on {hosts} and {run.pp} stages; other hosts with --order"
         raise run.error("dp", f"{run.dp} replicas", allowed)
     return slots // run.pp
+
+
+def _share(instance: Instance, run: Launched, used: Sequence[int], dp: int) -> int:
+    """Micro-batches per replica. Raises PlanError where replicas cannot share the batch evenly."""
+    batch = instance.workload.global_batch
+    each, rest = divmod(batch, dp)
+    told = f"{batch} sequences for {dp} replicas"
+    if not rest and each % run.micro_batch:
+        found = f"micro-batches of {run.micro_batch}"
+        raise run.error("micro_batch", found, f"a divisor of {each}: {told}")
+    if not rest:
+        return each // run.micro_batch
+    reached = 1  # bit n: some of the hosts have n tensor groups
+    for group, count in zip(instance.cluster.groups, used, strict=True):
+        taken = 1
+        while count:
+            taken = min(taken, count)
+            reached |= reached << group.gpus_per_node // (run.tp * run.cp) * taken
+            count, taken = count - taken, 2 * taken
+    fewer = [n for n in range(dp - 1, 0, -1) if not batch % n and reached >> n * run.pp & 1]
+    hosts = f"--order with hosts for {' or '.join(map(str, fewer[:4]))} replicas, or "
+    raise run.error("dp", told, f"{hosts if fewer else ''}degrees for replicas that divide {batch}")
 
 
 def _check_flash(instance: Instance, run: Launched, used: Sequence[int]) -> None:
@@ -191,11 +205,9 @@ def _shape(space: Instance, run: Launched, dp: int, used: tuple[int, ...]) -> Sh
 def settled(space: Instance, shape: Shape, way: Recompute) -> Shape:
     """The shape as the plan space names it, for stages that recompute in some way.
 
-    What nothing is split of has one ZeRO stage; stages that may differ choose among all ways.
+    Where nothing is split there is one ZeRO stage; stages that may differ choose among all ways.
     """
-    zero = shape.zero
-    if shape.dp * shape.cp == 1:
-        zero = next(iter(zero_stages(space, 1, shape.pp)), zero)
+    zero = shape.zero if shape.has_copies else next(iter(zero_choices(space, shape)), shape.zero)
     ways = recompute_ways(space, zero)
     allowed = next((one for one in ways if way in one), (way,))
     return shape.model_copy(update={"zero": zero, "recompute": allowed})

@@ -14,14 +14,10 @@ from formulations.launch import widened
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A change in words, and the instance with it.
-
-    wider: every plan stays possible and becomes no slower.
-    """
+    """A change in words, and the instance with it."""
 
     change: str
     instance: Instance
-    wider: bool = False
 
 
 def what_ifs(instance: Instance) -> Iterator[WhatIf]:
@@ -52,7 +48,7 @@ def _machines(instance: Instance) -> Iterator[WhatIf]:
     for j, group in enumerate(groups):
         kind = f"{group.gpus_per_node} {group.gpu.name}"
         more = _with_group(instance, j, nodes=group.nodes + 1)
-        yield WhatIf(f"one more node of {kind} ({group.name})", more, instance.search.idle_nodes)
+        yield WhatIf(f"one more node of {kind} ({group.name})", more)
     for j, group in enumerate(groups):
         others = [*groups[:j], *groups[j + 1 :]]
         if others:
@@ -95,7 +91,7 @@ def _between_zones(instance: Instance) -> Iterator[WhatIf]:
         )
         between = f"zones {', '.join(joined)}" if len(links) > 1 else "zones"
         change = f"twice the bandwidth between {between}"
-        yield WhatIf(change, instance.model_copy(update={"cluster": wider}), True)
+        yield WhatIf(change, instance.model_copy(update={"cluster": wider}))
 
 
 def _doubled(instance: Instance, field: str, where: str, having: Sequence[int]) -> Iterator[WhatIf]:
@@ -115,7 +111,7 @@ def _doubled(instance: Instance, field: str, where: str, having: Sequence[int]) 
         ]
         whose = f" of {', '.join(groups[j].name for j in own)}" if len(kinds) > 1 else ""
         change = f"twice the bandwidth {where}{whose}"
-        yield WhatIf(change, _with_groups(instance, wider), True)
+        yield WhatIf(change, _with_groups(instance, wider))
 
 
 def _terms(instance: Instance) -> Iterator[WhatIf]:
@@ -130,7 +126,7 @@ def _terms(instance: Instance) -> Iterator[WhatIf]:
     if steady != groups:
         yield WhatIf("on demand alone, where it is offered", _with_groups(instance, steady))
     if (kept := [_kept_longer(group) for group in groups]) != groups:
-        yield WhatIf("half as many preemptions", _with_groups(instance, kept), True)
+        yield WhatIf("half as many preemptions", _with_groups(instance, kept))
 
 
 def _kept_longer(group: NodeGroup) -> NodeGroup:
@@ -146,7 +142,7 @@ def _memory(instance: Instance) -> Iterator[WhatIf]:
     for group in instance.cluster.groups:
         gpu = group.gpu.model_copy(update={"memory_bytes": 2 * group.gpu.memory_bytes})
         groups.append(group.model_copy(update={"gpu": gpu}))
-    yield WhatIf("twice the memory on every GPU", _with_groups(instance, groups), True)
+    yield WhatIf("twice the memory on every GPU", _with_groups(instance, groups))
 
 
 _WIDER = {
@@ -172,9 +168,8 @@ def _strategies(instance: Instance) -> Iterator[WhatIf]:
     for target in RULES:
         for added in widened(instance, target):
             own = search.model_copy(update={"target": target, **added})
-            wider = target == "any" and not {"micro_batches", "schedule"} <= set(added)
             space = instance.model_copy(update={"search": own})
-            yield WhatIf(_widening(target, added), space, wider)
+            yield WhatIf(_widening(target, added), space)
 
     def changed(change: str, **fields: object) -> WhatIf:
         own = search.model_copy(update=fields)

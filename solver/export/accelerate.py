@@ -81,10 +81,10 @@ def faults(job: Job) -> Iterator[Fault]:
         found = f"pipeline_parallel: {shape.pp} is not for {NAME}, which has no pipelines"
         yield Fault(found, "search.pipeline_parallel: 1, and solve again")
     yield from rule_faults(job, NAME, RULES)
-    if shape.zero == 1 and shape.dp > 1:
+    if shape.zero == 1 and shape.has_copies:
         found = f"zero: 1 is not for {NAME}, whose FSDP2 splits gradients too"
         yield Fault(found, "search.zero: [0, 2, 3], and solve again")
-    if job.tp > 1 and shape.dp > 1 and not shape.zero:
+    if job.tp > 1 and shape.has_copies and not shape.zero:
         found = f"tensor_parallel: {job.tp} with ZeRO 0 is not for {NAME}"
         yield Fault(found, "search.zero: [2, 3], and solve again")
     if job.sequence_parallel:
@@ -110,7 +110,7 @@ def files(job: Job) -> dict[str, str]:
 
 
 def _shards(job: Job) -> bool:
-    return job.shape.zero > 0 and job.shape.dp > 1
+    return job.shape.zero > 0 and job.shape.has_copies
 
 
 def _sizes(job: Job) -> dict[str, int] | None:

@@ -86,7 +86,7 @@ def faults(job: Job) -> Iterator[Fault]:
         yield Fault(
             f"precision: fp8 is not for {NAME}", "workload.precision: bf16, and solve again"
         )
-    if _mixed_gradients(job) and not shape.zero and shape.dp > 1:
+    if _mixed_gradients(job) and not shape.zero and shape.has_copies:
         found = f"zero: 0 with gradients in fp32 is not for {NAME}"
         yield Fault(found, "search.zero: 1, and solve again")
 
@@ -124,11 +124,12 @@ def _parts(job: Job) -> list[int]:
 
 def _configuration(job: Job) -> dict[str, object]:
     shape, workload = job.shape, job.instance.workload
+    stage = shape.zero if shape.has_copies else int(_mixed_gradients(job))
     found: dict[str, object] = {
         "train_batch_size": workload.global_batch,
         "train_micro_batch_size_per_gpu": shape.micro_batch,
         "gradient_accumulation_steps": job.micro_batches,
-        "zero_optimization": {"stage": shape.zero if shape.dp > 1 else int(_mixed_gradients(job))},
+        "zero_optimization": {"stage": stage},
     }
     if workload.precision in _HALVES:
         found[workload.precision] = {"enabled": True}

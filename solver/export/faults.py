@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from formulations.instance.target import Rule, Target, trained
 from formulations.launch import decisions, obstacles
-from solver.export.job import Job, order_fault
+from solver.export.job import APART, Job, name_clash, order_fault
 
 
 class Fault(NamedTuple):
@@ -24,7 +24,9 @@ def launch_faults(job: Job, target: Target) -> Iterator[Fault]:
 
 def order_faults(job: Job) -> Iterator[Fault]:
     """Hosts that no launcher can lay out."""
-    if order := order_fault(job):
+    if clash := name_clash(job.instance.cluster):
+        yield Fault(clash, f"{APART}, and solve again")
+    elif order := order_fault(job):
         yield Fault(order, "a plan that verify accepts")
 
 

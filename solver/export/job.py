@@ -13,13 +13,35 @@ from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
-from formulations.instance import Instance
+from formulations.instance import Cluster, Instance
 from formulations.plan import Plan, Recomputed, Shape
 
 
 def word(name: str) -> str:
     """A name as one word that no shell reads anything into."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-") or "plan"
+
+
+def host_names(cluster: Cluster) -> tuple[str, ...]:
+    """The nodes, in the order of `Cluster.node_names`, by names that no shell reads anything into.
+
+    Never a number, and unique unless `name_clash` says otherwise.
+    """
+    return tuple(f"{word(group.name)}-{i}" for group in cluster.groups for i in range(group.nodes))
+
+
+#: How the names of node groups have to be.
+APART = "names that differ in ASCII letters, digits, '.', '_' or '-'"
+
+
+def name_clash(cluster: Cluster) -> str | None:
+    """Two node groups whose nodes have the same host names; None where there are none."""
+    groups: dict[str, str] = {}
+    for group in cluster.groups:
+        first = groups.setdefault(word(group.name), group.name)
+        if first != group.name:
+            return f"the node groups {first} and {group.name}, whose hosts are named alike"
+    return None
 
 
 class Rank(NamedTuple):
@@ -119,15 +141,16 @@ class Job:
 
     def _ranks(self) -> Iterator[Rank]:
         cluster, rank = self.instance.cluster, 0
+        hosts = host_names(cluster)
         for k in range(self.shape.pp):
             tp, parts = self.sizes(k)
             copies = parts * self.shape.cp
             for r, replica in enumerate(self.plan.replicas):
                 group = replica.stages[k].group
-                host = word(cluster.node_names[group.node])
                 gpu_type = word(cluster.groups[cluster.node_groups[group.node]].gpu.name)
                 for i, gpu in enumerate(group.gpus):
-                    yield Rank(rank, host, gpu, gpu_type, i % tp, r * copies + i // tp, k)
+                    share = r * copies + i // tp
+                    yield Rank(rank, hosts[group.node], gpu, gpu_type, i % tp, share, k)
                     rank += 1
 
     @cached_property

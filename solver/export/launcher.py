@@ -6,11 +6,13 @@ Rendezvous is static: `--node-rank` in plan order is what places the stages, and
 
 import csv
 import io
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import chain
 
 from formulations.errors import PlannerError
-from solver.export.job import Host, Job, Rank, word
+from solver.export.job import Host, Job, Rank, host_names, word
 
 PORT = 29500
 TORCHRUN, SLURM, RANKS, HOSTS = "torchrun.sh", "slurm.sh", "ranks.csv", "hosts.txt"
@@ -55,6 +57,14 @@ export MASTER_ADDR="$(head -n 1 "$SLURM_HOSTFILE")"
 srun --ntasks={nnodes} --distribution=arbitrary \
 bash -c 'bash {torchrun} "$SLURM_PROCID" "$@"' _ "$@"
 """
+
+
+#: Patterns of a host, its GPUs, number of nodes, node rank, number of processes.
+_CASE_READ = re.compile(
+    r"^  (\S+)\|(\d+)\) .*\n    export CUDA_VISIBLE_DEVICES=([\d,]+).*\n    torchrun"
+    r" --nnodes (\d+) --node-rank (\d+) --nproc-per-node (\d+) ",
+    re.MULTILINE,
+)
 
 
 def launcher_files(
@@ -131,18 +141,20 @@ def check_launcher(job: Job, texts: Mapping[str, str]) -> None:
         [tuple(row) for row in rows],
         [tuple(map(str, one)) for one in job.ranks],
     )
-    expect("hosts.txt: hosts", texts[HOSTS].splitlines(), [host.name for host in job.hosts])
-    lines = [line.split() for line in texts[TORCHRUN].splitlines() if "--nproc-per-node" in line]
-    numbers = [[int(_after(line, flag)) for line in lines] for flag in ("--node-rank", "--nnodes")]
-    expect("torchrun.sh: node ranks", numbers[0], list(range(len(job.hosts))))
-    expect("torchrun.sh: nodes", set(numbers[1]), {len(job.hosts)})
-    processes = [int(_after(line, "--nproc-per-node")) for line in lines]
-    expect("torchrun.sh: processes per host", processes, [len(host.gpus) for host in job.hosts])
-    expect("torchrun.sh: processes", sum(processes), job.world)
-
-
-def _after(words: Sequence[str], flag: str) -> str:
-    return words[words.index(flag) + 1]
+    nodes, names = job.plan.node_order, host_names(job.instance.cluster)
+    expect("hosts.txt: hosts", texts[HOSTS].splitlines(), [names[node] for node in nodes])
+    gpus: dict[int, set[int]] = {node: set() for node in nodes}
+    for stage in chain.from_iterable(replica.stages for replica in job.plan.replicas):
+        gpus[stage.group.node].update(stage.group.gpus)
+    cases = _CASE_READ.findall(texts[TORCHRUN])
+    expect("torchrun.sh: number of hosts", len(cases), len(nodes))
+    for place, node in enumerate(nodes):
+        visible = ",".join(map(str, sorted(gpus[node])))
+        planned = visible, *map(str, (len(nodes), place, len(gpus[node])))
+        for argument in (names[node], str(place)):
+            # bash takes the first pattern that matches
+            case = next((case[2:] for case in cases if argument in case[:2]), None)
+            expect(f"torchrun.sh: GPUs, nodes, rank and processes of {argument}", case, planned)
 
 
 def expect(what: str, found: object, planned: object) -> None:

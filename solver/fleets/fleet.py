@@ -15,6 +15,7 @@ from solver.fleet_document import (
     FleetDocument,
     PipelineDocument,
     RecoveryDocument,
+    TemplateClaims,
     pipelines_of,
 )
 from solver.fleets.distribution import least_variance
@@ -31,11 +32,13 @@ def start_fleet(
     faults: int,
     *,
     distribution: Distribution = Distribution.STEP_TIME,
+    claims: TemplateClaims | None = None,
 ) -> FleetDocument:
     """The fleet with the shortest step on all nodes of the cluster; some idle if that is better.
 
-    By variance, its pipelines are the same, and their micro-batches shared out again. Raises
-    RecoveryError (exit code 3) if `faults` + 1 pipelines of these templates do not fit.
+    By variance, its pipelines are the same, and their micro-batches shared out again. claims: of
+    the designs, for `verify` to prove. Raises RecoveryError (exit code 3) if `faults` + 1 pipelines
+    of these templates do not fit.
     """
     kinds = kinds_of(instance, designs)
     problem, found = starting(instance, designs, kinds, faults)
@@ -47,7 +50,7 @@ def start_fleet(
         for share in shares:
             nodes = tuple(free[j].pop(0) for j in design.template.node_groups)
             pipelines.append(Pipeline(design.template, nodes, share))
-    return _document(instance, designs, kinds, faults, pipelines, away=set())
+    return _document(instance, designs, kinds, faults, pipelines, away=set(), claims=claims)
 
 
 def starting(
@@ -108,6 +111,7 @@ def _document(
     pipelines: Sequence[Pipeline],
     *,
     away: set[int],
+    claims: TemplateClaims | None,
     recovery: RecoveryDocument | None = None,
 ) -> FleetDocument:
     names = instance.cluster.node_names
@@ -122,6 +126,7 @@ def _document(
             faults=faults,
             survives=len(pipelines) - 1,
             designs=tuple(designs),
+            templates=claims,
             pipelines=tuple(
                 PipelineDocument(
                     design=templates.index(one.template),
@@ -196,6 +201,7 @@ def next_fleet(
         document.faults,
         found.pipelines,
         away=away,
+        claims=document.templates,
         recovery=_recovery(document, situation, found, horizon, (tuple(lost), tuple(joined))),
     )
 

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 from time import perf_counter
 
 from formulations.costs.template_costs import template_costs
+from formulations.coverage import consecutive_for_merging
 from formulations.fleet import Design
 from formulations.schedules import in_flight
+from solver.search.shapes import longest_pipeline
 from solver.templates.generate import TemplateGenerator
 from solver.templates.template_result import TemplateResult
 
@@ -22,6 +24,18 @@ def designs_of(results: Iterable[TemplateResult]) -> tuple[Design, ...]:
         for one in results
         if one.outcome.template is not None and one.strategy is not None
     )
+
+
+def fleet_sizes(generator: TemplateGenerator, faults: int) -> range:
+    """Sizes of the pipelines of fleets that survive so many failures, from n0 on.
+
+    All that merging asks for, and all up to an equal share of the nodes for each of f + 1 pipelines
+    whose nodes have a block each: where links are slow, few long pipelines exchange less.
+    """
+    least, total = generator.least_nodes or 1, sum(generator.mixes.available)
+    share = min(total // (faults + 1), longest_pipeline(generator.instance))
+    most = max(share, *consecutive_for_merging(least, faults))
+    return range(least, min(most, total) + 1)
 
 
 def fleet_templates(generator: TemplateGenerator, sizes: Sequence[int]) -> list[TemplateResult]:

@@ -4,22 +4,22 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Literal
 
-from formulations.coverage import proof, ways
+from formulations.coverage import consecutive_for_merging, proof, ways
 from formulations.fleet import Design, Strategy
 from formulations.instance.record import Record
+from formulations.node_sharing import NodeSplit
 from formulations.pipelines import InstantiationProblem, PipelineKind
 from formulations.template import Template
 from formulations.units import seconds
-from solver.fleets.fleet_templates import distinct, fleet_templates
+from solver.fleet_document import TemplateBound, TemplateClaims
+from solver.fleets.fleet_templates import distinct, fleet_sizes, fleet_templates
 from solver.fleets.instantiate import instantiate
-from solver.layered.node_sharing import NodeSplit
 from solver.layered.problem import INFINITY
 from solver.result import Status
 from solver.templates.generate import TemplateGenerator
 from solver.templates.template_options import TemplateObjective
 from solver.templates.template_result import NoTemplateError, TemplateResult
 from solver.templates.template_set import (
-    consecutive_for_merging,
     fewest_sizes,
     merging_range,
     worst_rebuilt_in,
@@ -47,9 +47,9 @@ class TemplateEntry(Record):
 class TemplatesDocument(Record):
     """Templates of one instance.
 
-    least_nodes: n0, the fewest nodes of which every choice holds the model. sizes: from n0 on, of
-    which every mix that holds the model has a template; `fleet_templates` says which there are
-    besides. coverage: why every number of nodes from (f + 1) n0 on is a sum of f + 1 sizes or more;
+    least_nodes: n0, the fewest nodes of which every choice holds the model. sizes: from n0 on,
+    enough to survive and to merge; `fleet_sizes` and `fleet_templates` say of which mixes there are
+    templates. coverage: why numbers of nodes from (f + 1) n0 on are sums of f + 1 sizes or more;
     pipelines: of how many, for each number that the cluster has. fewest_sizes: a set with fewest
     sizes that covers them all; fewest_proved: by CP-SAT. rebuilt, rebuilt_by_fewest: most pipelines
     that one failure takes apart, on `rebuilt_nodes` (least and most) nodes, with either set; None
@@ -85,6 +85,25 @@ class TemplatesDocument(Record):
             if one.template is not None and one.strategy is not None
         )
 
+    @property
+    def claims(self) -> TemplateClaims | None:
+        """What the entries claim of `designs`, in seconds; None by another objective."""
+        if self.objective is not TemplateObjective.STEP_TIME:
+            return None
+        entry_of = {entry.template: entry for entry in self.templates}
+        entries = [entry_of[design.template] for design in self.designs]
+        bounds = tuple(
+            TemplateBound(
+                design=n,
+                micro_batches=entry.micro_batches,
+                step_time_s=entry.step_time_s,
+                bound_s=entry.bound_s,
+            )
+            for n, entry in enumerate(entries)
+            if entry.step_time_s is not None and entry.bound_s is not None
+        )
+        return TemplateClaims(split=self.split, bounds=bounds)
+
 
 def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDocument:
     """The templates that survive so many node failures, of every mix of node groups.
@@ -103,7 +122,7 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
             f"--faults {faults}: {needed}; allowed: up to {total // least - 1} faults"
         )
     sizes = tuple(n for n in consecutive_for_merging(least, faults) if n <= total)
-    found = fleet_templates(generator, sizes)
+    found = fleet_templates(generator, fleet_sizes(generator, faults))
     if not covered and (most := _most_pipelines(generator, found)) <= faults:
         raise NoTemplateError(
             f"--faults {faults}: the nodes are enough for {most} pipelines at once, not for "

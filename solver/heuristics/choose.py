@@ -18,7 +18,7 @@ from formulations.decisions import Decisions, even_shares
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Plan, Shape, simulable
-from formulations.slot_degrees import stage_places
+from formulations.slot_degrees import runs_order, stage_places
 from solver.bounds.packing import packed_ns, refuted
 from solver.bounds.stage_choice import StageChoice
 from solver.bounds.work_and_filling import ClosedForm, closed_forms
@@ -232,6 +232,8 @@ def try_orders(
     shares = even_shares(tables)
     placer, intervals = Placer(tables), Intervals(tables)
     for order in orders:
+        if not runs_order(tables.instance, shape, order):
+            continue
         stages = OrderStages(intervals, group_of_slot(tables, order), shares)
         split = rule(stages)
         if split and not choice.hopeless(shape, compute_bound_ns(stages, split)):

@@ -15,10 +15,10 @@ from formulations.costs.plan_costs import split_costs
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from solver.heuristics.choose import Candidate, Choice, TimeTables
-from solver.heuristics.moves import start_orders, turned_orders
+from solver.heuristics.moves import turned_orders
 from solver.heuristics.node_orders import Order
 from solver.heuristics.pool import PathPool
-from solver.heuristics.shape_search import ShapeSearch
+from solver.heuristics.shape_search import TURNS, ShapeSearch
 from solver.heuristics.shape_starts import LONGEST_NS, State
 from solver.result import max_step_time_ns, objective_weight
 
@@ -33,9 +33,8 @@ OF_ONE_SHAPE = 6
 #: without a better plan.
 ROOM = 0.15
 SURVEYED = 100
-#: Shapes whose orders are turned; the most turns of one order.
+#: Shapes whose orders are turned.
 SHAPES_TURNED = 4
-TURNS = 64
 #: Orders tried in a row without success before a state is left, round by round; the worse half of
 #: the states is dropped after each.
 PATIENCE = (30, 100, 300, 1000)
@@ -105,8 +104,7 @@ class _LocalSearch:
             if bound >= (1 - ROOM) * best or failures == SURVEYED or self.stop():
                 return
             search = self.search(shape)
-            orders = start_orders(shape.nodes_used, search.nodes_per_stage)
-            for state in self.started(search, orders)[:1]:
+            for state in self.started(search, search.first_orders)[:1]:
                 self.offer(search, search.descend(state, self.stop))
             failures = 0 if self.choice.objective < best else failures + 1
             yield
@@ -120,8 +118,7 @@ class _LocalSearch:
             if bound >= best:
                 return
             search = self.search(shape)
-            orders = start_orders(shape.nodes_used, search.nodes_per_stage)
-            for state in self.started(search, orders)[:1]:
+            for state in self.started(search, search.first_orders)[:1]:
                 self.keep(search, state)
             if self.choice.objective < best:
                 left = self.hopeful(left)

@@ -8,7 +8,7 @@ import numpy as np
 from formulations.costs.placement import PlacementCosts
 from formulations.costs.tables import CostTables
 from solver.heuristics.fair_shares import near_shares
-from solver.heuristics.moves import near_orders, near_splits
+from solver.heuristics.moves import near_orders, near_splits, start_orders, turned_orders
 from solver.heuristics.node_orders import Order, count_orders
 from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_starts import ShapeStarts, State
@@ -21,6 +21,8 @@ Stop = Callable[[], bool]
 TRIED_AT_ONCE = 16
 #: Orders are followed up if their split is not slower than this, relative to the best one.
 NEAR = 1.01
+#: The most turns of one order.
+TURNS = 64
 
 
 class ShapeSearch:
@@ -34,6 +36,17 @@ class ShapeSearch:
         """Nodes that a stage takes, rounded, at least 1."""
         shape = self.starts.tables.shape
         return max(1, round(sum(shape.nodes_used) / shape.pp))
+
+    @property
+    def first_orders(self) -> list[Order]:
+        """Orders to start from that the target runs: of the groups side by side if there are any.
+
+        Else the same begun at other stages.
+        """
+        nodes_used = self.starts.tables.shape.nodes_used
+        sided = [*filter(self.starts.runs, start_orders(nodes_used, self.nodes_per_stage))]
+        turned = turned_orders(nodes_used, self.nodes_per_stage, TURNS) if not sided else []
+        return sided or [*filter(self.starts.runs, turned)]
 
     def descend(self, state: State, stop: Stop) -> State:
         """No layer moved between two stages, nor micro-batch, shortens the step, unless stopped."""
@@ -95,7 +108,8 @@ class ShapeSearch:
         while failures < patience and not stop():
             order = next(near)
             failures += 1
-            found = self._tried(order, state, stop) if order not in seen else None
+            new = order not in seen and self.starts.runs(order)
+            found = self._tried(order, state, stop) if new else None
             seen.add(order)
             if found is not None and found.step_time_ns <= state.step_time_ns:
                 failures = failures if found.step_time_ns == state.step_time_ns else 0

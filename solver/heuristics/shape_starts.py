@@ -8,6 +8,7 @@ import numpy as np
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import Array, CostTables
 from formulations.decisions import even_shares
+from formulations.slot_degrees import runs_order
 from solver.heuristics.balance import Balance
 from solver.heuristics.choose import group_of_slot
 from solver.heuristics.fair_shares import fair_shares
@@ -47,6 +48,10 @@ class ShapeStarts:
         self.tables, self.pool = tables, pool
         self.space, self.placer = SplitSpace(tables), Placer(tables)
         self.uneven = tables.instance.search.micro_batches == "uneven"
+
+    def runs(self, order: Order) -> bool:
+        """Whether the target runs the shape in this order of nodes."""
+        return runs_order(self.tables.instance, self.tables.shape, order)
 
     def balance(self, order: Order, shares: tuple[int, ...]) -> Balance:
         """The stages of a split of the order with these shares."""
@@ -96,10 +101,14 @@ class ShapeStarts:
     def start(self, order: Order, most: int) -> State | None:
         """A plan of the order with balanced stages; None if none fits or works less than `most`.
 
+        Nor is there one of an order that the target does not run.
+
         Balanced in work, and if gradient sync is long also in what the two take together.
 
         Uneven shares are fitted to the split, and the split to them, in turn.
         """
+        if not self.runs(order):
+            return None
         shares = even_shares(self.tables)
         balance = self.balance(order, shares)
         splits = self._splits(balance, most if not self.uneven else LONGEST_NS)
@@ -116,9 +125,9 @@ class ShapeStarts:
         return best
 
     def judged(self, order: Order, shares: tuple[int, ...], split: Split) -> State | None:
-        """The plan with its step time; None if it does not fit."""
+        """The plan with its step time; None if it does not fit, or cannot be launched."""
         balance, splits = self.balance(order, shares), np.array([split])
-        if not balance.fits(splits)[0]:
+        if not self.runs(order) or not balance.fits(splits)[0]:
             return None
         return self.best(balance, self.placer.costs(order), order, splits)
 

@@ -6,6 +6,7 @@ States are the nodes of every group that are used up, and the nodes of the last 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
 from math import gcd
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
+from formulations.slot_degrees import limits_orders, may_follow
 from formulations.units import ceil_div
 from solver.layered.messages import by_message, longest
 from solver.layered.placements import Columns, allowed_layers, finish_ns
@@ -23,23 +25,24 @@ from solver.layered.zones import StageZones
 ARC_LIMIT = 20_000
 
 Node = tuple[int, int]  #: node group, first slot
+Part = tuple[int, int]  #: zone and degrees of a node group, where no stage is to span two of them
 Cover = tuple[tuple[int, ...], tuple[Node, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class _State:
-    """Nodes used of every group, the nodes of the last stage placed, the zone of the first."""
+    """Nodes used of every group, the nodes of the last stage placed, the part of the first."""
 
     used: tuple[int, ...]
     nodes: tuple[Node, ...]
-    origin: int
+    origin: Part
 
 
 @dataclass(frozen=True)
 class _Step:
     """One arc: states before and after, nodes of the stage before and of this one, new groups.
 
-    origin: zone of the first stage, as far as it counts.
+    origin: part of the first stage, as far as it counts.
     """
 
     source: int
@@ -47,21 +50,21 @@ class _Step:
     before: tuple[Node, ...]
     nodes: tuple[Node, ...]
     begins: tuple[int, ...]
-    origin: int
+    origin: Part
 
 
 @dataclass(frozen=True)
 class _Steps:
     """All orders of nodes with `sizes` slots, `counts` of them, over p stages of dp slots.
 
-    zones: of every group if no stage is to span two of them, else equal. tied: the zone of the
-    first stage counts for the last one.
+    parts: of every group. ends: those of a first and a last stage together, where the first counts
+    for the last; else none.
     """
 
     sizes: tuple[int, ...]
     counts: tuple[int, ...]
-    zones: tuple[int, ...]
-    tied: bool
+    parts: tuple[Part, ...]
+    ends: frozenset[tuple[Part, Part]]
     dp: int
     pp: int
 
@@ -76,21 +79,24 @@ class _Steps:
                 yield used, nodes, begins
                 continue
             for j, count in enumerate(self.counts):
-                apart = bool(nodes) and self.zones[j] != self.zones[nodes[-1][0]]
+                apart = bool(nodes) and self.parts[j] != self.parts[nodes[-1][0]]
                 if used[j] < count and not apart:
                     more = (*used[:j], used[j] + 1, *used[j + 1 :])
                     stack.append((more, (*nodes, (j, end)), (*begins, j)))
 
     def stages(self, most: int) -> list[list[_Step]] | None:
         """The steps of every stage; None if there are more than `most`."""
-        states = [_State((0,) * len(self.counts), (), 0)]
+        states = [_State((0,) * len(self.counts), (), (0, 0))]
         stages: list[list[_Step]] = []
         for k in range(self.pp):
             found: dict[_State, int] = {}
             steps = []
             for index, state in enumerate(states):
                 for used, nodes, begins in self._covers(state, k * self.dp):
-                    origin = self.zones[nodes[0][0]] if self.tied and k == 0 else state.origin
+                    part = self.parts[nodes[0][0]]
+                    origin = part if self.ends and k == 0 else state.origin
+                    if self.ends and k + 1 == self.pp and (origin, part) not in self.ends:
+                        continue
                     target = found.setdefault(_State(used, nodes, origin), len(found))
                     steps.append(_Step(index, target, state.nodes, nodes, begins, origin))
                     most -= 1
@@ -105,14 +111,14 @@ class _Steps:
 def _steps(
     sizes: tuple[int, ...],
     counts: tuple[int, ...],
-    zones: tuple[int, ...],
-    tied: bool,
+    parts: tuple[Part, ...],
+    ends: frozenset[tuple[Part, Part]],
     dp: int,
     pp: int,
     most: int,
 ) -> list[list[_Step]] | None:
     """Steps that all shapes with these nodes and degrees share."""
-    return _Steps(sizes, counts, zones, tied, dp, pp).stages(most)
+    return _Steps(sizes, counts, parts, ends, dp, pp).stages(most)
 
 
 @dataclass
@@ -174,12 +180,21 @@ class _FreeOrder:
         self.masks: dict[tuple[int, tuple[int, ...]], Mask] = {}
 
     def steps(self) -> list[list[_Step]] | None:
-        """Steps of all orders; None if there are too many."""
-        shape, zone = self.tables.shape, self.zones.zone_of_group
-        zones = zone if self.split else (0,) * len(zone)
+        """Steps of all orders that the target runs; None if there are too many."""
+        shape, instance = self.tables.shape, self.tables.instance
+        limited, degrees = limits_orders(instance, shape), shape.degrees
+        zones = [zone * self.split for zone in self.zones.zone_of_group]
+        parts = tuple(
+            (zone, degrees.index(choice) * limited)
+            for zone, choice in zip(zones, degrees, strict=True)
+        )
+        ends = frozenset(
+            (first, last)
+            for first, last in product(parts if limited or self.tables.tied else (), repeat=2)
+            if may_follow(instance, shape.zero, degrees[first[1]], degrees[last[1]], True)
+        )
         most = ARC_LIMIT // len(self.lanes)
-        tied = self.tables.tied
-        return _steps(self.sizes, shape.nodes_used, zones, tied, shape.dp, shape.pp, most)
+        return _steps(self.sizes, shape.nodes_used, parts, ends, shape.dp, shape.pp, most)
 
     def _owners(self, nodes: tuple[Node, ...], first: int) -> list[Node]:
         """The node of every lane."""
@@ -249,7 +264,7 @@ class _FreeOrder:
             return 0
         own = max(self.placer.terms(*n).embedding_ns for n in step.nodes)
         if stage == last and self.split:
-            own = max(own, self.zones.embedding_ns(step.origin, step.nodes[0][0]))
+            own = max(own, self.zones.embedding_ns(step.origin[0], step.nodes[0][0]))
         return own
 
     def stage(self, k: int, steps: list[_Step]) -> Arcs:

@@ -46,6 +46,12 @@ class Edges:
     def __len__(self) -> int:
         return len(self.arc)
 
+    @cached_property
+    def filled(self) -> Mask:
+        """[M] whether the stage has layers."""
+        filled: Mask = self.end > 0
+        return filled
+
     @property
     def least(self) -> Array:
         """[R, M] device time of the shorter one of forward and backward."""
@@ -54,7 +60,7 @@ class Edges:
     @cached_property
     def opens(self) -> Mask:
         """[M] whether the stage is the first one with layers."""
-        opens: Mask = (self.start == 0) & (self.end > 0)
+        opens: Mask = (self.start == 0) & self.filled
         return opens
 
     @cached_property

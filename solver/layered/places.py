@@ -11,18 +11,16 @@ from typing import Protocol
 
 import numpy as np
 
-from formulations.costs.compute import has_times
 from formulations.costs.recompute_choice import NEVER
-from formulations.costs.tables import CostTables
-from formulations.costs.template_costs import between_ns, stage_tables
-from formulations.costs.transfers import embedding_ns, inside_ns
+from formulations.costs.template_costs import between_ns, stage_tables, template_degrees, tied_ns
+from formulations.costs.transfers import inside_ns
 from formulations.fleet import Strategy
-from formulations.instance import Instance, Link, NodeGroup
+from formulations.instance import Instance, Link
 from formulations.instance.instance import ScheduleName
+from formulations.node_sharing import NodeSplit, filled
 from formulations.plan import Recomputed
 from formulations.schedules import in_flight
 from formulations.template import NOTHING
-from solver.layered.node_sharing import NodeSplit, filled, is_power_of_two
 from solver.layered.problem import Array, Intervals, Mask
 
 
@@ -125,37 +123,12 @@ class PlaceCosts:
     several: Places
 
 
-def degrees_of(instance: Instance, group: NodeGroup, split: NodeSplit) -> tuple[int, ...]:
-    """Numbers of GPUs that a stage may have on a node of the group, ascending.
-
-    Those that the instance lists and the profile has times for; for any split without a profile,
-    all that divide the heads.
-    """
-    most, heads = group.gpus_per_node, instance.workload.kv_heads
-    listed = instance.search.tensor_parallel or tuple(range(1, most + 1))
-    if split is NodeSplit.ANY and instance.profile is None:
-        listed = tuple(range(1, most + 1))
-    possible = {g for g in listed if g <= most and heads % g == 0}
-    fitting = sorted(g for g in possible if has_times(instance, group, g))
-    return tuple(g for g in fitting if split is NodeSplit.ANY or is_power_of_two(g))
-
-
-def _embedding_ns(tables: CostTables, j: int, across: Sequence[Link]) -> tuple[int, int]:
-    """All-reduce of the tied matrix inside a node of group j, and between two nodes.
-
-    across: links between the zones of a template.
-    """
-    group, lanes = tables.instance.cluster.groups[j], tables.shape.degrees[j].tp
-    links = group.inter_node, *across
-    between = max(embedding_ns(tables, j, lanes, link) for link in links)
-    return embedding_ns(tables, j, 1, group.intra_node), between
-
-
 def _places(
     instance: Instance, strategy: Strategy, split: NodeSplit, pp: int, across: Sequence[Link]
 ) -> Places:
     groups = instance.cluster.groups
-    found = [(j, g) for j, group in enumerate(groups) for g in degrees_of(instance, group, split)]
+    degrees = [template_degrees(instance, group, split) for group in groups]
+    found = [(j, g) for j, gpus in enumerate(degrees) for g in gpus]
     tables = {g: stage_tables(instance, strategy, g, pp) for _, g in found}
     intervals = {g: Intervals(own) for g, own in tables.items()}
 
@@ -175,13 +148,13 @@ def _places(
         ]
         return np.array([within, between], dtype=np.int64)
 
-    embedding = [_embedding_ns(tables[g], j, across) for j, g in found]
+    embedding = [tied_ns(tables[g], j, across) for j, g in found]
     return Places(
         split=split,
         nodes=tuple(group.nodes for group in groups),
         node_gpus=tuple(
-            filled(group.gpus_per_node, degrees_of(instance, group, split), split)
-            for group in groups
+            filled(group.gpus_per_node, gpus, split)
+            for group, gpus in zip(groups, degrees, strict=True)
         ),
         group=tuple(j for j, _ in found),
         gpus=tuple(g for _, g in found),

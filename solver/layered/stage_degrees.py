@@ -13,13 +13,13 @@ import numpy as np
 
 from formulations.costs.intervals import interval_sums
 from formulations.costs.stage_places import StagePlacer
+from formulations.node_sharing import NodeSplit
 from formulations.plan import Degrees, Plan, Recomputed
 from formulations.slot_degrees import ByPlace, may_follow
 from formulations.stage_layouts import layout_plan
 from solver.layered.free_degrees import Columns
 from solver.layered.gpu_graph import GpuGraph, State, Step
 from solver.layered.messages import by_message
-from solver.layered.node_sharing import NodeSplit
 from solver.layered.places import PlaceMemory, Places
 from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
 
@@ -117,7 +117,8 @@ class StageDegrees:
         instance, degrees = self.whole.instance, [own for _, own in self.places]
 
         def follows(first: Degrees, own: Degrees) -> tuple[bool, bool]:
-            inside, last = (may_follow(instance, self.shape, first, own, x) for x in (False, True))
+            zero = self.shape.zero
+            inside, last = (may_follow(instance, zero, first, own, x) for x in (False, True))
             return inside, last
 
         return [[follows(first, own) for own in degrees] for first in degrees]

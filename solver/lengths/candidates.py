@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 from formulations.errors import PlannerError
 from formulations.instance import Instance
-from formulations.instance.lengths import Lengths, MeasuredStrategy
+from formulations.instance.lengths import Lengths
 from formulations.instance.rows import lengths_of
-from formulations.lengths.fit import Point, upper_fit
-from formulations.lengths.problem import Atom, Measured, Mixed, Replica, Strategy, Switching
+from formulations.lengths.measured import atoms_of, measured_problem
+from formulations.lengths.problem import Measured, Mixed, Strategy
 from formulations.plan import Plan
-from formulations.units import ceil_ns
 from solver.lengths.layouts import found_strategies
 from solver.lengths.useful import useful
 from solver.study.store import Study
@@ -49,24 +48,17 @@ def candidates(
     """
     lengths = lengths_of(instance)
     if lengths.strategies:
-        measured = [_measured(lengths, one) for one in lengths.strategies]
-        _check_longest(lengths, [strategy for strategy, _ in measured])
-        mixed = _mixed(lengths, [one for one, _ in measured], _measured_switching(lengths))
-        return Candidates(mixed, None, tuple(above for _, above in measured))
+        mixed, above = measured_problem(instance)
+        _check_longest(lengths, mixed.strategies)
+        return Candidates(mixed, None, above)
     found = found_strategies(instance, tell, study)
     _check_longest(lengths, [one.strategy for one in found])
     found = useful(instance, found)
     plans = [one.plan for one in found]
     switching = switch_times(instance.cluster, instance.workload, plans, study)
-    mixed = _mixed(lengths, [one.strategy for one in found], switching)
+    strategies = tuple(one.strategy for one in found)
+    mixed = Mixed(atoms_of(lengths), strategies, switching, lengths.rows)
     return Candidates(mixed, tuple(plans), tuple(one.above for one in found))
-
-
-def _mixed(
-    lengths: Lengths, strategies: Sequence[Strategy | Measured], switching: Switching
-) -> Mixed:
-    atoms = tuple(Atom(one.tokens, one.count) for one in lengths.classes)
-    return Mixed(atoms, tuple(strategies), switching, lengths.rows)
 
 
 def _check_longest(lengths: Lengths, strategies: Sequence[Strategy | Measured]) -> None:
@@ -96,31 +88,3 @@ def _longest(lengths: Lengths, strategy: Strategy | Measured) -> int:
         return strategy.longest
     pairs = zip(lengths.classes, strategy.atoms_ns, strict=True)
     return max((one.tokens for one, time_ns in pairs if time_ns is not None), default=0)
-
-
-def _measured(lengths: Lengths, written: MeasuredStrategy) -> tuple[Strategy | Measured, float]:
-    """By its times of rows, or of whole classes, as a step has them."""
-    once = ceil_ns(written.per_visit_s), ceil_ns(written.per_step_s)
-    if written.class_times_s:
-        known = dict(written.class_times_s)
-        times = [known.get(one.tokens) for one in lengths.classes]
-        whole = tuple(None if one is None else ceil_ns(one) for one in times)
-        return Measured(written.name, whole, *once), 0.0
-    points = [Point(n * n, n, ceil_ns(time_s)) for n, time_s in written.row_times_s]
-    curve, above = upper_fit(points)
-    assert written.longest_row is not None
-    replica = Replica(written.pipeline_parallel, written.longest_row, curve)
-    return Strategy(written.name, (replica,) * written.data_parallel, *once), above
-
-
-def _measured_switching(lengths: Lengths) -> Switching:
-    names = [one.name for one in lengths.strategies]
-    known = {(one.leave, one.enter): one for one in lengths.switching}
-
-    def times(field: str) -> tuple[tuple[int, ...], ...]:
-        return tuple(
-            tuple(ceil_ns(getattr(known[a, b], field)) if (a, b) in known else 0 for b in names)
-            for a in names
-        )
-
-    return Switching(times("parameters_s"), times("gradients_s"))

@@ -7,13 +7,12 @@ from time import monotonic
 from formulations.cpsat.hot_switch import build
 from formulations.errors import PlannerError
 from formulations.instance import Instance
-from formulations.lengths.problem import Mixed, Strategy
+from formulations.lengths.problem import Mixed, Order, Strategy
 from formulations.lengths.strategy_time import StrategyTimes, strategy_times
 from formulations.lengths.tour import Group, Tour, best_single, step_ns
 from solver.backends import cpsat
 from solver.interrupt import NoTimeError
 from solver.lengths.ascending import ascending
-from solver.lengths_document import Order
 from solver.options import SolveOptions
 from solver.result import Status, Termination, longest_step_ns, proves, relative_gap
 

@@ -18,11 +18,11 @@ from pydantic import TypeAdapter
 
 from formulations.errors import PlannerError
 from formulations.instance import Instance
-from formulations.instance.instance import Objective
 from formulations.instance.rows import of_rows
 from formulations.lengths.problem import PaddedTime, RowTime
 from formulations.lengths.row_times import (
     PlanRows,
+    instance_of_time,
     longest_row,
     plan_rows,
     row_multiple,
@@ -64,7 +64,7 @@ def found_strategies(
 
     Raises NoLayoutError where there is none, whatever the lengths.
     """
-    own = _of_time(instance)
+    own = instance_of_time(instance)
     if not any(node_vectors(own)):
         limit = instance.limits.max_price_usd_per_hour
         raise NoLayoutError(
@@ -90,35 +90,6 @@ def found_strategies(
         tell(done, len(shapes))
         found += variants(shape)
     return _needed(found)
-
-
-def _of_time(instance: Instance) -> Instance:
-    """The instance with rows as micro-batches, of which plans of least time on all nodes are asked.
-
-    Limits of a step are of mixed lengths, not of these.
-    """
-    zero = instance.search.zero
-    rows = {
-        "idle_nodes": False,
-        "micro_batch": (1,),
-        "schedule": ("1f1b",),
-        "micro_batches": "even",
-        "zero": tuple(one for one in zero if one or 1 not in zero),
-    }
-    unlimited = {"max_step_time_s": None, "max_cost_usd_per_step": None}
-    return instance.model_copy(
-        update={
-            "search": instance.search.model_copy(update=rows),
-            "limits": instance.limits.model_copy(update=unlimited),
-            "objective": Objective(),
-        }
-    )
-
-
-def instance_of_rows(instance: Instance, plan: Plan, tokens: int) -> Instance:
-    """The instance whose step is the rows of a layout's plan, each of so many tokens."""
-    num_rows = sum(replica.micro_batches for replica in plan.replicas)
-    return of_rows(_of_time(instance), tokens, num_rows)
 
 
 def layouts(instance: Instance) -> Iterator[Shape]:

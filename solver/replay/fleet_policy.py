@@ -8,12 +8,11 @@ nodes that join only if that pays by then. Both have the same templates.
 from collections.abc import Callable
 from dataclasses import replace
 
-from formulations.coverage import least_for_merging
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
 from formulations.transition import Links, layer_state_bytes
 from solver.fleets.fleet import starting
-from solver.fleets.fleet_templates import designs_of, fleet_templates
+from solver.fleets.fleet_templates import designs_of, fleet_sizes, fleet_templates
 from solver.fleets.micro_batch_size import generator_for
 from solver.fleets.recovery import Horizon, RecoveryError, recover
 from solver.fleets.situation import Situation
@@ -32,25 +31,19 @@ ENDLESS_NS = 10**24
 def designs_for(
     instance: Instance, faults: int, time_limit_s: float | None = None
 ) -> tuple[Design, ...]:
-    """The templates of least simulated step, of every mix of nodes that leaves room for others.
+    """The templates of least simulated step that `templates` has too; NoTemplateError, exit code 3.
 
-    From the fewest nodes n0 that hold the model to all but n0 for each of `faults` other pipelines;
-    with several node groups, to an equal share of the nodes; in any case to 2 n0 - 1, to merge; and
-    those besides that `fleet_templates` adds. Raises NoTemplateError, exit code 3.
+    Of every mix of nodes of `fleet_sizes`, and those besides that `fleet_templates` adds.
     """
     generator = generator_for(instance, TemplateOptions(time_limit_s=time_limit_s), faults)
-    total, least = sum(generator.mixes.available), generator.least_nodes or 1
-    several = len(generator.mixes.available) > 1
-    most = total // (faults + 1) if several else total - faults * least
-    merging = least + least_for_merging(least) - 1
-    sizes = range(least, min(max(most, merging), total) + 1)
-    found = fleet_templates(generator, sizes)
+    found = fleet_templates(generator, fleet_sizes(generator, faults))
     designs = designs_of(found)
     if generator.interrupted:
         raise KeyboardInterrupt
     if not designs and any(one.status is Status.UNKNOWN for one in found):
         raise NoTimeError("no template found within the limit; raise --time-limit")
     if not designs:
+        total = sum(generator.mixes.available)
         raise NoTemplateError(f"no template fits {total} nodes {faults + 1} times; lower --faults")
     return designs
 

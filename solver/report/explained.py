@@ -25,7 +25,10 @@ def explanation(
         (one.change, _step(one, longest), _gain(one))
         for one in sorted(found, key=lambda one: (one.least is None, -(one.least or 0.0)))
     ]
-    note = f"changes, each solved again; saved: {what} per sequence against this plan, as proved"
+    note = (
+        "changes, each solved again from this plan where it stays possible;\n"
+        f"saved: {what} per sequence against it, as proved"
+    )
     return [
         labelled(summary(document, step.costs, step)),
         "",
@@ -40,9 +43,9 @@ def _step(answer: Answer, longest_s: float) -> str:
 
 def _gain(answer: Answer) -> str:
     if answer.least is None:
-        return "no plan" if answer.status == "infeasible" else "no plan found"
+        return "no plan" if answer.status == "infeasible" else "not reached in time"
     if answer.most is None:
-        return f"{_signed(answer.least)} at least"
+        return f"{_signed(answer.least)} at least, not reached in time"
     if answer.most - answer.least < _ALIKE:
         return _signed(answer.least)
     return f"{_signed(answer.least)} to {_signed(answer.most)}"

@@ -38,7 +38,7 @@ class Grid:
     """A table without frame: columns of text first, then columns of numbers.
 
     On a narrow page first headings are broken between words, then cells of text, then words of
-    text; numbers never.
+    text, at last words of headings; numbers never.
     """
 
     texts: tuple[str, ...]
@@ -52,7 +52,7 @@ class Grid:
         for heading in self.texts:
             grid.add_column(heading, width=next(widths), overflow="fold")
         for heading in self.numbers:
-            grid.add_column(heading, width=next(widths), justify="right")
+            grid.add_column(heading, width=next(widths), justify="right", overflow="fold")
         for row in self.rows:
             grid.add_row(*(Text(cell) for cell in row))
         yield grid
@@ -65,8 +65,10 @@ class Grid:
         widths = [max(map(len, column)) for column in headed]
         cells = [max(_longest_word(one[:1]), *map(len, one[1:]), 0) for one in headed]
         words = [_longest_word(column) for column in headed[:first]]
-        for texts in (cells[:first], words, [min(one, _FOLDED) for one in words]):
-            _narrow(widths, texts + cells[first:], page - _GAP * (len(widths) - 1))
+        folded, numbers = [min(word, _FOLDED) for word in words], cells[first:]
+        figures = [max(map(len, column), default=0) for column in columns[first:]]
+        for least in (cells, words + numbers, folded + numbers, folded + figures):
+            _narrow(widths, least, page - _GAP * (len(widths) - 1))
         return widths
 
 

@@ -70,6 +70,8 @@ def lines(document: LengthsDocument) -> Lines:
     rows = f"a l^2 + b l + c, at most {percent(max(document.above, default=0.0))} above {known}"
     if any(own.rows_ns for one in problem.strategies for own in one.replicas):
         rows = f"of every length as {known} has them"
+    if single := _of_one_row(document):
+        rows += f"; of {', '.join(single)}, with a single row, by the model's FLOPs"
     return [
         ("workload", f"{document.workload}: {sequences:,} sequences of {lengths}, {problem.rows}"),
         ("step", f"{time_text(step_s)}{_parts(document)}"),
@@ -80,6 +82,13 @@ def lines(document: LengthsDocument) -> Lines:
         *([("row times", rows)] if any(one.replicas for one in problem.strategies) else []),
         ("search", f"{time_text(document.runtime_s)}, {document.termination.replace('_', ' ')}"),
     ]
+
+
+def _of_one_row(document: LengthsDocument) -> list[str]:
+    """Measured strategies of which one row's time says those of all others."""
+    lengths = document.instance and document.instance.lengths
+    strategies = lengths.strategies if lengths else ()
+    return [measured.name for measured in strategies if len(measured.row_times_s) == 1]
 
 
 def visit_s(document: LengthsDocument, strategy: int) -> float:

@@ -1,7 +1,7 @@
-"""The strategies for a step of mixed lengths, and drawn steps, in tables for Rich."""
+"""The strategies for a step of mixed lengths, and its dispatch, in tables for Rich."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 from rich.console import RenderableType
@@ -9,20 +9,14 @@ from rich.console import RenderableType
 from formulations.instance import Instance
 from formulations.instance.rows import lengths_of
 from formulations.lengths.problem import Measured, Mixed, Strategy
+from formulations.lengths.tour import Tour, groups_ns
 from formulations.units import seconds
-from solver.lengths.judge import Judgement
+from solver.lengths.dispatch import dispatch_group
 from solver.report.layout import Grid, labelled, table
 from solver.report.quantities import counted, percent, time_text
 
 #: Of sequences of so many tokens the rows are shown.
 SHOWN = (1024, 4096, 32768)
-#: Ways to choose, `solver.lengths.judge`.
-_WAYS = {
-    "plan": "this plan",
-    "single": "best single strategy",
-    "fastest": "fastest for every range",
-    "clairvoyant": "chosen for the very step",
-}
 
 
 def strategies_text(instance: Instance, mixed: Mixed) -> list[RenderableType]:
@@ -87,31 +81,23 @@ def _milliseconds(time_ns: int) -> str:
     return f"{seconds(time_ns) * 1e3:,.1f}"
 
 
-def judged_text(judged: Judgement) -> list[RenderableType]:
-    """Mean, and what 95 % are below, of steps that were drawn, by every way to choose."""
-    figures = {
-        way: [seconds(judged.mean_ns(way)), seconds(judged.percentile_95_ns(way))]
-        for way in judged.times_ns
-    }
-    slowest = max(most for _, most in figures.values())
-    rows = [
-        [_WAYS[way], *(time_text(time_s, slowest) for time_s in times)]
-        for way, times in figures.items()
-    ]
-    plan, single = (judged.times_ns.get(way, ()) for way in ("plan", "single"))
-    asked = "" if len(plan) == judged.num_asked else f"{len(plan):,} of "
-    steps = f"{asked}{counted(judged.num_asked, 'drawn step')}"
-    drawn = table([steps], ["mean", "95 % are below"], rows)
-    return ["", drawn, *_better_alone(plan, single)]
+def dispatch_text(mixed: Mixed, tour: Tour) -> list[RenderableType]:
+    """What the groups take when their sequences are dealt out whole, beside their formula's time.
 
-
-def _better_alone(plan: Sequence[int], single: Sequence[int]) -> Iterator[str]:
-    """Where the single strategy takes less than the plan: by how much, and how often."""
-    more = sum(plan) / sum(single) - 1 if single else 0.0
-    if more > 0:
-        often = sum(a > b for a, b in zip(plan, single, strict=True))
-        yield (
-            f"on these steps the plan takes {percent(more)} more than the best single strategy,"
-            f" which is quicker in {often} of {len(plan)}: it was chosen by formula, before"
-            " sequences are dealt out"
-        )
+    Nothing where a group is not dealt out.
+    """
+    groups = [dispatch_group(mixed, group) for group in tour.groups]
+    dealt = [group for group in groups if group is not None]
+    visits_ns = sum(mixed.strategies[group.strategy].visit_ns for group in tour.groups)
+    formula_ns = sum(ns or 0 for ns in groups_ns(mixed, tour)) - visits_ns
+    if len(dealt) < len(groups):
+        return []
+    time_s, bound_s = (
+        seconds(sum(ns)) for ns in ([g.time_ns for g in dealt], [g.bound_ns for g in dealt])
+    )
+    gap = percent(1 - bound_s / time_s if time_s else 0.0)
+    text = (
+        f"{time_text(time_s)} for all rows with whole sequences, by formula"
+        f" {time_text(seconds(formula_ns), time_s)}; no dispatch takes {gap} less"
+    )
+    return [labelled([("dealt out", text)])]

@@ -8,7 +8,7 @@ from formulations.plan import Plan
 from solver.report.degrees import tensor_text
 from solver.report.layout import Grid, Lines, labelled, table
 from solver.report.quantities import counted, percent, ranges, size_text, size_unit, time_text
-from solver.switch_document import DeviceDocument, PriceDocument, SliceDocument, SwitchDocument
+from solver.switch_document import ChannelDocument, DeviceDocument, SliceDocument, SwitchDocument
 
 #: Rows of a table; what busy GPUs send and receive stands before the rest.
 MOST_ROWS = 40
@@ -111,7 +111,7 @@ def switch_lines(document: SwitchDocument) -> Lines:
         ("volume", f"{size_text(inside)} inside nodes, {size_text(between)} between nodes"),
         ("slices", f"{slices:,} in {classes}, {counted(sendings, 'sending')}"),
         ("time", time_text(time_s)),
-        ("bound", f"{bound}, gap {percent(document.gap)}; set by {_limits(document.prices)}"),
+        ("bound", f"{bound}, gap {percent(document.gap)}; set by {_limits(document.bound_by)}"),
         ("rule", f"{time_text(rule_s, time_s)} by the published rule, {rule_s / time_s:.2f} times"),
         ("search", time_text(document.runtime_s)),
     ]
@@ -132,12 +132,12 @@ _LINES = {
 }
 
 
-def _limits(prices: Iterable[PriceDocument]) -> str:
+def _limits(channels: Iterable[ChannelDocument]) -> str:
     """The ports and links that the bound counts on."""
     found: dict[str, list[str]] = {}
-    for one in prices:
-        name = one.at if one.to is None else f"{one.at} to {one.to}"
-        found.setdefault(_LINES[one.line], []).append(name)
+    for channel in channels:
+        name = channel.at if channel.to is None else f"{channel.at} to {channel.to}"
+        found.setdefault(_LINES[channel.line], []).append(name)
     return ", ".join(f"{what} ({_few(names)})" for what, names in found.items())
 
 

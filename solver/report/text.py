@@ -14,7 +14,7 @@ from formulations.instance.workload import Recompute
 from formulations.launch import able
 from formulations.plan import Shape, num_gpus
 from solver.document import PlanDocument
-from solver.report.assumptions import assumptions
+from solver.report.assumptions import assumptions, cost_without_flash
 from solver.report.critical import busy_share, summary
 from solver.report.degrees import by_group, degrees_of, experts_text, tensor_text
 from solver.report.document import costs_of, plan_of
@@ -270,7 +270,8 @@ def _assumptions(document: PlanDocument) -> Lines:
     shape = document.shape
     if shape is None:
         return []
-    return assumptions(document.instance, shape, degrees_of(document))
+    lines = assumptions(document.instance, shape, degrees_of(document))
+    return [*lines, *cost_without_flash(document, shape)]
 
 
 def _launchers(document: PlanDocument) -> str:

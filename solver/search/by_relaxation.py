@@ -11,6 +11,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions, even_shares
 from formulations.plan import Plan
+from formulations.slot_degrees import runs_order
 from solver.bounds.kinds import kinds_of
 from solver.bounds.light_replica import LightReplica
 from solver.bounds.replica_relaxation import Relaxation, order_along
@@ -77,6 +78,8 @@ class ByRelaxation:
             return
         self.followed = groups
         order = order_along(tables, groups)
+        if not runs_order(tables.instance, shape, order):
+            return
         placement = self.placer.costs(order)
         classes = replica_classes(placement, shape.dp)
         even = [tables.num_micro_batches // shape.dp] * len(classes)

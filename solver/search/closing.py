@@ -10,6 +10,7 @@ import numpy as np
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.decisions import Decisions
 from formulations.plan import Plan, simulable
+from formulations.slot_degrees import runs_order
 from solver.bounds.largest_share import largest_share
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.bounds.uneven_shares import Left, Uneven
@@ -313,7 +314,9 @@ def _by_order(
 def _one_by_one(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
 ) -> ShapeAnswer:
-    """Every order and share vector through `solve_split`, with the best time as cutoff.
+    """Every order that the target runs, and share vector, through `solve_split`.
+
+    The best time is the cutoff.
 
     All orders of a single stage cost the same.
     """
@@ -324,6 +327,8 @@ def _one_by_one(
     most = 1 if shape.pp == 1 else ORDER_LIMIT
     complete = shape.pp == 1 or count_orders(shape.nodes_used) <= ORDER_LIMIT
     for order in islice(node_orders(shape.nodes_used, ORDER_LIMIT), most):
+        if not runs_order(tables.instance, shape, order):
+            continue
         placement = placer.costs(order)
         classes = replica_classes(placement, shape.dp)
         vectors = _share_vectors(intervals, placement, classes, below(best, gap), stop)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from formulations.costs.tables import CostTables
 from formulations.instance import Instance
-from formulations.plan import Shape
+from formulations.plan import Plan, Shape
 from solver.heuristics.choose import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
@@ -38,7 +38,7 @@ from solver.search.shape_answers import Answers
 from solver.search.shapes import shapes
 from solver.study.store import Study
 
-#: What a study notes of a search: the gap that it was asked for.
+#: What a study notes of a search: the gap and the limits that it was asked for.
 SOLVE = "solve"
 #: How often an engine may ask whether to stop, from one round over the open shapes to the next.
 EFFORTS = (100, 1_000, 10_000, None)
@@ -86,9 +86,8 @@ class ShapeSearch:
     def recall(self) -> None:
         """The best plan that a study knows, whoever found it."""
         self.incumbents.recall()
-        for plan, step_ns in self.closer.answers.plans():
-            if step_ns < self.closer.cutoffs.refused(plan.shape):
-                self.incumbents.offer((plan, step_ns))
+        for candidate in self.closer.answers.plans():
+            self.incumbents.offer(candidate)
 
     def run(
         self,
@@ -175,7 +174,7 @@ class ShapeSearch:
         elif termination is Termination.TIME_LIMIT and not self.clock.out_of_time():
             termination = Termination.UNFINISHED
         bounds = [*self.agenda.bounds(records), *([] if best is None else [best])]
-        bound = min(bounds, default=None)
+        bound = min(bounds, default=None) if self.agenda.complete else None
         return Result(
             instance=self.instance,
             status=status,
@@ -218,17 +217,20 @@ def solve(
     options: SolveOptions | None = None,
     progress: Report | None = None,
     study: Study | None = None,
+    start: tuple[Plan, int] | None = None,
 ) -> Result:
     """The best plan of an instance with its proof, or the best one so far with its bound.
 
     A time limit and Ctrl-C return the incumbent; nothing is lost. `study`: what was closed before,
-    and where to keep what is closed now. PlannerError if a model that the options ask for cannot
-    be written, or a study.
+    and where to keep what is closed now. start: a plan of the instance to begin with, and its step
+    time in ns. PlannerError if a model that the options ask for cannot be written, or a study.
     """
     options = options or SolveOptions()
     if study is not None:
-        study.note(SOLVE, {"gap": options.gap})
+        limits = instance.limits.model_dump(mode="json")
+        study.note(SOLVE, {"gap": options.gap, "limits": limits})
     search = ShapeSearch(instance, options, progress, study=study)
+    search.incumbents.offer(start)
     termination, space = Termination.TIME_LIMIT, search.space
     try:
         with time_up_after(search.clock.left_s):

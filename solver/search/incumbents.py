@@ -22,7 +22,7 @@ from solver.heuristics.local import local_plans, surveyed_plan
 from solver.heuristics.node_orders import count_orders
 from solver.interrupt import GRACE_S
 from solver.options import SolveOptions
-from solver.result import Moment, objective_weight
+from solver.result import Moment, max_step_time_ns, objective_weight
 from solver.search.closing import ORDER_LIMIT
 from solver.search.shape_answers import check_plan
 from solver.study.store import Study
@@ -150,8 +150,11 @@ class Incumbents:
         return None if self.objective == math.inf else self.objective
 
     def offer(self, found: tuple[Plan, int] | None) -> None:
-        """Keeps a plan, with its step time in ns, that is better than the incumbent."""
+        """Keeps a plan, with its step time in ns, within the limits and before the incumbent."""
         if found is None:
+            return
+        longest_ns = max_step_time_ns(self.instance, found[0].shape)
+        if longest_ns is not None and found[1] > longest_ns:
             return
         objective = found[1] * objective_weight(self.instance, found[0].shape)
         if self.best is None or objective < self.objective:

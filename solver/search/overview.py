@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 
+from formulations.instance.instance import Limits
 from solver.options import SolveOptions
 from solver.result import ShapeRecord, objective_weight, relative_gap
 from solver.search.driver import SOLVE, ShapeSearch
@@ -33,8 +34,9 @@ def search_overview(study: Study, notes: dict[str, str]) -> SearchOverview | Non
     """How far `solve` has come; None where it has not begun."""
     if SOLVE not in notes:
         return None
-    options = SolveOptions(gap=json.loads(notes[SOLVE])["gap"])
-    search = ShapeSearch(study.instance, options, None, study=study)
+    asked = json.loads(notes[SOLVE])
+    instance = study.instance.model_copy(update={"limits": Limits.model_validate(asked["limits"])})
+    search = ShapeSearch(instance, SolveOptions(gap=asked["gap"]), None, study=study)
     search.recall()
     agenda, closer, spent_s = search.agenda, search.closer, 0.0
     for task in agenda.tasks:
@@ -48,7 +50,7 @@ def search_overview(study: Study, notes: dict[str, str]) -> SearchOverview | Non
     records = agenda.reviewed(found.best)
     bounds = [*agenda.bounds(records), *([] if found.best is None else [found.best])]
     left = [one for one in records if one.reason == "open"]
-    left.sort(key=lambda one: (one.bound_ns or 0) * objective_weight(study.instance, one.shape))
+    left.sort(key=lambda one: (one.bound_ns or 0) * objective_weight(instance, one.shape))
     return SearchOverview(
         closed=len(records) - len(left),
         open=tuple(left),

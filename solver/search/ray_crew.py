@@ -4,6 +4,7 @@ Workers take batches of tasks that fill half a second or more, one batch each at
 found is told to an actor that holds the incumbents, at which they look while they work.
 """
 
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,8 @@ BATCH_S = 0.5
 MOST_TASKS = 64
 #: Seconds after which a worker looks again at the incumbents.
 LOOK_S = 0.1
+#: Seconds for a Ray cluster to answer that it is there.
+LISTEN_S = 10.0
 #: So many workers may fail to start, before one has.
 MOST_FAILED = 3
 
@@ -44,6 +47,13 @@ def _ray() -> Any:
     except ImportError:
         raise PlannerError(f"--engine ray: Ray is not installed; allowed: {_INSTALL}") from None
     return ray
+
+
+def _look_for(address: str | None) -> None:
+    """Raises OSError where nobody listens: Ray itself tries for many minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), LISTEN_S).close()
 
 
 @cache
@@ -157,9 +167,10 @@ class RayCrew:
         here = {"num_cpus": self.workers, "include_dashboard": False}
         try:
             if not ray.is_initialized():
+                _look_for(self.address)
                 ray.init(address=self.address, **quiet, **({} if self.address else here))
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
+        except Exception as error:  # Ray raises OSError too, and bare ones from nodes
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             where = self.address or "this machine"
             raise PlannerError(f"--engine ray: no Ray cluster at {where}: {reason}") from error
         own = ray.get_runtime_context().get_node_id()

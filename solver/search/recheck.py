@@ -6,6 +6,7 @@ from formulations.costs.plan_costs import split_costs
 from formulations.costs.stage_places import placement_of
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
+from formulations.slot_degrees import runs_order
 from formulations.stage_layouts import slots_of
 
 
@@ -16,6 +17,8 @@ def broken_rule(tables: CostTables, decisions: Decisions) -> str | None:
         return f"layout {decisions.order} does not use each GPU once, or cannot be launched"
     if whole is None and _uses(decisions.order, len(used)) != used:
         return f"node order {decisions.order} does not use each node once"
+    if whole is None and not runs_order(tables.instance, tables.shape, decisions.order):
+        return f"node order {decisions.order} cannot be launched"
     if not _is_split(tables, decisions.boundaries):
         return f"boundaries {decisions.boundaries} do not make stages of enough blocks"
     if not _are_shares(tables, decisions.micro_batches):

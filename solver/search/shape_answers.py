@@ -74,9 +74,8 @@ class Answers:
         known = [answer for answer in self.every(shape) if answer.replies(question)]
         exact = [answer for answer in known if answer.question == question]
         answer = next(iter([*exact, *known]), None)
-        found = None if answer is None else answer.found
-        if found is not None and found.plan is not None and found.step_time_ns is not None:
-            check_plan(self.study, KIND, found.plan, found.step_time_ns)
+        if answer is not None:
+            self._plan(answer)
         return answer
 
     def every(self, shape: Shape) -> list[Answer]:
@@ -89,10 +88,17 @@ class Answers:
         return map(self._read, [] if self.study is None else self.study.every(KIND))
 
     def plans(self) -> Iterator[tuple[Plan, int]]:
-        """The plans of all answers, with their step times in ns."""
-        for found in (answer.found for answer in self.all()):
-            if found is not None and found.plan is not None and found.step_time_ns is not None:
-                yield found.plan, found.step_time_ns
+        """The plans of all answers, with their step times in ns; StudyError as in `find`."""
+        return (plan for answer in self.all() if (plan := self._plan(answer)))
+
+    def _plan(self, answer: Answer) -> tuple[Plan, int] | None:
+        """The plan of an answer with its step time in ns, simulated before it is believed."""
+        best = answer.found
+        if best is None or best.plan is None or best.step_time_ns is None:
+            return None
+        assert self.study is not None
+        check_plan(self.study, KIND, best.plan, best.step_time_ns)
+        return best.plan, best.step_time_ns
 
     def _read(self, record: StudyRecord) -> Answer:
         assert self.study is not None

@@ -1,16 +1,20 @@
 """The plan space: every numbers-of-nodes vector and every shape, in one fixed order."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from math import gcd
-from typing import Literal, get_args
+from typing import Any, Literal
 
 from formulations.instance import Instance, NodeGroup
-from formulations.instance.instance import RECOMPUTE_WAYS, PlainSchedule, ScheduleName, ZeroStage
-from formulations.instance.target import least_zero, most_stages
-from formulations.instance.target import zero_stages as launched_stages
+from formulations.instance.instance import (
+    RECOMPUTE_WAYS,
+    ScheduleName,
+    ZeroStage,
+    plain_schedules,
+)
+from formulations.instance.target import most_stages
 from formulations.instance.workload import Recompute
-from formulations.launch import runs_shape
+from formulations.launch import zero_choices
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
 from formulations.slot_degrees import alike_degrees, powers_of_two, slot_degrees
@@ -34,15 +38,29 @@ def node_vectors(instance: Instance, stop: Stop = lambda: False) -> Iterator[tup
 
     TimeUp when `stop` says so, which is asked from time to time: choices may have no shape.
     """
-    groups = instance.cluster.groups
-    limit = instance.limits.max_price_usd_per_hour
-    ranges = [range(g.nodes + 1) if instance.search.idle_nodes else (g.nodes,) for g in groups]
-    for number, vector in enumerate(product(*ranges), start=1):
+    for number, vector in enumerate(product(*_counts(instance)), start=1):
         if number % ASKED_EVERY == 0 and stop():
             raise TimeUp
-        rent = rent_usd_per_hour(instance, vector)
-        if any(vector) and (limit is None or rent <= limit * (1 + PRICE_NOISE)):
+        if any(vector) and _affordable(instance, vector):
             yield vector
+
+
+def _counts(instance: Instance) -> list[range]:
+    """Numbers of nodes that may be used, per group."""
+    idle = instance.search.idle_nodes
+    return [range(0 if idle else g.nodes, g.nodes + 1) for g in instance.cluster.groups]
+
+
+def _affordable(instance: Instance, vector: tuple[int, ...]) -> bool:
+    limit = instance.limits.max_price_usd_per_hour
+    return limit is None or rent_usd_per_hour(instance, vector) <= limit * (1 + PRICE_NOISE)
+
+
+def may_use(instance: Instance, vector: tuple[int, ...]) -> bool:
+    """Whether `node_vectors` has these numbers of nodes."""
+    counts = zip(vector, _counts(instance), strict=True)
+    within = any(vector) and all(count in numbers for count, numbers in counts)
+    return within and _affordable(instance, vector)
 
 
 def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple[Degrees, ...]]:
@@ -137,22 +155,6 @@ def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
     ]
 
 
-def zero_stages(instance: Instance, ranks: int, pp: int) -> list[ZeroStage]:
-    """ZeRO stages that the target runs: where one GPU has a parameter there is nothing to split.
-
-    2 and 3 exchange gradients with every micro-batch, see `formulations.costs.sharding`: they need
-    equally many in every replica, and a pipeline of one stage.
-    """
-    search = instance.search
-    exchanges = pp == 1 and search.micro_batches == "even"
-    least = least_zero(search.target, instance.workload.optimizer_state)
-    most = max(search.zero) if exchanges else GRADIENTS_SPLIT - 1
-    stages = sorted(zero for zero in search.zero if least <= zero <= most)
-    if ranks == 1:
-        return stages[:1]
-    return [zero for zero in stages if zero in launched_stages(search.target, pp)]
-
-
 def schedules_of(instance: Instance, pp: int, share: int) -> Iterator[tuple[ScheduleName, int]]:
     """Schedules with their chunks per device, for `share` micro-batches per replica.
 
@@ -206,7 +208,7 @@ def _stage_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape
     least = min((own.width for size in used for own in slot_degrees(instance, size, 1)), default=0)
     if not least:
         return
-    schedules = [one for one in search.schedule if one in get_args(PlainSchedule)]
+    schedules = [(name, 1) for name in plain_schedules(search)]
     for b, dp in product(micro_batches(instance), range(1, gpus // (2 * least) + 1)):
         if instance.workload.global_batch % (b * dp):
             continue
@@ -215,26 +217,8 @@ def _stage_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape
         for pp in range(2, min(longest_pipeline(instance), gpus // (dp * least)) + 1):
             if search.pipeline_parallel is not None and pp not in search.pipeline_parallel:
                 continue
-            yield from (
-                Shape(
-                    degrees=(),
-                    dp=dp,
-                    pp=pp,
-                    micro_batch=b,
-                    schedule=schedule,
-                    recompute=recompute,
-                    zero=zero,
-                    nodes_used=vector,
-                )
-                for schedule in schedules
-                for zero in zero_stages(instance, 2, pp)
-                for recompute in recompute_ways(instance, zero)
-            )
-
-
-def _holders(dp: int, copies: int, own: Degrees, ep: int, etp: int | None) -> int:
-    """GPUs with the same parameters, or the same experts where these are whole, at most."""
-    return max(dp * copies, dp * own.width // ep if etp else 1)
+            sizes = {"degrees": (), "dp": dp, "pp": pp, "micro_batch": b, "nodes_used": vector}
+            yield from _with_strategies(instance, sizes, schedules)
 
 
 def _grouped_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
@@ -244,35 +228,25 @@ def _grouped_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Sha
         members = zip(instance.cluster.groups, degrees, vector, strict=True)
         slots = sum(n * (group.gpus_per_node // own.width) for group, own, n in members)
         parts = [own.parts for own, n in zip(degrees, vector, strict=True) if n]
-        copies = max(parts) * degrees[0].cp
         for (dp, pp), b in product(pipeline_degrees(instance, slots), micro_batches(instance)):
             total = instance.workload.global_batch // b
             uneven = search.micro_batches == "even" and total % dp
             if total < dp or uneven or any(b % own for own in parts):
                 continue
-            strategies = (
-                (*experts, *one, zero, recompute)
-                for experts in expert_degrees(instance, degrees, dp, vector)
-                for one in schedules_of(instance, pp, total // dp)
-                for zero in zero_stages(instance, _holders(dp, copies, degrees[0], *experts), pp)
-                for recompute in recompute_ways(instance, zero)
-            )
-            for ep, etp, schedule, vpp, zero, recompute in strategies:
-                shape = Shape(
-                    degrees=degrees,
-                    dp=dp,
-                    pp=pp,
-                    micro_batch=b,
-                    schedule=schedule,
-                    recompute=recompute,
-                    zero=zero,
-                    nodes_used=vector,
-                    vpp=vpp,
-                    ep=ep,
-                    etp=etp,
-                )
-                if runs_shape(instance, shape):
-                    yield shape
+            sizes = {"degrees": degrees, "dp": dp, "pp": pp, "micro_batch": b, "nodes_used": vector}
+            schedules = [*schedules_of(instance, pp, total // dp)]
+            for ep, etp in expert_degrees(instance, degrees, dp, vector):
+                yield from _with_strategies(instance, {**sizes, "ep": ep, "etp": etp}, schedules)
+
+
+def _with_strategies(
+    instance: Instance, fields: Mapping[str, Any], schedules: Sequence[tuple[ScheduleName, int]]
+) -> Iterator[Shape]:
+    """All shapes with these fields, and these schedules and chunks per device."""
+    plain = Shape(**fields, schedule="1f1b", recompute=("none",), zero=0)
+    for (schedule, vpp), zero in product(schedules, zero_choices(instance, plain)):
+        for ways in recompute_ways(instance, zero):
+            yield Shape(**fields, schedule=schedule, vpp=vpp, zero=zero, recompute=ways)
 
 
 def shapes(instance: Instance, stop: Stop = lambda: False) -> Iterator[Shape]:

@@ -5,12 +5,13 @@ else; several processes of one host may share a study. SQLite's write-ahead log 
 they share: a network file system, and processes on several hosts, are out of the question.
 
 A record is what a search knows of one thing, its `key`, as the answer to one question, its
-`variant`: equal ones have equal `fields`, so the first to be kept stays.
+`variant`: equal ones have equal `fields`, so the first to be kept stays. SQLite does not see every
+bit that has changed on the disk, so each row has a digest.
 """
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +24,7 @@ from formulations.instance import Instance
 from solver.document import HETPLAN_VERSION, canonical_json, digest
 
 #: Of SQLite's header: that the file is a study, and in which format.
-APPLICATION_ID, FORMAT = 0x48455450, 2
+APPLICATION_ID, FORMAT = 0x48455450, 3
 #: Seconds to wait for another process that writes.
 PATIENCE_S = 10.0
 #: Limits with which a study stays the same: they cut off, nothing more.
@@ -32,9 +33,11 @@ FREE_LIMITS = ("max_step_time_s", "max_cost_usd_per_step")
 Kept = TypeVar("Kept")  #: what the fields of a record hold
 
 _TABLES = """
-create table if not exists study (name text primary key, value text not null) without rowid;
+create table if not exists study (
+    name text primary key, value text not null, digest text not null
+) without rowid;
 create table if not exists records (
-    subject text, kind text, key text, variant text, fields text not null,
+    subject text, kind text, key text, variant text, fields text not null, digest text not null,
     unique (subject, kind, key, variant)
 );
 """
@@ -81,34 +84,39 @@ class Study:
 
     def find(self, kind: str, key: str) -> list[StudyRecord]:
         """The records on a key."""
-        found = self._connection.execute(
-            "select key, variant, fields from records where subject = ? and kind = ? "
+        rows = self._connection.execute(
+            "select key, variant, fields, digest from records where subject = ? and kind = ? "
             "and key = ? order by variant",
             (self.subject, kind, key),
         )
-        return [StudyRecord(*row) for row in found]
+        return [self._record(kind, row) for row in rows]
 
     def every(self, kind: str) -> Iterator[StudyRecord]:
         """All records of a kind, one at a time, in the order in which they were kept."""
-        found = self._connection.execute(
-            "select key, variant, fields from records where subject = ? and kind = ? "
+        rows = self._connection.execute(
+            "select key, variant, fields, digest from records where subject = ? and kind = ? "
             "order by rowid",
             (self.subject, kind),
         )
-        yield from map(StudyRecord._make, found)
+        yield from (self._record(kind, row) for row in rows)
+
+    def _record(self, kind: str, row: Sequence[object]) -> StudyRecord:
+        """A row that is as it was kept; else StudyError."""
+        *texts, sealed = map(str, row)
+        if sealed != _seal(self.subject, kind, *texts):
+            raise self.damaged(kind, "not as it was kept")
+        return StudyRecord(*texts)
 
     def keep(self, kind: str, key: str, variant: str, fields: str) -> None:
         """Adds a record, in a transaction of its own."""
+        row = self.subject, kind, key, variant, fields
         self._connection.execute(
-            "insert or ignore into records values (?, ?, ?, ?, ?)",
-            (self.subject, kind, key, variant, fields),
+            "insert or ignore into records values (?, ?, ?, ?, ?, ?)", (*row, _seal(*row))
         )
 
     def note(self, command: str, options: dict[str, Any]) -> None:
         """Writes down what a command was asked, for those who look at the study."""
-        self._connection.execute(
-            "insert or replace into study values (?, ?)", (command, canonical_json(options))
-        )
+        _note(self._connection, command, canonical_json(options))
 
     def read(self, kind: str, record: StudyRecord, of: TypeAdapter[Kept]) -> Kept:
         """What a record holds; StudyError if that is nothing of the kind."""
@@ -120,6 +128,16 @@ class Study:
     def damaged(self, kind: str, what: str) -> StudyError:
         """For a record that holds something else than was kept."""
         return StudyError(self.path, f"a record of kind {kind}: {what}", "name a new file")
+
+
+def _seal(*texts: str) -> str:
+    """Digest of what a row holds."""
+    return digest({"row": texts})
+
+
+def _note(connection: sqlite3.Connection, name: str, value: str) -> None:
+    row = name, value, _seal(name, value)
+    connection.execute("insert or replace into study values (?, ?, ?)", row)
 
 
 @contextmanager
@@ -137,7 +155,7 @@ def open_study(path: Path, instance: Instance, patience_s: float = PATIENCE_S) -
     }
     with _connected(path, patience_s) as connection:
         _set_up(connection, own, patience_s)
-        _check(path, _noted(connection), own)
+        _check(path, _noted(path, connection), own)
         yield Study(path, connection, instance)
 
 
@@ -168,13 +186,23 @@ def read_study(
     with _connected(path, patience_s) as connection:
         if not _pragma(connection, "application_id"):
             raise StudyError(path, "an empty file", _OLD)
-        known = _noted(connection)
-        _check(path, known, {"hetplan": HETPLAN_VERSION})
-        yield Study(path, connection, Instance.model_validate_json(known["instance"])), known
+        notes = _noted(path, connection)
+        _check(path, notes, {"hetplan": HETPLAN_VERSION})
+        try:
+            instance = Instance.model_validate_json(notes["instance"])
+        except ValidationError:
+            raise StudyError(path, *_DAMAGED) from None
+        yield Study(path, connection, instance), notes
 
 
-def _noted(connection: sqlite3.Connection) -> dict[str, str]:
-    return dict(connection.execute("select name, value from study"))
+def _noted(path: Path, connection: sqlite3.Connection) -> dict[str, str]:
+    """What is noted of a study as a whole; StudyError where that is not as it was written."""
+    rows = [list(map(str, row)) for row in connection.execute("select * from study")]
+    sealed = all(row[2:] == [_seal(*row[:2])] for row in rows)
+    notes = {row[0]: row[1] for row in rows}
+    if not sealed or not {"hetplan", "name", "subject", "instance"} <= notes.keys():
+        raise StudyError(path, *_DAMAGED)
+    return notes
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> Any:
@@ -186,20 +214,29 @@ def _connected(path: Path, patience_s: float) -> Iterator[sqlite3.Connection]:
     """A connection to a sound file that is a study, or empty. SQLite's errors become StudyError."""
     try:
         with closing(sqlite3.connect(path, patience_s, isolation_level=None)) as connection:
-            connection.execute("begin")  # one state of the file, whoever else writes
-            application = _pragma(connection, "application_id")
-            layout, check = _pragma(connection, "user_version"), _pragma(connection, "quick_check")
-            tables = connection.execute("select count(*) from sqlite_schema").fetchone()[0]
-            connection.execute("commit")
-            if check != "ok":
-                raise sqlite3.DatabaseError("malformed")
-            if application != APPLICATION_ID and (application or tables):
-                raise StudyError(path, "a database, but no study", _NEW)
-            if application and layout != FORMAT:
-                raise StudyError(path, f"a study in format {layout}, this is format {FORMAT}", _NEW)
+            connection.text_factory = lambda raw: raw.decode(errors="replace")
+            _check_file(path, connection)
             yield connection
-    except sqlite3.DatabaseError as error:
+    except sqlite3.Error as error:
         raise _error(path, error) from error
+
+
+def _check_file(path: Path, connection: sqlite3.Connection) -> None:
+    """Raises StudyError unless the file is a study in this format, or empty."""
+    try:
+        connection.execute("begin")  # one state of the file, whoever else writes
+        application = _pragma(connection, "application_id")
+        layout, check = _pragma(connection, "user_version"), _pragma(connection, "quick_check")
+        tables = connection.execute("select count(*) from sqlite_schema").fetchone()[0]
+        connection.execute("commit")
+    except UnicodeDecodeError:  # a message of SQLite that quotes what is damaged
+        check = None
+    if check != "ok":
+        raise StudyError(path, *_DAMAGED)
+    if application != APPLICATION_ID and (application or tables):
+        raise StudyError(path, "a database, but no study", _NEW)
+    if application and layout != FORMAT:
+        raise StudyError(path, f"a study in format {layout}, this is format {FORMAT}", _NEW)
 
 
 def _write_ahead(connection: sqlite3.Connection, until_s: float) -> None:
@@ -224,7 +261,8 @@ def _set_up(connection: sqlite3.Connection, own: dict[str, str], patience_s: flo
     if not _pragma(connection, "application_id"):
         for statement in _TABLES.split(";"):
             connection.execute(statement)
-        connection.executemany("insert into study values (?, ?)", own.items())
+        for name, value in own.items():
+            _note(connection, name, value)
         connection.execute(f"pragma application_id = {APPLICATION_ID}")
         connection.execute(f"pragma user_version = {FORMAT}")
     connection.execute("commit")
@@ -232,6 +270,7 @@ def _set_up(connection: sqlite3.Connection, own: dict[str, str], patience_s: flo
 
 _NEW = "name a new file"
 _OLD = "name a file that --study has written"
+_DAMAGED = "it is damaged", "restore it, or name a new file"
 
 
 def _check(path: Path, known: dict[str, str], own: dict[str, str]) -> None:
@@ -251,12 +290,12 @@ _FAULTS = (
     ("disk i/o", "it cannot be written", "make room and run this again: what was closed is kept"),
     ("readonly", "it is write-protected", "make it writable, or name a file in another folder"),
     ("unable to open", "it cannot be opened", "name a file in a folder you can write to"),
-    ("malformed", "it is damaged", "restore it, or name a new file"),
+    ("malformed", *_DAMAGED),
     ("not a database", "it is no study, or damaged", "restore it, or name a new file"),
 )
 
 
-def _error(path: Path, error: sqlite3.DatabaseError) -> StudyError:
+def _error(path: Path, error: sqlite3.Error) -> StudyError:
     for words, found, remedy in _FAULTS:
         if words in str(error).lower():
             return StudyError(path, found, remedy)

@@ -1,18 +1,13 @@
 """The quickest switch plan that is found, what no plan beats, and what the published rule takes."""
 
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from formulations.switching.port_bound import PortBound, port_bound
+from formulations.switching.published import published_plan
 from formulations.switching.switch import Sending, Switch
 from solver.interrupt import TimeUp, time_up_after
 from solver.switching.balancing import balanced_plan, joined
-from solver.switching.prices import SwitchBound, forced_bound
-from solver.switching.published import published_plan
-from solver.switching.relaxation import relaxed_plan
-
-#: Where the gap of a plan is no larger, a linear programme is not worth its time.
-SMALL_GAP = 1e-6
 
 
 @dataclass(frozen=True)
@@ -25,41 +20,28 @@ class SwitchPlan:
 
     sendings: tuple[Sending, ...]
     time_ns: int
-    bound: SwitchBound
+    bound: PortBound
     published_ns: int
     interrupted: bool = False
 
 
 def plan_switch(switch: Switch, time_limit_s: float | None = None) -> SwitchPlan:
-    """The best of balancing, linear programming and the published rule.
+    """The better of balancing and the published rule.
 
-    Ctrl-C, and a time limit for the former two, end it with the best until then.
+    Ctrl-C, and a time limit for balancing, leave the published rule's plan.
     """
+    bound = port_bound(switch)
     if not switch.demands:
-        return SwitchPlan((), 0, SwitchBound(0, {}), 0)
-    published, bound = published_plan(switch), forced_bound(switch)
-    published_ns = time_ns = switch.time_ns(published)
-    best, interrupted = None, False
+        return SwitchPlan((), 0, bound, 0)
+    published = published_plan(switch)
+    published_ns = switch.time_ns(published)
+    sendings, time_ns, interrupted = joined(published), published_ns, False
     try:
         with suppress(TimeUp), time_up_after(time_limit_s):
-            for plan, own in _quick_plans(switch, bound):
-                own_ns = switch.time_ns(plan)
-                bound = max(bound, own, key=lambda one: one.time_ns)
-                if own_ns <= time_ns:
-                    best, time_ns = plan, own_ns
-                if time_ns <= bound.time_ns * (1 + SMALL_GAP):
-                    break
+            balanced = balanced_plan(switch, bound.time_ns - switch.latency_ns)
+            balanced_ns = switch.time_ns(balanced)
+            if balanced_ns <= published_ns:
+                sendings, time_ns = balanced, balanced_ns
     except KeyboardInterrupt:
         interrupted = True
-    sendings = tuple(joined(published) if best is None else best)
-    return SwitchPlan(sendings, time_ns, bound, published_ns, interrupted)
-
-
-def _quick_plans(
-    switch: Switch, bound: SwitchBound
-) -> Iterator[tuple[Sequence[Sending], SwitchBound]]:
-    """By balancing, then by linear programming; each with a bound."""
-    yield balanced_plan(switch, bound.time_ns - switch.latency_ns), bound
-    relaxed = relaxed_plan(switch)
-    if relaxed is not None:
-        yield joined(relaxed[0]), relaxed[1]
+    return SwitchPlan(tuple(sendings), time_ns, bound, published_ns, interrupted)

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from formulations.node_sharing import may_start
 from formulations.plan import Stage
 from formulations.template import Template, stage_on
 from solver.layered.gpu_graph import Counts
-from solver.layered.node_sharing import may_start
 from solver.layered.places import Places
 from solver.layered.problem import INFINITY, Array, Mask
 

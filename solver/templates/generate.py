@@ -9,6 +9,7 @@ from typing import Any
 from formulations.errors import PlannerError
 from formulations.fleet import Strategy
 from formulations.instance import Instance
+from formulations.instance.fleet_space import check_fleets
 from formulations.units import ceil_div
 from solver.interrupt import NoTimeError, TimeUp
 from solver.layered.gpu_graph import Counts
@@ -24,11 +25,7 @@ from solver.templates.time_shares import Clock
 
 
 class TemplateGenerator:
-    """Templates of one instance.
-
-    Of its search space, the degrees of data and pipeline parallelism, idle nodes and
-    ZeRO are choices of whole plans and not looked at.
-    """
+    """Templates of one instance, as far as fleets keep to it: see `fleet_space`."""
 
     def __init__(
         self,
@@ -42,9 +39,15 @@ class TemplateGenerator:
 
         study: what was found before, and where to keep what is found now.
 
-        Raises PlannerError: a micro-batch that divides no step.
+        Raises PlannerError: a field that fleets cannot keep to; a micro-batch that divides no step
+        or that the instance does not list.
         """
+        check_fleets(instance)
         b, batch = options.micro_batch, instance.workload.global_batch
+        listed = instance.search.micro_batch
+        if b is not None and listed is not None and b not in listed:
+            allowed = " or ".join(map(str, listed))
+            raise PlannerError(f"--micro-batch {b}: not in search.micro_batch; allowed: {allowed}")
         if b is not None and batch % b:
             raise PlannerError(
                 f"--micro-batch {b}: does not divide the global batch of {batch}; allowed: "

@@ -54,7 +54,8 @@ class KeptTemplates:
         del self._asked["time_limit_s"]  # what has taken less is the same without it
 
     def _variant(self, micro_batches: int) -> str:
-        return canonical_json({**self._asked, "micro_batches": micro_batches})
+        limits = self.study.instance.limits.model_dump(mode="json")
+        return canonical_json({**self._asked, "limits": limits, "micro_batches": micro_batches})
 
     def begin(self, mixes: Mapping[Counts, int]) -> None:
         """Notes what is looked for: mixes of nodes, with their numbers of micro-batches."""

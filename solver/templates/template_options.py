@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from solver.layered.node_sharing import NodeSplit
+from formulations.node_sharing import NodeSplit
 
 
 class Distribution(StrEnum):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from formulations.coverage import Coverage, least_consecutive, least_for_merging
+from formulations.coverage import Coverage, least_consecutive
 from formulations.cpsat.template_set import build
 from formulations.errors import PlannerError
 from formulations.merging import worst_rebuilt
@@ -24,12 +24,6 @@ class SizeSet:
 
     sizes: tuple[int, ...]
     fewest: bool
-
-
-def consecutive_for_merging(least_size: int, faults: int) -> tuple[int, ...]:
-    """Oobleck's sizes: consecutive from n0 on, enough to cover every count and to merge."""
-    p = max(least_consecutive(least_size, faults), least_for_merging(least_size))
-    return tuple(range(least_size, least_size + p))
 
 
 def fewest_sizes(

@@ -7,8 +7,9 @@ work      work, for all claims at once: `closed_forms`; then what stages hold: `
 paths     the paths of the schedule strike everything out: of the ways of a light lane, `lanes`, or
           of all node orders, `refutation`
 trial     what is left is halved and struck out again, and what then is left is simulated: lane by
-          lane, `lane_exhaust`; over all node orders, `exhaust`, where that has no opinion, and
-          of a single lane, or with several chunks per device, first
+          lane, `lane_exhaust`, unless the target runs some node orders alone; over all orders,
+          `exhaust`, where that has no opinion, and of a single lane, or with several chunks per
+          device, first
 
 Each claim gets a short time first, so that a hard one does not keep the easy ones from their turn.
 """
@@ -20,6 +21,7 @@ from math import prod
 from typing import Literal
 
 from formulations.plan import Plan, Shape
+from formulations.slot_degrees import limits_orders
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.closed_forms import ClosedForms
@@ -154,10 +156,9 @@ def _exhausted(prover: Prover, claim: Claim, clock: Clock) -> Outcome | None:
     left = lanes.everything()
     if left is None:
         return Outcome(tried=False)
-    tries = [
-        partial(exhaust_lanes, lanes, left),
-        partial(exhaust, prover, shape, below_ns, clock, left.allowed),
-    ]
+    tries = [partial(exhaust, prover, shape, below_ns, clock, left.allowed)]
+    if not limits_orders(prover.instance, shape):
+        tries = [partial(exhaust_lanes, lanes, left), *tries]
     return next(filter(None, (one() for one in tries[:: -1 if single else 1])), None)
 
 

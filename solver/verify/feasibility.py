@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from formulations.instance import Instance
+from formulations.launch import runs_shape, zero_choices
 from formulations.plan import Degrees, Plan, Shape, num_gpus
+from formulations.slot_degrees import runs_order
 from solver.document import PlanDocument, ReplicaDocument
 from solver.verify.findings import Findings
-from solver.verify.launch import runs_degrees
 from solver.verify.space import PlanSpace, key_of
 from solver.verify.stage_layout import check_stages
-from solver.verify.volumes import num_copies, num_holders
 
 
 def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
@@ -78,27 +78,19 @@ def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
             (shape.ep, shape.etp),
             space.degrees.of_experts(shape.nodes_used, shape.degrees, shape.dp),
         ),
-        ("zero", shape.zero, space.zero_stages(_most_holders(shape), shape.pp)),
+        ("zero", shape.zero, zero_choices(space.instance, shape)),
     ]
     for name, found, allowed in choices:
         if allowed is not None:
             text = f"one of {list(allowed)}"
             findings.require(found in allowed, f"shape.{name}", repr(found), text)
     text = f"what the target {search.target} runs"
-    used, degrees = shape.nodes_used, shape.degrees
-    launched = runs_degrees(space.instance, degrees, used, shape.dp, shape.pp)
-    launched &= space.shares(used, degrees, shape.ep, shape.etp, shape.zero)
-    strategies = [*degrees, shape.ep, shape.etp, shape.zero]
+    strategies = [*shape.degrees, shape.ep, shape.etp, shape.zero]
+    launched = runs_shape(space.instance, shape)
     findings.require(launched, "shape.degrees, ep, etp, zero", strategies, text)
     shares = space.pipelines.shares_exist(shape.dp, shape.micro_batch)
     text = f"a number of replicas that {total} micro-batches can be shared among"
     findings.require(shares, "shape.dp", shape.dp, text)
-
-
-def _most_holders(shape: Shape) -> int:
-    """GPUs at most that hold the same parameters, of experts or of all else."""
-    groups = range(len(shape.degrees))
-    return max(max(num_holders(shape, 0, j), num_copies(shape, j)) for j in groups)
 
 
 def _check_schedule(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
@@ -262,6 +254,11 @@ def checked_plan(space: PlanSpace, document: PlanDocument, findings: Findings) -
         return None
     order = node_order(instance, shape, document.node_order, findings)
     if order is None or not check_placement(document, shape, order, findings):
+        return None
+    groups = [instance.cluster.node_groups[node] for node in order]
+    text = f"an order that the target {instance.search.target} runs"
+    runs = runs_order(instance, shape, groups)
+    if not findings.require(runs, "node_order", document.node_order, text):
         return None
     layers = check_layers(instance, document.replicas, findings)
     shares = check_shares(instance, shape, document.replicas, findings)

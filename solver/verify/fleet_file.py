@@ -6,6 +6,7 @@ from math import ceil
 from formulations.costs.exchange import exchange_times_ns
 from formulations.costs.template_costs import TemplateCosts, template_costs
 from formulations.fleet import Design, Pipeline, Strategy, holdings
+from formulations.instance.fleet_space import unfit_fields
 from formulations.plan import Recomputed
 from formulations.transition import Copy, Links, layer_state_bytes, missing
 from formulations.units import seconds
@@ -16,6 +17,7 @@ from solver.verify.findings import Findings, Verification
 from solver.verify.fleet_bound import least_step_ns
 from solver.verify.sealed import verification
 from solver.verify.space import PlanSpace
+from solver.verify.templates import check_sharing, check_steps, prove_claims
 
 
 def verify_fleet(document: FleetDocument, effort: Effort | None = None) -> Verification:
@@ -26,22 +28,29 @@ def verify_fleet(document: FleetDocument, effort: Effort | None = None) -> Verif
     """
 
     def check(document: FleetDocument, findings: Findings) -> None:
+        asked = effort or Effort()
         _check_content(document, findings)
-        if (effort or Effort()).prove != "nothing" and not findings.num_problems:
+        if asked.prove != "nothing" and not findings.num_problems:
             _check_bound(document, findings)
+            prove_claims(document, asked, findings)
 
     return verification(document, check)
 
 
 def _check_content(document: FleetDocument, findings: Findings) -> None:
     before = findings.num_problems
+    for field, found, allowed, _ in unfit_fields(document.instance):
+        findings.refuse(f"instance.{field}", found, allowed)
     _check_places(document, document.pipelines, "pipelines", findings)
     _check_nodes(document, findings)
     for n, design in enumerate(document.designs):
         _check_template(document, design, f"designs[{n}].template", findings)
     _check_designs(document, findings)
+    if findings.num_problems == before:
+        check_sharing(document, findings)
     if findings.num_problems > before:
         return
+    check_steps(document, findings)
     findings.note(f"nodes and templates of {len(document.pipelines)} pipelines")
     fleet = pipelines_of(document, document.pipelines)
     _check_figures(document, fleet, findings)
@@ -92,12 +101,15 @@ def _check_designs(document: FleetDocument, findings: Findings) -> None:
     findings.require(len(templates) == len(designs), "designs", "a template twice", "each once")
     sizes = sorted({design.strategy.micro_batch for design in designs})
     findings.require(len(sizes) == 1, "designs", f"micro-batches of {sizes}", "one size")
+    listed = search.micro_batch or sizes
+    text = f"one of {list(listed)}"
+    findings.require(set(sizes) <= set(listed), "designs", f"micro-batches of {sizes}", text)
 
 
 def _check_template(
     document: FleetDocument, design: Design, field: str, findings: Findings
 ) -> None:
-    """All layers, GPUs that the nodes have, degrees that the heads allow, a block a stage."""
+    """All layers, GPUs that the nodes have, a block a stage."""
     template = design.template
     workload, groups = document.instance.workload, document.instance.cluster.groups
     blocks = [layer.is_block for layer in workload.layers]
@@ -107,12 +119,10 @@ def _check_template(
     ):
         return
     for k, stage in enumerate(template.stages):
-        have, gpus = groups[template.group_of(stage)].gpus_per_node, stage.degrees.tp
+        have = groups[template.group_of(stage)].gpus_per_node
         last = stage.group.gpus[-1] + 1
         where = f"{field}.stages[{k}]"
         findings.require(last <= have, where, f"GPUs up to {last}", f"at most {have}")
-        divides = workload.kv_heads % gpus == 0
-        findings.require(divides, where, f"{gpus} GPUs", f"a divisor of {workload.kv_heads}")
         number = sum(blocks[slice(*stage.layers)])
         allowed = number or document.instance.search.embedding_only_stages
         findings.require(bool(allowed), where, f"no block in {stage.layers}", "a block")
@@ -164,11 +174,12 @@ def _check_steps(
     instance, micro_batch = document.instance, document.designs[0].strategy.micro_batch
     used = {document.designs[one.design] for one in pipelines}
     costs = {one.template: template_costs(instance, one.strategy, one.template) for one in used}
+    unlike = {(one.template, one.micro_batches) for one in fleet}
+    times = {pair: pipeline_step_ns(costs[pair[0]], pair[1]) for pair in unlike}
     steps = []
     for n, one in enumerate(fleet):
-        own = costs[one.template]
-        _check_memory(own, one.micro_batches, f"{field}[{n}]", findings)
-        steps.append(pipeline_step_ns(own, one.micro_batches))
+        _check_memory(costs[one.template], one.micro_batches, f"{field}[{n}]", findings)
+        steps.append(times[one.template, one.micro_batches])
         findings.close(f"{field}[{n}].step_time_s", pipelines[n].step_time_s, seconds(steps[-1]))
     batch = sum(one.micro_batches for one in fleet) * micro_batch
     findings.equal(f"{field}: sequences of a step", batch, instance.workload.global_batch)

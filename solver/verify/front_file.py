@@ -58,6 +58,9 @@ def _members(document: FrontDocument) -> Iterator[Nodes]:
 
 
 def _check_members(document: FrontDocument, findings: Findings) -> None:
+    if document.aim == "subsets":
+        fewest, text = document.family.fewest, "0 of every group, which subsets may leave out"
+        findings.require(not any(fewest), "family.fewest", fewest, text)
     expected, found = set(_members(document)), [one.nodes for one in document.clusters]
     same = len(found) == len(expected) and set(found) == expected
     findings.require(same, "clusters", f"{len(found)}", f"each of {len(expected)} once")

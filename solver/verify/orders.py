@@ -3,7 +3,8 @@
 A node of group j covers c_j slots in a row; stage k of replica r has slot k dp + r. Going through
 the slots from the first to the last, what is still open after a stage depends only on how many
 nodes of each group are used up and on the nodes of that stage. So orders are paths through a graph
-with such states; a step places one stage. Replicas that are always on the same nodes are a lane:
+with such states; a step places one stage. Where the target runs some orders alone, the degrees of
+the first stage stay open, too. Replicas that are always on the same nodes are a lane:
 blocks of q = gcd(dp, all c_j used) replicas.
 
 What is told apart of the nodes used up is a tally: weights of the groups that add up. With one
@@ -27,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.instance import Instance
-from formulations.plan import Shape
+from formulations.plan import Degrees, Shape
+from formulations.slot_degrees import limits_orders, may_follow
 from solver.verify.stage_messages import Messages, Spot, stage_slots
 from solver.verify.tails import Tails
 from solver.verify.volumes import num_slots
@@ -41,7 +43,7 @@ MOST_STEPS = 100_000
 Used = tuple[int, ...]  #: what the nodes used up weigh, by the dimensions of a tally
 
 
-State = tuple[Used, tuple[Spot, ...]]
+State = tuple[Used, tuple[Spot, ...], Degrees | None]  #: first: where orders are limited
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class OrderGraph:
     ) -> None:
         self.instance, self.shape, self.apart = instance, shape, apart
         self.tally = tally or exact_tally(shape.nodes_used)
+        self.limited = limits_orders(instance, shape)
         self.sizes = [num_slots(instance, shape, j) for j in range(len(shape.degrees))]
         used = [c for c, n in zip(self.sizes, shape.nodes_used, strict=True) if n]
         self.width = gcd(shape.dp, *used)
@@ -107,7 +110,7 @@ class OrderGraph:
     @cached_property
     def steps(self) -> tuple[Step, ...] | None:
         """Per stage, from the state before all nodes on."""
-        states: list[State] = [((0,) * len(self.tally.most), ())]
+        states: list[State] = [((0,) * len(self.tally.most), (), None)]
         found = []
         for k in range(self.shape.pp):
             step = self._step(k, states)
@@ -137,9 +140,12 @@ class OrderGraph:
     def _step(self, k: int, states: list[State]) -> tuple[Step, list[State]] | None:
         targets: dict[State, int] = {}
         rows = []
-        for index, (used, before) in enumerate(states):
+        for index, (used, before, first) in enumerate(states):
             for after, spots in self._placed(k, used, before):
-                target = targets.setdefault((after, spots), len(targets))
+                begun = first or (self.shape.degrees[spots[0].group] if self.limited else None)
+                if begun and not self._launched(k, begun, spots):
+                    continue
+                target = targets.setdefault((after, spots, begun), len(targets))
                 rows.append((index, target, before, spots))
                 if len(rows) * len(self.lanes) > self.most_steps:
                     return None
@@ -151,17 +157,24 @@ class OrderGraph:
         tails = {spots: self._tail_row(k, spots) for spots in stood}
         backs = {spots: self._backs_ns(k, own) for spots, own in stood.items()}
         groups = {spots: [spot.group for spot in own] for spots, own in stood.items()}
+        size = len(rows), len(self.lanes), len(self.messages.sizes_bytes[0])  # A, which may be 0
         step = Step(
-            source=np.array([row[0] for row in rows]),
-            target=np.array([row[1] for row in rows]),
-            group=np.array([groups[spots] for spots in places]),
-            send=np.array([sends[move] for move in moves], dtype=np.int64),
-            back=np.array([backs[spots] for spots in places], dtype=np.int64),
-            tail=np.array([tails[spots] for spots in places]),
+            source=np.array([row[0] for row in rows], dtype=np.int64),
+            target=np.array([row[1] for row in rows], dtype=np.int64),
+            group=np.array([groups[spots] for spots in places], dtype=np.int64).reshape(size[:2]),
+            send=np.array([sends[move] for move in moves], dtype=np.int64).reshape(size),
+            back=np.array([backs[spots] for spots in places], dtype=np.int64).reshape(size),
+            tail=np.array([tails[spots] for spots in places], dtype=np.int64),
             begins=tuple(self._begins(k, spots) for spots in places),
             num_targets=len(targets),
         )
         return step, list(targets)
+
+    def _launched(self, k: int, first: Degrees, spots: Sequence[Spot]) -> bool:
+        """Whether the target runs stage k on these nodes behind a first one."""
+        degrees, *unlike = {self.shape.degrees[spot.group] for spot in spots}
+        last = k + 1 == self.shape.pp
+        return not unlike and may_follow(self.instance, self.shape.zero, first, degrees, last)
 
     def _placed(
         self, k: int, used: Used, before: tuple[Spot, ...]

@@ -4,11 +4,10 @@ Nodes used: per group 0 up to all, not none at all; all nodes if none may be idl
 on the price. For such a vector: tp divides the GPU count of every node used and the key and value
 heads (Megatron-LM's `num_query_groups % tensor_model_parallel_size`), dp * pp slots fill
 the nodes, no stage lacks a layer (a block, unless stages without one are allowed), b divides the
-global batch, and every replica has a micro-batch (all the same number, if even). With one replica
-nothing can be split, so of the ZeRO stages the least counts; 2 and 3 are for one pipeline stage and
-even micro-batches, where torchtitan runs no others. Chunks per device are for schedules that
-interleave: on several devices, with a layer (block) for each chunk, and micro-batches per replica,
-all the same number, that the devices divide.
+global batch, and every replica has a micro-batch (all the same number, if even). ZeRO stages, and
+what the target runs of degrees, are those of `formulations.launch`. Chunks per device are for
+schedules that interleave: on several devices, with a layer (block) for each chunk, and
+micro-batches per replica, all the same number, that the devices divide.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,15 +19,9 @@ from typing import NamedTuple, get_args
 from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName, SearchSpace
 from formulations.instance.workload import Recompute
+from formulations.launch import zero_choices
 from formulations.plan import Degrees, Shape
 from solver.verify.degree_choices import DegreeChoices
-from solver.verify.launch import (
-    runs_degrees,
-    runs_parts,
-    runs_sharing,
-    runs_states,
-    runs_zero,
-)
 from solver.verify.node_choices import NodeChoices, Nodes
 from solver.verify.pipeline_choices import PipelineChoices, allowed
 
@@ -92,24 +85,6 @@ class PlanSpace:
         """How the slots may make pipelines, and what runs on these."""
         return PipelineChoices(self.instance)
 
-    def zero_stages(self, ranks: int, pp: int) -> list[int]:
-        """ZeRO stages; of several that are equal where a parameter is on one GPU, the least.
-
-        Those that exchange gradients with every micro-batch need one stage, and replicas with
-        equally many.
-        """
-        exchanges = pp == 1 and self.search.micro_batches == "even"
-        most = 3 if exchanges else 1
-        target, workload = self.search.target, self.instance.workload
-        found: list[int] = [
-            zero
-            for zero in range(most + 1)
-            if zero in self.search.zero and runs_states(target, zero, workload)
-        ]
-        if ranks == 1:
-            return found[:1]
-        return [zero for zero in found if runs_zero(target, zero, pp)]
-
     def partial_keys(
         self, nodes_used: Nodes
     ) -> Iterator[tuple[tuple[Degrees, ...], int, int, int]]:
@@ -119,8 +94,6 @@ class PlanSpace:
             known = zip(nodes_used, groups, degrees, strict=True)
             slots = sum(n * (group.gpus_per_node // own.width) for n, group, own in known)
             for dp, pp in self.pipelines.filling(slots):
-                if not runs_degrees(self.instance, degrees, nodes_used, dp, pp):
-                    continue
                 for b in self.pipelines.micro_batches:
                     if self.pipelines.shares_exist(dp, b) and not any(
                         b % own.parts for own in degrees
@@ -131,18 +104,19 @@ class PlanSpace:
         """All shapes that use exactly these nodes."""
         yield from self.stage_keys(nodes_used)
         for degrees, dp, pp, b in self.partial_keys(nodes_used):
-            experts = self.degrees.of_experts(nodes_used, degrees, dp)
             schedules = self.pipelines.schedules(dp, pp, b)
-            for (ep, etp), (schedule, vpp) in product(experts, schedules):
-                ranks = [dp * own.copies for own in degrees]
-                if etp is not None:
-                    ranks += [dp * own.copies * own.tp // (etp * ep) for own in degrees]
-                for zero in self.zero_stages(max(ranks), pp):
-                    if not self.shares(nodes_used, degrees, ep, etp, zero):
-                        continue
-                    for recompute in self.recomputations(zero):
-                        key = Key(nodes_used, degrees, dp, pp, b, schedule, recompute, zero, vpp)
-                        yield key._replace(ep=ep, etp=etp)
+            for ep, etp in self.degrees.of_experts(nodes_used, degrees, dp):
+                plain = Key(nodes_used, degrees, dp, pp, b, "1f1b", ("none",), 0, 1, ep, etp)
+                yield from self._with_strategies(plain, schedules)
+
+    def _with_strategies(
+        self, plain: Key, schedules: Sequence[tuple[ScheduleName, int]]
+    ) -> Iterator[Key]:
+        """The shape with all strategies, and these schedules."""
+        choices = zero_choices(self.instance, Shape.model_validate(plain._asdict()))
+        for (schedule, vpp), zero in product(schedules, choices):
+            for ways in self.recomputations(zero):
+                yield plain._replace(schedule=schedule, vpp=vpp, zero=zero, recompute=ways)
 
     def stage_keys(self, nodes_used: Nodes) -> Iterator[Key]:
         """All shapes on these nodes whose stages have degrees of their own."""
@@ -157,29 +131,16 @@ class PlanSpace:
         if not slots:
             return
         most = sum(n * size for n, size in used) // min(slots)  # slots of all stages
-        plain = [one for one in sorted(set(search.schedule)) if one in ("1f1b", "gpipe")]
+        schedules = [
+            (name, 1) for name in sorted(set(search.schedule)) if name in ("1f1b", "gpipe")
+        ]
         for b, dp in product(self.pipelines.micro_batches, range(1, most + 1)):
             if self.instance.workload.global_batch % (b * dp):
                 continue
             for pp in range(2, min(self.pipelines.most_stages, most // dp) + 1):
                 if allowed(search.pipeline_parallel, pp) and allowed(search.data_parallel, dp):
-                    for schedule, zero in product(plain, self.zero_stages(2, pp)):
-                        for ways in self.recomputations(zero):
-                            yield Key(nodes_used, (), dp, pp, b, schedule, ways, zero, 1)
-
-    def shares(
-        self,
-        nodes_used: Nodes,
-        degrees: Sequence[Degrees],
-        ep: int,
-        etp: int | None,
-        zero: int,
-    ) -> bool:
-        """Whether the target runs so many parts, experts and sequences with a ZeRO stage."""
-        used = [own for own, count in zip(degrees, nodes_used, strict=True) if count]
-        parts, target = [own.parts for own in used], self.search.target
-        shared = runs_sharing(target, self.instance, used, ep, etp, zero)
-        return shared and runs_parts(target, parts, zero)
+                    plain = Key(nodes_used, (), dp, pp, b, "1f1b", ("none",), 0, 1)
+                    yield from self._with_strategies(plain, schedules)
 
     @cached_property
     def recompute_ways(self) -> tuple[Recompute, ...]:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from formulations.plan import Degrees, Shape
+from formulations.slot_degrees import may_follow
 from solver.document import PlanDocument
 from solver.verify.findings import Findings
-from solver.verify.launch import runs_stage
 from solver.verify.space import PlanSpace
 
 
@@ -43,7 +43,7 @@ def check_stages(
         findings.require(filled and len(groups) == 1, field, [names[order[i]] for i in nodes], text)
         _check_degrees(space, shape, own, sizes[nodes[0]], f"replicas[0].stages[{k}]", findings)
         begun = document.replicas[0].stages[0].degrees
-        runs = runs_stage(instance, shape.zero, begun, own, k + 1 == shape.pp)
+        runs = may_follow(instance, shape.zero, begun, own, k + 1 == shape.pp)
         text = f"what the target {instance.search.target} runs behind {begun}"
         findings.require(runs, f"replicas[:].stages[{k}].degrees", own, text)
     text = f"{len(gpus)}, all of the nodes used"

@@ -17,10 +17,9 @@ from formulations.costs.stage_places import with_places
 from formulations.instance import Instance
 from formulations.plan import Degrees, Group, Plan, Replica, Shape, Stage
 from formulations.schedules import in_flight
-from formulations.slot_degrees import Place
+from formulations.slot_degrees import Place, may_follow
 from formulations.units import ceil_div, ceil_ns
 from solver.verify.bounds import Prover
-from solver.verify.launch import runs_stage
 from solver.verify.link_times import inside_s, outside_s, pair_s
 from solver.verify.orders import OrderGraph, Step
 from solver.verify.space import PlanSpace
@@ -52,7 +51,7 @@ def places_of(space: PlanSpace, shape: Shape) -> list[Place]:
 
 
 @dataclass(frozen=True)
-class _Move:
+class Move:
     """A stage at a place, and where it leaves things."""
 
     before: Standing | None
@@ -77,7 +76,7 @@ class StageGraph(OrderGraph):
         size, gpus = self._gpus(place)
         return ceil_div(gpus, size)
 
-    def _moves(self, before: Standing | None) -> Iterator[_Move]:
+    def _moves(self, before: Standing | None) -> Iterator[Move]:
         """Where the next stage may stand."""
         used = before.used if before else (0,) * len(self.cluster.groups)
         room = self._gpus(before.place)[0] - before.taken if before else 0
@@ -88,26 +87,26 @@ class StageGraph(OrderGraph):
                 first = before.first if before else own
             if before and room:
                 if j == self.places[before.place][0] and gpus <= room:
-                    yield _Move(before, Standing(used, before.taken + gpus, x, first))
+                    yield Move(before, Standing(used, before.taken + gpus, x, first))
             elif gpus <= size or gpus % size == 0:
                 more = tuple(n + self._num_nodes(x) * (i == j) for i, n in enumerate(used))
                 if more[j] <= self.whole.nodes_used[j]:
-                    yield _Move(before, Standing(more, min(gpus, size), x, first))
+                    yield Move(before, Standing(more, min(gpus, size), x, first))
 
     def _runs(self, standing: Standing, last: bool) -> bool:
         """Whether the target runs the stage."""
         own = self.places[standing.place][1]
         first = standing.first or own
-        return runs_stage(self.instance, self.whole.zero, first, own, last)
+        return may_follow(self.instance, self.whole.zero, first, own, last)
 
     def _is_end(self, standing: Standing) -> bool:
         full = standing.taken == self._gpus(standing.place)[0]
         return full and standing.used == self.whole.nodes_used
 
     @cached_property
-    def _levels(self) -> list[list[_Move]]:
+    def _levels(self) -> list[list[Move]]:
         """Per stage the moves of which plans are made; none if there is no plan."""
-        levels, states = list[list[_Move]](), list[Standing | None]([None])
+        levels, states = list[list[Move]](), list[Standing | None]([None])
         for k in range(1, self.whole.pp + 1):
             moves = (move for one in states for move in self._moves(one))
             levels.append([one for one in moves if self._runs(one.after, k == self.whole.pp)])
@@ -142,7 +141,7 @@ class StageGraph(OrderGraph):
             numbers = dict(after.items())
         return tuple(found)
 
-    def _sends(self, move: _Move) -> list[int]:
+    def _sends(self, move: Move) -> list[int]:
         """[K] messages between the stage before and this one; 0 before the first."""
         sizes = self.messages.sizes_bytes
         if move.before is None:
@@ -201,7 +200,7 @@ class StageGraph(OrderGraph):
         replicas = [Replica(micro_batches=m, stages=own) for own in zip(*rows, strict=True)]
         return Plan(shape=self.whole, node_order=tuple(nodes), replicas=tuple(replicas))
 
-    def _groups(self, move: _Move) -> Iterator[Group]:
+    def _groups(self, move: Move) -> Iterator[Group]:
         """GPUs of every replica."""
         j, degrees = self.places[move.after.place]
         size, gpus = self._gpus(move.after.place)

@@ -138,9 +138,9 @@ class Stages:
         step, choices = self.graph.built[k], left[k]
         groups = step.group[choices.step, r]
         times = [one[groups, choices.own] for part in self.passes(k) for one in part]
-        times += (sends := self._sends(choices, k, r))
+        times += self._sends(choices, k, r)
         if self.instance.search.blocking_sends:
-            times += [*self._onward(choices, k, r), *sends]
+            times += [*self._onward(choices, k, r), *self._backs(choices, k, r)]
         tail = self.tail_ns(k, step.tail[choices.step], choices.own)
         return Costs(np.stack(times), tail + self._waits(left, k))
 
@@ -150,6 +150,10 @@ class Stages:
         if not k:
             around = self.graph.built[k].back[choices.step, r].min(axis=-1)
         return [ahead, *[around] * (self.chunks - 1)]
+
+    def _backs(self, choices: Choices, k: int, r: int) -> list[Array]:
+        """By chunk [M] messages back to the stage before."""
+        return self._sends(choices, k, r)
 
     def _onward(self, choices: Choices, k: int, r: int) -> list[Array]:
         """By chunk [M] messages to the stage after, at least; none from the last one."""

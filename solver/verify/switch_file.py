@@ -1,29 +1,38 @@
-"""All checks of one switch file: places, slices, who has what before and after, times, bound.
+"""All checks of one switch file: what moves, that all of it arrives once, times and bound.
 
-Nothing of the planner is used: the parts that every GPU holds are worked out rank by rank, and what
-is sent is laid beside what the plan to which it leads needs besides.
+What moves from plan to plan, the port bound and the published rule are those of
+`formulations.switching`; none of the planner's choices is believed.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from itertools import pairwise
-from math import ceil
 
+from formulations.instance import Cluster, Workload
+from formulations.plan import Plan
+from formulations.switching.port_bound import port_bound
+from formulations.switching.published import published_plan
+from formulations.switching.seats import layout_of
+from formulations.switching.slices import SliceClass
+from formulations.switching.switch import Sending, Switch, by_node, switch_of
 from formulations.units import seconds
 from solver.result import relative_gap
-from solver.switch_document import ClassDocument, SwitchDocument
+from solver.switch_document import (
+    KINDS,
+    ChannelDocument,
+    ClassDocument,
+    DeviceDocument,
+    SliceDocument,
+    SwitchDocument,
+    gpu_names,
+)
 from solver.verify.cascade import Effort
 from solver.verify.findings import Findings, Verification
-from solver.verify.held_parts import Kind
 from solver.verify.sealed import verification
-from solver.verify.switch_bounds import Moved, SwitchBounds
-from solver.verify.switch_links import Loads, Network, hops_of
-from solver.verify.switch_places import check_plan
-from solver.verify.switch_replay import Replay
-from solver.verify.switch_rule import rule_hops
 
 
 def verify_switch(document: SwitchDocument, _: Effort | None = None) -> Verification:
-    """Checks that everything arrives once from where it is, and counts times and bound again.
+    """Checks that everything arrives once from where it is, and all figures.
 
     Uses no code of the planner. Never raises for a document that could be read.
     """
@@ -31,93 +40,117 @@ def verify_switch(document: SwitchDocument, _: Effort | None = None) -> Verifica
 
 
 def _check_content(document: SwitchDocument, findings: Findings) -> None:
+    cluster = document.cluster
     for name, plan in (("before", document.before), ("after", document.after)):
-        check_plan(document.workload, document.cluster, plan, name, findings)
-    bounds = SwitchBounds(document.cluster, document.workload)
-    num_layers = len(document.workload.layers)
-    for n, own in enumerate(document.classes):
-        _check_slices(own, num_layers, f"classes[{n}]", findings)
-        _check_sendings(own, bounds.network, f"classes[{n}]", findings)
+        _check_plan(document.workload, cluster, plan, name, findings)
     if findings.num_problems:
         return
-    before, after = document.before, document.after
-    kinds: tuple[Kind, ...] = (
-        ("parameters", "gradients") if document.moves == "both" else (document.moves,)
-    )
-    Replay(document, bounds.network, findings).check(
-        bounds.holdings(before), bounds.holdings(after), kinds
-    )
+    before, after = (layout_of(cluster, plan) for plan in (document.before, document.after))
+    switch = switch_of(cluster, document.workload, before, after, KINDS[document.moves])
+    slices = [own.slices for own in document.classes]
+    expected = [tuple(map(SliceDocument.of, own.slices)) for own in switch.classes]
+    if slices != expected:
+        findings.refuse("classes: slices", "others", "those into which both plans cut what moves")
+        return
+    number = {name: n for n, name in enumerate(gpu_names(cluster))}
+    sendings = list[Sending]()
+    for n, (written, defined) in enumerate(zip(document.classes, switch.classes, strict=True)):
+        sendings += _sendings(n, written, defined, switch, number, findings)
     if not findings.num_problems:
         findings.note(f"every part arrives once: {len(document.classes)} classes of slices")
-        _check_figures(document, bounds.network, bounds.moved(before, after, kinds), findings)
+        _check_figures(document, switch, sendings, findings)
+
+
+def _sendings(
+    n: int,
+    written: ClassDocument,
+    defined: SliceClass,
+    switch: Switch,
+    number: dict[str, int],
+    findings: Findings,
+) -> Iterator[Sending]:
+    """The sendings of a class by numbers of GPUs; each needer gets every byte once, from owners."""
+    field, node_of = f"classes[{n}]", switch.network.node_of
+    received: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for i, way in enumerate(written.sendings):
+        where, named = f"{field}.sendings[{i}]", {*way.receivers, way.source, way.via or way.source}
+        unknown = sorted(named - number.keys())
+        if not findings.require(not unknown, where, unknown, "GPUs of the cluster, NODE:NUMBER"):
+            continue
+        source, receivers = number[way.source], [number[gpu] for gpu in way.receivers]
+        owner = source in defined.owners
+        findings.require(owner, f"{where}.source", way.source, "a GPU that holds the class")
+        once = len(set(receivers)) == len(receivers)
+        findings.require(once, f"{where}.receivers", way.receivers, "GPUs once each")
+        via = None if way.via is None else number[way.via]
+        nodes = by_node(receivers, node_of)
+        forwards = via is None or (via in receivers and len(nodes) == 1)
+        findings.require(forwards, f"{where}.via", way.via, "a receiver, of the node of all")
+        for gpu in receivers:
+            received[gpu].append((way.begin, way.end))
+        for gpus in nodes.values():
+            yield Sending(n, way.begin, way.end, source, via, tuple(gpus))
+    names = [name for name, gpu in number.items() if gpu in received]
+    needers = set(received) == set(defined.needers)
+    findings.require(needers, f"{field}: receivers", names, "all GPUs that lack it, no others")
+    for gpu, ranges in received.items():
+        edges = [(0, 0), *sorted(ranges), (defined.size_bytes, defined.size_bytes)]
+        covered = all(low[1] == high[0] for low, high in pairwise(edges))
+        covered &= all(begin < end for begin, end in ranges)
+        findings.require(
+            covered, f"{field}: bytes to GPU {gpu}", ranges, "every byte of the class once"
+        )
 
 
 def _check_figures(
-    document: SwitchDocument, network: Network, moved: Moved, findings: Findings
+    document: SwitchDocument, switch: Switch, sendings: list[Sending], findings: Findings
 ) -> None:
-    """Volumes, time and bound."""
-    loads = network.loads(
-        hop for own in document.classes for way in own.sendings for hop in hops_of(way)
-    )
-    _check_devices(document, loads, findings)
-    needs, start_ns = moved.needs, network.start_ns(moved.needs)
-    time_ns = ceil(network.busiest_ns(loads)) + start_ns
-    findings.close("time_s", document.time_s, seconds(time_ns))
-    least_ns = ceil(network.least_ns(needs, document.prices)) if needs else 0
-    findings.close("lower_bound_s", document.lower_bound_s, seconds(least_ns + start_ns))
-    findings.close("gap", document.gap, relative_gap(time_ns, least_ns + start_ns) or 0.0)
-    rule = network.loads(rule_hops(moved.slices, needs, network))
-    rule_ns = ceil(network.busiest_ns(rule)) + start_ns
-    findings.close("published_s", document.published_s, seconds(rule_ns))
+    """Volumes, time, bound and the published rule."""
+    names = gpu_names(document.cluster)
+    volumes = sorted(switch.volumes(sendings).items())
+    devices = tuple(DeviceDocument.of(names[gpu], sizes) for gpu, sizes in volumes)
+    findings.equal("devices", document.devices, devices)
+    time_ns, bound = switch.time_ns(sendings), port_bound(switch)
+    findings.equal("time_s", document.time_s, seconds(time_ns))
+    findings.equal("lower_bound_s", document.lower_bound_s, seconds(bound.time_ns))
+    channels = tuple(ChannelDocument.of(document.cluster, line) for line in bound.channels)
+    findings.equal("bound_by", document.bound_by, channels)
+    findings.close("gap", document.gap, relative_gap(time_ns, bound.time_ns) or 0.0)
+    rule_ns = switch.time_ns(published_plan(switch))
+    findings.equal("published_s", document.published_s, seconds(rule_ns))
     findings.note("time of the busiest port or link, what no plan goes below, the published rule")
 
 
-def _check_devices(document: SwitchDocument, loads: Loads, findings: Findings) -> None:
-    """Bytes of every GPU: all, and those that are not between nodes."""
-    found = {
-        one.gpu: [
-            one.sent_inside_bytes,
-            one.sent_between_bytes,
-            one.received_inside_bytes,
-            one.received_between_bytes,
-        ]
-        for one in document.devices
-    }
-    findings.equal("devices: GPUs", len(document.devices), len(loads.ports))
-    for gpu, expected in loads.ports.items():
-        findings.equal(f"devices: {gpu}", found.get(gpu), expected)
-
-
-def _check_slices(own: ClassDocument, num_layers: int, field: str, findings: Findings) -> None:
-    for i, one in enumerate(own.slices):
-        shares = (*one.layers, num_layers), one.experts, one.cut, one.split
-        some = all(begin < end <= most for begin, end, most in shares)
-        findings.require(some, f"{field}.slices[{i}]", shares, "some layers, and a part of each")
-
-
-def _check_sendings(own: ClassDocument, network: Network, field: str, findings: Findings) -> None:
-    """Every GPU that gets something of a class gets each byte of it once."""
-    received: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for n, one in enumerate(own.sendings):
-        where, gpus = f"{field}.sendings[{n}]", set(one.receivers)
-        named = *one.receivers, one.source, one.via or one.source
-        unknown = [gpu for gpu in named if gpu not in network.node_of]
-        if not findings.require(not unknown, where, unknown, "GPUs of the cluster, NODE:NUMBER"):
-            continue
-        distinct = len(gpus) == len(one.receivers)
-        distinct &= one.via is None or len({network.node_of[gpu] for gpu in gpus}) == 1
-        allowed = "GPUs once each, of one node where one forwards"
-        findings.require(distinct, f"{where}.receivers", one.receivers, allowed)
-        apart = one.source not in gpus
-        findings.require(apart, f"{where}.source", one.source, "a GPU that is no receiver")
-        known = one.via is None or one.via in gpus
-        findings.require(known, f"{where}.via", one.via, "one of the receivers")
-        for gpu in one.receivers:
-            received[gpu].append((one.begin, one.end))
-    size = sum(one.size_bytes * (one.layers[1] - one.layers[0]) for one in own.slices)
-    alike = {tuple(ranges): gpu for gpu, ranges in received.items()}
-    for ranges, gpu in alike.items():
-        edges = [(0, 0), *sorted(ranges), (size, size)]
-        whole = all(one[1] == two[0] for one, two in pairwise(edges))
-        whole &= all(begin < end for begin, end in ranges)
-        findings.require(whole, f"{field}: bytes to {gpu}", ranges, "every byte of the class once")
+def _check_plan(
+    workload: Workload, cluster: Cluster, plan: Plan, field: str, findings: Findings
+) -> None:
+    """Adds a problem for layers that are missing or doubled, and for GPUs that are not there."""
+    names = cluster.node_names
+    findings.equal("cluster: names of nodes", len(set(names)), len(names))
+    sizes = [cluster.groups[j].gpus_per_node for j in cluster.node_groups]
+    taken: dict[tuple[int, int], tuple[int, int]] = {}
+    copies = [0] * len(workload.layers)  # ranks that hold the experts of a layer, by layer
+    findings.require(bool(plan.replicas), f"{field}.replicas", "none", "one at least")
+    for r, replica in enumerate(plan.replicas):
+        end = 0
+        for k, stage in enumerate(replica.stages):
+            where = f"{field}.replicas[{r}].stages[{k}]"
+            findings.equal(f"{where}.layers[0]", stage.layers[0], end)
+            end = max(end, stage.layers[1])
+            node, gpus = stage.group.node, stage.group.gpus
+            exists = node < len(sizes) and all(gpu < sizes[node] for gpu in gpus)
+            findings.require(exists, f"{where}.group", stage.group, "GPUs of a node that is there")
+            findings.equal(f"{where}: GPUs", len(set(gpus)), stage.degrees.width)
+            findings.equal(f"{where}: GPUs", len(gpus), stage.degrees.width)
+            owner = r, k % plan.shape.pp
+            alone = all(taken.setdefault((node, gpu), owner) == owner for gpu in gpus)
+            findings.require(alone, f"{where}.group", stage.group, "GPUs of one stage alone")
+            ranks = stage.degrees.width // (1 if plan.shape.etp is not None else stage.degrees.tp)
+            for layer in range(stage.layers[0], min(stage.layers[1], len(copies))):
+                copies[layer] += ranks
+        findings.equal(f"{field}.replicas[{r}]: layers", end, len(workload.layers))
+    least = min(
+        (n for n, layer in zip(copies, workload.layers, strict=True) if layer.expert_parameters),
+        default=plan.shape.ep,
+    )
+    findings.require(least >= plan.shape.ep, f"{field}.shape.ep", plan.shape.ep, f"at most {least}")

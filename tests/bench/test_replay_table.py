@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.published_rules import Bamboo, Varuna
-from bench.replay import TOLERANCE, completed, public_case, row
+from bench.replay import INTERVALS, PAPER, Row, completed, public_case, row
 
 
 def test_varuna_by_the_public_rules_takes_the_printed_times(reference: Path) -> None:
@@ -37,16 +37,44 @@ def test_public_rules_give_the_ratio_of_the_abstract(reference: Path) -> None:
 
 @pytest.mark.parametrize("model", ["BERT-large", "GPT-3-6_7b"])
 def test_oobleck_row_is_reproduced(model: str, reference: Path) -> None:
-    """Within the tolerance by the public rule, and lower where the step in flight is lost."""
+    """Within 0.1 % by the public rule, and lower where the step in flight is lost."""
     one = row(completed(reference), "oobleck", model, "10m")
-    assert one.replayed == pytest.approx(one.published, rel=TOLERANCE)
+    assert one.replayed == pytest.approx(one.paper, rel=1e-3)
     assert one.lost < one.replayed
 
 
-@pytest.mark.parametrize("interval", ["6h", "1h", "10m"])
-@pytest.mark.parametrize("model", ["BERT-large", "GPT-2-ours"])
-def test_bamboo_differs_by_idle_failures(model: str, interval: str, reference: Path) -> None:
-    """Within 3 % of the public rules once the failure of an idle node slows nobody down."""
+@pytest.mark.parametrize("interval", INTERVALS)
+@pytest.mark.parametrize("model", PAPER["varuna"])
+def test_bug_varuna_is_held_against_the_paper(model: str, interval: str, reference: Path) -> None:
+    """Within 5 % of table 2; GPT-3 every 10 minutes, where up to six steps count, within six."""
+    one = row(completed(reference), "varuna", model, interval)
+    few = interval == "10m" and model in ("GPT-3-2_7b", "GPT-3-6_7b")
+    allowed = 6 * one.step_per_s if few else 0.05 * one.paper
+    assert one.replayed == pytest.approx(one.paper, abs=allowed)
+    assert one.agrees
+
+
+@pytest.mark.parametrize("interval", INTERVALS)
+@pytest.mark.parametrize("model", PAPER["bamboo"])
+def test_bug_bamboo_is_held_against_the_paper(model: str, interval: str, reference: Path) -> None:
+    """The public rules give table 2 as printed; we differ from them by failures of idle nodes."""
     one = row(completed(reference), "bamboo", model, interval)
+    assert one.public == pytest.approx(one.paper, abs=0.005)
     assert one.replayed == pytest.approx(one.mended, rel=0.03)
-    assert one.published < one.replayed
+    assert one.paper < one.replayed
+    assert one.agrees
+
+
+@pytest.mark.parametrize(
+    ("policy", "replayed", "agrees"),
+    [("varuna", 94.9, False), ("varuna", 95.1, True), ("bamboo", 109.1, False)],
+)
+def test_figures_far_from_the_paper_are_refused(policy: str, replayed: float, agrees: bool) -> None:
+    """5 % of 100 samples/s for Varuna, 9 % for Bamboo."""
+    assert Row("m", "6h", policy, 100.0, 0, 0, replayed, None, 0.5).agrees == agrees
+
+
+def test_few_steps_more_or_less_are_no_fault_of_varuna() -> None:
+    """A run that trains 0.1 samples/s more by every step: six of them, not seven."""
+    assert Row("m", "10m", "varuna", 0.7, 0, 0, 0.11, None, 0.1).agrees
+    assert not Row("m", "10m", "varuna", 0.7, 0, 0, 0.0, None, 0.1).agrees

@@ -1,10 +1,10 @@
-"""Times of layers where a profile does not have all of them."""
+"""Times of layers by the analytic model, and where a profile does not have all of them."""
 
 from pathlib import Path
 
 import pytest
 
-from formulations.costs.compute import layer_times
+from formulations.costs.compute import analytic_s, layer_times
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
@@ -13,8 +13,45 @@ from solver.options import SolveOptions
 from solver.result import Status
 from solver.search.driver import solve
 from tests.command_line import output
+from tests.small_instances import gpu, layer, nodes_of
 
 KINDS = ("embedding", "block", "head")
+
+
+def test_tensor_groups_divide_products_and_what_is_kept() -> None:
+    """A block of 60 GFLOPs, two sequences, on two GPUs that reach half of 120 TFLOP/s."""
+    group = nodes_of(gpu("fast", 120, 8))
+    block = layer("block", 60, 0, 8_000_000)
+    # 2 x 60 GFLOPs / 2 GPUs at 60 TFLOP/s: 1 ms. Kept: 2 MB by both and half of 8 MB, of two
+    # sequences 12 MB, through memory 2.5 times at 1 TB/s: 30 us.
+    assert analytic_s(block, group, "bf16", 2, 2) == pytest.approx((1.03e-3, 2.06e-3))
+    # One GPU: 2 ms, and 20 MB 2.5 times: 50 us.
+    assert analytic_s(block, group, "bf16", 1, 2) == pytest.approx((2.05e-3, 4.10e-3))
+
+
+@pytest.mark.parametrize(("launch_us", "forward_us"), [(25, 500 + 30 + 2), (200, 800)])
+def test_kernels_start_and_are_launched(launch_us: int, forward_us: int) -> None:
+    """Of 4 kernels 3 ramp up and one waits for memory; or the host launches all of them later."""
+    half = 6e8  # FLOPs, at 60 TFLOP/s: 10 us each
+    fields = {"efficiency_half_flops": half, "memory_latency_s": 2e-6}
+    kind = gpu("fast", 120, 8).but(launch_overhead_s=launch_us * 1e-6, **fields)
+    block = layer("block", 60, 0, 0).but(kernels=4, memory_kernels=1)
+    expected = forward_us * 1e-6, 2 * forward_us * 1e-6
+    assert analytic_s(block, nodes_of(kind), "bf16", 2, 1) == pytest.approx(expected)
+
+
+def test_fused_attention_is_a_kernel_of_its_own() -> None:
+    """Of 60 GFLOPs 12 are scores, of which it works out 6; backward is slower by 0.85."""
+    fields = {"attention_maximum": 0.25, "attention_half_flops": 3e8}
+    kind = gpu("fast", 120, 8).but(**fields)
+    block = layer("block", 60, 0, 0).but(unweighted_flops=12 * 10**9, attention_flops=6 * 10**9)
+    # 48 GFLOPs / 2 GPUs at 60 TFLOP/s: 400 us. Half of 6 at 30 TFLOP/s: 100 us, and 0.3 GFLOPs at
+    # that rate to ramp up: 10 us.
+    expected = 510e-6, 2 * 400e-6 + 2 * 110e-6 / 0.85
+    assert analytic_s(block, nodes_of(kind), "bf16", 2, 1) == pytest.approx(expected)
+    # Where attention is not fused, its scores are products: 60 GFLOPs / 2 at 60 TFLOP/s.
+    plain = block.but(core_kernels=3)
+    assert analytic_s(plain, nodes_of(kind), "bf16", 2, 1).forward == pytest.approx(500e-6)
 
 
 def text_of(sizes: tuple[int, int], degrees: tuple[list[int], list[int]]) -> str:

@@ -80,7 +80,7 @@ def best_of(instance: Instance, tables: Sequence[CostTables]) -> float | None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seeds", few_and_many(range(300), 59))
+@pytest.mark.parametrize("seeds", few_and_many(range(150), 59))
 def test_chosen_shape_equals_brute_force(seeds: Sequence[int], family: Family) -> None:
     """Of all shapes at once the best plan, proved, in step time or money; or that there is none."""
     for seed in seeds:

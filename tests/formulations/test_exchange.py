@@ -62,6 +62,19 @@ def test_latency_of_every_message_of_the_ring() -> None:
     assert late[2] - exchange_times_ns(instance, PAIR, 3)[2] == 4000
 
 
+def test_slowest_start_of_unlike_nodes() -> None:
+    """Links of 1 and of 3 us: a ring of three pipelines has 4 messages of 3 us."""
+    instance = fleet_instance(4, 3)
+    template = Template(node_groups=(0, 1), stages=PAIR.template.stages)
+    mixed = Design(template=template, strategy=STRATEGY)
+    late = tuple(
+        group.but(inter_node={"latency_s": latency_s})
+        for group, latency_s in zip(instance.cluster.groups, (1e-6, 3e-6), strict=True)
+    )
+    slow = exchange_times_ns(instance.but(cluster={"groups": late}), mixed, 3)
+    assert slow[2] - exchange_times_ns(instance, mixed, 3)[2] == 12_000
+
+
 def test_sync_of_single_stages_hides() -> None:
     """Three quarters behind the backward passes of one stage, nothing of two."""
     plain = fleet_instance(7)

@@ -62,13 +62,23 @@ def test_whole_experts_of_a_block() -> None:
     assert (one.backward_all_reduces, own.backward_all_reduces) == (2, 1)
 
 
-def test_shared_experts_are_split_over_the_tensor_group() -> None:
-    """So their tokens are gathered, wherever the routed ones are whole."""
-    for shared, left in ((0, 1), (1, 2)):
-        moe = MoeSizes(experts=8, experts_per_token=2, ffn_size=64, shared_experts=shared)
-        sizes = MIXTRAL.but(moe=moe)
-        built = build_workload(sizes, name="m", source="test", sequence_length=8, global_batch=1)
-        assert built.layers[1].with_whole_experts().forward_all_reduces == left
+def with_shared(shared: int) -> Layer:
+    """A block with 8 routed experts, so many shared ones, and as many FLOPs per token in each."""
+    moe = MoeSizes(experts=8, experts_per_token=2, ffn_size=64, shared_experts=shared)
+    sizes = MIXTRAL.but(moe=moe)
+    built = build_workload(sizes, name="m", source="test", sequence_length=8, global_batch=1)
+    return built.layers[1]
+
+
+@pytest.mark.parametrize(("shared", "etp_tp", "etp_1"), [(0, 2, 1), (1, 3, 2), (2, 3, 2)])
+def test_bug_shared_experts_exchange_tokens_of_their_own(
+    shared: int, etp_tp: int, etp_1: int
+) -> None:
+    """Attention, routed experts unless they are whole, and all shared ones together: one each."""
+    block = with_shared(shared)
+    assert (block.forward_all_reduces, block.backward_all_reduces) == (etp_tp, etp_tp)
+    unsplit = block.with_whole_experts()
+    assert (unsplit.forward_all_reduces, unsplit.backward_all_reduces) == (etp_1, etp_1)
 
 
 def test_products_of_whole_experts() -> None:
@@ -136,6 +146,20 @@ def test_products_of_experts() -> None:
     order = (6 * 2 + 2) * 2 * 4096 * 4096 / 0.5e12
     assert forward == pytest.approx(products + 2 * weights + order)
     assert backward == pytest.approx(2 * products + (2 + 2 * 4) * weights + order)
+
+
+@pytest.mark.parametrize(("ep", "copies"), [(1, 2), (2, 6), (8, 6)])
+def test_tokens_are_put_in_order_once_more_after_all_to_alls(ep: int, copies: int) -> None:
+    """Copies are written and summed up, with ep > 1 sorted twice besides; tokens in and out."""
+    routed = block(4096)
+    gpu = gpu_catalogue()["H100"].but(permute_bandwidth=0.5, memory_bandwidth_bytes_per_s=2e12)
+    bare = routed.but(routed_bytes=0)
+    # copies of two tokens' widths, and twice the block's input, of 2 x 4096 x 4096 bytes, at 1 TB/s
+    order_s = (2 * copies + 2) * 2 * 4096 * 4096 / 1e12
+    passes = grouped_s(routed, gpu, "bf16", tp=1, b=3, ep=ep)
+    without = grouped_s(bare, gpu, "bf16", tp=1, b=3, ep=ep)
+    for time_s, bare_s in zip(passes, without, strict=True):
+        assert time_s - bare_s == pytest.approx(3 * order_s)
 
 
 def test_efficiency_falls_with_tokens_per_expert() -> None:

@@ -33,6 +33,18 @@ def test_quadratic_times_are_met() -> None:
     assert above < 1e-6
 
 
+def test_bug_two_rows_left_short_sequences_without_a_time() -> None:
+    """Of l^2 + 1000 l the rows of 100 and 1000 tokens are met by 1.909 l^2 + 90,909, too.
+
+    By that ten sequences of 100 in a row take 281,818 ns, and not 1,100,000.
+    """
+    curve, above = upper_fit([Point(10**4, 100, 110_000), Point(10**6, 1000, 2_000_000)])
+    assert curve.per_square_ns == pytest.approx(1)
+    assert curve.per_token_ns == pytest.approx(1000)
+    assert curve.per_row_ns <= 1
+    assert above < 1e-5
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_no_point_is_above_the_curve(seed: int) -> None:
     """Whatever was measured takes no longer than the curve says, nor less than it says of it."""

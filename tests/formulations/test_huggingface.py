@@ -106,6 +106,67 @@ def test_bert_pretraining_head_is_trained_but_not_counted() -> None:
     assert sum(layer.parameters for layer in workload.layers) == PUBLISHED["bert-base"] + 624_188
 
 
+@pytest.mark.parametrize(
+    ("name", "published", "trained"),
+    [
+        (None, 109_482_240, 110_106_428),
+        ("BertModel", 109_482_240, 110_106_428),
+        # with transform, norm and bias of the masked-token head (622650), next sentence (1538)
+        ("BertForPreTraining", 110_106_428, 110_106_428),
+        # with the former, without pooler (768^2 + 768)
+        ("BertForMaskedLM", 109_514_298, 109_514_298),
+    ],
+)
+def test_bug_bert_was_its_base_model_whatever_the_config_names(
+    name: str | None, published: int, trained: int
+) -> None:
+    """`architectures` says what is counted, and whether pooler and classifier are trained."""
+    config = config_of("bert-base") | {"architectures": name and [name]}
+    workload = workload_of(config)
+    assert workload.parameters == published
+    assert sum(layer.parameters for layer in workload.layers) == trained
+    untied = workload_of(config | {"tie_word_embeddings": False})
+    has_matrix = name not in (None, "BertModel")
+    assert untied.parameters == published + 30522 * 768 * has_matrix
+
+
+def test_t5_with_a_head_of_its_own() -> None:
+    """google/t5-v1_1-small and flan-t5-small, as published: 76,961,152, of them 32128 * 512."""
+    changes = {"d_ff": 1024, "num_layers": 8, "num_heads": 6, "feed_forward_proj": "gated-gelu"}
+    config = config_of("t5-small") | changes | {"num_decoder_layers": 8}
+    assert workload_of(config | {"tie_word_embeddings": False}).parameters == 76_961_152
+    assert workload_of(config).parameters == 76_961_152 - 32128 * 512
+
+
+@pytest.mark.parametrize(
+    ("model_type", "names", "allowed"),
+    [
+        ("bert", "BertForTokenClassification", "BertModel, BertForPreTraining, BertForMaskedLM"),
+        ("bert", "BertLMHeadModel", "BertModel, BertForPreTraining, BertForMaskedLM"),
+        ("t5", "T5EncoderModel", "T5ForConditionalGeneration, T5WithLMHeadModel"),
+        ("gpt2", "GPT2DoubleHeadsModel", "a name that ends in ForCausalLM or LMHeadModel"),
+        ("mistral", "MistralModel", "a name that ends in ForCausalLM or LMHeadModel"),
+        ("qwen2", "Qwen2ForRewardModel", "a name that ends in ForCausalLM or LMHeadModel"),
+    ],
+)
+def test_bug_models_with_other_heads_were_counted_as_if_they_had_ours(
+    model_type: str, names: str, allowed: str
+) -> None:
+    """A head that is not counted is refused by its name."""
+    with pytest.raises(InstanceError, match=f"^c architectures: {names}; allowed: {allowed}$"):
+        sizes_from_config({"model_type": model_type, "architectures": [names]}, "c")
+
+
+@pytest.mark.parametrize("value", ["LlamaForCausalLM", [3], {"a": 1}, True])
+def test_architectures_are_a_list_of_names(value: object) -> None:
+    """Null and an empty list name nothing; all else is refused."""
+    unnamed: tuple[object, ...] = (None, [])
+    for nothing in unnamed:
+        sizes_from_config({"model_type": "llama", "architectures": nothing}, "c")
+    with pytest.raises(InstanceError, match=r"^c architectures: .*; allowed: a list of names"):
+        sizes_from_config({"model_type": "llama", "architectures": value}, "c")
+
+
 def test_qwen2_always_has_biases() -> None:
     """Qwen2's q, k and v projections have biases whatever the config says."""
     sizes = sizes_from_config({"model_type": "qwen2", "attention_bias": False}, "c")

@@ -87,6 +87,26 @@ def test_t5_equals_the_library() -> None:
     assert ours.parameters == sum(parameter.numel() for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("name", ["BertModel", "BertForPreTraining", "BertForMaskedLM"])
+def test_bert_equals_the_library(name: str) -> None:
+    """Each of its models that is counted has as many parameters as the library's."""
+    config = config_of("bert-base") | {"architectures": [name]}
+    with torch.device("meta"):
+        model = getattr(transformers, name)(transformers.BertConfig(**library_config(config)))
+    model.tie_weights()
+    ours = workload_of(sizes_from_config(config, "c"))
+    assert ours.parameters == sum(parameter.numel() for parameter in model.parameters())
+
+
+def test_bug_an_architecture_that_the_library_lacks_was_counted_as_its_causal_model() -> None:
+    """Unless its name says that it is one."""
+    with pytest.raises(
+        InstanceError, match=r"^c architectures: OurRewardModel; allowed: a model of"
+    ):
+        counted_from_config(NEOX | {"architectures": ["OurRewardModel"]}, "c")
+    counted_from_config(NEOX | {"architectures": ["OurForCausalLM"]}, "c")
+
+
 @pytest.mark.parametrize("model_type", [name for name in CLASS_DEFAULTS if name != "kimi_k2"])
 def test_defaults_are_those_of_the_class(model_type: str) -> None:
     """Every default that is a number is the library's; what is derived is None here."""

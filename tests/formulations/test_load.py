@@ -431,3 +431,12 @@ cluster:
         parse_instance(text, "x.yaml", Path())
     fields = [error.where.rpartition(".")[2] for error in caught.value.errors]
     assert sorted(fields) == ["gpu", "inter_node", "name"]
+
+
+@pytest.mark.parametrize(
+    "factors", ["{}", "{block: {}}", "{block: {A100-40: {}}}", "{block: {A100-40: {1: {}}}}"]
+)
+def test_bug_empty_tables_of_a_calibration_were_a_traceback(factors: str) -> None:
+    """At any depth, also beside tables that are not empty."""
+    with pytest.raises(InstanceError, match="an empty mapping; allowed: at least 1 entry"):
+        parsed(f"{MINIMAL}calibration: {{source: x, factors: {factors}}}")

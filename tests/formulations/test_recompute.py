@@ -3,10 +3,11 @@
 import pytest
 
 from formulations.costs.compute import layer_times
+from formulations.costs.recompute_costs import least_recomputed, recomputed_ns
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance, Profile, ProfileEntry
 from formulations.instance.workload import Recompute
-from formulations.plan import Degrees
+from formulations.plan import Degrees, Recomputed
 from tests.equal_nodes import equal_nodes
 from tests.small_instances import layer, plain_shape, workload
 
@@ -42,6 +43,23 @@ def test_recomputation_prolongs_the_backward_pass_of_blocks() -> None:
         "selective": [ends, 440_000, 440_000, ends],
         "full": [ends, 600_000, 600_000, ends],
     }
+
+
+@pytest.mark.usefixtures("round_times")
+def test_first_blocks_of_a_stage_are_recomputed() -> None:
+    """Without need for memory none of them, or all where nothing else is allowed."""
+    free = build_tables(instance(), plain_shape((1,), recompute=("none", "full")))
+    bound = build_tables(instance(), plain_shape((1,), recompute=("full",)))
+    assert least_recomputed(free, (0, 3)) == Recomputed(way="none", blocks=0)
+    assert least_recomputed(bound, (0, 3)) == Recomputed(way="full", blocks=2)
+    # forward passes of 0.2 ms once more, of one block and of both; the last is not of the stage
+    for layers, blocks, again_ns in (
+        ((0, 4), 1, 200_000),
+        ((0, 4), 2, 400_000),
+        ((0, 2), 2, 200_000),
+    ):
+        recomputed = Recomputed(way="full", blocks=blocks)
+        assert recomputed_ns(free, 0, layers, recomputed) == again_ns
 
 
 @pytest.mark.usefixtures("round_times")

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from formulations.costs.availability import slowdown
-from formulations.costs.renting import terms_of
+from formulations.costs.renting import terms_of, worthwhile_terms
 from formulations.instance import Instance
 from formulations.instance.cluster import Spot
 from formulations.instance.preemption import Preemption
@@ -72,6 +72,17 @@ def test_kinds_of_nodes_of_one_group_are_rented_alike() -> None:
     groups = (first, first.but(nodes=1))
     twice = one.but(cluster={"groups": groups})
     assert terms_of(twice, (1, 1)) == terms_of(twice, (2, 0))
+
+
+def test_terms_that_are_worth_it() -> None:
+    """On demand is fastest, on spot cheapest, 5 e^0.4 = 7.46 USD; where time counts, on demand."""
+    instance = rented(spot(5, 0.4), None)
+    worth = worthwhile_terms(instance, (1, 0))
+    assert [terms.on_spot for terms in worth] == [(), ("fast",)]
+    assert [terms.useful_usd_per_hour for terms in worth] == pytest.approx([10, 5 * math.exp(0.4)])
+    timed = instance.but(objective={"minimize": "step_time"})
+    (on_demand,) = worthwhile_terms(timed, (1, 1))
+    assert (on_demand.on_spot, on_demand.usd_per_hour, on_demand.slowdown) == ((), 20, 1)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -18,7 +18,7 @@ from tests.hand_made import results
 from tests.seeds import few_and_many
 from tests.small_instances import plain_shape
 
-SCALE = 1 << 20
+SCALE = 1 << 18  # times of the slowest instances stay within the longest step
 
 
 def shape(pp: int, zero: bool) -> Shape:

@@ -43,6 +43,23 @@ def test_volumes_of_every_micro_batch(hidden: float, gflops: int) -> None:
     assert set((three.backward_ns - plain.backward_ns).ravel()) == {reduce_ns + gather_ns}
 
 
+def test_rings_over_unlike_links_start_with_the_slowest() -> None:
+    """Two nodes of two GPUs, whose links start after 1 and 5 us inside, 10 and 30 us between."""
+    instance = of_parameters(0).instance
+    (group,) = instance.cluster.groups
+    groups = tuple(
+        group.but(name=name, nodes=1, intra_node={"latency_s": near}, inter_node={"latency_s": far})
+        for name, near, far in (("near", 1e-6, 3e-5), ("far", 5e-6, 1e-5))
+    )
+    mixed = instance.but(cluster={"groups": groups})
+    shape = plain_shape((1, 1), dp=4, zero=2)
+    (times,), (plain,) = (shape_times(mixed, shape.but(zero=zero)) for zero in (2, 0))
+    # 1,999,993 parameters of 4 bytes. Half of them inside nodes at 10 GB/s: 399,999 ns, and one
+    # step of 5 us; half between two nodes at 0.5 GB/s: 7,999,972 ns, and one step of 30 us.
+    (seen,) = set((times.backward_ns - plain.backward_ns).ravel().tolist())
+    assert seen == (399_999 + 5_000) + (7_999_972 + 30_000)
+
+
 def test_exchanges_hide_no_longer_than_a_pass_lasts() -> None:
     """Where passes take less than a quarter of the exchanges, these are all that is seen."""
     plain, three = of_parameters(0), of_parameters(3, 0.75)

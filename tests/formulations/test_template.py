@@ -3,8 +3,11 @@
 import pytest
 from pydantic import ValidationError
 
+from formulations.costs.template_costs import template_degrees
+from formulations.node_sharing import NodeSplit
 from formulations.plan import Stage
 from formulations.template import Template, stage_on
+from tests.small_instances import random_instance
 
 
 def stage(start: int, end: int, node: int, first_gpu: int, gpus: int) -> Stage:
@@ -53,3 +56,23 @@ def test_json_round_trip() -> None:
     """Written and read, a template is the same."""
     template = Template(node_groups=(1, 1, 0), stages=GOOD)
     assert Template.model_validate_json(template.model_dump_json()) == template
+
+
+@pytest.mark.parametrize(
+    ("listed", "aligned", "any_split"),
+    [
+        (None, (1, 2, 4), (1, 2, 3, 4)),
+        ((1, 2, 4), (1, 2, 4), (1, 2, 3, 4)),
+        ((1, 2), (1, 2), (1, 2)),
+        ((3, 4), (4,), (3, 4)),
+    ],
+)
+def test_bug_any_split_keeps_to_the_degrees_listed(
+    listed: tuple[int, ...] | None, aligned: tuple[int, ...], any_split: tuple[int, ...]
+) -> None:
+    """12 heads, nodes of 5 GPUs: every divisor, unless a power of two is left out."""
+    instance = random_instance(0).but(search={"tensor_parallel": listed})
+    group = instance.cluster.groups[0].but(gpus_per_node=5)
+    instance = instance.but(cluster={"groups": (group,)})
+    assert template_degrees(instance, group, NodeSplit.ALIGNED) == aligned
+    assert template_degrees(instance, group, NodeSplit.ANY) == any_split

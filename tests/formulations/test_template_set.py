@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formulations.coverage import Coverage
+from formulations.coverage import Coverage, consecutive_for_merging
 from formulations.cpsat.template_set import build
 from formulations.merging import partitions, pipelines_rebuilt, worst_rebuilt
 from solver.backends import cpsat
@@ -16,7 +16,6 @@ from solver.options import SolveOptions
 from solver.result import Status
 from solver.templates.template_set import (
     CoverageError,
-    consecutive_for_merging,
     fewest_sizes,
     merging_range,
     worst_rebuilt_in,

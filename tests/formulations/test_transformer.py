@@ -325,13 +325,14 @@ def test_first_decoder_block_holds_a_copy_of_the_embedding() -> None:
         (GPT2, "head", 0, 1),
         (MIXTRAL, "block", 2, 2),
         (DEEPSEEK, "dense_block", 2, 2),
+        (DEEPSEEK, "block", 3, 3),
         (T5_SMALL, "embedding", 2, 0),
         (T5_SMALL, "encoder", 2, 2),
         (T5_SMALL, "decoder", 3, 4),
     ],
 )
 def test_all_reduces(sizes: TransformerSizes, kind: str, forward: int, backward: int) -> None:
-    """Two all-reduces per block and direction; see `cross_attention` for the decoder."""
+    """Two per block and direction, three with shared experts; decoder: see `cross_attention`."""
     found = layer(build(sizes, 8), kind)
     assert (found.forward_all_reduces, found.backward_all_reduces) == (forward, backward)
 

@@ -4,11 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.instance.instance import ZeroStage
 from formulations.instance.load import parse_instance
 from formulations.instance.overlap import Overlap
-from solver.report.assumptions import assumptions, flash_lines
+from solver.options import SolveOptions
+from solver.report.assumptions import assumptions, cost_without_flash, flash_lines
+from solver.report.document import build_document
+from solver.report.quantities import percent, size_text
+from solver.search.driver import solve
+from solver.simulate import step_time_ns
 from tests.flash_families import mixed
 from tests.small_instances import plain_shape
 
@@ -83,3 +89,64 @@ def test_bug_one_old_gpu_took_flash_attention_from_all_without_a_word() -> None:
         assert assumptions(whole, shape, shape.degrees) == [("assumed", text)]
     text = "flash attention: where all GPUs of a plan have it, so not on old"
     assert flash_lines(whole) == [("assumed", text)]
+
+
+def inline(peaks: str, more: str = "", gpus: str = "") -> Instance:
+    """GPT-2 in fp16 on four GPUs that the catalogue does not list."""
+    figures = "memory: 40 GiB, memory_bandwidth: 1555 GB/s, link: 300 GB/s"
+    text = f"""
+name: inline
+workload: {{catalogue: gpt2, global_batch: 32, precision: fp16}}
+cluster:
+  groups:
+    - {{name: a, gpus_per_node: 4, nodes: 1, inter_node: 100 Gbit/s,
+       gpu: {{name: X, peak: {{{peaks}}}, {figures}{more}}}}}
+{gpus}
+search: {{tensor_parallel: 1, micro_batch: 8, recompute: none, zero: 1, target: any}}
+"""
+    return parse_instance(text, "x.yaml", Path())
+
+
+@pytest.mark.parametrize(
+    ("peaks", "more", "capability"),
+    [
+        ("fp16: 100 TFLOP/s, bf16: 100 TFLOP/s", "", 8.0),
+        ("fp16: 100 TFLOP/s, tf32: 50 TFLOP/s", "", 8.0),
+        ("fp16: 100 TFLOP/s, bf16: 100 TFLOP/s, fp8: 200 TFLOP/s", "", 8.9),
+        ("fp16: 100 TFLOP/s, bf16: 100 TFLOP/s", ", compute_capability: 9.0", 9.0),
+        ("fp16: 100 TFLOP/s, fp32: 15 TFLOP/s", "", None),
+        ("fp16: 100 TFLOP/s, fp32: 15 TFLOP/s", ", compute_capability: 7.0", 7.0),
+    ],
+)
+def test_bug_a_capability_left_out_took_flash_attention_from_all(
+    peaks: str, more: str, capability: float | None
+) -> None:
+    """Precisions that no older GPU has say it, for the GPU and for those beside it."""
+    beside = "    - {name: b, gpu: A100-40, gpus_per_node: 4, nodes: 1, inter_node: 100 Gbit/s}"
+    both = inline(peaks, more, beside)
+    assert both.cluster.groups[0].gpu.compute_capability == capability
+    able = capability is not None and capability >= 8.0
+    assert both.on((1, 1)).workload.flash_attention == able
+    assert both.on((0, 1)).workload.flash_attention
+
+
+def test_plan_without_flash_attention_for_want_of_a_capability_says_what_that_costs() -> None:
+    """Time and memory of the same plan where the capability is stated; then there is no line."""
+    peaks = "fp16: 312 TFLOP/s, fp32: 19.5 TFLOP/s"
+    plain, stated = (inline(peaks, more) for more in ("", ", compute_capability: 8.0"))
+    result = solve(plain)
+    assert result.plan is not None
+    document = build_document(result, SolveOptions())
+    costs = [plan_costs(instance, result.plan) for instance in (plain, stated)]
+    less_ns = 1 - step_time_ns(costs[1]) / step_time_ns(costs[0])
+    less_bytes = (costs[0].memory_bytes - costs[1].memory_bytes).max()
+    [(label, text)] = cost_without_flash(document, result.plan.shape)
+    assert label == "warning"
+    assert "compute_capability of a is not stated" in text
+    assert f"takes {percent(less_ns)} less time" in text
+    assert f"up to {size_text(less_bytes)} less memory" in text
+    for instance in (stated, inline(peaks, ", compute_capability: 7.0")):
+        result = solve(instance)
+        assert result.plan is not None
+        document = build_document(result, SolveOptions())
+        assert cost_without_flash(document, result.plan.shape) == []

@@ -23,10 +23,11 @@ def test_show_prints_stages_placement_and_timeline(plan_file: Path) -> None:
         assert part in out
 
 
-def test_show_writes_the_picture(plan_file: Path, tmp_path: Path) -> None:
-    """`--svg` writes an SVG file."""
-    assert run("show", plan_file, "--svg", tmp_path / "step.svg")[0] == 0
-    assert (tmp_path / "step.svg").read_text(encoding="utf-8").startswith("<svg ")
+def test_show_draws_no_plan(plan_file: Path, tmp_path: Path) -> None:
+    """`--svg` is for other files; a plan's step is in the page of `report`."""
+    err = refused("show", plan_file, "--svg", tmp_path / "step.svg")
+    assert err == "error: --svg: a plan file; allowed: a front, switch or lengths file\n"
+    assert not (tmp_path / "step.svg").exists()
 
 
 def test_show_refuses_a_changed_plan(plan_file: Path) -> None:
@@ -218,7 +219,8 @@ def test_bug_unknown_schedule_of_a_command(command: tuple[str, ...], tmp_path: P
     """It is named with its place; only `solve` knows all schedules."""
     text = (ROOT / "instances" / "homo_small.yaml").read_text(encoding="utf-8")
     path = tmp_path / "x.yaml"
-    path.write_text(text.replace("search:\n", "search:\n  schedule: [1f1b, zb-h1]\n", 1))
+    text = text.replace("search:\n", "search:\n  schedule: [1f1b, zb-h1]\n", 1)
+    path.write_text(text.replace("profiles/", f"{ROOT}/instances/profiles/"))
     code, out, err = run(*(path if word == "PLAN" else word for word in command))
     line = next(n for n, row in enumerate(path.read_text().splitlines(), 1) if "zb-h1" in row)
     allowed = "1f1b or gpipe; solve takes the others"

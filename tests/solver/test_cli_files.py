@@ -33,7 +33,7 @@ def test_bug_the_second_output_replaced_the_first(tmp_path: Path) -> None:
 def test_bug_a_picture_took_the_place_of_its_plan(plan_file: Path) -> None:
     """What a command reads is not written to."""
     before = plan_file.read_text()
-    err = refused("show", plan_file, "--svg", plan_file)
+    err = refused("report", plan_file, "--out", plan_file)
     assert "also names it as something else" in err
     assert plan_file.read_text() == before
 

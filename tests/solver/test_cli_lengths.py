@@ -43,14 +43,39 @@ def test_measured_strategies(tmp_path: Path) -> None:
     )
 
 
-def test_judged_on_drawn_steps(tmp_path: Path) -> None:
-    """`--judge` adds mean and 95th percentile of every way to choose; not to an object."""
-    path = written(tmp_path, SMALL + TABLE)
-    out = output("lengths", path, "--judge", 3)
-    table = out[out.index("3 drawn steps") :]
-    for way in ("this plan", "best single strategy", "chosen for the very step"):
-        assert way in table
-    assert run("lengths", path, "--judge", 3, "--json")[0] == 2
+def test_rows_are_dealt_out_with_whole_sequences(tmp_path: Path) -> None:
+    """The step says what its rows take then, and how far that may be off."""
+    out = " ".join(output("lengths", written(tmp_path, SMALL + TABLE)).split())
+    dealt = out[out.index("dealt out") :]
+    assert "for all rows with whole sequences, by formula" in dealt
+    assert "no dispatch takes" in dealt
+
+
+def test_bug_rows_of_any_length_took_as_long_as_the_one_measured(tmp_path: Path) -> None:
+    """8000 tokens, of 10 ms for 1024, take 113.6 ms; `verify` agrees.
+
+    FLOPs by the token, of s: 8 layers of 2 (4 2048^2 + 3 2048 5504) + 4 s 2048, and the head's
+    2 2048 32000, are 940,572,672 + 65,536 s. So 8000 / 1024 * 1,464,860,672 / 1,007,681,536.
+    """
+    text = SMALL + TABLE.replace("{1024: 4 ms, 8192: 48 ms}", "{1024: 10 ms}")
+    path, out = written(tmp_path, text), tmp_path / "step.json"
+    told = " ".join(output("lengths", path, "--out", out).split())
+    assert "of wide, with a single row, by the model's FLOPs" in told
+    document = LengthsDocument.model_validate_json(out.read_text())
+    [wide, _] = document.problem.strategies
+    [curve] = wide.replicas
+    row_ns = 8000 * (8000 * curve.per_square_ns + curve.per_token_ns) + curve.per_row_ns
+    assert row_ns == pytest.approx(113.5698e6, rel=1e-6)
+    assert "verified" in output("verify", out)
+
+
+def test_a_measured_row_that_the_model_cannot_read(tmp_path: Path) -> None:
+    """A row is one sequence, so no longer than learned positions, at its line and column."""
+    text = (SMALL + TABLE).replace(
+        "SIZES", SIZES.replace("rotary_positions: true", "learned_positions: 8064")
+    )
+    err = refused("lengths", written(tmp_path, text))
+    assert "row_times.8192: a sequence of 8192 tokens on 8064 learned positions" in err
 
 
 def test_bug_degrees_without_a_layout_had_no_room_for_a_row(tmp_path: Path) -> None:

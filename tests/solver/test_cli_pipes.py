@@ -65,11 +65,11 @@ def test_closed_pipe_hides_no_refusal(plan_file: Path, tmp_path: Path) -> None:
     assert err.count("\n") == 1
 
 
-def test_closed_pipe_loses_no_picture(plan_file: Path, tmp_path: Path) -> None:
-    """`show --svg FILE | head` writes the picture all the same."""
-    picture = tmp_path / "step.svg"
-    assert run(closed_pipe(), "show", plan_file, "--svg", picture) == (0, "")
-    assert picture.read_text(encoding="utf-8").startswith("<svg ")
+def test_closed_pipe_loses_no_page(plan_file: Path, tmp_path: Path) -> None:
+    """`report | head` writes the page all the same."""
+    page = tmp_path / "page.html"
+    assert run(closed_pipe(), "report", plan_file, "--out", page) == (0, "")
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_full_disk_is_one_line(plan_file: Path) -> None:

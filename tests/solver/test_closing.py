@@ -34,7 +34,7 @@ def closes(schedule: ScheduleName, seed: int, zones: bool, cutoff: int) -> bool:
 
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("schedule", ["zb-h1", "interleaved"])
-@pytest.mark.parametrize("seeds", few_and_many(range(300), 17))
+@pytest.mark.parametrize("seeds", few_and_many(range(100), 17))
 def test_shape_equals_brute_force(
     seeds: Sequence[int], schedule: ScheduleName, zones: bool
 ) -> None:

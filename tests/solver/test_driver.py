@@ -34,6 +34,20 @@ def small_space(instance: Instance) -> Instance:
     return instance.but(search={"pipeline_parallel": (1, 2, 3)})
 
 
+def test_bug_without_time_to_list_shapes_a_plan_was_its_own_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A plan to start from, as of a study, proves nothing of shapes that were not looked at."""
+    best = solve(SMALL, SolveOptions(method="minmax"))
+    assert best.plan is not None
+    assert best.step_time_ns is not None
+    monkeypatch.setattr("solver.search.incumbents.Clock.out_of_time", lambda self: True)
+    options = SolveOptions(time_limit_s=1.0)
+    result = solve(SMALL, options, start=(best.plan, best.step_time_ns))
+    assert (result.plan, result.status) == (best.plan, Status.FEASIBLE)
+    assert (result.bound, result.gap) == (None, None)
+
+
 @pytest.mark.parametrize("seed", one_each(range(60), 3))
 def test_search_equals_brute_force_over_the_whole_plan_space(seed: int) -> None:
     """The plan's objective is the least over every shape, order, split and share.

@@ -1,10 +1,13 @@
 """A run on machines: degrees and hosts that fit each other, and spaces that hold what is run."""
 
+import re
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
 
 from formulations.errors import InstanceError, PlanError
+from formulations.instance import Instance
 from solver.evaluate.degrees import launched
 from solver.evaluate.evaluation import predicted
 from solver.evaluate.hosts import named_order
@@ -32,7 +35,7 @@ from tests.export_cases import instance_of, job_of
         ("tp=3", "tensor groups of 3 GPUs; allowed: a divisor of the 4 GPUs of a node of big"),
         ("tp=2,pp=3", "3 pipeline stages; allowed: a divisor of 4: the 8 GPUs of 3 hosts"),
         ("pp=4,dp=3", "3 replicas; allowed: 2 on the 8 GPUs of 3 hosts .*; other hosts with"),
-        ("pp=4,micro_batch=3", "micro-batches of 3; allowed: sizes that share 16 sequences"),
+        ("pp=4,micro_batch=3", "micro-batches of 3; allowed: a divisor of 8: 16 sequences for 2"),
         ("pp=4,vpp=3,micro_batch=4", "3 chunks per GPU with 2 micro-batches per replica"),
         ("pp=4,micro_batch=2,zero=2", "zero.*; allowed: "),
     ],
@@ -41,6 +44,42 @@ def test_refused_degrees(text: str, message: str) -> None:
     """The option, what was found, what is allowed."""
     with pytest.raises(PlanError, match=f"^--degrees: .*{message}"):
         predicted(read_run(instance_of(), stated=text))
+
+
+def test_bug_no_size_of_micro_batches_shares_a_batch_among_these_replicas() -> None:
+    """16 sequences for 3 replicas: the hosts are at fault; those that are named can share them."""
+    instance = instance_of()
+    with pytest.raises(PlanError, match=r"^--degrees: 16 sequences for 3 .* --order .* 2 or 1 rep"):
+        read_run(instance, stated="tp=2", order="big,small")
+    for order, replicas in (("small*2", 2), ("small", 1)):
+        assert read_run(instance, stated="tp=2", order=order).shape.dp == replicas
+
+
+@pytest.mark.parametrize("batch", range(1, 17))
+def test_what_evaluate_offers_for_a_batch_is_no_empty_choice(batch: int) -> None:
+    """A size of micro-batches that runs, or numbers of replicas that some hosts have."""
+    instance, hosts = instance_of().with_batch(batch), ("big", "small", "small")
+    orders = {part for n in (1, 2, 3) for part in combinations(hosts, n)}
+    gpus = {sum(4 if name == "big" else 2 for name in order) for order in orders}
+    for order, pp, size in product(orders, (1, 2), (1, 2, 3)):
+        degrees, named = f"pp={pp},micro_batch=", ",".join(order)
+        allowed = refusal(instance, f"{degrees}{size}", named)
+        if divisor := re.match(r"a divisor of (\d+): ", allowed):
+            assert not refusal(instance, f"{degrees}{divisor[1]}", named)
+        elif numbers := re.match(r"--order with hosts for ([\d or]+) replicas, or", allowed):
+            offered = [*map(int, numbers[1].split(" or "))]
+            assert all(not batch % dp and dp * pp in gpus for dp in offered)
+        else:
+            assert allowed in ("", f"degrees for replicas that divide {batch}")
+
+
+def refusal(instance: Instance, degrees: str, order: str) -> str:
+    """What is allowed instead, nothing where it is."""
+    try:
+        read_run(instance, stated=degrees, order=order)
+    except PlanError as error:
+        return error.allowed
+    return ""
 
 
 def test_tensor_groups_divide_the_heads() -> None:

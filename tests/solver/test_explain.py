@@ -1,19 +1,24 @@
 """`explain` and `diff`: what changes of an instance bring, and where two plans differ."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from formulations.instance import Instance
 from formulations.instance.load import load_instance, parse_instance
+from formulations.plan import Plan
 from solver.comparison import Answer
-from solver.explain.answers import answers
+from solver.evaluate.checked import checked
+from solver.evaluate.run_plan import judged
+from solver.explain.answers import answers, kept
 from solver.explain.what_ifs import what_ifs
 from solver.options import SolveOptions
+from solver.report.explained import _gain
 from solver.search.driver import solve
 from tests.command_line import output, run
+from tests.seeds import few_and_many
+from tests.widened import widened
 
 INSTANCE = Path("instances/hetero_small.yaml")
 
@@ -28,11 +33,15 @@ def few_choices() -> Instance:
 @pytest.fixture(scope="module")
 def explained() -> tuple[float, list[Answer]]:
     """Objective of the best plan, and all answers, proved."""
-    best = solve(few_choices()).objective
-    assert best is not None
-    return best, list(
-        answers(few_choices(), best, best / 1e9, SolveOptions(), lambda done, total: None)
-    )
+    best = solve(few_choices())
+    assert best.objective is not None
+    return best.objective, told(few_choices(), best.plan, SolveOptions())
+
+
+def told(instance: Instance, plan: Plan | None, options: SolveOptions) -> list[Answer]:
+    """All answers about a plan."""
+    assert plan is not None
+    return list(answers(instance, plan, options, lambda done, total: None))
 
 
 def test_every_change_is_solved_as_an_instance_of_its_own(
@@ -52,14 +61,14 @@ def test_every_change_is_solved_as_an_instance_of_its_own(
 
 def test_wider_changes_never_cost(explained: tuple[float, list[Answer]]) -> None:
     """Machines, links and memory are there to be used or not; fewer of them never help."""
-    wider = {one.change: one.wider for one in what_ifs(few_choices())}
+    more = [answer for answer in explained[1] if answer.change.startswith(("one more", "twice"))]
     # A node of each of two groups, the link between nodes, two kinds inside, memory
-    assert sum(wider.values()) == 6
+    assert len(more) == 6
     for answer in explained[1]:
         assert answer.least is not None
         assert (
             answer.least >= 0
-            if wider[answer.change]
+            if answer in more
             else answer.change.startswith("half") or (answer.least <= 0)
         )
 
@@ -142,17 +151,43 @@ def test_bug_any_target_was_said_to_have_everything() -> None:
     assert "degrees" in degrees
 
 
-def test_without_time_nothing_is_claimed() -> None:
-    """A change that could not be looked at has no saving; one that stays possible costs nothing."""
-    options = replace(SolveOptions(), time_limit_s=1e-6)
-    wider = {one.change: one.wider for one in what_ifs(few_choices())}
-    for answer in answers(few_choices(), 1e9, 1.0, options, lambda done, total: None):
-        assert answer.least is None or answer.most is None or answer.least <= answer.most
-        if wider[answer.change]:
-            assert answer.least is not None
-            assert answer.least >= 0
-            assert answer.step_time_s is not None
-            assert answer.step_time_s <= 1.0
+def test_bug_changes_that_keep_the_plan_had_no_plan_without_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They have it, in its time with the change; of the others nothing is claimed."""
+    instance, plan = few_choices(), solve(few_choices()).plan
+    assert plan is not None
+    monkeypatch.setattr("solver.search.agenda.AT_ONCE", 1)
+    monkeypatch.setattr("solver.search.incumbents.Clock.out_of_time", lambda self: True)
+    found = told(instance, plan, SolveOptions(time_limit_s=1.0))
+    gains = {_gain(answer) for answer in found}
+    assert gains >= {"0 % at least, not reached in time", "not reached in time"}
+    for answer, what_if in zip(found, what_ifs(instance), strict=True):
+        start = kept(plan, instance, what_if.instance)
+        if start is None:
+            assert (answer.least, answer.step_time_s) == (None, None)
+            assert _gain(answer) == "not reached in time"
+        else:
+            assert answer.step_time_s == pytest.approx(start[1] / 1e9)
+            assert answer.most is None
+            assert _gain(answer).endswith("at least, not reached in time")
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(40), 8))
+def test_what_a_change_keeps_of_a_plan_is_a_plan_of_it(seeds: range) -> None:
+    """`verify` accepts it in the changed instance; more machines and memory keep every plan."""
+    for seed in seeds:
+        instance = widened(seed)
+        plan = solve(instance, SolveOptions(method="minmax")).plan
+        for what_if in [] if plan is None else what_ifs(instance):
+            assert plan is not None
+            start = kept(plan, instance, what_if.instance)
+            if start is None:
+                assert not what_if.change.startswith("twice")
+                continue
+            result = judged(what_if.instance, start[0])
+            assert result.step_time_ns == start[1]
+            assert checked(result)[1:] == ((), ()), (seed, what_if.change)
 
 
 def test_explain_prints_changes(tmp_path: Path) -> None:

@@ -1,24 +1,31 @@
 """Policies that form fleets of templates: valid, as good as promised, honest about lost state."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from formulations.instance import Instance
+from formulations.instance.load import parse_instance
 from formulations.pipelines import InstantiationProblem
 from formulations.units import seconds
 from solver.fleets.fleet import start_fleet
+from solver.fleets.fleet_templates import designs_of, fleet_templates
 from solver.fleets.instantiate import instantiate
+from solver.fleets.micro_batch_size import generator_for
 from solver.fleets.recovery import Horizon, RecoveryError
+from solver.fleets.template_document import templates_document
 from solver.replay.fleet_policy import (
     ENDLESS_NS,
     FleetPlanner,
+    designs_for,
     fleet_policy,
 )
 from solver.replay.instance_policies import InstancePolicies, PolicyOptions, mean_interval_ns
 from solver.replay.planned import instance_with
 from solver.replay.policy import Configuration
 from solver.replay.trace import Event, Trace
+from solver.templates.template_options import TemplateOptions
 from solver.templates.template_result import NoTemplateError
 from tests.small_instances import random_instance
 
@@ -85,6 +92,46 @@ def test_every_failure_leads_to_a_fleet_on_ready_nodes(instance: Instance) -> No
             assert fast.nodes <= frozenset(ready)
             assert fast.step_ns <= short.step_ns
         now = fast
+
+
+def slow_links() -> Instance:
+    """Six nodes of four A40, on which a step of GPT-2 is little beside the exchange."""
+    text = """
+    name: slow_links
+    workload: {catalogue: gpt2, global_batch: 64}
+    cluster:
+      groups: [{name: a, gpu: A40, gpus_per_node: 4, nodes: 6, inter_node: 10 Gbit/s}]
+    search: {tensor_parallel: 1, micro_batch: 1, recompute: none}
+    """
+    return parse_instance(text, "slow_links.yaml", Path())
+
+
+def test_bug_first_fleet_of_templates_is_that_of_a_replay() -> None:
+    """Two pipelines of three nodes, where six of one take over 30 % longer.
+
+    Whatever other pipelines up to all nodes but one there are, none makes a faster fleet.
+    """
+    instance = slow_links()
+    generator = generator_for(instance, TemplateOptions(), 1)
+    document = templates_document(generator, 1)
+    fleet = start_fleet(instance, document.designs, 1)
+    assert [len(pipeline.nodes) for pipeline in fleet.pipelines] == [3, 3]
+    assert document.designs == designs_for(instance, 1)
+    ready = frozenset(instance.cluster.node_names)
+    first = FleetPlanner(instance, 1).next(None, ready, Horizon(ENDLESS_NS, 0))
+    assert first is not None
+    assert seconds(first.step_ns) == fleet.step_time_s
+    every = designs_of(fleet_templates(generator, range(1, 6)))
+    assert start_fleet(instance, every, 1).step_time_s == fleet.step_time_s
+    single = [design for design in every if design.template.num_nodes == 1]
+    assert start_fleet(instance, single, 1).step_time_s > 1.3 * fleet.step_time_s
+
+
+@pytest.mark.parametrize("instance", INSTANCES, ids=lambda one: one.name)
+def test_bug_templates_are_those_of_a_replay(instance: Instance) -> None:
+    """Both form fleets of the same templates."""
+    generator = generator_for(instance, TemplateOptions(), 1)
+    assert templates_document(generator, 1).designs == designs_for(instance, 1)
 
 
 def test_more_pipelines_than_fit_are_refused() -> None:

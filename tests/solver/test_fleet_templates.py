@@ -7,12 +7,12 @@ import pytest
 
 from formulations.costs.template_costs import template_costs
 from formulations.instance import Instance
+from formulations.node_sharing import NodeSplit
 from solver.fleet_document import FleetDocument
 from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.fleet_templates import designs_of, fleet_templates
 from solver.fleets.recovery import Horizon, RecoveryError
 from solver.fleets.template_document import templates_document
-from solver.layered.node_sharing import NodeSplit
 from solver.layered.places import place_costs
 from solver.replay.planned import instance_with
 from solver.templates.generate import TemplateGenerator

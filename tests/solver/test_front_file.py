@@ -2,16 +2,20 @@
 
 import re
 from functools import cache
+from itertools import product
+from operator import ge
 from typing import Any
 
 import pytest
 
+from solver.clusters.measure import TimeAndNodes
 from solver.front_document import FrontDocument
 from solver.report.front import build_front
 from solver.report.front_picture import front_picture
 from solver.report.html.front_page import front_page
 from solver.verify import Effort, verify_front
 from tests.resealed import Changes, change, resealed
+from tests.seeds import one_each
 from tests.small_families import SEEDS, found, searched, small_family
 
 
@@ -85,6 +89,37 @@ def test_forged_front_is_refused(changes: Changes, named: str) -> None:
     """A false standing, bound, price or omission is named, though the digest fits."""
     checked = verify_front(resealed(front(), changes))
     assert any(named in problem for problem in checked.problems), checked
+
+
+@pytest.mark.parametrize("seed", one_each(SEEDS, 2))
+def test_bug_subsets_without_some_clusters_are_refused(seed: int) -> None:
+    """Any least number of nodes above 0, with the clusters below it gone and all else in order."""
+    family = small_family(seed)
+    document = build_front(searched(family, TimeAndNodes(family), gap=0.02), "subsets")
+    assert verify_front(document).complete
+    for fewest in product(*(range(most + 1) for most in family.most)):
+        left = [
+            number
+            for number, one in enumerate(document.clusters)
+            if all(map(ge, one.nodes, fewest))
+        ]
+        kept = {document.clusters[number].nodes for number in left}
+        named = (document.clusters[number].dominated_by for number in left)
+        if not any(fewest) or not kept or any(by and by not in kept for by in named):
+            continue
+        found = verify_front(resealed(document, _leaving(fewest)), Effort(prove="nothing"))
+        assert any("family.fewest" in problem for problem in found.problems)
+
+
+def _leaving(fewest: tuple[int, ...]) -> Changes:
+    """Clusters and points of these nodes or more."""
+
+    def leave(fields: dict[str, Any]) -> None:
+        fields["family"]["fewest"] = fewest
+        for name in ("clusters", "points"):
+            fields[name] = [one for one in fields[name] if all(map(ge, one["nodes"], fewest))]
+
+    return leave
 
 
 def test_bound_of_a_point_is_that_of_its_plan() -> None:

@@ -1,56 +1,26 @@
 """Templates of whole instances: against all templates, judged stage by stage without tables."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 
 import pytest
 
-from formulations.costs.template_costs import template_costs
 from formulations.errors import PlannerError
 from formulations.instance import Instance, ZoneLink
 from formulations.instance.cluster import ZonePair
-from formulations.template import Template
+from formulations.instance.load import parse_instance
+from formulations.node_sharing import NodeSplit
 from solver.layered.gpu_graph import Counts
-from solver.layered.node_sharing import NodeSplit
-from solver.layered.places import place_costs
 from solver.result import Status
-from solver.simulate import pipeline_step_ns
 from solver.templates.generate import TemplateGenerator
-from solver.templates.oobleck import oobleck_value
-from solver.templates.searches import strategies
 from solver.templates.step_time import StepTimeSearch
 from solver.templates.template_options import TemplateObjective, TemplateOptions
 from solver.templates.template_outcome import TemplateOutcome
 from tests.seeds import one_each
 from tests.small_instances import random_instance
-from tests.template_cases import all_templates, recomputing
-
-
-def _holds_blocks(instance: Instance, template: Template) -> bool:
-    if instance.search.embedding_only_stages:
-        return True
-    blocks = [layer.is_block for layer in instance.workload.layers]
-    return all(any(blocks[slice(*stage.layers)]) for stage in template.stages)
-
-
-def _values(
-    instance: Instance, options: TemplateOptions, nodes: int, m: int, b: int
-) -> Iterator[tuple[Template, int]]:
-    """Every template and strategy that fits, with its objective."""
-    for strategy in strategies(instance, b, options.objective):
-        places = place_costs(instance, strategy, options.split).several
-        for one in all_templates(places, nodes):
-            template = recomputing(instance, strategy, one, m)
-            if template is None or not _holds_blocks(instance, template):
-                continue
-            costs = template_costs(instance, strategy, template)
-            assert costs.fits(m)
-            if options.objective is TemplateObjective.STEP_TIME:
-                yield template, pipeline_step_ns(costs, m)
-            else:
-                times = costs.forward_ns + costs.backward_ns
-                yield template, oobleck_value([int(time) for time in times])
+from tests.template_cases import values_of_all, with_long_optimizers
 
 
 @pytest.mark.parametrize("objective", list(TemplateObjective))
@@ -58,6 +28,62 @@ def _values(
 def test_best_of_all_templates_and_strategies(seed: int, objective: TemplateObjective) -> None:
     """Up to 3 nodes of two types; mixes that cannot hold the model are proved infeasible."""
     check_all_mixes(random_instance(seed), seed, objective)
+
+
+@pytest.mark.usefixtures("round_times")
+@pytest.mark.parametrize("blocking", [False, True])
+@pytest.mark.parametrize("seed", one_each(range(33, 93), 60))
+def test_best_of_all_templates_with_long_optimizers(seed: int, blocking: bool) -> None:
+    """The optimizer of the first stage comes once a step, however many stages there may be."""
+    instance = with_long_optimizers(seed, blocking)
+    check_all_mixes(instance, seed, TemplateObjective.STEP_TIME)
+
+
+def test_bug_templates_of_any_split_keep_to_the_degrees_listed() -> None:
+    """Stages of one GPU on nodes of two, though one of both would be faster."""
+    instance = with_long_optimizers(7, False).but(search={"tensor_parallel": (1,)})
+    options = TemplateOptions(split=NodeSplit.ANY, micro_batch=1)
+    for result in TemplateGenerator(instance, options).by_mix((1, 2)):
+        assert result.outcome.template is not None
+        assert {stage.degrees.tp for stage in result.outcome.template.stages} == {1}
+
+
+#: Two nodes of two GPUs; the optimizer of an embedding of 20,000 rows takes most of a step.
+LONG_OPTIMIZER = """
+name: long_optimizer
+workload:
+  sizes: {hidden_size: 512, layers: 4, heads: 4, vocabulary_size: 20000, rotary_positions: true,
+    tied_embeddings: true}
+  sequence_length: 1024
+  global_batch: 4
+  precision: bf16
+cluster:
+  groups:
+  - name: a
+    gpu: {name: A, peak: {bf16: 20 TFLOP/s, fp32: 10 TFLOP/s}, compute_capability: 8.0,
+      memory: 80 GiB, memory_bandwidth: 1000 GB/s, link: {bandwidth: 20 GB/s, latency: 2 us}}
+    gpus_per_node: 2
+    nodes: 2
+    memory: 0.2586 GiB
+    inter_node: {bandwidth: 1 Gbit/s, latency: 100 us}
+search: {target: any, schedule: [1f1b], recompute: [none], embedding_only_stages: true,
+  tensor_parallel: TENSOR_PARALLEL, blocking_sends: BLOCKING}
+limits: {framework_reserve: 0.01 GiB, memory_headroom: 0}
+"""
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_bug_tail_of_the_first_stage_counted_in_every_round(blocking: bool) -> None:
+    """Two stages of two GPUs are the best of all, also where stages of one GPU are allowed."""
+    steps_ns = []
+    for degrees in ("[2]", "[1, 2]"):
+        text = LONG_OPTIMIZER.replace("BLOCKING", str(blocking).lower())
+        text = text.replace("TENSOR_PARALLEL", degrees)
+        instance = parse_instance(text, "long_optimizer.yaml", Path())
+        [result] = TemplateGenerator(instance, TemplateOptions(micro_batch=1)).by_mix([2])
+        assert result.status is Status.OPTIMAL
+        steps_ns.append(result.outcome.value)
+    assert steps_ns[0] == steps_ns[1]
 
 
 def check_all_mixes(instance: Instance, seed: int, objective: TemplateObjective) -> None:
@@ -69,7 +95,7 @@ def check_all_mixes(instance: Instance, seed: int, objective: TemplateObjective)
     values: dict[Counts, list[int]] = {}
     for nodes in every:
         m = generator.micro_batches(nodes)
-        for template, value in _values(instance, options, nodes, m, 1):
+        for template, value in values_of_all(instance, options, nodes, m, 1):
             values.setdefault(template.counts(len(generator.mixes.available)), []).append(value)
     mixes = [mix for nodes in every for mix in generator.mixes.of(nodes)]
     for mix, found in zip(mixes, generator.by_mix(every), strict=True):
@@ -120,7 +146,7 @@ def test_least_nodes_are_those_of_which_every_choice_holds_the_model(seed: int) 
     held = {}
     for nodes in every:
         m = generator.micro_batches(nodes)
-        fitting = _values(instance, options, nodes, m, 1)
+        fitting = values_of_all(instance, options, nodes, m, 1)
         mixes = {template.counts(len(generator.mixes.available)) for template, _ in fitting}
         held[nodes] = mixes == set(generator.mixes.of(nodes))
     assert generator.least_nodes == next((n for n in every if held[n]), None)
@@ -163,6 +189,7 @@ def test_micro_batches_are_the_nodes_share_of_a_step_rounded_up() -> None:
         for one in map(random_instance, range(99))
         if one.workload.global_batch == 6 and sum(g.nodes for g in one.cluster.groups) == 3
     )
+    instance = instance.but(search={"micro_batch": (1, 3)})
     generator = TemplateGenerator(instance, TemplateOptions(micro_batch=1))
     assert [generator.micro_batches(n) for n in (1, 2, 3)] == [2, 4, 6]
     assert generator.again(micro_batch=3).micro_batches(2) == 2
@@ -204,7 +231,14 @@ def _interrupted_once() -> object:
     return replaced
 
 
-def test_micro_batch_that_divides_no_step_is_refused() -> None:
-    """5 sequences of a batch of 2, 4 or 6."""
-    with pytest.raises(PlannerError, match="--micro-batch 5: does not divide"):
-        TemplateGenerator(random_instance(0), TemplateOptions(micro_batch=5))
+@pytest.mark.parametrize(
+    ("listed", "words"),
+    [(None, "does not divide"), ((1, 5), "does not divide"), ((1, 2), "not in search.micro_batch")],
+)
+def test_micro_batch_that_divides_no_step_is_refused(
+    listed: tuple[int, ...] | None, words: str
+) -> None:
+    """5 sequences of a batch of 2, 4 or 6; or a number that the instance does not list."""
+    instance = random_instance(0).but(search={"micro_batch": listed})
+    with pytest.raises(PlannerError, match=f"--micro-batch 5: {words}"):
+        TemplateGenerator(instance, TemplateOptions(micro_batch=5))

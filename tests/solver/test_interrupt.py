@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,15 @@ def test_bug_ctrl_c_after_the_last_line_changed_the_exit_code() -> None:
     assert ended(code) == (0, "")
 
 
-def test_ctrl_c_held_back_comes_afterwards() -> None:
+@pytest.fixture
+def hearing() -> Iterator[None]:
+    """Ctrl-C is heard, also where the shell that started the tests ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_held_back_comes_afterwards(hearing: None) -> None:
     """What must not be broken halfway is finished first."""
     reached = []
 

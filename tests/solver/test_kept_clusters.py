@@ -1,7 +1,8 @@
 """Clusters in a study: those that were closed stay closed."""
 
 import json
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,12 @@ from solver.clusters.kept_clusters import family_overviews
 from solver.clusters.measure import Measure, TimeAndMoney, TimeAndNodes
 from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.clusters.search import FamilySearch
+from solver.family_result import FamilyResult
 from solver.options import SolveOptions
 from solver.study.store import read_study, study_at
 from tests.command_line import output, run
+from tests.seeds import few_and_many
+from tests.small_families import searched, small_family
 
 BERT = Path(__file__).resolve().parents[2] / "instances" / "aws_bert.yaml"
 
@@ -78,6 +82,35 @@ def test_bug_study_showed_clusters_as_open_that_bounds_had_closed(tmp_path: Path
     with read_study(path) as (_, notes):
         (shown,) = family_overviews(notes)
     assert (shown.closed, shown.open) == (80, [])
+
+
+def searched_with(path: Path, family: Family) -> FamilyResult:
+    """A front with a study."""
+    with study_at(path, family.instance) as study:
+        search = FamilySearch(family, TimeAndMoney(family), SolveOptions(), study)
+        return outcome(search, search.run())
+
+
+def test_bug_a_cluster_got_the_plan_of_a_smaller_one(tmp_path: Path) -> None:
+    """Where a smaller cluster is searched by itself, a larger one has no plan on its nodes."""
+    family = small_family(12, (2, 0))
+    searched_with(tmp_path / "study.db", small_family(12, (0, 1)))
+    assert searched_with(tmp_path / "study.db", family).clusters == searched(family).clusters
+
+
+@pytest.mark.parametrize("seeds", few_and_many((23, 9, 12, 40), 4))
+def test_study_of_any_families_gives_what_a_fresh_search_gives(
+    seeds: Sequence[int], tmp_path: Path
+) -> None:
+    """One study after the other least numbers of nodes and limit: the clusters stand alike."""
+    for seed in seeds:
+        rng, path = random.Random(seed), tmp_path / f"{seed}.db"
+        for _ in range(3):
+            family = small_family(seed, (rng.randint(0, 2), rng.randint(0, 2)))
+            limit_s = rng.choice([None, 0.05, 0.2])
+            limits = family.instance.limits.but(max_step_time_s=limit_s)
+            family = family.but(instance=family.instance.but(limits=limits))
+            assert searched_with(path, family).clusters == searched(family).clusters, seed
 
 
 def test_command_line_keeps_subsets(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Templates in a study: those that were found stay found."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from solver.fleets.template_document import TemplatesDocument, templates_documen
 from solver.layered.gpu_graph import Counts
 from solver.study.store import StudyError, open_study, read_study
 from solver.templates.generate import TemplateGenerator
-from solver.templates.kept_templates import Found, open_mixes
+from solver.templates.kept_templates import Found, KeptTemplates, open_mixes
 from solver.templates.searches import Searches, Stop
 from solver.templates.template_options import TemplateOptions
 from tests.command_line import output
@@ -67,6 +68,22 @@ def test_other_options_are_other_questions(tmp_path: Path) -> None:
     assert found(path, other) == templates_document(TemplateGenerator(INSTANCE, other), 0)
 
 
+def test_other_limits_are_other_questions(tmp_path: Path) -> None:
+    """The file is of the same instance, but no template is taken from it."""
+    path = tmp_path / "study.db"
+    found(path)
+    limited = INSTANCE.but(limits=INSTANCE.limits.but(max_step_time_s=1.0))
+    for instance, is_kept in ((INSTANCE, True), (limited, False)):
+        with open_study(path, instance) as study:
+            templates = KeptTemplates(study, ONE)
+            records = list(study.every("template"))
+            for record in records:
+                mix, variant = json.loads(record.key)["nodes"], json.loads(record.variant)
+                template = templates.find(tuple(mix), variant["micro_batches"])
+                assert (template is not None) == is_kept
+            assert records
+
+
 def test_template_that_was_changed(tmp_path: Path) -> None:
     """It is simulated before it is believed."""
     path = tmp_path / "study.db"
@@ -89,5 +106,5 @@ def test_command_line_keeps_and_shows(tmp_path: Path) -> None:
     output("templates", SMALL, "--micro-batch", 4, "--study", path)
     assert (
         output("study", "show", path)
-        == "templates     hetero_small, 2 mixes of nodes closed, 0 open\n"
+        == "templates     hetero_small, 4 mixes of nodes closed, 0 open\n"
     )

@@ -1,6 +1,8 @@
 """What a search for a target chooses can be launched by it: plans of random instances, exported."""
 
+import json
 import random
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Literal, get_args
@@ -13,14 +15,16 @@ from formulations.launch import able
 from formulations.plan import Plan
 from solver.evaluate.read import read_run
 from solver.evaluate.run_space import narrowed
-from solver.export import megatron
+from solver.export import accelerate, deepspeed, megatron
 from solver.export.job import Job
+from solver.export.modules import read_settings
 from solver.export.registry import EXPORTERS
 from solver.search.driver import solve
 from tests.best_plans import check_space
 from tests.expert_instances import expert_instance
 from tests.hand_made import uniform_plans
-from tests.seeds import one_each
+from tests.oracles.launch import held_twice
+from tests.seeds import few_and_many, one_each
 from tests.small_instances import random_instance
 from tests.unlike_degrees import unlike_instance
 
@@ -87,6 +91,28 @@ def test_solved_plans_are_exported(target: Launcher, seed: int) -> None:
     result = solve(instance)
     if result.plan is not None:
         check(instance, result.plan, target)
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 20))
+def test_every_framework_is_told_what_gpus_split(seeds: Sequence[int]) -> None:
+    """Of plans that its exporter takes: nothing where no two GPUs have the same tensors."""
+    for seed in seeds:
+        wide = instance_for("torchtitan", seed)
+        instance = wide.but(search={"target": "any", "sequence_parallel": seed % 2 > 0})
+        for plan in islice(uniform_plans(instance), 30):
+            job = Job(instance, plan)
+            splits = plan.shape.zero if held_twice(plan.shape) else 0
+            for exporter in EXPORTERS.values():
+                if next(exporter.faults(job), None) is not None:
+                    continue
+                texts = exporter.files(job)
+                exporter.check(job, texts)
+                if deepspeed.CONFIG in texts:
+                    told = json.loads(texts[deepspeed.CONFIG])["zero_optimization"]["stage"]
+                    assert told == splits or (told == 1 and not held_twice(plan.shape))
+                if accelerate.MODULE in texts:
+                    sharding = read_settings(texts[accelerate.MODULE])["SHARDING"]
+                    assert (sharding is not None) == (splits > 0)
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 10))

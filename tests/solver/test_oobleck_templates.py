@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.planner import PS_PER_MS, places, read_case
-from solver.layered.node_sharing import NodeSplit
+from formulations.node_sharing import NodeSplit
 from solver.layered.places import PlaceCosts
 from solver.templates.judge import fits
 from solver.templates.oobleck import (

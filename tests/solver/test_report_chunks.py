@@ -10,7 +10,6 @@ from solver.document import PlanDocument
 from solver.report.critical import busy_share, improvements
 from solver.report.document import costs_of
 from solver.report.rows import rows_of
-from solver.report.svg import svg_picture
 from solver.report.text import result_text
 from solver.report.timeline import text_timeline
 from solver.simulate import Step, simulate_step, step_time_ns
@@ -70,16 +69,12 @@ def test_chunks_and_weight_gradients_are_told_apart() -> None:
     for case in ("interleaved", "split_backward"):
         document = CASES[case]()
         step = simulate_step(costs_of(document))
-        drawn[case] = text_timeline(document, step), svg_picture(document, step)
-    text, picture = drawn["interleaved"]
+        drawn[case] = text_timeline(document, step)
+    text = drawn["interleaved"]
     assert re.search(r"^stage 0 [FBfb.SEOG]*f[FBfb.SEOG]* slow$", text, re.MULTILINE)
     assert "small letters: later chunks" in text
-    assert "backward, chunks 0-1" in picture
-    assert "stage 0, layers E, 1: slow-0 (slow)" in picture
-    text, picture = drawn["split_backward"]
+    text = drawn["split_backward"]
     assert "B input gradients, W weight gradients" in text
-    assert "weight gradients" in picture
-    assert '<path fill="#b5567f"' in picture
 
 
 def test_bug_faster_gpus_put_off_shorter_weight_gradients() -> None:

@@ -1,24 +1,18 @@
-"""What limits a step, its timeline and its picture agree with the simulator."""
+"""What limits a step, and its timeline, agree with the simulator."""
 
 import re
 from collections.abc import Sequence
-from xml.etree import ElementTree
 
 import pytest
 
 from solver.document import PlanDocument
 from solver.report.critical import busy_share, improvements, shares
 from solver.report.document import costs_of
-from solver.report.quantities import time_text
 from solver.report.rows import identical_replicas, rows_of
-from solver.report.svg import svg_picture, ticks
 from solver.report.timeline import marks, text_timeline
 from solver.simulate import Operation, Step, simulate_step
-from tests.hand_made import document_of, pipelined_result, result_of, results, timeline
+from tests.hand_made import document_of, results, timeline
 from tests.seeds import few_and_many
-
-SVG = "{http://www.w3.org/2000/svg}"
-
 
 # What limits a step
 
@@ -118,51 +112,6 @@ def test_rows_hold_every_operation_of_their_replicas(seeds: Sequence[int]) -> No
                 assert spans == [(b.kind, b.micro_batch, b.start_ns, b.end_ns) for b in same]
                 drawn += len(same)
         assert drawn == sum(b.replica is not None for b in timeline(step))
-
-
-# Picture
-
-
-def test_picture_is_xml_with_title_and_labels(document: PlanDocument, step: Step) -> None:
-    """Title with the step time, a label per stage, the number of replicas drawn once."""
-    root = ElementTree.fromstring(svg_picture(document, step))
-    texts = [element.text or "" for element in root.iter(f"{SVG}text")]
-    assert texts[0] == f"tiny: one training step, {time_text(step.step_time_ns / 1e9)}"
-    assert "stage 0, layers E, 0: fast-0 (fast)" in texts
-    assert "replicas 0-1 (x 2, all alike): 2 micro-batches each" in texts
-    assert "time in the step" in texts
-    assert len(list(root.iter(f"{SVG}polyline"))) == 1
-
-
-def test_picture_draws_every_bar_inside_the_chart(document: PlanDocument, step: Step) -> None:
-    """As many bars as operations of one replica of each group and shared ones; none outside."""
-    root = ElementTree.fromstring(svg_picture(document, step))
-    bars = [
-        (float(x), float(width))
-        for path in root.iter(f"{SVG}path")
-        for x, width in re.findall(r"M([\d.]+) [\d.]+h([\d.]+)v", path.get("d", ""))
-    ]
-    assert len(bars) == sum(len(row.bars) for row in rows_of(document, step))
-    chart = next(r for r in root.iter(f"{SVG}rect") if r.get("width") == "1100")
-    left = float(chart.get("x", "0"))
-    assert min(x for x, _ in bars) >= left - 0.01
-    assert max(x + width for x, width in bars) <= left + 1100.01
-
-
-def test_picture_escapes_names() -> None:
-    """A workload name with XML characters does not break the file."""
-    result = pipelined_result()
-    instance = result.instance.but(workload={"name": "a<b & c"})
-    assert result.plan is not None
-    document = document_of(result_of(instance, result.plan))
-    root = ElementTree.fromstring(svg_picture(document, simulate_step(costs_of(document))))
-    texts = [element.text or "" for element in root.iter(f"{SVG}text")]
-    assert texts[0].startswith("a<b & c: one training step")
-
-
-def test_ticks_are_round_and_inside() -> None:
-    """724.7 ms are divided every 100 ms, from 0 to 700 ms."""
-    assert ticks(724_700_000) == [100_000_000.0 * i for i in range(8)]
 
 
 def test_replicas_with_different_shares_are_not_alike() -> None:

@@ -149,6 +149,7 @@ def test_traced_path_is_as_long_as_its_end(
     length = (counts.weights * times.weights).sum(axis=0)
     length += (counts.transfers * times.transfers).sum(axis=0)
     assert length.tolist() == end[graph.last, 0].tolist()
+    assert not counts.transfers[-1].any()  # the row of operations that wait for no transfer
 
 
 def costs_of(tables: CostTables, made: Decisions) -> PlanCosts:

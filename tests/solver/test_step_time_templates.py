@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from solver.layered.node_sharing import NodeSplit
+from formulations.instance.instance import ScheduleName
+from formulations.node_sharing import NodeSplit
 from solver.layered.places import PlaceCosts, Places
 from solver.templates.judge import fits, step_time
 from solver.templates.step_time import StepTimeSearch
@@ -31,12 +32,17 @@ def _found(
     return search.run(0, cutoff, stop)
 
 
+@pytest.mark.parametrize("optimizer", [1, 50])
 @pytest.mark.parametrize("split", list(NodeSplit))
 @pytest.mark.parametrize("seed", one_each(range(30), 7))
-def test_optimum_is_that_of_all_templates(seed: int, split: NodeSplit) -> None:
-    """Transfers, memory, tied embeddings, blocking sends, GPipe, one and two node groups."""
+def test_optimum_is_that_of_all_templates(seed: int, split: NodeSplit, optimizer: int) -> None:
+    """Transfers, memory, tied embeddings, blocking sends, GPipe, one and two node groups.
+
+    With optimizers as long as a micro-batch, and with long ones.
+    """
     several = small_case(seed, split, None if seed % 2 else 3)
-    several = replace(several, schedule="gpipe" if seed % 7 == 3 else "1f1b")
+    schedule: ScheduleName = "gpipe" if seed % 7 == 3 else "1f1b"
+    several = replace(several, schedule=schedule, finish=several.finish * optimizer)
     costs = PlaceCosts(several, several)
     finals, micro_batches = finals_of(several), 1 + seed % 9
     search = StepTimeSearch(costs, finals, dict.fromkeys(finals, micro_batches))
@@ -64,6 +70,7 @@ def test_only_templates_below_the_cutoff() -> None:
 def test_stopped_at_once_the_bound_holds(seed: int) -> None:
     """Without any time there is a template all the same, and the bound is below the optimum."""
     places = small_case(seed, NodeSplit.ALIGNED)
+    places = replace(places, finish=places.finish * 50)
     own = finals_of(places)[2]
     best = _found(places, own, 4).value
     stopped = _found(places, own, 4, stop=lambda: True)

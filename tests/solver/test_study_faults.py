@@ -1,19 +1,30 @@
 """Studies that cannot be used: one line that says why, and what is in them stays."""
 
 import json
+import random
 import resource
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from formulations.instance import Instance
 from formulations.instance.load import load_instance
+from solver.options import SolveOptions
 from solver.search.driver import solve
-from solver.study.store import Study, StudyError, open_study
+from solver.search.incumbents import STARTS
+from solver.search.overview import SearchOverview, search_overview
+from solver.study import store
+from solver.study.store import Study, StudyError, open_study, read_study
 from tests import command_line
+from tests.said import said
+from tests.seeds import few_and_many
+from tests.small_instances import random_instance
 
 INSTANCES = Path(__file__).resolve().parents[2] / "instances"
+TINY = random_instance(0)
 SMALL = load_instance(INSTANCES / "hetero_small.yaml")
 OTHER = load_instance(INSTANCES / "two_zones.yaml")
 
@@ -60,16 +71,16 @@ def test_study_of_another_instance(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_study_of_another_version(path: Path) -> None:
+def test_study_of_another_version(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What another version has closed it may have closed wrongly."""
-    change(path, "update study set value = '0.0.9' where name = 'hetplan'")
-    assert refused(path).startswith("a study of hetplan 0.0.9, this is 0.1.0; name a new file")
+    monkeypatch.setattr(store, "HETPLAN_VERSION", "9.9.9")
+    assert refused(path).startswith("a study of hetplan 0.1.0, this is 9.9.9; name a new file")
 
 
 def test_study_in_another_format(path: Path) -> None:
     """A later layout of the tables is not guessed at."""
     change(path, "pragma user_version = 9")
-    assert refused(path) == "a study in format 9, this is format 2; name a new file"
+    assert refused(path) == "a study in format 9, this is format 3; name a new file"
 
 
 def test_another_database(tmp_path: Path) -> None:
@@ -109,15 +120,94 @@ def test_locked_study(path: Path) -> None:
 
 def test_record_that_was_changed(path: Path) -> None:
     """A plan is simulated before it is believed."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    starts = "select key, fields from records where fields like '[%'"
-    for name, fields in connection.execute(starts).fetchall():
-        plan, step_ns = json.loads(fields)
-        fields = json.dumps([plan, step_ns - 1])
-        connection.execute("update records set fields = ? where key = ?", (fields, name))
-    connection.close()
-    with open_study(path, SMALL) as study, pytest.raises(StudyError, match=r"plan of \d+ ns takes"):
-        solve(SMALL, None, None, study)
+    with open_study(path, SMALL) as study:
+        kept = [record for record in study.every(STARTS) if record.fields.startswith("[")]
+    change(path, f"delete from records where kind = '{STARTS}'")
+    with open_study(path, SMALL) as study:
+        for name, variant, fields in kept:
+            plan, step_ns = json.loads(fields)
+            study.keep(STARTS, name, variant, json.dumps([plan, step_ns - 1]))
+        with pytest.raises(StudyError, match=r"plan of \d+ ns takes"):
+            solve(SMALL, None, None, study)
+
+
+def printable_line(error: StudyError) -> str:
+    """What is told of an error."""
+    assert str(error).isprintable()
+    return str(error)
+
+
+def opened(path: Path, instance: Instance, **options: Any) -> dict[str, Any] | str:
+    """What a search with a study says, or why it refuses the study, in one line."""
+    try:
+        with open_study(path, instance, patience_s=0.1) as study:
+            return said(solve(instance, SolveOptions(**options), None, study))
+    except StudyError as error:
+        return printable_line(error)
+
+
+def shown(path: Path) -> SearchOverview | str | None:
+    """The same of `study show`."""
+    try:
+        with read_study(path, patience_s=0.1) as (study, notes):
+            return search_overview(study, notes)
+    except StudyError as error:
+        return printable_line(error)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'"zone_link"', b'"zone#link"'),
+        (b'"max_step_time_s"', b'"max\x13step_time_s"'),
+        (b"hetplan0.1.0", b"hetplaN0.1.0"),
+        (b"tablerecordsrecords", b"table\xd2\xc9cordsrecords"),
+        (b'"cut_short":false', b'"cut_short":true '),
+    ],
+)
+def test_bug_damaged_studies_were_tracebacks(
+    before: bytes, after: bytes, path: Path, whole: bytes
+) -> None:
+    """Or read without complaint: fields, a name, the tables, an answer."""
+    assert before in whole
+    path.write_bytes(whole.replace(before, after))
+    for line in (opened(path, SMALL), shown(path)):
+        assert isinstance(line, str)
+        assert line.endswith("name a new file")
+
+
+def damaged(whole: bytes, rng: random.Random) -> bytes:
+    """A file some of whose bits, bytes or blocks have changed, or that is cut off."""
+    data, first, length = bytearray(whole), rng.randrange(len(whole)), rng.choice([16, 512, 4096])
+    match rng.randrange(4):
+        case 0:
+            data[first] ^= 1 << rng.randrange(8)
+        case 1:
+            for place in rng.sample(range(len(data)), rng.choice([1, 3, 10])):
+                data[place] = rng.randrange(256)
+        case 2:
+            data[first : first + length] = bytes(len(data[first : first + length]))
+        case _:
+            del data[first:]
+    return bytes(data)
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(300), 30))
+def test_damaged_study_is_refused_or_says_the_same(seeds: Sequence[int], tmp_path: Path) -> None:
+    """Never a traceback, never another plan: what SQLite does not see, digests do."""
+    path = tmp_path / "study.db"
+    fresh = opened(path, TINY)
+    whole, overview = path.read_bytes(), shown(path)
+    assert not isinstance(fresh, str)
+    for seed in seeds:
+        changed = damaged(whole, random.Random(seed))
+        path.write_bytes(changed)
+        view = shown(path)
+        assert isinstance(view, str | None) or view == overview, seed
+        for limit_s in (None, 60.0):
+            path.write_bytes(changed)
+            result = opened(path, TINY, time_limit_s=limit_s)
+            assert isinstance(result, str) or result == fresh, seed
 
 
 def fills_up(limit: Callable[[Study], None], path: Path) -> None:

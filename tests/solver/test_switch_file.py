@@ -12,13 +12,14 @@ import pytest
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
+from formulations.lengths.problem import Moves
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.report.html.switch_page import switch_page
 from solver.report.switch_picture import switch_picture
 from solver.report.switch_text import device_rows
-from solver.switch_document import Moves, SwitchDocument
+from solver.switch_document import SwitchDocument
 from solver.switching.alike import check_alike
 from solver.switching.documented import switch_document
 from solver.verify import verify_switch
@@ -69,7 +70,6 @@ def test_switches_are_replayed(make: Callable[[int], Instance], moves: Moves) ->
         for found in switches(instance.but(search=search), moves):
             checked = verify_switch(found)
             assert checked.complete, checked.problems
-            assert found.gap < 1e-6
             assert found.time_s <= found.published_s
 
 
@@ -96,8 +96,8 @@ def _one_slice_less(fields: Fields) -> None:
     own["slices"].pop()
 
 
-def _other_price(fields: Fields) -> None:
-    fields["prices"] = [{"line": "send", "at": fields["devices"][0]["gpu"], "price": 1}]
+def _other_channel(fields: Fields) -> None:
+    fields["bound_by"] = [{"line": "send", "at": fields["devices"][0]["gpu"]}]
 
 
 def _same_names(fields: Fields) -> None:
@@ -129,23 +129,22 @@ def _other_plan(fields: Fields) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (_other_source, "sent by"),
+        (_other_source, "a GPU that holds the class"),
         ({"classes.0.sendings.0.begin": lambda ns: ns + 2}, "every byte of the class once"),
-        (_one_slice_less, "every byte of the class once"),
-        ({"classes": lambda own: own[:-1]}, "do not arrive"),
-        ({"classes": lambda own: [*own, own[0]]}, "what moves, once"),
+        (_one_slice_less, "classes: slices"),
+        ({"classes": lambda own: own[:-1]}, "classes: slices"),
+        ({"classes": lambda own: [*own, own[0]]}, "classes: slices"),
         ({"time_s": lambda time_s: 0.9 * time_s}, "time_s"),
         ({"published_s": lambda time_s: 1.1 * time_s}, "published_s"),
         ({"lower_bound_s": lambda time_s: 1.1 * time_s}, "lower_bound_s"),
-        (_other_price, "lower_bound_s"),
-        ({"classes.0.slices.0.size_bytes": lambda size: size - 2}, "every byte of the class once"),
+        (_other_channel, "bound_by"),
+        ({"classes.0.slices.0.size_bytes": lambda size: size - 2}, "classes: slices"),
         ({"classes.0.sendings.0.receivers.0": "fast-7:0"}, "GPUs of the cluster"),
         (_same_names, "names of nodes"),
-        (_one_receiver_less, "sent to GPUs that lack it, to all"),
-        (_half_slice, "what moves, once"),
+        (_one_receiver_less, "all GPUs that lack it, no others"),
+        (_half_slice, "classes: slices"),
         ({"devices.0.sent_inside_bytes": lambda size: size + 1}, "devices"),
-        ({"prices.0": lambda one: one | {"line": "zone", "at": "here", "to": "there"}}, "KeyError"),
-        (_other_plan, "what moves, once"),
+        (_other_plan, "classes: slices"),
         ({"after.replicas.0.stages.-1.layers.1": lambda end: end - 1}, "layers"),
     ],
 )

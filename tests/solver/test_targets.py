@@ -1,12 +1,16 @@
 """What other launch targets may gain: a bound that holds, cheap, and the words that ask for it."""
 
 from dataclasses import replace
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from formulations.instance import Instance
 from formulations.instance.instance import Objective
+from formulations.instance.load import parse_instance
+from formulations.instance.target import RULES, Target
 from formulations.launch import runs, widened
 from solver.options import SolveOptions
 from solver.report.document import build_document
@@ -63,6 +67,37 @@ def test_wider_target_is_never_slower(seed: int) -> None:
     free = changed(instance, "search", target="any", recompute_per="stage")
     narrow, wide = solve_alone(instance).objective, solve_alone(free).objective
     assert narrow is None or (wide is not None and wide <= narrow)
+
+
+@pytest.mark.parametrize(("target", "wider"), [*product(RULES, RULES)])
+def test_bug_another_target_was_offered_an_empty_list(target: Target, wider: Target) -> None:
+    """Where it runs nothing of what was listed, all that it runs."""
+    lists: dict[str, tuple[object, ...]] = {
+        "zero": (0, 1, 2, 3),
+        "schedule": ("1f1b", "gpipe", "interleaved", "zb-h1"),
+        "recompute": ("none", "selective", "full"),
+    }
+    for name, values in lists.items():
+        for value in values:
+            instance = changed(random_instance(0), "search", target=target, **{name: (value,)})
+            for added in widened(instance, wider):
+                assert all(added.values()), (name, value)
+
+
+def test_bug_split_parameters_for_torchtitan_ended_in_a_traceback() -> None:
+    """Of Megatron-LM and FlagScale, which split states alone, the plans were none at all."""
+    text = """
+name: crash
+workload: {sizes: {hidden_size: 256, layers: 2, heads: 4, vocabulary_size: 500,
+  rotary_positions: true}, sequence_length: 128, global_batch: 4}
+cluster: {groups: [{name: a, gpu: A100-40, gpus_per_node: 2, nodes: 1}]}
+search: {target: torchtitan, zero: FULL_SHARD}
+"""
+    result = solve(parse_instance(text, "x.yaml", Path()))
+    assert result.plan is not None
+    assert result.plan.shape.zero == 3
+    offered = {gain.target: gain.search for gain in result.other_targets}
+    assert "zero: [0, 1]" in offered["flagscale"]
 
 
 def test_words_that_are_offered() -> None:

@@ -1,29 +1,20 @@
 """The verifier's own rules of launch targets, against those of the instance."""
 
-from itertools import permutations, product
-from typing import Any, Literal, get_args
+from itertools import product
+from typing import Any, get_args
 
 import pytest
 
-from formulations.instance import Instance
+from formulations.costs.tables import build_tables
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, SearchSpace
-from formulations.instance.target import (
-    RULES,
-    Sharing,
-    Target,
-    allows,
-    least_zero,
-    shares,
-    untrained,
-    zero_stages,
-)
-from formulations.plan import Degrees, Shape
+from formulations.instance.target import RULES, Target, allows, untrained
 from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.verify import verify_document
 from solver.verify.findings import Findings
-from solver.verify.launch import check_target, runs_sharing, runs_states, runs_zero, trains
+from solver.verify.launch import check_target, trains
 from tests.best_plans import check_space, check_verified
+from tests.brute_force import all_orders
 from tests.hand_made import document_of, pipelined_result
 from tests.resealed import forged
 from tests.seeds import one_each
@@ -59,14 +50,6 @@ def test_verifier_and_instance_agree_on_targets(target: Target, fields: dict[str
     assert (findings.num_problems == 0) == runs
 
 
-def test_both_agree_on_zero() -> None:
-    """By target and number of stages."""
-    for target, zero, pp in product(RULES, range(4), (1, 2)):
-        assert runs_zero(target, zero, pp) == (zero in zero_stages(target, pp))
-
-
-ETP: tuple[Literal[1] | None, ...] = (None, 1)
-
 TRAINED: list[dict[str, Any]] = [
     {"precision": "fp8"},
     {"precision": "fp32", "optimizer_bytes": 8},
@@ -84,27 +67,6 @@ def test_both_agree_on_what_a_target_trains(target: Target, fields: dict[str, An
     """Precisions, formats of gradients and states, further tokens, chains without a head."""
     workload = pipelined_result().instance.workload.model_copy(update=fields)
     assert (trains(target, workload) is None) == (not any(untrained(target, workload)))
-    for zero in (0, 1):
-        least = least_zero(target, workload.optimizer_state)
-        assert runs_states(target, zero, workload) == (zero >= least)
-
-
-def test_both_agree_on_shared_experts_and_sequences() -> None:
-    """Torchtitan's experts are whole, on FSDP's ranks; Megatron's in fp16 are not shared."""
-    instance = pipelined_result().instance
-    truth = (False, True)
-    for (experts, biases), precision, split in product(
-        ((0, False), (8, False), (8, True)), ("fp16", "bf16"), truth
-    ):
-        fields = {"experts": experts, "precision": precision, "expert_biases": biases}
-        changed = instance.but(workload=fields, search={"sequence_parallel": split})
-        sharing = product(RULES, (1, 2), (1, 2), (1, 2), ETP, (0, 1))
-        for target, tp, cp, ep, etp, zero in sharing:
-            if etp and tp == 1:
-                continue  # the same as None
-            runs = runs_sharing(target, changed, [Degrees(tp=tp, cp=cp)], ep, etp, zero)
-            own = Sharing(tp, cp, ep, zero, split, etp or "tp")
-            assert runs == (shares(target, changed.workload, own) is None)
 
 
 def test_forged_target_is_found() -> None:
@@ -128,21 +90,10 @@ def test_both_list_the_same_unlike_degrees(seed: int) -> None:
         instance = made.but(search=own, workload=workload)
         check_space(instance)
         if target == "flagscale":
-            assert all(_alike_by_stage(instance, shape) for shape in shapes(instance))
-
-
-def _alike_by_stage(instance: Instance, shape: Shape) -> bool:
-    """Whether each stage has the same degrees in all replicas, whatever the node order."""
-    if len(set(shape.degrees_used)) == 1:
-        return True
-    nodes = [j for j, count in enumerate(shape.nodes_used) for _ in range(count)]
-    per_node = [g.gpus_per_node for g in instance.cluster.groups]
-    for order in set(permutations(nodes)):
-        slots = [j for j in order for _ in range(per_node[j] // shape.degrees[j].width)]
-        stages = [slots[k * shape.dp : (k + 1) * shape.dp] for k in range(shape.pp)]
-        if any(len({shape.degrees[j] for j in own}) > 1 for own in stages):
-            return False
-    return True
+            listed = set(shapes(instance))
+            for shape in shapes(instance.but(search={"target": "any"})):
+                orders = all_orders(build_tables(instance, shape))
+                assert (shape in listed) == bool(orders), "those that it can run in some order"
 
 
 @pytest.mark.parametrize("target", RULES)

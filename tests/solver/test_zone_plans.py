@@ -19,8 +19,8 @@ from solver.options import SolveOptions
 from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
-from solver.verify.switch_links import Network as VerifiedNetwork
 from tests.expert_instances import expert_instance
+from tests.oracles.switch_links import Network as VerifiedNetwork
 from tests.random_shapes import zoned
 from tests.seeds import one_each
 from tests.spot_instances import few_stages

@@ -1,0 +1,328 @@
+"""What a fleet file claims of its templates: that no pipeline of their nodes is faster.
+
+Sets. Numbers of stages p; places: a node group with the GPUs of a stage on one of its nodes.
+Question. A pipeline on so many nodes of every group, all filled, whose step with m micro-batches is
+below a claim: any strategy of the instance, any order of the nodes, any stages on them.
+Answer. For every strategy and p such pipelines are plans of one replica whose stages have degrees
+of their own, but for three things. Messages take other times there and back (`template_costs`): a
+way down and back has both, so half of their sum bounds each of the two. A split says where stages
+may begin on a node. Gradients are exchanged elsewhere. So `refutation` strikes out what is too
+slow, and what is left is simulated as in `exhaust`, with these costs.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.template_costs import (
+    between_ns,
+    stage_tables,
+    template_costs,
+    template_degrees,
+    tied_ns,
+)
+from formulations.costs.transfers import inside_ns
+from formulations.fleet import Design, Strategy
+from formulations.instance import Instance
+from formulations.instance.extent import can_be_simulated
+from formulations.instance.instance import plain_schedules
+from formulations.node_sharing import NodeSplit, filled, may_start
+from formulations.plan import Degrees, Plan, Shape
+from formulations.template import Template
+from formulations.units import NANOSECONDS_PER_SECOND, seconds
+from solver.fleet_document import FleetDocument, TemplateBound
+from solver.simulate import Times, pipeline_step_ns
+from solver.verify.bounds import Prover
+from solver.verify.cascade import FIRST_S, Effort
+from solver.verify.clock import Clock, TimeUpError
+from solver.verify.exhaust import FEW, Trial
+from solver.verify.findings import Findings
+from solver.verify.node_choices import instance_on
+from solver.verify.refutation import Refutation
+from solver.verify.simulated import Plans, PlanTimes
+from solver.verify.space import PlanSpace
+from solver.verify.stage_orders import Move, StageGraph, Standing
+from solver.verify.stages import Stages
+from solver.verify.ways import Choices
+
+Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PipelineSpace:
+    """Pipelines that fill nodes, so many of each group [J], with so many micro-batches."""
+
+    instance: Instance
+    split: NodeSplit
+    counts: tuple[int, ...]
+    micro_batch: int
+    micro_batches: int
+
+    @cached_property
+    def degrees(self) -> list[tuple[int, ...]]:
+        """[J] numbers of GPUs that a stage may have."""
+        groups = self.instance.cluster.groups
+        return [template_degrees(self.instance, group, self.split) for group in groups]
+
+    @cached_property
+    def node_gpus(self) -> list[int]:
+        """[J] GPUs of a node that stages fill."""
+        pairs = zip(self.instance.cluster.groups, self.degrees, strict=True)
+        return [filled(group.gpus_per_node, degrees, self.split) for group, degrees in pairs]
+
+    @cached_property
+    def alone(self) -> Instance:
+        """The instance with one replica, for which nothing but the pipeline is asked."""
+        all_nodes = tuple(group.nodes for group in self.instance.cluster.groups)
+        instance = instance_on(self.instance, all_nodes)  # any node may join a pipeline
+        batch = self.micro_batch * self.micro_batches
+        workload = instance.workload.model_copy(update={"global_batch": batch})
+        search = instance.search.model_copy(update={"target": "any", "micro_batches": "even"})
+        return instance.model_copy(update={"workload": workload, "search": search})
+
+    def strategies(self) -> Iterator[Strategy]:
+        """All of the instance."""
+        for recompute in PlanSpace(self.instance).recomputations(0):
+            for schedule in plain_schedules(self.instance.search):
+                yield Strategy(micro_batch=self.micro_batch, recompute=recompute, schedule=schedule)
+
+    def shapes(self, strategy: Strategy) -> Iterator[Shape]:
+        """Of every number of stages."""
+        pairs = [(n, gpus) for n, gpus in zip(self.counts, self.node_gpus, strict=True) if n]
+        if not all(gpus for _, gpus in pairs):
+            return
+        stages = min(sum(n * gpus for n, gpus in pairs), len(self.instance.workload.layers))
+        for p in range(sum(self.counts), stages + 1):
+            yield Shape(
+                degrees=(),
+                dp=1,
+                pp=p,
+                micro_batch=strategy.micro_batch,
+                schedule=strategy.schedule,
+                recompute=strategy.recompute,
+                zero=0,
+                nodes_used=self.counts,
+            )
+
+
+class TemplateGraph(StageGraph):
+    """All ways to place the stages of pipelines of one shape."""
+
+    def __init__(self, space: PipelineSpace, strategy: Strategy, shape: Shape) -> None:
+        self.space, self.strategy = space, strategy
+        used = [j for j, count in enumerate(space.counts) if count]
+        places = [(j, Degrees(tp=g)) for j in used for g in space.degrees[j]]
+        super().__init__(space.alone, shape, places)
+        self.tables = {
+            degrees.tp: stage_tables(space.instance, strategy, degrees.tp, shape.pp)
+            for _, degrees in places
+        }
+
+    def _gpus(self, place: int) -> tuple[int, int]:
+        j, degrees = self.places[place]
+        return self.space.node_gpus[j], degrees.tp
+
+    def _moves(self, before: Standing | None) -> Iterator[Move]:
+        for move in super()._moves(before):
+            gpus = self._gpus(move.after.place)[1]
+            if may_start(self.space.split, gpus, move.after.taken - gpus):
+                yield move
+
+    def _sends(self, move: Move) -> list[int]:
+        return [self._message_ns(move, move.after.place)] * len(self.messages.sizes_bytes[0])
+
+    def _message_ns(self, move: Move, receiver: int) -> int:
+        """One message over the border that a stage has to the one before; 0 before the first."""
+        if move.before is None:
+            return 0
+        (i, _), (j, _) = (self.places[end.place] for end in (move.before, move.after))
+        tables = self.tables[self.places[receiver][1].tp]
+        if move.before.taken < self._gpus(move.before.place)[0]:
+            return inside_ns(tables, i, tables.tensors[-1])
+        return between_ns(tables, i, j)
+
+    @cached_property
+    def backs(self) -> list[Array]:
+        """Per stage [A] messages back to the stage before."""
+        return [
+            np.array([self._message_ns(m, m.before.place) if m.before else 0 for m in moves])
+            for moves in self._levels
+        ]
+
+    def _embedding_ns(self, place: int, slots: int) -> int:
+        j, degrees = self.places[place]
+        across = self.space.instance.cluster.links_among(j for j, _ in self.places)
+        return tied_ns(self.tables[degrees.tp], j, across)[sum(self.space.counts) > 1]
+
+    def template(self, plan: Plan) -> Template:
+        """The pipeline of a plan."""
+        stages = plan.replicas[0].stages
+        numbers = {node: n for n, node in enumerate(dict.fromkeys(s.group.node for s in stages))}
+        groups = self.cluster.node_groups
+        return Template(
+            node_groups=tuple(groups[node] for node in numbers),
+            stages=tuple(
+                stage.but(group=stage.group.but(node=numbers[stage.group.node])) for stage in stages
+            ),
+        )
+
+
+class TemplateStages(Stages):
+    """Their costs: messages forth and back differ."""
+
+    graph: TemplateGraph
+
+    def _sends(self, choices: Choices, k: int, r: int) -> list[Array]:
+        (ahead,), (back,) = super()._sends(choices, k, r), self._backs(choices, k, r)
+        return [np.minimum(ahead, (ahead + back) // 2)]
+
+    def _backs(self, choices: Choices, k: int, r: int) -> list[Array]:
+        return [self.graph.backs[k][choices.step]]
+
+
+class TemplateTimes(PlanTimes):
+    """Their simulated steps."""
+
+    order: TemplateGraph
+
+    def _times(self, micro_batches: int, plans: Plans, r: int) -> Times:
+        pairs = zip(self.order.backs[1:], plans.steps[1:], strict=True)
+        backs = [back[steps] for back, steps in pairs]
+        times = super()._times(micro_batches, plans, r)
+        return replace(times, send_back=np.array(backs).reshape(times.send.shape))
+
+
+class TemplateTrial(Trial):
+    """The pipelines of one shape against one claim."""
+
+    def __init__(self, graph: TemplateGraph, below_ns: int, clock: Clock) -> None:
+        self.stage_graph = graph
+        stages = TemplateStages(Prover(PlanSpace(graph.instance)), graph.shape, graph)
+        super().__init__(Refutation(stages, stages.total, clock), below_ns)
+        self.times = TemplateTimes(self.prover, self.shape, graph)
+
+    def _worked_out(self, plans: Plans, i: int, lanes: Sequence[int]) -> tuple[Plan, int] | None:
+        steps, ends = plans.steps[:, i].tolist(), plans.ends[:, i].tolist()
+        plan, graph = self.stage_graph.plan(self.prover, steps, ends), self.stage_graph
+        costs = template_costs(graph.space.instance, graph.strategy, graph.template(plan))
+        step_ns = pipeline_step_ns(costs, self.stages.total)
+        faster = costs.fits(self.stages.total) and step_ns < self.below_ns
+        return (plan, step_ns) if faster else None
+
+
+def faster_template(space: PipelineSpace, below_ns: int, clock: Clock) -> tuple[Design, int] | None:
+    """A pipeline with a step below this, ns, and its step; None if there is none.
+
+    Raises TimeUpError, also where there are too many pipelines.
+    """
+    for strategy in space.strategies():
+        for shape in space.shapes(strategy):
+            clock.check()
+            graph = TemplateGraph(space, strategy, shape)
+            m = space.micro_batches
+            if graph.steps is None or not can_be_simulated(shape.pp, m, m):
+                raise TimeUpError
+            if not graph.steps:
+                continue
+            if faster := _faster(TemplateTrial(graph, below_ns, clock)):
+                plan, step_ns = faster
+                return Design(template=graph.template(plan), strategy=strategy), step_ns
+    return None
+
+
+def _faster(trial: TemplateTrial) -> tuple[Plan, int] | None:
+    question, below_ns = trial.question, trial.below_ns
+    choices = question.remaining(question.everything(below_ns), below_ns)
+    if choices is not None and trial.count(choices) > FEW:
+        choices = question.by_windows(choices, below_ns)
+    if choices is None:
+        return None
+    outcome = trial.hunted(choices)
+    if outcome.plan is None or outcome.step_time_ns is None:
+        return None
+    return outcome.plan, outcome.step_time_ns
+
+
+def check_sharing(document: FleetDocument, findings: Findings) -> None:
+    """Degrees are those that the instance lists; of claimed templates, nodes are shared as said."""
+    claims, instance = document.templates, document.instance
+    split = NodeSplit.ANY if claims is None else claims.split
+    groups = instance.cluster.groups
+    degrees = [template_degrees(instance, group, split) for group in groups]
+    for n, design in enumerate(document.designs):
+        template, filled_to = design.template, dict[int, int]()
+        for k, stage in enumerate(template.stages):
+            field, node = f"designs[{n}].template.stages[{k}]", stage.group.node
+            gpus, start = stage.degrees.tp, stage.group.gpus[0]
+            allowed = degrees[template.group_of(stage)]
+            findings.require(gpus in allowed, field, f"{gpus} GPUs", f"one of {list(allowed)}")
+            follows = start == filled_to.get(node, 0) and may_start(split, gpus, start)
+            text = f"no GPU left out before it, and an offset of the {split} split"
+            findings.require(claims is None or follows, field, f"GPUs from {start} on", text)
+            filled_to[node] = start + gpus
+        for node, end in filled_to.items() if claims else ():
+            j, field = template.node_groups[node], f"designs[{n}].template"
+            gpus = filled(groups[j].gpus_per_node, degrees[j], split)
+            findings.require(end == gpus, field, f"{end} GPUs of node {node}", f"{gpus}")
+
+
+def check_steps(document: FleetDocument, findings: Findings) -> None:
+    """The steps that claims are about, and no bound above them."""
+    number = len(document.designs)
+    for n, claim in enumerate(_claims(document)):
+        field, i = f"templates.bounds[{n}]", claim.design
+        if not findings.require(i < number, f"{field}.design", i, f"below {number}"):
+            continue
+        design, m = document.designs[i], claim.micro_batches
+        costs = template_costs(document.instance, design.strategy, design.template)
+        findings.require(costs.fits(m), f"{field}.micro_batches", m, "as many as fit")
+        step_s = seconds(pipeline_step_ns(costs, m))
+        findings.close(f"{field}.step_time_s", claim.step_time_s, step_s)
+        within = claim.bound_s <= step_s
+        findings.require(within, f"{field}.bound_s", claim.bound_s, f"at most {step_s}")
+
+
+def prove_claims(document: FleetDocument, effort: Effort, findings: Findings) -> None:
+    """Proves every claim again; says which were not proved, and what is not claimed."""
+    claims, clock = _claims(document), Clock(effort.time_limit_s)
+    open_claims, proved = list(range(len(claims))), 0
+    for limit_s in (FIRST_S, None) if effort.prove == "all" else ():
+        hard = []
+        for n in open_claims:
+            effort.show(len(claims) - len(open_claims), len(claims))
+            try:
+                proved += _holds(document, n, Clock(limit_s, clock), findings)
+            except TimeUpError:
+                hard.append(n)
+        open_claims = hard
+    if proved:
+        findings.note(f"no pipeline is faster than claimed of {proved} templates")
+    for n in open_claims:
+        findings.reserve(f"templates.bounds[{n}], at the word of the search")
+    claimed = {claim.design for claim in claims}
+    if rest := [n for n in range(len(document.designs)) if n not in claimed]:
+        findings.reserve(f"that no pipeline is faster, which is not claimed of designs {rest}")
+
+
+def _claims(document: FleetDocument) -> tuple[TemplateBound, ...]:
+    return () if document.templates is None else document.templates.bounds
+
+
+def _holds(document: FleetDocument, n: int, clock: Clock, findings: Findings) -> bool:
+    """Whether a claim is true; refuses it where a pipeline is faster. Raises TimeUpError."""
+    claims, instance = document.templates, document.instance
+    assert claims is not None  # it has a claim
+    claim = claims.bounds[n]
+    design = document.designs[claim.design]
+    counts = design.template.counts(len(instance.cluster.groups))
+    b = design.strategy.micro_batch
+    space = PipelineSpace(instance, claims.split, counts, b, claim.micro_batches)
+    faster = faster_template(space, round(claim.bound_s * NANOSECONDS_PER_SECOND), clock)
+    if faster is not None:
+        layers = [stage.layers[1] for stage in faster[0].template.stages]
+        text = f"at most {seconds(faster[1])}, the step of stages that end with layers {layers}"
+        findings.refuse(f"templates.bounds[{n}].bound_s", claim.bound_s, text)
+    return faster is None

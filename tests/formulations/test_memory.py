@@ -1,0 +1,38 @@
+"""Memory of a GPU at its fullest moment, by hand."""
+
+import numpy as np
+import pytest
+
+from formulations.plan import Recomputed
+from formulations.schedules import Held
+from tests.small_instances import layers_of
+
+#: Three layers: static bytes, of a micro-batch in flight, and once while one is worked on.
+MEMORY = layers_of(np.array([100, 200, 400]), np.array([10, 20, 40]), np.array([3, 5, 4]), fixed=7)
+NOTHING = Recomputed(way="none", blocks=0)
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "put_off", "kept"),
+    [
+        ([[3]], [0], 3 * 30),
+        # either three in flight, or one and two that wait for their weight gradients
+        ([[3], [1]], [0, 1], 3 * 30),
+        ([[3], [1]], [0, 3], 30 + 3 * 30),
+    ],
+)
+def test_fullest_moment_counts(in_flight: list[list[int]], put_off: list[int], kept: int) -> None:
+    """Layers 0 and 1 keep 30 bytes of each micro-batch, whatever they wait for."""
+    moments = Held(whole=np.array(in_flight), put_off=np.array(put_off))
+    parts = MEMORY.parts([(0, 2)], moments, np.array([False, True, True]), [NOTHING])
+    assert parts.weights_bytes == 300
+    assert parts.activations_bytes == kept + 5
+    assert parts.buffers_bytes == 7
+
+
+def test_chunks_share_one_moment() -> None:
+    """Two of the first chunk and one of the second, or one and two: 2 x 10 + 40, or 10 + 2 x 40."""
+    moments = Held(whole=np.array([[2, 1], [1, 2]]), put_off=np.array([0, 0]))
+    parts = MEMORY.parts([(0, 1), (2, 3)], moments, np.array([False, True, True]), [NOTHING] * 2)
+    assert parts.weights_bytes == 500
+    assert parts.activations_bytes == 90 + 4

@@ -1,0 +1,194 @@
+"""Random small models, clusters and plans of every feature that traffic depends on."""
+
+import random
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from formulations.costs.stage_places import stage_tables
+from formulations.costs.tables import build_tables
+from formulations.decisions import Decisions, boundary_ranges, even_shares, least_end
+from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace, ZoneLink
+from formulations.instance.instance import ScheduleName
+from formulations.instance.overlap import Overlap
+from formulations.instance.precision import Precision
+from formulations.instance.sizes import MoeSizes, TransformerSizes
+from formulations.instance.transformer import build_workload
+from formulations.plan import Plan, Shape
+from formulations.slot_degrees import stage_places
+from formulations.stage_layouts import layouts
+from solver.search.shapes import shapes
+from tests.oracles.layers import Model
+from tests.small_instances import ROOMY, gpu, nodes_of
+
+TOKENS = 64
+FREE_LINK = Link(bandwidth_bytes_per_s=1e18, latency_s=0)
+
+
+class Case(NamedTuple):
+    """A plan of an instance, its model, and whether layers take time of their own."""
+
+    instance: Instance
+    plan: Plan
+    model: Model
+    computes: bool
+
+
+def cases(seed: int, number: int = 4) -> Iterator[Case]:
+    """Some random plans of one random instance."""
+    rng = random.Random(seed)
+    kind = rng.choice(["dense", "dense", "experts", "experts", "two stacks"])
+    per = rng.choice(["uniform", "uniform", "per_group", "per_stage"])
+    computes = kind != "experts" and per != "per_stage" and rng.random() < 0.4
+    precision: Precision = rng.choice(["bf16", "bf16", "fp32"])
+    width, gradient = (2, rng.choice([2, 4])) if precision == "bf16" else (4, 4)
+    sizes = _sizes(rng, kind)
+    instance = Instance(
+        name=f"traffic_{seed}",
+        source="test",
+        workload=build_workload(
+            sizes,
+            name="w",
+            source="test",
+            sequence_length=TOKENS,
+            global_batch=8,
+            precision=precision,
+            gradient_bytes=gradient,
+            flash_attention=precision == "bf16",
+        ),
+        cluster=_cluster(rng, precision, computes, zones=per != "per_stage" and rng.random() < 0.3),
+        search=_search(rng, kind, per, precision),
+        limits=ROOMY,
+    )
+    model = Model(sizes, TOKENS, width, width, gradient)
+    for shape in _shapes(rng, instance, number):
+        plan = _plan(rng, instance, shape)
+        if plan is not None:
+            yield Case(instance, plan, model, computes)
+
+
+def _shapes(rng: random.Random, instance: Instance, number: int) -> list[Shape]:
+    """Some shapes of the instance, as unlike as it has them: rare strategies as often as others."""
+    alike: dict[tuple[object, ...], list[Shape]] = {}
+    for shape in shapes(instance):
+        strategies = shape.zero, shape.ep, shape.etp, shape.vpp, shape.cp, shape.per_stage
+        alike.setdefault((*strategies, shape.pp > 1, shape.dp > 1), []).append(shape)
+    chosen = rng.sample(list(alike), min(number, len(alike)))
+    return [rng.choice(alike[key]) for key in chosen]
+
+
+def _sizes(rng: random.Random, kind: str) -> TransformerSizes:
+    fields: dict[str, Any] = {
+        "hidden_size": rng.choice([32, 64]),
+        "heads": 8,
+        "kv_heads": rng.choice([4, 8]),
+        "layers": rng.randint(2, 4),
+        "vocabulary_size": rng.choice([500, 1000, 1024]),
+        "norm": rng.choice(["layernorm", "rmsnorm"]),
+        "ffn_size": rng.choice([64, 128]),
+    }
+    flags = "tied_embeddings gated_ffn qkv_biases output_bias ffn_biases branch_norms final_norm"
+    fields |= {flag: rng.random() < 0.5 for flag in flags.split()}
+    if kind == "two stacks":
+        fields |= {"decoder_layers": rng.randint(1, 2), "relative_position_buckets": 8}
+        return TransformerSizes(**fields)
+    fields |= {"qk_norms": rng.random() < 0.3, "learned_positions": rng.choice([None, TOKENS])}
+    if kind == "experts":
+        fields["moe"] = MoeSizes(
+            experts=4,
+            experts_per_token=rng.choice([1, 2]),
+            ffn_size=32,
+            shared_experts=rng.choice([0, 0, 1, 2]),
+            dense_first_layers=rng.choice([0, 1]),
+        )
+        fields["mtp_layers"] = rng.choice([0, 0, 1])
+    return TransformerSizes(**fields)
+
+
+def _link(rng: random.Random, bandwidth: float) -> Link:
+    speed, latency = rng.uniform(bandwidth, 3 * bandwidth), rng.uniform(1e-6, 3e-5)
+    return Link(bandwidth_bytes_per_s=speed, latency_s=latency)
+
+
+def _cluster(rng: random.Random, precision: Precision, computes: bool, zones: bool) -> Cluster:
+    """One to three node groups, in zones where they stand in several."""
+    flops = 1e10 if computes else 1e18
+    number = rng.randint(1, 3)
+    names = [rng.choice("wxyz") if zones else None for _ in range(number)]
+    kind = gpu("g", 1, 80)
+    groups = [
+        nodes_of(
+            kind.but(
+                peak_flops={precision: flops * rng.randint(1, 3)},
+                memory_bandwidth_bytes_per_s=1e18,
+            ),
+            name=f"g{j}",
+            gpus_per_node=rng.choice([1, 2, 4, 4, 8]),
+            nodes=rng.randint(1, 2),
+            intra_node=_link(rng, 1e9),
+            inter_node=_link(rng, 1e8),
+            zone=names[j] if len(set(names)) > 1 else None,
+        )
+        for j in range(number)
+    ]
+    link = ZoneLink(**_link(rng, 5e7).model_dump()) if len(set(names)) > 1 else None
+    efficiency = ((1, 1.0), (2, 0.9), (3, 0.7))
+    return Cluster(groups=tuple(groups), zone_link=link, network_efficiency=efficiency)
+
+
+def _search(rng: random.Random, kind: str, per: Any, precision: Precision) -> SearchSpace:
+    routes, by_stage = kind == "experts" and per != "per_stage", per == "per_stage"
+    sequences = precision == "bf16" and not by_stage and kind != "two stacks"
+    schedules: list[ScheduleName] = rng.sample(["1f1b", "gpipe", "interleaved", "zb-h1"], 2)
+    return SearchSpace(
+        degrees=per,
+        idle_nodes=False,
+        micro_batch=(1, 2, 4),
+        zero=(0, 1, 2, 3) if per == "uniform" else (0, 1),
+        schedule=("1f1b",) if by_stage else tuple(schedules),
+        recompute=(rng.choice(["none", "full"]),),
+        sequence_parallel=kind == "experts" or rng.random() < 0.5,
+        scatter_gather=rng.random() < 0.5,
+        expert_parallel=(1, 2, 4) if routes else (1,),
+        expert_tensor_parallel=(1, "tp") if routes else ("tp",),
+        context_parallel=(1, 2) if sequences else (1,),
+        context_method=rng.choice([None, "ring", "all_to_all"]),
+        embedding_only_stages=rng.random() < 0.5,
+        overlap=Overlap(
+            tensor_parallel=rng.choice([0, 0.3]),
+            gradient_sync=rng.choice([0, 0.7]),
+            sharding=rng.choice([0, 0.4]),
+        ),
+    )
+
+
+def _plan(rng: random.Random, instance: Instance, shape: Shape) -> Plan | None:
+    """A random order, or layout, and cut; None where there is none."""
+    if shape.per_stage:
+        tables = stage_tables(instance, shape, stage_places(instance, shape))
+        assert tables.by_place is not None
+        all_layouts = list(layouts(tables.by_place))
+        order = rng.choice(all_layouts) if all_layouts else ()
+    else:
+        tables = build_tables(instance, shape)
+        nodes = [j for j, count in enumerate(shape.nodes_used) for _ in range(count)]
+        order = tuple(rng.sample(nodes, len(nodes)))
+    ranges, cuts = boundary_ranges(tables), [0]
+    if not order or ranges[-1][0] > tables.num_layers:
+        return None
+    for low, high in ranges[1:-1]:
+        low = max(low, least_end(tables, cuts[-1]))
+        cuts.append(rng.randint(low, max(low, high)))
+    cuts.append(tables.num_layers)
+    return Decisions(order, tuple(cuts), even_shares(tables)).plan(tables)
+
+
+def without_traffic(instance: Instance) -> Instance:
+    """The instance on links that take no time."""
+    groups = tuple(_free(group) for group in instance.cluster.groups)
+    return instance.model_copy(
+        update={"cluster": instance.cluster.model_copy(update={"groups": groups})}
+    )
+
+
+def _free(group: NodeGroup) -> NodeGroup:
+    return group.but(intra_node=FREE_LINK, inter_node=FREE_LINK)

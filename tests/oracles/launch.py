@@ -1,0 +1,68 @@
+"""What launch targets run of degrees, experts, sequences and ZeRO, written again from the docs.
+
+Tensors are counted GPU by GPU. Nothing is the planner's but the fields of a shape.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from formulations.instance import Instance
+from formulations.instance.instance import ZeroStage
+from formulations.instance.target import Target
+from formulations.plan import Degrees, Shape
+
+
+def _tensors(shape: Shape, degrees: Degrees) -> Iterator[tuple[str, int, int]]:
+    """What every GPU of a stage has: its share of all else, then its experts and share of these."""
+    lanes = degrees.tp if shape.etp is None else shape.etp
+    for gpu in range(shape.dp * degrees.tp * degrees.parts * degrees.cp):
+        yield "dense", gpu % degrees.tp, 0
+        yield "experts", gpu % lanes, gpu // lanes % shape.ep
+
+
+def held_twice(shape: Shape) -> bool:
+    """Whether two GPUs of a stage have the same."""
+    return any(max(Counter(_tensors(shape, used)).values()) > 1 for used in shape.degrees_used)
+
+
+def runs_zero(instance: Instance, shape: Shape, target: Target, zero: int) -> bool:
+    """Whether replicas may split so much, where anything is held twice."""
+    if target == "torchtitan":
+        shared = shape.ep > 1 or shape.degrees[0].cp > 1
+        return zero in ((2, 3) if shape.pp == 1 else (1,) if shared else (0, 1))
+    return target == "any" or zero <= 1
+
+
+def runs_states(instance: Instance, target: Target, zero: int) -> bool:
+    """Megatron-Core keeps moments in 16 bit with its distributed optimizer alone."""
+    workload = instance.workload
+    copy = 0 if workload.precision in ("fp32", "tf32") else 4
+    halves = workload.optimizer_bytes - copy == 4 and not workload.optimizer_block_bytes
+    return not (halves and target in ("megatron", "flagscale")) or zero > 0
+
+
+def runs_experts(instance: Instance, shape: Shape, target: Target) -> bool:
+    """Whether GPUs may share experts so; Megatron-LM's tensor groups split the sequence, too."""
+    workload, wide = instance.workload, any(used.tp > 1 for used in shape.degrees_used)
+    if target in ("megatron", "flagscale"):
+        torn = workload.experts > 0 and wide and not instance.search.sequence_parallel
+        torn |= workload.expert_biases and wide and shape.etp is None
+        return not torn and (shape.ep == 1 or workload.precision != "fp16")
+    return target != "torchtitan" or not wide or (shape.ep > 1) == (shape.etp is not None)
+
+
+def zero_stages(instance: Instance, shape: Shape, target: Target) -> list[ZeroStage]:
+    """ZeRO stages of a shape of equal degrees on all its node groups, in the space of a target.
+
+    Of those that are the same, as nothing is held twice, the least.
+    """
+    often = shape.pp == 1 and instance.search.micro_batches == "even"
+    stages = [
+        zero
+        for zero in sorted(instance.search.zero)
+        if (zero < 2 or often)
+        and runs_states(instance, target, zero)
+        and runs_experts(instance, shape, target)
+        and (not held_twice(shape) or runs_zero(instance, shape, target, zero))
+    ]
+    return stages if held_twice(shape) else stages[:1]

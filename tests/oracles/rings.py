@@ -1,0 +1,165 @@
+"""Rings of a plan: gradients, parameters, experts, tied embeddings."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
+from math import ceil
+
+from formulations.instance.cluster import Link
+from formulations.plan import Degrees
+from tests.oracles.places import Pair, Places, ns
+
+#: GPUs of a ring on a node, or rings that share a link; bytes of each; the link.
+Leg = tuple[int, float, Link]
+
+
+@dataclass(frozen=True)
+class Rings:
+    """Those of one plan."""
+
+    at: Places
+
+    @property
+    def sync_factor(self) -> float:
+        """Of gradients after the last backward pass: f, less what hides."""
+        shape, share = self.at.plan.shape, self.at.instance.search.overlap.gradient_sync
+        hidden = share if shape.pp == 1 else min(share, (shape.vpp - 1) / shape.vpp)
+        return (2, 1, 0, 0)[shape.zero] * (1 - hidden)
+
+    @property
+    def gather_factor(self) -> float:
+        """Of parameters after the optimizer: f."""
+        return (0, 1, 1, 0)[self.at.plan.shape.zero]
+
+    def after_ns(self, device: int, f: float, width: int) -> int:
+        """Rings over the layers of a device, with so many bytes for each parameter."""
+        if not f:
+            return 0
+        chunks = self.at.stages[device :: self.at.plan.shape.pp]
+        layers = [x for row in chunks for x in range(*row[0].layers)]
+        rings = [self._layer_ns(device, f, width, x) for x in layers]
+        experts = sum(self._experts_ns(f, width, x) for x in layers)
+        return sum(wire for wire, _ in rings) + rings[0][1] + experts
+
+    def with_micro_batches_ns(self, x: int) -> tuple[int, int]:
+        """ZeRO 2 and 3: one gather of a layer's parameters, one reduction of its gradients."""
+        zero, model = self.at.plan.shape.zero, self.at.model
+        gather = self._exchange_ns(model.parameter_bytes, x) if zero == 3 else 0
+        reduce = self._exchange_ns(model.gradient_bytes, x) if zero >= 2 else 0
+        return gather, reduce
+
+    def in_lockstep(self, x: int) -> bool:
+        """Whether replicas go through a layer together."""
+        return self.at.plan.shape.zero >= 2 and self._is_shared(x)
+
+    def _is_shared(self, x: int) -> bool:
+        """Whether several GPUs have the same parameters of a layer, or the same experts."""
+        dp, at = self.at.plan.shape.dp, self.at
+        copies = any(dp * at.degrees(j).copies > 1 for j in at.used)
+        return copies or self._experts_ns(1, 1, x) > 0
+
+    def _exchange_ns(self, width: int, x: int) -> int:
+        if not self._is_shared(x):
+            return 0
+        alike = self._bytes(x, self.at.widest, width) > 0
+        ring_ns = sum(self._layer_ns(0, 1, width, x)) if alike else 0
+        return ring_ns + self._experts_ns(1, width, x)
+
+    def _bytes(self, x: int, slot: Degrees, width: int) -> int:
+        """Bytes of a layer on a GPU, without experts that have rings of their slot."""
+        at = self.at
+        alike, experts = at.model.parameters(at.rows[x], slot.tp, at.plan.shape.pp)
+        return width * (alike + (0 if at.grid else experts // slot.tp))
+
+    def _layer_ns(self, device: int, f: float, width: int, x: int) -> tuple[int, int]:
+        """A layer over the replicas of a stage: bytes, and the start."""
+        at, slots = self.at, self.at.nodes(device)
+        inside, between = list[Leg](), list[Leg]()
+        for node, count in slots.items():
+            slot = at.tensor_group(device, node)
+            size = self._bytes(x, slot, width)
+            inside.append((count * slot.copies, size, at.of(node).intra_node))
+            between.append((self._crossing(node), size, at.of(node).inter_node))
+        size = self._bytes(x, at.widest, width)
+        for pair in self._zone_pairs(device):
+            stages = sum(pair in self._zone_pairs(d) for d in range(at.plan.shape.pp))
+            between.append((at.widest.tp * stages, size, at.zone_link(pair)))
+        return self._hierarchical_ns(f, inside, between, len(slots))
+
+    def _hierarchical_ns(
+        self, f: float, inside: Iterable[Leg], between: Iterable[Leg], nodes: int
+    ) -> tuple[int, int]:
+        """Rings inside nodes, then between so many of them: bytes, and the start."""
+        share = f * (nodes - 1) / nodes / self.at.efficiency(nodes)
+        near = [ns(f * (n - 1) / n * size / link.bandwidth_bytes_per_s) for n, size, link in inside]
+        far = [ns(share * size * n / link.bandwidth_bytes_per_s) for n, size, link in between]
+        first = max((n - 1) * link.latency_s for n, _, link in inside)
+        second = (nodes - 1) * max(link.latency_s for _, _, link in between)
+        return max(near) + max(far), ns(f * first) + ns(f * second)
+
+    def _crossing(self, node: int) -> int:
+        """Rings that share a node's link: tp for each stage on it and on other nodes."""
+        at = self.at
+        stages = (d for d in range(at.plan.shape.pp) if node in at.nodes(d))
+        return sum(at.tensor_group(d, node).tp for d in stages if len(at.nodes(d)) > 1)
+
+    def _zone_pairs(self, device: int) -> set[Pair]:
+        """Pairs of zones between which a stage's ring may pass."""
+        zones = {self.at.of(node).zone for node in self.at.nodes(device)}
+        return {frozenset(pair) for pair in combinations(zones, 2)}
+
+    def _experts_ns(self, f: float, width: int, x: int) -> int:
+        """Ring of a layer's experts, if they have one of their slot."""
+        at, shape, experts = self.at, self.at.plan.shape, self.at.rows[x].parameters.experts
+        if not (at.grid and experts and f):
+            return 0
+        stage = shape.dp * at.degrees(at.used[0]).width // at.lanes(at.used[0])  # ranks
+        same, ranks = stage // shape.ep, {j: at.ranks(j) for j in at.used}
+        if same == 1:
+            return 0
+        fewest, alike = min(ranks.values()), len(set(ranks.values())) == 1
+        aligned = alike and (stage % fewest == 0 or fewest % stage == 0)
+        nodes = max(1, stage // fewest)
+        if not aligned:
+            nodes = min(sum(shape.nodes_used), (stage - 1) // fewest + 2)
+        size = {j: width * ceil(experts / (at.lanes(j) * shape.ep)) for j in at.used}
+        inside, between = list[Leg](), list[Leg]()
+        for j in at.used:
+            group, sets = at.nodes_like(j), min(shape.ep, ranks[j])
+            inside.append((min(same, ranks[j] // at.together), size[j], group.intra_node))
+            rings = at.lanes(j) * sets * (1 if aligned else 2)
+            between.append((rings, size[j], group.inter_node))
+        widest = max(at.used, key=lambda j: at.degrees(j).tp)
+        lanes = at.lanes(widest) * shape.ep * shape.pp
+        between += [(lanes, size[widest], link) for link in at.zone_links]
+        return sum(self._hierarchical_ns(f, inside, between, min(same, nodes)))
+
+    def embedding_ns(self) -> int:
+        """The slowest pair of slots that hold a tied matrix."""
+        at, p = self.at, self.at.plan.shape.pp
+        if p == 1 or not at.rows[-1].copy:
+            return 0
+        pairs = list(zip(at.stages[0], at.stages[p - 1], strict=True))
+        shared = Counter(
+            end.group.node for a, b in pairs for end in (a, b) if a.group.node != b.group.node
+        )
+        times, crossing = list[int](), Counter[Pair]()
+        for a, b in pairs:
+            alone = a.group.node == b.group.node
+            for slot, node in ((a.degrees, a.group.node), (b.degrees, b.group.node)):
+                gpus = 1 if alone else slot.width * shared[node]
+                link = at.of(node).intra_node if alone else at.of(node).inter_node
+                times.append(self._pair_ns(slot, gpus, link))
+            crossing[frozenset(at.of(end.group.node).zone for end in (a, b))] += 1
+        for zones, count in crossing.items():
+            if len(zones) > 1:
+                every, link = (at.degrees(j) for j in at.used), at.zone_link(zones)
+                times += [self._pair_ns(slot, slot.width * count, link) for slot in every]
+        return max(times)
+
+    def _pair_ns(self, slot: Degrees, gpus: int, link: Link) -> int:
+        model = self.at.model
+        rows = 128 * slot.tp * ceil(model.sizes.vocabulary_size / (128 * slot.tp))
+        size = model.gradient_bytes * model.hidden * rows // slot.tp
+        return ns(gpus * size / link.bandwidth_bytes_per_s + 2 * link.latency_s)

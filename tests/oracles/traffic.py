@@ -1,0 +1,113 @@
+"""The traffic of a plan, worked out from docs/cost.md alone: an oracle for `formulations.costs`.
+
+It reads the plan, the sizes of the model, the links of the cluster and `search`, and imports
+nothing that counts. What layers take without traffic is given.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+from formulations.instance import Instance
+from formulations.instance.cluster import Link
+from formulations.plan import Degrees, Plan, Stage
+from tests.oracles.layers import Model
+from tests.oracles.passes import Compute, Passes
+from tests.oracles.places import Places, ns
+from tests.oracles.rings import Rings
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Times of one plan: p devices, S stages, R replicas; passes with what layers take.
+
+    forward_ns, backward_ns: [S][R]. send_ns: [S - 1][R]. sync_ns, gather_ns: [p].
+    """
+
+    forward_ns: list[list[int]]
+    backward_ns: list[list[int]]
+    send_ns: list[list[int]]
+    sync_ns: list[int]
+    gather_ns: list[int]
+    embedding_ns: int
+
+
+def traffic(instance: Instance, plan: Plan, model: Model, compute_ns: Compute) -> Traffic:
+    """All traffic of a plan."""
+    at = Places(instance, plan, model)
+    rings, messages = Rings(at), Messages(at)
+    passes, replicas = Passes(at, rings, compute_ns), range(plan.shape.dp)
+    times = [[passes.times_ns(s, r) for r in replicas] for s in range(len(at.stages))]
+    devices = range(plan.shape.pp)
+    sync, gather = (
+        [rings.after_ns(d, f, width) for d in devices]
+        for f, width in (
+            (rings.sync_factor, model.gradient_bytes),
+            (rings.gather_factor, model.parameter_bytes),
+        )
+    )
+    return Traffic(
+        forward_ns=[[forward for forward, _ in row] for row in times],
+        backward_ns=[[backward for _, backward in row] for row in times],
+        send_ns=[[messages.time_ns(s, r) for r in replicas] for s in range(len(at.stages) - 1)],
+        sync_ns=sync,
+        gather_ns=gather,
+        embedding_ns=rings.embedding_ns(),
+    )
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Those between the stages of one plan."""
+
+    at: Places
+
+    def time_ns(self, s: int, r: int) -> int:
+        """From virtual stage s to the next, of replica r."""
+        at = self.at
+        source, target = at.stages[s][r], at.stages[s + 1][r]
+        tensors = 2 if at.rows[source.layers[1] - 1].kind == "decoder" else 1
+        nodes = source.group.node, target.group.node
+        if nodes[0] == nodes[1]:
+            sizes = [tensors * self._message_bytes(end.degrees) for end in (source, target)]
+            return max(ns(self._inside_s(nodes[0], size)) for size in sizes)
+        pairs = [
+            (a.group.node, b.group.node)
+            for a, b in zip(at.stages[s], at.stages[s + 1], strict=True)
+            if a.group.node != b.group.node
+        ]
+        leaving = sum(a == nodes[0] for a, _ in pairs)
+        entering = sum(b == nodes[1] for _, b in pairs)
+        ends = [
+            (source, at.of(nodes[0]).inter_node, leaving),
+            (target, at.of(nodes[1]).inter_node, entering),
+        ]
+        zones = at.of(nodes[0]).zone, at.of(nodes[1]).zone
+        if zones[0] != zones[1]:
+            flows = sum((at.of(a).zone, at.of(b).zone) == zones for a, b in pairs)
+            link = at.zone_link(frozenset(zones))
+            ends += [(source, link, flows), (target, link, flows)]
+        both = max(source.degrees.tp, target.degrees.tp)
+        widest = both if at.plan.shape.per_stage else at.widest.tp
+        return max(ns(self._outside_s(*end, tensors, widest)) for end in ends)
+
+    def _message_bytes(self, slot: Degrees) -> int:
+        """S of one tensor, on one GPU."""
+        search = self.at.instance.search
+        parts = slot.tp if search.sequence_parallel or search.scatter_gather else 1
+        elements = self.at.sequences(slot) * self.at.model.tokens * self.at.model.hidden
+        return ceil(elements * self.at.model.element_bytes / (slot.cp * parts))
+
+    def _inside_s(self, node: int, size: float) -> float:
+        link = self.at.of(node).intra_node
+        return size / link.bandwidth_bytes_per_s + link.latency_s
+
+    def _outside_s(self, end: Stage, link: Link, flows: int, tensors: int, widest: int) -> float:
+        """A message over a link, as one of its ends has it."""
+        search, slot = self.at.instance.search, end.degrees
+        splits = search.sequence_parallel or search.scatter_gather
+        size = tensors * self._message_bytes(slot)
+        lanes = slot.cp * slot.parts * (slot.tp if splits else widest)
+        seconds = size * lanes * flows / link.bandwidth_bytes_per_s + link.latency_s
+        if search.scatter_gather and not search.sequence_parallel:
+            seconds += (slot.tp - 1) * self._inside_s(end.group.node, size)
+        return seconds
