@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from formulations.instance import Instance
     from solver.document import PlanDocument
     from solver.options import Method
-    from solver.result import Infeasibility
+    from solver.result import Infeasibility, OtherTarget
     from solver.verify import Verification
 
 __all__ = ["PlannerError", "Solution", "load", "load_plan", "solve", "verify"]
@@ -33,10 +33,12 @@ class Solution:
     `document` is the content of the plan file, field by field: degrees in `document.shape`, places,
     times and memory of every stage in `document.replicas`, and more. `infeasibility`: which
     constraint stands in the way and what would help, where a search proved that there is no plan.
+    `other_targets`: launch targets that a search found may have better plans; no file keeps them.
     """
 
     document: "PlanDocument"
     infeasibility: "Infeasibility | None" = None
+    other_targets: "tuple[OtherTarget, ...]" = ()
 
     @property
     def status(self) -> str:
@@ -72,7 +74,7 @@ class Solution:
         from solver.report.text import solution_text
 
         page = StringIO()
-        draw(solution_text(self.document, self.infeasibility), page)
+        draw(solution_text(self.document, self.infeasibility, self.other_targets), page)
         return "".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines())
 
 
@@ -115,7 +117,8 @@ def solve(
     options = SolveOptions(method, time_limit_s, gap, seed, workers)
     with study_at(None if study is None else Path(study), problem) as kept:
         result = search(problem, options, None, kept)
-    return Solution(build_document(result, options), result.infeasibility)
+    document = build_document(result, options)
+    return Solution(document, result.infeasibility, result.other_targets)
 
 
 def verify(

@@ -140,12 +140,8 @@ def zero_choices(instance: Instance, shape: Shape) -> list[ZeroStage]:
     return stages if shape.has_copies else stages[:1]
 
 
-def runs_shape(instance: Instance, shape: Shape) -> bool:
-    """Whether the target of an instance can run a shape on some node order."""
-    return _runs(instance, shape, shape.zero)
-
-
 def _runs(instance: Instance, shape: Shape, zero: ZeroStage) -> bool:
+    """Whether the target of an instance can run a shape, with a ZeRO stage, on some node order."""
     target, state = instance.search.target, instance.workload.optimizer_state
     if zero < least_zero(target, state):
         return False

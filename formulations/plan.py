@@ -38,6 +38,13 @@ class Degrees(Record):
         """GPUs of a slot."""
         return self.tp * self.copies
 
+    def sequences(self, micro_batch: int) -> int:
+        """Sequences of a micro-batch on each part. Raises ValueError where it does not divide."""
+        each, rest = divmod(micro_batch, self.parts)
+        if rest:
+            raise ValueError(f"{micro_batch} sequences for {self.parts} equal parts")
+        return each
+
 
 class Shape(Record):
     """Everything that is fixed before the split, the node order and the micro-batch shares."""

@@ -29,14 +29,14 @@ from formulations.instance.provenance import GpuEvidence
 from formulations.instance.record import Record
 from formulations.instance.target import Target
 from formulations.plan import Degrees, Group, Recomputed, Replica, Shape, Stage
-from solver.result import Moment, OtherTarget, Proof, ShapeRecord, Status, Termination
+from solver.result import Moment, Proof, ShapeRecord, Status, Termination
 from solver.sealed_file import SealedFile
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
 
 #: The log of the proof: a record for each of what may be thousands of shapes.
 PROOF = "closed_shapes"
-#: Fields that describe the run, or what lies beyond it, and cannot be derived from the plan.
+#: Fields that describe the run, and cannot be derived from the plan.
 RECORDED = (
     "history",
     "hetplan_version",
@@ -45,7 +45,6 @@ RECORDED = (
     "termination",
     "requested_gap",
     "seed",
-    "other_targets",
 )
 
 
@@ -163,7 +162,7 @@ class ShapeCounts(Record):
 class PlanDocument(Record):
     """Everything that `verify` and `show` need; see the module's text."""
 
-    schema_version: Literal[9] = 9
+    schema_version: Literal[10] = 10
     hetplan_version: Name
     status: Status
     termination: Termination
@@ -193,7 +192,6 @@ class PlanDocument(Record):
     node_order: tuple[Name, ...]
     idle_nodes: tuple[Name, ...]
     replicas: tuple[ReplicaDocument, ...]
-    other_targets: tuple[OtherTarget, ...]  #: that may have better plans
     history: tuple[Moment, ...]  #: what the search knew when; not part of the proof
     shapes: ShapeCounts
     closed_shapes: tuple[ShapeRecord, ...]

@@ -75,7 +75,7 @@ class FrontDocument(Record):
     """Everything that `verify` and `show` need; fastest point first."""
 
     kind: Literal["front"] = "front"
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     hetplan_version: Name
     aim: Aim
     termination: Termination

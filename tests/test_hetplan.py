@@ -1,16 +1,18 @@
 """The Python API: what it gives back, what it refuses, and that importing it is quick."""
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 import hetplan
-from solver.document import to_json
+from solver.document import PlanDocument, to_json
 from solver.report.quantities import time_text
-from solver.result import Infeasibility, Status, Termination
+from solver.result import Infeasibility, OtherTarget, Status, Termination
 from tests.hand_made import document_of, pipelined_result, planless_result
 from tests.small_instances import random_instance
 
@@ -52,6 +54,17 @@ def test_summary_without_a_plan_says_what_stands_in_the_way() -> None:
     solution = hetplan.Solution(document, Infeasibility("memory of a GPU", "larger GPUs"))
     assert solution.step_time_s is None
     assert "not met       memory of a GPU\nwould help    larger GPUs\n" in solution.summary()
+
+
+def test_bug_gains_that_nobody_can_prove_stood_in_plan_files() -> None:
+    """They are said beside the plan; a file that states them is not read."""
+    other = OtherTarget(target="any", gain=0.1, search="{target: any}")
+    solution = hetplan.Solution(document_of(pipelined_result()), other_targets=(other,))
+    assert "elsewhere     any target: not yet ruled out" in solution.summary()
+    fields = json.loads(solution.to_json())
+    assert not [name for name in fields if "other" in name]
+    with pytest.raises(ValidationError):
+        PlanDocument.model_validate_json(json.dumps(fields | {"other_targets": []}))
 
 
 def test_verify_compares_with_an_instance() -> None:

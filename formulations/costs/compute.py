@@ -310,7 +310,7 @@ class TimeColumns:
         self, j: int, degrees: Degrees, micro_batch: int, recompute: Recompute, members: Members
     ) -> _Column:
         workload, group = self.instance.workload, self.instance.cluster.groups[j]
-        slot = _Slot(self.instance, group, degrees, micro_batch // degrees.parts, members)
+        slot = _Slot(self.instance, group, degrees, degrees.sequences(micro_batch), members)
         rows = []
         for run in (workload.whole_experts if members.etp else workload).layer_runs:
             row = slot.layer_ns(run.layer, recompute)

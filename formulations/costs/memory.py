@@ -140,7 +140,7 @@ def _kept(
 ) -> tuple[list[int], list[int]]:
     """Per run of layers the bytes kept of a micro-batch, and the workspace."""
     layers, degrees = [run.layer for run in workload.layer_runs], shape.degrees[j]
-    b, cp = shape.micro_batch // degrees.parts, degrees.cp
+    b, cp = degrees.sequences(shape.micro_batch), degrees.cp
     kept, again = zip(
         *(layer.recomputed_bytes(way, degrees.tp, split) for layer in layers), strict=True
     )
@@ -164,7 +164,7 @@ def _memory_on(instance: Instance, shape: Shape, j: int) -> LayerMemory:
     """Memory of every layer on a GPU of node group j."""
     workload, degrees = instance.workload, shape.degrees[j]
     workload = workload.whole_experts if shape.etp else workload
-    b, tp = shape.micro_batch // degrees.parts, degrees.tp
+    b, tp = degrees.sequences(shape.micro_batch), degrees.tp
     split = instance.search.sequence_parallel
     layers = [run.layer for run in workload.layer_runs]
     parameters, experts = layer_parameters(workload, shape, j)

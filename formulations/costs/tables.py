@@ -194,7 +194,7 @@ def _optimizer_ns(instance: Instance, shape: Shape, memory: Sequence[LayerMemory
 
 def send_bytes(instance: Instance, degrees: Degrees, micro_batch: int) -> int:
     """One tensor of one micro-batch that a lane of a slot sends to the next stage."""
-    whole = micro_batch // degrees.parts * instance.workload.boundary_bytes
+    whole = degrees.sequences(micro_batch) * instance.workload.boundary_bytes
     lanes = degrees.tp if instance.search.splits_messages else 1
     return ceil_div(whole, degrees.cp * lanes)
 

@@ -100,7 +100,7 @@ def _print(result: "Result", document: "PlanDocument", as_json: bool, proof: boo
 
     reason = result.infeasibility
     if not as_json:
-        print_report(solution_text(document, reason))
+        print_report(solution_text(document, reason, result.other_targets))
         return
     say(to_json(document, leave_out=None if proof else {PROOF}), end="")
     if reason is not None:

@@ -44,11 +44,11 @@ def _point(search: FamilySearch, counts: Counts, terms: tuple[Terms, ...]) -> Fa
     bounds = [one.bound_ns for one in records if one.bound_ns is not None]
     bound = min([step_time_ns, *bounds]) if records else 0
     gap, asked = relative_gap(step_time_ns, bound), search.options.gap
-    proved = proves(gap, asked) and not any(one.reason == "open" for one in records)
+    closed = bool(records) and not any(one.reason == "open" for one in records)
     result = Result(
         instance=search.members.family.member(used),
-        status=Status.OPTIMAL if proved else Status.FEASIBLE,
-        termination=Termination.CLOSED if proved else Termination.UNFINISHED,
+        status=Status.OPTIMAL if closed and proves(gap, asked) else Status.FEASIBLE,
+        termination=Termination.CLOSED if closed else Termination.UNFINISHED,
         plan=member_plan(search.family, plan),
         step_time_ns=step_time_ns,
         objective=step_time_ns,

@@ -64,7 +64,7 @@ class MeasuredStep:
         """Whose factors decide its time."""
         gpu = self.instance.cluster.groups[0].gpu.name
         shape = self.plan.shape
-        return Kernels(gpu, shape.degrees[0].tp, shape.micro_batch // shape.degrees[0].parts)
+        return Kernels(gpu, shape.degrees[0].tp, shape.degrees[0].sequences(shape.micro_batch))
 
     def predicted_s(self, factors: Factors | None = None) -> float:
         """Step time, as modelled or corrected."""

@@ -59,7 +59,6 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
         node_order=(),
         idle_nodes=(),
         replicas=(),
-        other_targets=result.other_targets,
         history=result.log.history,
         shapes=shape_counts(result.log.shapes),
         closed_shapes=result.log.shapes,

@@ -51,7 +51,7 @@ def calibration_lines(document: PlanDocument) -> Lines:
     for group, used, own in zip(
         document.instance.cluster.groups, shape.nodes_used, shape.degrees, strict=True
     ):
-        size = shape.micro_batch // own.parts
+        size = own.sequences(shape.micro_batch)
         if used and not calibration.was_measured(group.gpu.name, own.tp, size):
             where.append(f"{group.gpu.name} at tensor {own.tp}, micro-batch {size}")
     if where:

@@ -1,7 +1,7 @@
 """A plan in words and tables. Returns what Rich can render; only the command line prints it."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from rich.console import RenderableType
@@ -188,8 +188,8 @@ def _closed_by(document: PlanDocument) -> Lines:
     return [("closed by", counts)] if counts else []
 
 
-def outcome(document: PlanDocument) -> Lines:
-    """Status, bound, gap and what the search did."""
+def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines:
+    """Status, bound, gap, what other targets may bring, and what the search did."""
     bound, gap, asked = document.lower_bound_s, document.gap, document.requested_gap
     target = TARGET_NAMES[document.target]
     proof = [_STATUS[document.status].format(target)]
@@ -204,20 +204,18 @@ def outcome(document: PlanDocument) -> Lines:
     return [
         ("plan space", plan_space_text(document.instance.search)),
         ("status", ", ".join(proof)),
-        *(("elsewhere", line) for line in _elsewhere(document)),
+        *(("elsewhere", line) for line in _elsewhere(document, others)),
         *([("shapes", _closed(document))] if document.closed_shapes else []),
         *_closed_by(document),
         ("search", f"{document.method}, {runtime} s, {_TERMINATION[document.termination]}"),
     ]
 
 
-def _elsewhere(document: PlanDocument) -> Iterator[str]:
+def _elsewhere(document: PlanDocument, others: Sequence[OtherTarget]) -> Iterator[str]:
     """What other launch targets may bring; those that nobody had time for together."""
     better = "faster" if document.minimize == "step_time" else "cheaper"
-    late = dict.fromkeys(
-        TARGET_NAMES[one.target] for one in document.other_targets if one.gain is None
-    )
-    for one in document.other_targets:
+    late = dict.fromkeys(TARGET_NAMES[one.target] for one in others if one.gain is None)
+    for one in others:
         if one.gain is not None:
             yield _other(one, one.gain, better)
     if late:
@@ -297,14 +295,17 @@ def plan_space_text(search: SearchSpace) -> str:
 
 
 def result_text(
-    document: PlanDocument, costs: PlanCosts | None, step: Step | None
+    document: PlanDocument,
+    costs: PlanCosts | None,
+    step: Step | None,
+    others: Sequence[OtherTarget] = (),
 ) -> list[RenderableType]:
     """Everything that `solve` prints for people, in order; costs and step: of the plan."""
     parts: list[RenderableType] = [labelled(heading_lines(document)), ""]
     if costs is not None and step is not None:
         lines = figures(document) + summary(document, costs, step)
         parts += [_table_note(document), stage_table(document), "", labelled(lines)]
-    return [*parts, labelled(outcome(document))]
+    return [*parts, labelled(outcome(document, others))]
 
 
 def infeasible_text(infeasibility: Infeasibility) -> Labelled:
@@ -313,14 +314,16 @@ def infeasible_text(infeasibility: Infeasibility) -> Labelled:
 
 
 def solution_text(
-    document: PlanDocument, infeasibility: Infeasibility | None
+    document: PlanDocument,
+    infeasibility: Infeasibility | None,
+    others: Sequence[OtherTarget] = (),
 ) -> list[RenderableType]:
-    """The same from the document alone; and if there is no plan, what stands in the way."""
+    """The same from the document; and if there is no plan, what stands in the way."""
     if document.shape is None:
-        parts = result_text(document, None, None)
+        parts = result_text(document, None, None, others)
     else:
         costs = costs_of(document)
-        parts = result_text(document, costs, simulate_step(costs))
+        parts = result_text(document, costs, simulate_step(costs), others)
     return parts if infeasibility is None else [*parts, infeasible_text(infeasibility)]
 
 

@@ -169,7 +169,7 @@ class ShapeSearch:
         records = self.agenda.reviewed(best)
         is_open = not self.agenda.complete or any(one.reason == "open" for one in records)
         status = self.status(is_open)
-        if not is_open and self.options.method != "minmax":
+        if not is_open:
             termination = Termination.CLOSED
         elif termination is Termination.TIME_LIMIT and not self.clock.out_of_time():
             termination = Termination.UNFINISHED

@@ -66,9 +66,7 @@ def may_use(instance: Instance, vector: tuple[int, ...]) -> bool:
 def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple[Degrees, ...]]:
     """Degrees by node group, of groups that are not used those of the first that is.
 
-    Own ones by group: slots that fill its nodes. Parts of all groups have no common divisor: with
-    one, the plans are among those of as many times more replicas, of smaller micro-batches. Groups
-    of equal machines are not told apart.
+    Own ones by group: slots that fill its nodes. Groups of equal machines are not told apart.
     """
     groups = instance.cluster.groups
     used = [j for j, count in enumerate(vector) if count]
@@ -81,8 +79,7 @@ def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple
         choices = [slot_degrees(instance, groups[j].gpus_per_node, cp) for j in used]
         for chosen in product(*choices):
             named = dict(zip(used, chosen, strict=True))
-            ordered = all(_size(named[i]) <= _size(named[j]) for i, j in alike)
-            if ordered and gcd(*(one.parts for one in chosen)) == 1:
+            if all(_size(named[i]) <= _size(named[j]) for i, j in alike):
                 yield tuple(named.get(j, chosen[0]) for j in range(len(vector)))
 
 
@@ -134,6 +131,20 @@ def micro_batches(instance: Instance) -> list[int]:
     """Candidates for the micro-batch size that divide the global batch."""
     candidates = instance.search.micro_batch or powers_of_two(MAX_MICRO_BATCH)
     return [b for b in candidates if instance.workload.global_batch % b == 0]
+
+
+def has_twin(instance: Instance, parts: Sequence[int], dp: int, micro_batch: int) -> bool:
+    """Whether the plan space has the same plans of n times more replicas, in place of parts.
+
+    Where n divides the parts of all slots: each of their n shares is a replica of its own, of
+    micro-batches of 1 / n of the sequences, on the same GPUs with the same rings.
+    """
+    common, replicas = gcd(*parts), instance.search.data_parallel
+    return any(
+        (replicas is None or dp * n in replicas) and micro_batch // n in micro_batches(instance)
+        for n in range(2, common + 1)
+        if common % n == 0
+    )
 
 
 def longest_pipeline(instance: Instance) -> int:
@@ -232,6 +243,8 @@ def _grouped_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Sha
             total = instance.workload.global_batch // b
             uneven = search.micro_batches == "even" and total % dp
             if total < dp or uneven or any(b % own for own in parts):
+                continue
+            if has_twin(instance, parts, dp, b):
                 continue
             sizes = {"degrees": degrees, "dp": dp, "pp": pp, "micro_batch": b, "nodes_used": vector}
             schedules = [*schedules_of(instance, pp, total // dp)]

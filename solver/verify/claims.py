@@ -4,7 +4,7 @@ from formulations.instance.target import TARGET_NAMES
 from formulations.plan import Plan
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.document import PlanDocument
-from solver.result import Status
+from solver.result import Status, Termination
 from solver.verify.certificate import LogSummary, objective_weight
 from solver.verify.findings import NOISE, NOISE_NEAR_ZERO, Findings
 from solver.verify.space import key_of
@@ -21,6 +21,8 @@ def check_claims(
     findings.equal("minimize", document.minimize, document.instance.objective.minimize)
     allowed = 0 <= document.requested_gap < 1
     findings.require(allowed, "requested_gap", document.requested_gap, "0 or more, below 1")
+    ended = document.termination is Termination.CLOSED
+    findings.equal("termination is closed", ended, log is not None and not log.num_open)
     if plan is not None and time_ns is not None:
         _check_own_record(document, plan, time_ns, findings)
         _check_with_plan(document, plan, time_ns, log, findings)

@@ -49,9 +49,7 @@ class DegreeChoices:
             for own in product(*slots):
                 named = dict(zip(used, own, strict=True))
                 swapped = ((named[i], named[j]) for i, j in alike)
-                if any((a.tp, a.parts) > (b.tp, b.parts) for a, b in swapped):
-                    continue
-                if not any(all(d.parts % n == 0 for d in own) for n in range(2, max(nodes) + 1)):
+                if all((a.tp, a.parts) <= (b.tp, b.parts) for a, b in swapped):
                     found.append(tuple(named.get(j, own[0]) for j in range(len(nodes))))
         return found
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from formulations.instance import Instance
-from formulations.launch import runs_shape, zero_choices
 from formulations.plan import Degrees, Plan, Shape, num_gpus
 from formulations.slot_degrees import runs_order
 from solver.document import PlanDocument, ReplicaDocument
@@ -17,91 +16,36 @@ from solver.verify.findings import Findings
 from solver.verify.space import PlanSpace, key_of
 from solver.verify.stage_layout import check_stages
 
+#: Choices that are named one by one.
+EXAMPLES = 8
+
 
 def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
-    """Whether degrees and nodes fit each other; each choice is compared with the instance's."""
-    groups = space.instance.cluster.groups
-    counts = [group.nodes for group in groups]
+    """Whether the plan space of the instance has the shape."""
     used = shape.nodes_used
-    known = len(used) == len(counts) and all(
-        0 <= n <= most for n, most in zip(used, counts, strict=True)
-    )
-    if not findings.require(known, "shape.nodes_used", used, f"up to {counts} nodes per group"):
+    if not findings.require(used in space.nodes, "shape.nodes_used", used, _nodes_rule(space)):
         return False
-    findings.require(used in space.nodes, "shape.nodes_used", used, _nodes_rule(space))
-    if shape.per_stage:
-        return _check_stage_shape(space, shape, findings)
-    text = f"{len(groups)}, one per node group"
-    if not findings.require(
-        len(shape.degrees) == len(groups), "shape.degrees", len(shape.degrees), text
-    ):
-        return False
-    fits, slots = True, 0
-    for j, (group, own) in enumerate(zip(groups, shape.degrees, strict=True)):
-        inside = group.gpus_per_node % own.width == 0 or not used[j]
-        text = f"a divisor of the {group.gpus_per_node} GPUs of a node of {group.name}"
-        fits &= findings.require(inside, f"shape.degrees[{j}]: tp * parts * cp", own.width, text)
-        slots += used[j] * (group.gpus_per_node // own.width)
-    product, text = shape.dp * shape.pp, f"{slots}, the slots of the nodes used"
-    fits &= findings.require(product == slots, "shape: dp * pp", product, text)
-    _check_choices(space, shape, findings)
-    return fits and _check_schedule(space, shape, findings)
+    departure = space.departure(key_of(shape))
+    if departure is None:
+        return True
+    values, *allowed = map(_shown, (departure.values, *departure.allowed))
+    more = f" and {len(allowed) - EXAMPLES} more" if len(allowed) > EXAMPLES else ""
+    text = f"one of {', '.join(allowed[:EXAMPLES])}{more}" if allowed else "none"
+    field, before = ", ".join(departure.fields), ", ".join(departure.before)
+    findings.refuse(f"shape.{field}", values, f"{text}, with these {before}")
+    return False
 
 
-def _check_stage_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
-    """Whether stages may have degrees of their own, and all else is one of the choices."""
-    known = any(key == key_of(shape) for key in space.stage_keys(shape.nodes_used))
-    text = "a shape of the plan space, of stages with degrees of their own"
-    return findings.require(known, "shape", key_of(shape), text)
+def _shown(values: tuple[object, ...]) -> str:
+    return repr(values[0] if len(values) == 1 else values)
 
 
 def _nodes_rule(space: PlanSpace) -> str:
-    idle = "any" if space.instance.search.idle_nodes else "all"
+    counts = [group.nodes for group in space.instance.cluster.groups]
+    idle = f"{'up to' if space.instance.search.idle_nodes else 'all of'} {counts}"
     limit = space.instance.limits.max_price_usd_per_hour
     rent = "" if limit is None else f" for at most {limit} USD/h"
-    return f"{idle} of the nodes{rent}"
-
-
-def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
-    """Every value is one that the instance leaves open."""
-    search = space.instance.search
-    total = space.instance.workload.global_batch // shape.micro_batch
-    choices: list[tuple[str, object, Sequence[object] | None]] = [
-        ("degrees", shape.degrees, space.degrees.of(shape.nodes_used)),
-        ("dp", shape.dp, search.data_parallel),
-        ("pp", shape.pp, search.pipeline_parallel),
-        ("pp", shape.pp, range(1, space.pipelines.most_stages + 1)),
-        ("micro_batch", shape.micro_batch, space.pipelines.micro_batches),
-        ("recompute", shape.recompute, space.recomputations(shape.zero)),
-        (
-            "ep, etp",
-            (shape.ep, shape.etp),
-            space.degrees.of_experts(shape.nodes_used, shape.degrees, shape.dp),
-        ),
-        ("zero", shape.zero, zero_choices(space.instance, shape)),
-    ]
-    for name, found, allowed in choices:
-        if allowed is not None:
-            text = f"one of {list(allowed)}"
-            findings.require(found in allowed, f"shape.{name}", repr(found), text)
-    text = f"what the target {search.target} runs"
-    strategies = [*shape.degrees, shape.ep, shape.etp, shape.zero]
-    launched = runs_shape(space.instance, shape)
-    findings.require(launched, "shape.degrees, ep, etp, zero", strategies, text)
-    shares = space.pipelines.shares_exist(shape.dp, shape.micro_batch)
-    text = f"a number of replicas that {total} micro-batches can be shared among"
-    findings.require(shares, "shape.dp", shape.dp, text)
-
-
-def _check_schedule(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
-    """Whether the schedule may run so many chunks per GPU, and can with these degrees."""
-    launched = space.pipelines.schedules(shape.dp, shape.pp, shape.micro_batch)
-    names = [name for name, _ in launched]
-    text = f"one of {names}, with these degrees"
-    if not findings.require(shape.schedule in names, "shape.schedule", repr(shape.schedule), text):
-        return False
-    chunks = [vpp for name, vpp in launched if name == shape.schedule]
-    return findings.require(shape.vpp in chunks, "shape.vpp", shape.vpp, f"one of {chunks}")
+    return f"{idle} nodes per group{rent}"
 
 
 def node_order(

@@ -56,7 +56,7 @@ class MemoryRecount:
         held = [(x, self.kept[j][way]) for s in stages for x, way in self.ways_of(s, r)]
         recomputed = max(int(kept.workspace_bytes[x]) for x, kept in held)
         tensors = max(layer.output_tensors for layer in workload.layers)
-        message = shape.micro_batch // own.parts * tensors * workload.boundary_bytes
+        message = own.sequences(shape.micro_batch) * tensors * workload.boundary_bytes
         message = ceil_div(message, own.cp)
         lanes = own.tp if self.instance.search.sequence_parallel else 1
         messages = 2 * (shape.pp > 1) * ceil_div(message, lanes)
@@ -115,5 +115,5 @@ class MemoryRecount:
         layers = (workload.whole_experts if self.shape.etp else workload).layers
         split = self.instance.search.sequence_parallel
         sizes = (layers[x].weight_gradient_bytes(own.tp, split) for x in run)
-        sequences = self.shape.micro_batch // own.parts
+        sequences = own.sequences(self.shape.micro_batch)
         return sum(ceil_div(sequences * size, own.cp) for size in sizes)

@@ -68,7 +68,7 @@ def collective_factors(instance: Instance, shape: Shape) -> tuple[float, float]:
 def message_bytes(instance: Instance, shape: Shape, group: int) -> int:
     """One tensor of one micro-batch that one GPU sends to the next stage; a message has some."""
     own = shape.degrees[group]
-    whole = shape.micro_batch // own.parts * instance.workload.boundary_bytes
+    whole = own.sequences(shape.micro_batch) * instance.workload.boundary_bytes
     return ceil_div(whole, own.cp * (own.tp if instance.search.splits_messages else 1))
 
 

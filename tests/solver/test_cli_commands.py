@@ -39,9 +39,9 @@ def test_show_refuses_a_changed_plan(plan_file: Path) -> None:
 @pytest.mark.parametrize("command", ["show", "verify"])
 def test_plan_of_another_schema_version_is_refused(command: str, plan_file: Path) -> None:
     """The version found and the one allowed are named."""
-    text = plan_file.read_text().replace('"schema_version": 9', '"schema_version": 99')
+    text = plan_file.read_text().replace('"schema_version": 10', '"schema_version": 99')
     plan_file.write_text(text)
-    assert "schema version 99; allowed: 9" in refused(command, plan_file)
+    assert "schema version 99; allowed: 10" in refused(command, plan_file)
 
 
 def test_verify_accepts_what_solve_wrote(plan_file: Path) -> None:

@@ -162,7 +162,7 @@ def test_bug_shapes_without_a_layout_stayed_open(method: Method) -> None:
     assert result.status is Status.INFEASIBLE
 
 
-@pytest.mark.parametrize("seed", [2, 3, 6])
+@pytest.mark.parametrize("seed", [2, 26])
 def test_shapes_near_the_best_by_group_lead_to_better_plans(seed: int) -> None:
     """Here to the best one, before any bound is looked at."""
     search = ShapeSearch(stage_instance(seed), EXACT, None)

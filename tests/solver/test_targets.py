@@ -1,6 +1,5 @@
 """What other launch targets may gain: a bound that holds, cheap, and the words that ask for it."""
 
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -193,8 +192,8 @@ def test_bug_what_time_left_open_read_like_a_gain(
     """What was seen, what cannot be, and what nobody had the time to rule out."""
     result = solve_alone(for_megatron(0))
     other = OtherTarget(target="any", gain=gain, found_gain=found_gain, search="{target: any}")
-    document = build_document(replace(result, other_targets=(other,)), SolveOptions())
-    lines = [line for label, line in outcome(document) if label == "elsewhere"]
+    document = build_document(result, SolveOptions())
+    lines = [line for label, line in outcome(document, [other]) if label == "elsewhere"]
     assert lines == [f"any target: {text}, with search: {{target: any}}"]
 
 
@@ -203,7 +202,7 @@ def test_no_time_for_others_is_said() -> None:
     result = solve(for_megatron(0), SolveOptions(time_limit_s=20))
     assert all(other.gain is not None for other in result.other_targets)
     late = tuple(targets._gains(result, list(targets._others(result.instance)), -1.0))
-    document = build_document(replace(result, other_targets=late), SolveOptions())
-    lines = [line for label, line in outcome(document) if label == "elsewhere"]
+    document = build_document(result, SolveOptions())
+    lines = [line for label, line in outcome(document, late) if label == "elsewhere"]
     names = "FlagScale, torchtitan, any target"
     assert lines == [f"not yet looked at for want of time: {names}; `explain` does"]

@@ -303,9 +303,9 @@ def test_bug_parts_sent_one_copy_of_the_tied_gradients(seeds: Sequence[int]) -> 
         groups = tuple(g.but(gpus_per_node=2) for g in one.cluster.groups)
         instance = one.but(cluster={"groups": groups})
         nodes_used = tuple(group.nodes for group in groups)
-        halves = (Degrees(tp=1, parts=2),) * 2
+        halves = (Degrees(tp=1, parts=2),) * len(groups)
         parts = plain_shape(nodes_used, degrees=halves, pp=sum(nodes_used), micro_batch=4, zero=1)
-        replicas = {"degrees": (Degrees(tp=1),) * 2, "dp": 2, "micro_batch": 2}
+        replicas = {"degrees": (Degrees(tp=1),) * len(groups), "dp": 2, "micro_batch": 2}
         tables = [build_tables(instance, s) for s in (parts, parts.model_copy(update=replicas))]
         best = [enumerate_shape(Intervals(own), NO_CUTOFF, 0.0, lambda: False) for own in tables]
         assert best[0].step_time_ns == best[1].step_time_ns, seed

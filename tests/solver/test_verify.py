@@ -15,6 +15,7 @@ from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
 from solver.document import PlanDocument
+from solver.result import Termination
 from solver.simulate import step_time_ns
 from solver.verify import instance_differences, verify_document
 from solver.verify.recount import Recount
@@ -137,12 +138,12 @@ def test_gradient_rings_share_the_border_of_a_node() -> None:
 
 
 BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
-    "degrees": ("pipelined", {"shape.pp": 1}, "shape: dp * pp: found 2, expected 4"),
+    "degrees": ("pipelined", {"shape.pp": 1}, "shape.dp, pp: found (2, 1), expected one of (2, 2)"),
     "too_many_nodes": ("pipelined", {"shape.nodes_used": [2, 0]}, "shape.nodes_used"),
     "group_across_nodes": (
         "pipelined",
         {"shape.degrees.0.tp": 4, "shape.dp": 1, "shape.pp": 1},
-        "shape.degrees[0]: tp * parts * cp: found 4, expected a divisor",
+        "shape.degrees: found (Degrees(tp=4, parts=1, cp=1),",
     ),
     "idle_node": ("idle", {"instance.search.idle_nodes": False}, "shape.nodes_used"),
     "rent": ("idle", {"instance.limits.max_price_usd_per_hour": 11.9}, "shape.nodes_used"),
@@ -153,7 +154,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "tensor_parallel": ("idle", {"instance.search.tensor_parallel": [1]}, "shape.degrees"),
     "heads": ("tensor_parallel", {"instance.workload.kv_heads": 3}, "shape.degrees"),
     "data_parallel": ("idle", {"instance.search.data_parallel": [2]}, "shape.dp"),
-    "pipeline_parallel": ("idle", {"instance.search.pipeline_parallel": [2]}, "shape.pp"),
+    "pipeline_parallel": ("idle", {"instance.search.pipeline_parallel": [2]}, "shape.dp, pp"),
     "unknown_node": ("pipelined", {"node_order.0": "x-0"}, "node_order[0]: found 'x-0'"),
     "node_twice": ("pipelined", {"node_order.1": "fast-0"}, "node_order[1]"),
     "node_missing": ("pipelined", {"node_order": ["fast-0"]}, "node_order: nodes of slow"),
@@ -234,6 +235,20 @@ def test_broken_constraint_is_named(name: str) -> None:
     case, changes, start = BROKEN[name]
     found = problems(CASES[case](), changes)
     assert [line for line in found if line.startswith(start)], found
+
+
+@pytest.mark.parametrize("ended", Termination)
+@pytest.mark.parametrize("case", ["pipelined", "infeasible", "interrupted"])
+def test_bug_how_a_search_ended_was_taken_at_its_word(case: str, ended: Termination) -> None:
+    """A log with open shapes is not of a search that closed all, nor one without of any other."""
+    document = CASES[case]()
+    told = "termination is closed: found"
+    found = problems(document, {"termination": ended})
+    closed = ended is Termination.CLOSED
+    assert any(line.startswith(told) for line in found) == (closed != (case != "interrupted"))
+    if document.shape is not None:
+        unproved = {"closed_shapes": [], "termination": ended}
+        assert any(line.startswith(told) for line in problems(document, unproved)) == closed
 
 
 def memory_changes(document: PlanDocument, limit: int) -> dict[str, Any]:

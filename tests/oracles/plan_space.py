@@ -1,0 +1,299 @@
+"""Every configuration of a small instance, by brute force from the text of docs/instances.md.
+
+For targets and workloads that allow all that the instance leaves open. Plain loops over all numbers
+that could be meant, each with the sentence that rules some of them out; nothing is left out because
+another configuration has the same plans: `covers` says which have.
+"""
+
+from collections.abc import Collection, Iterator
+from functools import cache
+from itertools import permutations, product
+from math import gcd
+from typing import Literal, NamedTuple
+
+from formulations.instance import Instance
+from formulations.instance.workload import Recompute
+
+ExpertSplit = Literal[1, "tp"]
+
+
+class Slot(NamedTuple):
+    """GPUs of a node that run one stage of one replica."""
+
+    tp: int
+    parts: int
+    cp: int
+
+    @property
+    def width(self) -> int:
+        """All of them."""
+        return self.tp * self.parts * self.cp
+
+
+class Config(NamedTuple):
+    """What is chosen before layers and places. slots: by node group that is used, in order."""
+
+    nodes: tuple[int, ...]
+    slots: tuple[Slot, ...]
+    dp: int
+    pp: int
+    micro_batch: int
+    ep: int
+    etp: ExpertSplit
+    schedule: str
+    chunks: int
+    zero: int
+    recompute: tuple[Recompute, ...]
+
+
+def configurations(instance: Instance) -> set[Config]:
+    """Those in which node groups have degrees, or all nodes the same."""
+    return {
+        Config(nodes, slots, dp, pp, b, *experts, *schedule, zero, recompute)
+        for nodes in _nodes(instance)
+        for slots in _slots(instance, nodes)
+        for dp, pp, b in _pipelines(instance, nodes, slots)
+        for experts in _experts(instance, nodes, slots, dp)
+        for schedule in _schedules(instance, dp, pp, b)
+        for zero in _zero(instance, pp)
+        for recompute in _recompute(instance, zero)
+    }
+
+
+def _nodes(instance: Instance) -> Iterator[tuple[int, ...]]:
+    """`idle_nodes`: may a plan leave nodes unused? `max_price_per_hour`: of all nodes used."""
+    groups, limit = instance.cluster.groups, instance.limits.max_price_usd_per_hour
+    for nodes in product(*(range(group.nodes + 1) for group in groups)):
+        idle = any(n < group.nodes for n, group in zip(nodes, groups, strict=True))
+        rent = sum(n * g.price_usd_per_hour for n, g in zip(nodes, groups, strict=True))
+        within = limit is None or rent <= limit
+        if sum(nodes) and within and (instance.search.idle_nodes or not idle):
+            yield nodes
+
+
+def _powers(limit: int) -> list[int]:
+    return [n for n in range(1, limit + 1) if n & (n - 1) == 0]
+
+
+def _slots(instance: Instance, nodes: tuple[int, ...]) -> Iterator[tuple[Slot, ...]]:
+    """Degrees by group: alike unless `degrees` says otherwise; `context_parallel` always alike."""
+    sizes = [g.gpus_per_node for g, n in zip(instance.cluster.groups, nodes, strict=True) if n]
+    alike = instance.search.degrees == "uniform"
+    for slots in product(*([*_slots_of(instance, nodes, size)] for size in sizes)):
+        if len({slot.cp for slot in slots}) > 1:
+            continue
+        if not alike or (len(set(slots)) == 1 and slots[0].parts == 1):
+            yield slots
+
+
+def _slots_of(instance: Instance, nodes: tuple[int, ...], gpus: int) -> Iterator[Slot]:
+    """They fill a node; tensor groups share the key and value heads, and every sequence evenly."""
+    search, work = instance.search, instance.workload
+    used = [group for group, n in zip(instance.cluster.groups, nodes, strict=True) if n]
+    open_flash = instance.fused is not None and all(group.gpu.has_flash for group in used)
+    degrees = search.tensor_parallel or _powers(gpus)
+    for tp, parts, cp in product(range(1, gpus + 1), repeat=3):
+        if tp not in degrees or cp not in search.context_parallel:
+            continue
+        if gpus % (tp * parts * cp) or work.kv_heads % tp:
+            continue
+        if cp > 1 and not (work.flash_attention or open_flash):
+            continue
+        if cp > 1 and work.sequence_length % (2 * cp * tp):
+            continue
+        if cp > 1 and search.context_method == "all_to_all" and work.kv_heads % (tp * cp):
+            continue
+        yield Slot(tp, parts, cp)
+
+
+def _stage_counts(instance: Instance) -> range:
+    """`embedding_only_stages`: may a stage hold no block? A layer it has."""
+    layers = instance.workload.layers
+    fillers = [x for x in layers if x.is_block or instance.search.embedding_only_stages]
+    return range(1, len(fillers) + 1)
+
+
+def _sizes(instance: Instance) -> list[int]:
+    """Micro-batches that divide the global batch."""
+    total = instance.workload.global_batch
+    sizes = instance.search.micro_batch or _powers(64)
+    return [b for b in range(1, total + 1) if total % b == 0 and b in sizes]
+
+
+def _pipelines(
+    instance: Instance, nodes: tuple[int, ...], slots: tuple[Slot, ...]
+) -> Iterator[tuple[int, int, int]]:
+    """Replicas and stages that take all slots, each replica with a micro-batch at least."""
+    search = instance.search
+    used = [(n, g) for n, g in zip(nodes, instance.cluster.groups, strict=True) if n]
+    pairs = zip(used, slots, strict=True)
+    number = sum(n * (group.gpus_per_node // slot.width) for (n, group), slot in pairs)
+    for pp, b in product(_stage_counts(instance), _sizes(instance)):
+        dp, total = number // pp, instance.workload.global_batch // b
+        if dp * pp != number or any(b % slot.parts for slot in slots):
+            continue
+        if search.data_parallel and dp not in search.data_parallel:
+            continue
+        if search.pipeline_parallel and pp not in search.pipeline_parallel:
+            continue
+        if total >= dp and (search.micro_batches == "uneven" or total % dp == 0):
+            yield dp, pp, b
+
+
+def _experts(
+    instance: Instance, nodes: tuple[int, ...], slots: tuple[Slot, ...], dp: int
+) -> Iterator[tuple[int, ExpertSplit]]:
+    """GPUs that share the experts, and that split each."""
+    search, work = instance.search, instance.workload
+    used = [group for group, n in zip(instance.cluster.groups, nodes, strict=True) if n]
+    wide = any(slot.tp > 1 for slot in slots)
+    for ep, etp in product(search.expert_parallel, search.expert_tensor_parallel):
+        special = ep > 1 or (etp == 1 and wide)
+        if special and (len(set(slots)) > 1 or not work.experts or work.experts % ep):
+            continue
+        if special and wide and not search.sequence_parallel:
+            continue
+        lanes = slots[0].tp if etp == "tp" else 1
+        apart = len({group.zone for group in used}) > 1
+        if dp * slots[0].width // lanes % ep:
+            continue
+        if apart and any(group.gpus_per_node // lanes % ep for group in used):
+            continue
+        yield ep, etp if wide else "tp"  # an expert on a tensor group of one GPU is whole
+
+
+def _schedules(instance: Instance, dp: int, pp: int, b: int) -> Iterator[tuple[str, int]]:
+    """`interleaved`: several chunks per GPU, of a multiple of the stages in micro-batches."""
+    share = instance.workload.global_batch // b // dp
+    for schedule in instance.search.schedule:
+        if schedule != "interleaved":
+            yield schedule, 1
+            continue
+        for chunks in instance.search.virtual_pipeline:
+            if pp > 1 and share % pp == 0 and pp * chunks in _stage_counts(instance):
+                yield schedule, chunks
+
+
+def _zero(instance: Instance, pp: int) -> Iterator[int]:
+    """2 and 3 exchange gradients with every micro-batch: one stage, even micro-batches."""
+    for zero in instance.search.zero:
+        if zero < 2 or (pp == 1 and instance.search.micro_batches == "even"):
+            yield zero
+
+
+def _recompute(instance: Instance, zero: int) -> Iterator[tuple[Recompute, ...]]:
+    """What a stage takes the least of that fits; each way alone where all stages are alike."""
+    order: tuple[Recompute, ...] = ("none", "selective", "full")
+    ways = tuple(way for way in order if way in instance.search.recompute)
+    if instance.search.recompute_per == "stage" and zero < 2:
+        yield ways
+    else:
+        yield from ((way,) for way in ways)
+
+
+def covers(
+    instance: Instance, listed: Collection[Config], space: set[Config], config: Config
+) -> bool:
+    """Whether a list has a configuration with all plans of this one, or better ones.
+
+    Where it is not listed itself: that with least ZeRO, where every parameter is on one GPU; with
+    the degrees of groups of equal machines exchanged; or, in the space, with more replicas of as
+    many times smaller micro-batches in place of parts that all slots have.
+    """
+    return any(twin in listed for twin in _renamed(instance, config)) or any(
+        covers(instance, listed, space, twin) for twin in _by_replicas(config) if twin in space
+    )
+
+
+def _renamed(instance: Instance, config: Config) -> Iterator[Config]:
+    copies = config.dp * max(slot.parts * slot.cp for slot in config.slots)
+    shared = max(copies, config.dp * config.slots[0].width // config.ep if config.etp == 1 else 1)
+    if shared == 1:
+        lowest = min(_zero(instance, config.pp))
+        alike = instance.search.recompute_per == "plan" or lowest > 1
+        ways = config.recompute if alike else next(_recompute(instance, lowest))
+        config = config._replace(zero=lowest, recompute=ways)
+    groups = instance.cluster.groups
+    used = [
+        (groups[j].model_copy(update={"name": "", "nodes": n}), slot)
+        for j, n, slot in zip(
+            (j for j, n in enumerate(config.nodes) if n),
+            filter(None, config.nodes),
+            config.slots,
+            strict=True,
+        )
+    ]
+    machines = [machine for machine, _ in used]
+    for order in permutations(used):
+        if [machine for machine, _ in order] == machines:
+            yield config._replace(slots=tuple(slot for _, slot in order))
+
+
+def _by_replicas(config: Config) -> Iterator[Config]:
+    common = gcd(*(slot.parts for slot in config.slots))
+    for n in range(2, common + 1):
+        if common % n == 0:
+            slots = tuple(slot._replace(parts=slot.parts // n) for slot in config.slots)
+            yield config._replace(
+                slots=slots, dp=config.dp * n, micro_batch=config.micro_batch // n
+            )
+
+
+class StageConfig(NamedTuple):
+    """One in which every stage has degrees of its own."""
+
+    nodes: tuple[int, ...]
+    dp: int
+    pp: int
+    micro_batch: int
+
+
+def stage_configurations(instance: Instance) -> set[StageConfig]:
+    """Those of several stages that can be laid out: equal shares, no shared experts or sequences.
+
+    With one stage they are among those by group.
+    """
+    search = instance.search
+    if search.degrees != "per_stage":
+        return set()
+    num_gpus = sum(group.nodes * group.gpus_per_node for group in instance.cluster.groups)
+    return {
+        StageConfig(nodes, dp, pp, b)
+        for nodes in _nodes(instance)
+        for dp, pp, b in product(range(1, num_gpus + 1), _stage_counts(instance), _sizes(instance))
+        if pp > 1
+        and list(_zero(instance, pp))
+        and instance.workload.global_batch // b % dp == 0
+        and (not search.data_parallel or dp in search.data_parallel)
+        and (not search.pipeline_parallel or pp in search.pipeline_parallel)
+        and _can_stand(instance, nodes, dp, pp, b)
+    }
+
+
+def _can_stand(instance: Instance, nodes: tuple[int, ...], dp: int, pp: int, b: int) -> bool:
+    """Whether the replicas of each stage lie side by side in a node, or fill nodes of a group."""
+    sizes = [group.gpus_per_node for group in instance.cluster.groups]
+    widths = [
+        {s.width for s in _slots_of(instance, nodes, size) if s.cp == 1 and b % s.parts == 0}
+        for size in sizes
+    ]
+
+    @cache
+    def rest(unused: tuple[int, ...], group: int, free: int, stages: int) -> bool:
+        """Whether so many stages fill what is free on a node of a group, and the unused nodes."""
+        if not stages:
+            return not free and not any(unused)
+        if free:
+            inside = (dp * width for width in widths[group] if dp * width <= free)
+            return any(rest(unused, group, free - gpus, stages - 1) for gpus in inside)
+        for j, count in enumerate(unused):
+            for gpus in (dp * width for width in widths[j]):
+                taken = max(1, gpus // sizes[j])
+                if taken > count or (gpus > sizes[j] and gpus % sizes[j]):
+                    continue
+                after = (*unused[:j], count - taken, *unused[j + 1 :])
+                if rest(after, j, taken * sizes[j] - gpus, stages - 1):
+                    return True
+        return False
+
+    return rest(nodes, 0, 0, pp)

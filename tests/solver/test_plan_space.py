@@ -1,0 +1,179 @@
+"""The plan space: what search and verifier list, what the verifier accepts, and the documentation.
+
+Instances are random, with every choice of `search`, see `tests.random_spaces`.
+"""
+
+import json
+import random
+from collections.abc import Sequence
+from math import gcd
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from formulations.costs.tables import build_tables
+from formulations.instance import Instance
+from formulations.instance.load import parse_instance
+from formulations.instance.target import Target
+from formulations.plan import Degrees, Shape
+from solver.document import PLAN_FILE, PlanDocument, sealed
+from solver.result import Status
+from solver.search.driver import solve
+from solver.search.shapes import shapes
+from solver.verify import verify_document
+from solver.verify.feasibility import check_shape
+from solver.verify.findings import Findings
+from solver.verify.space import PlanSpace
+from tests.best_plans import check_space, check_verified
+from tests.brute_force import optimum_ns
+from tests.oracles.plan_space import (
+    Config,
+    Slot,
+    StageConfig,
+    configurations,
+    covers,
+    stage_configurations,
+)
+from tests.random_spaces import perturbed, random_space
+from tests.seeds import few_and_many
+
+TARGETS: tuple[Target, ...] = get_args(Target)
+
+PARTS = """
+name: parts
+workload:
+  sizes: {hidden_size: 256, layers: 2, heads: 4, vocabulary_size: 500, rotary_positions: true}
+  sequence_length: 128
+  global_batch: 4
+cluster:
+  groups: [{name: a, gpu: A100-40, gpus_per_node: 2, nodes: 1, price: 1 USD/h}]
+search:
+  target: any
+  degrees: per_group
+  tensor_parallel: 1
+  pipeline_parallel: 1
+"""
+
+
+def with_parts(**search: int) -> Instance:
+    """Two GPUs of a node that can be two replicas, or two parts of one."""
+    lines = (f"  {field}: {value}\n" for field, value in search.items())
+    return parse_instance(PARTS + "".join(lines), "parts", Path())
+
+
+def accepts(space: PlanSpace, shape: Shape) -> bool:
+    """Whether the verifier takes a plan's shape for one of the plan space."""
+    findings = Findings()
+    taken = check_shape(space, shape, findings)
+    assert taken == (findings.num_problems == 0)
+    return taken
+
+
+def test_bug_a_micro_batch_of_one_sequence_in_two_parts_was_accepted() -> None:
+    """With two sequences it is a plan, with one or three a part would lack some."""
+    instance = with_parts(micro_batch=2, data_parallel=1).but(search={"micro_batch": (1, 2, 3, 4)})
+    (halves, *_) = (s for s in shapes(instance) if s.micro_batch == 2)
+    assert halves.degrees == (Degrees(tp=1, parts=2),)
+    space = PlanSpace(instance)
+    assert accepts(space, halves)
+    assert not any(accepts(space, halves.but(micro_batch=b)) for b in (1, 3))
+    with pytest.raises(ValueError, match="1 sequences for 2 equal parts"):
+        build_tables(instance, halves.but(micro_batch=1))
+
+
+def test_bug_an_impossible_plan_was_verified_as_the_optimum(reference: Path) -> None:
+    """Its log is that of the plan space, and its bound is its own time."""
+    text = (reference / "defects" / "parts1_forged.json").read_text(encoding="utf-8")
+    fields = json.loads(text) | {"schema_version": PLAN_FILE.version}
+    del fields["other_targets"]  # of the schema before
+    document = sealed(PlanDocument.model_validate_json(json.dumps(fields)))
+    found = verify_document(document)
+    (line,) = found.problems
+    assert line.startswith("shape.micro_batch: found 1, expected none")
+
+
+def test_bug_parts_were_left_out_where_no_replicas_can_stand_for_them() -> None:
+    """One replica, or micro-batches of 4: its halves are the two replicas of 2 sequences each."""
+    free = solve(with_parts())
+    for search in ({"data_parallel": 1, "micro_batch": 4}, {"micro_batch": 4}):
+        result = solve(with_parts(**search))
+        assert result.status is Status.OPTIMAL
+        assert result.plan is not None
+        assert result.plan.shape.degrees == (Degrees(tp=1, parts=2),)
+        assert result.step_time_ns == free.step_time_ns
+        check_verified(result)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 12))
+def test_search_and_verifier_list_the_same(seeds: Sequence[int], target: Target) -> None:
+    """Each shape once."""
+    for seed in seeds:
+        check_space(random_space(seed, target))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 12))
+def test_the_verifier_accepts_what_is_listed(seeds: Sequence[int], target: Target) -> None:
+    """And no other shape: of listed ones with some fields changed those that are listed, too."""
+    taken = refused = 0
+    for seed in seeds:
+        instance, rng = random_space(seed, target), random.Random(seed)
+        space, listed = PlanSpace(instance), list(shapes(instance))
+        inside = set(listed)
+        for _ in range(100):
+            shape = perturbed(rng, rng.choice(listed), listed)
+            assert accepts(space, shape) == (shape in inside), (seed, shape)
+            taken, refused = taken + (shape in inside), refused + (shape not in inside)
+    assert min(taken, refused) > len(seeds)
+
+
+def config(shape: Shape) -> Config:
+    """In the oracle's words."""
+    slots = tuple(Slot(own.tp, own.parts, own.cp) for own in shape.degrees_used)
+    head = shape.nodes_used, slots, shape.dp, shape.pp, shape.micro_batch
+    experts, schedule = (shape.ep, shape.etp or "tp"), (shape.schedule, shape.vpp)
+    return Config(*head, *experts, *schedule, shape.zero, shape.recompute)
+
+
+@pytest.mark.parametrize("target", ["megatron", "any"])
+@pytest.mark.parametrize("seeds", few_and_many(range(120), 12))
+def test_all_that_the_documentation_describes_is_listed(
+    seeds: Sequence[int], target: Target
+) -> None:
+    """Itself, or one with all of its plans; and nothing else is."""
+    for seed in seeds:
+        instance = random_space(seed, target)
+        if target == "megatron" and instance.workload.experts:
+            continue  # it has rules of its own
+        space = configurations(instance)
+        listed = {config(shape) for shape in shapes(instance) if not shape.per_stage}
+        assert listed <= space, seed
+        assert not [c for c in space if not covers(instance, listed, space, c)], seed
+        stages = {
+            StageConfig(shape.nodes_used, shape.dp, shape.pp, shape.micro_batch)
+            for shape in shapes(instance)
+            if shape.per_stage
+        }
+        assert stage_configurations(instance) <= stages, seed
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(40), 10))
+def test_as_many_more_replicas_take_as_long_as_parts(seeds: Sequence[int]) -> None:
+    """What is left out for them has no better plan, by trying every plan of both."""
+    for seed in seeds:
+        instance, rng = random_space(seed, "any"), random.Random(seed)
+        narrow = instance.but(search={"data_parallel": (1,), "degrees": "per_group"})
+        listed = [
+            (shape, common)
+            for shape in shapes(narrow)
+            if not shape.per_stage and shape.pp <= 3 and sum(shape.nodes_used) <= 3
+            if (common := gcd(*(own.parts for own in shape.degrees_used))) > 1
+        ]
+        for parts, n in rng.sample(listed, min(2, len(listed))):
+            degrees = tuple(own.but(parts=own.parts // n) for own in parts.degrees)
+            sizes = {"dp": n, "micro_batch": parts.micro_batch // n}
+            both = [parts, parts.but(degrees=degrees, **sizes)]
+            times = [optimum_ns(build_tables(instance.on(s.nodes_used), s)) for s in both]
+            assert times[0] == times[1], (seed, parts)
