@@ -1,6 +1,6 @@
 """The plan space: every numbers-of-nodes vector and every shape, in one fixed order."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from math import gcd
 from typing import Any, Literal
@@ -18,19 +18,31 @@ from formulations.launch import zero_choices
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
 from formulations.slot_degrees import alike_degrees, powers_of_two, slot_degrees
+from solver.interrupt import TimeUp
 from solver.result import rent_usd_per_hour
+
+Stop = Callable[[], bool]
 
 #: Largest micro-batch tried when the instance names none.
 MAX_MICRO_BATCH = 64
+
+#: Choices of nodes between two questions whether to stop.
+ASKED_EVERY = 512
 
 #: Relative float noise in sums of prices.
 PRICE_NOISE = 1e-12
 
 
-def node_vectors(instance: Instance) -> Iterator[tuple[int, ...]]:
-    """Nodes used per group: all of them, or any non-empty choice within the price limit."""
-    vectors = product(*_counts(instance))
-    yield from (vector for vector in vectors if any(vector) and _affordable(instance, vector))
+def node_vectors(instance: Instance, stop: Stop = lambda: False) -> Iterator[tuple[int, ...]]:
+    """Nodes used per group: all of them, or any non-empty choice within the price limit.
+
+    TimeUp when `stop` says so, which is asked from time to time: choices may have no shape.
+    """
+    for number, vector in enumerate(product(*_counts(instance)), start=1):
+        if number % ASKED_EVERY == 0 and stop():
+            raise TimeUp
+        if any(vector) and _affordable(instance, vector):
+            yield vector
 
 
 def _counts(instance: Instance) -> list[range]:
@@ -250,7 +262,7 @@ def _with_strategies(
             yield Shape(**fields, schedule=schedule, vpp=vpp, zero=zero, recompute=ways)
 
 
-def shapes(instance: Instance) -> Iterator[Shape]:
-    """The whole plan space."""
-    for vector in node_vectors(instance):
+def shapes(instance: Instance, stop: Stop = lambda: False) -> Iterator[Shape]:
+    """The whole plan space. TimeUp when `stop` says so."""
+    for vector in node_vectors(instance, stop):
         yield from shapes_of(instance, vector)
