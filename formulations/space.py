@@ -29,8 +29,13 @@ from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
 from formulations.slot_degrees import alike_degrees, powers_of_two, slot_degrees
 
+Check = Callable[[], object]  #: raises to end a listing
+
 #: Largest micro-batch tried when the instance names none.
 MAX_MICRO_BATCH = 64
+
+#: Choices of nodes between two checks.
+CHECKED_EVERY = 512
 
 #: Relative float noise in sums of prices.
 PRICE_NOISE = 1e-12
@@ -38,10 +43,16 @@ PRICE_NOISE = 1e-12
 Nodes = tuple[int, ...]  #: number of nodes used, per node group
 
 
-def node_vectors(instance: Instance) -> Iterator[Nodes]:
-    """Nodes used per group: all of them, or any non-empty choice within the price limit."""
-    vectors = product(*_counts(instance))
-    yield from (vector for vector in vectors if any(vector) and _affordable(instance, vector))
+def node_vectors(instance: Instance, check: Check = lambda: None) -> Iterator[Nodes]:
+    """Nodes used per group: all of them, or any non-empty choice within the price limit.
+
+    `check` is called from time to time, as choices may have no shape; it may raise.
+    """
+    for number, vector in enumerate(product(*_counts(instance)), start=1):
+        if number % CHECKED_EVERY == 0:
+            check()
+        if any(vector) and _affordable(instance, vector):
+            yield vector
 
 
 def _counts(instance: Instance) -> list[range]:
@@ -118,7 +129,9 @@ def expert_degrees(
     return [
         (ep, etp)
         for ep, etp in found
-        if dp * own.width // (etp or own.tp) % ep == 0
+        if (ep == 1 or instance.workload.experts > 0)
+        and instance.workload.experts % ep == 0
+        and dp * own.width // (etp or own.tp) % ep == 0
         and (
             len(zones) == 1
             or all(groups[j].gpus_per_node // (etp or own.tp) % ep == 0 for j in used)
@@ -236,9 +249,9 @@ class PlanSpace:
 
     instance: Instance
 
-    def shapes(self) -> Iterator[Shape]:
-        """The whole plan space."""
-        for vector in node_vectors(self.instance):
+    def shapes(self, check: Check = lambda: None) -> Iterator[Shape]:
+        """The whole plan space; `check` as of `node_vectors`."""
+        for vector in node_vectors(self.instance, check):
             yield from self.shapes_of(vector)
 
     def shapes_of(self, vector: Nodes) -> Iterator[Shape]:
@@ -346,9 +359,9 @@ _UNDECIDED = Shape(
 )
 
 
-def shapes(instance: Instance) -> Iterator[Shape]:
-    """The whole plan space."""
-    return PlanSpace(instance).shapes()
+def shapes(instance: Instance, check: Check = lambda: None) -> Iterator[Shape]:
+    """The whole plan space; `check` as of `node_vectors`."""
+    return PlanSpace(instance).shapes(check)
 
 
 def shapes_of(instance: Instance, vector: Nodes) -> Iterator[Shape]:

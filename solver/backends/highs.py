@@ -9,7 +9,11 @@ nanoseconds: with coefficients near 1e9, a literal off by the usual 1e-6 is wort
 3. tolerances widen what is feasible, and models leave half a nanosecond around the step times
    of plans, some 500 tolerances: what HiGHS calls infeasible has no plan;
 4. a bound is lowered by what the tolerances may have added to it (`_error`) before it counts;
-5. presolve is off, and so are the restarts that would repeat it: that of 1.14.0 calls solutions
+5. (3) needs doubles that hold every row to the tolerance: else a plan breaks a row by rounding
+   alone, and HiGHS has called models infeasible that have plans. Where times are too long for that
+   (`_rounding`) units are longer, up to `LONGEST_UNIT_NS`; longer times are out of the safe range,
+   and a model of literals is not run;
+6. presolve is off, and so are the restarts that would repeat it: that of 1.14.0 calls solutions
    optimal that are not (ERGO-Code/HiGHS#2957, #3073; fixed in 1.15, which cannot share a process
    with OR-Tools).
 """
@@ -30,10 +34,14 @@ from solver.options import SolveOptions
 from solver.result import Status, Termination
 
 UNIT_NS = float(1 << 20)
+#: Half a nanosecond is then still seven tolerances.
+LONGEST_UNIT_NS = float(1 << 26)
 NS_PER_MS = 1_000_000
 TOLERANCE = 1e-9
 #: HiGHS solves the relaxations of a MILP with a tenth of the tolerance on reduced costs.
 DUAL_TOLERANCE = TOLERANCE / 10
+#: A result of floating-point arithmetic is off by no more than this part of it.
+UNIT_ROUNDOFF = 2.0**-53
 
 #: What a written model says first. The versions are those that a test of it was run with.
 NOTE = (
@@ -64,6 +72,7 @@ Floats = NDArray[np.float64]
 class _Columns:
     """Columns of a model in the order of its `variables()`; times in units."""
 
+    unit_ns: float
     names: list[str]
     whole: NDArray[np.bool_]
     scale: Floats  #: nanoseconds per unit of a time, 1 for a literal
@@ -71,14 +80,14 @@ class _Columns:
     upper: Floats
 
 
-def _columns(model: pulp.LpProblem) -> _Columns:
+def _columns(model: pulp.LpProblem, unit_ns: float = UNIT_NS) -> _Columns:
     variables = model.variables()
     whole = np.array([variable.cat == pulp.LpInteger for variable in variables])
-    scale = np.where(whole, 1.0, UNIT_NS)
+    scale = np.where(whole, 1.0, unit_ns)
     lower = [-math.inf if v.lowBound is None else v.lowBound for v in variables]
     upper = [math.inf if v.upBound is None else v.upBound for v in variables]
     names = [variable.name for variable in variables]
-    return _Columns(names, whole, scale, np.array(lower) / scale, np.array(upper) / scale)
+    return _Columns(unit_ns, names, whole, scale, np.array(lower) / scale, np.array(upper) / scale)
 
 
 def _native(model: pulp.LpProblem, columns: _Columns) -> highspy.HighsLp:
@@ -90,7 +99,7 @@ def _native(model: pulp.LpProblem, columns: _Columns) -> highspy.HighsLp:
     values, lower, upper = list[float](), list[float](), list[float]()
     for row in model._constraints.values():
         own = [index[variable.name] for variable in row]
-        scale = UNIT_NS if not columns.whole[own].all() else 1.0
+        scale = columns.unit_ns if not columns.whole[own].all() else 1.0
         indices.extend(own)
         values.extend(np.array(list(row.values())) * columns.scale[own] / scale)
         starts.append(len(indices))
@@ -100,7 +109,7 @@ def _native(model: pulp.LpProblem, columns: _Columns) -> highspy.HighsLp:
     lp.num_col_, lp.num_row_ = len(columns.names), len(lower)
     cost = np.zeros(len(columns.names))
     for variable, weight in model.objective.items():
-        cost[index[variable.name]] = weight * columns.scale[index[variable.name]] / UNIT_NS
+        cost[index[variable.name]] = weight * columns.scale[index[variable.name]] / columns.unit_ns
     lp.col_cost_, lp.col_lower_, lp.col_upper_ = cost, columns.lower, columns.upper
     lp.row_lower_, lp.row_upper_ = np.array(lower), np.array(upper)
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
@@ -110,6 +119,21 @@ def _native(model: pulp.LpProblem, columns: _Columns) -> highspy.HighsLp:
     kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
     lp.integrality_ = [kinds[int(whole)] for whole in columns.whole]
     return lp
+
+
+def _rounding(lp: highspy.HighsLp, columns: _Columns) -> float:
+    """Most by which rounding may move a row with times, in units.
+
+    Proof. The terms of literals are whole ns, which doubles hold. A row of n terms is added up
+    with n roundings, each of at most the unit roundoff of what the times add up to (Higham 2002,
+    Accuracy and Stability of Numerical Algorithms, eq. 3.5). A time without upper bound is no
+    larger than the rest of its rows makes it.
+    """
+    times = np.isfinite(columns.upper) & ~columns.whole
+    terms = np.abs(lp.a_matrix_.value_) * np.where(times, columns.upper, 0.0)[lp.a_matrix_.index_]
+    sizes = np.diff(lp.a_matrix_.start_)
+    sums = np.bincount(np.repeat(np.arange(len(sizes)), sizes), terms, len(sizes))
+    return UNIT_ROUNDOFF * float((sizes * sums).max(initial=0.0))
 
 
 def _configure(engine: Any, options: SolveOptions) -> None:
@@ -179,7 +203,7 @@ def _bound_ns(columns: _Columns, proved: float) -> int | None:
     """Least integer that the proved bound of an integer objective allows."""
     if not math.isfinite(proved):
         return None
-    return max(0, math.ceil((proved - _error(columns, proved)) * UNIT_NS))
+    return max(0, math.ceil((proved - _error(columns, proved)) * columns.unit_ns))
 
 
 def run(model: pulp.LpProblem, options: SolveOptions) -> Outcome:
@@ -188,12 +212,21 @@ def run(model: pulp.LpProblem, options: SolveOptions) -> Outcome:
     Uses the time limit, seed, workers and gap of the options, and starts from initial values. One
     worker and one seed give the same solution, unless the time limit strikes. Raises ValueError
     for an invalid model, and passes KeyboardInterrupt on. A status that is neither a solution, a
-    proof nor a limit is trouble: UNKNOWN, UNFINISHED, without bound.
+    proof nor a limit is trouble: UNKNOWN, UNFINISHED, without bound. So are literals beside times
+    out of the safe range.
     """
     columns = _columns(model)
     engine = highspy.Highs()
     _configure(engine, options)
-    if engine.passModel(_native(model, columns)) == highspy.HighsStatus.kError:
+    native = _native(model, columns)
+    if columns.whole.any() and (moved := _rounding(native, columns)) > TOLERANCE:
+        longer = 2.0 ** math.ceil(math.log2(moved / TOLERANCE))
+        if longer * UNIT_NS > LONGEST_UNIT_NS:
+            said = f"HiGHS: rounding may move a row of times by {moved * UNIT_NS:.2g} ns"
+            return _without_solution(engine, Status.UNKNOWN, Termination.UNFINISHED, said)
+        columns = _columns(model, longer * UNIT_NS)
+        native = _native(model, columns)
+    if engine.passModel(native) == highspy.HighsStatus.kError:
         raise ValueError("HiGHS refuses the model")
     _start_from_hint(engine, model)
     _solve(engine)
@@ -266,7 +299,7 @@ def _outcome(engine: Any, columns: _Columns) -> Outcome:
     return Outcome(
         status=Status.OPTIMAL if optimal else Status.FEASIBLE,
         termination=Termination.CLOSED if optimal else Termination.TIME_LIMIT,
-        objective=round(info.objective_function_value * UNIT_NS),
+        objective=round(info.objective_function_value * columns.unit_ns),
         bound=_bound_ns(columns, proved),
         runtime_s=engine.getRunTime(),
         values=tuple(np.array(engine.getSolution().col_value) * columns.scale),

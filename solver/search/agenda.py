@@ -7,6 +7,7 @@ from itertools import islice, takewhile
 from formulations.errors import InstanceError
 from formulations.plan import Shape
 from solver.heuristics.choose import TimeTables
+from solver.interrupt import TimeUp
 from solver.result import ShapeRecord, objective_weight
 from solver.search.closer import Closer, Task
 from solver.search.closing import Stop
@@ -33,10 +34,17 @@ class Agenda:
         self.instance, self.closer = closer.instance, closer
         self.tasks, self.complete = list[Task](), True
         self.records: dict[Shape, ShapeRecord] = {}
+        try:
+            self._list(space, times, stop)
+        except TimeUp:
+            self.tasks, self.complete = [], False
+        self.tasks.sort(key=lambda task: task.objective)
+
+    def _list(self, space: Iterator[Shape], times: TimeTables, stop: Stop) -> None:
+        """The tasks, those that are looked at together at a time. TimeUp when `stop` says so."""
         while some := list(islice(space, AT_ONCE)):
             if self.tasks and stop():
-                self.tasks, self.complete = [], False
-                break
+                raise TimeUp
             if len(self.tasks) >= MOST_SHAPES:
                 found = f"more than {MOST_SHAPES:,} combinations of nodes, degrees and strategies"
                 raise InstanceError("search", found, "fewer, or idle_nodes: false")
@@ -44,7 +52,6 @@ class Agenda:
                 Task(form.bound_ns * objective_weight(self.instance, shape), *form, shape)
                 for form, shape in zip(times.forms(some), some, strict=True)
             ]
-        self.tasks.sort(key=lambda task: task.objective)
 
     @property
     def num_closed(self) -> int:
@@ -65,19 +72,28 @@ class Agenda:
         ]
         return sorted(left, key=lambda task: (task.shape.vpp > 1, task.objective))
 
-    def least_open(self, best: float | None) -> float | None:
-        """Least objective that an open shape may have; None if none is open.
+    def least_bound(self, best: float | None) -> float | None:
+        """No plan has a lower objective, by what is proved of open and closed shapes; None: none.
 
         Told often, so no list is made: what is proved of a shape is no less than its first bound.
         """
-        least: float | None = None
+        least = best
         for task in self.tasks:
-            if self.closer.beyond(task, best) or (least is not None and task.objective >= least):
+            if least is not None and task.objective >= least:
                 break
-            known = self._with_what_is_proved(task, best)
-            if known is not None and not self.closer.beyond(known, best):
-                least = known.objective if least is None else min(least, known.objective)
+            if (proved := self._proved(task)) is not None:
+                least = proved if least is None else min(least, proved)
         return least
+
+    def _proved(self, task: Task) -> float | None:
+        """Lower bound of the objective of a shape; None if it is known to have no plan."""
+        record = self.records.get(task.shape)
+        if record is None:
+            refused = task.bound_ns >= self.closer.cutoffs.refused(task.shape)
+            return None if refused else task.objective
+        if record.bound_ns is None:
+            return None
+        return record.bound_ns * objective_weight(self.instance, task.shape)
 
     def _with_what_is_proved(self, task: Task, best: float | None) -> Task | None:
         """The task with the bound of its record; None if that closes it."""

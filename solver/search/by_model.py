@@ -34,13 +34,16 @@ _log = logging.getLogger(__name__)
 def collector(collected: list[CostTables]) -> ShapeEngine:
     """An engine for one shape that closes none: it keeps the costs that the model is made of.
 
-    But shapes whose stages have degrees of their own, in too many ways: these it enumerates.
+    But shapes whose stages have degrees of their own, in too many ways or in none: these it
+    enumerates.
     """
 
     def keep(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
         tables = intervals.tables
-        if tables.by_place and next(islice(layouts(tables.by_place), MOST_LAYOUTS, None), None):
-            return enumerate_shape(intervals, cutoff, gap, stop)
+        if tables.by_place is not None:
+            num_layouts = len(list(islice(layouts(tables.by_place), MOST_LAYOUTS + 1)))
+            if not 0 < num_layouts <= MOST_LAYOUTS:
+                return enumerate_shape(intervals, cutoff, gap, stop)
         if not stop() and simulable(tables.instance, tables.shape):
             collected.append(tables)
         return ShapeAnswer(None, None, False)

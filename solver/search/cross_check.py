@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from formulations.costs.plan_costs import plan_costs
@@ -10,6 +11,7 @@ from formulations.plan import Plan
 from formulations.space import shapes
 from solver.comparison import Comparison, Finding
 from solver.heuristics.local import local_plans
+from solver.interrupt import TimeUp, raises
 from solver.options import CheckMethod, Method, SolveOptions
 from solver.result import Status, Termination, objective_weight
 from solver.search.driver import solve
@@ -59,7 +61,8 @@ def _searched(instance: Instance, options: SolveOptions) -> Finding:
         return limit_s is not None and time.monotonic() - begin >= limit_s
 
     try:
-        plans.extend(local_plans(instance, shapes(instance), options.seed, stop))
+        with suppress(TimeUp):
+            plans.extend(local_plans(instance, shapes(instance, raises(stop)), options.seed, stop))
         ended = Termination.TIME_LIMIT if stop() else ended
     except KeyboardInterrupt:
         ended = Termination.INTERRUPTED

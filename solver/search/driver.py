@@ -17,7 +17,7 @@ from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from formulations.space import shapes
 from solver.heuristics.choose import TimeTables
-from solver.interrupt import TimeUp, time_up_after
+from solver.interrupt import TimeUp, raises, time_up_after
 from solver.options import SolveOptions
 from solver.result import (
     Infeasibility,
@@ -66,7 +66,8 @@ class ShapeSearch:
         self.incumbents = Incumbents(instance, options, self.clock, self.times, known, study=study)
         self.crew = crew_of(options) if options.method == "exact" else None
         self.closer = Closer(instance, options, self._engine(), self.times, Answers(study))
-        whole, stop = shapes(instance) if space is None else space, self.clock.out_of_time
+        stop = self.clock.out_of_time
+        whole = shapes(instance, raises(stop)) if space is None else space
         self.agenda = Agenda(whole, self.times, self.closer, stop)
         self.history = SearchHistory(instance, self.clock, self.agenda, self.incumbents, report)
 
@@ -118,16 +119,23 @@ class ShapeSearch:
         late = exact and effort not in EFFORTS[:2]
         if late and self.agenda.open(self.incumbents.best, effort):
             space = [shape for shape in self.space if among is None or shape in among]
-            patience = effort or EFFORTS[-2]
-            self.incumbents.start(
-                f"seed {effort} of {len(space)}", partial(self.incumbents.seed, space, patience)
-            )
+            self._start_again(space, effort)
         tasks = self.agenda.open(self.incumbents.best, effort)
         tasks = [task for task in tasks if among is None or task.shape in among]
         tasks = self.agenda.unpacked(tasks, self.incumbents.best, stop)
         for closing in closings(self.closer, tasks, lambda: self.incumbents.best, self.crew, stop):
             self._take(closing)
+            if closing.record.reason == "open":
+                self.incumbents.asked += effort or 0
             self.history.tell()
+
+    def _start_again(self, space: Sequence[Shape], effort: int | None) -> None:
+        """Longer searches for plans, as long as what has been spent so far allows."""
+        starts, name = self.incumbents, f"{effort} of {len(space)}"
+        patience = min(effort or EFFORTS[-2], starts.asked)
+        starts.start(f"seed {name}", partial(starts.seed, space, patience))
+        if starts.cut:
+            starts.start(f"survey {name}", partial(starts.survey, space))
 
     def _take(self, closing: Closing) -> None:
         """The plan before the record, which may say that nothing is better."""

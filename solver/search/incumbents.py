@@ -31,8 +31,9 @@ from solver.study.store import Study
 #: are looked at one by one (uneven shares), and where there are too many. A better plan saves more
 #: and more.
 PATIENCE, PATIENCE_ONE_BY_ONE, PATIENCE_MANY = 6, 50, 200
-#: Part of the time limit that a survey may take.
+#: Part of the time limit that a survey may take, and how often it may ask at least.
 SURVEY = 0.3
+LEAST_SURVEY = 200
 #: Of records in a study: the plans that searches for first plans ended with.
 STARTS = "start"
 _PLANS = TypeAdapter[tuple[Plan, int] | None](tuple[Plan, int] | None)
@@ -76,7 +77,11 @@ class Clock:
 
 @dataclass
 class Incumbents:
-    """known: the best plan so far. history: when it was found, and those before."""
+    """known: the best plan so far. history: when it was found, and those before.
+
+    asked: how often searches have asked whether to stop, a measure of effort that is the same in
+    every run. cut: whether the last survey was stopped.
+    """
 
     instance: Instance
     options: SolveOptions
@@ -85,6 +90,8 @@ class Incumbents:
     known: Incumbent = field(default_factory=Incumbent)
     history: list[Moment] = field(default_factory=list)
     study: Study | None = None
+    asked: int = 0
+    cut: bool = False
 
     def start(self, name: str, search: Callable[[], None]) -> None:
         """A search for plans, or, where a study knows it, the plan that it ended with.
@@ -171,6 +178,7 @@ class Incumbents:
         left = iter(range(10 * patience))
 
         def stop() -> bool:
+            self.asked += 1
             return next(left, None) is None or self.clock.out_of_time()
 
         below = self.objective if self.known.plan is None else math.inf
@@ -183,12 +191,19 @@ class Incumbents:
         self.offer(equal_chunks_plan(space, self.times, self.clock.out_of_time))
 
     def survey(self, space: Sequence[Shape]) -> None:
-        """Incumbents from all shapes, if bounds leave room for much better plans."""
+        """Incumbents from all shapes, if bounds leave room for much better plans.
+
+        It may ask whether to stop as often as all before it, in its part of the time limit.
+        """
         limit = self.options.time_limit_s
         until_s = None if limit is None else self.clock.elapsed_s + SURVEY * limit
+        left = iter(range(max(LEAST_SURVEY, self.asked)))
 
         def stop() -> bool:
-            return until_s is not None and self.clock.elapsed_s >= until_s
+            self.asked += 1
+            late = until_s is not None and self.clock.elapsed_s >= until_s
+            self.cut = late or next(left, None) is None
+            return self.cut
 
         self.offer(surveyed_plan(self.instance, space, self.objective, stop, self.times))
 

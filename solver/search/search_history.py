@@ -34,7 +34,7 @@ class SearchHistory:
         if self._report is None and elapsed_s < NOTED_EVERY * noted_s:
             return
         found = self._incumbents
-        least = self._agenda.least_open(found.best)
+        least = self._agenda.least_bound(found.best)
         bound = found.objective if least is None else least
         if elapsed_s >= NOTED_EVERY * noted_s:
             self._bounds.append((elapsed_s, bound))

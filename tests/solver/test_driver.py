@@ -242,3 +242,18 @@ def test_bug_first_plan_of_chunks_was_worse_than_equal_chunks(
     assert equal is not None
     assert found.step_time_ns is not None
     assert found.step_time_ns <= equal[1]
+
+
+@pytest.mark.parametrize(("limit_s", "status"), [(None, Status.INFEASIBLE), (0.0, Status.UNKNOWN)])
+def test_bug_listing_choices_of_nodes_without_a_shape_took_no_notice_of_the_time(
+    limit_s: float | None, status: Status
+) -> None:
+    """A thousand nodes for a batch of one sequence and nine stages of six layers."""
+    instance = random_instance(0)
+    first = instance.cluster.groups[0].but(nodes=1000)
+    many = instance.but(
+        cluster={"groups": (first,)},
+        workload={"global_batch": 1},
+        search={"pipeline_parallel": (9,), "micro_batch": (1,)},
+    )
+    assert solve(many, SolveOptions(time_limit_s=limit_s)).status is status

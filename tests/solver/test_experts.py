@@ -47,16 +47,18 @@ def test_more_choices_are_never_slower(seed: int) -> None:
     assert known == sorted(known, reverse=True)
 
 
-def test_bound_that_is_told_is_the_least_of_open_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Found without listing them, after every shape that is closed."""
-    told, plain = list[float | None](), Agenda.least_open
+def test_bound_that_is_told_is_the_least_of_all_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found without listing them, after every shape that is closed; up to a gap or not."""
+    told, plain = list[float | None](), Agenda.least_bound
 
-    def least_open(agenda: Agenda, best: float | None) -> float | None:
+    def least_bound(agenda: Agenda, best: float | None) -> float | None:
         told.append(plain(agenda, best))
-        assert told[-1] == min((one.objective for one in agenda.open(best)), default=None)
+        bounds = agenda.bounds(agenda.reviewed(best))
+        assert told[-1] == min([*bounds, *([] if best is None else [best])], default=None)
         return told[-1]
 
-    monkeypatch.setattr(Agenda, "least_open", least_open)
+    monkeypatch.setattr(Agenda, "least_bound", least_bound)
     for seed in range(6):
-        solve(expert_instance(seed), progress=lambda _: None)
+        options = SolveOptions(gap=0.2 * (seed % 2))
+        solve(expert_instance(seed), options, progress=lambda _: None)
     assert told

@@ -54,6 +54,18 @@ def test_a_nanosecond_of_a_minute_counts(spare: int, status: Status) -> None:
     assert highs.run(model, SolveOptions()).status is status
 
 
+@pytest.mark.parametrize(("more_ns", "within"), [(0, True), (1, False)])
+def test_times_that_doubles_do_not_hold_are_trouble(more_ns: int, within: bool) -> None:
+    """10^-9 x 2^53 units of 2^26 ns, by two terms: 84 hours in a row; and a nanosecond more."""
+    most_ns = 302_231_454_903_657 + more_ns
+    model = least(most_ns)
+    model.variables()[0].upBound = most_ns
+    outcome = highs.run(model, SolveOptions())
+    assert (outcome.status is Status.OPTIMAL, outcome.trouble is None) == (within, within)
+    assert outcome.objective == (most_ns if within else None)
+    assert (outcome.bound is None) is not within
+
+
 def test_unknown_is_not_infeasible() -> None:
     """Stopped before it began, the engine knows nothing but a valid bound."""
     outcome = highs.run(hard(), SolveOptions(time_limit_s=0.0))

@@ -1,21 +1,27 @@
 """The cut loop with MILP models: repaired answers of HiGHS, and trouble, said."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
 
-from formulations.costs.tables import CostTables
+from formulations.costs.tables import CostTables, build_tables
+from formulations.errors import InstanceError
 from formulations.milp.degrees import Built
 from formulations.milp.step_time import Built as OneShape
 from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.search.engines import ModelEngine, model_engine
+from tests import brute_force
 from tests.brute_force import all_decisions
 from tests.loop_checks import feasible, finds_the_best, judge, solve_shape
-from tests.random_shapes import random_tables
+from tests.random_shapes import crowded_instance, random_shape, random_tables, slower
+from tests.seeds import few_and_many
+from tests.small_instances import random_instance
 
 ENGINE = model_engine("milp")
 
@@ -29,6 +35,47 @@ def test_bug_highs_presolve_returned_plans_that_are_not_optimal(seed: int, zones
 def test_bug_memory_in_large_units_lost_an_optimum_of_several_chunks() -> None:
     """HiGHS called the model infeasible when rows of memory were tiny beside those of time."""
     assert finds_the_best(ENGINE, random_tables(16, True, "interleaved"), "all", 16)
+
+
+def lasting(seed: int, factor: int) -> CostTables | None:
+    """Tables of `random_tables`, their steps so many times as long; None if these are too long."""
+    for number in range(seed, seed + 50_000, 1000):
+        instance = crowded_instance(number) if seed % 4 == 0 else random_instance(number)
+        if shape := random_shape(instance, seed):
+            with suppress(InstanceError):
+                return build_tables(slower(instance, factor), shape)
+            return None
+    raise AssertionError("fifty instances without a shape")
+
+
+def test_bug_highs_called_models_of_hours_infeasible() -> None:
+    """In units of a millisecond doubles do not hold a step of an hour; one of 37 hours in none."""
+    hour, days = lasting(59, 100_000), lasting(12, 167_235)
+    assert hour is not None
+    assert days is not None
+    best = 3_814_117_153_009
+    assert best == brute_force.optimum_ns(hour)
+    outcome = solve_shape(hour, ENGINE, cutoff_ns=best + 1)
+    assert (outcome.status, outcome.step_time_ns) == ("optimal", best)
+    outcome = solve_shape(days, ENGINE)
+    assert (outcome.status, outcome.plan, outcome.bound_ns) == ("unknown", None, 0)
+    assert "rounding may move a row" in (outcome.trouble or "")
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 30))
+def test_steps_however_long_are_proved_or_stay_open(seeds: Sequence[int]) -> None:
+    """From seconds to days the loop ends with the brute-force optimum, or says why it does not."""
+    for seed, factor in product(seeds, (30, 3_000, 100_000)):
+        tables = lasting(seed, factor)
+        best = None if tables is None else brute_force.optimum_ns(tables)
+        if tables is None or best is None:
+            continue
+        outcome = solve_shape(tables, ENGINE, cutoff_ns=best + 1)
+        allowed = ("unknown", "feasible") if outcome.trouble else ("optimal",)
+        assert outcome.status in allowed, (seed, factor)
+        assert outcome.step_time_ns in (None, best), (seed, factor)
+        assert outcome.bound_ns is not None, (seed, factor)
+        assert outcome.bound_ns <= best, (seed, factor)
 
 
 Tamper = Callable[[Any, Outcome], Outcome]

@@ -147,9 +147,18 @@ def test_models_find_what_the_search_finds(
         small = {"pipeline_parallel": (2 + seed % 2,), "data_parallel": (1 + seed // 2 % 2,)}
         instance = instance.but(search=small)
         result = solve(instance, SolveOptions(gap=0.0, method=method))
-        assert result.objective == solve(instance, EXACT).objective, seed
+        exact = solve(instance, EXACT)
+        assert (result.status, result.objective) == (exact.status, exact.objective), seed
         report = verify_document(build_document(result, EXACT))
         assert report.complete, (seed, report.problems)
+
+
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+def test_bug_shapes_without_a_layout_stayed_open(method: Method) -> None:
+    """Nodes of four GPUs and one have no two stages of two replicas each: no part of a model."""
+    small = {"pipeline_parallel": (2,), "data_parallel": (2,)}
+    result = solve(stage_instance(2).but(search=small), SolveOptions(method=method))
+    assert result.status is Status.INFEASIBLE
 
 
 @pytest.mark.parametrize("seed", [2, 26])

@@ -1,0 +1,48 @@
+"""Searches for first plans spend no more than what has been spent before them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from solver.options import SolveOptions
+from solver.search import incumbents
+from solver.search.driver import ShapeSearch
+from tests.small_instances import random_instance
+
+#: More often than any start may ask here.
+FOR_EVER = 100_000
+
+
+def asks(stop: Callable[[], bool]) -> int:
+    """How often a search asks that ends only when it is told to."""
+    return next(n for n in range(1, FOR_EVER) if stop())
+
+
+@pytest.mark.parametrize("limit_s", [None, 1000.0])
+def test_bug_a_survey_took_as_long_as_it_liked(
+    limit_s: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stops after 200 questions or as many as all before it: 201, then one of 202 more."""
+    asked: list[int] = []
+    monkeypatch.setattr(incumbents, "surveyed_plan", lambda *words: asked.append(asks(words[3])))
+    search = ShapeSearch(random_instance(0), SolveOptions(time_limit_s=limit_s), None)
+    for _ in range(2):
+        search.incumbents.survey(search.space)
+    assert asked == [201, 202]
+    assert search.incumbents.cut
+    assert search.incumbents.asked == 403
+
+
+def test_late_starts_have_the_patience_of_what_was_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 for each of two shapes left open: not 10,000, ten times that until there is a plan."""
+    asked: list[int] = []
+
+    def local_plans(*words: Callable[[], bool]) -> list[None]:
+        asked.append(asks(words[3]))
+        return []
+
+    monkeypatch.setattr(incumbents, "local_plans", local_plans)
+    search = ShapeSearch(random_instance(0), SolveOptions(), None)
+    search.incumbents.asked = 200
+    search._start_again(search.space, 10_000)
+    assert asked == [2001]
