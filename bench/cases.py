@@ -12,6 +12,7 @@ from formulations.costs.tables import CostTables
 from formulations.decisions import even_shares
 from formulations.instance import Instance
 from formulations.plan import Shape
+from formulations.space import shapes
 from solver.enumeration.engine import solve_split
 from solver.heuristics.choose import ORDER_LIMIT, TimeTables, group_of_slot
 from solver.heuristics.minmax import minmax_of
@@ -20,7 +21,6 @@ from solver.heuristics.stages import OrderStages, Split
 from solver.layered.placements import fixed_order, replica_classes
 from solver.layered.problem import Intervals, SplitProblem
 from solver.search.closing import lacks_memory
-from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 
 

@@ -21,8 +21,8 @@ from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.instance import RECOMPUTE_WAYS
 from formulations.plan import Plan, Shape, uniform_degrees
+from formulations.space import shapes
 from formulations.units import GIB
-from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 
 #: Name in plans.json: our instance of the same cluster, model and profile.

@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable
 
 from formulations.instance import Instance
+from formulations.space import shapes
 from solver.heuristics.baselines import Found, equal_split_plan, megatron_rule, minmax_plan
 from solver.options import SolveOptions
 from solver.result import Result, SearchLog, Status, Termination, objective_weight
 from solver.search.driver import solve
-from solver.search.shapes import shapes
 
 Method = Callable[[Instance, SolveOptions], Result]
 Stop = Callable[[], bool]

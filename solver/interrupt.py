@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from time import monotonic
 from types import FrameType
@@ -19,6 +19,16 @@ AGAIN_S = 0.2
 
 class TimeUp(BaseException):
     """The time limit is over; no Exception, as KeyboardInterrupt: no library catches it."""
+
+
+def raises(stop: Callable[[], bool]) -> Callable[[], None]:
+    """What raises `TimeUp` when it is called and `stop` says so."""
+
+    def check() -> None:
+        if stop():
+            raise TimeUp
+
+    return check
 
 
 class NoTimeError(PlannerError):

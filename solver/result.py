@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from formulations.costs.renting import terms_of
+from formulations.costs.renting import rent_usd_per_hour, terms_of
 from formulations.instance import Instance
 from formulations.instance.extent import Seconds
 from formulations.instance.record import Record
@@ -155,14 +155,6 @@ def relative_gap(objective: float | None, bound: float | None) -> float | None:
 def proves(gap: float | None, requested: float) -> bool:
     """Whether a gap is as small as requested, up to the noise of products of floats."""
     return gap is not None and gap <= requested + NOISE
-
-
-def rent_usd_per_hour(instance: Instance, nodes_used: Sequence[int]) -> float:
-    """Rent of these numbers of nodes per group: on demand, unless the objective chooses terms."""
-    if instance.objective.minimize == "cost_per_useful_sequence":
-        return terms_of(instance, nodes_used).usd_per_hour
-    groups = instance.cluster.groups
-    return sum(n * group.price_usd_per_hour for n, group in zip(nodes_used, groups, strict=True))
 
 
 def price_usd_per_hour(instance: Instance, shape: Shape) -> float:

@@ -393,6 +393,8 @@ def all_orders(tables: CostTables) -> list[tuple[int, ...]]:
 
 def _runs(tables: CostTables, order: Sequence[int]) -> bool:
     """Whether the target runs the shape's degrees on nodes in this order."""
+    if tables.instance.search.target != "flagscale":
+        return True
     floor, shape = Floor(tables, order), tables.shape
     slots = [shape.degrees[floor.group(node)] for node in floor.node]
     return meshes_run(tables.instance, shape.zero, [slots[i :: shape.dp] for i in range(shape.dp)])

@@ -8,6 +8,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
+from formulations.space import PlanSpace, shapes
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import build_document
@@ -20,11 +21,9 @@ from solver.result import (
     Termination,
     objective_weight,
 )
-from solver.search.shapes import shapes
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms
 from solver.verify.refutation import question_of
-from solver.verify.space import PlanSpace
 from solver.verify.whole_blocks import refuted
 from tests import brute_force
 

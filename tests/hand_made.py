@@ -9,11 +9,11 @@ from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
 from formulations.plan import Plan
+from formulations.space import shapes
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Result, SearchLog, ShapeRecord, Status, Termination
-from solver.search.shapes import shapes
 from solver.simulate import Operation, Step, step_time_ns
 from tests.brute_force import all_orders
 from tests.small_instances import random_instance

@@ -9,7 +9,7 @@ from formulations.instance import Cluster, Instance, LayerRun, Link, SearchSpace
 from formulations.instance.cluster import ZonePair
 from formulations.instance.instance import ScheduleName
 from formulations.plan import Shape
-from solver.search.shapes import shapes
+from formulations.space import shapes
 from tests import brute_force
 from tests.small_instances import (
     ROOMY,

@@ -14,7 +14,7 @@ from formulations.instance.instance import ScheduleName
 from formulations.instance.load import parse_instance
 from formulations.instance.target import Target, allows
 from formulations.plan import Degrees, Shape
-from solver.search.shapes import shapes
+from formulations.space import shapes
 
 _LINK = {"bandwidth": "10 Gbit/s", "latency": "10 us"}
 

@@ -4,13 +4,13 @@ from functools import cache
 
 from formulations.costs.tables import build_tables
 from formulations.instance.family import Counts, Family
+from formulations.space import shapes_of
 from solver.clusters.family_outcome import outcome
 from solver.clusters.measure import Figures, Measure, TimeAndMoney
 from solver.clusters.search import FamilySearch
 from solver.family_result import FamilyResult
 from solver.options import SolveOptions
 from solver.search.driver import solve
-from solver.search.shapes import shapes_of
 from tests import brute_force
 from tests.small_instances import random_instance
 

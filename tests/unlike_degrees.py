@@ -6,7 +6,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName
 from formulations.plan import Shape
-from solver.search.shapes import shapes
+from formulations.space import shapes
 from tests.random_shapes import scheduled, zoned
 from tests.small_instances import random_instance
 

@@ -137,3 +137,11 @@ def _terms(chosen: Sequence[_Offer], preemption: Preemption) -> Terms:
         preemptions_per_hour=rate,
         slowdown=slowdown(preemption, rate / SECONDS_PER_HOUR),
     )
+
+
+def rent_usd_per_hour(instance: Instance, nodes_used: Sequence[int]) -> float:
+    """Rent of these numbers of nodes per group: on demand, unless the objective chooses terms."""
+    if instance.objective.minimize == "cost_per_useful_sequence":
+        return terms_of(instance, nodes_used).usd_per_hour
+    groups = instance.cluster.groups
+    return sum(n * group.price_usd_per_hour for n, group in zip(nodes_used, groups, strict=True))

@@ -8,6 +8,7 @@ from formulations.costs.renting import chooses_terms, worthwhile_terms
 from formulations.instance import Instance
 from formulations.instance.family import Counts, Family
 from formulations.plan import Plan, Shape
+from formulations.space import shapes_of
 from solver.heuristics.choose import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
@@ -15,7 +16,6 @@ from solver.result import ShapeRecord
 from solver.search.closing import Stop
 from solver.search.driver import EFFORTS, ShapeSearch
 from solver.search.progress import Report
-from solver.search.shapes import shapes_of
 from solver.study.store import Study
 
 #: Limits that are of terms and of steps that are kept, not of plans, where terms are chosen.

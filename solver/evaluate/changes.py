@@ -10,13 +10,13 @@ from formulations.decisions import Decisions, decisions_of, even_shares
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape, simulable, uniform_plan
+from formulations.space import expert_degrees, schedules_of
 from solver.comparison import Answer
 from solver.evaluate.checked import checked
 from solver.evaluate.launched import block_boundaries, num_blocks
 from solver.evaluate.run_plan import Planned, as_run, judged, settled
 from solver.report.degrees import experts_text
 from solver.result import Status
-from solver.search.shapes import expert_degrees, schedules_of
 
 _SETTINGS = "overlap and sequence parallelism of the instance, its way to share sequences"
 

@@ -28,10 +28,10 @@ from formulations.plan import (
     uniform_plan,
 )
 from formulations.slot_degrees import shares_sequences
+from formulations.space import expert_degrees, recompute_ways
 from solver.evaluate.launched import Launched
 from solver.evaluate.run_space import space_of
 from solver.result import Result, SearchLog, Status, Termination, objective_weight
-from solver.search.shapes import expert_degrees, recompute_ways
 from solver.simulate import step_time_ns
 
 

@@ -5,8 +5,8 @@ from formulations.instance.instance import RECOMPUTE_WAYS, SearchSpace
 from formulations.instance.target import RULES, Target
 from formulations.plan import GRADIENTS_SPLIT
 from formulations.slot_degrees import powers_of_two
+from formulations.space import MAX_MICRO_BATCH
 from solver.evaluate.launched import Launched
-from solver.search.shapes import MAX_MICRO_BATCH
 
 
 def space_of(instance: Instance, run: Launched) -> Instance:

@@ -7,14 +7,14 @@ from time import monotonic
 from formulations.costs.plan_costs import plan_costs
 from formulations.errors import PlannerError
 from formulations.instance import Instance
-from formulations.launch import obstacles
+from formulations.launch import obstacles, recomputed_blocks
 from formulations.plan import Degrees, Plan, Replica, Shape
+from formulations.space import may_use, shapes_of
 from solver.comparison import Answer
 from solver.explain.what_ifs import WhatIf, what_ifs
 from solver.options import SolveOptions
 from solver.result import Status, max_step_time_ns, objective_weight
 from solver.search.driver import solve
-from solver.search.shapes import may_use, shapes_of
 from solver.simulate import step_time_ns
 
 
@@ -114,6 +114,8 @@ def _shape_of(
         return None
     degrees = _by_name(instance, planned)
     ways = {stage.recomputed.way for replica in plan.replicas for stage in replica.stages}
+    if any(blocks < of_stage for way, blocks, of_stage in recomputed_blocks(instance, plan)):
+        ways |= {"none"}  # some of a stage's blocks are not recomputed
     few = changed.model_copy(update={"search": search.model_copy(update=pinned)})
     for shape in shapes_of(few, vector):
         update = {name: getattr(shape, name) for name in ("degrees", "nodes_used", "recompute")}

@@ -7,7 +7,7 @@ from formulations.costs.template_costs import template_costs
 from formulations.coverage import consecutive_for_merging
 from formulations.fleet import Design
 from formulations.schedules import in_flight
-from solver.search.shapes import longest_pipeline
+from formulations.space import longest_pipeline
 from solver.templates.generate import TemplateGenerator
 from solver.templates.template_result import TemplateResult
 

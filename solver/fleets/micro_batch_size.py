@@ -5,11 +5,11 @@ from dataclasses import replace
 from time import perf_counter
 
 from formulations.instance import Instance
+from formulations.space import micro_batches
 from solver.fleets.distribution import shortest
 from solver.fleets.fleet_templates import designs_of
 from solver.fleets.step_times import kinds_of
 from solver.interrupt import GRACE_S, TimeUp, time_up_after
-from solver.search.shapes import micro_batches
 from solver.study.store import Study
 from solver.templates.generate import TemplateGenerator
 from solver.templates.template_options import TemplateOptions

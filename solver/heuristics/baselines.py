@@ -1,6 +1,6 @@
 """What people do today, as plans that can be judged: min-max, equal split, Megatron's rule.
 
-The shapes to choose from are given by the caller, in general `solver.search.shapes.shapes`.
+The shapes to choose from are given by the caller, in general `formulations.space.shapes`.
 Every plan is judged by the simulator. Each function returns plan and step time in ns, or None
 if no plan of its kind fits.
 """

@@ -29,6 +29,7 @@ from formulations.lengths.row_times import (
     slowest_row_ns,
 )
 from formulations.plan import GRADIENTS_SPLIT, Plan, Shape
+from formulations.space import node_vectors, shapes_of
 from solver.heuristics.choose import ORDER_LIMIT, TimeTables, group_of_slot
 from solver.heuristics.minmax import fitting_even_split
 from solver.heuristics.node_orders import node_orders
@@ -37,7 +38,6 @@ from solver.interrupt import TimeUp, time_up_after
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.search.driver import ShapeSearch
-from solver.search.shapes import node_vectors, shapes_of
 from solver.study.store import Study, made_once
 
 #: Rows per replica and stage of the step for which a plan is the best one.

@@ -8,14 +8,14 @@ from dataclasses import replace
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.plan import Plan
+from formulations.space import shapes
 from solver.comparison import Comparison, Finding
 from solver.heuristics.local import local_plans
-from solver.interrupt import TimeUp
+from solver.interrupt import TimeUp, raises
 from solver.options import CheckMethod, Method, SolveOptions
 from solver.result import Status, Termination, objective_weight
 from solver.search.driver import solve
 from solver.search.progress import Report
-from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 
 #: The methods of `solve`.
@@ -62,7 +62,7 @@ def _searched(instance: Instance, options: SolveOptions) -> Finding:
 
     try:
         with suppress(TimeUp):
-            plans.extend(local_plans(instance, shapes(instance, stop), options.seed, stop))
+            plans.extend(local_plans(instance, shapes(instance, raises(stop)), options.seed, stop))
         ended = Termination.TIME_LIMIT if stop() else ended
     except KeyboardInterrupt:
         ended = Termination.INTERRUPTED

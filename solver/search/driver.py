@@ -15,8 +15,9 @@ from typing import Literal
 from formulations.costs.tables import CostTables
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
+from formulations.space import shapes
 from solver.heuristics.choose import TimeTables
-from solver.interrupt import TimeUp, time_up_after
+from solver.interrupt import TimeUp, raises, time_up_after
 from solver.options import SolveOptions
 from solver.result import (
     Infeasibility,
@@ -35,7 +36,6 @@ from solver.search.portfolio import closings, crew_of
 from solver.search.progress import Report
 from solver.search.search_history import SearchHistory
 from solver.search.shape_answers import Answers
-from solver.search.shapes import shapes
 from solver.study.store import Study
 
 #: What a study notes of a search: the gap and the limits that it was asked for.
@@ -67,7 +67,7 @@ class ShapeSearch:
         self.crew = crew_of(options) if options.method == "exact" else None
         self.closer = Closer(instance, options, self._engine(), self.times, Answers(study))
         stop = self.clock.out_of_time
-        whole = shapes(instance, stop) if space is None else space
+        whole = shapes(instance, raises(stop)) if space is None else space
         self.agenda = Agenda(whole, self.times, self.closer, stop)
         self.history = SearchHistory(instance, self.clock, self.agenda, self.incumbents, report)
 

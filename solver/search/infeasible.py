@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from formulations.instance import Instance
+from formulations.space import group_degrees, micro_batches, node_vectors, shapes
 from formulations.units import ceil_count
 from solver.interrupt import GRACE_S, TimeUp, time_up_after
 from solver.result import Infeasibility
@@ -25,7 +26,6 @@ from solver.search.remedies import (
     memory_bound_gib,
     relaxations,
 )
-from solver.search.shapes import group_degrees, micro_batches, node_vectors, shapes
 
 #: Time for looking for remedies, which are searches of their own.
 LIMIT_S = 20.0

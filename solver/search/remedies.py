@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from formulations.costs.renting import rent_usd_per_hour
 from formulations.instance import Instance
 from formulations.instance.cluster import has_flash
 from formulations.instance.resolve_profile import covered_degrees
@@ -15,13 +16,13 @@ from formulations.instance.target import RULES
 from formulations.launch import runs
 from formulations.plan import PARAMETERS_SPLIT, Shape
 from formulations.slot_degrees import powers_of_two
+from formulations.space import group_degrees, node_vectors, shapes, shapes_of
 from formulations.units import GIB, NANOSECONDS_PER_SECOND
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
-from solver.result import max_step_time_ns, price_usd_per_hour, rent_usd_per_hour
+from solver.result import max_step_time_ns, price_usd_per_hour
 from solver.search.closing import MOST_GAP, Stop, enumerate_shape, lacks_memory
 from solver.search.cutoffs import ANY_TIME
-from solver.search.shapes import group_degrees, node_vectors, shapes, shapes_of
 
 #: Memory is added to every GPU in steps of this size, up to a size at which every plan fits.
 MEMORY_STEP_GIB = 1 / 16

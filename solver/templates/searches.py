@@ -7,10 +7,10 @@ from typing import Protocol
 from formulations.fleet import Strategy
 from formulations.instance import Instance
 from formulations.instance.instance import plain_schedules
+from formulations.space import recompute_ways
 from solver.layered.gpu_graph import Counts
 from solver.layered.places import PlaceCosts
 from solver.layered.problem import INFINITY
-from solver.search.shapes import recompute_ways
 from solver.templates.oobleck import OobleckSearch
 from solver.templates.step_time import StepTimeSearch
 from solver.templates.template_options import TemplateObjective, TemplateOptions

@@ -18,11 +18,10 @@ from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Plan, Recomputed, Shape, uniform_plan
 from formulations.schedules import SCHEDULES, stage_moments
+from formulations.space import Nodes, PlanSpace
 from solver.verify.chunk_ways import ChunkWays
 from solver.verify.families import NEVER
-from solver.verify.node_choices import Nodes, instance_on
 from solver.verify.recomputation import ByGroup, Recomputation
-from solver.verify.space import PlanSpace
 
 Array = NDArray[np.int64]
 
@@ -57,7 +56,7 @@ class Prover:
 
     def on(self, nodes_used: Nodes) -> "Prover":
         """The prover for shapes on these nodes."""
-        own = instance_on(self.instance, nodes_used)
+        own = self.instance.on(nodes_used)
         if own is self.instance:
             return self
         fused = own.workload.flash_attention

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from itertools import islice
 
 from formulations.instance import Instance
+from formulations.plan import Shape
+from formulations.space import Nodes, PlanSpace, may_use
 from solver.document import PlanDocument
 from solver.verify.bounds import Prover
 from solver.verify.cascade import Effort
 from solver.verify.findings import Findings
-from solver.verify.node_choices import Nodes, price_usd_per_hour
 from solver.verify.records import check_records
-from solver.verify.renting import cheapest
-from solver.verify.space import Key, PlanSpace, key_of
+from solver.verify.renting import cheapest, price_usd_per_hour
 
 #: Missing or surplus shapes that are named one by one.
 EXAMPLES = 3
@@ -51,9 +51,7 @@ def check_log(
     prover = Prover(space)
     known = _check_coverage(space, document, findings)
     records = [
-        (i, record)
-        for i, record in enumerate(document.closed_shapes)
-        if key_of(record.shape) in known
+        (i, record) for i, record in enumerate(document.closed_shapes) if record.shape in known
     ]
     check_records(prover, records, findings, effort)
     weighted = [(r.bound_ns, r.shape.nodes_used) for _, r in records if r.bound_ns is not None]
@@ -61,7 +59,7 @@ def check_log(
         bounds=tuple(
             bound * objective_weight(space.instance, used)
             for bound, used in weighted
-            if used in space.nodes
+            if may_use(space.instance, used)
         ),
         num_open=sum(record.reason == "open" for record in document.closed_shapes),
     )
@@ -69,25 +67,25 @@ def check_log(
 
 def space_has_shapes(space: PlanSpace) -> bool:
     """Whether the plan space holds any shape at all."""
-    return any(True for used in space.nodes for _ in space.keys(used))
+    return any(True for _ in space.shapes())
 
 
 def _check_coverage(
     space: PlanSpace, document: PlanDocument, findings: Findings
-) -> Collection[Key]:
+) -> Collection[Shape]:
     """Every shape once; returns those of the plan space, up to one more than there are records."""
     number = len(document.closed_shapes)
-    keys = (key for used in space.nodes for key in space.keys(used))
-    expected = Counter(islice(keys, number + 1))  # a file may ask for more than can be listed
-    found = Counter(key_of(record.shape) for record in document.closed_shapes)
+    # a file may ask for more than can be listed
+    expected = Counter(islice(space.shapes(), number + 1))
+    found = Counter(record.shape for record in document.closed_shapes)
     _name_some("closed_shapes: missing shapes", (expected - found).keys(), findings)
     if expected.total() <= number:
         _name_some("closed_shapes: closed twice or outside", (found - expected).keys(), findings)
     return expected.keys()
 
 
-def _name_some(field: str, items: Iterable[Key | Nodes], findings: Findings) -> None:
-    names = sorted(map(str, items))
+def _name_some(field: str, items: Iterable[Shape | Nodes], findings: Findings) -> None:
+    names = sorted(map(repr, items))
     shown = "; ".join(names[:EXAMPLES])
     more = f" and {len(names) - EXAMPLES} more" if len(names) > EXAMPLES else ""
     findings.require(not names, field, f"{shown}{more}", "every shape of the plan space once")

@@ -7,7 +7,6 @@ from solver.document import PlanDocument
 from solver.result import Status, Termination
 from solver.verify.certificate import LogSummary, objective_weight
 from solver.verify.findings import NOISE, NOISE_NEAR_ZERO, Findings
-from solver.verify.space import key_of
 
 
 def check_claims(
@@ -32,9 +31,9 @@ def check_claims(
 
 def _check_own_record(document: PlanDocument, plan: Plan, time_ns: int, findings: Findings) -> None:
     """The record of the plan's own shape leaves the plan possible."""
-    own = key_of(plan.shape)
+    own = plan.shape
     for i, record in enumerate(document.closed_shapes):
-        if key_of(record.shape) == own:
+        if record.shape == own:
             field, text = f"closed_shapes[{i}]", f"a bound of at most {time_ns}, the plan's own"
             holds = record.bound_ns is not None and record.bound_ns <= time_ns
             found = f"{record.reason}, bound {record.bound_ns}"

@@ -11,9 +11,9 @@ from itertools import pairwise
 from formulations.instance import Instance
 from formulations.plan import Degrees, Plan, Shape, num_gpus
 from formulations.slot_degrees import runs_order
+from formulations.space import PlanSpace
 from solver.document import PlanDocument, ReplicaDocument
 from solver.verify.findings import Findings
-from solver.verify.space import PlanSpace, key_of
 from solver.verify.stage_layout import check_stages
 
 #: Choices that are named one by one.
@@ -22,12 +22,12 @@ EXAMPLES = 8
 
 def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
     """Whether the plan space of the instance has the shape."""
-    used = shape.nodes_used
-    if not findings.require(used in space.nodes, "shape.nodes_used", used, _nodes_rule(space)):
-        return False
-    departure = space.departure(key_of(shape))
+    departure = space.departure(shape)
     if departure is None:
         return True
+    if departure.fields == ("nodes_used",):
+        findings.refuse("shape.nodes_used", shape.nodes_used, _nodes_rule(space))
+        return False
     values, *allowed = map(_shown, (departure.values, *departure.allowed))
     more = f" and {len(allowed) - EXAMPLES} more" if len(allowed) > EXAMPLES else ""
     text = f"one of {', '.join(allowed[:EXAMPLES])}{more}" if allowed else "none"

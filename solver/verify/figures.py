@@ -12,14 +12,14 @@ from formulations.instance import Instance
 from formulations.instance.provenance import gpu_evidence
 from formulations.plan import Plan
 from formulations.schedules import SCHEDULES
+from formulations.space import Nodes
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.document import PlanDocument, StepDocument
 from solver.simulate import critical_path, step_time_ns
 from solver.verify.findings import NOISE, Findings
 from solver.verify.longest import check_longest
-from solver.verify.node_choices import Nodes, instance_on, price_usd_per_hour
 from solver.verify.recount import Recount
-from solver.verify.renting import check_renting
+from solver.verify.renting import check_renting, price_usd_per_hour
 
 SECONDS_PER_HOUR = 3600
 
@@ -141,7 +141,7 @@ def _check_path(document: PlanDocument, costs: PlanCosts, time_ns: int, findings
 def _check_speed(document: PlanDocument, plan: Plan, time_ns: int, findings: Findings) -> None:
     """Model FLOPs per GPU and over all peaks, GPU by GPU; nodes that do nothing."""
     cluster = document.instance.cluster
-    workload = instance_on(document.instance, plan.shape.nodes_used).workload
+    workload = document.instance.on(plan.shape.nodes_used).workload
     used = [cluster.groups[cluster.node_groups[node]] for node in plan.node_order]
     peaks = [g.gpu.peak_flops[workload.precision] for g in used for _ in range(g.gpus_per_node)]
     passes = 3 * workload.global_batch  # forward, and backward of twice the FLOPs

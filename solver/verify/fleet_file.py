@@ -8,6 +8,7 @@ from formulations.costs.template_costs import TemplateCosts, template_costs
 from formulations.fleet import Design, Pipeline, Strategy, holdings
 from formulations.instance.fleet_space import unfit_fields
 from formulations.plan import Recomputed
+from formulations.space import recompute_ways
 from formulations.transition import Copy, Links, layer_state_bytes, missing
 from formulations.units import seconds
 from solver.fleet_document import FleetDocument, PipelineDocument, RecoveryDocument, pipelines_of
@@ -16,7 +17,6 @@ from solver.verify.cascade import Effort
 from solver.verify.findings import Findings, Verification
 from solver.verify.fleet_bound import least_step_ns
 from solver.verify.sealed import verification
-from solver.verify.space import PlanSpace
 from solver.verify.templates import check_sharing, check_steps, prove_claims
 
 
@@ -92,7 +92,7 @@ def _check_nodes(document: FleetDocument, findings: Findings) -> None:
 def _check_designs(document: FleetDocument, findings: Findings) -> None:
     """Each template once, one micro-batch size for all, and strategies of the instance."""
     designs, search = document.designs, document.instance.search
-    ways = [*PlanSpace(document.instance).recomputations(0), *((own,) for own in search.recompute)]
+    ways = [*recompute_ways(document.instance, 0), *((own,) for own in search.recompute)]
     for n, design in enumerate(designs):
         for name, allowed in (("recompute", ways), ("schedule", search.schedule)):
             found, field = getattr(design.strategy, name), f"designs[{n}].strategy.{name}"

@@ -10,7 +10,7 @@ from itertools import chain, product
 from math import floor
 
 from formulations.instance import Instance
-from formulations.plan import Shape
+from formulations.space import Nodes, PlanSpace
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.front_document import FrontDocument
 from solver.verify.bounds import Prover
@@ -18,9 +18,7 @@ from solver.verify.cascade import Claim, Effort, quick_verdicts, verdicts
 from solver.verify.figures import shortest_refused_ns
 from solver.verify.findings import NOISE, Findings
 from solver.verify.longest import ANY_TIME_NS
-from solver.verify.node_choices import Nodes
 from solver.verify.renting import HOUR_S, Rented, offered
-from solver.verify.space import PlanSpace
 
 #: Limits that are not of plans where terms are chosen.
 LIMITS_OF_TERMS = ("max_price_usd_per_hour", "max_step_time_s", "max_cost_usd_per_step")
@@ -82,8 +80,7 @@ def _claims(document: FrontDocument, space: PlanSpace) -> Iterator[tuple[Nodes, 
         for used in uses(document, record.nodes):
             if (record.nodes, used) in proved:
                 continue
-            for key in space.keys(used):
-                shape = Shape.model_validate(key._asdict())
+            for shape in space.shapes_of(used):
                 yield record.nodes, Claim(i, shape, below_ns, record.bound_ns is None)
 
 

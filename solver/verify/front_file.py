@@ -6,13 +6,13 @@ from itertools import product
 from time import monotonic
 
 from formulations.instance import Instance
+from formulations.space import Nodes
 from formulations.units import seconds
 from solver.front_document import FrontDocument, PointDocument, TermsDocument
 from solver.verify.cascade import Effort
 from solver.verify.findings import Findings, Verification
 from solver.verify.front_claims import fastest, prove, refused_ns, uses
 from solver.verify.front_standings import check_standings, step_time_ns
-from solver.verify.node_choices import Nodes, instance_on
 from solver.verify.plan_file import verify_document
 from solver.verify.renting import HOUR_S, Rented, offered
 from solver.verify.sealed import verification
@@ -74,7 +74,7 @@ def _check_members(document: FrontDocument, findings: Findings) -> None:
 
 def _own_instance(document: FrontDocument, used: Nodes) -> Instance:
     """The instance whose nodes are just those, all in use."""
-    instance = instance_on(fastest(document.family.instance), used)
+    instance = fastest(document.family.instance).on(used)
     groups = tuple(
         group.model_copy(update={"nodes": count})
         for group, count in zip(instance.cluster.groups, used, strict=True)

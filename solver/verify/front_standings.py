@@ -8,11 +8,11 @@ of a cluster may be rented on several terms, this holds for all of them.
 from collections.abc import Iterator, Sequence
 
 from formulations.instance import Instance
+from formulations.space import Nodes
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.front_document import ClusterRecord, FrontDocument, PointDocument
 from solver.verify.findings import NOISE, Findings
 from solver.verify.front_claims import refused_ns
-from solver.verify.node_choices import Nodes
 from solver.verify.renting import Rented, offered
 
 Figures = tuple[float, ...]

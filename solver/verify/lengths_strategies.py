@@ -11,6 +11,7 @@ from formulations.lengths.measured import atoms_of, measured_problem
 from formulations.lengths.problem import Mixed, Strategy
 from formulations.lengths.row_times import instance_of_time, rows_fit, rows_up_to
 from formulations.plan import Plan
+from formulations.space import PlanSpace
 from solver.document import PlanDocument
 from solver.lengths_document import LengthsDocument, ProblemDocument, StrategyDocument
 from solver.verify.cascade import Effort
@@ -18,7 +19,6 @@ from solver.verify.clock import Clock
 from solver.verify.feasibility import checked_plan
 from solver.verify.findings import Findings
 from solver.verify.plan_file import verify_document
-from solver.verify.space import PlanSpace
 
 
 def check_strategies(document: LengthsDocument, findings: Findings, clock: Clock) -> list[Plan]:

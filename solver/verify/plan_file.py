@@ -1,6 +1,7 @@
 """All checks of one plan file, in order: digest, plan, figures, log, claims."""
 
 from formulations.plan import Plan
+from formulations.space import PlanSpace
 from solver.document import PlanDocument
 from solver.verify.cascade import Effort
 from solver.verify.certificate import check_log
@@ -10,7 +11,6 @@ from solver.verify.figures import check_absent, check_figures
 from solver.verify.findings import Findings, Verification
 from solver.verify.launch import check_target
 from solver.verify.sealed import verification
-from solver.verify.space import PlanSpace
 
 
 def verify_document(document: PlanDocument, effort: Effort | None = None) -> Verification:

@@ -32,7 +32,6 @@ from solver.verify.counted_rings import CountedRings
 from solver.verify.expert_rings import rings_of_experts_ns
 from solver.verify.layout import Layout
 from solver.verify.memory_recount import MemoryRecount
-from solver.verify.node_choices import instance_on
 from solver.verify.pass_recount import PassRecount
 from solver.verify.places_as_groups import by_place
 from solver.verify.volumes import (
@@ -50,7 +49,7 @@ class Recount:
 
     def __init__(self, instance: Instance, plan: Plan) -> None:
         machines: tuple[int, ...] = ()
-        instance = instance_on(instance, plan.shape.nodes_used)
+        instance = instance.on(plan.shape.nodes_used)
         if plan.shape.per_stage:
             instance, plan, machines = by_place(instance, plan)
         self.instance, self.plan, self.shape = instance, plan, plan.shape

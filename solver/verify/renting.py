@@ -191,3 +191,11 @@ def _choices(used: Sequence[_Used]) -> Iterator[set[str]]:
     free = sorted(spots.keys() - always)
     for some in chain.from_iterable(combinations(free, n) for n in range(len(free) + 1)):
         yield always | set(some)
+
+
+def price_usd_per_hour(instance: Instance, nodes_used: Sequence[int]) -> float:
+    """Rent of these numbers of nodes, on the terms that the objective chooses."""
+    if instance.objective.minimize == "cost_per_useful_sequence":
+        return cheapest(instance, nodes_used).usd_per_hour
+    rents = [group.price_usd_per_hour for group in instance.cluster.groups]
+    return sum(n * rent for n, rent in zip(nodes_used, rents, strict=True))

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.plan import Plan, Shape
+from formulations.space import PlanSpace
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.exhaust import Trial
 from solver.verify.recount import Recount
 from solver.verify.refutation import Refutation
 from solver.verify.simulated import Outcome
-from solver.verify.space import PlanSpace
 from solver.verify.stage_orders import StageGraph, places_of
 from solver.verify.stages import Stages
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from formulations.instance import Instance
 from formulations.plan import Degrees, Shape
-from formulations.slot_degrees import may_follow
+from formulations.slot_degrees import may_follow, slot_degrees
 from solver.document import PlanDocument
 from solver.verify.findings import Findings
-from solver.verify.space import PlanSpace
 
 
 def check_stages(
@@ -17,7 +17,7 @@ def check_stages(
     All of a stage have the same degrees, and lie on one node or on whole nodes of one group.
     """
     start, taken = findings.num_problems, 0
-    instance, space = document.instance, PlanSpace(document.instance)
+    instance = document.instance
     owner, names = instance.cluster.node_groups, instance.cluster.node_names
     sizes = [instance.cluster.groups[owner[node]].gpus_per_node for node in order]
     gpus = [(i, gpu) for i, size in enumerate(sizes) for gpu in range(size)]
@@ -41,7 +41,7 @@ def check_stages(
         text = "one node, or whole nodes of one group"
         field = f"replicas[:].stages[{k}].node"
         findings.require(filled and len(groups) == 1, field, [names[order[i]] for i in nodes], text)
-        _check_degrees(space, shape, own, sizes[nodes[0]], f"replicas[0].stages[{k}]", findings)
+        _check_degrees(instance, shape, own, sizes[nodes[0]], f"replicas[0].stages[{k}]", findings)
         begun = document.replicas[0].stages[0].degrees
         runs = may_follow(instance, shape.zero, begun, own, k + 1 == shape.pp)
         text = f"what the target {instance.search.target} runs behind {begun}"
@@ -52,9 +52,10 @@ def check_stages(
 
 
 def _check_degrees(
-    space: PlanSpace, shape: Shape, own: Degrees, gpus: int, field: str, findings: Findings
+    instance: Instance, shape: Shape, own: Degrees, gpus: int, field: str, findings: Findings
 ) -> None:
     """Whether a node has such slots, and a micro-batch so many parts."""
-    allowed = [one for one in space.degrees.slots(gpus, 1) if shape.micro_batch % one.parts == 0]
+    slots = slot_degrees(instance, gpus, 1)
+    allowed = [degrees for degrees in slots if shape.micro_batch % degrees.parts == 0]
     text = f"one of {allowed}"
     findings.require(own in allowed, f"{field}.degrees", own, text)

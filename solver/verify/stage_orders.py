@@ -17,12 +17,12 @@ from formulations.costs.stage_places import with_places
 from formulations.instance import Instance
 from formulations.plan import Degrees, Group, Plan, Replica, Shape, Stage
 from formulations.schedules import in_flight
-from formulations.slot_degrees import Place, may_follow
+from formulations.slot_degrees import Place, may_follow, slot_degrees
+from formulations.space import PlanSpace
 from formulations.units import ceil_div, ceil_ns
 from solver.verify.bounds import Prover
 from solver.verify.link_times import inside_s, outside_s, pair_s
 from solver.verify.orders import OrderGraph, Step
-from solver.verify.space import PlanSpace
 from solver.verify.volumes import message_lanes, tied_bytes
 
 
@@ -45,7 +45,7 @@ def places_of(space: PlanSpace, shape: Shape) -> list[Place]:
     return [
         (j, own)
         for j in used
-        for own in space.degrees.slots(groups[j].gpus_per_node, 1)
+        for own in slot_degrees(space.instance, groups[j].gpus_per_node, 1)
         if b % own.parts == 0
     ]
 

@@ -31,6 +31,7 @@ from formulations.instance.extent import can_be_simulated
 from formulations.instance.instance import plain_schedules
 from formulations.node_sharing import NodeSplit, filled, may_start
 from formulations.plan import Degrees, Plan, Shape
+from formulations.space import PlanSpace, recompute_ways
 from formulations.template import Template
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.fleet_document import FleetDocument, TemplateBound
@@ -40,10 +41,8 @@ from solver.verify.cascade import FIRST_S, Effort
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.exhaust import FEW, Trial
 from solver.verify.findings import Findings
-from solver.verify.node_choices import instance_on
 from solver.verify.refutation import Refutation
 from solver.verify.simulated import Plans, PlanTimes
-from solver.verify.space import PlanSpace
 from solver.verify.stage_orders import Move, StageGraph, Standing
 from solver.verify.stages import Stages
 from solver.verify.ways import Choices
@@ -77,7 +76,7 @@ class PipelineSpace:
     def alone(self) -> Instance:
         """The instance with one replica, for which nothing but the pipeline is asked."""
         all_nodes = tuple(group.nodes for group in self.instance.cluster.groups)
-        instance = instance_on(self.instance, all_nodes)  # any node may join a pipeline
+        instance = self.instance.on(all_nodes)  # any node may join a pipeline
         batch = self.micro_batch * self.micro_batches
         workload = instance.workload.model_copy(update={"global_batch": batch})
         search = instance.search.model_copy(update={"target": "any", "micro_batches": "even"})
@@ -85,7 +84,7 @@ class PipelineSpace:
 
     def strategies(self) -> Iterator[Strategy]:
         """All of the instance."""
-        for recompute in PlanSpace(self.instance).recomputations(0):
+        for recompute in recompute_ways(self.instance, 0):
             for schedule in plain_schedules(self.instance.search):
                 yield Strategy(micro_batch=self.micro_batch, recompute=recompute, schedule=schedule)
 

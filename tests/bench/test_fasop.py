@@ -11,9 +11,9 @@ from bench.records import INSTANCES
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
+from formulations.space import shapes
 from formulations.units import seconds
 from solver.search.driver import solve
-from solver.search.shapes import shapes
 from tests.command_line import printed
 
 

@@ -9,6 +9,7 @@ from bench.searches import Figures
 from formulations.costs.placement import Placer
 from formulations.instance.load import load_instance
 from formulations.plan import Shape
+from formulations.space import shapes
 from solver.heuristics.choose import TimeTables
 from solver.heuristics.moves import start_orders
 from solver.heuristics.pool import PathPool
@@ -17,7 +18,6 @@ from solver.heuristics.shape_starts import LONGEST_NS
 from solver.layered.problem import Intervals
 from solver.layered.zones import StageZones
 from solver.search.closing import enumerate_shape
-from solver.search.shapes import shapes
 
 FILES = sorted(INSTANCES.glob("*.yaml"))
 

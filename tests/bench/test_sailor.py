@@ -12,9 +12,9 @@ from bench.super_gpus import degrees_per_group, super_gpus
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
+from formulations.space import shapes
 from solver.options import SolveOptions
 from solver.search.driver import solve
-from solver.search.shapes import shapes
 
 BLOCK = 2  # all from the second on have the same times
 

@@ -9,8 +9,8 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.recompute_costs import memory_parts, recomputed_ns
 from formulations.costs.stage_costs import StageCosts
+from formulations.space import PlanSpace
 from solver.verify.bounds import Prover
-from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.cramped import cramped_tables
 from tests.seeds import few_and_many

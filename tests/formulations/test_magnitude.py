@@ -8,7 +8,7 @@ from formulations.costs.magnitude import check_memory, check_step
 from formulations.costs.tables import build_tables
 from formulations.errors import InstanceError
 from formulations.instance import Instance, Link
-from solver.search.shapes import shapes
+from formulations.space import shapes
 from tests.brute_force import all_orders, all_shares, all_splits, place, step_time_ns
 from tests.chain_instances import SLOW, chain_instance
 from tests.random_shapes import zoned

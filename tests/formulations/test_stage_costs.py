@@ -11,8 +11,8 @@ from formulations.costs.recompute_costs import memory_parts, recomputed_ns
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.recompute_rows import least_runs
+from formulations.space import PlanSpace
 from solver.verify.bounds import Prover
-from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.cramped import cramped_tables
 from tests.recursion import stage_ends

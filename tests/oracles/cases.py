@@ -15,8 +15,8 @@ from formulations.instance.sizes import MoeSizes, TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.plan import Plan, Shape
 from formulations.slot_degrees import stage_places
+from formulations.space import shapes
 from formulations.stage_layouts import layouts
-from solver.search.shapes import shapes
 from tests.oracles.layers import Model
 from tests.small_instances import ROOMY, gpu, nodes_of
 

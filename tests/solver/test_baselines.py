@@ -12,6 +12,7 @@ from formulations.instance import Cluster, Instance, Limits, Link, Objective, Se
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.plan import Shape
+from formulations.space import shapes
 from solver.heuristics.baselines import (
     Found,
     equal_blocks,
@@ -25,7 +26,6 @@ from solver.heuristics.minmax import minmax_of
 from solver.heuristics.node_orders import node_orders
 from solver.heuristics.stages import OrderStages
 from solver.layered.problem import Intervals
-from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
 from tests.seeds import one_each

@@ -8,14 +8,13 @@ import pytest
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance, SearchSpace
 from formulations.plan import Shape
+from formulations.space import PlanSpace, shapes
 from formulations.units import GIB
 from solver.document import PlanDocument
 from solver.result import Proof
-from solver.search.shapes import shapes
 from solver.verify import verify_document
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms
-from solver.verify.space import PlanSpace
 from solver.verify.whole_blocks import refuted
 from tests import brute_force
 from tests.best_plans import check_space
@@ -42,7 +41,7 @@ def records(document: PlanDocument) -> list[dict[str, Any]]:
 def all_keys(one: Instance) -> list[object]:
     """The verifier's plan space."""
     space = PlanSpace(one)
-    return [key for used in space.nodes for key in space.keys(used)]
+    return list(space.shapes())
 
 
 def test_plan_space_counted_by_hand() -> None:
@@ -176,7 +175,7 @@ def test_shape_missing_from_the_log_is_named() -> None:
     """Without one record the log does not cover the plan space."""
     document = CASES["idle"]()
     [line] = problems(document, {"closed_shapes": records(document)[1:]})[:1]
-    assert line.startswith("closed_shapes: missing shapes: found Key(nodes_used=(0, 1)")
+    assert line.startswith("closed_shapes: missing shapes: found Shape(degrees=")
 
 
 def test_shape_closed_twice_is_named() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.plan import Shape
+from formulations.space import shapes
 from solver.heuristics.choose import TimeTables
 from solver.options import SolveOptions
 from solver.result import Status, max_step_time_ns, objective_weight
@@ -13,7 +14,6 @@ from solver.search.closer import Closer, Task
 from solver.search.closing import enumerate_shape
 from solver.search.cutoffs import Cutoffs
 from solver.search.driver import solve
-from solver.search.shapes import shapes
 from tests.best_plans import check_verified, optima_ns
 from tests.seeds import one_each
 from tests.small_instances import random_instance

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from formulations.instance import Instance
+from formulations.space import shapes
 from solver.heuristics.local import local_plans
 from solver.options import CheckMethod, SolveOptions
 from solver.result import Result, Status, Termination
 from solver.search import cross_check as module
 from solver.search.cross_check import cross_check
 from solver.search.driver import solve
-from solver.search.shapes import shapes
 from tests.command_line import output, run
 from tests.conftest import ROOT
 from tests.seeds import one_each

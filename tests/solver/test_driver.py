@@ -7,6 +7,7 @@ import pytest
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
+from formulations.space import shapes
 from formulations.units import GIB
 from solver.backends.outcome import Outcome
 from solver.heuristics.baselines import equal_chunks_plan
@@ -17,7 +18,6 @@ from solver.result import Result, Status, Termination
 from solver.search import driver
 from solver.search.closing import enumerate_shape
 from solver.search.driver import solve
-from solver.search.shapes import shapes
 from tests.best_plans import check_verified, least_ns, least_objective
 from tests.brute_force import optimum_ns
 from tests.random_shapes import scheduled, slower, zoned

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from formulations.costs.tables import build_tables
+from formulations.space import PlanSpace
 from solver.simulate import step_time_ns
 from solver.verify import exhaust as module
 from solver.verify import orders
@@ -13,7 +14,6 @@ from solver.verify.bounds import Prover
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.exhaust import exhaust
 from solver.verify.recount import Recount
-from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.best_plans import check_claims
 from tests.chain_instances import FAST, SLOW, measured_chain

@@ -6,12 +6,12 @@ import pytest
 
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance, SearchSpace
+from formulations.space import node_vectors, shapes
 from solver.interrupt import TimeUp
 from solver.search import infeasible
 from solver.search.driver import solve
 from solver.search.infeasible import explain
 from solver.search.remedies import MEMORY_STEP_GIB, changed, relaxations, with_memory
-from solver.search.shapes import node_vectors, shapes
 from tests.brute_force import optimum_ns
 from tests.certified_cases import instance
 from tests.small_instances import random_instance

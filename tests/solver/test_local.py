@@ -8,10 +8,10 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance, Limits
 from formulations.instance.load import load_instance
 from formulations.plan import Plan, Shape
+from formulations.space import shapes
 from solver.heuristics.baselines import minmax_plan
 from solver.heuristics.local import local_plans, surveyed_plan
 from solver.result import objective_weight
-from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 from tests.best_plans import least_ns
 from tests.conftest import ROOT

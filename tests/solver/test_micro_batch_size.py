@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from formulations.instance import Instance
+from formulations.space import micro_batches
 from solver.fleets.fleet import start_fleet
 from solver.fleets.micro_batch_size import generator_for
 from solver.fleets.template_document import templates_document
-from solver.search.shapes import micro_batches
 from solver.templates.step_time import StepTimeSearch
 from solver.templates.template_options import TemplateOptions
 from solver.templates.template_outcome import TemplateOutcome

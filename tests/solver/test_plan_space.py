@@ -17,14 +17,13 @@ from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.instance.target import Target
 from formulations.plan import Degrees, Shape
+from formulations.space import PlanSpace, shapes
 from solver.document import PLAN_FILE, PlanDocument, sealed
 from solver.result import Status
 from solver.search.driver import solve
-from solver.search.shapes import shapes
 from solver.verify import verify_document
 from solver.verify.feasibility import check_shape
 from solver.verify.findings import Findings
-from solver.verify.space import PlanSpace
 from tests.best_plans import check_space, check_verified
 from tests.brute_force import optimum_ns
 from tests.oracles.plan_space import (

@@ -8,11 +8,11 @@ from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed, Shape
+from formulations.space import shapes
 from solver.document import PlanDocument, sealed
 from solver.layered import devices
 from solver.options import SolveOptions
 from solver.search.driver import solve
-from solver.search.shapes import shapes
 from solver.verify import Effort, verify_document
 from tests.best_plans import check_claims, optima_ns
 from tests.cramped import check_optimum, one_degree, recomputing

@@ -11,6 +11,7 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.plan import Shape
+from formulations.space import PlanSpace, shapes
 from solver.bounds.stage_choice import StageChoice
 from solver.document import sealed
 from solver.export import flagscale
@@ -22,13 +23,11 @@ from solver.report.document import build_document
 from solver.result import Status
 from solver.search.closing import ShapeAnswer, enumerate_shape
 from solver.search.driver import ShapeSearch, solve
-from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.recount import Recount
-from solver.verify.space import PlanSpace
 from solver.verify.stage_exhaust import exhaust_stages
 from solver.verify.stage_work import StageWork
 from tests.best_plans import check_space

@@ -6,9 +6,9 @@ from formulations.costs.plan_costs import plan_costs, plan_memory
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.instance.overlap import Overlap
+from formulations.space import shapes
 from solver.options import Method, SolveOptions
 from solver.search.driver import solve
-from solver.search.shapes import shapes
 from solver.verify.recount import Recount
 from tests.best_plans import check_space, check_verified, least_objective
 from tests.certified import best_of

@@ -15,6 +15,7 @@ from formulations.decisions import Decisions
 from formulations.instance import LayerRun
 from formulations.instance.instance import ScheduleName
 from formulations.instance.load import load_instance
+from formulations.space import shapes
 from solver.bounds import uneven_shares
 from solver.bounds.lane_places import Counts
 from solver.bounds.place_knapsack import dealt, needed, together
@@ -22,7 +23,6 @@ from solver.bounds.uneven_shares import Uneven
 from solver.enumeration.uneven_search import best_dealing
 from solver.layered.problem import Array, Intervals
 from solver.search.closing import enumerate_shape
-from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 from solver.verify.recount import Recount
 from tests import brute_force

@@ -15,6 +15,7 @@ from formulations.instance import Instance
 from formulations.instance.load import load_instance, parse_instance
 from formulations.instance.profile import Profile, ProfileEntry
 from formulations.plan import Degrees
+from formulations.space import PlanSpace, shapes
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS
@@ -29,11 +30,9 @@ from solver.result import Status
 from solver.search.closing import enumerate_shape
 from solver.search.driver import solve
 from solver.search.engines import Family, model_engine
-from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
 from solver.verify.recount import Recount
-from solver.verify.space import PlanSpace, key_of
 from tests import brute_force
 from tests.best_plans import check_claims, check_space
 from tests.formulations.test_placement import assert_counted
@@ -327,5 +326,5 @@ def test_groups_of_equal_machines_are_not_told_apart() -> None:
     apart = one.but(cluster={"groups": groups})
     listed = list(shapes(apart))
     assert all(a.tp * 100 + a.parts <= b.tp * 100 + b.parts for a, b in (s.degrees for s in listed))
-    assert set(PlanSpace(apart).keys((1, 1))) == {key_of(shape) for shape in listed}
+    assert set(PlanSpace(apart).shapes_of((1, 1))) == set(listed)
     assert len(set(listed)) == len(listed)

@@ -14,7 +14,8 @@ from formulations.decisions import Decisions
 from formulations.errors import InstanceError
 from formulations.instance import Instance, Link
 from formulations.instance.load import load_family
-from formulations.plan import Plan, Shape
+from formulations.plan import Plan
+from formulations.space import PlanSpace, shapes
 from solver.bounds import uneven_shares
 from solver.bounds.packing import Packing
 from solver.bounds.work import WorkBounds
@@ -28,12 +29,10 @@ from solver.report.document import build_document
 from solver.result import Proof, Reason, Result, SearchLog, ShapeRecord, Status
 from solver.search import closer, closing, incumbents
 from solver.search.driver import solve
-from solver.search.shapes import shapes
 from solver.verify import Effort, cascade, orders, verify_document
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.longest import ANY_TIME_NS
-from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.certified import certified_document
 from tests.certified_cases import CASES
@@ -321,8 +320,11 @@ def test_bug_nodes_of_a_single_lane_were_dealt_out(monkeypatch: pytest.MonkeyPat
     """Stages of four replicas on half a node each: over node orders, in a fiftieth of the time."""
     family = load_family(ROOT / "instances" / "aws_gpt2xl.yaml")
     prover = Prover(PlanSpace(family.instance))
-    keys = (key for key in prover.space.keys((1, 7)) if (key.dp, key.pp, key.zero) == (4, 16, 0))
-    shape = Shape.model_validate(next(keys)._asdict())
+    shape = next(
+        shape
+        for shape in prover.space.shapes_of((1, 7))
+        if (shape.dp, shape.pp, shape.zero) == (4, 16, 0)
+    )
     monkeypatch.setattr(cascade, "exhaust_lanes", None)
     claim = cascade.Claim(0, shape, 710_671_452)  # 0.1 % below the best plan of the cluster
     assert cascade.searched(prover, claim, Clock()).argument == "trial"

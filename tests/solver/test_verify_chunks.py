@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from formulations.costs.tables import build_tables
-from solver.search.shapes import shapes
+from formulations.space import PlanSpace, shapes
 from solver.verify import exhaust as module
 from solver.verify.bounds import Prover
 from solver.verify.chunk_stages import ChunkStages
@@ -14,7 +14,6 @@ from solver.verify.clock import Clock, TimeUpError
 from solver.verify.exhaust import exhaust
 from solver.verify.longest import ANY_TIME_NS
 from solver.verify.orders import OrderGraph
-from solver.verify.space import PlanSpace
 from tests.best_plans import check_claims
 from tests.expert_instances import expert_instance
 from tests.random_shapes import random_optimum_ns, random_tables, scheduled

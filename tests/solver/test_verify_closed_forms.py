@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 
 from formulations.instance import SearchSpace
+from formulations.space import PlanSpace
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import build_document
@@ -14,7 +15,6 @@ from solver.verify import verify_document
 from solver.verify.bounds import Prover
 from solver.verify.cascade import Claim, quick_verdicts
 from solver.verify.closed_forms import ClosedForms
-from solver.verify.space import PlanSpace
 from tests.chain_instances import SLOW, chain_instance
 from tests.resealed import forged
 

@@ -10,7 +10,7 @@ import pytest
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.load import load_instance
 from formulations.plan import Degrees, Shape
-from solver.search.shapes import shapes
+from formulations.space import PlanSpace, shapes
 from solver.simulate import step_time_ns
 from solver.verify import dealing, lane_exhaust, orders
 from solver.verify.bounds import Prover
@@ -21,7 +21,6 @@ from solver.verify.lanes import Lanes
 from solver.verify.recount import Recount
 from solver.verify.refutation import question_of
 from solver.verify.simulated import Outcome
-from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables, scheduled, unlike_replicas
 from tests.seeds import few_and_many

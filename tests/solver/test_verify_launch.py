@@ -8,8 +8,8 @@ import pytest
 from formulations.costs.tables import build_tables
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, SearchSpace
 from formulations.instance.target import RULES, Target, allows, untrained
+from formulations.space import shapes
 from solver.search.driver import solve
-from solver.search.shapes import shapes
 from solver.verify import verify_document
 from solver.verify.findings import Findings
 from solver.verify.launch import check_target, trains

@@ -9,14 +9,13 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Link
 from formulations.instance.instance import ScheduleName
+from formulations.space import PlanSpace, shapes
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.layered.problem import Intervals
-from solver.search.shapes import shapes
 from solver.verify import orders
 from solver.verify.bounds import Prover
 from solver.verify.orders import OrderGraph
 from solver.verify.refutation import Refutation, question_of
-from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.chain_instances import (
     AFTER_NS,

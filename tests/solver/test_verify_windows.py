@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.instance import ScheduleName
 from formulations.schedules import Kind, ScheduleGraph, path_counts, schedule_graph
+from formulations.space import PlanSpace
 from solver.verify import windows
 from solver.verify.bounds import Prover
 from solver.verify.refutation import Refutation, question_of
-from solver.verify.space import PlanSpace
 from solver.verify.windows import turning
 from tests import brute_force
 from tests.chain_instances import SLOW, chain_instance, chain_tables

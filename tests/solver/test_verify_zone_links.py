@@ -8,12 +8,12 @@ import pytest
 
 from formulations.costs.tables import CostTables
 from formulations.instance.load import load_instance
+from formulations.space import PlanSpace, recompute_ways
 from solver.simulate import step_time_ns
 from solver.verify.bounds import Prover
 from solver.verify.cascade import Claim, searched
 from solver.verify.clock import Clock
 from solver.verify.recount import Recount
-from solver.verify.space import PlanSpace
 from solver.verify.zone_links import keeps_stages_apart, spanning_ns
 from tests import brute_force
 from tests.random_shapes import extreme_optimum_ns, extreme_tables
@@ -67,7 +67,7 @@ def test_zones_that_stages_do_not_span(dp: int) -> None:
     hard = Path("bench/hard")
     prover = Prover(PlanSpace(load_instance(hard / "zones_64_gpus.yaml")))
     best_ns = int(json.loads((hard / "best_known.json").read_text())["zones_64_gpus"]["bound_ns"])
-    again = prover.space.recompute_ways
+    [again] = recompute_ways(prover.instance, 0)
     shape = plain_shape((2, 24, 3), dp=dp, pp=64 // dp, micro_batch=2, recompute=again, zero=1)
     assert keeps_stages_apart(prover, shape, best_ns)
     assert searched(prover, Claim(0, shape, best_ns), Clock()).argument is not None

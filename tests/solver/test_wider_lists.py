@@ -15,6 +15,7 @@ from formulations.instance.load import parse_instance
 from formulations.instance.target import RULES, Target
 from formulations.launch import able, zero_choices
 from formulations.plan import Plan, Shape
+from formulations.space import shapes
 from solver.evaluate.read import read_run
 from solver.export import megatron
 from solver.export.job import Job
@@ -22,7 +23,6 @@ from solver.export.registry import EXPORTERS
 from solver.options import SolveOptions
 from solver.result import Result, Status
 from solver.search.driver import solve
-from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 from tests.best_plans import check_verified
 from tests.expert_instances import expert_instance

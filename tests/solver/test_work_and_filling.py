@@ -9,15 +9,14 @@ from formulations.costs.compute import layer_times
 from formulations.costs.tables import CostTables
 from formulations.instance import SearchSpace
 from formulations.instance.instance import ScheduleName
+from formulations.space import PlanSpace, shapes
 from solver.bounds.order_free_costs import ShapeColumns
 from solver.bounds.packing import Packing, packed_ns, refuted
 from solver.bounds.work import WorkBounds
 from solver.bounds.work_and_filling import Filling, closed_forms
-from solver.search.shapes import shapes
 from solver.verify import whole_blocks
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms
-from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
 from tests.random_shapes import random_tables, zoned

@@ -14,10 +14,10 @@ from formulations.instance import Cluster, Instance, ZoneLink
 from formulations.instance.cluster import ZonePair
 from formulations.instance.load import load_instance
 from formulations.plan import Plan
+from formulations.space import shapes
 from formulations.switching.network import Line, Network
 from solver.options import SolveOptions
 from solver.search.driver import solve
-from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 from tests.expert_instances import expert_instance
 from tests.oracles.switch_links import Network as VerifiedNetwork

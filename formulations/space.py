@@ -1,10 +1,20 @@
-"""The plan space: every numbers-of-nodes vector and every shape, in one fixed order."""
+"""The plan space: which shapes an instance, its target and its limits allow.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+One walk lists them and tells whether a given one is among them. For every choice of nodes the
+fields of a shape are chosen in a fixed order (`PlanSpace`), each of the values that go with the
+fields before it; the rules for each field are the functions below. Search, models, verifier,
+`evaluate`, templates and fleets all read this module. Its second opinion is a test oracle, written
+from docs/instances.md alone.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, product
 from math import gcd
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
+from formulations.costs.renting import rent_usd_per_hour
 from formulations.instance import Instance, NodeGroup
 from formulations.instance.instance import (
     RECOMPUTE_WAYS,
@@ -18,29 +28,29 @@ from formulations.launch import zero_choices
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
 from formulations.slot_degrees import alike_degrees, powers_of_two, slot_degrees
-from solver.interrupt import TimeUp
-from solver.result import rent_usd_per_hour
 
-Stop = Callable[[], bool]
+Check = Callable[[], object]  #: raises to end a listing
 
 #: Largest micro-batch tried when the instance names none.
 MAX_MICRO_BATCH = 64
 
-#: Choices of nodes between two questions whether to stop.
-ASKED_EVERY = 512
+#: Choices of nodes between two checks.
+CHECKED_EVERY = 512
 
 #: Relative float noise in sums of prices.
 PRICE_NOISE = 1e-12
 
+Nodes = tuple[int, ...]  #: number of nodes used, per node group
 
-def node_vectors(instance: Instance, stop: Stop = lambda: False) -> Iterator[tuple[int, ...]]:
+
+def node_vectors(instance: Instance, check: Check = lambda: None) -> Iterator[Nodes]:
     """Nodes used per group: all of them, or any non-empty choice within the price limit.
 
-    TimeUp when `stop` says so, which is asked from time to time: choices may have no shape.
+    `check` is called from time to time, as choices may have no shape; it may raise.
     """
     for number, vector in enumerate(product(*_counts(instance)), start=1):
-        if number % ASKED_EVERY == 0 and stop():
-            raise TimeUp
+        if number % CHECKED_EVERY == 0:
+            check()
         if any(vector) and _affordable(instance, vector):
             yield vector
 
@@ -119,7 +129,9 @@ def expert_degrees(
     return [
         (ep, etp)
         for ep, etp in found
-        if dp * own.width // (etp or own.tp) % ep == 0
+        if (ep == 1 or instance.workload.experts > 0)
+        and instance.workload.experts % ep == 0
+        and dp * own.width // (etp or own.tp) % ep == 0
         and (
             len(zones) == 1
             or all(groups[j].gpus_per_node // (etp or own.tp) % ep == 0 for j in used)
@@ -195,14 +207,6 @@ def recompute_ways(instance: Instance, zero: ZeroStage) -> Iterator[tuple[Recomp
         yield from ((way,) for way in ways)
 
 
-def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
-    """All shapes that use exactly these nodes."""
-    instance = instance.on(vector)
-    yield from _grouped_shapes(instance, vector)
-    if has_stage_shapes(instance):
-        yield from _stage_shapes(instance, vector)
-
-
 def has_stage_shapes(instance: Instance) -> bool:
     """Whether stages may have degrees of their own: in one zone, without ranks that share more."""
     search = instance.search
@@ -211,58 +215,155 @@ def has_stage_shapes(instance: Instance) -> bool:
     return search.degrees == "per_stage" and not shared and not instance.cluster.has_zones
 
 
-def _stage_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
-    """Those in which every stage has degrees of its own: 1F1B and GPipe, equal shares."""
+def stage_pipelines(instance: Instance, vector: Nodes) -> Iterator[tuple[int, int]]:
+    """Pairs (dp, pp) of several stages with degrees of their own, in slots as small as any."""
     search, groups = instance.search, instance.cluster.groups
-    gpus = sum(n * group.gpus_per_node for n, group in zip(vector, groups, strict=True))
-    used = [group.gpus_per_node for n, group in zip(vector, groups, strict=True) if n]
-    least = min((own.width for size in used for own in slot_degrees(instance, size, 1)), default=0)
-    if not least:
+    used = [(n, group.gpus_per_node) for n, group in zip(vector, groups, strict=True) if n]
+    widths = [degrees.width for _, size in used for degrees in slot_degrees(instance, size, 1)]
+    if not widths:
         return
-    schedules = [(name, 1) for name in plain_schedules(search)]
-    for b, dp in product(micro_batches(instance), range(1, gpus // (2 * least) + 1)):
-        if instance.workload.global_batch % (b * dp):
-            continue
-        if search.data_parallel is not None and dp not in search.data_parallel:
-            continue
-        for pp in range(2, min(longest_pipeline(instance), gpus // (dp * least)) + 1):
-            if search.pipeline_parallel is not None and pp not in search.pipeline_parallel:
-                continue
-            sizes = {"degrees": (), "dp": dp, "pp": pp, "micro_batch": b, "nodes_used": vector}
-            yield from _with_strategies(instance, sizes, schedules)
+    slots = sum(n * size for n, size in used) // min(widths)
+    for dp in range(1, slots // 2 + 1):
+        if search.data_parallel is None or dp in search.data_parallel:
+            for pp in range(2, min(longest_pipeline(instance), slots // dp) + 1):
+                if search.pipeline_parallel is None or pp in search.pipeline_parallel:
+                    yield dp, pp
 
 
-def _grouped_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
-    """Those in which node groups have degrees, or all have the same."""
-    search = instance.search
-    for degrees in group_degrees(instance, vector):
-        members = zip(instance.cluster.groups, degrees, vector, strict=True)
-        slots = sum(n * (group.gpus_per_node // own.width) for group, own, n in members)
-        parts = [own.parts for own, n in zip(degrees, vector, strict=True) if n]
-        for (dp, pp), b in product(pipeline_degrees(instance, slots), micro_batches(instance)):
-            total = instance.workload.global_batch // b
-            uneven = search.micro_batches == "even" and total % dp
-            if total < dp or uneven or any(b % own for own in parts):
-                continue
-            if has_twin(instance, parts, dp, b):
-                continue
-            sizes = {"degrees": degrees, "dp": dp, "pp": pp, "micro_batch": b, "nodes_used": vector}
-            schedules = [*schedules_of(instance, pp, total // dp)]
-            for ep, etp in expert_degrees(instance, degrees, dp, vector):
-                yield from _with_strategies(instance, {**sizes, "ep": ep, "etp": etp}, schedules)
+class Departure(NamedTuple):
+    """The first fields of a shape that no shape of the plan space has beside those before them."""
+
+    fields: tuple[str, ...]
+    values: tuple[object, ...]
+    allowed: list[tuple[object, ...]]
+    before: list[str]
 
 
-def _with_strategies(
-    instance: Instance, fields: Mapping[str, Any], schedules: Sequence[tuple[ScheduleName, int]]
-) -> Iterator[Shape]:
-    """All shapes with these fields, and these schedules and chunks per device."""
-    plain = Shape(**fields, schedule="1f1b", recompute=("none",), zero=0)
-    for (schedule, vpp), zero in product(schedules, zero_choices(instance, plain)):
-        for ways in recompute_ways(instance, zero):
-            yield Shape(**fields, schedule=schedule, vpp=vpp, zero=zero, recompute=ways)
+#: Fields of a shape that are chosen together, and what they may be beside the fields before.
+_Level = tuple[tuple[str, ...], Callable[[Shape], Iterable[tuple[object, ...]]]]
 
 
-def shapes(instance: Instance, stop: Stop = lambda: False) -> Iterator[Shape]:
-    """The whole plan space. TimeUp when `stop` says so."""
-    for vector in node_vectors(instance, stop):
-        yield from shapes_of(instance, vector)
+@dataclass(frozen=True)
+class PlanSpace:
+    """Every choice of nodes, and every shape on them, that an instance allows."""
+
+    instance: Instance
+
+    def shapes(self, check: Check = lambda: None) -> Iterator[Shape]:
+        """The whole plan space; `check` as of `node_vectors`."""
+        for vector in node_vectors(self.instance, check):
+            yield from self.shapes_of(vector)
+
+    def shapes_of(self, vector: Nodes) -> Iterator[Shape]:
+        """All shapes that use exactly these nodes."""
+        undecided = _UNDECIDED.model_copy(update={"nodes_used": vector})
+        yield from _Walk(self.instance.on(vector)).completed(undecided, 0)
+
+    def departure(self, shape: Shape) -> Departure | None:
+        """Where a shape leaves the plan space; None for one of `shapes`."""
+        vector = shape.nodes_used
+        if len(vector) != len(self.instance.cluster.groups) or not may_use(self.instance, vector):
+            return Departure(("nodes_used",), (vector,), [], [])
+        before = ["nodes_used"]
+        for fields, choices in _Walk(self.instance.on(vector)).levels:
+            values, allowed = tuple(getattr(shape, name) for name in fields), list(choices(shape))
+            if values not in allowed:
+                return Departure(fields, values, allowed, before)
+            before += fields
+        return None
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """The fields of shapes on some nodes, in the order in which they are chosen.
+
+    instance: that of plans on these nodes, see `Instance.on`. The choices of a level depend on the
+    nodes used and on fields of the levels before alone.
+    """
+
+    instance: Instance
+
+    @cached_property
+    def levels(self) -> Sequence[_Level]:
+        """Fields, and their choices."""
+        return (
+            (("degrees",), self._degrees),
+            (("dp", "pp"), self._pipelines),
+            (("micro_batch",), self._micro_batches),
+            (("ep", "etp"), self._experts),
+            (("schedule", "vpp"), self._schedules),
+            (("zero",), self._zero),
+            (("recompute",), self._recompute),
+        )
+
+    def completed(self, shape: Shape, level: int) -> Iterator[Shape]:
+        """All shapes that are decided as this one on the levels before."""
+        if level == len(self.levels):
+            yield shape
+            return
+        fields, choices = self.levels[level]
+        for values in choices(shape):
+            chosen = shape.model_copy(update=dict(zip(fields, values, strict=True)))
+            yield from self.completed(chosen, level + 1)
+
+    def _degrees(self, shape: Shape) -> Iterator[tuple[tuple[Degrees, ...]]]:
+        yield from ((degrees,) for degrees in group_degrees(self.instance, shape.nodes_used))
+        if has_stage_shapes(self.instance):
+            yield ((),)
+
+    def _pipelines(self, shape: Shape) -> Iterable[tuple[int, int]]:
+        if shape.per_stage:
+            return stage_pipelines(self.instance, shape.nodes_used)
+        groups = zip(shape.nodes_used, self.instance.cluster.groups, shape.degrees, strict=True)
+        slots = sum(n * (group.gpus_per_node // degrees.width) for n, group, degrees in groups)
+        return pipeline_degrees(self.instance, slots)
+
+    def _micro_batches(self, shape: Shape) -> Iterator[tuple[int]]:
+        """Every replica has a micro-batch, equally many if even; parts divide it."""
+        parts, dp = [degrees.parts for degrees in shape.degrees_used], shape.dp
+        even = shape.per_stage or self.instance.search.micro_batches == "even"
+        for b in micro_batches(self.instance):
+            total = self.instance.workload.global_batch // b
+            fits = total >= dp and not (even and total % dp) and not any(b % n for n in parts)
+            if fits and not (parts and has_twin(self.instance, parts, dp, b)):
+                yield (b,)
+
+    def _experts(self, shape: Shape) -> Sequence[tuple[int, int | None]]:
+        if shape.per_stage:
+            return [(1, None)]
+        return expert_degrees(self.instance, shape.degrees, shape.dp, shape.nodes_used)
+
+    def _schedules(self, shape: Shape) -> Iterable[tuple[ScheduleName, int]]:
+        if shape.per_stage:
+            return [(name, 1) for name in plain_schedules(self.instance.search)]
+        total = self.instance.workload.global_batch // shape.micro_batch
+        return schedules_of(self.instance, shape.pp, total // shape.dp)
+
+    def _zero(self, shape: Shape) -> Iterator[tuple[ZeroStage]]:
+        yield from ((zero,) for zero in zero_choices(self.instance, shape))
+
+    def _recompute(self, shape: Shape) -> Iterator[tuple[tuple[Recompute, ...]]]:
+        yield from ((ways,) for ways in recompute_ways(self.instance, shape.zero))
+
+
+#: A shape before anything is chosen.
+_UNDECIDED = Shape(
+    degrees=(),
+    dp=1,
+    pp=1,
+    micro_batch=1,
+    schedule="1f1b",
+    recompute=("none",),
+    zero=0,
+    nodes_used=(),
+)
+
+
+def shapes(instance: Instance, check: Check = lambda: None) -> Iterator[Shape]:
+    """The whole plan space; `check` as of `node_vectors`."""
+    return PlanSpace(instance).shapes(check)
+
+
+def shapes_of(instance: Instance, vector: Nodes) -> Iterator[Shape]:
+    """All shapes that use exactly these nodes."""
+    return PlanSpace(instance).shapes_of(vector)
