@@ -132,7 +132,8 @@ class ChannelDocument(Record):
     def of(cls, cluster: Cluster, line: Line) -> "ChannelDocument":
         """A port or link of a cluster."""
         zones = list(dict.fromkeys(group.zone or "" for group in cluster.groups))
-        places = {"send": gpu_names(cluster), "receive": gpu_names(cluster), "zone": zones}
+        gpus = gpu_names(cluster)
+        places = {"send": gpus, "receive": gpus, "zone": zones}
         at = places.get(line.what, list(cluster.node_names))[line.first]
         return cls(line=line.what, at=at, to=zones[line.second] if line.what == "zone" else None)
 

@@ -70,7 +70,7 @@ def longest_row(instance: Instance, shape: Shape, fits: Callable[[int], bool]) -
     return sizes[count - 1] if count else None
 
 
-class _RowCosts:
+class RowCosts:
     """Costs of a plan with rows that are so many sequences of so many tokens."""
 
     def __init__(self, instance: Instance, plan: Plan) -> None:
@@ -101,6 +101,22 @@ class _RowCosts:
         lengths = _lengths(self.instance, longest)
         return PaddedTime(tuple((n, self.slowest_ns(n)[replica]) for n in lengths)), 0.0
 
+    def strategy(self, name: str, longest_rows: Sequence[int]) -> PlanRows:
+        """The strategy whose replicas take rows of so many tokens; whether they fit or not.
+
+        longest_rows: [replica].
+        """
+        replicas, largest_share, visit_ns = list[Replica](), 0.0, 0
+        for r, longest in enumerate(longest_rows):
+            time, above = self.row_time(r, longest)
+            replicas.append(Replica(self.plan.shape.pp, longest, time))
+            largest_share = max(largest_share, above)
+            visit_ns = max(visit_ns, _visit_ns(self.of(_lengths(self.instance, longest)[0])))
+        once = self.of(longest_rows[-1])
+        anchor_ns = int((once.optimizer_ns + once.gather_ns).max())
+        strategy = Strategy(name, tuple(replicas), visit_ns, anchor_ns)
+        return PlanRows(strategy, self.plan, largest_share)
+
     def _points(self, replica: int, longest: int) -> Iterator[Point]:
         """What the fit may not be below."""
         for n in _lengths(self.instance, longest):
@@ -112,7 +128,7 @@ class _RowCosts:
 
 def slowest_row_ns(instance: Instance, plan: Plan, tokens: int) -> int:
     """Time of a row that is one sequence, on the slowest stage of all."""
-    return max(_RowCosts(instance, plan).slowest_ns(tokens))
+    return max(RowCosts(instance, plan).slowest_ns(tokens))
 
 
 def instance_of_rows(instance: Instance, plan: Plan, tokens: int) -> Instance:
@@ -149,35 +165,12 @@ def plan_rows(instance: Instance, plan: Plan, name: str, halvings: int = 0) -> P
 
     halvings: so often rows are half as long as they might be.
     """
-    costs, longest_rows = _RowCosts(instance, plan), list[int]()
+    costs, longest_rows = RowCosts(instance, plan), list[int]()
     for r in range(plan.shape.dp):
         longest = longest_row(instance, plan.shape, partial(costs.fits, replica=r))
         assert longest is not None
         longest_rows.append(longest >> halvings)
-    return rows_up_to(instance, plan, name, longest_rows)
-
-
-def rows_up_to(instance: Instance, plan: Plan, name: str, longest_rows: Sequence[int]) -> PlanRows:
-    """The strategy of a plan whose replicas take rows of so many tokens; whether they fit or not.
-
-    longest_rows: [replica].
-    """
-    costs, replicas, largest_share, visit_ns = _RowCosts(instance, plan), [], 0.0, 0
-    for r, longest in enumerate(longest_rows):
-        time, above = costs.row_time(r, longest)
-        replicas.append(Replica(plan.shape.pp, longest, time))
-        largest_share = max(largest_share, above)
-        visit_ns = max(visit_ns, _visit_ns(costs.of(_lengths(instance, longest)[0])))
-    once = costs.of(longest_rows[-1])
-    anchor_ns = int((once.optimizer_ns + once.gather_ns).max())
-    strategy = Strategy(name, tuple(replicas), visit_ns, anchor_ns)
-    return PlanRows(strategy, plan, largest_share)
-
-
-def rows_fit(instance: Instance, plan: Plan, longest_rows: Sequence[int]) -> list[bool]:
-    """[replica] whether rows of so many tokens fit its GPUs."""
-    costs = _RowCosts(instance, plan)
-    return [costs.fits(longest, r) for r, longest in enumerate(longest_rows)]
+    return costs.strategy(name, longest_rows)
 
 
 def _visit_ns(costs: PlanCosts) -> int:

@@ -9,7 +9,7 @@ from formulations.instance import Instance
 from formulations.instance.rows import of_rows
 from formulations.lengths.measured import atoms_of, measured_problem
 from formulations.lengths.problem import Mixed, Strategy
-from formulations.lengths.row_times import instance_of_time, rows_fit, rows_up_to
+from formulations.lengths.row_times import RowCosts, instance_of_time
 from formulations.plan import Plan
 from formulations.space import PlanSpace
 from solver.document import PlanDocument
@@ -93,15 +93,16 @@ def _check_plans(
         longest_rows = [replica.longest_row for replica in strategy.replicas]
         if not findings.equal(f"{field}.replicas: number", len(longest_rows), plan.shape.dp):
             return []
-        for r, fits in enumerate(rows_fit(timed, plan, longest_rows)):
+        costs = RowCosts(timed, plan)
+        for r, longest in enumerate(longest_rows):
             where = f"{field}.replicas, pipeline {r}: longest_row"
-            findings.require(fits, where, longest_rows[r], "rows that fit its GPUs")
+            findings.require(costs.fits(longest, r), where, longest, "rows that fit its GPUs")
         fewest = min(replica.micro_batches for replica in plan.replicas)
         text = f"{plan.shape.pp}, as many as a stage may hold at once"
         findings.require(
             fewest >= plan.shape.pp, f"{field}: micro-batches of its plan", fewest, text
         )
-        defined = rows_up_to(timed, plan, strategy.name, longest_rows)
+        defined = costs.strategy(strategy.name, longest_rows)
         expected = StrategyDocument.of(defined.strategy)
         _check_strategy(field, document.problem.strategies[q], expected, findings)
         findings.equal(f"above[{q}]", document.above[q : q + 1], (defined.above,))
