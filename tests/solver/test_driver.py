@@ -48,7 +48,7 @@ def test_bug_without_time_to_list_shapes_a_plan_was_its_own_bound(
     assert (result.bound, result.gap) == (None, None)
 
 
-@pytest.mark.parametrize("seed", one_each(range(60), 3))
+@pytest.mark.parametrize("seed", one_each(range(40), 3))
 def test_search_equals_brute_force_over_the_whole_plan_space(seed: int) -> None:
     """The plan's objective is the least over every shape, order, split and share.
 
@@ -63,7 +63,7 @@ def test_search_equals_brute_force_over_the_whole_plan_space(seed: int) -> None:
 
 
 @pytest.mark.parametrize("method", ["exact", *METHODS])
-@pytest.mark.parametrize("seed", one_each(range(60), 13))
+@pytest.mark.parametrize("seed", one_each(range(45), 13))
 def test_search_over_all_schedules_equals_brute_force(seed: int, method: Method) -> None:
     """1F1B, GPipe, interleaved and ZB-H1 in one plan space, or interleaved alone; zones or not."""
     instance = small_space(scheduled(random_instance(seed), "interleaved", seed))
@@ -74,7 +74,7 @@ def test_search_over_all_schedules_equals_brute_force(seed: int, method: Method)
     assert solve(instance, SolveOptions(method=method)).objective == least_objective(instance)
 
 
-@pytest.mark.parametrize("seed", one_each(range(200, 400), 5))
+@pytest.mark.parametrize("seed", one_each(range(200, 320), 5))
 def test_engine_equals_brute_force_on_one_shape(seed: int) -> None:
     """Without any cutoff the engine finds the least step time of the shape, or that none fits."""
     instance = small_space(random_instance(seed))
@@ -88,7 +88,7 @@ def test_engine_equals_brute_force_on_one_shape(seed: int) -> None:
     assert answer.step_time_ns == optimum_ns(tables)
 
 
-@pytest.mark.parametrize("seed", one_each(range(60), 9))
+@pytest.mark.parametrize("seed", one_each(range(40), 9))
 def test_search_over_zones_equals_brute_force_and_is_verified(seed: int) -> None:
     """So it is for nodes in several zones, and the verifier counts the same."""
     instance = small_space(zoned(random_instance(seed), seed))
