@@ -43,10 +43,9 @@ def show_study_command(
     Exit code 0: shown; 2: bad input.
     """
     from solver.clusters.kept_clusters import family_overviews
-    from solver.lengths.layouts import LENGTHS
+    from solver.lengths.candidates import LENGTHS, SWITCH
     from solver.search.overview import search_overview
     from solver.study.store import read_study
-    from solver.switching.all_pairs import SWITCH
     from solver.templates.kept_templates import open_mixes
 
     with read_study(study) as (kept, notes):
