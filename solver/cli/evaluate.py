@@ -65,9 +65,9 @@ def evaluate_command(
     most. Exit code 2: files that their framework, or the machines, would refuse.
     """
     from formulations.instance.load import load_instance
-    from solver.document import to_json
     from solver.evaluate.evaluation import compared, predicted
     from solver.evaluate.read import read_run
+    from solver.files import to_json
     from solver.options import SolveOptions
     from solver.report.document import costs_of
     from solver.report.evaluated import evaluation_json, evaluation_text

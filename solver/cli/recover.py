@@ -65,8 +65,8 @@ def recover_command(
     Exit code 0: a fleet was found; 2: bad input; 3: no template fits the nodes that are left; 4:
     none found within the limit.
     """
-    from solver.document import to_json
-    from solver.fleet_document import read_fleet
+    from solver.files import to_json
+    from solver.fleet_document import FleetDocument
     from solver.fleets.fleet import next_fleet
 
     gone, back = _names(lost), _names(joined)
@@ -74,7 +74,7 @@ def recover_command(
         raise PlannerError("name nodes with --lost or --joined, or both")
     times = _horizon(horizon, restart)
     check_writable(out)
-    document = read_fleet(plan)
+    document = FleetDocument.read(plan)
     check_fleet(document, plan, instance)
     found = next_fleet(document, gone, back, times, time_limit)
     if out is not None:

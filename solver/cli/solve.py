@@ -67,7 +67,7 @@ def solve_command(
     Exit code 0: a plan; 2: bad input; 3: there is no plan; 4: none found within the limit.
     """
     from formulations.instance.load import load_instance
-    from solver.document import to_json
+    from solver.files import to_json
     from solver.report.document import build_document
     from solver.search.targets import solve
     from solver.study.store import study_at
@@ -95,13 +95,13 @@ def solve_command(
 
 
 def _print(result: "Result", document: "PlanDocument", as_json: bool, proof: bool) -> None:
-    from solver.document import PROOF, to_json
+    from solver.files import to_json
     from solver.report.text import solution_text
 
     reason = result.infeasibility
     if not as_json:
         print_report(solution_text(document, reason, result.other_targets))
         return
-    say(to_json(document, leave_out=None if proof else {PROOF}), end="")
+    say(to_json(document, proof=proof), end="")
     if reason is not None:
         say(f"{reason.constraint}; {reason.remedy}", err=True)

@@ -98,7 +98,7 @@ def templates_command(
     """
     from formulations.instance.load import load_instance
     from solver.cli.template_text import templates_text
-    from solver.document import to_json
+    from solver.files import to_json
     from solver.fleets.fleet import start_fleet
     from solver.fleets.micro_batch_size import generator_for
     from solver.fleets.template_document import templates_document

@@ -11,17 +11,15 @@ from formulations.instance.provenance import gpu_evidence
 from formulations.plan import Plan, Replica, Shape, Stage, num_gpus
 from formulations.units import seconds
 from solver.document import (
-    HETPLAN_VERSION,
     MemoryDocument,
     PlanDocument,
     RentingDocument,
     ReplicaDocument,
     StageDocument,
     StepDocument,
-    digest,
-    sealed,
     shape_counts,
 )
+from solver.files import digest, sealed
 from solver.options import SolveOptions
 from solver.report.critical import path_times_ns
 from solver.result import Result, objective_weight, price_usd_per_hour
@@ -32,7 +30,6 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
     """The sealed plan file of a result; figures of the plan are None where there is none."""
     plan = result.plan
     document = PlanDocument(
-        hetplan_version=HETPLAN_VERSION,
         status=result.status,
         termination=result.termination,
         method=result.method,
@@ -63,7 +60,6 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
         shapes=shape_counts(result.log.shapes),
         closed_shapes=result.log.shapes,
         instance=result.instance,
-        digest="",
     )
     if plan is not None and result.step_time_ns is not None:
         document = _with_plan(document, plan, seconds(result.step_time_ns))

@@ -3,8 +3,8 @@
 from formulations.costs.renting import Terms
 from formulations.instance import Instance
 from formulations.units import seconds
-from solver.document import HETPLAN_VERSION, sealed
 from solver.family_result import FamilyPoint, FamilyResult
+from solver.files import sealed
 from solver.front_document import (
     Aim,
     FrontDocument,
@@ -18,7 +18,6 @@ def build_front(found: FamilyResult, aim: Aim) -> FrontDocument:
     """The sealed front file of an outcome."""
     return sealed(
         FrontDocument(
-            hetplan_version=HETPLAN_VERSION,
             aim=aim,
             termination=found.termination,
             requested_gap=found.options.gap,
@@ -27,7 +26,6 @@ def build_front(found: FamilyResult, aim: Aim) -> FrontDocument:
             points=tuple(_point(found, point) for point in found.points),
             clusters=found.clusters,
             family=found.family,
-            digest="",
         )
     )
 
