@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from pydantic import model_validator
 
 from formulations.instance import Instance
-from formulations.instance.extent import (
+from formulations.instance.input_limits import (
     TOO_LONG,
     Batch,
     Bytes,
@@ -21,8 +21,8 @@ from formulations.instance.extent import (
     Seconds,
     can_be_simulated,
 )
-from formulations.instance.provenance import GpuEvidence
 from formulations.instance.record import Record
+from formulations.instance.sources import GpuEvidence
 from formulations.instance.target import Target
 from formulations.plan import Degrees, Group, Recomputed, Replica, Shape, Stage
 from solver.files import Envelope

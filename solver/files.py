@@ -13,10 +13,9 @@ from typing import Any, ClassVar, Self, TypeVar, get_args
 from pydantic import ValidationError
 
 from formulations.errors import PlanError
-from formulations.instance.extent import Line, Name
+from formulations.instance.input_limits import Line, Name
 from formulations.instance.json_document import json_document, parse_json, written_kind
-from formulations.instance.quantities import shown
-from formulations.instance.record import Record
+from formulations.instance.record import Record, shown
 from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
 

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from formulations.instance import Cluster, Workload
-from formulations.instance.extent import Bytes, Count, Index, Name, Seconds
+from formulations.instance.input_limits import Bytes, Count, Index, Name, Seconds
 from formulations.instance.record import Record
 from formulations.lengths.problem import Moves
 from formulations.plan import Plan
