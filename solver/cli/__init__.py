@@ -47,7 +47,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from solver.document import HETPLAN_VERSION
+        from solver.files import HETPLAN_VERSION
 
         say(f"hetplan {HETPLAN_VERSION}")
         raise typer.Exit

@@ -182,18 +182,18 @@ def show_front(
     document: "FrontDocument", out: Path | None, svg: Path | None, as_json: bool
 ) -> None:
     """Writes and prints a front; ends with the exit code of its outcome."""
-    from solver.front_document import front_json
+    from solver.files import to_json
     from solver.report.front import front_report
     from solver.report.front_picture import front_picture
 
     try:
         if out is not None:
-            write_text(out, front_json(document))
+            write_text(out, to_json(document))
         if svg is not None:
             write_text(svg, front_picture(document))
     finally:
         if as_json:
-            say(front_json(document, proofs=False), end="")
+            say(to_json(document, proof=False), end="")
         else:
             print_report(front_report(document))
     if not document.points:

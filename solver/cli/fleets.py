@@ -105,7 +105,7 @@ def templates_command(
     """
     from formulations.instance.load import load_instance
     from solver.cli.template_text import templates_text
-    from solver.document import to_json
+    from solver.files import to_json
     from solver.fleets.fleet import start_fleet
     from solver.fleets.micro_batch_size import generator_for
     from solver.fleets.template_document import templates_document
@@ -200,8 +200,8 @@ def recover_command(
     Exit code 0: a fleet was found; 2: bad input; 3: no template fits the nodes that are left; 4:
     none found within the limit.
     """
-    from solver.document import to_json
-    from solver.fleet_document import read_fleet
+    from solver.files import to_json
+    from solver.fleet_document import FleetDocument
     from solver.fleets.fleet import next_fleet
 
     gone, back = _names(lost), _names(joined)
@@ -209,7 +209,7 @@ def recover_command(
         raise PlannerError("name nodes with --lost or --joined, or both")
     times = _horizon(horizon, restart)
     check_writable(out)
-    document = read_fleet(plan)
+    document = FleetDocument.read(plan)
     check_fleet(document, plan, instance)
     found = next_fleet(document, gone, back, times, time_limit)
     if out is not None:

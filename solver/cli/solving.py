@@ -69,7 +69,7 @@ def solve_command(
     Exit code 0: a plan; 2: bad input; 3: there is no plan; 4: none found within the limit.
     """
     from formulations.instance.load import load_instance
-    from solver.document import to_json
+    from solver.files import to_json
     from solver.report.document import build_document
     from solver.search.targets import solve
     from solver.study.store import study_at
@@ -97,14 +97,14 @@ def solve_command(
 
 
 def _print(result: "Result", document: "PlanDocument", as_json: bool, proof: bool) -> None:
-    from solver.document import PROOF, to_json
+    from solver.files import to_json
     from solver.report.text import solution_text
 
     reason = result.infeasibility
     if not as_json:
         print_report(solution_text(document, reason, result.other_targets))
         return
-    say(to_json(document, leave_out=None if proof else {PROOF}), end="")
+    say(to_json(document, proof=proof), end="")
     if reason is not None:
         say(f"{reason.constraint}; {reason.remedy}", err=True)
 
@@ -190,9 +190,9 @@ def evaluate_command(
     most. Exit code 2: files that their framework, or the machines, would refuse.
     """
     from formulations.instance.load import load_instance
-    from solver.document import to_json
     from solver.evaluate.evaluation import compared, predicted
     from solver.evaluate.read import read_run
+    from solver.files import to_json
     from solver.options import SolveOptions
     from solver.report.compared import evaluation_json, evaluation_text
     from solver.report.document import costs_of

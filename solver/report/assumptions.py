@@ -8,12 +8,10 @@ from formulations.costs.experts import members_of
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance, NodeGroup
 from formulations.instance.cluster import has_flash
-from formulations.instance.evidence import NOT_STATED, Evidence
 from formulations.instance.overlap import Overlap
-from formulations.instance.precision import FLASH_PRECISIONS, FORMATS, MASTER_BYTES
 from formulations.instance.preemption import Preemption
-from formulations.instance.provenance import GpuEvidence
-from formulations.instance.workload import OPTIMIZER_BYTES
+from formulations.instance.sources import NOT_STATED, Evidence, GpuEvidence
+from formulations.instance.workload import FLASH_PRECISIONS, FORMATS, MASTER_BYTES, OPTIMIZER_BYTES
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Degrees, Shape
 from formulations.units import SECONDS_PER_HOUR
 from solver.document import PlanDocument, RentingDocument

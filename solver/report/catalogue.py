@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import RenderableType
 
 from formulations.instance import GpuType, Layer, Workload
-from formulations.instance.precision import PRECISIONS
+from formulations.instance.workload import PRECISIONS
 from formulations.units import GIB
 from solver.report.layout import labelled, table
 from solver.report.naming import layers_text

@@ -7,22 +7,20 @@ from formulations.costs.renting import Terms, terms_of
 from formulations.costs.rounding import rounding_error_ns
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.instance.provenance import gpu_evidence
+from formulations.instance.instance import gpu_evidence
 from formulations.plan import Plan, Replica, Shape, Stage, num_gpus
 from formulations.units import seconds
 from solver.document import (
-    HETPLAN_VERSION,
     MemoryDocument,
     PlanDocument,
     RentingDocument,
     ReplicaDocument,
     StageDocument,
     StepDocument,
-    digest,
-    sealed,
     shape_counts,
 )
 from solver.family_result import FamilyPoint, FamilyResult
+from solver.files import digest, sealed
 from solver.front_document import (
     Aim,
     FrontDocument,
@@ -39,7 +37,6 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
     """The sealed plan file of a result; figures of the plan are None where there is none."""
     plan = result.plan
     document = PlanDocument(
-        hetplan_version=HETPLAN_VERSION,
         status=result.status,
         termination=result.termination,
         method=result.method,
@@ -70,7 +67,6 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
         shapes=shape_counts(result.log.shapes),
         closed_shapes=result.log.shapes,
         instance=result.instance,
-        digest="",
     )
     if plan is not None and result.step_time_ns is not None:
         document = _with_plan(document, plan, seconds(result.step_time_ns))
@@ -223,7 +219,6 @@ def build_front(found: FamilyResult, aim: Aim) -> FrontDocument:
     """The sealed front file of an outcome."""
     return sealed(
         FrontDocument(
-            hetplan_version=HETPLAN_VERSION,
             aim=aim,
             termination=found.termination,
             requested_gap=found.options.gap,
@@ -232,7 +227,6 @@ def build_front(found: FamilyResult, aim: Aim) -> FrontDocument:
             points=tuple(_point(found, point) for point in found.points),
             clusters=found.clusters,
             family=found.family,
-            digest="",
         )
     )
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from formulations.costs.zones import neighbours
 from formulations.instance import Cluster
-from formulations.instance.evidence import NOT_STATED
 from formulations.instance.instance import MEMORY_MODEL_ERROR
+from formulations.instance.sources import NOT_STATED
 from solver.document import MemoryDocument, PlanDocument, StageDocument
 from solver.report.layout import Grid, Lines, table
 from solver.report.naming import layers_text

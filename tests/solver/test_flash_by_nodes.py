@@ -8,11 +8,11 @@ from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.family import Counts, Family
 from solver.clusters.measure import TimeAndMoney, TimeAndNodes
-from solver.document import sealed
 from solver.evaluate.flags import read_flags
 from solver.evaluate.megatron_run import launched
 from solver.evaluate.run_plan import planned
 from solver.export.registry import exported
+from solver.files import sealed
 from solver.options import Method, SolveOptions
 from solver.report.document import build_document, build_front
 from solver.search.driver import solve
