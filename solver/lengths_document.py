@@ -1,6 +1,6 @@
 """The file of a step of mixed lengths: which strategy runs which sequences, in which order.
 
-One JSON object, sealed like the plan file of `solve`. It holds the problem that was decided: the
+One JSON object. It holds the problem that was decided: the
 length atoms of a step, what every strategy takes for rows, and what switches take; and what that
 was made of: the instance, a plan file for every strategy that was not measured, and switch files
 for the switches of the step. `verify` derives every figure again but `hetplan_version`,
@@ -12,17 +12,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from formulations.instance import Instance
-from formulations.instance.extent import Index, Line, Name, Seconds
-from formulations.instance.record import Record
+from formulations.instance.input_limits import Index, Line, Seconds
 from formulations.lengths.problem import Mixed, Order
 from formulations.lengths.tour import Group, GroupFigures, Hop, Single, Tour
 from solver.document import PlanDocument
+from solver.files import Envelope
 from solver.result import Status, Termination
-from solver.sealed_file import SealedFile
 from solver.switch_document import SwitchDocument
 
 
-class LengthsDocument(Record):
+class LengthsDocument(Envelope):
     """Everything that `verify` and `show` need; groups and switches in the order of the step.
 
     single: the best strategy that runs everything. above: of every strategy, by which share of a
@@ -31,9 +30,11 @@ class LengthsDocument(Record):
     switch_plans: of every switch, parameters before gradients.
     """
 
+    written_by = "a file of mixed lengths written by lengths --out"
+    renewed_by = "run lengths again"
+
     kind: Literal["lengths"] = "lengths"
     schema_version: Literal[4] = 4
-    hetplan_version: Name
     workload: Line
     order: Order
     status: Status
@@ -52,14 +53,8 @@ class LengthsDocument(Record):
     instance: Instance | None
     plans: tuple[PlanDocument, ...]
     switch_plans: tuple[SwitchDocument, ...]
-    digest: Line
 
     @property
     def tour(self) -> Tour:
         """The groups of the step, without their figures."""
         return Tour(self.anchor, tuple(Group(one.strategy, one.atoms) for one in self.groups))
-
-
-LENGTHS_FILE = SealedFile(
-    LengthsDocument, "a file of mixed lengths written by lengths --out", "run lengths again"
-)

@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 from formulations.errors import InstanceError, joined
 from formulations.instance.json_document import written_kind
 from formulations.instance.positions import Document, Part, suggestion
-from formulations.instance.quantities import MAPPING, TAGS, shown
+from formulations.instance.record import MAPPING, TAGS, shown
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -35,6 +35,8 @@ _ALLOWED: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "list_type": lambda _: "a list",
     "tuple_type": lambda _: "a list",
     "dict_type": lambda _: "a mapping",
+    "dataclass_type": lambda _: "a mapping",
+    "unexpected_keyword_argument": lambda _: "no such field",
     "literal_error": lambda context: str(context["expected"]),
     "enum": lambda context: str(context["expected"]),
     "greater_than": lambda context: f"more than {context['gt']:g}",

@@ -13,8 +13,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from formulations.instance.extent import Batch, Count, Name
-from formulations.instance.quantities import refusal
+from formulations.instance.input_limits import Batch, Count, Name
+from formulations.instance.record import refusal
 
 Rows = Literal["packed", "padded"]
 #: ascending: shorter sequences first, and a strategy may come again; free: each strategy has one

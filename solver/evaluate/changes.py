@@ -15,7 +15,7 @@ from solver.comparison import Answer
 from solver.evaluate.checked import checked
 from solver.evaluate.launched import block_boundaries, num_blocks
 from solver.evaluate.run_plan import Planned, as_run, judged, settled
-from solver.report.degrees import experts_text
+from solver.report.naming import experts_text
 from solver.result import Status
 
 _SETTINGS = "overlap and sequence parallelism of the instance, its way to share sequences"

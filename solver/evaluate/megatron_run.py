@@ -9,9 +9,8 @@ from typing import Literal
 
 from formulations.instance import Instance
 from formulations.instance.instance import ContextMethod, ZeroStage
-from formulations.instance.precision import Precision
 from formulations.instance.target import STACK, chain_of
-from formulations.instance.workload import Recompute, Workload
+from formulations.instance.workload import Precision, Recompute, Workload
 from solver.evaluate.flags import Flags
 from solver.evaluate.launched import Launched, num_blocks
 from solver.evaluate.splits import BLOCKS_PER_CHUNK, CHUNKS, LAYOUT, PP, boundaries

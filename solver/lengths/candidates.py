@@ -280,7 +280,9 @@ def useful(instance: Instance, strategies: Sequence[PlanRows]) -> list[PlanRows]
 
     Of the lengths of a plan's rows those that are its best ones there; each with a name.
     """
-    fastest = np.minimum.reduce([_times(instance, rows.strategy).min(axis=0) for rows in strategies])
+    fastest = np.minimum.reduce(
+        [_times(instance, rows.strategy).min(axis=0) for rows in strategies]
+    )
     limit = np.where(fastest < NEVER, fastest * (1 + CLOSE), 0)
     kept = []
     for rows in strategies:

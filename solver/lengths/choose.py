@@ -42,7 +42,8 @@ from formulations.lengths.tour import (
 )
 from formulations.units import seconds
 from solver.backends import cpsat
-from solver.document import HETPLAN_VERSION, PlanDocument, sealed
+from solver.document import PlanDocument
+from solver.files import sealed
 from solver.interrupt import NoTimeError
 from solver.lengths_document import LengthsDocument
 from solver.options import SolveOptions
@@ -285,7 +286,6 @@ def build_lengths(
     mixed, tour = chosen.mixed, chosen.tour
     switches = hops(mixed.switching, tour)
     document = LengthsDocument(
-        hetplan_version=HETPLAN_VERSION,
         workload=workload,
         order=chosen.order,
         status=chosen.status,
@@ -304,7 +304,6 @@ def build_lengths(
         instance=instance,
         plans=tuple(plans),
         switch_plans=tuple(_switch_plans(switches, plans)) if plans else (),
-        digest="",
     )
     return sealed(document)
 

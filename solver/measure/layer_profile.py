@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from formulations.errors import InstanceError, PlannerError
-from formulations.instance.precision import FLASH_PRECISIONS, Precision
 from formulations.instance.transformer import Architecture, TransformerSizes
+from formulations.instance.workload import FLASH_PRECISIONS, Precision
 from solver.measure.timing import LayerMeasurement, measured
 from solver.measure.torch_layers import layers
 

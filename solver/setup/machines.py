@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from formulations.errors import InstanceError
-from formulations.instance.quantities import shown
+from formulations.instance.record import shown
 
 _MACHINES = re.compile(r"(?:(\d{1,6})x)?(\d{1,3})x([A-Za-z][\w .-]*?)(?:@(.+))?")
 ALLOWED = 'NODESxGPUSxTYPE[@NETWORK], such as 4x8xH100 or "2x4xRTX-3090@10 Gbit/s"'

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from formulations.errors import InstanceError
-from formulations.instance.extent import MOST_GPUS
+from formulations.instance.input_limits import MOST_GPUS
 from formulations.instance.text_files import read_text
 from solver.setup.machines import Machines, catalogue_name
 
