@@ -8,10 +8,9 @@ from typing import Any, Generic, TypeVar, get_args
 from pydantic import ValidationError
 
 from formulations.errors import PlanError
-from formulations.instance.json_document import json_document, parse_json, written_kind
+from formulations.instance.documents import json_document, parse_json, read_text
 from formulations.instance.record import Record, shown
-from formulations.instance.text_files import read_text
-from formulations.instance.validation import problem
+from formulations.instance.validation import problem, written_kind
 
 R = TypeVar("R", bound=Record)
 

@@ -27,8 +27,8 @@ def calibrate_command(
     One step per tensor-parallel degree and micro-batch size that matters is enough; several with
     unlike numbers of stages tell the blocks from embedding and head.
     """
+    from formulations.instance.documents import read_text
     from formulations.instance.load import parse_instance
-    from formulations.instance.text_files import read_text
     from solver.measure.corrected import Corrected, memory_headroom, section, summary
     from solver.measure.fitting import fit
     from solver.measure.steps_file import read_steps

@@ -13,8 +13,7 @@ def catalogue_command(
     ] = False,
 ) -> None:
     """List the GPUs and workloads that an instance may name."""
-    from formulations.instance.load import catalogue
-    from formulations.instance.workload_catalogue import workload_from_catalogue
+    from formulations.instance.catalogue import catalogue, workload_from_catalogue
     from solver.report.catalogue import gpu_json, gpu_report, workload_list
     from solver.report.workload import workload_json
 

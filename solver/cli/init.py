@@ -51,7 +51,8 @@ def init_command(
     ] = False,
 ) -> None:
     """Write a first instance, with comments; asks for what no option says."""
-    from formulations.instance.load import catalogue, parse_instance
+    from formulations.instance.catalogue import catalogue
+    from formulations.instance.load import parse_instance
     from formulations.instance.target import untrained
     from solver.report.text import cluster_text
     from solver.setup.written import WIDEST, instance_text
@@ -96,7 +97,7 @@ def _asked_training(
 
 def _machines(nodes: list[str] | None, slurm: Path | None, detect: bool) -> "list[Machines]":
     """What the options name together; what the user answers if they name nothing."""
-    from formulations.instance.load import gpu_catalogue
+    from formulations.instance.catalogue import gpu_catalogue
     from solver.setup.detect import detected_machines
     from solver.setup.machines import parse_machines
     from solver.setup.slurm import slurm_machines
@@ -117,8 +118,7 @@ def _machines(nodes: list[str] | None, slurm: Path | None, detect: bool) -> "lis
 
 def _training(model: str, sequence_length: int | None, global_batch: int | None) -> "Training":
     """The model with what the catalogue or its own file says of its training."""
-    from formulations.instance.load import catalogue
-    from formulations.instance.workload_catalogue import workload_from_catalogue
+    from formulations.instance.catalogue import catalogue, workload_from_catalogue
     from solver.setup.written import Training
 
     if names_file(model):

@@ -51,7 +51,8 @@ def profile_command(
     except ImportError:
         need = "profile needs PyTorch: pip install 'hetplan[torch]', or torch as your GPU needs it"
         raise PlannerError(need) from None
-    from formulations.instance.load import check_profile, gpu_catalogue
+    from formulations.instance.catalogue import gpu_catalogue
+    from formulations.instance.load import check_profile
     from solver.measure import layer_profile as measuring
     from solver.report.quantities import time_text
     from solver.setup.machines import catalogue_name
@@ -84,10 +85,9 @@ def profile_command(
 
 def _model(model: str) -> "tuple[Architecture, int]":
     """Its architecture, and the tokens per sequence that it is usually trained with."""
+    from formulations.instance.catalogue import catalogue, catalogue_entry
     from formulations.instance.huggingface import architecture_from_config
-    from formulations.instance.load import catalogue
     from formulations.instance.resolve_workload import from_config
-    from formulations.instance.workload_catalogue import catalogue_entry
 
     if not names_file(model):
         entry = catalogue_entry(catalogue().workloads, model, "--model")

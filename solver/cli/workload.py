@@ -44,8 +44,7 @@ def workload_command(
 
 
 def _from_catalogue(name: str, length: int | None, batch: int | None) -> "Workload":
-    from formulations.instance.load import catalogue
-    from formulations.instance.workload_catalogue import workload_from_catalogue
+    from formulations.instance.catalogue import catalogue, workload_from_catalogue
 
     known = catalogue().workloads
     return workload_from_catalogue(

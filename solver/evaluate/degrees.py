@@ -6,7 +6,7 @@ from typing import Literal, cast, get_args
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
+from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, ZeroStage
 from formulations.instance.workload import Recompute
 from solver.evaluate.launched import Launched, block_boundaries, num_blocks
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.instance.text_files import csv_rows, read_text
+from formulations.instance.documents import csv_rows, read_text
 from formulations.plan import Plan
 from solver.export.job import APART, Job, host_names, name_clash
 from solver.export.launcher import HOSTS, RANKS

@@ -6,7 +6,7 @@ from typing import Literal
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.instance.instance import ScheduleName, ZeroStage
+from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.target import Target
 from formulations.instance.workload import Recompute
 

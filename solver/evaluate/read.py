@@ -4,7 +4,7 @@ from pathlib import Path
 
 from formulations.errors import PlannerError
 from formulations.instance import Instance
-from formulations.instance.text_files import read_text
+from formulations.instance.documents import read_text
 from solver.evaluate import degrees, megatron_run, torchtitan_run
 from solver.evaluate.flags import read_flags
 from solver.evaluate.hosts import check_ranks_beside, named_order, order_beside

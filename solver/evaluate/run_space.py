@@ -1,7 +1,7 @@
 """The instance whose plan space holds what is run: its target, and choices that it leaves out."""
 
 from formulations.instance import Instance
-from formulations.instance.instance import RECOMPUTE_WAYS, SearchSpace
+from formulations.instance.search import RECOMPUTE_WAYS, SearchSpace
 from formulations.instance.target import RULES, Target
 from formulations.plan import GRADIENTS_SPLIT
 from formulations.slot_degrees import powers_of_two

@@ -25,7 +25,7 @@ from formulations.costs.memory import LayerMemory
 from formulations.costs.recompute_choice import NEVER
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.schedules import SCHEDULES
 
 Array = NDArray[np.int64]

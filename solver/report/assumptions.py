@@ -7,7 +7,7 @@ from formulations.costs.experts import members_of
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.instance.cluster import has_flash
-from formulations.instance.overlap import Overlap
+from formulations.instance.search import Overlap
 from formulations.instance.workload import FLASH_PRECISIONS, FORMATS, MASTER_BYTES, OPTIMIZER_BYTES
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Degrees, Shape
 from solver.document import PlanDocument

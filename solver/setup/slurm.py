@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from formulations.errors import InstanceError
+from formulations.instance.documents import read_text
 from formulations.instance.input_limits import MOST_GPUS
-from formulations.instance.text_files import read_text
 from solver.setup.machines import Machines, catalogue_name
 
 ALLOWED = "what `scontrol show node` prints, or `sinfo -o '%N %G %T'`, with gpu:TYPE:COUNT"

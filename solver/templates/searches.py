@@ -6,7 +6,7 @@ from typing import Protocol
 
 from formulations.fleet import Strategy
 from formulations.instance import Instance
-from formulations.instance.instance import plain_schedules
+from formulations.instance.search import plain_schedules
 from formulations.space import recompute_ways
 from solver.layered.gpu_graph import Counts
 from solver.layered.places import PlaceCosts

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit
 from solver.layered.places import PlaceCosts, Places
 from solver.templates.judge import fits, step_time
