@@ -29,8 +29,7 @@ def calibrate_command(
     """
     from formulations.instance.load import parse_instance
     from formulations.instance.text_files import read_text
-    from solver.measure.corrected import Corrected, memory_headroom, section, summary
-    from solver.measure.fitting import fit
+    from solver.measure.calibration import Corrected, fit, memory_headroom, section, summary
     from solver.measure.steps_file import read_steps
 
     check_writable(out)

@@ -97,9 +97,7 @@ def _asked_training(
 def _machines(nodes: list[str] | None, slurm: Path | None, detect: bool) -> "list[Machines]":
     """What the options name together; what the user answers if they name nothing."""
     from formulations.instance.load import gpu_catalogue
-    from solver.setup.detect import detected_machines
-    from solver.setup.machines import parse_machines
-    from solver.setup.slurm import slurm_machines
+    from solver.setup.machines import detected_machines, parse_machines, slurm_machines
 
     known = gpu_catalogue()
     found = [parse_machines(text, known) for text in nodes or ()]
