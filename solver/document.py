@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, get_args
 from pydantic import model_validator
 
 from formulations.instance import Instance
-from formulations.instance.extent import (
+from formulations.instance.input_limits import (
     TOO_LONG,
     Batch,
     Bytes,
@@ -25,8 +25,8 @@ from formulations.instance.extent import (
     Seconds,
     can_be_simulated,
 )
-from formulations.instance.provenance import GpuEvidence
 from formulations.instance.record import Record
+from formulations.instance.sources import GpuEvidence
 from formulations.instance.target import Target
 from formulations.plan import Degrees, Group, Recomputed, Replica, Shape, Stage
 from solver.result import Moment, Proof, ShapeRecord, Status, Termination

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
-from formulations.instance.extent import (
+from formulations.instance.input_limits import (
     TOO_LONG,
     Batch,
     Bytes,

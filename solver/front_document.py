@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from formulations.instance.extent import Index, Line, Name, Seconds
 from formulations.instance.family import Family
+from formulations.instance.input_limits import Index, Line, Name, Seconds
 from formulations.instance.record import Record
 from solver.document import PlanDocument
 from solver.result import Termination

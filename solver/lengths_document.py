@@ -15,9 +15,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from formulations.instance import Instance
-from formulations.instance.extent import Batch, Count, Index, Line, Name, Seconds
-from formulations.instance.quantities import refusal
-from formulations.instance.record import Record
+from formulations.instance.input_limits import Batch, Count, Index, Line, Name, Seconds
+from formulations.instance.record import Record, refusal
 from formulations.lengths.problem import (
     Atom,
     Measured,

@@ -9,8 +9,7 @@ from pydantic import ValidationError
 
 from formulations.errors import PlanError
 from formulations.instance.json_document import json_document, parse_json, written_kind
-from formulations.instance.quantities import shown
-from formulations.instance.record import Record
+from formulations.instance.record import Record, shown
 from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
 

@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import Field
 
 from formulations.instance import Cluster, Workload
-from formulations.instance.extent import Bytes, Count, Index, Name, Seconds
-from formulations.instance.extent import Line as Text
+from formulations.instance.input_limits import Bytes, Count, Index, Name, Seconds
+from formulations.instance.input_limits import Line as Text
 from formulations.instance.record import Record
 from formulations.lengths.problem import Moves
 from formulations.plan import Plan

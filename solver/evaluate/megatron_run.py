@@ -14,9 +14,8 @@ from typing import Literal
 
 from formulations.instance import Instance
 from formulations.instance.instance import ContextMethod, ZeroStage
-from formulations.instance.precision import Precision
 from formulations.instance.target import STACK, chain_of
-from formulations.instance.workload import Recompute, Workload
+from formulations.instance.workload import Precision, Recompute, Workload
 from solver.evaluate.launched import Launched, num_blocks
 from solver.evaluate.megatron_flags import Flags
 from solver.export.megatron import parsed

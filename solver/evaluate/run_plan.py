@@ -12,9 +12,9 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import even_shares
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.instance.extent import TOO_LONG
+from formulations.instance.input_limits import TOO_LONG
 from formulations.instance.instance import RECOMPUTE_WAYS, SearchSpace
-from formulations.instance.resolve_parallel import (
+from formulations.instance.resolve_search import (
     context_fault,
     expert_fault,
     expert_split_fault,

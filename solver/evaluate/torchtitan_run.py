@@ -11,7 +11,7 @@ from pathlib import Path
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.instance.extent import can_be_simulated
+from formulations.instance.input_limits import can_be_simulated
 from formulations.instance.instance import ScheduleName, ZeroStage
 from formulations.instance.target import STACK, chain_of
 from formulations.instance.text_files import csv_rows, read_text

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from formulations.errors import InstanceError, PlannerError
-from formulations.instance.precision import FLASH_PRECISIONS, Precision
 from formulations.instance.transformer import Architecture, TransformerSizes
+from formulations.instance.workload import FLASH_PRECISIONS, Precision
 from solver.measure.torch_layers import layers
 
 RUNS, LEAST_RUN_S, MOST_PASSES = 3, 0.05, 50

@@ -15,7 +15,7 @@ from pydantic import Field
 from formulations.errors import InstanceError, all_of
 from formulations.instance import Instance, NodeGroup
 from formulations.instance.calibration import MOST_FACTOR
-from formulations.instance.extent import Batch, Count, Name
+from formulations.instance.input_limits import Batch, Count, Name
 from formulations.instance.instance import ScheduleName, ZeroStage
 from formulations.instance.positions import Document, Mark, Node, Part, Place
 from formulations.instance.record import Record

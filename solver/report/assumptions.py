@@ -8,8 +8,7 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.instance.cluster import has_flash
 from formulations.instance.overlap import Overlap
-from formulations.instance.precision import FLASH_PRECISIONS, FORMATS, MASTER_BYTES
-from formulations.instance.workload import OPTIMIZER_BYTES
+from formulations.instance.workload import FLASH_PRECISIONS, FORMATS, MASTER_BYTES, OPTIMIZER_BYTES
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Degrees, Shape
 from solver.document import PlanDocument
 from solver.report.document import costs_of, plan_of

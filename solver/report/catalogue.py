@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import RenderableType
 
 from formulations.instance import GpuType, Workload
-from formulations.instance.precision import PRECISIONS
+from formulations.instance.workload import PRECISIONS
 from formulations.units import GIB
 from solver.report.layout import labelled, table
 from solver.report.quantities import significant

@@ -7,7 +7,7 @@ from formulations.costs.renting import terms_of
 from formulations.costs.rounding import rounding_error_ns
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.instance.provenance import gpu_evidence
+from formulations.instance.instance import gpu_evidence
 from formulations.plan import Plan, Replica, Shape, Stage, num_gpus
 from formulations.units import seconds
 from solver.document import (

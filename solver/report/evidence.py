@@ -3,8 +3,7 @@
 All sources stand in the plan file, and in the list of the catalogue.
 """
 
-from formulations.instance.evidence import NOT_STATED, Evidence
-from formulations.instance.provenance import GpuEvidence
+from formulations.instance.sources import NOT_STATED, Evidence, GpuEvidence
 from solver.document import PlanDocument
 from solver.report.layout import Lines
 from solver.report.quantities import percent

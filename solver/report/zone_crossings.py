@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from formulations.costs.zones import neighbours
 from formulations.instance import Cluster
-from formulations.instance.evidence import NOT_STATED
+from formulations.instance.sources import NOT_STATED
 from solver.document import PlanDocument
 from solver.report.layout import Lines
 from solver.report.quantities import ranges, significant, time_text

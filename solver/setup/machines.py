@@ -8,8 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from formulations.errors import InstanceError, PlannerError
-from formulations.instance.extent import MOST_GPUS
-from formulations.instance.quantities import shown
+from formulations.instance.input_limits import MOST_GPUS
+from formulations.instance.record import shown
 from formulations.instance.text_files import read_text
 
 _MACHINES = re.compile(r"(?:(\d{1,6})x)?(\d{1,3})x([A-Za-z][\w .-]*?)(?:@(.+))?")

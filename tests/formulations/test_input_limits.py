@@ -6,12 +6,12 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from formulations.errors import InstanceError
-from formulations.instance import extent
+from formulations.instance import input_limits
 from formulations.instance.json_document import json_document, parse_json
 from formulations.plan import Shape, simulable
 from tests.small_instances import plain_shape, random_instance
 
-NAMES: TypeAdapter[str] = TypeAdapter(extent.Name)
+NAMES: TypeAdapter[str] = TypeAdapter(input_limits.Name)
 
 
 @pytest.mark.parametrize("name", ["x" * 200, "ü☃ 3"])
@@ -29,14 +29,14 @@ def test_bug_names_that_reach_the_terminal_are_refused(name: str) -> None:
 
 def test_unprintable_text_is_escaped_and_cut() -> None:
     """What a message quotes is one short line."""
-    assert extent.printable("a\x1b\nb") == "a\\x1b\\nb"
-    assert extent.printable("x" * 10, 8) == "xxxxx..."
+    assert input_limits.printable("a\x1b\nb") == "a\\x1b\\nb"
+    assert input_limits.printable("x" * 10, 8) == "xxxxx..."
 
 
 def test_sum_beyond_a_limit_is_found_where_it_happens() -> None:
     """3 + 4 is within 7, one more is beyond it."""
-    assert extent.first_beyond([3, 4], 7) is None
-    assert extent.first_beyond([3, 4, 1], 7) == 2
+    assert input_limits.first_beyond([3, 4], 7) is None
+    assert input_limits.first_beyond([3, 4, 1], 7) == 2
 
 
 def test_json_of_too_many_values_is_refused_before_it_is_read(
@@ -63,9 +63,9 @@ def test_bug_deep_json_is_one_line() -> None:
 
 def test_long_steps_are_not_simulated() -> None:
     """32,768 micro-batches of one stage, or 524,288 passes of all; one more is too many."""
-    assert extent.can_be_simulated(8, 1 << 15, 1 << 15)
-    assert not extent.can_be_simulated(8, (1 << 15) + 1, 1 << 15)
-    assert not extent.can_be_simulated(1, 1 << 16, (1 << 15) + 1)
+    assert input_limits.can_be_simulated(8, 1 << 15, 1 << 15)
+    assert not input_limits.can_be_simulated(8, (1 << 15) + 1, 1 << 15)
+    assert not input_limits.can_be_simulated(1, 1 << 16, (1 << 15) + 1)
 
 
 def test_steps_of_small_shapes_are_simulated() -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from formulations.errors import InstanceError
-from formulations.instance.quantities import refusal, shown
+from formulations.instance.record import refusal, shown
 
 MOST_BYTES = 1 << 28  #: of a file
 MOST_VALUES = 10**7  #: of a JSON file: numbers, texts, lists and mappings
