@@ -21,8 +21,8 @@ from solver.document import PlanDocument
 from solver.evaluate.launched import block_boundaries, num_blocks
 from solver.evaluate.run_plan import Planned, as_run, judged, settled
 from solver.options import SolveOptions
-from solver.report.degrees import experts_text
 from solver.report.document import build_document
+from solver.report.naming import experts_text
 from solver.result import Result, Status
 from solver.verify import Effort, verify_document
 

@@ -13,7 +13,7 @@ from solver.evaluate.evaluation import checked
 from solver.evaluate.run_plan import judged
 from solver.explain.what_ifs import answers, kept, what_ifs
 from solver.options import SolveOptions
-from solver.report.explained import _gain
+from solver.report.compared import _gain
 from solver.search.driver import solve
 from tests.command_line import output, run
 from tests.seeds import few_and_many

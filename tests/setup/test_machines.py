@@ -8,7 +8,7 @@ import pytest
 
 from formulations.errors import InstanceError, PlannerError
 from formulations.instance.load import gpu_catalogue, load_instance
-from solver.cli.init import init_command
+from solver.cli.setup import init_command
 from solver.setup.machines import (
     Machines,
     catalogue_name,

@@ -100,7 +100,7 @@ def pareto_command(
 def _remedy(family: "Family", options: SolveOptions, study: Path | None) -> str:
     """What limits would have to allow: the least cost within the deadline, else the least time."""
     from solver.clusters.measure import TimeAndMoney
-    from solver.report.front_text import least_text
+    from solver.report.front import least_text
 
     limits = family.instance.limits
     for given, aim in (("max_cost_usd_per_step", "money"), ("max_step_time_s", "time")):
@@ -169,7 +169,7 @@ def search_family(
     """Searches, and tells on stderr how far it is."""
     from solver.clusters.family_outcome import outcome
     from solver.clusters.search import FamilySearch
-    from solver.report.front import build_front
+    from solver.report.document import build_front
     from solver.study.store import study_at
 
     with family_display() as progress, study_at(study, family.instance) as kept:
@@ -182,19 +182,49 @@ def show_front(
     document: "FrontDocument", out: Path | None, svg: Path | None, as_json: bool
 ) -> None:
     """Writes and prints a front; ends with the exit code of its outcome."""
-    from solver.front_document import front_json
+    from solver.files import to_json
+    from solver.report.front import front_report
     from solver.report.front_picture import front_picture
-    from solver.report.subsets_text import front_report
 
     try:
         if out is not None:
-            write_text(out, front_json(document))
+            write_text(out, to_json(document))
         if svg is not None:
             write_text(svg, front_picture(document))
     finally:
         if as_json:
-            say(front_json(document, proofs=False), end="")
+            say(to_json(document, proof=False), end="")
         else:
             print_report(front_report(document))
     if not document.points:
         raise typer.Exit(NONE_IN_TIME if document.num_open else NO_PLAN)
+
+
+def subsets_command(
+    instance: InstanceArgument,
+    out: FrontOutOption = None,
+    as_json: JsonOption = False,
+    time_limit: TimeLimitOption = None,
+    gap: GapOption = 0.0,
+    seed: SeedOption = 0,
+    workers: WorkersOption = None,
+    study: StudyOption = None,
+    engine: EngineOption = "processes",
+    address: AddressOption = None,
+) -> None:
+    """Find the best subset of every size of the nodes of INSTANCE, and what each group brings.
+
+    Where the nodes of a group are a range, of the most. Nodes that no plan needs are named.
+
+    Exit code 0: plans; 2: bad input; 3: there is none; 4: none found within the limit.
+    """
+    from formulations.instance.load import load_family
+    from solver.clusters.measure import TimeAndNodes
+
+    check_writable(out, keep=(instance, study))
+    family = load_family(instance)
+    family = family.but(fewest=(0,) * len(family.fewest))
+    count = num_workers(workers, engine, address)
+    options = SolveOptions("exact", time_limit, gap, seed, count, None, engine, address)
+    document = search_family(family, TimeAndNodes(family), options, study)
+    show_front(document, out, None, as_json)
