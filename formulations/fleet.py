@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from formulations.instance.extent import Count
+from formulations.instance.input_limits import Count
 from formulations.instance.instance import PlainSchedule
 from formulations.instance.record import Record
 from formulations.instance.workload import Recompute

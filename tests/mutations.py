@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from formulations.instance.instance import Minimize, ScheduleName
-from formulations.instance.precision import Precision
-from formulations.instance.workload import Recompute
+from formulations.instance.workload import Precision, Recompute
 from solver.result import Proof, Reason, Status, Termination
 
 Path = tuple[str | int, ...]

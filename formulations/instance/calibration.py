@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from formulations.instance.extent import Count, Name, Text
+from formulations.instance.input_limits import Count, Name, Text
 from formulations.instance.record import Record
 
 LEAST_FACTOR, MOST_FACTOR = 0.05, 20.0

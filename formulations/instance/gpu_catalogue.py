@@ -6,9 +6,8 @@ from typing import Any
 from pydantic import Field
 
 from formulations.instance.cluster import GpuType, Link
-from formulations.instance.extent import Name
+from formulations.instance.input_limits import Name
 from formulations.instance.positions import Document, Place
-from formulations.instance.precision import Precision
 from formulations.instance.record import Record
 from formulations.instance.schema_cluster import (
     EfficiencyFile,
@@ -16,6 +15,7 @@ from formulations.instance.schema_cluster import (
     PeakFile,
 )
 from formulations.instance.validation import validated
+from formulations.instance.workload import Precision
 
 #: Of one step of a ring inside a node, over PCIe, and between nodes, by NCCL's own model
 #: (NVIDIA/nccl 2.19, src/graph/tuning.cc, hwLat), for links that are written without.

@@ -1,8 +1,8 @@
 """From a Hugging Face `config.json` to the sizes of a transformer.
 
 Missing keys take the defaults of the model type's configuration class
-(`formulations.instance.huggingface_defaults`). Keys that this class does not read are refused where
-they may describe another model (`formulations.instance.huggingface_fields`). Other model types are
+(`formulations.instance.huggingface_reader`). Keys that this class does not read are refused where
+they may describe another model (`formulations.instance.huggingface_reader`). Other model types are
 counted from the library's model where it is installed (`formulations.instance.huggingface_model`).
 
 What counts as the model is what `architectures` names, with its language head; other heads are
@@ -19,16 +19,14 @@ from pydantic import ValidationError
 
 from formulations.errors import InstanceError
 from formulations.instance.huggingface_defaults import CLASS_DEFAULTS
-from formulations.instance.huggingface_fields import (
-    check_aliases,
-    counted_fields,
-    foreign_fields,
-    refuse,
-)
 from formulations.instance.huggingface_model import counted_from_config, library_knows
 from formulations.instance.huggingface_reader import (
     CAUSAL_NAMES,
     ConfigReader,
+    check_aliases,
+    counted_fields,
+    foreign_fields,
+    refuse,
     spelling_of,
 )
 from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from formulations.instance.calibration import Calibration
-from formulations.instance.cluster import Cluster
-from formulations.instance.extent import (
+from formulations.instance.cluster import Cluster, GpuType
+from formulations.instance.input_limits import (
     MOST_CHOICES,
     MOST_CHOICES_OF_TERMS,
     Bytes,
@@ -21,8 +21,9 @@ from formulations.instance.overlap import Overlap
 from formulations.instance.preemption import Preemption
 from formulations.instance.profile import Profile
 from formulations.instance.record import Record
+from formulations.instance.sources import Evidence, GpuEvidence
 from formulations.instance.target import Target
-from formulations.instance.workload import ExpertSplit, Recompute, Workload
+from formulations.instance.workload import ExpertSplit, Precision, Recompute, Workload
 from formulations.units import GIB
 
 ZeroStage = Literal[0, 1, 2, 3]
@@ -171,3 +172,32 @@ class Instance(Record):
             if workload is not None
         }
         return self.model_copy(update=update)
+
+
+def _layer_times(profile: Profile | None, gpu: GpuType, precision: Precision) -> Evidence:
+    """What was measured, or else what the analytic model rests on."""
+    if profile is None or (profile.completed and not profile.measures(gpu.name)):
+        return gpu.efficiency_evidence(precision)
+    return Evidence(kind="measured", source=profile.source)
+
+
+def gpu_evidence(instance: Instance, nodes_used: Sequence[int]) -> tuple[GpuEvidence, ...]:
+    """One entry per GPU type and links of the nodes used, in the cluster's order."""
+    precision = instance.workload.precision
+    found = []
+    for group, used in zip(instance.cluster.groups, nodes_used, strict=True):
+        if not used:
+            continue
+        gpu, inside, outside = group.gpu, group.intra_node, group.inter_node
+        found.append(
+            GpuEvidence(
+                gpu=gpu.name,
+                peak=gpu.peak_evidence(precision),
+                memory_bandwidth=Evidence(kind=gpu.kind, source=gpu.source),
+                memory=Evidence(kind=gpu.memory_kind, source=gpu.memory_source),
+                intra_node=Evidence(kind=inside.kind, source=inside.source),
+                inter_node=Evidence(kind=outside.kind, source=outside.source),
+                layer_times=_layer_times(instance.profile, gpu, precision),
+            )
+        )
+    return tuple(dict.fromkeys(found))

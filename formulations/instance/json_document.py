@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from formulations.errors import InstanceError
-from formulations.instance.extent import MOST_VALUES, check_extent, printable
+from formulations.instance.input_limits import MOST_VALUES, check_extent, printable
 from formulations.instance.positions import Document, Mark, Node, Part
 
 _DECODER = json.JSONDecoder()

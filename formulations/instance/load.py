@@ -12,16 +12,16 @@ from pydantic import ValidationError
 
 from formulations.errors import InstanceError
 from formulations.instance.cluster import GpuType
-from formulations.instance.extent import (
+from formulations.instance.family import MOST_MEMBERS, Family
+from formulations.instance.fleet_space import check_fleets
+from formulations.instance.gpu_catalogue import gpus_of, links_of
+from formulations.instance.input_limits import (
     MOST_TEXT,
     MOST_WRITTEN_BYTES,
     MOST_WRITTEN_VALUES,
     check_extent,
     printable,
 )
-from formulations.instance.family import MOST_MEMBERS, Family
-from formulations.instance.fleet_space import check_fleets
-from formulations.instance.gpu_catalogue import gpus_of, links_of
 from formulations.instance.instance import Instance
 from formulations.instance.overlap import FrameworksFile
 from formulations.instance.positions import Document, Mark, Node, Part, Place

@@ -7,9 +7,9 @@ lasts. What is hidden still occupies its link.
 
 from pydantic import Field
 
-from formulations.instance.evidence import NOT_STATED, Kind
-from formulations.instance.extent import Name, Text
+from formulations.instance.input_limits import Name, Text
 from formulations.instance.record import Record
+from formulations.instance.sources import NOT_STATED, Kind
 
 
 class Overlap(Record):

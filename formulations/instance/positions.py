@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from formulations.errors import InstanceError
-from formulations.instance.extent import printable
+from formulations.instance.input_limits import printable
 
 Part = str | int | float | bool | None  #: key of a mapping, or index in a list
 

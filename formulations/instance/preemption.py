@@ -10,9 +10,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from formulations.instance.evidence import NOT_STATED, Kind
-from formulations.instance.extent import Seconds, Text
+from formulations.instance.input_limits import Seconds, Text
 from formulations.instance.record import Record
+from formulations.instance.sources import NOT_STATED, Kind
 
 SOURCE = "public simulator of Oobleck (SOSP 2023)"
 NODE_READY_S = 45.0  #: from joining until a node can be used

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from formulations.instance.extent import Count, Name, Text
+from formulations.instance.input_limits import Count, Name, Text
 from formulations.instance.record import Record
 
 Origin = Literal["measured", "interpolated", "scaled"]

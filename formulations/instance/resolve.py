@@ -16,7 +16,6 @@ from formulations.instance.instance import (
 )
 from formulations.instance.overlap import Overlap
 from formulations.instance.positions import Place
-from formulations.instance.precision import PRECISIONS
 from formulations.instance.profile import Profile
 from formulations.instance.resolve_calibration import resolve_calibration
 from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
@@ -26,25 +25,25 @@ from formulations.instance.resolve_lengths import (
     with_lengths,
 )
 from formulations.instance.resolve_objective import check_objective, resolve_preemption
-from formulations.instance.resolve_parallel import (
+from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
+from formulations.instance.resolve_search import (
     check_context,
     check_per_stage,
-    resolve_expert_split,
-    resolve_experts,
-)
-from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
-from formulations.instance.resolve_strategies import (
+    check_target,
+    check_trained,
     check_zero,
     leaves_flash_open,
+    narrowed,
+    resolve_expert_split,
+    resolve_experts,
     resolve_flash,
     resolve_recompute,
     resolve_sequence_parallel,
 )
-from formulations.instance.resolve_target import check_target, check_trained, narrowed
 from formulations.instance.resolve_workload import resolve_workload
 from formulations.instance.schema import InstanceFile, ProfileFile, SearchFile
 from formulations.instance.transformer import Architecture
-from formulations.instance.workload import Workload
+from formulations.instance.workload import PRECISIONS, Workload
 
 
 @dataclass(frozen=True)

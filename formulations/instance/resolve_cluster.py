@@ -12,15 +12,15 @@ from formulations.instance.cluster import (
     Spot,
     ZoneLink,
     ZonePair,
+    zone_faults,
 )
-from formulations.instance.evidence import NOT_STATED
-from formulations.instance.extent import MOST_GPUS, first_beyond
 from formulations.instance.gpu_catalogue import (
     NETWORK_LATENCY_S,
     as_link,
     find_link,
     gpu_type,
 )
+from formulations.instance.input_limits import MOST_GPUS, first_beyond
 from formulations.instance.overlap import Overlap
 from formulations.instance.positions import Place
 from formulations.instance.schema_cluster import (
@@ -30,7 +30,7 @@ from formulations.instance.schema_cluster import (
     SpotFile,
     ZoneLinkFile,
 )
-from formulations.instance.zone_pairs import zone_faults
+from formulations.instance.sources import NOT_STATED
 
 
 @dataclass(frozen=True)

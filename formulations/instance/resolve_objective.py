@@ -1,6 +1,6 @@
 """What is minimised: whether all is there that it asks for, and what preemptions cost."""
 
-from formulations.instance.extent import MOST_CHOICES_OF_TERMS
+from formulations.instance.input_limits import MOST_CHOICES_OF_TERMS
 from formulations.instance.positions import Place
 from formulations.instance.preemption import Preemption, usual_preemption
 from formulations.instance.schema import InstanceFile

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from formulations.errors import InstanceError
-from formulations.instance.extent import printable
 from formulations.instance.huggingface import architecture_from_config
+from formulations.instance.input_limits import printable
 from formulations.instance.json_document import json_document, parse_json
 from formulations.instance.positions import Place
-from formulations.instance.quantities import shown
+from formulations.instance.record import shown
 from formulations.instance.schema import WorkloadFile
 from formulations.instance.text_files import read_text
 from formulations.instance.transformer import Architecture, build_workload

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from formulations.instance.calibration import Factor, MeanError
-from formulations.instance.evidence import NOT_STATED, Kind
-from formulations.instance.extent import MOST_CHOICES, Batch, Count, Name, Text
+from formulations.instance.input_limits import MOST_CHOICES, Batch, Count, Name, Text
 from formulations.instance.instance import (
     ContextMethod,
     DegreesPer,
@@ -17,8 +16,7 @@ from formulations.instance.instance import (
     ScheduleName,
     ZeroStage,
 )
-from formulations.instance.precision import Precision
-from formulations.instance.quantities import (
+from formulations.instance.record import (
     LIST,
     MAPPING,
     NAME,
@@ -26,18 +24,19 @@ from formulations.instance.quantities import (
     Named,
     OneOrMany,
     Quantity,
+    Record,
     Share,
     name_or_mapping,
     number_or_list,
     refusal,
     shown,
 )
-from formulations.instance.record import Record
 from formulations.instance.schema_cluster import ClusterFile, PreemptionFile
 from formulations.instance.schema_lengths import LengthsFile
 from formulations.instance.sizes import TransformerSizes
+from formulations.instance.sources import NOT_STATED, Kind
 from formulations.instance.target import Target
-from formulations.instance.workload import ExpertSplit, OptimizerState, Recompute
+from formulations.instance.workload import ExpertSplit, OptimizerState, Precision, Recompute
 
 Key = TypeVar("Key")
 Entry = TypeVar("Entry")

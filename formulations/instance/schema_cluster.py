@@ -8,8 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from formulations.instance.cluster import Efficiency, HalfFlops
-from formulations.instance.evidence import NOT_STATED, Kind
-from formulations.instance.extent import (
+from formulations.instance.input_limits import (
     MOST_CHOICES,
     MOST_GROUPS,
     MOST_ZONE_PAIRS,
@@ -19,17 +18,18 @@ from formulations.instance.extent import (
     Name,
     Text,
 )
-from formulations.instance.precision import Precision
-from formulations.instance.quantities import (
+from formulations.instance.record import (
     MAPPING,
     NAME,
     NUMBER,
     Quantity,
+    Record,
     name_or_mapping,
     number_or_mapping,
     refusal,
 )
-from formulations.instance.record import Record
+from formulations.instance.sources import NOT_STATED, Kind
+from formulations.instance.workload import Precision
 
 Memory = Annotated[float, Quantity("size", least="1 B", most="10 TiB", example="39.59 GiB")]
 Bandwidth = Annotated[

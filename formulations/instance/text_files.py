@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from formulations.errors import InstanceError
-from formulations.instance.extent import MOST_BYTES, printable
+from formulations.instance.input_limits import MOST_BYTES, printable
 from formulations.instance.positions import Place
 
 

@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 from formulations.errors import InstanceError, joined
 from formulations.instance.json_document import written_kind
 from formulations.instance.positions import Document, Part, suggestion
-from formulations.instance.quantities import MAPPING, TAGS, shown
+from formulations.instance.record import MAPPING, TAGS, shown
 
 Model = TypeVar("Model", bound=BaseModel)
 

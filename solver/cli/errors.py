@@ -7,7 +7,7 @@ from typing import ParamSpec
 import typer
 
 from formulations.errors import PlannerError
-from formulations.instance.extent import MOST_TEXT, printable
+from formulations.instance.input_limits import MOST_TEXT, printable
 from solver.cli.interrupt import INTERRUPTED, listening
 from solver.cli.terminal import say
 

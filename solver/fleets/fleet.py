@@ -9,7 +9,7 @@ from formulations.instance.positions import suggestion
 from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind
 from formulations.transition import Links, layer_state_bytes
 from formulations.units import seconds
-from solver.document import HETPLAN_VERSION, sealed
+from solver.files import sealed
 from solver.fleet_document import (
     CopyDocument,
     FleetDocument,
@@ -122,7 +122,6 @@ def _document(
     step_s = seconds(max(steps) + exchange_ns)
     return sealed(
         FleetDocument(
-            hetplan_version=HETPLAN_VERSION,
             faults=faults,
             survives=len(pipelines) - 1,
             designs=tuple(designs),
@@ -143,7 +142,6 @@ def _document(
             throughput_sequences_per_s=instance.workload.global_batch / step_s,
             recovery=recovery,
             instance=instance,
-            digest="",
         )
     )
 

@@ -15,8 +15,7 @@ from pydantic import ConfigDict, Field
 
 from formulations.instance.json_document import json_document
 from formulations.instance.positions import Place
-from formulations.instance.quantities import shown
-from formulations.instance.record import Record
+from formulations.instance.record import Record, shown
 from formulations.instance.text_files import read_text
 from formulations.instance.validation import validated
 from solver.replay.policy import Checkpoints, Configuration, InFlight, Policy, Recovery

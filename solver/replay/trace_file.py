@@ -16,7 +16,7 @@ from typing import get_args
 
 from formulations.errors import InstanceError
 from formulations.instance.positions import suggestion
-from formulations.instance.quantities import shown
+from formulations.instance.record import shown
 from formulations.instance.text_files import csv_fields, read_text
 from solver.replay.trace import Event, EventKind, Trace
 

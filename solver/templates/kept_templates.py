@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from formulations.costs.template_costs import template_costs
 from formulations.errors import PlanError
 from formulations.fleet import Strategy
-from solver.document import canonical_json
+from solver.files import canonical_json
 from solver.layered.gpu_graph import Counts
 from solver.simulate import pipeline_step_ns
 from solver.study.store import Study

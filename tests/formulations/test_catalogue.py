@@ -10,7 +10,7 @@ from formulations.instance.load import (
     parse_document,
     read_yaml_resource,
 )
-from formulations.instance.precision import Precision
+from formulations.instance.workload import Precision
 
 GPUS = gpu_catalogue()
 

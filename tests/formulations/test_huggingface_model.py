@@ -12,9 +12,8 @@ from formulations.errors import InstanceError
 from formulations.instance.counted import CountedModel
 from formulations.instance.huggingface import architecture_from_config, sizes_from_config
 from formulations.instance.huggingface_defaults import CLASS_DEFAULTS
-from formulations.instance.huggingface_fields import counted_fields
 from formulations.instance.huggingface_model import counted_from_config
-from formulations.instance.huggingface_reader import spelling_of
+from formulations.instance.huggingface_reader import counted_fields, spelling_of
 from formulations.instance.transformer import Architecture, build_workload
 from formulations.instance.workload import Workload
 

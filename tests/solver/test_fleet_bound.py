@@ -8,7 +8,7 @@ from formulations.costs.template_costs import template_costs
 from formulations.fleet import Design
 from formulations.instance import Instance
 from formulations.pipelines import InstantiationProblem
-from solver.document import sealed
+from solver.files import sealed
 from solver.fleet_document import FleetDocument
 from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.fleet_templates import designs_of, fleet_templates

@@ -6,7 +6,7 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.node_sharing import NodeSplit
-from solver.document import sealed
+from solver.files import sealed
 from solver.fleet_document import FleetDocument, TemplateClaims
 from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon
