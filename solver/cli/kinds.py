@@ -10,25 +10,24 @@ from rich.console import RenderableType
 from formulations.errors import PlannerError
 from formulations.instance.load import load_family, load_instance
 from solver.cli.files import refuse_changed, refuse_planless
-from solver.cli.recover import fleet_report
+from solver.cli.fleets import fleet_report
 from solver.document import PlanDocument
 from solver.files import Envelope, joined_names, read_one_of
 from solver.fleet_document import FleetDocument
 from solver.front_document import FrontDocument
 from solver.lengths_document import LengthsDocument
 from solver.report.document import costs_of
-from solver.report.front_picture import front_picture
-from solver.report.html.front_page import front_page
+from solver.report.front import front_report
+from solver.report.front_picture import front_page, front_picture
 from solver.report.html.lengths_page import lengths_page
 from solver.report.html.page import html_page
 from solver.report.html.switch_page import switch_page
 from solver.report.lengths_picture import lengths_picture
 from solver.report.lengths_step import step_text
-from solver.report.subsets_text import front_report
+from solver.report.step import chrome_trace
 from solver.report.switch_picture import switch_picture
 from solver.report.switch_text import switch_text
 from solver.report.text import plan_text
-from solver.report.trace import chrome_trace
 from solver.simulate import Step, simulate_step
 from solver.switch_document import SwitchDocument
 from solver.switching.alike import unlike

@@ -11,7 +11,7 @@ from formulations.instance.instance import Instance, Limits, Objective, SearchSp
 from formulations.instance.schema import InstanceFile, LimitsFile, ObjectiveFile, SearchFile
 from solver.comparison import Comparison
 from solver.files import to_json
-from solver.report.comparison import comparison_json
+from solver.report.compared import comparison_json
 from solver.result import Proof, Result, Status, Termination
 from tests.command_line import output
 from tests.conftest import ROOT

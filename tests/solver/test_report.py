@@ -17,9 +17,10 @@ from formulations.instance.transformer import build_workload
 from formulations.units import seconds
 from solver.document import PlanDocument
 from solver.files import digest, sealed, to_json
+from solver.report.catalogue import workload_report
 from solver.report.document import costs_of, plan_of
-from solver.report.layers import layers_text
 from solver.report.layout import labelled, table
+from solver.report.naming import layers_text
 from solver.report.quantities import (
     counted,
     decimal_text,
@@ -40,7 +41,6 @@ from solver.report.text import (
     plan_text,
     result_text,
 )
-from solver.report.workload import workload_report
 from solver.result import Status, Termination
 from solver.simulate import Step, simulate_step
 from tests.equal_nodes import equal_nodes
