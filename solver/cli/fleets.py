@@ -13,15 +13,12 @@ from solver.cli.search_options import (
     InstanceArgument,
     JsonOption,
     StudyOption,
+    gone,
     limit,
     time_ns,
 )
 from solver.cli.terminal import print_report, say, steps_display
-from solver.templates.template_options import (
-    Distribution,
-    TemplateObjective,
-    TemplateOptions,
-)
+from solver.fleets.distribution import Distribution
 
 #: Exit code where some size has no template within the limit.
 NONE_IN_TIME = 4
@@ -46,10 +43,10 @@ DistributionOption = Annotated[
     ),
 ]
 ObjectiveOption = Annotated[
-    TemplateObjective,
-    typer.Option(
-        help="step-time: simulated step of one pipeline. oobleck: T1 + T2 + T3 of Oobleck's "
-        "planner, for comparison."
+    str | None,
+    gone(
+        "--objective: templates are of least step time; Oobleck's objective is a benchmark, "
+        "python -m bench templates"
     ),
 ]
 SplitOption = Annotated[
@@ -85,15 +82,15 @@ def templates_command(
     instance: InstanceArgument,
     faults: FaultsOption = 1,
     out: OutOption = None,
-    distribution: DistributionOption = Distribution.STEP_TIME,
+    distribution: DistributionOption = "step-time",
     as_json: JsonOption = False,
-    objective: ObjectiveOption = TemplateObjective.STEP_TIME,
     split: SplitOption = NodeSplit.ALIGNED,
     micro_batch: MicroBatchOption = None,
     micro_batches: MicroBatchesOption = None,
     time_limit: TimeLimitOption = None,
     gap: GapOption = 0.0,
     study: StudyOption = None,
+    objective: ObjectiveOption = None,
 ) -> None:
     """Find the least number of nodes that holds the model, and the best template of every size.
 
@@ -106,13 +103,13 @@ def templates_command(
     from formulations.instance.load import load_instance
     from solver.cli.template_text import templates_text
     from solver.files import to_json
+    from solver.fleets.designs import generator_for
     from solver.fleets.fleet import start_fleet
-    from solver.fleets.micro_batch_size import generator_for
     from solver.fleets.template_document import templates_document
     from solver.study.store import study_at
+    from solver.templates.generate import TemplateOptions
 
     options = TemplateOptions(
-        objective=objective,
         split=split,
         micro_batch=micro_batch,
         micro_batches=micro_batches,
@@ -131,9 +128,8 @@ def templates_command(
     else:
         print_report(templates_text(document))
     if out is not None and document.designs:
-        claims = document.claims
         fleet = start_fleet(
-            problem, document.designs, faults, distribution=distribution, claims=claims
+            problem, document.designs, faults, distribution=distribution, claims=document.claims
         )
         write_text(out, to_json(fleet))
         if not as_json:
