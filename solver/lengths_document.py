@@ -1,6 +1,6 @@
 """The file of a step of mixed lengths: which strategy runs which sequences, in which order.
 
-One JSON object, sealed like the plan file of `solve`. It holds the problem that was decided: the
+One JSON object. It holds the problem that was decided: the
 length atoms of a step, what every strategy takes for rows, and what switches take; and what that
 was made of: the instance, a plan file for every strategy that was not measured, and switch files
 for the switches of the step. `verify` derives every figure again but `hetplan_version`,
@@ -34,8 +34,8 @@ from formulations.lengths.shares import micro_batches
 from formulations.lengths.tour import Group, Hop, best_single
 from formulations.units import seconds
 from solver.document import PlanDocument
+from solver.files import Envelope
 from solver.result import Status, Termination
-from solver.sealed_file import SealedFile
 from solver.switch_document import SwitchDocument
 
 LENGTHS_SCHEMA_VERSION: Final = 3
@@ -260,7 +260,7 @@ class SingleDocument(Record):
         return single and cls(strategy=single[0], step_time_s=seconds(single[1]))
 
 
-class LengthsDocument(Record):
+class LengthsDocument(Envelope):
     """Everything that `verify` and `show` need; groups and switches in the order of the step.
 
     above: of every strategy, by which share of a row's time that of `problem` is above it at most.
@@ -269,9 +269,11 @@ class LengthsDocument(Record):
     before gradients.
     """
 
+    written_by = "a file of mixed lengths written by lengths --out"
+    renewed_by = "run lengths again"
+
     kind: Literal["lengths"]
     schema_version: Literal[3]
-    hetplan_version: Name
     workload: Line
     order: Order
     status: Status
@@ -290,9 +292,3 @@ class LengthsDocument(Record):
     instance: Instance | None
     plans: tuple[PlanDocument, ...]
     switch_plans: tuple[SwitchDocument, ...]
-    digest: Line
-
-
-LENGTHS_FILE = SealedFile(
-    LengthsDocument, "a file of mixed lengths written by lengths --out", "run lengths again"
-)

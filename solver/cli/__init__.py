@@ -10,31 +10,31 @@ with loading():
 
     import typer
 
-    from solver.cli.calibrate import calibrate_command
-    from solver.cli.catalogue import catalogue_command
-    from solver.cli.cross_check import cross_check_command
-    from solver.cli.diff import diff_command
+    from solver.cli.clusters import pareto_command, subsets_command
     from solver.cli.errors import with_error_line
-    from solver.cli.evaluate import evaluate_command
-    from solver.cli.explain import explain_command
-    from solver.cli.export import export_command
-    from solver.cli.init import init_command
+    from solver.cli.fleets import recover_command, templates_command
     from solver.cli.lengths import lengths_command
-    from solver.cli.pareto import pareto_command
-    from solver.cli.profile import profile_command
-    from solver.cli.recover import recover_command
+    from solver.cli.plans import (
+        diff_command,
+        explain_command,
+        export_command,
+        report_command,
+        show_command,
+        verify_command,
+    )
     from solver.cli.replay import replay_command
-    from solver.cli.report import report_command
-    from solver.cli.schema import schema_command
-    from solver.cli.show import show_command
-    from solver.cli.solve import solve_command
+    from solver.cli.setup import (
+        calibrate_command,
+        catalogue_command,
+        init_command,
+        profile_command,
+        schema_command,
+        workload_command,
+    )
+    from solver.cli.solving import cross_check_command, evaluate_command, solve_command
     from solver.cli.study import show_study_command, study_app
-    from solver.cli.subsets import subsets_command
     from solver.cli.switch import switch_command
-    from solver.cli.templates import templates_command
     from solver.cli.terminal import say
-    from solver.cli.verify import verify_command
-    from solver.cli.workload import workload_command
 
 app = typer.Typer(
     name="hetplan",
@@ -47,7 +47,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from solver.document import HETPLAN_VERSION
+        from solver.files import HETPLAN_VERSION
 
         say(f"hetplan {HETPLAN_VERSION}")
         raise typer.Exit

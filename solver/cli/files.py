@@ -20,10 +20,10 @@ def checked_plan(path: Path) -> "PlanDocument":
 
     Raises PlanError for another file, one that was changed, and one without a plan.
     """
-    from solver.document import read_document
+    from solver.document import PlanDocument
     from solver.verify import Effort, verify_document
 
-    document = read_document(path)
+    document = PlanDocument.read(path)
     refuse_planless(path, document)
     refuse_changed(path, verify_document(document, Effort(prove="nothing")))
     return document

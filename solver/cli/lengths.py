@@ -61,8 +61,8 @@ def lengths_command(
     found within the limit.
     """
     from formulations.instance.load import load_instance
-    from solver.document import to_json
     from solver.evaluate.row_plans import row_plans
+    from solver.files import to_json
     from solver.lengths.candidates import candidates
     from solver.lengths.choose import check_limits, choose
     from solver.lengths.content import build_lengths
@@ -100,8 +100,8 @@ def lengths_command(
 
 def _write_plans(folder: Path, document: "LengthsDocument") -> None:
     """Plan files of the strategies that run, of the best single one, and of the anchor."""
-    from solver.document import to_json
     from solver.evaluate.row_plans import file_name
+    from solver.files import to_json
 
     if not document.plans:
         raise PlanError("--plans", "strategies that were measured", "those of the search")

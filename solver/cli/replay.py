@@ -146,8 +146,7 @@ def replay_command(
     """
     from formulations.instance.load import load_instance
     from solver.replay.player import replay
-    from solver.report.replay import replay_json, replay_text
-    from solver.report.replay_picture import replay_picture
+    from solver.report.replay import replay_json, replay_picture, replay_text
 
     check_writable(svg, keep=(instance, throughput, trace))
     options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())

@@ -153,7 +153,7 @@ def _nodes(instance: "Instance", counts: Sequence[int]) -> str:
 
 
 def _row(instance: "Instance", record: "ShapeRecord") -> tuple[str, ...]:
-    from solver.report.degrees import tensor_text
+    from solver.report.naming import tensor_text
     from solver.report.quantities import time_text
 
     shape = record.shape

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from formulations.instance import Instance
 from formulations.lengths.tour import Hop, groups_ns, hops
 from formulations.units import seconds
-from solver.document import HETPLAN_VERSION, PlanDocument, sealed
+from solver.document import PlanDocument
+from solver.files import sealed
 from solver.lengths.choose import Chosen
 from solver.lengths_document import (
     LENGTHS_SCHEMA_VERSION,
@@ -36,7 +37,6 @@ def build_lengths(
     document = LengthsDocument(
         kind="lengths",
         schema_version=LENGTHS_SCHEMA_VERSION,
-        hetplan_version=HETPLAN_VERSION,
         workload=workload,
         order=chosen.order,
         status=chosen.status,
@@ -55,7 +55,6 @@ def build_lengths(
         instance=instance,
         plans=tuple(plans),
         switch_plans=tuple(_switch_plans(switches, plans)) if plans else (),
-        digest="",
     )
     return sealed(document)
 

@@ -23,7 +23,7 @@ from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.validation import validated
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Degrees
-from solver.measure.steps import MeasuredStep, megatron_plan
+from solver.measure.calibration import MeasuredStep, megatron_plan
 
 ALLOWED = "a CSV file with the columns "
 

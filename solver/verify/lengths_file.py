@@ -27,10 +27,9 @@ from solver.lengths_document import GroupDocument, HopDocument, LengthsDocument,
 from solver.result import Status, Termination, proves, relative_gap
 from solver.verify.cascade import Effort
 from solver.verify.clock import Clock, TimeUpError
-from solver.verify.findings import Findings, Verification
+from solver.verify.findings import Findings, Verification, verification
 from solver.verify.lengths_strategies import check_strategies
 from solver.verify.lengths_switches import check_switches, shortest_switches
-from solver.verify.sealed import verification
 
 
 def verify_lengths(document: LengthsDocument, effort: Effort | None = None) -> Verification:
@@ -38,7 +37,7 @@ def verify_lengths(document: LengthsDocument, effort: Effort | None = None) -> V
 
     Uses no code of the planner. Never raises for a document that could be read.
     """
-    return verification(document, lambda own, findings: _check(own, findings, effort or Effort()))
+    return verification(document, lambda findings: _check(document, findings, effort or Effort()))
 
 
 def _check(document: LengthsDocument, findings: Findings, effort: Effort) -> None:

@@ -267,7 +267,7 @@ def test_failing_write_still_prints_the_plan(
     def full(_: Path, __: str) -> None:
         raise PlannerError("cannot write plan.json: disk full")
 
-    monkeypatch.setattr("solver.cli.solve.write_text", full)
+    monkeypatch.setattr("solver.cli.solving.write_text", full)
     code, out, err = run("solve", "x.yaml", "--out", tmp_path / "plan.json")
     assert (code, err) == (2, "error: cannot write plan.json: disk full\n")
     assert "step time" in out

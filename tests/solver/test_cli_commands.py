@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from formulations.instance.family import Family
-from solver.document import read_document, sealed, shape_counts, to_json
+from solver.document import PlanDocument, shape_counts
+from solver.files import sealed, to_json
 from solver.verify import cascade
 from tests.certified import certified_document
 from tests.command_line import output, refused, run
@@ -53,7 +54,7 @@ def test_verify_accepts_what_solve_wrote(plan_file: Path) -> None:
 
 def test_verify_refuses_a_changed_figure(plan_file: Path) -> None:
     """A resealed plan with a better step time fails with the field, exit code 1."""
-    document = read_document(plan_file)
+    document = PlanDocument.read(plan_file)
     assert document.step_time_s is not None
     faster = sealed(document.model_copy(update={"step_time_s": document.step_time_s / 2}))
     plan_file.write_text(to_json(faster), encoding="utf-8")
@@ -161,7 +162,7 @@ def test_verify_exits_5_for_what_is_not_proved(proved_file: Path, option: tuple[
 
 def test_verify_refuses_a_claim_with_a_plan(proved_file: Path) -> None:
     """Exit code 1, the field, and the step time of the plan; --quick leaves it unproved."""
-    document = read_document(proved_file)
+    document = PlanDocument.read(proved_file)
     log = document.closed_shapes
     index = next(i for i, one in enumerate(log) if one.bound_ns and one.shape != document.shape)
     none = log[index].model_copy(
@@ -201,7 +202,7 @@ def test_verify_interrupted_lists_what_is_left(
 
 def test_bug_show_took_a_forged_figure(plan_file: Path) -> None:
     """A resealed file with a better step time is not shown; the field is named."""
-    document = read_document(plan_file)
+    document = PlanDocument.read(plan_file)
     assert document.step_time_s is not None
     forged = document.model_copy(update={"step_time_s": document.step_time_s / 2})
     plan_file.write_text(to_json(sealed(forged)), encoding="utf-8")

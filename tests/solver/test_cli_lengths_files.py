@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from solver.document import sealed, to_json
+from solver.files import sealed, to_json
 from solver.lengths.choose import choose
 from solver.lengths.content import build_lengths
 from solver.lengths_document import LengthsDocument

@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from solver.replay.spans import Replay, Span
-from solver.report.replay import long_time_text
-from solver.report.replay_picture import averages, round_ticks
+from solver.report.replay import averages, long_time_text, round_ticks
 from tests.command_line import output, refused
 
 ROOT = Path(__file__).resolve().parents[2]

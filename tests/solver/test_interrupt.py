@@ -44,7 +44,7 @@ def ended(code: str, *arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("module", "command"),
     [
-        ("solver.cli.show", TEMPLATES),
+        ("solver.cli.plans", TEMPLATES),
         ("numpy", TEMPLATES),
         ("formulations.instance.load", SOLVE),
         ("solver.templates.generate", TEMPLATES),

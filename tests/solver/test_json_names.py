@@ -11,8 +11,8 @@ from formulations.instance.instance import Instance, Limits, LimitsFile
 from formulations.instance.schema import InstanceFile
 from formulations.instance.search import SearchFile, SearchSpace
 from solver.comparison import Comparison
-from solver.document import to_json
-from solver.report.comparison import comparison_json
+from solver.files import to_json
+from solver.report.compared import comparison_json
 from solver.result import Proof, Result, Status, Termination
 from tests.command_line import output
 from tests.conftest import ROOT

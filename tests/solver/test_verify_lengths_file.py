@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from formulations.lengths.problem import Order, Rows
 from formulations.lengths.strategy_time import NEVER
-from solver.document import sealed
+from solver.files import sealed
 from solver.lengths.choose import choose
 from solver.lengths.content import build_lengths
 from solver.lengths_document import LengthsDocument

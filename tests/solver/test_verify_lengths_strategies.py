@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from solver.document import sealed
 from solver.evaluate.row_plans import row_plans
+from solver.files import sealed
 from solver.lengths.candidates import candidates
 from solver.lengths.choose import choose
 from solver.lengths.content import build_lengths

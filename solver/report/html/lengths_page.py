@@ -2,8 +2,7 @@
 
 from formulations.units import seconds
 from solver.lengths_document import LengthsDocument
-from solver.report.html.page import sections_page
-from solver.report.html.sections import lines_table, section, text_table
+from solver.report.html.page import lines_table, section, sections_page, text_table
 from solver.report.lengths_picture import lengths_picture
 from solver.report.lengths_step import NUMBERS, TEXTS, group_rows, lines
 from solver.report.quantities import time_text
