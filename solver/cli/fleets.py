@@ -13,15 +13,12 @@ from solver.cli.search_options import (
     InstanceArgument,
     JsonOption,
     StudyOption,
+    gone,
     limit,
     time_ns,
 )
 from solver.cli.terminal import print_report, say, steps_display
-from solver.templates.template_options import (
-    Distribution,
-    TemplateObjective,
-    TemplateOptions,
-)
+from solver.fleets.distribution import Distribution
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -51,15 +48,15 @@ def templates_command(
             help="Micro-batches of the fleet's pipelines. step-time: the slowest is as fast as can "
             "be. variance: their steps vary least, as in Oobleck."
         ),
-    ] = Distribution.STEP_TIME,
+    ] = "step-time",
     as_json: JsonOption = False,
     objective: Annotated[
-        TemplateObjective,
-        typer.Option(
-            help="step-time: simulated step of one pipeline. oobleck: T1 + T2 + T3 of Oobleck's "
-            "planner, for comparison."
+        str | None,
+        gone(
+            "--objective: templates are of least step time; Oobleck's objective is a benchmark, "
+            "python -m bench templates"
         ),
-    ] = TemplateObjective.STEP_TIME,
+    ] = None,
     split: Annotated[
         NodeSplit,
         typer.Option(
@@ -101,13 +98,13 @@ def templates_command(
     from formulations.instance.load import load_instance
     from solver.cli.template_text import templates_text
     from solver.files import to_json
+    from solver.fleets.designs import generator_for
     from solver.fleets.fleet import start_fleet
-    from solver.fleets.micro_batch_size import generator_for
     from solver.fleets.template_document import templates_document
     from solver.study.store import study_at
+    from solver.templates.generate import TemplateOptions
 
     options = TemplateOptions(
-        objective=objective,
         split=split,
         micro_batch=micro_batch,
         micro_batches=micro_batches,
@@ -126,9 +123,8 @@ def templates_command(
     else:
         print_report(templates_text(document))
     if out is not None and document.designs:
-        claims = document.claims
         fleet = start_fleet(
-            problem, document.designs, faults, distribution=distribution, claims=claims
+            problem, document.designs, faults, distribution=distribution, claims=document.claims
         )
         write_text(out, to_json(fleet))
         if not as_json:

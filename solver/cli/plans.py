@@ -205,7 +205,7 @@ def explain_command(
     without each group, links and memory twice as large, half the batch, another target, each
     strategy off.
     """
-    from solver.explain.answers import answers
+    from solver.explain.what_ifs import answers
     from solver.options import SolveOptions
     from solver.report.compared import answers_json, explanation
     from solver.report.document import costs_of, plan_of

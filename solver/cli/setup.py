@@ -97,9 +97,7 @@ def _asked(option: str, question: str, read: "Callable[[str], Answer]") -> "Answ
 def _machines(nodes: list[str] | None, slurm: Path | None, detect: bool) -> "list[Machines]":
     """What the options name together; what the user answers if they name nothing."""
     from formulations.instance.load import gpu_catalogue
-    from solver.setup.detect import detected_machines
-    from solver.setup.machines import parse_machines
-    from solver.setup.slurm import slurm_machines
+    from solver.setup.machines import detected_machines, parse_machines, slurm_machines
 
     gpus = gpu_catalogue()
     machines = [parse_machines(text, gpus) for text in nodes or ()]
@@ -152,8 +150,7 @@ def calibrate_command(
     """
     from formulations.instance.load import parse_instance
     from formulations.instance.text_files import read_text
-    from solver.measure.corrected import Corrected, memory_headroom, section, summary
-    from solver.measure.fitting import fit
+    from solver.measure.calibration import Corrected, fit, memory_headroom, section, summary
     from solver.measure.steps_file import read_steps
 
     check_writable(out)

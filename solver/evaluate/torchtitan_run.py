@@ -18,7 +18,7 @@ from formulations.instance.text_files import csv_rows, read_text
 from formulations.instance.workload import Recompute
 from formulations.schedules import SCHEDULES
 from solver.evaluate.launched import Launched, num_blocks
-from solver.export.modules import assignments
+from solver.export.job import assignments
 from solver.export.torchtitan import MODULE, SCHEDULE, schedule_rows
 
 _P, _T = "parallelism.", "training."

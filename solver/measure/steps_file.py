@@ -24,7 +24,7 @@ from formulations.instance.text_files import csv_fields, read_text
 from formulations.instance.validation import validated
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Degrees
-from solver.measure.steps import MeasuredStep, megatron_plan
+from solver.measure.calibration import MeasuredStep, megatron_plan
 
 ALLOWED = "a CSV file with the columns "
 

@@ -12,11 +12,9 @@ from formulations.instance.load import parse_instance
 from formulations.instance.overlap import Overlap
 from formulations.instance.schema import LimitsFile, SearchFile
 from solver.fleet_document import FleetDocument
+from solver.fleets.designs import designs_of, generator_for
 from solver.fleets.fleet import start_fleet
-from solver.fleets.fleet_templates import designs_of
-from solver.fleets.micro_batch_size import generator_for
-from solver.templates.template_options import TemplateOptions
-from solver.templates.template_result import NoTemplateError
+from solver.templates.generate import NoTemplateError, TemplateOptions
 from solver.verify import verify_fleet
 from tests.command_line import run
 from tests.conftest import ROOT

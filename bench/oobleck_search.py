@@ -16,22 +16,22 @@ judged by its true T, may be a new best one. Ranges of one value are exact, so t
 T is excluded for every size: what is left is optimal. No bound is taken for granted: a template is
 feasible, so its value is never below that of the relaxation it solves.
 
-Tables of all sizes are worked out together, node by node, see `counted`: O(ranges R N L^2) for N
-GPUs of one node group, and R numbers of micro-batches that stages may hold.
+Tables of all sizes are worked out together, node by node, see `oobleck_tables`: O(ranges R N L^2)
+for N GPUs of one node group, and R numbers of micro-batches that stages may hold.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from operator import mul
 
 import numpy as np
 
+from bench.oobleck_tables import CountedTables, StageRoom, Weights
 from formulations.template import Template
 from solver.layered.gpu_graph import Counts
 from solver.layered.places import Places
 from solver.layered.problem import INFINITY, Array, Mask
-from solver.templates.counted import CountedTables, StageRoom, Weights
 
 #: Ranges to start with, and ranges worked out together.
 GRID = 64
@@ -68,7 +68,6 @@ class BottleneckSearch:
         self.values = self.room.times
         self.best: list[Template | None] = [None] * len(self.keys)
         self.best_value = np.full(len(self.keys), INFINITY)
-        self.bound = np.full(len(self.keys), INFINITY)  #: of what was left when time was up
         corner = [max(axis) for axis in zip(*reached, strict=True)]
         self.vectors = [
             v
@@ -76,31 +75,17 @@ class BottleneckSearch:
             if any(all(map(int.__le__, v, final)) for final in reached)
         ]
 
-    def run(self, stop: Callable[[], bool] = lambda: False) -> dict[int, Template]:
-        """An optimal template of every key that has one; the best so far where `stop` says so."""
+    def run(self) -> dict[int, Template]:
+        """An optimal template of every key that has one."""
         ranges = self._grid()
         while ranges:
             following = list[Range]()
             for i in range(0, len(ranges), BATCH):
                 part = [one for one in ranges[i : i + BATCH] if self._open(one.bounds).any()]
-                if part and stop():
-                    self._leave(part)
-                elif part:
+                if part:
                     following += self._look(part)
             ranges = following
         return {k: one for k, one in zip(self.keys, self.best, strict=True) if one is not None}
-
-    def _leave(self, part: Sequence[Range]) -> None:
-        """Lowers the bounds of the keys to those of ranges that will not be looked at."""
-        for one in part:
-            known = one.bounds if one.bounds is not None else self._trivial(one)
-            np.minimum(self.bound, known, out=self.bound)
-
-    def _trivial(self, one: Range) -> Array:
-        """A bound that takes no work: the slowest stage alone."""
-        own, multiple = self.weights.slowest
-        least = self.values[one.first] * (own + multiple)
-        return np.full(len(self.keys), least)
 
     def _grid(self) -> list[Range]:
         if not len(self.values):

@@ -8,10 +8,9 @@ import pytest
 
 from formulations.errors import InstanceError, PlanError
 from formulations.instance import Instance
-from solver.evaluate.degrees import launched
 from solver.evaluate.evaluation import predicted
-from solver.evaluate.hosts import named_order
-from solver.evaluate.read import read_run
+from solver.evaluate.launched import run_of_degrees
+from solver.evaluate.read import named_order, read_run
 from solver.export import megatron
 from tests.export_cases import instance_of, job_of
 
@@ -179,7 +178,7 @@ def test_space_holds_what_is_run() -> None:
     assert (found.zero, found.micro_batch) == ((0, 1), (1, 2))
     assert (found.schedule, found.recompute) == (("zb-h1", "interleaved"), ("none", "full"))
     assert predicted(own)[1].broken == ()
-    assert launched(text, instance).target == "any"
+    assert run_of_degrees(text, instance).target == "any"
 
 
 def test_plan_over_memory_is_told_not_refused() -> None:

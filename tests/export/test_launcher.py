@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import PlanError, PlannerError
-from solver.evaluate.hosts import order_beside
+from solver.evaluate.read import order_beside
 from solver.export import megatron
 from solver.export.job import Job
 from solver.export.launcher import HOSTS, TORCHRUN

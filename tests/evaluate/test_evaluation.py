@@ -3,9 +3,8 @@
 import pytest
 
 from solver.comparison import Evaluation
-from solver.evaluate.changes import single_changes
-from solver.evaluate.evaluation import compared, predicted
-from solver.evaluate.flags import read_flags
+from solver.evaluate.evaluation import compared, predicted, single_changes
+from solver.evaluate.megatron_flags import read_flags
 from solver.evaluate.megatron_run import launched
 from solver.evaluate.read import read_run
 from solver.evaluate.run_plan import Planned, planned

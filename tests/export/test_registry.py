@@ -14,9 +14,8 @@ from formulations.errors import PlannerError
 from formulations.launch import able
 from formulations.plan import Degrees, Group
 from solver.export import accelerate, deepspeed, flagscale, megatron_bridge, torchtitan
-from solver.export.arguments import read_arguments
-from solver.export.job import Job
-from solver.export.modules import read_settings
+from solver.export.job import Job, read_settings
+from solver.export.megatron import read_arguments
 from solver.export.registry import EXPORTERS
 from solver.options import ExportTarget
 from tests.export_cases import (

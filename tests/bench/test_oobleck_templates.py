@@ -4,17 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.planner import PS_PER_MS, places, read_case
-from formulations.node_sharing import NodeSplit
-from solver.layered.places import PlaceCosts
-from solver.templates.judge import fits
-from solver.templates.oobleck import (
-    oobleck_in_memory,
+from bench.oobleck_templates import (
     oobleck_templates,
     oobleck_value,
     stage_times,
-    value_of,
 )
+from bench.planner import PS_PER_MS, places, read_case
+from formulations.node_sharing import NodeSplit
+from solver.layered.places import PlaceCosts
 from tests.seeds import one_each
 from tests.template_cases import all_templates, finals_of, small_case
 
@@ -47,34 +44,6 @@ def test_optimum_is_that_of_all_templates(seed: int, split: NodeSplit) -> None:
         if values:
             assert oobleck_value(stage_times(tables, found[n])) == min(values)
             assert found[n].num_nodes == n
-
-
-@pytest.mark.parametrize("split", list(NodeSplit))
-@pytest.mark.parametrize("seed", one_each(range(30), 7))
-def test_optimum_in_memory_is_that_of_all_templates_that_fit(seed: int, split: NodeSplit) -> None:
-    """The same with room for few micro-batches in flight: of 30 seeds 23 sizes need the counts."""
-    tables, micro_batches = small_case(seed, split, room=2 + seed % 3), 1 + seed % 5
-    costs, finals = PlaceCosts(tables, tables), finals_of(tables)
-    free = oobleck_templates(costs, finals)
-    for n, own in finals.items():
-        templates = [t for t in all_templates(tables, n) if fits(costs, t, micro_batches)]
-        found = oobleck_in_memory(costs, own, micro_batches, free.get(n), lambda: False)
-        assert found.complete
-        assert found.value == min((value_of(costs, t) for t in templates), default=None)
-        if found.template is not None:
-            assert found.bound == found.value
-            assert fits(costs, found.template, micro_batches)
-
-
-def test_stopped_in_memory_the_bound_is_below_the_optimum() -> None:
-    """Without any time: no template, and a bound of at most the least that fits."""
-    tables = small_case(3, NodeSplit.ALIGNED, room=2)
-    costs, finals = PlaceCosts(tables, tables), finals_of(tables)
-    free = oobleck_templates(costs, finals)
-    for n, own in finals.items():
-        least = [value_of(costs, t) for t in all_templates(tables, n) if fits(costs, t, 4)]
-        found = oobleck_in_memory(costs, own, 4, free.get(n), lambda: True)
-        assert all(found.bound <= value for value in least)
 
 
 @pytest.mark.parametrize("name", PLANNER)

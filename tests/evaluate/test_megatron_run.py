@@ -8,8 +8,8 @@ import pytest
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
-from solver.evaluate.flags import read_flags
 from solver.evaluate.launched import Launched
+from solver.evaluate.megatron_flags import read_flags
 from solver.evaluate.megatron_run import launched
 from solver.evaluate.run_plan import planned
 from solver.export import megatron

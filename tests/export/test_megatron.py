@@ -14,8 +14,8 @@ import pytest
 from formulations.errors import PlannerError
 from formulations.plan import Degrees
 from solver.export import megatron
-from solver.export.arguments import read_arguments
 from solver.export.job import Job
+from solver.export.megatron import read_arguments
 from tests.export_cases import (
     CHUNK_CUTS,
     UNTIED,

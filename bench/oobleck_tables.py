@@ -1,4 +1,4 @@
-"""The tables of `bottleneck`: least costs of the last stages, which know how many they are.
+"""The tables of `oobleck_search`: least costs of the last stages, which know how many they are.
 
 A 1F1B stage holds as many micro-batches as stages follow it, plus one. So templates are built from
 the last stage on, nodes one in front of the other, and what fits is decided exactly: tables tell

@@ -9,9 +9,13 @@ import pytest
 from formulations.errors import InstanceError, PlannerError
 from formulations.instance.load import gpu_catalogue, load_instance
 from solver.cli.setup import init_command
-from solver.setup.detect import detected_machines
-from solver.setup.machines import Machines, catalogue_name, parse_machines
-from solver.setup.slurm import slurm_machines
+from solver.setup.machines import (
+    Machines,
+    catalogue_name,
+    detected_machines,
+    parse_machines,
+    slurm_machines,
+)
 from tests.command_line import refused, run
 
 KNOWN = tuple(gpu_catalogue())

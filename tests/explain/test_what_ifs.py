@@ -9,10 +9,9 @@ from formulations.instance import Instance
 from formulations.instance.load import load_instance, parse_instance
 from formulations.plan import Plan
 from solver.comparison import Answer
-from solver.evaluate.checked import checked
+from solver.evaluate.evaluation import checked
 from solver.evaluate.run_plan import judged
-from solver.explain.answers import answers, kept
-from solver.explain.what_ifs import what_ifs
+from solver.explain.what_ifs import answers, kept, what_ifs
 from solver.options import SolveOptions
 from solver.report.compared import _gain
 from solver.search.driver import solve

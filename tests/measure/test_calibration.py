@@ -10,8 +10,7 @@ from formulations.instance import Instance
 from formulations.instance.calibration import Calibration, Correction
 from formulations.instance.load import load_instance, parse_instance
 from formulations.plan import Degrees
-from solver.measure.fitting import fit
-from solver.measure.steps import Factors, Kernels, MeasuredStep, corrections
+from solver.measure.calibration import Factors, Kernels, MeasuredStep, corrections, fit
 from solver.measure.steps_file import read_steps
 from tests.command_line import output, refused, run
 
