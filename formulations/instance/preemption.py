@@ -21,7 +21,7 @@ NODE_READY_S = 45.0  #: from joining until a node can be used
 class Preemption(Record):
     """What a preemption costs where checkpoints are all that is left, as in Varuna.
 
-    See `formulations.costs.availability`.
+    See `formulations.costs.renting`.
     """
 
     restart_s: Seconds  #: from a preemption to the next step, with another node in its place

@@ -277,7 +277,7 @@ class ClusterFile(Record):
 
 
 class PreemptionFile(Record):
-    """What preemptions cost: restarts from checkpoints, see `formulations.costs.availability`."""
+    """What preemptions cost: restarts from checkpoints, see `formulations.costs.renting`."""
 
     restart: Pause | None = Field(
         default=None,

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from formulations.costs.recompute_choice import NEVER
+from formulations.costs.stage_costs import NEVER
 from formulations.costs.template_costs import between_ns, stage_tables, template_degrees, tied_ns
 from formulations.costs.transfers import inside_ns
 from formulations.fleet import Strategy

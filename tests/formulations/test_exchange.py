@@ -2,7 +2,7 @@
 
 import pytest
 
-from formulations.costs.exchange import exchange_times_ns
+from formulations.costs.template_costs import exchange_times_ns
 from formulations.fleet import Design
 from formulations.instance import Instance, Link
 from formulations.instance.overlap import Overlap
