@@ -52,7 +52,7 @@ def parse_instance(text: str, name: str, folder: Path, *, fleets: bool = False) 
     for j, group in enumerate(written.cluster.groups):
         if isinstance(group.nodes, CountRange):
             where = place.at("cluster", "groups", j, "nodes")
-            raise where.error("a range", "one number; pareto and subsets take ranges")
+            raise where.error("a range", "one number; pareto takes ranges")
     instance = _resolved(written, place, folder)
     if fleets:
         check_fleets(instance, place)

@@ -52,7 +52,7 @@ def test_names_stay(path: str) -> None:
     printed: dict[str, Callable[[], Any]] = {
         "comparison": lambda: comparison_json(Comparison(random_instance(0), (PLAN,))),
         "plan": fields,
-        "workload": lambda: json.loads(output("workload", "bert-large", "--json")),
+        "workload": lambda: json.loads(output("catalogue", "bert-large", "--json")),
     }
     found = list(objects_at(printed[what](), inner))
     assert found
