@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from formulations.errors import PlannerError
+from solver.cli.errors import with_error_line
 from solver.options import MAX_WORKERS, Engine
 
 
@@ -58,6 +59,16 @@ def all_cores() -> int:
 def limit(text: str) -> Any:
     """A limit in seconds, with what it limits."""
     return typer.Option(callback=positive, metavar="SECONDS", help=text)
+
+
+def gone(text: str) -> Any:
+    """An option that is no longer there, with what to say to those who give it."""
+
+    def refuse(value: object) -> None:
+        if value is not None:
+            raise PlannerError(text)
+
+    return typer.Option(hidden=True, callback=with_error_line(refuse))
 
 
 InstanceArgument = Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance file (YAML).")]

@@ -6,7 +6,7 @@ from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.lengths.row_times import instance_of_rows
 from solver.document import PlanDocument
-from solver.evaluate.checked import checked
+from solver.evaluate.evaluation import checked
 from solver.evaluate.run_plan import judged
 from solver.lengths.candidates import Candidates
 

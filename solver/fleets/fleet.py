@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from formulations.errors import PlanError
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
-from formulations.instance.positions import suggestion
+from formulations.instance.documents import suggestion
 from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind
 from formulations.transition import Links, layer_state_bytes
 from formulations.units import seconds
@@ -18,12 +18,11 @@ from solver.fleet_document import (
     TemplateClaims,
     pipelines_of,
 )
-from solver.fleets.distribution import least_variance
+from solver.fleets.distribution import Distribution, least_variance
 from solver.fleets.instantiate import instantiate
 from solver.fleets.recovery import Horizon, Recovery, RecoveryError, recover
 from solver.fleets.situation import Situation
 from solver.fleets.step_times import kinds_of
-from solver.templates.template_options import Distribution
 
 
 def start_fleet(
@@ -31,7 +30,7 @@ def start_fleet(
     designs: Sequence[Design],
     faults: int,
     *,
-    distribution: Distribution = Distribution.STEP_TIME,
+    distribution: Distribution = "step-time",
     claims: TemplateClaims | None = None,
 ) -> FleetDocument:
     """The fleet with the shortest step on all nodes of the cluster; some idle if that is better.
@@ -42,7 +41,7 @@ def start_fleet(
     """
     kinds = kinds_of(instance, designs)
     problem, found = starting(instance, designs, kinds, faults)
-    if distribution is Distribution.VARIANCE:
+    if distribution == "variance":
         found = _by_variance(problem, found)
     free = [[*range(first, first + n)] for first, n in _groups(instance)]
     pipelines = list[Pipeline]()

@@ -11,9 +11,8 @@ from dataclasses import replace
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
 from formulations.transition import Links, layer_state_bytes
+from solver.fleets.designs import designs_of, fleet_sizes, fleet_templates, generator_for
 from solver.fleets.fleet import starting
-from solver.fleets.fleet_templates import designs_of, fleet_sizes, fleet_templates
-from solver.fleets.micro_batch_size import generator_for
 from solver.fleets.recovery import Horizon, RecoveryError, recover
 from solver.fleets.situation import Situation
 from solver.fleets.step_times import kinds_of
@@ -21,8 +20,7 @@ from solver.interrupt import GRACE_S, NoTimeError
 from solver.replay.policy import NO_CHECKPOINTS, Configuration, InFlight, Policy
 from solver.replay.published_costs import recovery_of_size
 from solver.result import Status
-from solver.templates.template_options import TemplateOptions
-from solver.templates.template_result import NoTemplateError
+from solver.templates.generate import NoTemplateError, TemplateOptions
 
 #: A horizon in which copying layers counts nothing.
 ENDLESS_NS = 10**24

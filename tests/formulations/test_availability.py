@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from formulations.costs.availability import (
+from formulations.costs.renting import (
     MOST_EXPONENT,
     best_cycle,
     checkpoint_every_s,

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from formulations.costs.placement import Placer
-from formulations.costs.recompute_costs import memory_parts, recomputed_ns
-from formulations.costs.stage_costs import StageCosts
+from formulations.costs.stage_costs import StageCosts, memory_parts, recomputed_ns
 from formulations.space import PlanSpace
 from solver.verify.bounds import Prover
 from tests import brute_force

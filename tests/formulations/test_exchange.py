@@ -2,10 +2,10 @@
 
 import pytest
 
-from formulations.costs.exchange import exchange_times_ns
+from formulations.costs.template_costs import exchange_times_ns
 from formulations.fleet import Design
 from formulations.instance import Instance, Link
-from formulations.instance.overlap import Overlap
+from formulations.instance.search import Overlap
 from formulations.template import Template, stage_on
 from tests.random_fleets import STRATEGY, even_designs, fleet_instance
 

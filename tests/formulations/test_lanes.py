@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from formulations.costs.lanes import (
+from formulations.costs.sharding import (
     lanes_like,
     layers_alike,
     message_lanes,

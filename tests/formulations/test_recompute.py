@@ -3,7 +3,7 @@
 import pytest
 
 from formulations.costs.compute import layer_times
-from formulations.costs.recompute_costs import least_recomputed, recomputed_ns
+from formulations.costs.stage_costs import least_recomputed, recomputed_ns
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance, Profile, ProfileEntry
 from formulations.instance.workload import Recompute

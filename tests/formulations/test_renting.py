@@ -5,8 +5,7 @@ from itertools import product
 
 import pytest
 
-from formulations.costs.availability import slowdown
-from formulations.costs.renting import terms_of, worthwhile_terms
+from formulations.costs.renting import slowdown, terms_of, worthwhile_terms
 from formulations.instance import Instance
 from formulations.instance.cluster import Spot
 from formulations.instance.preemption import Preemption

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formulations.costs.plan_costs import plan_costs
-from formulations.costs.rounding import rounding_error_ns
+from formulations.costs.plan_costs import plan_costs, rounding_error_ns
 from formulations.instance import GpuType, Instance, Link
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.plan import Shape
 from formulations.schedules import schedule_graph
 from solver.simulate import step_time_ns

@@ -7,8 +7,7 @@ from formulations.costs.memory import layer_memory
 from formulations.costs.sharding import shape_times
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
-from formulations.instance.instance import ZeroStage
-from formulations.instance.overlap import Overlap
+from formulations.instance.search import Overlap, ZeroStage
 from formulations.instance.workload import OPTIMIZER_BYTES
 from formulations.plan import Shape
 from tests.equal_nodes import equal_nodes

@@ -6,9 +6,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from formulations.costs.recompute_choice import NEVER
-from formulations.costs.recompute_costs import memory_parts, recomputed_ns
-from formulations.costs.stage_costs import StageCosts
+from formulations.costs.stage_costs import NEVER, StageCosts, memory_parts, recomputed_ns
 from formulations.costs.tables import CostTables
 from formulations.recompute_rows import least_runs
 from formulations.space import PlanSpace

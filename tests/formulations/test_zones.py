@@ -10,10 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 from formulations.costs.placement import PlacementCosts, Placer
-from formulations.costs.zones import neighbours
+from formulations.costs.transfers import neighbours
 from formulations.instance import Cluster, ZoneLink
 from formulations.instance.cluster import ZonePair
-from formulations.instance.instance import ZeroStage
+from formulations.instance.search import ZeroStage
 from tests.equal_nodes import BETWEEN_ZONES, equal_nodes
 
 

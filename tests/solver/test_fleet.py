@@ -19,7 +19,6 @@ from solver.fleet_document import FleetDocument
 from solver.fleets.fleet import next_fleet, start_fleet, step_of_all_nodes_ns
 from solver.fleets.recovery import Horizon, RecoveryError
 from solver.report.fleet import fleet_text, pipeline_changes
-from solver.templates.template_options import Distribution
 from solver.verify import verify_fleet
 from tests.command_line import output, printed, refused, run
 from tests.hand_made import document_of, heuristic_result
@@ -87,7 +86,7 @@ def test_micro_batches_by_variance() -> None:
     """Pipelines are the same; steps vary no more, and the slowest is no faster."""
     instance, designs = fleet_instance(7), even_designs(range(2, 4))
     fast = start_fleet(instance, designs, 1)
-    even = start_fleet(instance, designs, 1, distribution=Distribution.VARIANCE)
+    even = start_fleet(instance, designs, 1, distribution="variance")
     assert [one.nodes for one in even.pipelines] == [one.nodes for one in fast.pipelines]
     assert even.step_time_s >= fast.step_time_s
     spreads = [pvariance([one.step_time_s for one in f.pipelines]) for f in (even, fast)]

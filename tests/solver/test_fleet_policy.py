@@ -9,10 +9,9 @@ from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.pipelines import InstantiationProblem
 from formulations.units import seconds
+from solver.fleets.designs import designs_of, fleet_templates, generator_for
 from solver.fleets.fleet import start_fleet
-from solver.fleets.fleet_templates import designs_of, fleet_templates
 from solver.fleets.instantiate import instantiate
-from solver.fleets.micro_batch_size import generator_for
 from solver.fleets.recovery import Horizon, RecoveryError
 from solver.fleets.template_document import templates_document
 from solver.replay.fleet_policy import (
@@ -25,8 +24,7 @@ from solver.replay.instance_policies import InstancePolicies, PolicyOptions, mea
 from solver.replay.planned import instance_with
 from solver.replay.policy import Configuration
 from solver.replay.trace import Event, Trace
-from solver.templates.template_options import TemplateOptions
-from solver.templates.template_result import NoTemplateError
+from solver.templates.generate import NoTemplateError, TemplateOptions
 from tests.small_instances import random_instance
 
 FAST = Horizon(ENDLESS_NS)
