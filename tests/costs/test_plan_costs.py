@@ -11,7 +11,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import plan_costs, rounding_error_ns, split_costs
 from formulations.costs.tables import build_tables
 from formulations.instance import GpuType, Instance, Link
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.plan import Recomputed, Shape
 from formulations.schedules import schedule_graph
 from solver.simulate import step_time_ns

@@ -15,8 +15,7 @@ from formulations.costs.sharding import (
 )
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance, SearchSpace
-from formulations.instance.instance import ZeroStage
-from formulations.instance.overlap import Overlap
+from formulations.instance.search import Overlap, ZeroStage
 from formulations.instance.workload import OPTIMIZER_BYTES
 from formulations.plan import Degrees, Shape
 from tests.equal_nodes import equal_nodes

@@ -5,7 +5,7 @@ import pytest
 from formulations.costs.template_costs import exchange_times_ns, template_costs
 from formulations.fleet import Design, Strategy
 from formulations.instance import Instance, Link
-from formulations.instance.overlap import Overlap
+from formulations.instance.search import Overlap
 from formulations.template import Template, stage_on
 from tests.equal_nodes import equal_nodes
 from tests.random_fleets import STRATEGY as FLEET_STRATEGY
