@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from time import monotonic
 
-from formulations.cpsat.hot_switch import build
 from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.lengths.problem import Mixed, Order, Strategy
 from formulations.lengths.strategy_time import StrategyTimes, strategy_times
 from formulations.lengths.tour import Group, Tour, best_single, step_ns
+from formulations.models.hot_switch import HotSwitch
 from solver.backends import cpsat
 from solver.interrupt import NoTimeError
 from solver.lengths.ascending import ascending
@@ -103,12 +103,12 @@ def _free(mixed: Mixed, known: Chosen | None, options: SolveOptions, begin: floa
     apart, best, bound_ns = _few_sequences(mixed), known, 0
     while True:
         most_ns = _most_ns(mixed) if best is None else max(0, best.step_ns - 1)
-        built = build(mixed, most_ns, apart)
+        built = HotSwitch(mixed, most_ns, apart)
         if best is not None:
             built.hint(_merged(best.tour))
         limit_s = options.time_limit_s
         left_s = None if limit_s is None else max(0.0, limit_s - (monotonic() - begin))
-        outcome = cpsat.run(built.model, replace(options, time_limit_s=left_s))
+        outcome = cpsat.run(built.model.native, replace(options, time_limit_s=left_s))
         found = None if outcome.values is None else _chosen(mixed, built.extract(outcome.values))
         if found is not None and (best is None or found.step_ns < best.step_ns):
             best = found

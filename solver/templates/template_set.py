@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from formulations.coverage import Coverage, least_consecutive
-from formulations.cpsat.template_set import build
 from formulations.errors import PlannerError
 from formulations.merging import worst_rebuilt
+from formulations.models.cpsat import CpSat
+from formulations.models.template_set import TemplateSet
 from solver.backends import cpsat
 from solver.options import SolveOptions
 from solver.result import Status
@@ -45,9 +46,9 @@ def fewest_sizes(
         )
     known = range(least_size, least_size + least_consecutive(least_size, faults))
     settling = nodes[:least_size] if nodes[0] == first else nodes
-    built = build(settling, least_size, faults)
+    built = TemplateSet(CpSat(), settling, least_size, faults)
     built.hint(known)
-    outcome = cpsat.run(built.model, options or SolveOptions())
+    outcome = cpsat.run(built.model.native, options or SolveOptions())
     if outcome.values is None:
         return SizeSet(tuple(known), False)
     sizes = built.extract(outcome.values)

@@ -10,7 +10,7 @@ from formulations.costs.recompute_choice import NEVER
 from formulations.costs.recompute_costs import memory_parts, recomputed_ns
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
-from formulations.recompute_rows import least_runs
+from formulations.models.stage_times import least_runs
 from formulations.space import PlanSpace
 from solver.verify.bounds import Prover
 from tests import brute_force
