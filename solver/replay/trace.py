@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from formulations.errors import InstanceError
-from formulations.instance.positions import suggestion
+from formulations.instance.documents import csv_fields, read_text, suggestion
 from formulations.instance.record import shown
-from formulations.instance.text_files import csv_fields, read_text
 
 EventKind = Literal["fail", "join"]
 KINDS: tuple[EventKind, ...] = get_args(EventKind)

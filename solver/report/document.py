@@ -1,10 +1,14 @@
 """From a result to the plan file's content, and back from a plan file to plan and costs."""
 
-from formulations.costs.availability import checkpoint_every_s
 from formulations.costs.memory import MemoryParts
-from formulations.costs.plan_costs import PlanCosts, plan_costs, plan_memory, plan_tables
-from formulations.costs.renting import Terms, terms_of
-from formulations.costs.rounding import rounding_error_ns
+from formulations.costs.plan_costs import (
+    PlanCosts,
+    plan_costs,
+    plan_memory,
+    plan_tables,
+    rounding_error_ns,
+)
+from formulations.costs.renting import Terms, checkpoint_every_s, terms_of
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.instance import gpu_evidence

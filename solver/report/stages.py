@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from formulations.costs.zones import neighbours
+from formulations.costs.transfers import neighbours
 from formulations.instance import Cluster
 from formulations.instance.instance import MEMORY_MODEL_ERROR
 from formulations.instance.sources import NOT_STATED

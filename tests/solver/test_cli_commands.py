@@ -79,7 +79,7 @@ def test_verify_compares_with_the_instance(
 
 def test_schema_is_json() -> None:
     """The schema parses and describes an object with workload and cluster."""
-    out = output("schema")
+    out = output("catalogue", "--schema")
     assert {"workload", "cluster"} <= set(json.loads(out)["properties"])
 
 
@@ -95,15 +95,17 @@ def test_catalogue_lists_gpus_with_sources() -> None:
 
 def test_workload_text_and_json_agree() -> None:
     """The exact number of parameters stands in both."""
-    parameters = json.loads(run("workload", "bert-large", "--json")[1])["parameters"]
-    assert f"{parameters:,}" in run("workload", "bert-large")[1]
+    parameters = json.loads(run("catalogue", "bert-large", "--json")[1])["parameters"]
+    assert f"{parameters:,}" in run("catalogue", "bert-large")[1]
 
 
 def test_workload_takes_length_and_batch() -> None:
     """Half the sequence length halves the head's FLOPs, 2 s h V."""
     flops = {}
     for length in (256, 512):
-        fields = json.loads(run("workload", "bert-large", "--json", "--sequence-length", length)[1])
+        fields = json.loads(
+            run("catalogue", "bert-large", "--json", "--sequence-length", length)[1]
+        )
         assert fields["sequence_length"] == length
         flops[length] = fields["layers"][-1]["forward_flops_per_sequence"]
     assert flops[512] == 2 * flops[256] > 0
@@ -112,13 +114,13 @@ def test_workload_takes_length_and_batch() -> None:
 @pytest.mark.parametrize(("name", "tokens"), [("bert-base", 512), ("deepseek-v3", 4096)])
 def test_usual_length_of_a_config(name: str, tokens: int) -> None:
     """What it allows, up to 4096 tokens."""
-    out = output("workload", f"tests/data/huggingface/{name}.json", "--json")
+    out = output("catalogue", f"tests/data/huggingface/{name}.json", "--json")
     assert json.loads(out)["sequence_length"] == tokens
 
 
 def test_workload_names_what_training_adds() -> None:
     """Parameters of multi-token prediction stand beside those of the published model."""
-    text = run("workload", "tests/data/huggingface/deepseek-v3.json")[1]
+    text = run("catalogue", "tests/data/huggingface/deepseek-v3.json")[1]
     assert "671,026,404,352 (671,026 million), and 11,610,067,968 that training adds" in text
 
 
@@ -126,13 +128,13 @@ def test_workload_refuses_fields_of_another_model(tmp_path: Path) -> None:
     """Experts under a dense model type are refused where they stand."""
     file = tmp_path / "config.json"
     file.write_text('{"model_type": "qwen3",\n  "num_experts": 128}', encoding="utf-8")
-    err = refused("workload", str(file))
+    err = refused("catalogue", str(file))
     assert f"{file}:2:3 num_experts: 128, which model_type qwen3 does not have; allowed: " in err
 
 
 def test_unknown_workload_is_one_line() -> None:
     """The name is repeated, exit code 2."""
-    assert "bert-huge" in refused("workload", "bert-huge")
+    assert "bert-huge" in refused("catalogue", "bert-huge")
 
 
 @pytest.fixture

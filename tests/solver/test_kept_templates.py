@@ -102,10 +102,10 @@ def test_template_that_was_changed(tmp_path: Path) -> None:
 
 
 def test_command_line_keeps_and_shows(tmp_path: Path) -> None:
-    """`templates --study` writes what `study show` reads."""
+    """`templates --study` writes what `show --study` reads."""
     path = tmp_path / "study.db"
     output("templates", SMALL, "--micro-batch", 4, "--study", path)
     assert (
-        output("study", "show", path)
+        output("show", "--study", path)
         == "templates     hetero_small, 4 mixes of nodes closed, 0 open\n"
     )

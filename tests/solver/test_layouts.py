@@ -189,5 +189,5 @@ def test_killed_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(all_pairs, "plan_switch", None)  # all are known the second time
     assert begun.count(begun[3]) == 2
     assert len(begun) == len(set(begun)) + 1
-    code, out, _ = run("study", "show", path)
+    code, out, _ = run("show", "--study", path)
     assert (code, f"{len(set(begun))} layouts closed, 0 open; " in out) == (0, True)

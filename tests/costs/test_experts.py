@@ -5,12 +5,11 @@ import pytest
 
 from formulations.costs.collectives import ALL_REDUCE
 from formulations.costs.compute import analytic_s
-from formulations.costs.expert_sync import expert_rings_ns
 from formulations.costs.experts import ALL_TO_ALL_RATE, Members, all_to_all_s, grouped_s, members_of
 from formulations.costs.memory import layer_memory
-from formulations.costs.sharding import shape_times
+from formulations.costs.sharding import expert_rings_ns, shape_times
 from formulations.instance import Cluster, Instance, Layer, Link, SearchSpace, Workload
-from formulations.instance.load import gpu_catalogue
+from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.sizes import MoeSizes
 from formulations.instance.transformer import build_workload
 from tests.architectures import MIXTRAL
