@@ -34,6 +34,8 @@ _ALLOWED: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "list_type": lambda _: "a list",
     "tuple_type": lambda _: "a list",
     "dict_type": lambda _: "a mapping",
+    "dataclass_type": lambda _: "a mapping",
+    "unexpected_keyword_argument": lambda _: "no such field",
     "literal_error": lambda context: str(context["expected"]),
     "enum": lambda context: str(context["expected"]),
     "greater_than": lambda context: f"more than {context['gt']:g}",
