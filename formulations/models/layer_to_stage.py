@@ -23,8 +23,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.recompute_choice import NEVER
-from formulations.costs.stage_costs import StageCosts
+from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.decisions import least_end
 from formulations.models.model import (

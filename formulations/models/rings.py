@@ -8,10 +8,10 @@ joins[k, y, z] and rings[y, z, n]. Bytes and start-up are apart: each is the lar
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from formulations.costs.lanes import lanes_like, layers_alike
 from formulations.costs.placement import Placer, SyncPhase
+from formulations.costs.sharding import lanes_like, layers_alike
 from formulations.costs.tables import Array
-from formulations.costs.zones import RingRate
+from formulations.costs.transfers import RingRate
 from formulations.decisions import Start
 from formulations.models.layer_to_stage import Split
 from formulations.models.model import Costs, Literal, Model, Term, of_numbers, total_of

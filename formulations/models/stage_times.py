@@ -12,10 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from formulations.costs.held_bytes import Moments
-from formulations.costs.memory import LayerMemory
-from formulations.costs.recompute_choice import NEVER
-from formulations.costs.stage_costs import StageCosts
+from formulations.costs.memory import LayerMemory, Moments
+from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array
 from formulations.models.layer_to_stage import Split
 from formulations.models.microbatches import Shares

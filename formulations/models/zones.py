@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from formulations.costs.tables import CostTables
-from formulations.costs.zones import Pair, RingRate, ZoneTerms
+from formulations.costs.transfers import Pair, RingRate, ZoneTerms
 from formulations.models.model import Linear, Literal, Model, total_of, weighted
 from formulations.plan import Shape
 

@@ -12,13 +12,13 @@ from formulations.coverage import Coverage, consecutive_for_merging
 from formulations.merging import partitions, pipelines_rebuilt, worst_rebuilt
 from formulations.models.cpsat import CpSat
 from formulations.models.template_set import TemplateSet
-from solver.result import Status
-from solver.templates.template_set import (
+from solver.fleets.template_document import (
     CoverageError,
     fewest_sizes,
     merging_range,
     worst_rebuilt_in,
 )
+from solver.result import Status
 from tests.twins import TWINS, Twin, has_solution, solved
 
 
