@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from solver.lengths_document import LengthsDocument, SingleDocument
-from solver.report.drawing import LETTER, picture, round_part, upright_lines, written
+from solver.report.chart import LETTER, picture, round_part, upright_lines, written
 from solver.report.lengths_step import anchor_s, buckets_text, strategy_name, visit_s
 from solver.report.quantities import round_time_text, time_text
 

@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from solver.replay.spans import Replay, Span
-from solver.report.replay import averages, long_time_text, round_ticks
+from solver.report.chart import round_ticks
+from solver.report.replay import averages, long_time_text
 from tests.command_line import output, refused
 
 ROOT = Path(__file__).resolve().parents[2]
