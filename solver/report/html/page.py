@@ -19,6 +19,17 @@ from solver.report.step import replicas_text, timeline_data
 from solver.report.text import figures, heading_lines, outcome
 from solver.simulate import Step
 
+PALETTE = 8  #: colours for GPU types and for parts in the style sheet, used again beyond that
+#: Of lines with a number, in px, so that phones can have larger ones.
+_APART = 24
+_MEMORY_NAMES = {
+    "weights_bytes": "weights",
+    "gradients_bytes": "gradients",
+    "optimizer_bytes": "optimizer state",
+    "activations_bytes": "activations",
+    "buffers_bytes": "buffers",
+    "reserve_bytes": "framework reserve",
+}
 _NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
 _TIMELINE = (
     '<div class=tools><button id=in title="zoom in">+</button>'
@@ -91,15 +102,7 @@ def _headline(document: PlanDocument) -> str:
     return f"<dl class=headline>{cells}</dl>"
 
 
-PALETTE = 8  #: colours for GPU types and for parts in the style sheet, used again beyond that
-_MEMORY_NAMES = {
-    "weights_bytes": "weights",
-    "gradients_bytes": "gradients",
-    "optimizer_bytes": "optimizer state",
-    "activations_bytes": "activations",
-    "buffers_bytes": "buffers",
-    "reserve_bytes": "framework reserve",
-}
+# Parts that need no script: figures, machines, stages, memory, time
 
 
 def section(title: str, body: str, note: str = "") -> str:
@@ -256,10 +259,6 @@ def time_spent(document: PlanDocument, costs: PlanCosts, step: Step) -> str:
         "<table><tr><th>what would shorten it</th><th class=number>saves</th></tr>"
         f"{faster}</table></div>"
     )
-
-
-#: Of lines with a number, in px, so that phones can have larger ones.
-_APART = 24
 
 
 def search_chart(document: PlanDocument) -> str:
