@@ -17,8 +17,7 @@ from typing import Any
 from bench.command import command
 from bench.published_rules import Bamboo, Case, Varuna
 from bench.records import append, record, reference
-from formulations.instance.json_document import json_document
-from formulations.instance.positions import Place
+from formulations.instance.documents import Place, json_document
 from formulations.instance.preemption import MEASURED
 from formulations.instance.validation import validated
 from solver.replay.player import replay

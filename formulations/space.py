@@ -17,12 +17,7 @@ from typing import Any, Literal, NamedTuple
 from formulations.costs.renting import rent_usd_per_hour
 from formulations.fleet import Strategy
 from formulations.instance import Instance, NodeGroup
-from formulations.instance.instance import (
-    RECOMPUTE_WAYS,
-    ScheduleName,
-    ZeroStage,
-    plain_schedules,
-)
+from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, ZeroStage, plain_schedules
 from formulations.instance.target import most_stages
 from formulations.instance.workload import Recompute
 from formulations.launch import zero_choices

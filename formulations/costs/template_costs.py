@@ -26,7 +26,7 @@ from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
 from formulations.errors import PlanError
 from formulations.fleet import Design, Strategy
 from formulations.instance import Instance, Link, NodeGroup
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit, is_power_of_two
 from formulations.plan import Shape, Stage, uniform_degrees
 from formulations.schedules import Held, in_flight

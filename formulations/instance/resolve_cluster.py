@@ -1,9 +1,15 @@
 """From written node groups to a cluster in which nothing has to be looked up any more."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from formulations.errors import Mistakes, joined
+from formulations.instance.catalogue import (
+    NETWORK_LATENCY_S,
+    Catalogue,
+    as_link,
+    find_link,
+    gpu_type,
+)
 from formulations.instance.cluster import (
     Cluster,
     GpuType,
@@ -14,15 +20,8 @@ from formulations.instance.cluster import (
     ZonePair,
     zone_faults,
 )
-from formulations.instance.gpu_catalogue import (
-    NETWORK_LATENCY_S,
-    as_link,
-    find_link,
-    gpu_type,
-)
+from formulations.instance.documents import Place
 from formulations.instance.input_limits import MOST_GPUS, first_beyond
-from formulations.instance.overlap import Overlap
-from formulations.instance.positions import Place
 from formulations.instance.schema_cluster import (
     ClusterFile,
     GpuFile,
@@ -31,16 +30,6 @@ from formulations.instance.schema_cluster import (
     ZoneLinkFile,
 )
 from formulations.instance.sources import NOT_STATED
-
-
-@dataclass(frozen=True)
-class Catalogue:
-    """All that instance files may refer to by name."""
-
-    gpus: Mapping[str, GpuType]
-    links: Mapping[str, Link]
-    workloads: Mapping[str, object]  #: parsed workloads.yaml
-    overlap: Mapping[str, Overlap]  #: by framework
 
 
 def resolve_cluster(written: ClusterFile, place: Place, catalogue: Catalogue) -> Cluster:

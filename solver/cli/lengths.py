@@ -64,11 +64,9 @@ def lengths_command(
     from solver.evaluate.row_plans import row_plans
     from solver.files import to_json
     from solver.lengths.candidates import candidates
-    from solver.lengths.choose import check_limits, choose
-    from solver.lengths.content import build_lengths
+    from solver.lengths.choose import build_lengths, check_limits, choose
+    from solver.report.lengths import dispatch_text, step_text, strategies_text
     from solver.report.lengths_picture import lengths_picture
-    from solver.report.lengths_step import step_text
-    from solver.report.lengths_text import dispatch_text, strategies_text
     from solver.study.store import study_at
 
     check_writable(out, svg, keep=(instance, study, plans))

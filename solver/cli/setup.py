@@ -56,7 +56,8 @@ def init_command(
     ] = False,
 ) -> None:
     """Write a first instance, with comments; asks for what no option says."""
-    from formulations.instance.load import catalogue, parse_instance
+    from formulations.instance.catalogue import catalogue
+    from formulations.instance.load import parse_instance
     from formulations.instance.target import untrained
     from solver.report.text import cluster_text
     from solver.setup.written import WIDEST, instance_text
@@ -96,7 +97,7 @@ def _asked(option: str, question: str, read: "Callable[[str], Answer]") -> "Answ
 
 def _machines(nodes: list[str] | None, slurm: Path | None, detect: bool) -> "list[Machines]":
     """What the options name together; what the user answers if they name nothing."""
-    from formulations.instance.load import gpu_catalogue
+    from formulations.instance.catalogue import gpu_catalogue
     from solver.setup.machines import detected_machines, parse_machines, slurm_machines
 
     gpus = gpu_catalogue()
@@ -114,8 +115,7 @@ def _machines(nodes: list[str] | None, slurm: Path | None, detect: bool) -> "lis
 
 def _training(model: str, sequence_length: int | None, global_batch: int | None) -> "Training":
     """The model with what the catalogue or its own file says of its training."""
-    from formulations.instance.load import catalogue
-    from formulations.instance.workload_catalogue import workload_from_catalogue
+    from formulations.instance.catalogue import catalogue, workload_from_catalogue
     from solver.setup.written import Training
 
     if _names_file(model):
@@ -148,8 +148,8 @@ def calibrate_command(
     One step per tensor-parallel degree and micro-batch size that matters is enough; several with
     unlike numbers of stages tell the blocks from embedding and head.
     """
+    from formulations.instance.documents import read_text
     from formulations.instance.load import parse_instance
-    from formulations.instance.text_files import read_text
     from solver.measure.calibration import Corrected, fit, memory_headroom, section, summary
     from solver.measure.steps_file import read_steps
 
@@ -215,7 +215,8 @@ def profile_command(
     except ImportError:
         need = "profile needs PyTorch: pip install 'hetplan[torch]', or torch as your GPU needs it"
         raise PlannerError(need) from None
-    from formulations.instance.load import check_profile, gpu_catalogue
+    from formulations.instance.catalogue import gpu_catalogue
+    from formulations.instance.load import check_profile
     from solver.measure import layer_profile as measuring
     from solver.report.quantities import time_text
     from solver.setup.machines import catalogue_name
@@ -299,10 +300,9 @@ def catalogue_command(
     ] = False,
 ) -> None:
     """List the GPUs and workloads that an instance may name, or print the figures of a workload."""
-    from formulations.instance.load import catalogue
+    from formulations.instance.catalogue import catalogue, workload_from_catalogue
     from formulations.instance.schema import instance_json_schema
     from formulations.instance.transformer import build_workload
-    from formulations.instance.workload_catalogue import workload_from_catalogue
     from solver.report.catalogue import (
         gpu_json,
         gpu_report,
@@ -350,10 +350,9 @@ class _Model(NamedTuple):
 
 def _model(model: str, where: str) -> _Model:
     """The model; `where`: what names it, for errors."""
-    from formulations.instance.huggingface import architecture_from_config
-    from formulations.instance.load import catalogue
+    from formulations.instance.catalogue import catalogue, catalogue_entry
+    from formulations.instance.huggingface_model import architecture_from_config
     from formulations.instance.resolve_workload import config_name, from_config
-    from formulations.instance.workload_catalogue import catalogue_entry
 
     if _names_file(model):
         path = Path(model)
@@ -370,7 +369,7 @@ def _names_file(model: str) -> bool:
 
 def _usual_tokens(path: Path) -> int:
     """Tokens per sequence of a config.json, where nobody says."""
-    from formulations.instance.huggingface import maximum_positions
+    from formulations.instance.huggingface_model import maximum_positions
     from formulations.instance.resolve_workload import from_config
 
     return min(from_config(path, maximum_positions) or DEFAULT_TOKENS, DEFAULT_TOKENS)

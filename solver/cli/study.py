@@ -11,13 +11,12 @@ from rich.console import RenderableType
 from formulations.instance import Instance
 from solver.cli.terminal import print_report, say
 from solver.clusters.kept_clusters import FamilyOverview, family_overviews
-from solver.lengths.layouts import LENGTHS
+from solver.lengths.candidates import LENGTHS, SWITCH
 from solver.report.layout import Lines, labelled, table
 from solver.report.naming import degrees_line
 from solver.report.quantities import counted, money, percent, time_text
 from solver.search.overview import SearchOverview, search_overview
 from solver.study.store import read_study
-from solver.switching.all_pairs import SWITCH
 from solver.templates.kept_templates import open_mixes
 
 #: Open shapes that are listed; the others are counted.

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from formulations.errors import PlanError
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
-from formulations.instance.positions import suggestion
+from formulations.instance.documents import suggestion
 from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind
 from formulations.transition import Links, layer_state_bytes
 from formulations.units import seconds

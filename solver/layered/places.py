@@ -16,7 +16,7 @@ from formulations.costs.template_costs import between_ns, stage_tables, template
 from formulations.costs.transfers import inside_ns
 from formulations.fleet import Strategy
 from formulations.instance import Instance, Link
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit, filled
 from formulations.plan import Recomputed
 from formulations.schedules import in_flight

@@ -13,10 +13,8 @@ from typing import Annotated, TypeVar
 
 from pydantic import ConfigDict, Field
 
-from formulations.instance.json_document import json_document
-from formulations.instance.positions import Place
+from formulations.instance.documents import Place, json_document, read_text
 from formulations.instance.record import Record, shown
-from formulations.instance.text_files import read_text
 from formulations.instance.validation import validated
 from solver.replay.policy import Checkpoints, Configuration, InFlight, Policy, Recovery
 from solver.replay.trace import Trace, failures_trace

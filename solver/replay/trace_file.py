@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import get_args
 
 from formulations.errors import InstanceError
-from formulations.instance.positions import suggestion
+from formulations.instance.documents import csv_fields, read_text, suggestion
 from formulations.instance.record import shown
-from formulations.instance.text_files import csv_fields, read_text
 from solver.replay.trace import Event, EventKind, Trace
 
 COLUMNS = ("time", "node", "event")

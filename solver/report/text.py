@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance, SearchSpace, Workload
-from formulations.instance.instance import DegreesPer, ScheduleName
+from formulations.instance.search import DegreesPer, ScheduleName
 from formulations.instance.target import TARGET_NAMES
 from formulations.instance.workload import Recompute
 from formulations.launch import able

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from formulations.errors import InstanceError
 from formulations.instance import input_limits
-from formulations.instance.json_document import json_document, parse_json
+from formulations.instance.documents import json_document, parse_json
 from formulations.plan import Shape, simulable
 from tests.small_instances import plain_shape, random_instance
 
@@ -43,7 +43,7 @@ def test_json_of_too_many_values_is_refused_before_it_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Commas and brackets count the values: 1 list and 2 commas are 3."""
-    monkeypatch.setattr("formulations.instance.json_document.MOST_VALUES", 3)
+    monkeypatch.setattr("formulations.instance.documents.MOST_VALUES", 3)
     assert parse_json("[1,2,3]", "x") == [1, 2, 3]
     with pytest.raises(InstanceError, match=r"^x: 4 values; allowed: at most 3"):
         parse_json("[1,2,3,4]", "x")

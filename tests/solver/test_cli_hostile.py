@@ -84,7 +84,7 @@ def test_name_that_is_no_file_is_one_line(command: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_endless_file_is_one_line(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading stops at a size that no input has."""
-    monkeypatch.setattr("formulations.instance.text_files.MOST_BYTES", 1000)
+    monkeypatch.setattr("formulations.instance.documents.MOST_BYTES", 1000)
     assert "more than" in refused(command, "/dev/zero")
 
 

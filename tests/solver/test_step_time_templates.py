@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bench.oobleck_templates import step_time
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit
 from solver.layered.places import PlaceCosts, Places
 from solver.templates.step_time import TemplateOutcome, best_template

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.schedules import device_order, held, in_flight, registry, schedule_graph
 from formulations.schedules.operations import Kind
 from solver.simulate import Times, simulate

@@ -1,4 +1,4 @@
-"""The rounding error is never larger than its bound."""
+"""Costs of one plan, by hand."""
 
 from collections.abc import Sequence
 
@@ -7,15 +7,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formulations.costs.plan_costs import plan_costs, rounding_error_ns
+from formulations.costs.placement import Placer
+from formulations.costs.plan_costs import plan_costs, rounding_error_ns, split_costs
+from formulations.costs.tables import build_tables
 from formulations.instance import GpuType, Instance, Link
-from formulations.instance.instance import ScheduleName
-from formulations.plan import Shape
+from formulations.instance.search import ScheduleName
+from formulations.plan import Recomputed, Shape
 from formulations.schedules import schedule_graph
 from solver.simulate import step_time_ns
+from tests.equal_nodes import equal_nodes
 from tests.hand_made import results
 from tests.seeds import few_and_many
-from tests.small_instances import plain_shape
+from tests.small_instances import layer, plain_shape, workload
+
+
+@pytest.mark.usefixtures("round_times")
+def test_recomputed_blocks_prolong_the_backward_pass() -> None:
+    """Of two stages of two blocks of 0.2 ms forward, the first recomputes one, the other none."""
+    base = equal_nodes(1, 2, 1, 1, 2).instance
+    chain = [layer(kind, 10, 0, 0) for kind in ("embedding", *["block"] * 4, "head")]
+    instance = base.model_copy(update={"workload": workload(chain, 4, 10**6, False)})
+    tables = build_tables(instance, plain_shape((1,), pp=2, recompute=("none", "full")))
+    first, second = Recomputed(way="full", blocks=1), Recomputed(way="none", blocks=0)
+    costs = split_costs(
+        tables, Placer(tables).costs([0]), (0, 3, 6), (4,), lambda d, *_: [(first, second)[d]]
+    )
+    # Three layers on each; 10 GFLOPs at 50 TFLOP/s are 0.2 ms, backward twice.
+    assert costs.forward_ns.tolist() == [[600_000], [600_000]]
+    assert costs.backward_ns.tolist() == [[1_200_000 + 200_000], [1_200_000]]
+
 
 SCALE = 1 << 18  # times of the slowest instances stay within the longest step
 

@@ -9,7 +9,7 @@ from formulations.costs.experts import ALL_TO_ALL_RATE, Members, all_to_all_s, g
 from formulations.costs.memory import layer_memory
 from formulations.costs.sharding import expert_rings_ns, shape_times
 from formulations.instance import Cluster, Instance, Layer, Link, SearchSpace, Workload
-from formulations.instance.load import gpu_catalogue
+from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.sizes import MoeSizes
 from formulations.instance.transformer import build_workload
 from tests.architectures import MIXTRAL

@@ -5,7 +5,7 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from solver.simulate import step_time_ns
 from tests.equal_nodes import equal_nodes
 from tests.small_instances import layer, plain_shape, workload

@@ -1,13 +1,52 @@
-"""The exchange of gradients between pipelines, worked out by hand."""
+"""What stages of a template cost, and the exchange of gradients between pipelines, by hand."""
 
 import pytest
 
-from formulations.costs.template_costs import exchange_times_ns
-from formulations.fleet import Design
+from formulations.costs.template_costs import exchange_times_ns, template_costs
+from formulations.fleet import Design, Strategy
 from formulations.instance import Instance, Link
-from formulations.instance.overlap import Overlap
+from formulations.instance.search import Overlap
 from formulations.template import Template, stage_on
-from tests.random_fleets import STRATEGY, even_designs, fleet_instance
+from tests.equal_nodes import equal_nodes
+from tests.random_fleets import STRATEGY as FLEET_STRATEGY
+from tests.random_fleets import even_designs, fleet_instance
+from tests.small_instances import layer, workload
+
+STRATEGY = Strategy(micro_batch=1, recompute=("none",), schedule="1f1b")
+CUTS = ((0, 2), (2, 4))
+#: Two GPUs of a node, and one of each of two.
+INSIDE = Template(
+    node_groups=(0,),
+    stages=tuple(
+        stage_on(layers=layers, node=0, first_gpu=k, gpus=1) for k, layers in enumerate(CUTS)
+    ),
+)
+BETWEEN = Template(
+    node_groups=(0, 0),
+    stages=tuple(
+        stage_on(layers=layers, node=k, first_gpu=0, gpus=1) for k, layers in enumerate(CUTS)
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "send_ns", "embedding_ns"),
+    [
+        # 1 MB at 10 GB/s, and 1 us; 512 of 500 rows of 2000 gradients of 4 bytes, and twice 1 us
+        (INSIDE, 100_000 + 1_000, 409_600 + 2_000),
+        # the same at 1 GB/s, with 10 us each
+        (BETWEEN, 1_000_000 + 10_000, 4_096_000 + 20_000),
+    ],
+)
+def test_links_of_a_template(template: Template, send_ns: int, embedding_ns: int) -> None:
+    """Messages, and the gradient of a tied matrix, inside a node and between two."""
+    base = equal_nodes(2, 2, 1, 1, 2).instance
+    chain = [layer(kind, 1, 0, 0) for kind in ("embedding", "block", "block", "head")]
+    tied = base.model_copy(update={"workload": workload(chain, 4, 10**6, True)})
+    costs = template_costs(tied, STRATEGY, template)
+    assert costs.send_ns.tolist() == costs.send_back_ns.tolist() == [send_ns]
+    assert costs.embedding_ns == embedding_ns
+
 
 PAIR = even_designs(range(2, 3))[0]
 #: Bytes of gradients, 4 each, on the node that holds two blocks and the head.
@@ -46,7 +85,7 @@ def test_stages_of_a_node_share_its_link() -> None:
     )
     one = Template(node_groups=(0,), stages=(stage_on(layers=(0, 6), node=0, first_gpu=0, gpus=2),))
     times = [
-        exchange_times_ns(instance, Design(template=template, strategy=STRATEGY), 2)[1]
+        exchange_times_ns(instance, Design(template=template, strategy=FLEET_STRATEGY), 2)[1]
         for template in (two, one)
     ]
     # 7 parameters of every layer are on both GPUs of a tensor-parallel group
@@ -66,7 +105,7 @@ def test_slowest_start_of_unlike_nodes() -> None:
     """Links of 1 and of 3 us: a ring of three pipelines has 4 messages of 3 us."""
     instance = fleet_instance(4, 3)
     template = Template(node_groups=(0, 1), stages=PAIR.template.stages)
-    mixed = Design(template=template, strategy=STRATEGY)
+    mixed = Design(template=template, strategy=FLEET_STRATEGY)
     late = tuple(
         group.but(inter_node={"latency_s": latency_s})
         for group, latency_s in zip(instance.cluster.groups, (1e-6, 3e-6), strict=True)
@@ -87,6 +126,6 @@ def test_sync_of_single_stages_hides() -> None:
                 for k, layers in enumerate(stages)
             ),
         )
-        design = Design(template=template, strategy=STRATEGY)
+        design = Design(template=template, strategy=FLEET_STRATEGY)
         whole, left = (exchange_times_ns(one, design, 2)[1] for one in (plain, hidden))
         assert left == pytest.approx(seen * whole, abs=2)

@@ -1,16 +1,23 @@
 """What ZeRO 2 and 3 exchange with every micro-batch, and what ZeRO keeps, by hand."""
 
+import numpy as np
 import pytest
 
 from formulations.costs.compute import layer_times
 from formulations.costs.memory import layer_memory
-from formulations.costs.sharding import shape_times
+from formulations.costs.sharding import (
+    lanes_like,
+    layers_alike,
+    message_lanes,
+    shape_times,
+    tied_lanes,
+    widest_group,
+)
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import Instance
-from formulations.instance.instance import ZeroStage
-from formulations.instance.overlap import Overlap
+from formulations.instance import Instance, SearchSpace
+from formulations.instance.search import Overlap, ZeroStage
 from formulations.instance.workload import OPTIMIZER_BYTES
-from formulations.plan import Shape
+from formulations.plan import Degrees, Shape
 from tests.equal_nodes import equal_nodes
 from tests.small_instances import layer, plain_shape, workload
 
@@ -163,3 +170,32 @@ def test_exchanges_of_experts_follow_those_of_the_rest() -> None:
     # experts: two rings of 2 GPUs share the link, 3.2 MB / 2 x 2 / 0.5 GB/s = 6,400 us, and 10 us.
     (seen,) = set((times.backward_ns - plain.backward_ns).ravel().tolist())
     assert seen == (79_999 + 1_000 + 1_599_972 + 10_000) + (6_400_000 + 10_000)
+
+
+#: Tensor groups of 2 in three parts, of 1, of 2, and of 4 on nodes that are not used.
+DEGREES = (Degrees(tp=2, parts=3), Degrees(tp=1), Degrees(tp=2), Degrees(tp=4))
+SHAPE = plain_shape((1, 1, 1, 0)).but(degrees=DEGREES)
+
+
+def test_lanes_of_node_groups() -> None:
+    """Lanes of the third group hold as much as those of the first, which is the widest used."""
+    assert [lanes_like(SHAPE, j) for j in range(4)] == [0, 1, 0, 3]
+    assert widest_group(SHAPE) == 0
+    assert [tied_lanes(SHAPE, j) for j in range(4)] == [6, 1, 2, 4]
+
+
+def test_lanes_of_messages() -> None:
+    """Split, every GPU sends its part once; whole, as often as the widest tensor group has GPUs."""
+    instance = equal_nodes(1, 1, 1, 1, 1).instance
+    for split, lanes in ((True, 3 * 2), (False, 3 * 4)):
+        search = SearchSpace(scatter_gather=split)
+        assert message_lanes(instance.but(search=search), DEGREES[0], 4) == lanes
+
+
+def test_layers_that_agree_in_bytes() -> None:
+    """All of one mask on tensor groups of one size, else one for each pair of sizes."""
+    sizes = np.array([[4, 8, 4, 9], [2, 4, 2, 9], [4, 8, 4, 9]])
+    masks = [mask.tolist() for mask in layers_alike(SHAPE, sizes)]
+    assert masks == [[0, 1, 0], [1, 0, 1]]
+    alike = SHAPE.but(nodes_used=(1, 0, 1, 0))
+    assert [mask.tolist() for mask in layers_alike(alike, sizes)] == [[1, 1, 1]]

@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.schedules import (
     SCHEDULES,
     ScheduleGraph,
