@@ -8,7 +8,7 @@ from typing import TypeVar
 from formulations.errors import InstanceError
 from formulations.instance.catalogue import CatalogueEntry
 from formulations.instance.documents import Place, json_document, parse_json, read_text
-from formulations.instance.huggingface import architecture_from_config
+from formulations.instance.huggingface_model import architecture_from_config
 from formulations.instance.input_limits import printable
 from formulations.instance.record import shown
 from formulations.instance.schema import WorkloadFile

@@ -351,7 +351,7 @@ class _Model(NamedTuple):
 def _model(model: str, where: str) -> _Model:
     """The model; `where`: what names it, for errors."""
     from formulations.instance.catalogue import catalogue, catalogue_entry
-    from formulations.instance.huggingface import architecture_from_config
+    from formulations.instance.huggingface_model import architecture_from_config
     from formulations.instance.resolve_workload import config_name, from_config
 
     if _names_file(model):
@@ -369,7 +369,7 @@ def _names_file(model: str) -> bool:
 
 def _usual_tokens(path: Path) -> int:
     """Tokens per sequence of a config.json, where nobody says."""
-    from formulations.instance.huggingface import maximum_positions
+    from formulations.instance.huggingface_model import maximum_positions
     from formulations.instance.resolve_workload import from_config
 
     return min(from_config(path, maximum_positions) or DEFAULT_TOKENS, DEFAULT_TOKENS)

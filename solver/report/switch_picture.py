@@ -8,9 +8,8 @@ bars have tooltips.
 from collections.abc import Callable, Iterator, Sequence
 from xml.sax.saxutils import escape
 
-from solver.report.drawing import LETTER, key, key_width, picture, upright_lines, written
+from solver.report.chart import LETTER, key, key_width, picture, round_ticks, upright_lines, written
 from solver.report.quantities import Unit, ranges, round_time_text, size_unit, time_text
-from solver.report.replay import round_ticks
 from solver.switch_document import SwitchDocument, Volumes
 
 #: Rows of a table; what busy GPUs send and receive stands before the rest.
