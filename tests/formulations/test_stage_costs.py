@@ -55,11 +55,11 @@ def test_least_time_is_that_of_all_options(seeds: list[int], schedule: str) -> N
 def test_chosen_blocks_are_those_of_the_time(seed: int) -> None:
     """What a stage is said to recompute takes the least time, and fits where anything does."""
     tables = cramped_tables(seed, SCHEDULES[seed % 3])
-    stages, prover = StageCosts(tables), Prover(PlanSpace(tables.instance))
+    stages = StageCosts(tables)
     for k, j, m, a, b in all_stages(tables):
         extra = int(stages.extra(j, k, m)[a, b])
         moments = stages.moments(k, m)
-        other = prover.recomputation(tables.shape).chosen(j, moments, (a, b))
+        other = stages.recomputed_of(j, moments, (a, b))
         for found in (*stages.recomputed(k, j, m, [(a, b)]), other):
             time_ns = recomputed_ns(tables, j, (a, b), found)
             need = sum(memory_parts(tables, [(a, b)], k, j, m, [found]))
