@@ -11,9 +11,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from formulations.costs.held_bytes import Moments
-from formulations.costs.recompute_choice import NEVER
-from formulations.costs.stage_costs import StageCosts
+from formulations.costs.memory import Moments
+from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array
 
 

@@ -12,16 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
 from math import gcd
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from formulations.costs.renting import rent_usd_per_hour
+from formulations.fleet import Strategy
 from formulations.instance import Instance, NodeGroup
-from formulations.instance.instance import (
-    RECOMPUTE_WAYS,
-    ScheduleName,
-    ZeroStage,
-    plain_schedules,
-)
+from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, ZeroStage, plain_schedules
 from formulations.instance.target import most_stages
 from formulations.instance.workload import Recompute
 from formulations.launch import zero_choices
@@ -145,20 +141,6 @@ def micro_batches(instance: Instance) -> list[int]:
     return [b for b in candidates if instance.workload.global_batch % b == 0]
 
 
-def has_twin(instance: Instance, parts: Sequence[int], dp: int, micro_batch: int) -> bool:
-    """Whether the plan space has the same plans of n times more replicas, in place of parts.
-
-    Where n divides the parts of all slots: each of their n shares is a replica of its own, of
-    micro-batches of 1 / n of the sequences, on the same GPUs with the same rings.
-    """
-    common, replicas = gcd(*parts), instance.search.data_parallel
-    return any(
-        (replicas is None or dp * n in replicas) and micro_batch // n in micro_batches(instance)
-        for n in range(2, common + 1)
-        if common % n == 0
-    )
-
-
 def longest_pipeline(instance: Instance) -> int:
     """Most stages that the layers fill and the target runs."""
     search, layers = instance.search, instance.workload.layers
@@ -207,6 +189,18 @@ def recompute_ways(instance: Instance, zero: ZeroStage) -> Iterator[tuple[Recomp
         yield from ((way,) for way in ways)
 
 
+def pipeline_strategies(instance: Instance, micro_batch: int) -> list[Strategy]:
+    """How pipelines of fleets may run: every memory strategy and schedule that the instance allows.
+
+    They keep whole optimizer states.
+    """
+    return [
+        Strategy(micro_batch=micro_batch, recompute=ways, schedule=schedule)
+        for ways in recompute_ways(instance, zero=0)
+        for schedule in plain_schedules(instance.search)
+    ]
+
+
 def has_stage_shapes(instance: Instance) -> bool:
     """Whether stages may have degrees of their own: in one zone, without ranks that share more."""
     search = instance.search
@@ -239,8 +233,29 @@ class Departure(NamedTuple):
     before: list[str]
 
 
+class _Fields(NamedTuple):
+    """Those of a shape, chosen one level after the other: plain, as a listing tries many."""
+
+    nodes_used: Nodes
+    degrees: tuple[Degrees, ...] = ()
+    dp: int = 1
+    pp: int = 1
+    ep: int = 1
+    etp: Literal[1] | None = None
+    zero: ZeroStage = 0
+    micro_batch: int = 1
+    schedule: ScheduleName = "1f1b"
+    vpp: int = 1
+    recompute: tuple[Recompute, ...] = ("none",)
+
+    @property
+    def shape(self) -> Shape:
+        """The shape with these fields."""
+        return Shape(**self._asdict())
+
+
 #: Fields of a shape that are chosen together, and what they may be beside the fields before.
-_Level = tuple[tuple[str, ...], Callable[[Shape], Iterable[tuple[object, ...]]]]
+_Level = tuple[tuple[str, ...], Callable[[_Fields], Iterable[tuple[Any, ...]]]]
 
 
 @dataclass(frozen=True)
@@ -256,17 +271,17 @@ class PlanSpace:
 
     def shapes_of(self, vector: Nodes) -> Iterator[Shape]:
         """All shapes that use exactly these nodes."""
-        undecided = _UNDECIDED.model_copy(update={"nodes_used": vector})
-        yield from _Walk(self.instance.on(vector)).completed(undecided, 0)
+        yield from _Walk(self.instance.on(vector)).completed(_Fields(vector), 0)
 
     def departure(self, shape: Shape) -> Departure | None:
         """Where a shape leaves the plan space; None for one of `shapes`."""
         vector = shape.nodes_used
         if len(vector) != len(self.instance.cluster.groups) or not may_use(self.instance, vector):
             return Departure(("nodes_used",), (vector,), [], [])
+        chosen = _Fields(**{name: getattr(shape, name) for name in _Fields._fields})
         before = ["nodes_used"]
         for fields, choices in _Walk(self.instance.on(vector)).levels:
-            values, allowed = tuple(getattr(shape, name) for name in fields), list(choices(shape))
+            values, allowed = tuple(getattr(shape, name) for name in fields), list(choices(chosen))
             if values not in allowed:
                 return Departure(fields, values, allowed, before)
             before += fields
@@ -285,78 +300,83 @@ class _Walk:
 
     @cached_property
     def levels(self) -> Sequence[_Level]:
-        """Fields, and their choices."""
+        """Fields, and their choices: those that take longest to tell before there are many."""
         return (
             (("degrees",), self._degrees),
             (("dp", "pp"), self._pipelines),
-            (("micro_batch",), self._micro_batches),
             (("ep", "etp"), self._experts),
-            (("schedule", "vpp"), self._schedules),
             (("zero",), self._zero),
+            (("micro_batch",), self._micro_batches),
+            (("schedule", "vpp"), self._schedules),
             (("recompute",), self._recompute),
         )
 
-    def completed(self, shape: Shape, level: int) -> Iterator[Shape]:
+    def completed(self, chosen: _Fields, level: int) -> Iterator[Shape]:
         """All shapes that are decided as this one on the levels before."""
         if level == len(self.levels):
-            yield shape
+            yield chosen.shape
             return
         fields, choices = self.levels[level]
-        for values in choices(shape):
-            chosen = shape.model_copy(update=dict(zip(fields, values, strict=True)))
-            yield from self.completed(chosen, level + 1)
+        for values in choices(chosen):
+            further = chosen._replace(**dict(zip(fields, values, strict=True)))
+            yield from self.completed(further, level + 1)
 
-    def _degrees(self, shape: Shape) -> Iterator[tuple[tuple[Degrees, ...]]]:
-        yield from ((degrees,) for degrees in group_degrees(self.instance, shape.nodes_used))
+    def _degrees(self, chosen: _Fields) -> Iterator[tuple[tuple[Degrees, ...]]]:
+        yield from ((degrees,) for degrees in group_degrees(self.instance, chosen.nodes_used))
         if has_stage_shapes(self.instance):
             yield ((),)
 
-    def _pipelines(self, shape: Shape) -> Iterable[tuple[int, int]]:
-        if shape.per_stage:
-            return stage_pipelines(self.instance, shape.nodes_used)
-        groups = zip(shape.nodes_used, self.instance.cluster.groups, shape.degrees, strict=True)
+    def _pipelines(self, chosen: _Fields) -> Iterable[tuple[int, int]]:
+        if not chosen.degrees:
+            return stage_pipelines(self.instance, chosen.nodes_used)
+        groups = zip(chosen.nodes_used, self.instance.cluster.groups, chosen.degrees, strict=True)
         slots = sum(n * (group.gpus_per_node // degrees.width) for n, group, degrees in groups)
         return pipeline_degrees(self.instance, slots)
 
-    def _micro_batches(self, shape: Shape) -> Iterator[tuple[int]]:
+    def _experts(self, chosen: _Fields) -> Sequence[tuple[int, int | None]]:
+        if not chosen.degrees:
+            return [(1, None)]
+        return expert_degrees(self.instance, chosen.degrees, chosen.dp, chosen.nodes_used)
+
+    def _zero(self, chosen: _Fields) -> Iterator[tuple[ZeroStage]]:
+        yield from ((zero,) for zero in zero_choices(self.instance, chosen.shape))
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        return micro_batches(self.instance)
+
+    def _micro_batches(self, chosen: _Fields) -> Iterator[tuple[int]]:
         """Every replica has a micro-batch, equally many if even; parts divide it."""
-        parts, dp = [degrees.parts for degrees in shape.degrees_used], shape.dp
-        even = shape.per_stage or self.instance.search.micro_batches == "even"
-        for b in micro_batches(self.instance):
+        pairs = zip(chosen.degrees, chosen.nodes_used, strict=False)
+        parts, dp = [degrees.parts for degrees, count in pairs if count], chosen.dp
+        even = not chosen.degrees or self.instance.search.micro_batches == "even"
+        for b in self._sizes:
             total = self.instance.workload.global_batch // b
             fits = total >= dp and not (even and total % dp) and not any(b % n for n in parts)
-            if fits and not (parts and has_twin(self.instance, parts, dp, b)):
+            if fits and not (parts and self._has_twin(gcd(*parts), dp, b)):
                 yield (b,)
 
-    def _experts(self, shape: Shape) -> Sequence[tuple[int, int | None]]:
-        if shape.per_stage:
-            return [(1, None)]
-        return expert_degrees(self.instance, shape.degrees, shape.dp, shape.nodes_used)
+    def _has_twin(self, parts: int, dp: int, micro_batch: int) -> bool:
+        """Whether the plan space has the same plans of n times more replicas, in place of parts.
 
-    def _schedules(self, shape: Shape) -> Iterable[tuple[ScheduleName, int]]:
-        if shape.per_stage:
+        Where n divides the parts of all slots: each of their n shares is a replica of its own, of
+        micro-batches of 1 / n of the sequences, on the same GPUs with the same rings.
+        """
+        replicas = self.instance.search.data_parallel
+        return any(
+            (replicas is None or dp * n in replicas) and micro_batch // n in self._sizes
+            for n in range(2, parts + 1)
+            if parts % n == 0
+        )
+
+    def _schedules(self, chosen: _Fields) -> Iterable[tuple[ScheduleName, int]]:
+        if not chosen.degrees:
             return [(name, 1) for name in plain_schedules(self.instance.search)]
-        total = self.instance.workload.global_batch // shape.micro_batch
-        return schedules_of(self.instance, shape.pp, total // shape.dp)
+        total = self.instance.workload.global_batch // chosen.micro_batch
+        return schedules_of(self.instance, chosen.pp, total // chosen.dp)
 
-    def _zero(self, shape: Shape) -> Iterator[tuple[ZeroStage]]:
-        yield from ((zero,) for zero in zero_choices(self.instance, shape))
-
-    def _recompute(self, shape: Shape) -> Iterator[tuple[tuple[Recompute, ...]]]:
-        yield from ((ways,) for ways in recompute_ways(self.instance, shape.zero))
-
-
-#: A shape before anything is chosen.
-_UNDECIDED = Shape(
-    degrees=(),
-    dp=1,
-    pp=1,
-    micro_batch=1,
-    schedule="1f1b",
-    recompute=("none",),
-    zero=0,
-    nodes_used=(),
-)
+    def _recompute(self, chosen: _Fields) -> Iterator[tuple[tuple[Recompute, ...]]]:
+        yield from ((ways,) for ways in recompute_ways(self.instance, chosen.zero))
 
 
 def shapes(instance: Instance, check: Check = lambda: None) -> Iterator[Shape]:

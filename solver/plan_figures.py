@@ -6,13 +6,11 @@ The only place that derives them: `report` writes them, `verify` compares a file
 from collections import Counter
 from itertools import pairwise
 
-from formulations.costs.availability import checkpoint_every_s
 from formulations.costs.memory import MemoryParts
-from formulations.costs.plan_costs import PlanCosts, plan_memory, plan_tables
-from formulations.costs.renting import terms_of
-from formulations.costs.rounding import rounding_error_ns
+from formulations.costs.plan_costs import PlanCosts, plan_memory, plan_tables, rounding_error_ns
+from formulations.costs.renting import checkpoint_every_s, terms_of
 from formulations.instance import Instance
-from formulations.instance.provenance import gpu_evidence
+from formulations.instance.instance import gpu_evidence
 from formulations.plan import Plan, Replica, Shape, Stage, num_gpus
 from formulations.units import SECONDS_PER_HOUR, seconds
 from solver.document import (

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from ortools.sat.python import cp_model
 
-from formulations.costs.lanes import layers_alike
 from formulations.costs.placement import NodeTerms, SyncPhase
+from formulations.costs.sharding import layers_alike
 from formulations.costs.tables import Array, CostTables
-from formulations.costs.zones import RingRate
+from formulations.costs.transfers import RingRate
 from formulations.cpsat.parts import Split
 from formulations.cpsat.terms import Linear, Literal, enforced_maximum
 from formulations.cpsat.zones import ZoneVariables

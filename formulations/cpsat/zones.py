@@ -11,7 +11,7 @@ from itertools import combinations
 from ortools.sat.python import cp_model
 
 from formulations.costs.tables import CostTables
-from formulations.costs.zones import Pair, RingRate, ZoneTerms
+from formulations.costs.transfers import Pair, RingRate, ZoneTerms
 from formulations.cpsat.terms import Literal, require_any, weighted
 
 Conditions = tuple[Literal, ...]

@@ -6,7 +6,7 @@ from typing import TypeVar
 import pulp
 
 from formulations.costs.tables import CostTables
-from formulations.costs.zones import RingRate
+from formulations.costs.transfers import RingRate
 from formulations.decisions import Start
 from formulations.milp.big_m import largest_value
 from formulations.milp.terms import Linear, Literal, maximum, total_of, weighted

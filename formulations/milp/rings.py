@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from formulations.costs.lanes import lanes_like, layers_alike
 from formulations.costs.placement import Placer, SyncPhase
+from formulations.costs.sharding import lanes_like, layers_alike
 from formulations.costs.tables import Array, CostTables
-from formulations.costs.zones import RingRate
+from formulations.costs.transfers import RingRate
 from formulations.decisions import Start
 from formulations.milp.choices import Costs, chosen, chosen_pair, of_layers, of_numbers
 from formulations.milp.covering import Covering, Value

@@ -11,7 +11,7 @@ from itertools import combinations
 import pulp
 
 from formulations.costs.tables import CostTables
-from formulations.costs.zones import Pair, RingRate, ZoneTerms
+from formulations.costs.transfers import Pair, RingRate, ZoneTerms
 from formulations.milp.terms import (
     Linear,
     Literal,

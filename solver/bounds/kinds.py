@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from formulations.costs.zones import ZoneTerms
+from formulations.costs.transfers import ZoneTerms
 from solver.bounds.node_costs import LeastCosts
 from solver.layered.placements import allowed_layers
 from solver.layered.problem import Array, Intervals, Mask

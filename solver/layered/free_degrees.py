@@ -4,7 +4,7 @@ States are those of `GpuGraph`, in GPUs; a column is a place, and what memory ma
 recompute there at its position. One problem holds pipelines of every number of stages from two on:
 shorter ones have empty stages at the front, see `problem`. General is all but two things. A replica
 is a lane of its own: shapes with dp > 1 need states that tell how far each replica is. And there is
-no sync: what replicas of unlike pipelines exchange, `formulations.costs.exchange` adds.
+no sync: what replicas of unlike pipelines exchange, `formulations.costs.template_costs` adds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from formulations.costs.recompute_choice import NEVER
+from formulations.costs.stage_costs import NEVER
 from formulations.template import Template
 from solver.layered.gpu_graph import GpuGraph, State, Step
 from solver.layered.places import Places

@@ -7,7 +7,7 @@ import numpy as np
 
 from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import PlacementCosts
-from formulations.costs.recompute_choice import NEVER
+from formulations.costs.stage_costs import NEVER
 from formulations.schedules import SCHEDULES
 from solver.layered.messages import by_message
 from solver.layered.problem import (

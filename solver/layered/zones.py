@@ -1,8 +1,8 @@
 """What links between zones cost the stages of a layered graph.
 
 The flows of a stage boundary are those of two neighbouring stages: an arc knows both, so its
-transfers are those of `formulations.costs.zones`. How many stages' rings share a link is not known
-to one arc: its own counts, which is the least.
+transfers are those of `formulations.costs.transfers`. How many stages' rings share a link is not
+known to one arc: its own counts, which is the least.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from formulations.costs.placement import Placer, SyncPhase
-from formulations.costs.zones import Pair, ZoneRing, neighbours
+from formulations.costs.transfers import Pair, ZoneRing, neighbours
 
 
 class StageZones:

@@ -1,11 +1,12 @@
 """Replays side by side, as tables for people and as data."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
 
 from solver.replay.policy import Policy
 from solver.replay.spans import CAUSES, Replay
+from solver.report.drawing import COLOURS, grid, key, key_width, picture, round_part, written
 from solver.report.layout import Lines, labelled, table
 from solver.report.quantities import percent, significant
 
@@ -87,3 +88,104 @@ def replay_json(runs: Mapping[str, tuple[Policy, Replay]]) -> dict[str, object]:
         }
         for name, (policy, replay) in runs.items()
     }
+
+
+_NODES_COLOUR = "#999"
+_WIDTH, _HEIGHT = 860, 340
+_LEFT, _TOP = 72, 66
+_PARTS = 240  # of the run, over each of which the throughput is averaged
+_CURVE, _WIDER = 1.5, 1.5  # width of the last curve; what an earlier one has more, to be seen too
+_STYLE = (
+    "text{font:11px sans-serif;fill:#222}.t{font-size:17px;font-weight:bold}"
+    ".g{stroke:#000;stroke-opacity:.15}.c{fill:none;stroke-linejoin:round}"
+    f".n{{fill:none;stroke:{_NODES_COLOUR};stroke-dasharray:4 3}}"
+)
+
+
+def averages(replay: Replay, parts: int, end_ns: int | None = None) -> list[float]:
+    """Samples/s kept in each of `parts` equal parts of the run; steps count where they ran.
+
+    end_ns: of a run of which this may be only the beginning.
+    """
+    length_ns = (end_ns or replay.length_ns) / parts
+    samples = [0.0] * parts
+    for span in replay.spans:
+        if not span.steps:
+            continue
+        per_ns = span.steps * replay.samples_per_step / (span.end_ns - span.start_ns)
+        first, last = int(span.start_ns / length_ns), int(span.end_ns / length_ns)
+        for i in range(first, min(last, parts - 1) + 1):
+            begin, end = max(span.start_ns, i * length_ns), min(span.end_ns, (i + 1) * length_ns)
+            samples[i] += max(0.0, end - begin) * per_ns
+    return [count / length_ns * 1e9 for count in samples]
+
+
+def round_ticks(most: float) -> list[float]:
+    """Five to ten round numbers from 0 to the first that is at least `most`."""
+    distance = round_part(most, 10)
+    return [distance * i for i in range(int(most / distance - 1e-9) + 2)]
+
+
+class _Axes:
+    """Places in px of times in ns, of samples/s and of numbers of nodes."""
+
+    def __init__(self, replays: Sequence[Replay], most_per_s: float) -> None:
+        self.end_ns = max(replay.length_ns for replay in replays)
+        self.ticks = round_ticks(most_per_s)
+        self.most_nodes = max(span.nodes for replay in replays for span in replay.spans)
+
+    def x(self, time_ns: float) -> float:
+        return _LEFT + _WIDTH * time_ns / self.end_ns
+
+    def y(self, per_s: float) -> float:
+        return _TOP + _HEIGHT * (1 - per_s / self.ticks[-1])
+
+    def nodes_y(self, nodes: int) -> float:
+        return _TOP + _HEIGHT * (1 - nodes / max(1, self.most_nodes))
+
+
+def _grid(axes: _Axes) -> Iterator[str]:
+    levels = ((axes.y(per_s), f"{per_s:g}") for per_s in axes.ticks)
+    times = [axes.end_ns * tenth // 10 for tenth in range(11)]
+    places = ((axes.x(ns), long_time_text(ns) if ns else "0") for ns in times)
+    yield from grid(places, levels, (_LEFT, _TOP), (_WIDTH, _HEIGHT))
+
+
+def _curve(axes: _Axes, values: Sequence[float], colour: str, width: float) -> str:
+    part_ns = axes.end_ns / len(values)
+    path = f"M{axes.x(0):.1f} {axes.y(values[0]):.1f}"
+    for i, value in enumerate(values):
+        path += f"V{axes.y(value):.1f}H{axes.x((i + 1) * part_ns):.1f}"
+    return f'<path class="c" stroke="{colour}" stroke-width="{width:g}" d="{path}"/>'
+
+
+def _nodes(axes: _Axes, replay: Replay) -> str:
+    path = f"M{axes.x(0):.1f} {axes.nodes_y(replay.spans[0].nodes):.1f}"
+    for span in replay.spans:
+        path += f"V{axes.nodes_y(span.nodes):.1f}H{axes.x(span.end_ns):.1f}"
+    return f'<path class="n" d="{path}"/>'
+
+
+def replay_picture(title: str, replays: Mapping[str, Replay]) -> str:
+    """The picture of one to four replays of one trace, by name."""
+    end_ns = max(replay.length_ns for replay in replays.values())
+    curves = {name: averages(replay, _PARTS, end_ns) for name, replay in replays.items()}
+    axes = _Axes(list(replays.values()), max(1e-9, *map(max, curves.values())))
+    width, height = _LEFT + _WIDTH + 40, _TOP + _HEIGHT + 52
+    part = long_time_text(axes.end_ns // _PARTS)
+    parts = [
+        *_grid(axes),
+        written(16, _TOP - 12, f"samples/s, mean of every {part}"),
+        written(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 38, "time", ' text-anchor="middle"'),
+    ]
+    x = float(_LEFT) + 220
+    for n, ((name, values), colour) in enumerate(zip(curves.items(), COLOURS, strict=False)):
+        stroke = _CURVE + _WIDER * (len(curves) - 1 - n)  # those drawn over it stay narrower
+        parts += key(x, 44, name, colour)
+        parts.append(_curve(axes, values, colour, stroke))
+        x += key_width(name)
+    most = axes.most_nodes
+    parts.append(f'<line x1="{x:.1f}" y1="49" x2="{x + 14:.1f}" y2="49" class="n"/>')
+    parts.append(written(x + 20, 53, f"nodes ready, {most} at the top"))
+    parts.append(_nodes(axes, next(iter(replays.values()))))
+    return picture(title, width, height, parts, _STYLE)

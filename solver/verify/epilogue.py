@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import NodeTerms, Placer
 from formulations.costs.tables import CostTables
-from formulations.costs.zones import neighbours
+from formulations.costs.transfers import neighbours
 
 Array = NDArray[np.int64]
 #: Gradient sync and gather of a stage by layer [L], each with its start.

@@ -23,9 +23,8 @@ from solver.front_document import ClusterRecord, FrontDocument, PointDocument, T
 from solver.result import longest_step_ns
 from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.cascade import Claim, Effort, quick_verdicts, verdicts
-from solver.verify.findings import NOISE, Findings, Verification
+from solver.verify.findings import NOISE, Findings, Verification, verification
 from solver.verify.plan_file import verify_document
-from solver.verify.sealed import verification
 
 
 def verify_front(document: FrontDocument, effort: Effort | None = None) -> Verification:
@@ -33,11 +32,8 @@ def verify_front(document: FrontDocument, effort: Effort | None = None) -> Verif
 
     Uses no code of models, engines or search. Never raises for a document that could be read.
     """
-
-    def check(document: FrontDocument, findings: Findings) -> None:
-        _check_content(document, findings, effort or Effort())
-
-    return verification(document, check)
+    asked = effort or Effort()
+    return verification(document, lambda findings: _check_content(document, findings, asked))
 
 
 def _check_content(document: FrontDocument, findings: Findings, effort: Effort) -> None:

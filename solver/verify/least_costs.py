@@ -16,9 +16,8 @@ from math import gcd
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.costs.expert_sync import expert_rings_ns
 from formulations.costs.memory import layer_parameters
-from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS
+from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS, expert_rings_ns
 from formulations.instance import Instance, NodeGroup
 from formulations.plan import Shape
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_div

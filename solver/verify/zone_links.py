@@ -6,10 +6,10 @@ from itertools import combinations, product
 
 import numpy as np
 
-from formulations.costs.lanes import widest_group
 from formulations.costs.placement import Placer
+from formulations.costs.sharding import widest_group
 from formulations.costs.tables import CostTables
-from formulations.costs.zones import RingRate
+from formulations.costs.transfers import RingRate
 from formulations.instance import Instance
 from formulations.plan import Shape
 from solver.verify.bounds import Prover

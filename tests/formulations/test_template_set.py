@@ -12,14 +12,14 @@ from formulations.coverage import Coverage, consecutive_for_merging
 from formulations.cpsat.template_set import build
 from formulations.merging import partitions, pipelines_rebuilt, worst_rebuilt
 from solver.backends import cpsat
-from solver.options import SolveOptions
-from solver.result import Status
-from solver.templates.template_set import (
+from solver.fleets.template_document import (
     CoverageError,
     fewest_sizes,
     merging_range,
     worst_rebuilt_in,
 )
+from solver.options import SolveOptions
+from solver.result import Status
 
 
 def fewest_by_enumeration(nodes: range, least_size: int, faults: int) -> int:

@@ -8,7 +8,7 @@ from formulations.cpsat.hot_switch import build
 from formulations.lengths.problem import Mixed, Rows
 from formulations.lengths.tour import step_ns
 from solver.backends import cpsat
-from solver.lengths.ascending import ascending
+from solver.lengths.choose import ascending
 from solver.options import SolveOptions
 from solver.result import Status
 from tests.mixed_lengths import free_tours, least_ns, random_mixed, tour_ns

@@ -10,9 +10,8 @@ import pytest
 
 from solver.clusters.measure import TimeAndNodes
 from solver.front_document import FrontDocument
-from solver.report.front import build_front
-from solver.report.front_picture import front_picture
-from solver.report.html.front_page import front_page
+from solver.report.document import build_front
+from solver.report.front_picture import front_page, front_picture
 from solver.verify import Effort, verify_front
 from tests.resealed import Changes, change, resealed
 from tests.seeds import one_each

@@ -3,7 +3,7 @@
 import pytest
 
 from formulations.instance import Instance
-from formulations.instance.overlap import Overlap
+from formulations.instance.search import Overlap
 from solver.options import Method, SolveOptions
 from solver.search.driver import solve
 from tests.best_plans import check_space, check_verified, least_objective
