@@ -1,4 +1,4 @@
-"""From a result to the plan file's content, and back from a plan file to plan and costs."""
+"""From results to the content of plan and front files, and back to a plan and its costs."""
 
 from formulations.costs.plan_costs import (
     PlanCosts,

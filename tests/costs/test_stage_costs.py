@@ -19,8 +19,8 @@ from formulations.costs.stage_costs import (
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance, Profile, ProfileEntry
 from formulations.instance.workload import Recompute
+from formulations.models.stage_times import least_runs
 from formulations.plan import Degrees, Recomputed
-from formulations.recompute_rows import least_runs
 from formulations.space import PlanSpace
 from solver.verify.bounds import Prover
 from tests import brute_force

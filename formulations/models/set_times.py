@@ -35,24 +35,24 @@ from itertools import accumulate, pairwise
 from math import floor
 
 import numpy as np
-from ortools.sat.python import cp_model
 
-from formulations.cpsat.terms import Linear, total_of, weighted
 from formulations.lengths.problem import Mixed
 from formulations.lengths.strategy_time import PARTS, MeasuredTimes, StrategyTimes
+from formulations.models.cpsat import CpSat
+from formulations.models.model import Linear, Term, total_of, weighted
 
-Runs = Mapping[int, cp_model.IntVar]
+Runs = Mapping[int, Linear]
 
 
 def time_of(
-    model: cp_model.CpModel,
+    model: CpSat,
     mixed: Mixed,
     times: StrategyTimes | MeasuredTimes,
     runs: Runs,
-    most_ns: int,
+    longest_ns: int,
     apart: Collection[int],
-) -> Linear:
-    """Time of a strategy for the atoms that it runs, 0 for none; ns, `most_ns` or less.
+) -> Term:
+    """Time of a strategy for the atoms that it runs, 0 for none; ns, `longest_ns` or less.
 
     apart: the atoms k of (2) and (3); the fewer, the less it may be below the definition's time.
     """
@@ -60,7 +60,7 @@ def time_of(
         return 0
     if isinstance(times, MeasuredTimes):
         return weighted((int(times.atoms_ns[k]) for k in runs), runs.values())
-    part = _Part(model, mixed, times, runs, most_ns, apart)
+    part = _Part(model, mixed, times, runs, longest_ns, apart)
     return part.like() if len(times.kinds) == 1 else part.unlike()
 
 
@@ -69,45 +69,43 @@ class _Part:
 
     def __init__(
         self,
-        model: cp_model.CpModel,
+        model: CpSat,
         mixed: Mixed,
         times: StrategyTimes,
         runs: Runs,
-        most_ns: int,
+        longest_ns: int,
         apart: Collection[int],
     ) -> None:
         self._model, self._kinds, self._times, self._runs = model, times.kinds, times, runs
-        self._most_ns, self._apart = most_ns, apart
+        self._longest_ns, self._apart = longest_ns, apart
         self._content = times.content.tolist()
         self._number = [atom.count for atom in mixed.atoms]
 
-    def _peak(self, peaks: Sequence[int]) -> Linear:
+    def _peak(self, peaks: Sequence[int]) -> Term:
         """(1); the largest of peaks[atom] over the atoms that run."""
-        own = defaultdict[int, list[cp_model.IntVar]](list)
+        own = defaultdict[int, list[Linear]](list)
         for k, literal in self._runs.items():
             own[peaks[k]].append(literal)
-        levels = {peak: self._model.new_bool_var(f"long[{peak}]") for peak in sorted(own)}
+        levels = {peak: self._model.literal(f"long[{peak}]") for peak in sorted(own)}
         for peak, literals in own.items():
             for literal in literals:
-                self._model.add_implication(literal, levels[peak])
+                self._model.implies(1, literal, levels[peak])
         for lower, upper in pairwise(levels.values()):
-            self._model.add_implication(upper, lower)
+            self._model.implies(1, upper, lower)
         steps = (upper - lower for lower, upper in pairwise([0, *levels]))
         return weighted(steps, levels.values())
 
-    def _sum(self, values: Sequence[int]) -> Linear:
+    def _sum(self, values: Sequence[int]) -> Term:
         return weighted((values[k] for k in self._runs), self._runs.values())
 
-    def _quotient(
-        self, values: Sequence[int], divisor: int, name: str, most: int = 0
-    ) -> cp_model.IntVar:
+    def _quotient(self, values: Sequence[int], divisor: int, name: str, most: int = 0) -> Linear:
         """An integer >= the sum of the values of what runs / divisor, up to `most` if need be."""
         largest = -(-sum(values[k] for k in self._runs) // divisor)
-        found = self._model.new_int_var(0, max(most, largest), name)
-        self._model.add(divisor * found >= self._sum(values))
-        return found
+        quotient = self._model.integer(name, max(most, largest))
+        self._model.at_most(2, self._sum(values), weighted([divisor], [quotient]))
+        return quotient
 
-    def like(self) -> Linear:
+    def like(self) -> Term:
         """(2)."""
         replica, dp = self._kinds[0]
         share = self._quotient(self._times.work_ns[0].tolist(), dp, "work", self._apart_ns)
@@ -115,40 +113,40 @@ class _Part:
         rows = self._quotient(self._content, dp * self._times.room[0], "rows")
         return total_of(
             share,
-            self._times.row_ns[0] * rows,
-            (replica.stages - 1) * self._peak(self._times.longest_row_ns[0].tolist()),
+            weighted([self._times.row_ns[0]], [rows]),
+            weighted([replica.stages - 1], [self._peak(self._times.longest_row_ns[0].tolist())]),
         )
 
-    def unlike(self) -> Linear:
+    def unlike(self) -> Term:
         """(3)."""
-        time, shares = self._time(), list[Linear]()
+        model, time, shares = self._model, self._time(), list[Term]()
         for i, (kind, alike) in enumerate(self._kinds):
             work, c = self._times.work_ns[i].tolist(), self._times.row_ns[i]
             rows = self._quotient(self._content, self._times.room[i], f"rows[{i}]")
-            parts = self._model.new_int_var(0, PARTS, f"parts[{i}]")
-            takes = self._model.new_bool_var(f"takes[{i}]")
-            self._model.add(parts <= PARTS * takes)
-            done: Linear = weighted((work[k] for k in self._runs), self._taken(parts, i))
+            parts = model.integer(f"parts[{i}]", PARTS)
+            takes = model.literal(f"takes[{i}]")
+            model.at_most(3, parts, weighted([PARTS], [takes]))
+            done = weighted((work[k] for k in self._runs), self._taken(parts, i))
             if c:
-                most = PARTS * rows.proto.domain[1]
-                filled = self._model.new_int_var(0, most, f"filled[{i}]")
-                self._model.add_multiplication_equality(filled, [parts, rows])
-                done = total_of(done, c * filled)
-            fill = (kind.stages - 1) * self._peak(self._times.longest_row_ns[i].tolist())
-            self._model.add(done <= PARTS * (time - fill)).only_enforce_if(takes)
-            shares.append(alike * parts)
+                filled = model.product(f"filled[{i}]", PARTS * model.upper(rows), parts, rows)
+                done = weighted([1, c], [done, filled])
+            peak = self._peak(self._times.longest_row_ns[i].tolist())
+            room = weighted([PARTS, -PARTS * (kind.stages - 1)], [time, peak])
+            model.at_most(3, done, room, takes)
+            shares.append(weighted([alike], [parts]))
         for literal in self._runs.values():
-            self._model.add(sum(shares) >= PARTS).only_enforce_if(literal)
+            model.at_most(3, PARTS, total_of(*shares), literal)
         self._add_apart(time)
         return time
 
-    def _taken(self, parts: cp_model.IntVar, i: int) -> list[cp_model.IntVar]:
+    def _taken(self, parts: Linear, i: int) -> list[Linear]:
         """[atom that may run] parts of it that a replica does: none, or as many as of all."""
-        found = list[cp_model.IntVar]()
+        taken = list[Linear]()
         for k, runs in self._runs.items():
-            found.append(self._model.new_int_var(0, PARTS, f"taken[{i},{k}]"))
-            self._model.add(found[-1] >= parts - PARTS * (1 - runs))
-        return found
+            taken.append(self._model.integer(f"taken[{i},{k}]", PARTS))
+            least = weighted([1, PARTS, -PARTS], [parts, runs, 1])
+            self._model.at_most(3, least, taken[-1])
+        return taken
 
     @cached_property
     def _numbers(self) -> list[int]:
@@ -160,26 +158,26 @@ class _Part:
         """What the longest sequences take apart, if all atoms run."""
         return int(self._times.apart_ns(np.array([*self._runs]), np.array(self._numbers)).max())
 
-    def _add_apart(self, time: cp_model.IntVar) -> None:
+    def _add_apart(self, time: Linear) -> None:
         """The time is at least that of the n longest sequences, each as the shortest of them.
 
         For a length that does not run as well: the next longer one that does takes no less.
         """
-        longer: Linear = 0
+        longer: Term = 0
         for k, number in reversed(list(zip(self._runs, self._numbers, strict=True))):
-            longer = longer + self._number[k] * self._runs[k]
+            longer = weighted([1, self._number[k]], [longer, self._runs[k]])
             if k not in self._apart:
                 continue
-            whole: Linear = 0
+            counted: Term = 0
             for (_, alike), each in zip(self._kinds, self._times.sequence_ns[:, k], strict=True):
-                own = self._model.new_int_var(0, -(-number // alike), f"whole[{k}]")
-                self._model.add(int(each) * own <= time)
-                whole = whole + alike * own
-            self._model.add(whole >= longer)
+                sequences = self._model.integer(f"whole[{k}]", -(-number // alike))
+                self._model.at_most(3, weighted([int(each)], [sequences]), time)
+                counted = weighted([1, alike], [counted, sequences])
+            self._model.at_most(3, longer, counted)
 
-    def _time(self) -> cp_model.IntVar:
+    def _time(self) -> Linear:
         """(4)."""
-        time = self._model.new_int_var(0, self._most_ns, "time")
+        time = self._model.time("time", self._longest_ns)
         alike = [number for _, number in self._kinds]
         least = [
             floor(1 / sum(Fraction(m, max(w, 1)) for m, w in zip(alike, each, strict=True)))
@@ -188,5 +186,5 @@ class _Part:
         before = [kind.stages - 1 for kind, _ in self._kinds]
         peaks = zip(*self._times.longest_row_ns.tolist(), strict=True)
         fills = [min(n * peak for n, peak in zip(before, each, strict=True)) for each in peaks]
-        self._model.add(time >= self._sum(least) + self._peak(fills))
+        self._model.at_most(4, total_of(self._sum(least), self._peak(fills)), time)
         return time
