@@ -10,6 +10,7 @@ from pydantic import Discriminator, Field, Tag
 from formulations.instance.calibration import CalibrationFile
 from formulations.instance.input_limits import Batch, Name, Text
 from formulations.instance.instance import LimitsFile, Objective
+from formulations.instance.lengths import LengthsFile
 from formulations.instance.preemption import PreemptionFile
 from formulations.instance.profile import ProfileFile
 from formulations.instance.record import (
@@ -19,7 +20,6 @@ from formulations.instance.record import (
     name_or_mapping,
 )
 from formulations.instance.schema_cluster import ClusterFile
-from formulations.instance.schema_lengths import LengthsFile
 from formulations.instance.search import SearchFile
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.workload import OptimizerState, Precision
