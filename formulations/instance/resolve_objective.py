@@ -20,7 +20,7 @@ def check_objective(written: InstanceFile, place: Place) -> None:
         or limits.max_price_usd_per_hour is not None
     )
     for j, group in enumerate(written.cluster.groups):
-        if wants_prices and group.price is None and not (chooses and group.spot):
+        if wants_prices and group.price_usd_per_hour is None and not (chooses and group.spot):
             allowed = "the price of one node, as objective or limits ask for money"
             raise place.at("cluster", "groups", j, "price").error("missing", allowed)
 
@@ -32,7 +32,9 @@ def _check_terms(written: InstanceFile, place: Place) -> None:
         allowed = "max_step_time or max_price_per_hour"
         raise place.at("limits", "max_cost_per_step").error(found, allowed)
     groups = written.cluster.groups
-    both = [j for j, group in enumerate(groups) if group.spot and group.price is not None]
+    both = [
+        j for j, group in enumerate(groups) if group.spot and group.price_usd_per_hour is not None
+    ]
     if len(both) > MOST_CHOICES_OF_TERMS:
         found = f"a price on demand and on spot, as of {len(both) - 1} other groups"
         allowed = f"at most {MOST_CHOICES_OF_TERMS} groups with both; leave out one of the two"

@@ -18,7 +18,7 @@ from formulations.instance.record import (
     Record,
     name_or_mapping,
 )
-from formulations.instance.schema_cluster import ClusterFile
+from formulations.instance.resolve_cluster import ClusterFile
 from formulations.instance.schema_lengths import LengthsFile
 from formulations.instance.search import SearchFile
 from formulations.instance.sizes import TransformerSizes

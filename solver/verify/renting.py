@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from formulations.costs.renting import LONGEST_S, MOST_EXPONENT
 from formulations.instance import Instance
-from formulations.instance.cluster import Spot
+from formulations.instance.machines import Spot
 from formulations.instance.preemption import Preemption
 from formulations.units import seconds
 from solver.document import PlanDocument
