@@ -20,7 +20,7 @@ from formulations.instance.lengths import (
 )
 from formulations.instance.lengths_file import read_lengths
 from formulations.instance.record import shown
-from formulations.instance.schema import WorkloadFile
+from formulations.instance.resolve_workload import WorkloadFile
 from formulations.instance.schema_lengths import CLASSES, LengthsFile, StrategyFile, SwitchFile
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import Workload
