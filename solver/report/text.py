@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import get_args
 
 from rich.console import RenderableType
 
@@ -42,7 +43,7 @@ from solver.report.stages import (
     zone_lines,
 )
 from solver.report.step import text_timeline
-from solver.result import Infeasibility, OtherTarget
+from solver.result import Infeasibility, OtherTarget, Reason
 from solver.simulate import Step, simulate_step
 
 _RECOMPUTED: dict[Recompute, str] = {
@@ -187,8 +188,8 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
     ]
     if document.closed_shapes:
         reasons = Counter(record.reason for record in document.closed_shapes)
-        kinds = ("infeasible", "bounded", "solved", "open")
-        lines.append(("shapes", ", ".join(f"{reasons[kind]:,} {kind}" for kind in kinds)))
+        counts = (f"{reasons[reason]:,} {reason}" for reason in get_args(Reason))
+        lines.append(("shapes", ", ".join(counts)))
     closed_by = document.shapes.closed_by.items()
     if closed_by:
         lines.append(("closed by", ", ".join(f"{name} {count:,}" for name, count in closed_by)))
