@@ -30,9 +30,8 @@ def switch_command(
     Exit code 0: a plan; 2: bad input.
     """
     from solver.files import to_json
-    from solver.report.switch_text import switch_text
-    from solver.switching.alike import check_alike
-    from solver.switching.documented import switch_document
+    from solver.report.switch import switch_text
+    from solver.switching.documented import check_alike, switch_document
 
     check_writable(out, keep=(before, after))
     first, second = checked_plan(before), checked_plan(after)
