@@ -35,7 +35,7 @@ def _below_one(value: float) -> float:
 
 def time_ns(option: str, text: str, *, least_ns: int = 0) -> int:
     """Nanoseconds of an option such as 10m; PlannerError for another text or a shorter time."""
-    from solver.replay.trace_file import TIME_ALLOWED, length_ns
+    from solver.replay.trace import TIME_ALLOWED, length_ns
 
     found = length_ns(text)
     if found is None or found < least_ns:

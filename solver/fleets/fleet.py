@@ -20,8 +20,8 @@ from solver.fleet_document import (
 )
 from solver.fleets.distribution import Distribution, least_variance
 from solver.fleets.instantiate import instantiate
+from solver.fleets.node_assignment import Situation
 from solver.fleets.recovery import Horizon, Recovery, RecoveryError, recover
-from solver.fleets.situation import Situation
 from solver.fleets.step_times import kinds_of
 
 
@@ -238,9 +238,9 @@ def _recovery(
                 target=names[copy.target],
                 size_bytes=situation.layer_bytes[copy.layer],
             )
-            for copy in found.seating.copies
+            for copy in found.assignment.copies
         ),
-        transfer_s=seconds(found.seating.transfer_ns),
+        transfer_s=seconds(found.assignment.transfer_ns),
         steps=float(found.steps),
         steps_bound=float(found.bound),
     )

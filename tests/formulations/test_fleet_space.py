@@ -172,5 +172,5 @@ def test_policies_without_fleets_keep_to_limits(tmp_path: Path) -> None:
     """Varuna runs plans of `solve`, which may have a longest step."""
     path = tmp_path / "x.yaml"
     path.write_text(written("max_step_time", "10 s"), encoding="utf-8")
-    assert run("replay", path, "--every", "1h", "--policy", "varuna")[0] == 0
-    assert run("replay", path, "--every", "1h", "--policy", "varuna", "--policy", "ours")[0] == 2
+    assert run("replay", path, "--every", "1h", "--policy", "restart")[0] == 0
+    assert run("replay", path, "--every", "1h", "--policy", "restart", "--policy", "ours")[0] == 2

@@ -15,7 +15,7 @@ from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon, RecoveryError
 from solver.fleets.template_document import templates_document
 from solver.layered.places import place_costs
-from solver.replay.planned import instance_with
+from solver.replay.policies import instance_with
 from solver.templates.generate import NoTemplateError, TemplateGenerator, TemplateOptions
 from solver.verify import verify_fleet
 from tests.random_fleets import enlarged
