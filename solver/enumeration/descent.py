@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from solver.bounds.frontier import Frontier
-from solver.bounds.latency_bottleneck import least_path, path_of
+from solver.bounds.latency_bottleneck import least_path, least_term, path_of
 from solver.layered.cuts import Cuts, evaluate, join_cuts
-from solver.layered.distinct import distinct_rows
+from solver.layered.distinct import distinct, distinct_rows
 from solver.layered.edges import Layers
 from solver.layered.problem import Array, SplitProblem
 
@@ -23,18 +22,22 @@ MANY_MICRO_BATCHES = 2000
 Stop = Callable[[], bool]
 
 
-def starts(layers: Layers, fronts: list[Frontier]) -> Array:
+def starts(layers: Layers) -> Array:
     """Paths of edges [N, p] of least latency, each under another limit on the bottleneck.
 
-    The least limit of every lane first; the rest spread over the frontiers of the lanes.
+    The least limit of every lane first; the rest spread over the terms of its stages.
     """
-    found = []
+    paths = []
+    limits = []
+    for lane in range(len(layers[0].term)):
+        values = distinct(np.concatenate([edges.term[lane] for edges in layers]))
+        limits.append(values[values >= least_term(layers, lane)])
     for share in np.linspace(0, 1, STARTS):
-        most = np.array([front.low[int(share * (len(front.low) - 1))] for front in fronts])
+        most = np.array([values[int(share * (len(values) - 1))] for values in limits])
         path = least_path(layers, most)
         if path is not None:
-            found.append(path)
-    return distinct_rows(np.array(found))
+            paths.append(path)
+    return distinct_rows(np.array(paths))
 
 
 def _busy(problem: SplitProblem, arcs: Array, split: Array) -> Array:
@@ -95,11 +98,9 @@ def _descended(
     return best, time, [cuts for cuts in found if cuts is not None]
 
 
-def best_start(
-    problem: SplitProblem, layers: Layers, fronts: list[Frontier], stop: Stop
-) -> tuple[Array, Array, int, Cuts]:
+def best_start(problem: SplitProblem, layers: Layers, stop: Stop) -> tuple[Array, Array, int, Cuts]:
     """Arcs [p], split [p + 1], step time and cuts of a descent from the best of the starts."""
-    arcs, splits = path_of(layers, starts(layers, fronts))
+    arcs, splits = path_of(layers, starts(layers))
     result = evaluate(problem, arcs, splits, harvest=True, stop=stop)
     index = int(result.step_time.argmin())
     best, time, cuts = _descended(problem, arcs[index], splits[index], stop, harvest=True)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from formulations.schedules import SCHEDULES
 from solver.bounds.cycle_means import by_windows
-from solver.bounds.frontier import Frontier, frontier
 from solver.bounds.latency_bottleneck import path_of, tighten
 from solver.bounds.surrogate import combine
 from solver.enumeration.descent import best_start, descend
@@ -66,14 +65,6 @@ class _Search:
         """Of these edges those that a better split may use."""
         tight = tighten(self.problem, layers, self.target)
         self.layers, self.combined = None if tight is None else renumbered(tight), None
-        self._known: list[Frontier] | None = None
-
-    def _fronts(self, layers: Layers) -> list[Frontier]:
-        """Frontiers of the edges in use, worked out when they are first asked for."""
-        if self._known is None:
-            lanes = range(self.problem.num_lanes)
-            self._known = [frontier(self.problem, layers, lane, self.target) for lane in lanes]
-        return self._known
 
     def _keep(self, arcs: Array, split: Array, time: int) -> None:
         if time < self.best_time:
@@ -84,9 +75,7 @@ class _Search:
     def descend(self, stop: Stop) -> None:
         """A first split, and cuts."""
         if self.layers is not None:
-            arcs, split, time, self.cuts = best_start(
-                self.problem, self.layers, self._fronts(self.layers), stop
-            )
+            arcs, split, time, self.cuts = best_start(self.problem, self.layers, stop)
             self._keep(arcs, split, time)
 
     def window(self, stop: Stop) -> None:
@@ -122,7 +111,7 @@ class _Search:
         if self.best_time < before:
             return
         if all(map(len, layers)):
-            self.layers, self.combined, self._known = layers, masked, None
+            self.layers, self.combined = layers, masked
         else:
             self.layers = None
 
@@ -132,10 +121,7 @@ class _Search:
             self.bound = max(self.bound, self.target)
             return True
         problem, target = self.problem, self.target
-        fronts = self._fronts(self.layers)
-        search = Enumerator(
-            problem, self.layers, fronts, target, self.cuts, self.gap, self.combined
-        )
+        search = Enumerator(problem, self.layers, target, self.cuts, self.gap, self.combined)
         enough = (1 - BETTER) * self.best_time
         bound = search.run(lambda: stop() or (search.best_time or enough) < enough)
         self.bound = max(self.bound, bound)

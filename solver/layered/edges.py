@@ -64,11 +64,6 @@ class Edges:
         return opens
 
     @cached_property
-    def longest(self) -> Array:
-        """[R, M] device time of the longer one of forward and backward."""
-        return np.maximum(self.ahead, self.behind)
-
-    @cached_property
     def sends(self) -> Array:
         """[R, M] transfers from and to the stage before."""
         return self.send + self.send_back
