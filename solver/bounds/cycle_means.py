@@ -59,8 +59,8 @@ import numpy as np
 
 from formulations.schedules import SCHEDULES
 from solver.bounds.label_setting import Labels, no_stages, undominated
-from solver.bounds.latency_bottleneck import latencies, least_term, rounds, walk
-from solver.layered.edges import Layers, so_far, to_go
+from solver.bounds.latency_bottleneck import latencies, least_term, rounds
+from solver.layered.edges import Layers, shortest_path, so_far, to_go
 from solver.layered.problem import INFINITY, Array, Mask, SplitProblem, runs
 
 #: Classes at first, and how often the one of least bound is halved: more if that is as near as this
@@ -152,8 +152,7 @@ class _Lane:
     def unclassed(self) -> ByClass:
         """What is known of all paths without classes."""
         rest = to_go(self.layers, self.costs)
-        onward = zip(self.layers, self.costs, rest[1:], strict=True)
-        path = walk(self.layers, [cost + after[edges.target] for edges, cost, after in onward])
+        path = shortest_path(self.layers, self.costs, rest)
         useful = [np.ones(len(edges), dtype=np.bool_) for edges in self.layers]
         return ByClass(int(rest[0][0]) + self.least, path, useful)
 

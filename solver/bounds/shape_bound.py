@@ -18,8 +18,8 @@ lanes is M / q or more. So none of the plan's edges is ever removed. If there is
 replica has M / dp micro-batches or more, which no edge of its way costs less than with just these.
 
 Of the links between zones the graph knows what a stage and its neighbour decide; see
-`solver.layered.zones`. What it does not know only lengthens a step. If all replicas are alike in
-every order that is left, the one with the largest share, M / dp or more, stands for all.
+`solver.layered.placements`. What it does not know only lengthens a step. If all replicas are alike
+in every order that is left, the one with the largest share, M / dp or more, stands for all.
 """
 
 from collections.abc import Callable
@@ -34,8 +34,8 @@ from solver.bounds.largest_share import most_shares
 from solver.bounds.latency_bottleneck import tighten
 from solver.layered.all_orders import lane_width, order_graph
 from solver.layered.edges import Layers, build_layers
+from solver.layered.placements import StageZones
 from solver.layered.problem import Array, Intervals, Mask, SplitProblem
-from solver.layered.zones import StageZones
 
 #: A bound is found to this part of itself.
 RESOLUTION = 500

@@ -22,9 +22,9 @@ from solver.enumeration.enumerate import below
 from solver.layered.all_orders import order_graph
 from solver.layered.cuts import evaluate
 from solver.layered.devices import DeviceGraph, Left
-from solver.layered.placements import fixed_order, replica_classes
+from solver.layered.edges import shortest_path, to_go
+from solver.layered.placements import StageZones, fixed_order, replica_classes
 from solver.layered.problem import INFINITY, Array, Intervals, SplitProblem
-from solver.layered.zones import StageZones
 
 #: Plans that are simulated rather than halved further.
 FEW = 128
@@ -193,8 +193,8 @@ class _Search:
         """A plan on a shortest path by all known paths together: arcs [1, p], split [1, S + 1]."""
         rows, device = self.known[:, :-1], self.known[:, -1]
         costs = [edges.values(rows, device, k, 0).sum(axis=0) for k, edges in enumerate(left)]
-        path = self.graph.shortest(left, costs)
-        single = [edges.take(np.array([own])) for edges, own in zip(left, path, strict=True)]
+        path = shortest_path(left, costs, to_go(left, costs))
+        single = [edges.take(np.array([edge])) for edges, edge in zip(left, path, strict=True)]
         return self.graph.plans(single)
 
     def learn(self, path: Array) -> None:

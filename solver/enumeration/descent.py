@@ -6,9 +6,8 @@ import numpy as np
 
 from solver.bounds.latency_bottleneck import least_path, least_term, path_of
 from solver.layered.cuts import Cuts, evaluate, join_cuts
-from solver.layered.distinct import distinct, distinct_rows
 from solver.layered.edges import Layers
-from solver.layered.problem import Array, SplitProblem
+from solver.layered.problem import Array, SplitProblem, distinct, distinct_rows
 
 #: Different trade-offs of latency and bottleneck that a descent may start from.
 STARTS = 12

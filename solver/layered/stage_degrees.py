@@ -19,9 +19,8 @@ from formulations.slot_degrees import ByPlace, may_follow
 from formulations.stage_layouts import layout_plan
 from solver.layered.free_degrees import Columns
 from solver.layered.gpu_graph import GpuGraph, State, Step
-from solver.layered.messages import by_message
 from solver.layered.places import PlaceMemory, Places
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
+from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, by_message
 
 
 class _Begun(NamedTuple):

@@ -23,11 +23,11 @@ from solver.heuristics.node_orders import Order, count_orders, node_orders
 from solver.layered.all_orders import free_order, lane_width
 from solver.layered.placements import (
     ReplicaClass,
+    StageZones,
     fixed_order,
     replica_classes,
 )
 from solver.layered.problem import Intervals, SplitProblem
-from solver.layered.zones import StageZones
 from solver.search.by_relaxation import ByRelaxation, even_plan
 from solver.search.distribute import least_vectors, shares
 

@@ -7,8 +7,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance, Workload
 from formulations.instance.transformer import TransformerSizes, build_workload
-from solver.layered.messages import longest
-from solver.layered.problem import Intervals
+from solver.layered.problem import Intervals, longest
 from solver.search.closing import enumerate_shape
 from solver.search.engines import model_engine
 from tests import brute_force

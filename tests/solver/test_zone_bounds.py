@@ -10,8 +10,8 @@ from formulations.costs.tables import CostTables
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.bounds.work_and_filling import closed_forms
 from solver.layered.all_orders import free_order
+from solver.layered.placements import StageZones
 from solver.layered.problem import Intervals
-from solver.layered.zones import StageZones
 from solver.search.closing import enumerate_shape
 from tests import brute_force
 from tests.random_shapes import extreme_optimum_ns, extreme_tables
