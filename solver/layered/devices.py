@@ -224,7 +224,7 @@ MOST_EDGES = 400_000
 MOST_ENTRIES = 1 << 22
 
 
-Left = list[DeviceEdges]
+DeviceLayers = list[DeviceEdges]
 
 
 class DeviceGraph:
@@ -237,9 +237,9 @@ class DeviceGraph:
         self._costs = LeastChunks(intervals, problem)
         self.share = self._costs.share
 
-    def everything(self, cutoff: int) -> Left | None:
+    def everything(self, cutoff: int) -> DeviceLayers | None:
         """All edges of devices that are not busy until the cutoff and fit; None if too many."""
-        found: Left = []
+        found: DeviceLayers = []
         for k in range(self.p):
             edges = device_edges(self._costs, k, cutoff, MOST_EDGES - sum(map(len, found)))
             if edges is None:
@@ -247,7 +247,9 @@ class DeviceGraph:
             found.append(edges)
         return found
 
-    def thinned(self, left: Left, rows: Array, device: Array, cutoff: int) -> Left | None:
+    def thinned(
+        self, left: DeviceLayers, rows: Array, device: Array, cutoff: int
+    ) -> DeviceLayers | None:
         """Edges of paths below the cutoff by all these paths [C, 5 S], until nothing changes.
 
         None if there are none. device: [C] with which a path ends.
@@ -270,7 +272,7 @@ class DeviceGraph:
                 left = taken(left, [length.max(axis=0) < cutoff for length in through])
         return left
 
-    def count(self, left: Left) -> float:
+    def count(self, left: DeviceLayers) -> float:
         """Number of plans."""
         number = np.ones(1)
         for edges in left:
@@ -279,7 +281,7 @@ class DeviceGraph:
             np.add.at(number, edges.target, reached)
         return float(number.sum())
 
-    def plans(self, left: Left) -> tuple[Array, Array]:
+    def plans(self, left: DeviceLayers) -> tuple[Array, Array]:
         """Arcs [N, p] and splits [N, S + 1] of all plans."""
         chosen, node = np.empty((0, 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
         for edges in left:

@@ -32,8 +32,9 @@ class Level:
 
     def take(self, keep: Mask | Array) -> Self:
         """Some of the edges, in their order."""
-        values = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return replace(self, **{n: v[..., keep] for n, v in values if isinstance(v, np.ndarray)})
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        arrays = (n for n, value in values.items() if isinstance(value, np.ndarray))
+        return type(self)(**values | {name: values[name][..., keep] for name in arrays})
 
     @cached_property
     def first(self) -> Array:

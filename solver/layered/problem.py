@@ -6,7 +6,7 @@ free one a state for every set of nodes used and every way in which the last sta
 Lanes are replicas that behave alike under every order: equal node groups, transfers, shares.
 
 One problem may hold pipelines of several lengths: where an arc allows layers [0, 0), a stage at the
-front may be empty, which takes no time and sends nothing (`gpu_graph`). In 1F1B and GPipe the
+front may be empty, which takes no time and sends nothing (`pipelines`). In 1F1B and GPipe the
 others do not notice. Proof for 1F1B, GPipe's is plain: an empty stage k before a first stage s
 delays F(x) until its own B(x - w_k - 1), which ends with B_s(x - w_k - 1); as w_k > w_s, stage s
 runs that before F_s(x) anyhow. The last backward of an empty stage ends with that of stage s.
@@ -24,7 +24,7 @@ from formulations.costs.intervals import between, interval_maxima, interval_sums
 from formulations.costs.memory import LayerMemory
 from formulations.costs.recompute_choice import NEVER
 from formulations.costs.stage_costs import StageCosts
-from formulations.costs.tables import Array, CostTables
+from formulations.costs.tables import CostTables
 from formulations.instance.instance import ScheduleName
 from formulations.schedules import SCHEDULES
 

@@ -11,14 +11,11 @@ from formulations.costs.placement import PlacementCosts, Placer
 from formulations.decisions import Decisions
 from formulations.plan import Plan, simulable
 from formulations.slot_degrees import runs_order
-from solver.bounds.largest_share import largest_share
-from solver.bounds.shape_bound import shape_bound_ns
-from solver.bounds.uneven_shares import Left, Uneven
-from solver.enumeration.by_device import best_by_device
-from solver.enumeration.by_stage import best_by_stage
+from solver.bounds.largest_share import largest_share, shape_bound_ns
+from solver.enumeration.by_device import best_by_device, best_by_stage
 from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
-from solver.enumeration.uneven_search import Answer, best_dealing
+from solver.enumeration.uneven_shares import Answer, Remaining, Uneven, best_dealing
 from solver.heuristics.node_orders import Order, count_orders, node_orders
 from solver.layered.all_orders import free_order, lane_width
 from solver.layered.placements import (
@@ -216,7 +213,7 @@ def _uneven(
 
 
 def _dealt(
-    lanes: Uneven, low: int, cutoff: int, gap: float, stop: Stop, left: Left
+    lanes: Uneven, low: int, cutoff: int, gap: float, stop: Stop, left: Remaining
 ) -> tuple[Answer, int]:
     """As `best_dealing`, by cutoffs that grow from `low`; and a bound of what it has not found.
 

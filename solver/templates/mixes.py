@@ -6,8 +6,8 @@ from formulations.fleet import Strategy
 from formulations.instance import Instance, ZoneLink
 from formulations.node_sharing import NodeSplit
 from solver.layered.edges import has_split
-from solver.layered.free_degrees import FreeDegrees
 from solver.layered.gpu_graph import Counts, GpuGraph
+from solver.layered.pipelines import FreeDegrees
 from solver.layered.places import PlaceCosts, place_costs
 from solver.templates.judge import alone
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from formulations.costs.placement import Placer
-from solver.bounds import cycle_means
-from solver.bounds.cycle_means import by_windows
+from solver.bounds import cycle_bound
+from solver.bounds.cycle_bound import by_windows
 from solver.bounds.latency_bottleneck import latencies, least_term, tighten
 from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.layered.all_orders import free_order
@@ -63,7 +63,7 @@ def test_long_windows_stay_below_the_optimum(
     monkeypatch: pytest.MonkeyPatch, seed: int, compared: int
 ) -> None:
     """Also if labels have to be merged to one."""
-    monkeypatch.setattr(cycle_means, "MOST_COMPARED", compared)
+    monkeypatch.setattr(cycle_bound, "MOST_COMPARED", compared)
     problem = long_chain(seed)
     assert keeps(problem, solve_split(problem, NO_CUTOFF))
 
@@ -131,7 +131,7 @@ def test_drains_stay_below_the_optimum(
     monkeypatch: pytest.MonkeyPatch, seed: int, compared: int
 ) -> None:
     """As long windows do."""
-    monkeypatch.setattr(cycle_means, "MOST_COMPARED", compared)
+    monkeypatch.setattr(cycle_bound, "MOST_COMPARED", compared)
     problem = few_micro_batches(seed)
     assert keeps(problem, solve_split(problem, NO_CUTOFF))
 
