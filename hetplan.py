@@ -62,7 +62,7 @@ class Solution:
 
     def to_json(self) -> str:
         """The plan file's text, as `solve --out` writes it."""
-        from solver.document import to_json
+        from solver.files import to_json
 
         return to_json(self.document)
 
@@ -87,9 +87,9 @@ def load(path: str | Path) -> "Instance":
 
 def load_plan(path: str | Path) -> Solution:
     """What a plan file holds; `verify` says whether to believe it."""
-    from solver.document import read_document
+    from solver.document import PlanDocument
 
-    return Solution(read_document(Path(path)))
+    return Solution(PlanDocument.read(Path(path)))
 
 
 def solve(

@@ -23,8 +23,7 @@ from formulations.costs.compute import layer_times
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.plan import Degrees
-from solver.measure.fitting import Fit, fit
-from solver.measure.steps import Factors, Kernels, MeasuredStep, megatron_plan
+from solver.measure.calibration import Factors, Fit, Kernels, MeasuredStep, fit, megatron_plan
 
 DRAWS = 5
 #: FASOP's factors of BERT-large's blocks by micro-batch; head, and GPT-2's layers: in proportion.

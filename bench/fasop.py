@@ -26,7 +26,7 @@ from bench.start import timed
 from formulations.errors import InstanceError
 from formulations.instance.load import load_instance
 from formulations.units import seconds
-from solver.document import read_document
+from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import plan_of
 
@@ -52,7 +52,7 @@ def run_process(instance: str, options: SolveOptions) -> Figures:
         figures, _ = timed(words)
         if figures["exit_code"]:
             raise _no_plan(instance)
-        document = read_document(plan)
+        document = PlanDocument.read(plan)
     judged = judge(document.instance, plan_of(document))
     if judged.outside:
         raise RuntimeError(f"{instance}: our own plan is no plan: {', '.join(judged.outside)}")

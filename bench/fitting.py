@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bench.published_times import Observation, PassTimes
 from formulations.costs.compute import Passes, analytic_s
 from formulations.instance import GpuType, Layer, NodeGroup
-from formulations.instance.precision import Precision
+from formulations.instance.workload import Precision
 
 Floats = NDArray[np.float64]
 

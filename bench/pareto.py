@@ -39,11 +39,10 @@ from solver.clusters.measure import TimeAndMoney
 from solver.clusters.search import FamilySearch
 from solver.front_document import FrontDocument
 from solver.options import SolveOptions
-from solver.report.front import build_front
-from solver.report.front_figures import Figures as Money
-from solver.report.front_figures import figures_of, terms_of_cluster
+from solver.report.document import build_front
+from solver.report.front import Figures as Money
+from solver.report.front import cluster_name, figures_of, terms_of_cluster
 from solver.report.front_picture import Mark, front_picture
-from solver.report.front_text import cluster_name
 
 Figures = dict[str, Any]
 #: FASOP's nodes in pareto_gpt2xl.json by their names in plans.json.

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from bench.published_times import GroupedTime, KernelTime, LayerTime, Observation, StepTime, gpt
 from formulations.instance import GpuType, Layer, Link
-from formulations.instance.precision import Precision
+from formulations.instance.workload import Precision
 
 GPUS_PER_NODE = 8
 INTER_NODE = Link(bandwidth_bytes_per_s=800e9 / 8, latency_s=0.0)  # vTrain: 800 Gb/s per node

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from formulations.plan import Degrees
-from solver.report.degrees import tensor_text
+from solver.report.naming import tensor_text
 
 ROOT = Path(__file__).resolve().parent.parent
 INSTANCES = ROOT / "instances"

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from formulations.instance.extent import Count
-from formulations.instance.instance import PlainSchedule
+from formulations.instance.input_limits import Count
 from formulations.instance.record import Record
+from formulations.instance.search import PlainSchedule
 from formulations.instance.workload import Recompute
 from formulations.template import Template
 

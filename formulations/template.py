@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from pydantic import Field, model_validator
 
-from formulations.instance.extent import Index
+from formulations.instance.input_limits import Index
 from formulations.instance.record import Record
 from formulations.plan import Degrees, Group, Recomputed, Stage
 

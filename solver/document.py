@@ -1,41 +1,33 @@
 """The plan file: one JSON object with the plan, its figures, its proof and its instance.
 
-`solve --out` writes it; `solve --json` prints it, and without `--proof` leaves out PROOF. `digest`
-is the SHA-256 of everything else in canonical form, so that no field can be changed unnoticed;
-`verify` also derives every figure again, except those of RECORDED, which only the digest protects.
-Layers are counted along the whole chain: 0 is the embedding, 1 the first block.
+`solve --out` writes it; `solve --json` prints it, and without `--proof` leaves out the log of the
+proof. `verify` derives every figure again, except those of RECORDED, which only the digest
+protects. Layers are counted along the whole chain: 0 is the embedding, 1 the first block.
 """
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 from pydantic import model_validator
 
 from formulations.instance import Instance
-from formulations.instance.extent import (
+from formulations.instance.input_limits import (
     TOO_LONG,
     Batch,
     Bytes,
     Index,
-    Line,
     Name,
     Seconds,
     can_be_simulated,
 )
-from formulations.instance.provenance import GpuEvidence
 from formulations.instance.record import Record
+from formulations.instance.sources import GpuEvidence
 from formulations.instance.target import Target
 from formulations.plan import Degrees, Group, Recomputed, Replica, Shape, Stage
+from solver.files import Envelope
 from solver.result import Moment, Proof, ShapeRecord, Status, Termination
-from solver.sealed_file import SealedFile
 
-HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
-
-#: The log of the proof: a record for each of what may be thousands of shapes.
-PROOF = "closed_shapes"
 #: Fields that describe the run, and cannot be derived from the plan.
 RECORDED = (
     "history",
@@ -46,9 +38,6 @@ RECORDED = (
     "requested_gap",
     "seed",
 )
-
-
-R = TypeVar("R", bound=Record)
 
 
 class MemoryDocument(Record):
@@ -159,11 +148,15 @@ class ShapeCounts(Record):
     closed_by: dict[Proof, int]
 
 
-class PlanDocument(Record):
+class PlanDocument(Envelope):
     """Everything that `verify` and `show` need; see the module's text."""
 
+    written_by = "a plan file written by solve --out"
+    renewed_by = "solve again"
+    #: The log of the proof: a record for each of what may be thousands of shapes.
+    proof = {"closed_shapes": True}  # noqa: RUF012
+
     schema_version: Literal[10] = 10
-    hetplan_version: Name
     status: Status
     termination: Termination
     method: Name
@@ -196,7 +189,6 @@ class PlanDocument(Record):
     shapes: ShapeCounts
     closed_shapes: tuple[ShapeRecord, ...]
     instance: Instance
-    digest: Line
 
     @model_validator(mode="after")
     def _check_extent(self) -> "PlanDocument":
@@ -209,32 +201,6 @@ class PlanDocument(Record):
 
 def shape_counts(log: Sequence[ShapeRecord]) -> ShapeCounts:
     """What a log of shapes adds up to."""
-    found = Counter(record.proof for record in log if record.reason != "open")
-    closed_by = {proof: found[proof] for proof in get_args(Proof) if found[proof]}
-    return ShapeCounts(total=len(log), open=len(log) - found.total(), closed_by=closed_by)
-
-
-def canonical_json(fields: dict[str, Any]) -> str:
-    """Text that is equal for equal content."""
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def digest(fields: dict[str, Any]) -> str:
-    """SHA-256 of a document without its `digest` field."""
-    rest = {key: value for key, value in fields.items() if key != "digest"}
-    return hashlib.sha256(canonical_json(rest).encode()).hexdigest()
-
-
-def sealed(document: R) -> R:
-    """A document with its digest filled in."""
-    return document.model_copy(update={"digest": digest(document.model_dump(mode="json"))})
-
-
-def to_json(document: Record, *, leave_out: set[str] | None = None) -> str:
-    """Readable JSON text of a document, without the fields to leave out."""
-    fields = document.model_dump(mode="json", exclude=leave_out)
-    return json.dumps(fields, indent=1, allow_nan=False) + "\n"
-
-
-PLAN_FILE = SealedFile(PlanDocument, "a plan file written by solve --out", "solve again", PROOF)
-read_document = PLAN_FILE.read
+    closed = Counter(record.proof for record in log if record.reason != "open")
+    closed_by = {proof: closed[proof] for proof in get_args(Proof) if closed[proof]}
+    return ShapeCounts(total=len(log), open=len(log) - closed.total(), closed_by=closed_by)

@@ -1,6 +1,6 @@
 """The file of a fleet: pipelines of templates on named nodes, and how they came to be.
 
-One JSON object, sealed like the plan file of `solve`. It holds all designs, so that the next
+One JSON object. It holds all designs, so that the next
 fleet can be formed from it alone. `verify` derives every figure again, except `hetplan_version`
 and `steps_bound`, which describe the run, and proves what is claimed of the templates.
 """
@@ -13,19 +13,18 @@ from pydantic import Field, model_validator
 
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
-from formulations.instance.extent import (
+from formulations.instance.input_limits import (
     TOO_LONG,
     Batch,
     Bytes,
     Index,
-    Line,
     Name,
     Seconds,
     can_be_simulated,
 )
 from formulations.instance.record import Record
 from formulations.node_sharing import NodeSplit
-from solver.sealed_file import SealedFile
+from solver.files import Envelope
 
 
 class TemplateBound(Record):
@@ -88,7 +87,7 @@ class RecoveryDocument(Record):
     steps_bound: Annotated[float, Field(ge=0)]
 
 
-class FleetDocument(Record):
+class FleetDocument(Envelope):
     """Everything that `recover`, `verify` and `show` need.
 
     faults: failures to survive, as asked for; survives: as there are pipelines for. templates: None
@@ -97,9 +96,11 @@ class FleetDocument(Record):
     slowest pipeline, and then exchange_s, the slowest node's exchange of gradients.
     """
 
+    written_by = "a fleet file written by templates --out or recover --out"
+    renewed_by = "run templates again"
+
     kind: Literal["fleet"] = "fleet"
     schema_version: Literal[6] = 6
-    hetplan_version: Name
     faults: Index
     survives: Index
     designs: tuple[Design, ...] = Field(min_length=1)
@@ -112,7 +113,6 @@ class FleetDocument(Record):
     throughput_sequences_per_s: float
     recovery: RecoveryDocument | None
     instance: Instance
-    digest: Line
 
     @model_validator(mode="after")
     def _check_extent(self) -> "FleetDocument":
@@ -171,9 +171,3 @@ def pipelines_of(
         )
         for one in pipelines
     )
-
-
-FLEET_FILE = SealedFile(
-    FleetDocument, "a fleet file written by templates --out or recover --out", "run templates again"
-)
-read_fleet = FLEET_FILE.read

@@ -1,21 +1,20 @@
 """The file of a front: which clusters are worth their money, and why the others are not.
 
-One JSON object, sealed like the plan file of `solve`. Every point holds a plan file of its own
+One JSON object. Every point holds a plan file of its own
 cluster; of the others it says by what point they are dominated, from which step time on, and that
 they have no faster plan. `verify` proves all of that again.
 """
 
-import json
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from formulations.instance.extent import Index, Line, Name, Seconds
 from formulations.instance.family import Family
+from formulations.instance.input_limits import Index, Name, Seconds
 from formulations.instance.record import Record
 from solver.document import PlanDocument
+from solver.files import Envelope
 from solver.result import Termination
-from solver.sealed_file import SealedFile
 
 #: What clusters are compared by: `solver.clusters.measure`.
 Aim = Literal["front", "time", "money", "subsets"]
@@ -71,12 +70,15 @@ class PointDocument(Record):
     plan: PlanDocument
 
 
-class FrontDocument(Record):
+class FrontDocument(Envelope):
     """Everything that `verify` and `show` need; fastest point first."""
+
+    written_by = "a front file written by pareto --out"
+    renewed_by = "run pareto again"
+    proof = {"points": {"__all__": {"plan": {"closed_shapes"}}}}  # noqa: RUF012
 
     kind: Literal["front"] = "front"
     schema_version: Literal[4] = 4
-    hetplan_version: Name
     aim: Aim
     termination: Termination
     requested_gap: float = Field(ge=0, lt=1)
@@ -85,21 +87,8 @@ class FrontDocument(Record):
     points: tuple[PointDocument, ...]
     clusters: tuple[ClusterRecord, ...]
     family: Family
-    digest: Line
 
     @property
     def num_open(self) -> int:
         """Clusters of which it is not shown where they stand."""
         return sum(one.standing == "open" for one in self.clusters)
-
-
-def front_json(document: FrontDocument, *, proofs: bool = True) -> str:
-    """Readable JSON text; without `proofs` the logs of the plans are left out."""
-    logs = {"points": {"__all__": {"plan": {"closed_shapes"}}}}
-    fields = document.model_dump(mode="json", exclude=None if proofs else logs)
-    return json.dumps(fields, indent=1, allow_nan=False) + "\n"
-
-
-FRONT_FILE = SealedFile(
-    FrontDocument, "a front file written by pareto --out or subsets --out", "run pareto again"
-)

@@ -1,6 +1,6 @@
 """The file of a switch: who sends which slices of tensors to whom between two plans.
 
-One JSON object, sealed like the plan file of `solve`. Slices that the same GPUs hold and the same
+One JSON object. Slices that the same GPUs hold and the same
 GPUs need are one class, laid end to end in the order in which they are listed, each layer by layer;
 sendings name bytes of that run. GPUs are named NODE:NUMBER. `verify` derives every figure again,
 except `hetplan_version` and `runtime_s`.
@@ -12,15 +12,14 @@ from typing import Literal
 from pydantic import Field
 
 from formulations.instance import Cluster, Workload
-from formulations.instance.extent import Bytes, Count, Index, Name, Seconds
-from formulations.instance.extent import Line as Text
+from formulations.instance.input_limits import Bytes, Count, Index, Name, Seconds
 from formulations.instance.record import Record
 from formulations.lengths.problem import Moves
 from formulations.plan import Plan
 from formulations.switching.network import Line
 from formulations.switching.seats import Kind
 from formulations.switching.slices import Slice
-from solver.sealed_file import SealedFile
+from solver.files import Envelope
 
 Share = tuple[Index, Index, Count]  #: from, to, of so many equal parts
 
@@ -138,15 +137,17 @@ class ChannelDocument(Record):
         return cls(line=line.what, at=at, to=zones[line.second] if line.what == "zone" else None)
 
 
-class SwitchDocument(Record):
+class SwitchDocument(Envelope):
     """Everything that `verify` and `show` need.
 
     published_s: what the plan of the published rule takes (HotSPa, SOSP 2024).
     """
 
+    written_by = "a switch file written by switch --out"
+    renewed_by = "run switch again"
+
     kind: Literal["switch"] = "switch"
     schema_version: Literal[3] = 3
-    hetplan_version: Name
     moves: Moves
     time_s: Seconds
     lower_bound_s: Seconds
@@ -160,9 +161,3 @@ class SwitchDocument(Record):
     after: Plan
     workload: Workload
     cluster: Cluster
-    digest: Text
-
-
-SWITCH_FILE = SealedFile(
-    SwitchDocument, "a switch file written by switch --out", "run switch again"
-)

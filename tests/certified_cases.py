@@ -19,8 +19,8 @@ from formulations.instance import (
     ZoneLink,
 )
 from formulations.instance.cluster import Spot
-from formulations.instance.overlap import Overlap
 from formulations.instance.preemption import Preemption
+from formulations.instance.search import Overlap
 from formulations.units import GIB
 from solver.document import PlanDocument
 from solver.options import SolveOptions

@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from formulations.instance.record import Record
-from solver.document import PlanDocument, sealed, shape_counts
+from solver.document import PlanDocument, shape_counts
+from solver.files import Envelope, sealed
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=Envelope)
 Changes = Mapping[str, object] | Callable[[Any], object]
 
 

@@ -10,7 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 import hetplan
-from solver.document import PlanDocument, to_json
+from solver.document import PlanDocument
+from solver.files import to_json
 from solver.report.quantities import time_text
 from solver.result import Infeasibility, OtherTarget, Status, Termination
 from tests.hand_made import document_of, pipelined_result, planless_result

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from solver.document import HETPLAN_VERSION
+from solver.files import HETPLAN_VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("formulations", "solver", "hetplan-stubs")

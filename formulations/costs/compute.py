@@ -43,9 +43,8 @@ from formulations.costs.experts import (
 from formulations.costs.magnitude import check_step
 from formulations.errors import InstanceError
 from formulations.instance import GpuType, Instance, Layer, NodeGroup
-from formulations.instance.precision import Precision
 from formulations.instance.profile import LayerSeconds, Origin
-from formulations.instance.workload import Recompute
+from formulations.instance.workload import Precision, Recompute
 from formulations.plan import Degrees
 from formulations.units import ceil_ns
 

@@ -47,7 +47,7 @@ from math import gcd
 from formulations.costs.collectives import ring_latency_s
 from formulations.instance import GpuType, Instance, Layer
 from formulations.instance.cluster import Link
-from formulations.instance.precision import WEIGHT_BYTES, Precision
+from formulations.instance.workload import WEIGHT_BYTES, Precision
 from formulations.plan import Shape
 
 ALL_TO_ALLS = 2  #: in each pass: to the experts and back

@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from itertools import groupby
 
-from formulations.instance.attention import FLASH_BYTES
-from formulations.instance.chain_ends import LOSS_KERNELS, TOKEN_ID_BYTES
-from formulations.instance.parts import Part
+from formulations.instance.parts import FLASH_BYTES, LOSS_KERNELS, TOKEN_ID_BYTES, Part
 from formulations.instance.workload import CORE_PRODUCTS, Layer, LayerRun
 
 

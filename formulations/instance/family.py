@@ -6,7 +6,7 @@ from math import prod
 
 from pydantic import model_validator
 
-from formulations.instance.extent import Index
+from formulations.instance.input_limits import Index
 from formulations.instance.instance import Instance
 from formulations.instance.record import Record
 

@@ -2,19 +2,32 @@
 
 The library builds the model of a `config.json` without memory for its weights. This needs the
 optional extra `transformers`; nothing is downloaded, and no code but the library's is run.
+
+Counted are its vocabulary matrices, its stack of blocks, and what stands around it, every parameter
+once. A parameter of two or more dimensions is a product of its size per token, unless it is a table
+that is looked up; experts (a parameter with one entry per expert, or a list of modules) are
+products by the share of them that a token visits.
 """
 
 import importlib.util
-from collections.abc import Mapping
-from dataclasses import fields
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 from formulations.errors import InstanceError
-from formulations.instance.counted import CountedModel
-from formulations.instance.huggingface_count import counted_model
-from formulations.instance.huggingface_fields import foreign_fields, refuse
-from formulations.instance.huggingface_reader import CAUSAL_NAMES, named_architecture
-from formulations.instance.quantities import shown
+from formulations.instance.counted import CountedModel, CountedPart
+from formulations.instance.huggingface import (
+    CAUSAL_NAMES,
+    foreign_fields,
+    model_types,
+    named_architecture,
+    reader_of,
+    refuse,
+    sizes_from_config,
+)
+from formulations.instance.record import shown
+from formulations.instance.transformer import Architecture
 
 # What classes outside of this project raise for configs that they cannot build.
 _REFUSALS = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError)
@@ -23,6 +36,26 @@ _MOST = 10**9
 _MOST_MODULES = 10**4
 _MODULE_WORDS = ("layer", "expert", "block", "depth")
 _PREDICTION = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
+
+
+def architecture_from_config(config: Mapping[str, object], where: str) -> Architecture:
+    """Sizes of a model of a supported type, and counts of any other that the library has."""
+    model_type = config.get("model_type")
+    if model_type not in model_types() and library_knows(model_type):
+        return counted_from_config(config, where)
+    return sizes_from_config(config, where)
+
+
+def maximum_positions(config: Mapping[str, object], where: str) -> int | None:
+    """Longest sequence that the config states, or None. Raises as `sizes_from_config`."""
+    if library_knows(config.get("model_type")) and config["model_type"] not in model_types():
+        longest = config.get("max_position_embeddings")
+        return longest if type(longest) is int and longest > 0 else None
+    reader = reader_of(config, where)
+    for key in ("n_positions", "max_position_embeddings"):
+        if key in reader.defaults:
+            return reader.optional(key)
+    return None
 
 
 def library_knows(model_type: object) -> bool:
@@ -61,7 +94,7 @@ def _undeclared(config: Mapping[str, object], where: str) -> list[str]:
     """Fields that may be of another model; some that a class does not declare its model reads."""
     built = _library_config(config, where)
     known = {*(field.name for field in fields(type(built))), *built.attribute_map}
-    return foreign_fields(config, str(config["model_type"]), known)
+    return foreign_fields(config, known)
 
 
 def _changed(config: Mapping[str, object], key: str) -> dict[str, object]:
@@ -120,3 +153,245 @@ def _refused(where: str, error: Exception) -> InstanceError:
     lines = [line.strip() for line in str(error).splitlines()]
     found = f"transformers cannot build it: {' '.join(filter(None, lines))[:200]}"
     return InstanceError(where, found, "a causal language model that the library can build")
+
+
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+_VISITED = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts")
+_ONE_EXPERT = re.compile(r"(^|\.)experts\.\d+\.")
+_ROTARY_KERNELS = 2
+_RESIDUAL_ADDS = 2
+
+
+def counted_model(network: Any, config: Any, where: str) -> CountedModel:
+    """Counts of a causal language model; `config`: that of its text model, `where`: its file.
+
+    Raises InstanceError for a model without head, or of more or less than one stack of blocks.
+    """
+    reading = _Reading(config, where)
+    table, matrix = _vocabulary(network, where)
+    stack_name, stack = _stack(network, reading)
+    names = {id(p) for p in stack.parameters()} | {id(table), id(matrix)}
+    leaves = list(_leaves(network))
+    first = next(i for i, leaf in enumerate(leaves) if leaf.path.startswith(f"{stack_name}."))
+    others = [(i, leaf) for i, leaf in enumerate(leaves) if id(leaf.parameter) not in names]
+    before = [leaf for i, leaf in others if i < first]
+    longest = reading.number("max_position_embeddings")
+    tables = [leaf.parameter.shape[0] for leaf in before if leaf.is_table]
+    heads = reading.number("num_attention_heads") or 1
+    return CountedModel(
+        hidden_size=reading.hidden_size,
+        vocabulary_rows=int(table.shape[0]),
+        vocabulary_columns=int(table.shape[1]),
+        tied_embeddings=matrix is table,
+        blocks=tuple(reading.block(block) for block in stack),
+        before=reading.total(before),
+        behind=reading.total([leaf for i, leaf in others if i > first]),
+        heads=heads,
+        num_kv_heads=reading.number("num_key_value_heads") or heads,
+        dropout=reading.dropout,
+        learned_positions=longest if longest and max(tables, default=0) >= longest else None,
+        num_experts=reading.number(*_EXPERTS) or 0,
+    )
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A parameter and the module that holds it."""
+
+    path: str
+    module: Any
+    parameter: Any
+
+    @property
+    def is_table(self) -> bool:
+        from torch.nn import Embedding
+
+        return isinstance(self.module, Embedding)
+
+    @property
+    def is_convolution(self) -> bool:
+        from torch.nn import Conv1d
+
+        return isinstance(self.module, Conv1d)
+
+    @property
+    def is_norm(self) -> bool:
+        """Whether a module of vectors alone holds it, as its weight."""
+        vectors = all(p.ndim < 2 for p in self.module.parameters())
+        return vectors and self.path.endswith(".weight")
+
+
+def _leaves(network: Any) -> Iterator[_Leaf]:
+    """All parameters in the order in which the model registers them, each once."""
+    seen: set[int] = set()
+    for path, module in network.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if id(parameter) not in seen:
+                seen.add(id(parameter))
+                yield _Leaf(f"{path}.{name}", module, parameter)
+
+
+def _vocabulary(network: Any, where: str) -> tuple[Any, Any]:
+    """Matrices of the embedding and of the head; the same one where they are tied."""
+    head = network.get_output_embeddings()
+    if head is None:
+        kind = type(network).__name__
+        raise InstanceError(where, f"{kind}, which has no language head", "a causal language model")
+    return network.get_input_embeddings().weight, head.weight
+
+
+def _stack(network: Any, reading: "_Reading") -> tuple[str, Any]:
+    """The list of blocks: the only one outermost in the model, each with its own parameters."""
+    from torch.nn import ModuleList
+
+    found: dict[str, Any] = {}
+    for path, module in network.named_modules():
+        inside = any(path.startswith(f"{outer}.") for outer in found)
+        if isinstance(module, ModuleList) and not inside and any(True for _ in module.parameters()):
+            found[path] = module
+    sizes = [sum(p.numel() for p in block.parameters()) for s in found.values() for block in s]
+    distinct = {id(p): p.numel() for s in found.values() for p in s.parameters()}
+    if len(found) != 1 or sum(sizes) != sum(distinct.values()):
+        kind = f"{type(network).__name__} with {', '.join(found) or 'no blocks'}"
+        shared = ", whose blocks share parameters" if len(found) == 1 else ""
+        allowed = "one stack of blocks, each with parameters of its own"
+        raise InstanceError(reading.where, kind + shared, allowed)
+    return next(iter(found.items()))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Counts parts of a model by its configuration."""
+
+    config: Any
+    where: str
+
+    def number(self, *keys: str) -> int | None:
+        """The first of the fields that is there; None where none is."""
+        given = {key: getattr(self.config, key, None) for key in keys}
+        for key, value in given.items():
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise InstanceError(f"{self.where} {key}", repr(value)[:60], "a whole number")
+            if value and value > 0:
+                return int(value)
+        return None
+
+    @property
+    def hidden_size(self) -> int:
+        size = self.number("hidden_size")
+        if size is None:
+            raise InstanceError(f"{self.where} hidden_size", "missing", "a whole number")
+        return size
+
+    @property
+    def _head_dim(self) -> int:
+        heads = self.number("num_attention_heads") or 1
+        return self.number("head_dim") or self.hidden_size // heads
+
+    @property
+    def dropout(self) -> bool:
+        rates = {k: v for k, v in self.config.to_dict().items() if "drop" in k and "class" not in k}
+        return any(isinstance(v, float) and v > 0 for k, v in rates.items() if "summary" not in k)
+
+    def total(self, leaves: list[_Leaf]) -> CountedPart:
+        """Sum of the parameters' counts."""
+        return sum(map(self._of_parameter, leaves), CountedPart())
+
+    def block(self, block: Any) -> CountedPart:
+        """One block: its parameters, scores, residual adds, and inputs of attention and network."""
+        columns, heads = self._scores(block)
+        plain = [m for m in block.modules() if not list(m.children()) and not list(m.parameters())]
+        names = [type(module).__name__ for module in plain]
+        kernels = _RESIDUAL_ADDS + _ROTARY_KERNELS * bool(heads)
+        kernels += sum("Dropout" not in name and name != "Identity" for name in names)
+        return self.total(list(_leaves(block))) + CountedPart(
+            kernels=kernels,
+            memory_kernels=kernels,
+            whole_kept_bytes=2 * 2 * self.hidden_size,
+            score_columns=columns,
+            heads=heads,
+        )
+
+    def _scores(self, block: Any) -> tuple[int, int]:
+        """Heads * (width of query + width of value), and heads; zeros without attention."""
+        names = [type(m).__name__ for m in block.modules() if list(m.parameters())]
+        if not any("Attention" in name for name in names):
+            return 0, 0
+        heads = self.number("num_attention_heads")
+        if heads is None:
+            raise InstanceError(f"{self.where} num_attention_heads", "missing", "a whole number")
+        head = self._head_dim
+        nope, rope = self.number("qk_nope_head_dim"), self.number("qk_rope_head_dim")
+        query = nope + rope if nope and rope else head
+        return heads * (query + (self.number("v_head_dim") or head)), heads
+
+    def _of_parameter(self, leaf: _Leaf) -> CountedPart:
+        size, shape = int(leaf.parameter.numel()), tuple(leaf.parameter.shape)
+        if leaf.is_table:
+            return CountedPart(whole_parameters=size, kernels=2, memory_kernels=2)  # lookup, add
+        if len(shape) < 2:
+            kept = CountedPart(whole_parameters=size)
+            return kept if not leaf.is_norm else kept + self._norm(size)
+        experts = self.number(*_EXPERTS)
+        of_experts = experts is not None and shape[0] == experts and not leaf.is_convolution
+        if of_experts and len(shape) == 2:
+            return self._router_or_biases(leaf, size, shape)
+        one_of_many = _ONE_EXPERT.search(leaf.path) is not None
+        if of_experts or one_of_many:
+            return self._expert_matrix(size, size if one_of_many else size // shape[0])
+        if "expert" in leaf.path and len(shape) > 2:
+            found = f"{leaf.path} of {shape[0]} entries"
+            raise InstanceError(self.where, found, f"as many as experts, {experts}")
+        return CountedPart(
+            split_parameters=size,
+            products=size,
+            kernels=1,
+            split_kept_bytes=2 * self._other_side(size, shape),
+        )
+
+    def _norm(self, size: int) -> CountedPart:
+        """Input of a norm; of one over single heads, that of all heads."""
+        if size == self._head_dim:
+            heads = self.number("num_attention_heads") or 1
+            return CountedPart(kernels=1, memory_kernels=1, split_kept_bytes=2 * size * heads)
+        return CountedPart(kernels=1, memory_kernels=1, whole_kept_bytes=2 * size)
+
+    def _router_or_biases(self, leaf: _Leaf, size: int, shape: tuple[int, ...]) -> CountedPart:
+        """Biases of all experts; or the router, its fp32 scores and the copies of tokens."""
+        if any(p.ndim > 2 for p in leaf.module.parameters(recurse=False)):
+            whole = size if shape[1] == self.hidden_size else 0
+            return CountedPart(split_parameters=size - whole, whole_parameters=whole)
+        copies = self._visited() * (2 + 2) * self.hidden_size
+        return CountedPart(
+            whole_parameters=size,
+            products=size,
+            kernels=3 + 2,
+            memory_kernels=2 + 2,
+            whole_kept_bytes=4 * shape[0] + copies,
+            routed_width=self._visited() * self.hidden_size,
+        )
+
+    def _expert_matrix(self, size: int, of_one: int) -> CountedPart:
+        experts, visited = self.number(*_EXPERTS) or 1, self._visited()
+        share = visited * (size // of_one)
+        kept = 2 * (of_one // self.hidden_size) * share
+        products = -(-of_one * share // experts)
+        return CountedPart(
+            split_parameters=size,
+            products=products,
+            kernels=1,
+            split_kept_bytes=-(-kept // experts),
+            expert_parameters=size,
+            expert_products=products,
+        )
+
+    def _visited(self) -> int:
+        visited = self.number(*_VISITED)
+        if visited is None:
+            allowed = f"experts that a token visits, as one of {', '.join(_VISITED)}"
+            raise InstanceError(self.where, "experts without their number per token", allowed)
+        return visited
+
+    def _other_side(self, size: int, shape: tuple[int, ...]) -> int:
+        """Width of a product's side that is not the residual stream; of the wider one else."""
+        return size // self.hidden_size if self.hidden_size in shape else max(shape)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from formulations.instance.extent import MOST_CHOICES, Batch, Count, Name, Text
+from formulations.instance.input_limits import MOST_CHOICES, Batch, Count, Name, Text
 from formulations.instance.record import Record
 from formulations.instance.transformer import Architecture
 

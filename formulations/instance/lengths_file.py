@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from formulations.errors import InstanceError
-from formulations.instance.extent import MOST_BATCH, MOST_VALUES, check_extent
-from formulations.instance.positions import Place
-from formulations.instance.quantities import shown
-from formulations.instance.text_files import read_bytes, read_text
+from formulations.instance.documents import Place, read_bytes, read_text
+from formulations.instance.input_limits import MOST_BATCH, MOST_VALUES, check_extent
+from formulations.instance.record import shown
 
 #: What a column or a field with lengths is called.
 NAMES = ("length", "tokens", "num_tokens")

@@ -1,16 +1,40 @@
-"""The base of every value type that is read from or written to a file, by hand or not."""
+"""The base of every value type that is read from or written to a file, by hand or not.
+
+And field types of what people write: quantities with units, shares, one value or a list of them.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from formulations.units import UNITS, parse_quantity
 
 
 class Record(BaseModel):
-    """Frozen; refuses unknown fields, other types (true for 1, text for a number), nan and inf."""
+    """Frozen; refuses unknown fields, other types (true for 1, text for a number), nan and inf.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    A field with an alias is called so in files that people write, with a unit in the value instead
+    of one in the name: `written`.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        validate_by_name=True,
+    )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with other fields, which works out anew what follows from them."""
@@ -27,3 +51,188 @@ class Record(BaseModel):
             if isinstance(own, Record) and isinstance(value, Mapping):
                 fields[name] = own.but(**value)
         return self.model_copy(update=fields)
+
+
+_NUMBER_PATTERN = r"^\s*[-+]?[0-9][0-9_]*\.?[0-9]*([eE][-+]?[0-9]+)?\s*"
+
+#: Tags of unions that look at the form of what was written; they mark branches in error locations.
+NAME, MAPPING, NUMBER, LIST = TAGS = ("<name>", "<mapping>", "<number>", "<list>")
+
+
+def name_or_mapping(value: object) -> str:
+    """Tag of a union of a catalogue name and a mapping."""
+    return NAME if isinstance(value, str) else MAPPING
+
+
+def number_or_mapping(value: object) -> str:
+    """Tag of a union of a number and a mapping."""
+    return MAPPING if isinstance(value, dict) else NUMBER
+
+
+def number_or_list(value: object) -> str:
+    """Tag of a union of a number and a list."""
+    return LIST if isinstance(value, list) else NUMBER
+
+
+def refusal(found: str, allowed: str) -> PydanticCustomError:
+    """Validation error that keeps apart what was found and what is allowed."""
+    return PydanticCustomError(
+        "refusal", "{found}; allowed: {allowed}", {"found": found, "allowed": allowed}
+    )
+
+
+def shown(value: object) -> str:
+    """Short text of a value from a file, for an error message."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "a mapping" if value else "an empty mapping"
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value)}" if value else "an empty list"
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"a number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+#: Context of the validation of what people write.
+WRITTEN = "written"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Annotation of a number: a text with a unit where people write it, here in the base unit.
+
+    Whole numbers are rounded up.
+    """
+
+    dimension: str  #: a key of `formulations.units.UNITS`
+    most: str
+    example: str
+    least: str = "0"  #: which is allowed itself
+
+    def parse(self, value: object) -> float:
+        """Value in the base unit; raises the error that names the units or the range."""
+        try:
+            number = parse_quantity(value, self.dimension)
+        except ValueError:
+            raise refusal(shown(value), self._allowed_units()) from None
+        least = 0.0 if self.least == "0" else parse_quantity(self.least, self.dimension)
+        if least <= number <= parse_quantity(self.most, self.dimension):
+            return number
+        raise refusal(shown(value), f"at least {self.least} and at most {self.most}")
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        def read(value: object, info: ValidationInfo) -> object:
+            if info.context != WRITTEN:
+                return value
+            number = self.parse(value)
+            return -int(-number // 1) if is_whole else number
+
+        inner = handler(source)
+        is_whole = inner["type"] == "int"
+        return core_schema.with_info_before_validator_function(read, inner)
+
+    def _allowed_units(self) -> str:
+        aliases = ("bps", "b/s")
+        units = [unit for unit in UNITS[self.dimension] if not unit.endswith(aliases)]
+        return f"a number with its unit, such as {self.example} (units: {', '.join(units)})"
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        units = "|".join(UNITS[self.dimension])
+        return {
+            "type": "string",
+            "pattern": f"{_NUMBER_PATTERN}({units})\\s*$",
+            "examples": [self.example],
+        }
+
+
+@dataclass(frozen=True)
+class Share:
+    """Annotation of a float from 0 to below 1; in the file also "5 %"."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+    def parse(self, value: object) -> float:
+        """The share; raises the error that names the range."""
+        number = _percentage(value) if isinstance(value, str) else value
+        if isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number < 1:
+            return float(number)
+        raise refusal(shown(value), "a share from 0 to below 1 such as 0.05 or 5 %")
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        text = {"type": "string", "pattern": f"{_NUMBER_PATTERN}%\\s*$"}
+        return {"anyOf": [{"type": "number", "minimum": 0, "exclusiveMaximum": 1}, text]}
+
+
+def _percentage(text: str) -> float | None:
+    number = text.strip().removesuffix("%")
+    try:
+        return float(number) / 100 if number != text.strip() else None
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True)
+class Named:
+    """Annotation of a number that may also be written by a name."""
+
+    names: Mapping[str, int]
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._number, handler(source))
+
+    def _number(self, value: object) -> object:
+        if not isinstance(value, str | bool):
+            return value
+        if isinstance(value, bool) or value not in self.names:
+            raise refusal(shown(value), f"a number, or one of {', '.join(self.names)}")
+        return self.names[value]
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [handler(schema), {"enum": list(self.names)}]}
+
+
+@dataclass(frozen=True)
+class OneOrMany:
+    """Annotation of a tuple that may be written as one bare value; no value may be repeated."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        listed = core_schema.no_info_before_validator_function(_as_tuple, handler(source))
+        return core_schema.no_info_after_validator_function(_without_repeats, listed)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        several = handler(schema)
+        return {"anyOf": [several["items"], several | {"minItems": 1, "uniqueItems": True}]}
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _without_repeats(values: tuple[object, ...]) -> tuple[object, ...]:
+    if not values:
+        raise refusal("an empty list", "at least one value, or no such field")
+    for i, value in enumerate(values):
+        if value in values[:i]:
+            raise refusal(f"{shown(value)} twice", "each value once")
+    return values

@@ -1,50 +1,50 @@
 """From a validated instance file to an `Instance`: defaults, catalogues, checks across fields."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from formulations.errors import InstanceError, Mistakes, joined
+from formulations.instance.calibration import resolve_calibration
+from formulations.instance.catalogue import Catalogue
 from formulations.instance.cluster import Cluster
-from formulations.instance.instance import (
-    MEMORY_MODEL_ERROR,
-    Instance,
-    Limits,
-    Objective,
-    SearchSpace,
+from formulations.instance.documents import Place
+from formulations.instance.instance import Instance, Limits
+from formulations.instance.preemption import resolve_preemption
+from formulations.instance.profile import (
+    Profile,
+    ProfileFile,
+    check_coverage,
+    covered_degrees,
+    resolve_profile,
 )
-from formulations.instance.overlap import Overlap
-from formulations.instance.positions import Place
-from formulations.instance.precision import PRECISIONS
-from formulations.instance.profile import Profile
-from formulations.instance.resolve_calibration import resolve_calibration
-from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
+from formulations.instance.resolve_cluster import resolve_cluster
 from formulations.instance.resolve_lengths import (
     WrittenLengths,
     resolve_lengths,
     with_lengths,
 )
-from formulations.instance.resolve_objective import check_objective, resolve_preemption
-from formulations.instance.resolve_parallel import (
+from formulations.instance.resolve_objective import check_objective
+from formulations.instance.resolve_search import (
     check_context,
     check_per_stage,
-    resolve_expert_split,
-    resolve_experts,
-)
-from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
-from formulations.instance.resolve_strategies import (
+    check_target,
+    check_trained,
     check_zero,
     leaves_flash_open,
+    narrowed,
+    resolve_expert_split,
+    resolve_experts,
     resolve_flash,
     resolve_recompute,
     resolve_sequence_parallel,
 )
-from formulations.instance.resolve_target import check_target, check_trained, narrowed
 from formulations.instance.resolve_workload import resolve_workload
-from formulations.instance.schema import InstanceFile, ProfileFile, SearchFile
+from formulations.instance.schema import InstanceFile
+from formulations.instance.search import Overlap, SearchFile, SearchSpace
 from formulations.instance.transformer import Architecture
-from formulations.instance.workload import Workload
+from formulations.instance.workload import PRECISIONS, Workload
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,9 @@ def resolve(
         "overlap": _overlap(written, search_place.at("overlap"), catalogue),
         "recompute": recompute,
     }
+    preemption = None
+    if written.preemption or written.objective.minimize == "cost_per_useful_sequence":
+        preemption = resolve_preemption(written.preemption, workload.parameters)
     return Instance(
         name=written.name,
         source=written.source,
@@ -100,10 +103,10 @@ def resolve(
         cluster=cluster,
         profile=times,
         calibration=calibration,
-        search=_search_space(search, strategies),
+        search=SearchSpace.model_validate({**dict(search), **strategies}),
         limits=_limits(written),
-        objective=Objective.model_validate(written.objective.model_dump()),
-        preemption=resolve_preemption(written, workload.parameters),
+        objective=written.objective,
+        preemption=preemption,
         lengths=mixed,
         fused=fused,
     )
@@ -224,7 +227,7 @@ def _tensor_degrees(
     cluster: Cluster,
     profile: Profile | None,
     kinds: list[str],
-) -> list[int]:
+) -> Sequence[int]:
     """The degrees to choose from: as written, else all powers of two that can be used."""
     most = max(group.gpus_per_node for group in cluster.groups)
     heads = architecture.num_kv_heads
@@ -275,27 +278,11 @@ def _overlap(written: InstanceFile, place: Place, catalogue: Catalogue) -> Overl
         if overlap not in catalogue.overlap:
             raise place.unknown("framework", overlap, catalogue.overlap)
         return catalogue.overlap[overlap]
-    fields = overlap.model_dump() if overlap else {}
-    return Overlap.model_validate({k: v for k, v in fields.items() if v is not None})
+    return overlap or Overlap()
 
 
-def _search_space(written: SearchFile, resolved: Mapping[str, object]) -> SearchSpace:
-    """The choices as tuples, with those that the instance decides."""
-    fields = {**written.model_dump(), **resolved}
-    return SearchSpace.model_validate(
-        {k: tuple(value) if isinstance(value, list) else value for k, value in fields.items()}
-    )
-
-
-def _limits(file: InstanceFile) -> Limits:
-    """Limits under their names with units; what is not written keeps its default."""
-    written, measured = file.limits, file.calibration and file.calibration.memory_headroom
-    reserve, headroom = written.framework_reserve, written.memory_headroom
-    fields = {
-        "memory_headroom": max(MEMORY_MODEL_ERROR if headroom is None else headroom, measured or 0),
-        "framework_reserve_bytes": None if reserve is None else -int(-reserve // 1),
-        "max_step_time_s": written.max_step_time,
-        "max_cost_usd_per_step": written.max_cost_per_step,
-        "max_price_usd_per_hour": written.max_price_per_hour,
-    }
-    return Limits.model_validate({k: value for k, value in fields.items() if value is not None})
+def _limits(written: InstanceFile) -> Limits:
+    """As written; of the memory, what measured peaks were above the model's is left free too."""
+    measured = written.calibration and written.calibration.memory_headroom
+    headroom = max(written.limits.memory_headroom, measured or 0.0)
+    return Limits.model_validate({**dict(written.limits), "memory_headroom": headroom})

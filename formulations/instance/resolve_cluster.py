@@ -1,9 +1,15 @@
 """From written node groups to a cluster in which nothing has to be looked up any more."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from formulations.errors import Mistakes, joined
+from formulations.instance.catalogue import (
+    NETWORK_LATENCY_S,
+    Catalogue,
+    as_link,
+    find_link,
+    gpu_type,
+)
 from formulations.instance.cluster import (
     Cluster,
     GpuType,
@@ -12,17 +18,10 @@ from formulations.instance.cluster import (
     Spot,
     ZoneLink,
     ZonePair,
+    zone_faults,
 )
-from formulations.instance.evidence import NOT_STATED
-from formulations.instance.extent import MOST_GPUS, first_beyond
-from formulations.instance.gpu_catalogue import (
-    NETWORK_LATENCY_S,
-    as_link,
-    find_link,
-    gpu_type,
-)
-from formulations.instance.overlap import Overlap
-from formulations.instance.positions import Place
+from formulations.instance.documents import Place
+from formulations.instance.input_limits import MOST_GPUS, first_beyond
 from formulations.instance.schema_cluster import (
     ClusterFile,
     GpuFile,
@@ -30,17 +29,7 @@ from formulations.instance.schema_cluster import (
     SpotFile,
     ZoneLinkFile,
 )
-from formulations.instance.zone_pairs import zone_faults
-
-
-@dataclass(frozen=True)
-class Catalogue:
-    """All that instance files may refer to by name."""
-
-    gpus: Mapping[str, GpuType]
-    links: Mapping[str, Link]
-    workloads: Mapping[str, object]  #: parsed workloads.yaml
-    overlap: Mapping[str, Overlap]  #: by framework
+from formulations.instance.sources import NOT_STATED
 
 
 def resolve_cluster(written: ClusterFile, place: Place, catalogue: Catalogue) -> Cluster:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from formulations.errors import all_of
 from formulations.instance.cluster import Cluster, flash_remedy
-from formulations.instance.extent import MOST_BATCH, first_beyond
+from formulations.instance.documents import Place
+from formulations.instance.input_limits import MOST_BATCH, first_beyond
 from formulations.instance.length_classes import classes_of, log_normal_classes
 from formulations.instance.lengths import (
     LengthClass,
@@ -18,8 +19,7 @@ from formulations.instance.lengths import (
     MeasuredSwitch,
 )
 from formulations.instance.lengths_file import read_lengths
-from formulations.instance.positions import Place
-from formulations.instance.quantities import shown
+from formulations.instance.record import shown
 from formulations.instance.schema import WorkloadFile
 from formulations.instance.schema_lengths import CLASSES, LengthsFile, StrategyFile, SwitchFile
 from formulations.instance.transformer import Architecture

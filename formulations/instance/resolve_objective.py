@@ -1,8 +1,7 @@
 """What is minimised: whether all is there that it asks for, and what preemptions cost."""
 
-from formulations.instance.extent import MOST_CHOICES_OF_TERMS
-from formulations.instance.positions import Place
-from formulations.instance.preemption import Preemption, usual_preemption
+from formulations.instance.documents import Place
+from formulations.instance.input_limits import MOST_CHOICES_OF_TERMS
 from formulations.instance.schema import InstanceFile
 
 
@@ -17,8 +16,8 @@ def check_objective(written: InstanceFile, place: Place) -> None:
         _check_terms(written, place)
     wants_prices = (
         objective.minimize != "step_time"
-        or limits.max_cost_per_step is not None
-        or limits.max_price_per_hour is not None
+        or limits.max_cost_usd_per_step is not None
+        or limits.max_price_usd_per_hour is not None
     )
     for j, group in enumerate(written.cluster.groups):
         if wants_prices and group.price is None and not (chooses and group.spot):
@@ -28,7 +27,7 @@ def check_objective(written: InstanceFile, place: Place) -> None:
 
 def _check_terms(written: InstanceFile, place: Place) -> None:
     """What the choice between on demand and spot cannot do."""
-    if written.limits.max_cost_per_step is not None:
+    if written.limits.max_cost_usd_per_step is not None:
         found = "a limit, with the objective cost_per_useful_sequence"
         allowed = "max_step_time or max_price_per_hour"
         raise place.at("limits", "max_cost_per_step").error(found, allowed)
@@ -40,22 +39,3 @@ def _check_terms(written: InstanceFile, place: Place) -> None:
         raise place.at("cluster", "groups", both[MOST_CHOICES_OF_TERMS], "spot").error(
             found, allowed
         )
-
-
-def resolve_preemption(written: InstanceFile, parameters: int) -> Preemption | None:
-    """As written, else as usual for a model of this size; None: neither written nor asked for."""
-    own = written.preemption
-    if own is None and written.objective.minimize != "cost_per_useful_sequence":
-        return None
-    usual = usual_preemption(parameters)
-    if own is None:
-        return usual
-    missing = [name for name in ("restart", "checkpoint") if getattr(own, name) is None]
-    rest = f"; {' and '.join(missing)} {usual.source}" if missing else ""
-    return Preemption(
-        restart_s=usual.restart_s if own.restart is None else own.restart,
-        checkpoint_s=usual.checkpoint_s if own.checkpoint is None else own.checkpoint,
-        checkpoint_every_s=own.checkpoint_every,
-        kind="assumed" if missing else own.kind,
-        source=f"{own.source}{rest}",
-    )

@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from formulations.errors import InstanceError
-from formulations.instance.extent import printable
-from formulations.instance.huggingface import architecture_from_config
-from formulations.instance.json_document import json_document, parse_json
-from formulations.instance.positions import Place
-from formulations.instance.quantities import shown
+from formulations.instance.catalogue import CatalogueEntry
+from formulations.instance.documents import Place, json_document, parse_json, read_text
+from formulations.instance.huggingface_model import architecture_from_config
+from formulations.instance.input_limits import printable
+from formulations.instance.record import shown
 from formulations.instance.schema import WorkloadFile
-from formulations.instance.text_files import read_text
 from formulations.instance.transformer import Architecture, build_workload
 from formulations.instance.workload import Workload
-from formulations.instance.workload_catalogue import CatalogueEntry
 
 T = TypeVar("T")
 

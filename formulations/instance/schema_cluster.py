@@ -8,8 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from formulations.instance.cluster import Efficiency, HalfFlops
-from formulations.instance.evidence import NOT_STATED, Kind
-from formulations.instance.extent import (
+from formulations.instance.input_limits import (
     MOST_CHOICES,
     MOST_GROUPS,
     MOST_ZONE_PAIRS,
@@ -19,17 +18,18 @@ from formulations.instance.extent import (
     Name,
     Text,
 )
-from formulations.instance.precision import Precision
-from formulations.instance.quantities import (
+from formulations.instance.record import (
     MAPPING,
     NAME,
     NUMBER,
     Quantity,
+    Record,
     name_or_mapping,
     number_or_mapping,
     refusal,
 )
-from formulations.instance.record import Record
+from formulations.instance.sources import NOT_STATED, Kind
+from formulations.instance.workload import Precision
 
 Memory = Annotated[float, Quantity("size", least="1 B", most="10 TiB", example="39.59 GiB")]
 Bandwidth = Annotated[
@@ -40,8 +40,6 @@ FlopRate = Annotated[
     float, Quantity("compute", least="1 FLOP/s", most="1000 PFLOP/s", example="312 TFLOP/s")
 ]
 Price = Annotated[float, Quantity("price", most="1000000 USD/h", example="16.39 USD/h")]
-Pause = Annotated[float, Quantity("time", most="100 h", example="2 min")]
-CheckpointEvery = Annotated[float, Quantity("time", least="1 ms", most="10000 h", example="10 min")]
 Preemptions = Annotated[float, Quantity("rate", most="10000 /h", example="0.05 /h")]
 
 
@@ -274,22 +272,3 @@ class ClusterFile(Record):
         description="Number of nodes -> share of the nominal bandwidth that a collective over so"
         " many nodes, or more, reaches. Default: 1.0 for all.",
     )
-
-
-class PreemptionFile(Record):
-    """What preemptions cost: restarts from checkpoints, see `formulations.costs.availability`."""
-
-    restart: Pause | None = Field(
-        default=None,
-        description="From a preemption to the next step, with another node in its place, such as"
-        " 2 min. Default: Varuna's for a model of this size, as measured for Oobleck.",
-    )
-    checkpoint: Pause | None = Field(
-        default=None, description="Time of a checkpoint, such as 15 s. Default: as `restart`."
-    )
-    checkpoint_every: CheckpointEvery | None = Field(
-        default=None,
-        description="Training between two checkpoints, such as 10 min. Default: what costs least.",
-    )
-    kind: Kind = Field(default="assumed", description="How the figures were found.")
-    source: Text = Field(default=NOT_STATED, description="Where the figures come from.")

@@ -4,11 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from formulations.instance.evidence import NOT_STATED
-from formulations.instance.extent import MOST_CHOICES, Batch, Count, Name, Text
+from formulations.instance.input_limits import MOST_CHOICES, Batch, Count, Name, Text
 from formulations.instance.lengths import Rows
-from formulations.instance.quantities import Quantity
-from formulations.instance.record import Record
+from formulations.instance.record import Quantity, Record
+from formulations.instance.sources import NOT_STATED
 
 #: Classes into which the lengths of a file or a distribution are put, unless said otherwise.
 CLASSES = 32

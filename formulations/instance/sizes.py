@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from formulations.instance.extent import MOST_LAYERS
+from formulations.instance.input_limits import MOST_LAYERS
 from formulations.instance.record import Record
 
 _MOST_WIDTH = 10**7

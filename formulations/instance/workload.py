@@ -3,14 +3,21 @@
 Figures are per sequence and independent of degrees; `formulations.costs` turns them into
 times and bytes per GPU. FLOPs: Cheng et al. 2024 and Narayanan et al. 2021 (a matrix product of
 m x k by k x n counts 2mkn). Activations: Korthikanti et al. 2023, section 4, itemised.
+
+Precisions, and what training in them keeps and sends. fp16, bf16: mixed precision with an fp32
+master copy (Micikevicius et al., ICLR 2018). fp32, tf32: all is kept in 32 bit, so Adam has its two
+moments and no copy; tf32 differs in the products. fp8: the blocks' products run in 8 bit
+(Micikevicius et al. 2022, arXiv 2209.05433); Transformer Engine keeps parameters, activations and
+messages in 16 bit, and per parameter one 8-bit copy for each of the two ways in which products read
+it, over all micro-batches of a step. Attention and head stay in 16 bit.
 """
 
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from formulations.instance.extent import (
+from formulations.instance.input_limits import (
     MOST_CHAIN,
     Batch,
     Count,
@@ -19,8 +26,40 @@ from formulations.instance.extent import (
     Text,
     first_beyond,
 )
-from formulations.instance.precision import FORMATS, MASTER_BYTES, Precision
 from formulations.instance.record import Record
+
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16", "bf16", "fp8")
+
+#: In which fused attention has kernels (Dao et al. 2022; Dao 2023; fp8 keeps it in 16 bit).
+FLASH_PRECISIONS: tuple[Precision, ...] = ("fp16", "bf16", "fp8")
+
+MASTER_BYTES = 4  # per parameter, of the optimizer's fp32 copy
+
+
+class Formats(NamedTuple):
+    """Bytes per parameter and per element of activations and messages."""
+
+    parameter_bytes: int
+    copy_bytes: int  #: of parameters, for products; never sent, never updated
+    element_bytes: int
+    master_bytes: int
+
+
+_WHOLE = Formats(4, 0, 4, 0)
+_MIXED = Formats(2, 0, 2, MASTER_BYTES)
+
+FORMATS: dict[Precision, Formats] = {
+    "fp32": _WHOLE,
+    "tf32": _WHOLE,
+    "fp16": _MIXED,
+    "bf16": _MIXED,
+    "fp8": _MIXED._replace(copy_bytes=2),
+}
+
+#: Bytes of a parameter as the products of blocks read it.
+WEIGHT_BYTES: dict[Precision, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+
 
 VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of 128 * tp
 BACKWARD_PER_FORWARD = 2  # FLOPs (Narayanan et al. 2021, appendix)
@@ -34,7 +73,7 @@ QUANTIZED_BLOCK = 2048
 #: Bytes per parameter, and per block of them: Adam keeps an fp32 master copy and two moments; these
 #: in fp32 (Rajbhandari et al. 2020, section 3.1), in bf16 (Megatron-LM's precision-aware
 #: optimizer), or in 8 bit with an fp32 scale per block and moment (Dettmers et al., ICLR 2022).
-#: Without the copy where parameters are in 32 bit: `formulations.instance.precision`.
+#: Without the copy where parameters are in 32 bit: `formulations.instance.workload`.
 OPTIMIZER_BYTES: dict[OptimizerState, tuple[int, int]] = {
     "fp32": (4 + 4 + 4, 0),
     "bf16": (4 + 2 + 2, 0),

@@ -41,7 +41,7 @@ counts.
 
 import numpy as np
 
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.schedules import SCHEDULES, Kind
 from solver.layered.edges import Edges, Layers, shortest_path, so_far, taken, to_go
 from solver.layered.problem import INFINITY, Array, Mask, SplitProblem

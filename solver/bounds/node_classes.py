@@ -18,7 +18,7 @@ import numpy as np
 
 from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import NodeTerms, Placer, SyncPhase
-from formulations.costs.zones import ZoneTerms
+from formulations.costs.transfers import ZoneTerms
 from formulations.units import ceil_div
 from solver.layered.placements import Columns, allowed_layers
 from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.collectives import ALL_REDUCE, ring_share
-from formulations.costs.expert_sync import expert_rings_ns
 from formulations.costs.memory import layer_parameters
-from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS
+from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS, expert_rings_ns
 from formulations.costs.tables import embedding_bytes, send_bytes
 from formulations.instance import Instance
 from formulations.instance.cluster import Link

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.collectives import ALL_REDUCE, ring_latency_s
 from formulations.costs.compute import TimeColumns
-from formulations.costs.lanes import message_lanes
+from formulations.costs.sharding import message_lanes
 from formulations.costs.stage_places import with_places
 from formulations.costs.tables import embedding_bytes, send_bytes
 from formulations.instance import Instance

@@ -9,29 +9,26 @@ from rich.console import RenderableType
 
 from formulations.errors import PlannerError
 from formulations.instance.load import load_family, load_instance
-from formulations.instance.record import Record
 from solver.cli.files import refuse_changed, refuse_planless
-from solver.cli.recover import fleet_report
-from solver.document import PLAN_FILE, PlanDocument
-from solver.fleet_document import FLEET_FILE, FleetDocument
-from solver.front_document import FRONT_FILE, FrontDocument
-from solver.lengths_document import LENGTHS_FILE, LengthsDocument
+from solver.cli.fleets import fleet_report
+from solver.document import PlanDocument
+from solver.files import Envelope, joined_names, read_one_of
+from solver.fleet_document import FleetDocument
+from solver.front_document import FrontDocument
+from solver.lengths_document import LengthsDocument
 from solver.report.document import costs_of
-from solver.report.front_picture import front_picture
-from solver.report.html.front_page import front_page
-from solver.report.html.lengths_page import lengths_page
+from solver.report.front import front_report
+from solver.report.front_picture import front_page, front_picture
 from solver.report.html.page import html_page
 from solver.report.html.switch_page import switch_page
+from solver.report.lengths import lengths_page, step_text
 from solver.report.lengths_picture import lengths_picture
-from solver.report.lengths_step import step_text
-from solver.report.subsets_text import front_report
+from solver.report.step import chrome_trace
 from solver.report.switch_picture import switch_picture
 from solver.report.switch_text import switch_text
 from solver.report.text import plan_text
-from solver.report.trace import chrome_trace
-from solver.sealed_file import SealedFile, joined_names, read_one_of
 from solver.simulate import Step, simulate_step
-from solver.switch_document import SWITCH_FILE, SwitchDocument
+from solver.switch_document import SwitchDocument
 from solver.switching.alike import unlike
 from solver.verify import (
     Effort,
@@ -46,7 +43,7 @@ from solver.verify import (
 
 Part = Literal["differs", "picture", "page", "trace"]
 
-D = TypeVar("D", bound=Record)
+D = TypeVar("D", bound=Envelope)
 T = TypeVar("T")
 
 
@@ -58,7 +55,7 @@ class Kind(Generic[D]):
     JSON for Perfetto. claims: whether it has a bound that only `verify` proves.
     """
 
-    file: SealedFile[D]
+    file: type[D]
     verify: Callable[[D, Effort], Verification]
     text: Callable[[D], list[RenderableType]]
     differs: Callable[[D, Path], Sequence[str]] | None = None
@@ -99,7 +96,7 @@ def _lengths_differs(lengths: LengthsDocument, path: Path) -> tuple[str, ...]:
 
 KINDS: tuple[Kind[Any], ...] = (
     Kind(
-        PLAN_FILE,
+        PlanDocument,
         verify_document,
         _of_step(plan_text),
         _differs,
@@ -108,16 +105,16 @@ KINDS: tuple[Kind[Any], ...] = (
         claims=lambda document: bool(document.closed_shapes),
     ),
     Kind(
-        FRONT_FILE,
+        FrontDocument,
         verify_front,
         front_report,
         _front_differs,
         picture=front_picture,
         page=front_page,
     ),
-    Kind(FLEET_FILE, verify_fleet, fleet_report, _differs),
+    Kind(FleetDocument, verify_fleet, fleet_report, _differs),
     Kind(
-        SWITCH_FILE,
+        SwitchDocument,
         verify_switch,
         switch_text,
         _switch_differs,
@@ -125,7 +122,7 @@ KINDS: tuple[Kind[Any], ...] = (
         page=switch_page,
     ),
     Kind(
-        LENGTHS_FILE,
+        LengthsDocument,
         verify_lengths,
         step_text,
         _lengths_differs,
@@ -140,15 +137,15 @@ def part_of(kind: Kind[Any], part: Part, option: str) -> Callable[..., Any]:
     """What an option asks for of a kind of files. Raises PlannerError if they have no such part."""
     made: Callable[..., Any] | None = getattr(kind, part)
     if made is None:
-        allowed = joined_names([one.file.kind for one in KINDS if getattr(one, part)])
-        raise PlannerError(f"{option}: a {kind.file.kind} file; allowed: {allowed}")
+        allowed = joined_names([row.file.kind_name() for row in KINDS if getattr(row, part)])
+        raise PlannerError(f"{option}: a {kind.file.kind_name()} file; allowed: {allowed}")
     return made
 
 
 def read_kind(path: Path) -> tuple[Kind[Any], Any]:
     """The row of a file, and what it holds. Raises InstanceError for what is no such file."""
-    file, document = read_one_of([one.file for one in KINDS], path)
-    return next(one for one in KINDS if one.file is file), document
+    document = read_one_of([row.file for row in KINDS], path)
+    return next(row for row in KINDS if row.file is type(document)), document
 
 
 def checked_kind(path: Path) -> tuple[Kind[Any], Any]:

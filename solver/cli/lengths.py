@@ -61,14 +61,12 @@ def lengths_command(
     found within the limit.
     """
     from formulations.instance.load import load_instance
-    from solver.document import to_json
     from solver.evaluate.row_plans import row_plans
+    from solver.files import to_json
     from solver.lengths.candidates import candidates
-    from solver.lengths.choose import check_limits, choose
-    from solver.lengths.content import build_lengths
+    from solver.lengths.choose import build_lengths, check_limits, choose
+    from solver.report.lengths import dispatch_text, step_text, strategies_text
     from solver.report.lengths_picture import lengths_picture
-    from solver.report.lengths_step import step_text
-    from solver.report.lengths_text import dispatch_text, strategies_text
     from solver.study.store import study_at
 
     check_writable(out, svg, keep=(instance, study, plans))
@@ -100,8 +98,8 @@ def lengths_command(
 
 def _write_plans(folder: Path, document: "LengthsDocument") -> None:
     """Plan files of the strategies that run, of the best single one, and of the anchor."""
-    from solver.document import to_json
     from solver.evaluate.row_plans import file_name
+    from solver.files import to_json
 
     if not document.plans:
         raise PlanError("--plans", "strategies that were measured", "those of the search")

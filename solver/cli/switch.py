@@ -29,7 +29,7 @@ def switch_command(
 
     Exit code 0: a plan; 2: bad input.
     """
-    from solver.document import to_json
+    from solver.files import to_json
     from solver.report.switch_text import switch_text
     from solver.switching.alike import check_alike
     from solver.switching.documented import switch_document

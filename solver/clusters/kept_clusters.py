@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from formulations.instance.family import Counts
 from solver.clusters.member import MemberClosing, Members, MemberTask
-from solver.document import canonical_json
+from solver.files import canonical_json
 from solver.front_document import Aim
 from solver.search.shape_answers import check_plan
 from solver.study.store import FREE_LIMITS, Study

@@ -1,12 +1,16 @@
-"""What a framework is told to run, whoever wrote it down, and where each choice stands."""
+"""What a framework is told to run, whoever wrote it down, and where each choice stands.
 
+For whoever has no launch files, degrees and strategies are a text: `tp=4,pp=2,micro_batch=2`.
+"""
+
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast, get_args
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.instance.instance import ScheduleName, ZeroStage
+from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, ZeroStage
 from formulations.instance.target import Target
 from formulations.instance.workload import Recompute
 
@@ -64,3 +68,81 @@ def block_boundaries(instance: Instance, blocks: Sequence[int]) -> tuple[int, ..
         total += own
         cuts.append(max(behind[total], 1 if not total else 0))
     return (0, *cuts, len(layers))
+
+
+OPTION = "--degrees"
+_NUMBERS = ("tp", "cp", "ep", "etp", "pp", "dp", "vpp", "micro_batch")
+_WORDS: Mapping[str, tuple[object, ...]] = {
+    "schedule": get_args(ScheduleName),
+    "recompute": RECOMPUTE_WAYS,
+    "zero": tuple(map(str, get_args(ZeroStage))),
+}
+
+
+def run_of_degrees(text: str, instance: Instance) -> Launched:
+    """The run that such a text describes; what it leaves out is 1, 1F1B, no ZeRO, split evenly."""
+    found = _read(text)
+    number = {name: int(found[name]) for name in _NUMBERS if name in found}
+    pp, vpp = number.get("pp", 1), number.get("vpp", 1)
+    plain: Literal["interleaved", "1f1b"] = "interleaved" if vpp > 1 else "1f1b"
+    schedule = cast(ScheduleName, found.get("schedule", plain))
+    if (schedule == "interleaved") != (vpp > 1):
+        raise PlanError(OPTION, f"schedule={schedule} with vpp={vpp}", "interleaved with vpp > 1")
+    if vpp > 1 and pp == 1:
+        raise PlanError(OPTION, f"vpp={vpp} with pp=1", "vpp=1, or several stages")
+    tp, etp = number.get("tp", 1), number.get("etp")
+    if etp not in (None, 1, tp):
+        raise PlanError(OPTION, f"etp={etp} with tp={tp}", " or ".join(map(str, sorted({1, tp}))))
+    return Launched(
+        source=OPTION,
+        target=instance.search.target,
+        tp=tp,
+        pp=pp,
+        dp=number.get("dp"),
+        cp=number.get("cp", 1),
+        ep=number.get("ep", 1),
+        etp=1 if etp == 1 < tp else None,
+        vpp=vpp,
+        boundaries=block_boundaries(instance, _blocks(found, num_blocks(instance), pp * vpp)),
+        micro_batch=number.get("micro_batch", 1),
+        schedule=schedule,
+        zero=cast(ZeroStage, int(found.get("zero", "0"))),
+        recompute=cast(Recompute, found.get("recompute", "none")),
+    )
+
+
+def _read(text: str) -> dict[str, str]:
+    """Names with their values, each one that may be."""
+    names, found = (*_NUMBERS, *_WORDS, "split"), dict[str, str]()
+    for part in text.split(","):
+        name, equals, value = (word.strip() for word in part.partition("="))
+        if not equals or name not in names:
+            raise PlanError(OPTION, repr(part.strip()), f"NAME=VALUE with {', '.join(names)}")
+        if name in found:
+            raise PlanError(OPTION, f"{name} twice", "each name once")
+        if name in _NUMBERS and not re.fullmatch(r"[1-9]\d{0,6}", value):
+            raise PlanError(OPTION, f"{name}={value}", "a whole number from 1 on")
+        if name in _WORDS and value not in _WORDS[name]:
+            raise PlanError(OPTION, f"{name}={value}", " or ".join(map(str, _WORDS[name])))
+        found[name] = value
+    return found
+
+
+def _blocks(found: Mapping[str, str], blocks: int, stages: int) -> list[int]:
+    """Blocks of each virtual stage, as written or evenly."""
+    text = found.get("split")
+    if text is None:
+        each, rest = divmod(blocks, stages)
+        if rest or not each:
+            what = f"{blocks} blocks on {stages} stages"
+            raise PlanError(OPTION, what, "a divisor, or split=9/7/5/3 with the blocks of each")
+        return [each] * stages
+    if not re.fullmatch(r"\d{1,6}(/\d{1,6})*", text):
+        raise PlanError(OPTION, f"split={text}", "blocks of each stage, such as 9/7/5/3")
+    own = [int(number) for number in text.split("/")]
+    if len(own) != stages or sum(own) != blocks:
+        what = f"split={text}: {sum(own)} blocks on {len(own)} stages"
+        raise PlanError(OPTION, what, f"{blocks} blocks on {stages} stages")
+    if 0 in own[1:-1]:
+        raise PlanError(OPTION, f"split={text}", "a block on every stage but the first and last")
+    return own

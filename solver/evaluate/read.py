@@ -1,15 +1,21 @@
-"""From launch files to the plan that they start on the machines of an instance."""
+"""From launch files to the plan that they start on the machines of an instance.
 
+Machines stand in the order that the user says, that of the hosts file, or as listed.
+"""
+
+import re
 from pathlib import Path
 
-from formulations.errors import PlannerError
+from formulations.errors import PlanError, PlannerError
 from formulations.instance import Instance
-from formulations.instance.text_files import read_text
-from solver.evaluate import degrees, megatron_run, torchtitan_run
-from solver.evaluate.flags import read_flags
-from solver.evaluate.hosts import check_ranks_beside, named_order, order_beside
-from solver.evaluate.launched import Launched
+from formulations.instance.documents import csv_rows, read_text
+from formulations.plan import Plan
+from solver.evaluate import megatron_run, torchtitan_run
+from solver.evaluate.launched import Launched, run_of_degrees
+from solver.evaluate.megatron_flags import read_flags
 from solver.evaluate.run_plan import Planned, planned
+from solver.export.job import APART, Job, host_names, name_clash
+from solver.export.launcher import HOSTS, RANKS
 
 ALLOWED = "one of --megatron FILE, --torchtitan DIR, --degrees NAME=VALUE,..."
 
@@ -33,7 +39,7 @@ def read_run(
     elif configuration is not None:
         run, folder = torchtitan_run.launched(configuration, instance), configuration
     else:
-        run = degrees.launched(stated or "", instance)
+        run = run_of_degrees(stated or "", instance)
     if order is not None:
         return planned(instance, run, named_order(instance, order))
     if folder is None:
@@ -46,3 +52,73 @@ def read_run(
 def _megatron(path: Path, instance: Instance) -> Launched:
     text = read_text(path, "a file with arguments of Megatron-LM")
     return megatron_run.launched(read_flags(text, str(path)), instance)
+
+
+OPTION = "--order"
+#: Of a rank, what the order of equal machines does not change.
+_COLUMNS = ("rank", "gpu", "gpu_type", "tensor", "data", "stage")
+
+
+def named_order(instance: Instance, text: str) -> tuple[int, ...]:
+    """Node groups by name, with commas between them: `small,big,small*2`."""
+    numbers = {group.name: j for j, group in enumerate(instance.cluster.groups)}
+    order: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*(.*?)\s*(?:\*\s*([1-9]\d{0,5}))?\s*", part)
+        name = "" if found is None else found[1]
+        if found is None or name not in numbers:
+            allowed = f"{', '.join(numbers)}, and NAME*N for several"
+            raise PlanError(OPTION, f"the node group {name!r}", allowed)
+        order += [numbers[name]] * int(found[2] or 1)
+        _check_number(instance, order, OPTION)
+    return tuple(order)
+
+
+def _check_number(instance: Instance, order: list[int], where: str) -> None:
+    group = instance.cluster.groups[order[-1]]
+    if order.count(order[-1]) > group.nodes:
+        raise PlanError(where, f"{order.count(order[-1])} nodes of {group.name}", f"{group.nodes}")
+
+
+def order_beside(instance: Instance, folder: Path) -> tuple[int, ...]:
+    """The order of the hosts file in a folder, if it has one; else that of the instance.
+
+    Raises PlanError for a host that is no node of the instance, or might be another one.
+    """
+    path, groups = folder / HOSTS, instance.cluster.node_groups
+    if not path.is_file():
+        return tuple(groups)
+    if clash := name_clash(instance.cluster):
+        raise PlanError(str(path), clash, f"{APART}, or {OPTION} with node groups")
+    numbers = dict(zip(host_names(instance.cluster), groups, strict=True))
+    order: list[int] = []
+    for line, name in enumerate(read_text(path, "names of hosts").splitlines(), 1):
+        if not name.strip():
+            continue
+        if name.strip() not in numbers:
+            allowed = f"{', '.join(list(numbers)[:3])}, ..., or {OPTION} with node groups"
+            raise PlanError(f"{path}:{line}", f"the host {name.strip()}", allowed)
+        order.append(numbers[name.strip()])
+        _check_number(instance, order, f"{path}:{line}")
+    if not order:
+        raise PlanError(str(path), "no host", "one host a line")
+    return tuple(order)
+
+
+def check_ranks_beside(instance: Instance, plan: Plan, folder: Path) -> None:
+    """Raises PlanError where a rank table in the folder starts other ranks than the plan has."""
+    path = folder / RANKS
+    if not path.is_file():
+        return
+    names, *table = csv_rows(path, "a table of ranks") or [[]]
+    rows = [dict(zip(names, row, strict=False)) for row in table]
+    ranks = Job(instance, plan).ranks
+    for line, (row, rank) in enumerate(zip(rows, ranks, strict=False), 2):
+        for name in _COLUMNS:
+            planned = str(getattr(rank, name))
+            if row.get(name) != planned:
+                found = f"{name} {row.get(name)} of rank {rank.rank}"
+                raise PlanError(f"{path}:{line}", found, f"{planned}, with these degrees and hosts")
+    if len(rows) != len(ranks):
+        allowed = f"{len(ranks)}, the GPUs of the hosts"
+        raise PlanError(str(path), f"{len(rows)} ranks", allowed)

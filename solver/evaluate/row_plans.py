@@ -4,10 +4,9 @@ import re
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.lengths.problem import Strategy
 from formulations.lengths.row_times import instance_of_rows
 from solver.document import PlanDocument
-from solver.evaluate.checked import checked
+from solver.evaluate.evaluation import checked
 from solver.evaluate.run_plan import judged
 from solver.lengths.candidates import Candidates
 
@@ -16,7 +15,6 @@ def row_plans(instance: Instance, found: Candidates) -> list[PlanDocument]:
     """[strategy], of rows as long as it takes; none where strategies were measured."""
     files = []
     for strategy, plan in zip(found.mixed.strategies, found.plans or (), strict=bool(found.plans)):
-        assert isinstance(strategy, Strategy)
         rows = instance_of_rows(instance, plan, strategy.longest)
         document, broken, others = checked(judged(rows, plan))
         if broken or others:

@@ -8,10 +8,8 @@ which there is no `ParallelismConfig`. Ranks are as in the plan: tensor fastest,
 from collections.abc import Iterator, Mapping
 
 from formulations.instance.target import STACK, Rule
-from solver.export.faults import Fault, rule_faults
-from solver.export.job import Job
+from solver.export.job import IMPORTABLE, Fault, Job, read_settings, rule_faults
 from solver.export.launcher import check_launcher, expect, launcher_files
-from solver.export.modules import IMPORTABLE, read_settings
 
 NAME = "Accelerate"
 MODULE = "planned_accelerator.py"

@@ -11,10 +11,8 @@ import json
 from collections.abc import Iterator, Mapping
 
 from formulations.instance.target import STACK, Rule
-from solver.export.faults import Fault, rule_faults
-from solver.export.job import Job
+from solver.export.job import IMPORTABLE, Fault, Job, read_settings, rule_faults
 from solver.export.launcher import check_launcher, expect, launcher_files
-from solver.export.modules import IMPORTABLE, read_settings
 
 NAME = "DeepSpeed"
 CONFIG, MODULE = "ds_config.json", "planned_pipeline.py"

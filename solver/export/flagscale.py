@@ -11,19 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby, product
 from typing import NamedTuple
 
-from solver.export.arguments import (
+from solver.export.job import Fault, Job, launch_faults
+from solver.export.launcher import check_launcher, expect, launcher_files
+from solver.export.megatron import (
+    COMMAND,
+    USAGE,
     Arguments,
     argument_file,
     batch_arguments,
     precision_arguments,
     read_arguments,
-)
-from solver.export.faults import Fault, launch_faults
-from solver.export.job import Job
-from solver.export.launcher import check_launcher, expect, launcher_files
-from solver.export.megatron import (
-    COMMAND,
-    USAGE,
     recomputation,
     setup,
     strategies,

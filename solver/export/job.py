@@ -6,14 +6,17 @@ the d-th share of the batch, where those that share sequences are neighbours (Na
 DeepSpeed count the same way, FlagScale in a mesh.
 """
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
 from formulations.instance import Cluster, Instance
+from formulations.instance.target import Rule, Target, trained
+from formulations.launch import decisions, obstacles
 from formulations.plan import Plan, Recomputed, Shape
 
 
@@ -194,3 +197,62 @@ def order_fault(job: Job) -> str | None:
     if len(set(names)) < len(names):
         return "a host whose ranks do not follow each other"
     return None
+
+
+class Fault(NamedTuple):
+    """What stands in the way, and what to write instead."""
+
+    found: str
+    change: str
+
+
+def launch_faults(job: Job, target: Target) -> Iterator[Fault]:
+    """What the exporter of a launch target refuses: all that a search for it does not choose."""
+    for obstacle in obstacles(job.instance, job.plan, target):
+        yield Fault(obstacle.found(target), obstacle.change(target))
+    yield from order_faults(job)
+
+
+def order_faults(job: Job) -> Iterator[Fault]:
+    """Hosts that no launcher can lay out."""
+    if clash := name_clash(job.instance.cluster):
+        yield Fault(clash, f"{APART}, and solve again")
+    elif order := order_fault(job):
+        yield Fault(order, "a plan that verify accepts")
+
+
+def rule_faults(job: Job, name: str, rules: Mapping[str, Rule]) -> Iterator[Fault]:
+    """What a framework that is no target of searches refuses, by rules of its own."""
+    fixed = {field: [value] for field, value in trained(job.instance.workload).items()}
+    for field, values in {**decisions(job.instance, job.plan), **fixed}.items():
+        for value in values:
+            if field in rules and value not in (None, *rules[field].allowed):
+                allowed = " or ".join(map(str, rules[field].allowed))
+                found = f"{field}: {value} is not for {name}, {rules[field].reason}"
+                section = "workload" if field in fixed else "search"
+                yield Fault(found, f"{section}.{field}: {allowed}, and solve again")
+    yield from order_faults(job)
+
+
+#: For the shell: programs started from there find the modules of this folder.
+IMPORTABLE = 'export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"'
+
+
+def read_settings(text: str) -> dict[str, object]:
+    """Literals that a module assigns, by name, without running it; what is computed is left out."""
+    found: dict[str, object] = {}
+    for name, value, _ in assignments(text):
+        try:
+            found[name] = ast.literal_eval(value)
+        except ValueError:
+            continue
+    return found
+
+
+def assignments(text: str) -> Iterator[tuple[str, ast.expr, int]]:
+    """What a module assigns: name, expression, line; fields of `cfg` and `config` without these."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Assign):
+            name = ast.unparse(node.targets[0])
+            name = name.removeprefix("cfg.").removeprefix("config.")
+            yield name, node.value, node.lineno

@@ -3,24 +3,184 @@
 The arguments are those that the plan decides; the model's own (hidden size, heads, tokenizer,
 data) come from the user, after them. Layouts exclude `--decoder-first-pipeline-num-layers`,
 `--account-for-*-in-pipeline-split` and the flags of virtual pipelines, which they imply.
+
+Layouts are written for a plan, and judged as Megatron-LM does. Their grammar: pieces apart by `|`;
+E embedding, t block, m multi-token prediction, L loss; `x*n` and `(...)*n` repeat, commas are
+ignored. Piece i goes to pp rank i mod pp as its chunk i div pp.
+
+Rank groups, which ranks communicate in which dimension, follow from an order that names the
+dimensions from the fastest to the slowest, as `tp-cp-ep-dp-pp`. Experts have a grid of their own
+over the same ranks: their tensor parallelism, ep, and the data parallelism that is left; other
+layers have one with ep = 1.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
 
 from formulations.costs.context import context_methods
 from formulations.launch import first_blocks
-from solver.export.arguments import (
-    Arguments,
-    argument_file,
-    batch_arguments,
-    precision_arguments,
-    read_arguments,
-)
-from solver.export.faults import Fault, launch_faults
-from solver.export.job import Job
+from solver.export.job import Fault, Job, Piece, launch_faults
 from solver.export.launcher import RANKS, check_launcher, expect, launcher_files
-from solver.export.megatron_layout import parsed, written
-from solver.export.megatron_ranks import rank_groups
+
+#: Letters of the grammar, with Megatron-LM's names.
+LAYERS = {"E": "embedding", "t": "decoder", "m": "mtp", "L": "loss"}
+_REPEATED = (re.compile(r"\(([^)]+)\)\*(\d+)"), re.compile(r"(.)\*(\d+)"))
+_MOST = 1 << 20  # letters of a layout that is written out
+
+
+class Layout(NamedTuple):
+    """A layout that Megatron-LM takes.
+
+    stages: by pp rank, by chunk, the layers by name.
+    """
+
+    stages: list[list[list[str]]]
+    mtp_standalone: bool  #: is the prediction of further tokens on another rank than the loss?
+
+    @property
+    def vpp(self) -> int:
+        """Chunks per rank."""
+        return len(self.stages[0])
+
+
+def written(pieces: Sequence[Piece], num_mtp: int = 0) -> str:
+    """The layout of pieces, such as `Et*9|t*7|t*5|t*3L`; the head predicts further tokens."""
+    ends = ["m" * num_mtp + "L" if piece.head else "" for piece in pieces]
+    return "|".join(
+        "E" * piece.embedding + _blocks(len(piece.blocks)) + end
+        for piece, end in zip(pieces, ends, strict=True)
+    )
+
+
+def _blocks(number: int) -> str:
+    return "t" * number if number <= 1 else f"t*{number}"
+
+
+def parsed(text: str, pp: int, num_layers: int, num_mtp: int | None = None) -> Layout:
+    """The layout that Megatron-LM reads. Raises ValueError, in words, where it would refuse."""
+    pieces = _written_out(text).split("|")
+    unknown = set("".join(pieces)) - set(LAYERS)
+    if unknown:
+        raise ValueError(f"the letter {min(unknown)!r}, where {', '.join(LAYERS)} are known")
+    if len(pieces) % pp:
+        raise ValueError(f"{len(pieces)} pieces, which {pp} pipeline ranks do not divide")
+    chain = "".join(pieces)
+    _check_chain(chain, num_layers, num_mtp or 0)
+    _check_prediction(pieces, pp, num_mtp or 0)
+    stages = [[[LAYERS[one] for one in piece] for piece in pieces[k::pp]] for k in range(pp)]
+    return Layout(stages, any("mtp" in chunks[-1] for chunks in stages[:-1]))
+
+
+def _written_out(text: str) -> str:
+    """The layout without repetitions and commas."""
+    plain = text.replace(",", "")
+    for pattern in _REPEATED:
+        if sum(len(one[1]) * int(one[2]) for one in pattern.finditer(plain)) > _MOST:
+            raise ValueError(f"a layout of more than {_MOST} letters")
+        plain = pattern.sub(lambda found: found[1] * int(found[2]), plain)
+    return plain
+
+
+def _check_chain(chain: str, num_layers: int, num_mtp: int) -> None:
+    """Embedding first, loss last, blocks and predictions as many as the model has, in order."""
+    if chain[:1] != "E" or chain[-1:] != "L" or chain.count("E") > 1 or chain.count("L") > 1:
+        raise ValueError("one E, the first letter, and one L, the last one, are needed")
+    if chain.count("t") != num_layers:
+        raise ValueError(f"{chain.count('t')} blocks t, where the model has {num_layers}")
+    if chain.count("m") != num_mtp:
+        raise ValueError(f"{chain.count('m')} layers m, where the model has {num_mtp}")
+    if "m" in chain and "t" in chain[chain.index("m") :]:
+        raise ValueError("a block t after a layer m")
+
+
+def _check_prediction(pieces: Sequence[str], pp: int, num_mtp: int) -> None:
+    """All layers m in one piece, the last chunk of its rank."""
+    held = [i for i, piece in enumerate(pieces) if "m" in piece]
+    if len(held) > 1:
+        raise ValueError(f"layers m in {len(held)} pieces, where one has all {num_mtp}")
+    if held and held[0] < len(pieces) - pp:
+        raise ValueError("layers m in a piece that is not the last chunk of its rank")
+
+
+DEFAULT_ORDER = "tp-cp-ep-dp-pp"  #: stages are contiguous
+
+
+def rank_groups(
+    sizes: Mapping[str, int], dimensions: str, order: str = DEFAULT_ORDER
+) -> list[list[int]]:
+    """Groups along some dimensions, such as `tp`, `dp-cp`; dimensions without a size have 1.
+
+    Ranks inside a group, and groups, are in the order of the dimensions.
+    """
+    names = order.split("-")
+    strides, stride = {}, 1
+    for name in names:
+        strides[name] = stride
+        stride *= sizes.get(name, 1)
+    chosen = set(dimensions.split("-"))
+    inside = _offsets([name for name in names if name in chosen], sizes, strides)
+    outside = _offsets([name for name in names if name not in chosen], sizes, strides)
+    return [[base + offset for offset in inside] for base in outside]
+
+
+def _offsets(names: list[str], sizes: Mapping[str, int], strides: Mapping[str, int]) -> list[int]:
+    """Sums of strides over all coordinates, the first dimension fastest."""
+    axes = [range(sizes.get(name, 1)) for name in reversed(names)]
+    slow_first = [strides[name] for name in reversed(names)]
+    return [
+        sum(at * stride for at, stride in zip(place, slow_first, strict=True))
+        for place in product(*axes)
+    ]
+
+
+Arguments = list[tuple[str, ...]]
+
+_PRECISION: dict[str, Arguments] = {
+    "bf16": [("--bf16",)],
+    "fp16": [("--fp16",)],
+    "fp8": [("--bf16",), ("--fp8-format", "hybrid")],
+}
+
+
+def argument_file(head: Sequence[str], arguments: Arguments) -> str:
+    """The text of a file: remarks, then arguments."""
+    lines = [f"# {line}" for line in head] + [" ".join(words) for words in arguments]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def read_arguments(text: str) -> dict[str, list[str]]:
+    """Flags of an argument file with their values; remarks are left out."""
+    lines = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    return {words[0]: words[1:] for words in lines}
+
+
+def batch_arguments(job: Job, micro_batch: int) -> Arguments:
+    """What the plan was made for, and its batch sizes; micro_batch: sequences of the first rank."""
+    workload = job.instance.workload
+    mtp: Arguments = [("--mtp-num-layers", str(job.num_mtp))] if job.num_mtp else []
+    return [
+        ("--num-layers", str(job.num_blocks)),
+        *mtp,
+        ("--seq-length", str(workload.sequence_length)),
+        ("--micro-batch-size", str(micro_batch)),
+        ("--global-batch-size", str(workload.global_batch)),
+    ]
+
+
+def precision_arguments(job: Job) -> Arguments:
+    """Precision of products and gradients, and attention without stored scores."""
+    workload = job.instance.workload
+    found = list(_PRECISION.get(workload.precision, []))
+    if workload.gradient_bytes == 4:
+        found.append(("--accumulate-allreduce-grads-in-fp32",))
+    elif workload.precision != "fp16":
+        found.append(("--grad-reduce-in-bf16",))
+    if workload.flash_attention:
+        found.append(("--attention-backend", "flash"))
+    return found
+
 
 NAME = "Megatron-LM"
 ARGUMENTS = "megatron_args.txt"

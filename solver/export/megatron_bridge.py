@@ -9,8 +9,7 @@ layout, and gives the data the model's sequence length, without which `validate`
 
 from collections.abc import Iterator, Mapping
 
-from solver.export.faults import Fault, launch_faults
-from solver.export.job import Job
+from solver.export.job import IMPORTABLE, Fault, Job, launch_faults, read_settings
 from solver.export.launcher import RANKS, check_launcher, expect, launcher_files
 from solver.export.megatron import (
     check_layout,
@@ -18,9 +17,8 @@ from solver.export.megatron import (
     hides_tensor_traffic,
     recomputation,
     shared,
+    written,
 )
-from solver.export.megatron_layout import written
-from solver.export.modules import IMPORTABLE, read_settings
 
 NAME = "Megatron-Bridge"
 RECIPE = "planned_recipe.py"

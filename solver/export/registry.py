@@ -15,8 +15,7 @@ from solver.export import (
     megatron_bridge,
     torchtitan,
 )
-from solver.export.faults import Fault
-from solver.export.job import Job
+from solver.export.job import Fault, Job
 from solver.options import ExportTarget
 
 

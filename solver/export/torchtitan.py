@@ -12,13 +12,11 @@ import csv
 import io
 from collections.abc import Iterator, Mapping
 
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.schedules import SCHEDULES, device_order
 from formulations.schedules.operations import Kind
-from solver.export.faults import Fault, launch_faults
-from solver.export.job import Job, Piece
+from solver.export.job import IMPORTABLE, Fault, Job, Piece, launch_faults, read_settings
 from solver.export.launcher import check_launcher, expect, launcher_files
-from solver.export.modules import IMPORTABLE, read_settings
 
 NAME = "torchtitan"
 MODULE, SCHEDULE = "planned_config.py", "schedule.csv"

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from formulations.errors import PlanError
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
-from formulations.instance.positions import suggestion
+from formulations.instance.documents import suggestion
 from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind
 from formulations.transition import Links, layer_state_bytes
 from formulations.units import seconds
-from solver.document import HETPLAN_VERSION, sealed
+from solver.files import sealed
 from solver.fleet_document import (
     CopyDocument,
     FleetDocument,
@@ -18,12 +18,11 @@ from solver.fleet_document import (
     TemplateClaims,
     pipelines_of,
 )
-from solver.fleets.distribution import least_variance
+from solver.fleets.distribution import Distribution, least_variance
 from solver.fleets.instantiate import instantiate
+from solver.fleets.node_assignment import Situation
 from solver.fleets.recovery import Horizon, Recovery, RecoveryError, recover
-from solver.fleets.situation import Situation
 from solver.fleets.step_times import kinds_of
-from solver.templates.template_options import Distribution
 
 
 def start_fleet(
@@ -31,7 +30,7 @@ def start_fleet(
     designs: Sequence[Design],
     faults: int,
     *,
-    distribution: Distribution = Distribution.STEP_TIME,
+    distribution: Distribution = "step-time",
     claims: TemplateClaims | None = None,
 ) -> FleetDocument:
     """The fleet with the shortest step on all nodes of the cluster; some idle if that is better.
@@ -42,7 +41,7 @@ def start_fleet(
     """
     kinds = kinds_of(instance, designs)
     problem, found = starting(instance, designs, kinds, faults)
-    if distribution is Distribution.VARIANCE:
+    if distribution == "variance":
         found = _by_variance(problem, found)
     free = [[*range(first, first + n)] for first, n in _groups(instance)]
     pipelines = list[Pipeline]()
@@ -122,7 +121,6 @@ def _document(
     step_s = seconds(max(steps) + exchange_ns)
     return sealed(
         FleetDocument(
-            hetplan_version=HETPLAN_VERSION,
             faults=faults,
             survives=len(pipelines) - 1,
             designs=tuple(designs),
@@ -143,7 +141,6 @@ def _document(
             throughput_sequences_per_s=instance.workload.global_batch / step_s,
             recovery=recovery,
             instance=instance,
-            digest="",
         )
     )
 
@@ -241,9 +238,9 @@ def _recovery(
                 target=names[copy.target],
                 size_bytes=situation.layer_bytes[copy.layer],
             )
-            for copy in found.seating.copies
+            for copy in found.assignment.copies
         ),
-        transfer_s=seconds(found.seating.transfer_ns),
+        transfer_s=seconds(found.assignment.transfer_ns),
         steps=float(found.steps),
         steps_bound=float(found.bound),
     )

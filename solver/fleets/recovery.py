@@ -15,16 +15,14 @@ from formulations.errors import PlannerError
 from formulations.fleet import Pipeline
 from formulations.pipelines import InstantiationProblem, PipelineKind
 from formulations.template import Template
-from solver.fleets.choices import Choice, choice, listed, suffices
 from solver.fleets.distribution import shortest
-from solver.fleets.instantiate import instantiate
-from solver.fleets.seats import Seating, Seats
-from solver.fleets.situation import Situation
+from solver.fleets.instantiate import Choice, choice, instantiate, listed, suffices
+from solver.fleets.node_assignment import NodeAssigner, NodeAssignment, Situation
 from solver.interrupt import NoTimeError, TimeUp, time_up_after
 
-#: (Seated fleets) x (nodes)^2; beyond, the bound says how much better another one may be.
-SEATING_WORK = 300_000
-LEAST_SEATED = 3
+#: (Fleets with nodes) x (nodes)^2; beyond, the bound says how much better another one may be.
+ASSIGNMENT_WORK = 300_000
+LEAST_ASSIGNED = 3
 
 
 class RecoveryError(PlannerError):
@@ -55,7 +53,7 @@ class Recovery:
     """
 
     pipelines: tuple[Pipeline, ...]
-    seating: Seating
+    assignment: NodeAssignment
     faults: int
     step_ns: int
     steps: Fraction
@@ -147,30 +145,30 @@ class FleetSearch:
         assert best is not None
         fleets, missing_ns = listed(self._problem, self._longest_ns(best), least_ns)
         bound = best.steps if missing_ns is None else self._horizon.steps(missing_ns, 0)
-        most_seated = max(LEAST_SEATED, SEATING_WORK // len(self._situation.ready) ** 2)
+        most_assigned = max(LEAST_ASSIGNED, ASSIGNMENT_WORK // len(self._situation.ready) ** 2)
         for n, fleet in enumerate(fleets):
             above = self._horizon.steps(fleet.step_ns, 0)
             if above <= best.steps:
                 break
             yield _bounded(best, max(bound, above))
-            if n == most_seated:
+            if n == most_assigned:
                 return
-            seats = self._seats(fleet.counts)
-            most = self._horizon.steps(fleet.step_ns, seats.least_receiving_ns)
-            if most > best.steps:
-                bound = max(bound, most)
-                best = max(best, self._recovery(fleet, seats), key=lambda one: one.steps)
+            nodes = self._nodes(fleet.counts)
+            above = self._horizon.steps(fleet.step_ns, nodes.least_receiving_ns)
+            if above > best.steps:
+                bound = max(bound, above)
+                best = max(best, self._recovery(fleet, nodes), key=lambda one: one.steps)
         yield _bounded(best, bound)
 
     def _starts(self, counts: tuple[int, ...]) -> Iterator[Recovery]:
         """The fleet that goes on, the one of these numbers, those of the survivors."""
         yield from self._as_it_is()
         for own in dict.fromkeys((counts, *self._survivors())):
-            yield self._recovery(choice(self._problem, own), self._seats(own))
+            yield self._recovery(choice(self._problem, own), self._nodes(own))
 
     def _as_it_is(self) -> Iterator[Recovery]:
         """The fleet that goes on, if all its pipelines are whole and enough."""
-        old, ready, problem = self._situation.old, set(self._situation.ready), self._problem
+        old, ready, problem = self._situation.before, set(self._situation.ready), self._problem
         counts = tuple(sum(one.template == own for one in old) for own in self._templates)
         whole = all(ready.issuperset(one.nodes) for one in old) and sum(counts) == len(old)
         total = sum(one.micro_batches for one in old)
@@ -180,13 +178,13 @@ class FleetSearch:
         slowest = max(times[one.template][one.micro_batches - 1] for one in old)
         step_ns = slowest + problem.slowest_exchange_ns(counts)
         steps = Fraction(self._horizon.time_ns, max(step_ns, 1))
-        seating = Seating(tuple(one.nodes for one in old), (), 0)
-        yield Recovery(old, seating, problem.faults, step_ns, steps, bound=steps, goes_on=True)
+        stays = NodeAssignment(tuple(one.nodes for one in old), (), 0)
+        yield Recovery(old, stays, problem.faults, step_ns, steps, bound=steps, goes_on=True)
 
     def _survivors(self) -> Iterator[tuple[int, ...]]:
         """Fleets that will do with all pipelines that are whole, and of one kind beside them."""
         ready, problem = set(self._situation.ready), self._problem
-        whole = [one for one in self._situation.old if ready.issuperset(one.nodes)]
+        whole = [one for one in self._situation.before if ready.issuperset(one.nodes)]
         ready.difference_update(node for one in whole for node in one.nodes)
         counts = [sum(one.template == own for one in whole) for own in self._templates]
         if sum(counts) < len(whole):
@@ -205,20 +203,22 @@ class FleetSearch:
         """No fleet with a longer step trains more: T steps in (H - restart) / T at most."""
         return int(self._horizon.steps(1, 0) / best.steps) if best.steps else None
 
-    def _seats(self, counts: Sequence[int]) -> Seats:
-        return Seats(self._situation, [self._templates[i] for i in _each(counts)])
+    def _nodes(self, counts: Sequence[int]) -> NodeAssigner:
+        return NodeAssigner(self._situation, [self._templates[i] for i in _each(counts)])
 
-    def _recovery(self, fleet: Choice, seats: Seats) -> Recovery:
+    def _recovery(self, fleet: Choice, nodes: NodeAssigner) -> Recovery:
         """The fleet on its nodes."""
-        seating, each = seats.seated(), _each(fleet.counts)
+        assignment, each = nodes.best(), _each(fleet.counts)
         times = [self._problem.kinds[i].times_ns for i in each]
         shares = shortest(times, self._problem.micro_batches)
         pipelines = tuple(
-            Pipeline(self._templates[i], nodes, share)
-            for i, nodes, share in zip(each, seating.nodes, shares, strict=True)
+            Pipeline(self._templates[i], own, share)
+            for i, own, share in zip(each, assignment.nodes, shares, strict=True)
         )
-        steps = self._horizon.steps(fleet.step_ns, seating.transfer_ns)
-        return Recovery(pipelines, seating, self._problem.faults, fleet.step_ns, steps, bound=steps)
+        steps = self._horizon.steps(fleet.step_ns, assignment.transfer_ns)
+        return Recovery(
+            pipelines, assignment, self._problem.faults, fleet.step_ns, steps, bound=steps
+        )
 
 
 def _each(counts: Sequence[int]) -> list[int]:
@@ -233,4 +233,4 @@ def _bounded(one: Recovery, bound: Fraction) -> Recovery:
 
 def _worth(one: Recovery) -> tuple[Fraction, bool, int]:
     """Larger for what is rather taken of starts."""
-    return one.steps, one.goes_on, -one.seating.transfer_ns
+    return one.steps, one.goes_on, -one.assignment.transfer_ns

@@ -4,8 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
-from formulations.costs.recompute_choice import NEVER
-from formulations.costs.stage_costs import StageCosts
+from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.schedules import SCHEDULES
 from solver.heuristics.stages import least_ends

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from formulations.costs.recompute_choice import NEVER
+from formulations.costs.stage_costs import NEVER
 from formulations.costs.tables import Array, CostTables
 from solver.layered.problem import Intervals
 

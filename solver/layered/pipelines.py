@@ -5,7 +5,7 @@ place, and what memory makes a stage recompute there at its position.
 
 `FreeDegrees`: templates, data parallel of 1. One problem holds pipelines of every number of stages
 from two on: shorter ones have empty stages at the front, see `problem`. There is no sync: what
-replicas of unlike pipelines exchange, `formulations.costs.exchange` adds.
+replicas of unlike pipelines exchange, `formulations.costs.template_costs` adds.
 `StageDegrees`: plans of one shape in which every stage has degrees of its own.
 """
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from formulations.costs.recompute_choice import NEVER
+from formulations.costs.stage_costs import NEVER
 from formulations.costs.stage_places import StagePlacer
 from formulations.plan import Degrees, Plan, Recomputed
 from formulations.slot_degrees import ByPlace, may_follow

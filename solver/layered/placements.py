@@ -1,8 +1,8 @@
 """Split problems of one node order; all of them at once are in `all_orders`.
 
 Zones: the flows of a stage boundary are those of two neighbouring stages. An arc knows both, so its
-transfers are those of `formulations.costs.zones`. How many stages' rings share a link is not known
-to one arc: its own counts, which is the least.
+transfers are those of `formulations.costs.transfers`. How many stages' rings share a link is not
+known to one arc: its own counts, which is the least.
 """
 
 from collections import Counter
@@ -14,8 +14,8 @@ import numpy as np
 
 from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import PlacementCosts, Placer, SyncPhase
-from formulations.costs.recompute_choice import NEVER
-from formulations.costs.zones import Pair, ZoneRing, neighbours
+from formulations.costs.stage_costs import NEVER
+from formulations.costs.transfers import Pair, ZoneRing, neighbours
 from formulations.schedules import SCHEDULES
 from solver.layered.problem import (
     Arcs,

@@ -12,13 +12,13 @@ from typing import Protocol
 import numpy as np
 
 from formulations.costs.intervals import interval_sums
-from formulations.costs.recompute_choice import NEVER
+from formulations.costs.stage_costs import NEVER
 from formulations.costs.stage_places import StagePlacer
 from formulations.costs.template_costs import between_ns, stage_tables, template_degrees, tied_ns
 from formulations.costs.transfers import inside_ns
 from formulations.fleet import Strategy
 from formulations.instance import Instance, Link
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit, filled
 from formulations.plan import Recomputed
 from formulations.schedules import in_flight

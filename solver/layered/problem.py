@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 
 from formulations.costs.intervals import between, interval_maxima, interval_sums
 from formulations.costs.memory import LayerMemory
-from formulations.costs.recompute_choice import NEVER
-from formulations.costs.stage_costs import StageCosts
+from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import CostTables
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.schedules import SCHEDULES
 
 Array = NDArray[np.int64]

@@ -1,22 +1,37 @@
-"""What a plan takes for granted of its memory strategies, and what its instance leaves unused."""
+"""What a plan's figures rest on: strategies, sources, terms of renting; what it leaves unused.
+
+All sources stand in the plan file, and in the list of the catalogue.
+"""
 
 from collections.abc import Iterator, Sequence
 
 from formulations.costs.context import context_methods
 from formulations.costs.experts import members_of
 from formulations.costs.plan_costs import plan_costs
-from formulations.instance import Instance
+from formulations.costs.renting import in_whole_steps
+from formulations.instance import Instance, NodeGroup
 from formulations.instance.cluster import has_flash
-from formulations.instance.overlap import Overlap
-from formulations.instance.precision import FLASH_PRECISIONS, FORMATS, MASTER_BYTES
-from formulations.instance.workload import OPTIMIZER_BYTES
+from formulations.instance.preemption import Preemption
+from formulations.instance.search import Overlap
+from formulations.instance.sources import NOT_STATED, Evidence, GpuEvidence
+from formulations.instance.workload import FLASH_PRECISIONS, FORMATS, MASTER_BYTES, OPTIMIZER_BYTES
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Degrees, Shape
-from solver.document import PlanDocument
+from formulations.units import SECONDS_PER_HOUR
+from solver.document import PlanDocument, RentingDocument
 from solver.report.document import costs_of, plan_of
 from solver.report.layout import Lines
-from solver.report.quantities import percent, size_text
+from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.simulate import step_time_ns
 
+_FIGURES = {
+    "peak": "peaks",
+    "memory_bandwidth": "memory bandwidth",
+    "memory": "memory",
+    "intra_node": "links in nodes",
+    "inter_node": "between nodes",
+}
+#: Smaller shares of time are not worth a word.
+_LEAST_SHARE = 1e-4
 _STATES = {sizes: name for name, sizes in OPTIMIZER_BYTES.items()}
 
 
@@ -167,3 +182,117 @@ def flash_lines(instance: Instance) -> Lines:
 
 def _without_flash(instance: Instance) -> str:
     return ", ".join(group.name for group in instance.cluster.groups if not group.gpu.has_flash)
+
+
+# Sources of figures
+
+
+def _gpu_text(evidence: GpuEvidence, profiled: bool) -> str:
+    """Figures of one kind stand together, assumed ones of one source.
+
+    The memory's bandwidth goes without saying where it is of the peaks' kind.
+    """
+    times = {"layer_times": "layer times" if profiled else "kernel efficiency"}
+    figures: dict[str, list[str]] = {}
+    known = _FIGURES | times
+    if evidence.memory_bandwidth.kind == evidence.peak.kind:
+        del known["memory_bandwidth"]
+    for name, text in known.items():
+        figures.setdefault(_kind_text(getattr(evidence, name)), []).append(text)
+    parts = [f"{', '.join(own)} {kind}" for kind, own in figures.items()]
+    return f"{evidence.gpu}: {'; '.join(parts)}"
+
+
+def _kind_text(evidence: Evidence) -> str:
+    if evidence.kind != "assumed":
+        besides = ", ".join(evidence.assumed)
+        return f"{evidence.kind} ({besides} assumed)" if besides else evidence.kind
+    source = evidence.source
+    return f"assumed by {source}" if source == NOT_STATED else f"assumed ({source})"
+
+
+def calibration_lines(document: PlanDocument) -> Lines:
+    """By what measured steps correct the layer times of a plan, and the error to expect."""
+    calibration, shape = document.instance.calibration, document.shape
+    if calibration is None or shape is None:
+        return []
+    error, where = calibration.expected_error, []
+    for group, used, own in zip(
+        document.instance.cluster.groups, shape.nodes_used, shape.degrees, strict=True
+    ):
+        size = own.sequences(shape.micro_batch)
+        if used and not calibration.was_measured(group.gpu.name, own.tp, size):
+            where.append(f"{group.gpu.name} at tensor {own.tp}, micro-batch {size}")
+    if where:
+        error = calibration.expected_error_elsewhere
+    why = f"; no step was measured on {', '.join(dict.fromkeys(where))}" if where else ""
+    expected = "not known" if error is None else f"{percent(error)} of the step time"
+    return [
+        ("corrected", f"layer times by {calibration.source}"),
+        ("error", f"expected {expected}{why}"),
+    ]
+
+
+def evidence_lines(document: PlanDocument) -> Lines:
+    """One entry per GPU type used."""
+    profiled = document.instance.profile is not None
+    lines = [_gpu_text(one, profiled) for one in document.evidence]
+    return [("" if i else "rests on", line) for i, line in enumerate(lines)]
+
+
+# Terms of renting
+
+
+def renting_lines(document: PlanDocument) -> Lines:
+    """Terms, useful throughput, money per useful sequence; empty for other objectives."""
+    renting, preemption = document.renting, document.instance.preemption
+    step_s, shape = document.step_time_s, document.shape
+    if renting is None or preemption is None or step_s is None or shape is None:
+        return []
+    used = zip(document.instance.cluster.groups, shape.nodes_used, strict=True)
+    terms = [_terms(group, count, renting) for group, count in used if count]
+    kept, speed = renting.availability, significant(renting.useful_sequences_per_s)
+    why = f", as {percent(kept)} of the time goes into steps that are kept" if kept < 1 else ""
+    return [
+        *(("" if i else "rented", text) for i, text in enumerate(terms)),
+        (
+            "useful",
+            f"{speed} sequences/s{why}; {money(renting.cost_usd_per_useful_sequence)} per sequence",
+        ),
+        *_checkpoints(preemption, renting, step_s),
+    ]
+
+
+def _terms(group: NodeGroup, count: int, renting: RentingDocument) -> str:
+    """Price of a node, and how often it is taken back."""
+    nodes, spot = f"{counted(count, 'node')} of {group.name}", group.spot
+    if spot is None or group.name not in renting.on_spot:
+        return f"{nodes} on demand, {money(group.price_usd_per_hour)} per node-hour"
+    often = f"{spot.preemptions_per_hour:.4g} preemptions per node-hour"
+    price = f"{money(spot.price_usd_per_hour)} per node-hour"
+    return f"{nodes} on spot, {price}, {often} ({spot.kind}, {spot.source})"
+
+
+def _checkpoints(preemption: Preemption, renting: RentingDocument, step_s: float) -> Lines:
+    """When checkpoints are due, and what the figures take for granted."""
+    every_s, rate = renting.checkpoint_every_s, renting.preemptions_per_hour
+    if every_s is None:
+        return [("assumed", "nodes on demand are never lost")]
+    rate_per_s = rate / SECONDS_PER_HOUR
+    steps, slowdown = in_whole_steps(preemption, rate_per_s, step_s)
+    more = slowdown * renting.availability - 1
+    whole = f"; whole steps take {percent(more)} more time" if more > _LEAST_SHARE else ""
+    checkpoint, restart = time_text(preemption.checkpoint_s), time_text(preemption.restart_s)
+    return [
+        (
+            "checkpoints",
+            f"{checkpoint} after {time_text(every_s)} of training, {counted(steps, 'step')}{whole}",
+        ),
+        (
+            "assumed",
+            f"preemptions: {rate:.4g} per hour, one node each at its own time; what came "
+            f"after the last checkpoint is lost, and {restart} until another node is in its place; "
+            f"all nodes are paid for all the time; nodes on demand are never lost ("
+            f"{preemption.kind}, {preemption.source})",
+        ),
+    ]

@@ -1,26 +1,35 @@
-"""From a result to the plan file's content, and back from a plan file to plan and costs."""
+"""From results to the content of plan and front files, and back to a plan and its costs."""
 
-from formulations.costs.availability import checkpoint_every_s
 from formulations.costs.memory import MemoryParts
-from formulations.costs.plan_costs import PlanCosts, plan_costs, plan_memory, plan_tables
-from formulations.costs.renting import terms_of
-from formulations.costs.rounding import rounding_error_ns
+from formulations.costs.plan_costs import (
+    PlanCosts,
+    plan_costs,
+    plan_memory,
+    plan_tables,
+    rounding_error_ns,
+)
+from formulations.costs.renting import Terms, checkpoint_every_s, terms_of
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.instance.provenance import gpu_evidence
+from formulations.instance.instance import gpu_evidence
 from formulations.plan import Plan, Replica, Shape, Stage, num_gpus
 from formulations.units import seconds
 from solver.document import (
-    HETPLAN_VERSION,
     MemoryDocument,
     PlanDocument,
     RentingDocument,
     ReplicaDocument,
     StageDocument,
     StepDocument,
-    digest,
-    sealed,
     shape_counts,
+)
+from solver.family_result import FamilyPoint, FamilyResult
+from solver.files import digest, sealed
+from solver.front_document import (
+    Aim,
+    FrontDocument,
+    PointDocument,
+    TermsDocument,
 )
 from solver.options import SolveOptions
 from solver.report.critical import path_times_ns
@@ -32,7 +41,6 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
     """The sealed plan file of a result; figures of the plan are None where there is none."""
     plan = result.plan
     document = PlanDocument(
-        hetplan_version=HETPLAN_VERSION,
         status=result.status,
         termination=result.termination,
         method=result.method,
@@ -63,7 +71,6 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
         shapes=shape_counts(result.log.shapes),
         closed_shapes=result.log.shapes,
         instance=result.instance,
-        digest="",
     )
     if plan is not None and result.step_time_ns is not None:
         document = _with_plan(document, plan, seconds(result.step_time_ns))
@@ -210,3 +217,43 @@ def costs_of(document: PlanDocument) -> PlanCosts:
     except (LookupError, ValueError) as error:
         found = f"groups and stages that do not fit ({error})"
         raise PlanError("replicas", found, "a plan that verify accepts") from error
+
+
+def build_front(found: FamilyResult, aim: Aim) -> FrontDocument:
+    """The sealed front file of an outcome."""
+    return sealed(
+        FrontDocument(
+            aim=aim,
+            termination=found.termination,
+            requested_gap=found.options.gap,
+            seed=found.options.seed,
+            runtime_s=found.runtime_s,
+            points=tuple(_point(found, point) for point in found.points),
+            clusters=found.clusters,
+            family=found.family,
+        )
+    )
+
+
+def _point(found: FamilyResult, point: FamilyPoint) -> PointDocument:
+    step_ns = point.result.step_time_ns
+    assert step_ns is not None, "a point has a plan"
+    return PointDocument(
+        nodes=point.nodes,
+        nodes_used=point.nodes_used,
+        terms=tuple(_terms(found.family.instance, own, seconds(step_ns)) for own in point.terms),
+        plan=build_document(point.result, found.options),
+    )
+
+
+def _terms(instance: Instance, terms: Terms, step_s: float) -> TermsDocument:
+    kept_s, steps = step_s * terms.slowdown, instance.objective.steps
+    cost = terms.usd_per_hour * kept_s / 3600
+    return TermsDocument(
+        on_spot=terms.on_spot,
+        price_usd_per_hour=terms.usd_per_hour,
+        availability=1 / terms.slowdown,
+        sequences_per_s=instance.workload.global_batch / kept_s,
+        cost_usd_per_step=cost,
+        training_cost_usd=None if steps is None else cost * steps,
+    )

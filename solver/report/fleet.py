@@ -8,8 +8,8 @@ from rich.console import RenderableType
 from formulations.transition import Links
 from solver.fleet_document import CopyDocument, FleetDocument, PipelineDocument, RecoveryDocument
 from solver.report.assumptions import hidden
-from solver.report.layers import layers_text
 from solver.report.layout import Grid, Lines, labelled, table
+from solver.report.naming import layers_text
 from solver.report.quantities import (
     counted,
     node_ranges,

@@ -1,11 +1,22 @@
-"""Replays side by side, as tables for people and as data."""
+"""Replays side by side: tables for people, data, and throughput over time as a picture."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from rich.console import RenderableType
 
 from solver.replay.policy import Policy
 from solver.replay.spans import CAUSES, Replay
+from solver.report.chart import (
+    COLOURS,
+    Axis,
+    Chart,
+    key,
+    key_width,
+    picture,
+    round_ticks,
+    written,
+)
 from solver.report.layout import Lines, labelled, table
 from solver.report.quantities import percent, significant
 
@@ -87,3 +98,60 @@ def replay_json(runs: Mapping[str, tuple[Policy, Replay]]) -> dict[str, object]:
         }
         for name, (policy, replay) in runs.items()
     }
+
+
+_WIDTH, _HEIGHT = 860, 340
+_LEFT, _TOP = 72, 66
+_PARTS = 240  # of the run, over each of which the throughput is averaged
+_CURVE, _WIDER = 1.5, 1.5  # width of the last curve; what an earlier one has more, to be seen too
+_STYLE = (
+    "text{font:11px sans-serif;fill:#222}.t{font-size:17px;font-weight:bold}"
+    ".g{stroke:#000;stroke-opacity:.15}.c{fill:none;stroke-linejoin:round}"
+    ".n{fill:none;stroke:#999;stroke-dasharray:4 3}"
+)
+
+
+def averages(replay: Replay, parts: int, end_ns: int | None = None) -> list[float]:
+    """Samples/s kept in each of `parts` equal parts of the run; steps count where they ran.
+
+    end_ns: of a run of which this may be only the beginning.
+    """
+    length_ns = (end_ns or replay.length_ns) / parts
+    samples = [0.0] * parts
+    for span in replay.spans:
+        if not span.steps:
+            continue
+        per_ns = span.steps * replay.samples_per_step / (span.end_ns - span.start_ns)
+        first, last = int(span.start_ns / length_ns), int(span.end_ns / length_ns)
+        for i in range(first, min(last, parts - 1) + 1):
+            begin, end = max(span.start_ns, i * length_ns), min(span.end_ns, (i + 1) * length_ns)
+            samples[i] += max(0.0, end - begin) * per_ns
+    return [count / length_ns * 1e9 for count in samples]
+
+
+def replay_picture(title: str, replays: Mapping[str, Replay]) -> str:
+    """Throughput over the time of one to four replays of one trace, by name, as SVG."""
+    end_ns = max(replay.length_ns for replay in replays.values())
+    curves = {name: averages(replay, _PARTS, end_ns) for name, replay in replays.items()}
+    times_ns = (end_ns * tenth // 10 for tenth in range(11))
+    across = Axis(0, end_ns, [(ns, long_time_text(ns) if ns else "0") for ns in times_ns])
+    ticks = round_ticks(max(1e-9, *map(max, curves.values())))
+    up = Axis(0, ticks[-1], [(per_s, f"{per_s:g}") for per_s in ticks])
+    chart = Chart(across, up, _LEFT, _TOP, _WIDTH, _HEIGHT)
+    part = long_time_text(end_ns // _PARTS)
+    parts = [*chart.grid(), *chart.names("time", f"samples/s, mean of every {part}")]
+    x = float(_LEFT) + 220
+    for n, ((name, values), colour) in enumerate(zip(curves.items(), COLOURS, strict=False)):
+        stroke = _CURVE + _WIDER * (len(curves) - 1 - n)  # those drawn over it stay narrower
+        points = [(end_ns * i / _PARTS, per_s) for i, per_s in enumerate(values)]
+        style = f'class="c" stroke="{colour}" stroke-width="{stroke:g}"'
+        parts += [*key(x, 44, name, colour), chart.steps(points, end_ns, style)]
+        x += key_width(name)
+    # Over them, on a scale of its own, how many nodes are ready.
+    most_nodes = max(span.nodes for replay in replays.values() for span in replay.spans)
+    ready = [(span.start_ns, span.nodes) for span in next(iter(replays.values())).spans]
+    of_nodes = replace(chart, up=Axis(0, max(1, most_nodes)))
+    parts.append(f'<line x1="{x:.1f}" y1="49" x2="{x + 14:.1f}" y2="49" class="n"/>')
+    parts.append(written(x + 20, 53, f"nodes ready, {most_nodes} at the top"))
+    parts.append(of_nodes.steps(ready, end_ns, 'class="n"'))
+    return picture(title, _LEFT + _WIDTH + 40, _TOP + _HEIGHT + 52, parts, _STYLE)

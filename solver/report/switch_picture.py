@@ -8,9 +8,8 @@ bars have tooltips.
 from collections.abc import Callable, Iterator, Sequence
 from xml.sax.saxutils import escape
 
-from solver.report.drawing import LETTER, key, key_width, picture, upright_lines, written
+from solver.report.chart import LETTER, key, key_width, picture, round_ticks, upright_lines, written
 from solver.report.quantities import Unit, round_time_text, size_unit, time_text
-from solver.report.replay_picture import round_ticks
 from solver.report.switch_text import COLUMNS, Volumes, few_rows
 from solver.switch_document import SwitchDocument
 

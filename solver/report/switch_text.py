@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from rich.console import RenderableType
 
 from formulations.plan import Plan
-from solver.report.degrees import tensor_text
 from solver.report.layout import Grid, Lines, labelled, table
+from solver.report.naming import tensor_text
 from solver.report.quantities import counted, percent, ranges, size_text, size_unit, time_text
 from solver.switch_document import ChannelDocument, DeviceDocument, SliceDocument, SwitchDocument
 

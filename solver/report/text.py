@@ -8,19 +8,23 @@ from rich.console import RenderableType
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance, SearchSpace, Workload
-from formulations.instance.instance import DegreesPer, ScheduleName
+from formulations.instance.search import DegreesPer, ScheduleName
 from formulations.instance.target import TARGET_NAMES
 from formulations.instance.workload import Recompute
 from formulations.launch import able
 from formulations.plan import Shape, num_gpus
 from solver.document import PlanDocument
-from solver.report.assumptions import assumptions, cost_without_flash
+from solver.report.assumptions import (
+    assumptions,
+    calibration_lines,
+    cost_without_flash,
+    evidence_lines,
+    renting_lines,
+)
 from solver.report.critical import busy_share, summary
-from solver.report.degrees import by_group, degrees_of, experts_text, tensor_text
 from solver.report.document import costs_of, plan_of
-from solver.report.evidence import calibration_lines, evidence_lines
-from solver.report.layers import layers_text
 from solver.report.layout import Labelled, Lines, labelled
+from solver.report.naming import by_group, degrees_of, experts_text, layers_text, tensor_text
 from solver.report.quantities import (
     counted,
     money,
@@ -29,16 +33,15 @@ from solver.report.quantities import (
     significant,
     time_text,
 )
-from solver.report.renting import renting_lines
 from solver.report.stages import (
     memory_table,
     placement_table,
     stage_table,
     tightest,
     traffic_table,
+    zone_lines,
 )
-from solver.report.timeline import text_timeline
-from solver.report.zone_crossings import zone_lines
+from solver.report.step import text_timeline
 from solver.result import Infeasibility, OtherTarget
 from solver.simulate import Step, simulate_step
 

@@ -184,7 +184,7 @@ def _closed(
     if problem is None:
         even = intervals.tables.instance.search.micro_batches == "even"
         several = _relaxed if even else _uneven
-        close = _one_by_one if intervals.tables.shape.pp == 1 else several
+        close = _by_order if intervals.tables.shape.pp == 1 else several
         return close(intervals, placer, cutoff, gap, stop)
     if not problem.stages:
         return ShapeAnswer(None, None, True, cutoff)
@@ -203,7 +203,7 @@ def _uneven(
         return ShapeAnswer(None, None, True, target)
     bound_ns = lanes.bound_ns(bound_ns, target, left, stop)
     if not lanes.exact:
-        return replace(_one_by_one(intervals, placer, cutoff, gap, stop), bound_ns=bound_ns)
+        return replace(_by_order(intervals, placer, cutoff, gap, stop), bound_ns=bound_ns)
     answer, bound_ns = _dealt(lanes, bound_ns, cutoff, gap, stop, left)
     if answer.found is None:
         return ShapeAnswer(None, None, answer.complete, bound_ns)
@@ -233,7 +233,7 @@ def _dealt(
 def _relaxed(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
 ) -> ShapeAnswer:
-    """By relaxations, and if that is not enough one order after the other, unless they are many.
+    """One order after the other, or by relaxations where these are too many.
 
     What crosses between zones is in the graph of all orders alone.
     """
@@ -242,16 +242,13 @@ def _relaxed(
         low = shape_bound_ns(intervals, target, stop)
     if low >= target:
         return ShapeAnswer(None, None, True, target)
+    if count_orders(intervals.tables.shape.nodes_used) <= ORDER_LIMIT:
+        answer = _by_order(intervals, placer, cutoff, gap, stop)
+        return replace(answer, bound_ns=max(answer.bound_ns, low))
     search = ByRelaxation(intervals, placer, gap, stop, cutoff, low)
     complete = search.run()
     time_ns = None if search.plan is None else search.best
-    answer = ShapeAnswer(search.plan, time_ns, complete, search.bound_ns)
-    if complete or count_orders(intervals.tables.shape.nodes_used) > ORDER_LIMIT:
-        return answer
-    rest = _one_by_one(intervals, placer, search.best, gap, stop)
-    if rest.plan is None:
-        rest = replace(answer, complete=rest.complete)
-    return replace(rest, bound_ns=max(rest.bound_ns, search.bound_ns))
+    return ShapeAnswer(search.plan, time_ns, complete, search.bound_ns)
 
 
 def _chunked(
@@ -281,64 +278,39 @@ def _chunked(
 def _by_order(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
 ) -> ShapeAnswer:
-    """Every order with even shares: each for a while, then those of least bound to the end."""
+    """Every order that the target runs, with all shares that may be below the best step time.
+
+    Each for a while, then those of least bound to the end. Of more than `ORDER_LIMIT` orders some
+    alone are tried, which proves nothing. All orders of a single stage cost the same.
+    """
     tables, shape = intervals.tables, intervals.tables.shape
-    open_: list[tuple[int, Order]] = [(0, o) for o in node_orders(shape.nodes_used, ORDER_LIMIT)]
-    plan: Plan | None = None
-    best, share = cutoff, tables.num_micro_batches // shape.dp
+    orders = islice(node_orders(shape.nodes_used, ORDER_LIMIT), 1 if shape.pp == 1 else None)
+    unfinished = {order: 0 for order in orders if runs_order(tables.instance, shape, order)}
+    plan, best = None, cutoff
     for effort in (FIRST_EFFORT, None):
-        left = []
-        for bound_ns, order in sorted(open_):
+        waiting: dict[Order, int] = {}
+        for order, bound_ns in sorted(unfinished.items(), key=lambda entry: entry[::-1]):
             if bound_ns >= below(best, gap):
-                continue
-            if stop():
-                left.append((bound_ns, order))
                 continue
             placement = placer.costs(order)
             classes = replica_classes(placement, shape.dp)
-            problem = fixed_order(intervals, placement, classes, [share] * len(classes))
-            found = solve_split(problem, best, gap, after(effort, stop))
-            if found.split is not None and found.step_time_ns is not None:
-                best = found.step_time_ns
-                plan = even_plan(tables, order, found.split)
-            if not found.complete:
-                left.append((max(bound_ns, found.bound_ns), order))
-        open_ = left
-    bound_ns = min((ns for ns, _ in open_ if ns < below(best, gap)), default=below(best, gap))
-    return ShapeAnswer(plan, best if plan else None, bound_ns >= below(best, gap), bound_ns)
-
-
-def _one_by_one(
-    intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
-) -> ShapeAnswer:
-    """Every order that the target runs, and share vector, through `solve_split`.
-
-    The best time is the cutoff.
-
-    All orders of a single stage cost the same.
-    """
-    tables = intervals.tables
-    shape = tables.shape
-    plan: Plan | None = None
-    best = cutoff
-    most = 1 if shape.pp == 1 else ORDER_LIMIT
-    complete = shape.pp == 1 or count_orders(shape.nodes_used) <= ORDER_LIMIT
-    for order in islice(node_orders(shape.nodes_used, ORDER_LIMIT), most):
-        if not runs_order(tables.instance, shape, order):
-            continue
-        placement = placer.costs(order)
-        classes = replica_classes(placement, shape.dp)
-        vectors = _share_vectors(intervals, placement, classes, below(best, gap), stop)
-        if vectors is None:
-            return ShapeAnswer(plan, best if plan else None, False)
-        for vector in vectors:
-            if stop():
-                return ShapeAnswer(plan, best if plan else None, False)
-            problem = fixed_order(intervals, placement, classes, vector)
-            found = solve_split(problem, best, gap, stop)
-            complete &= found.complete
-            if found.split is not None and found.step_time_ns is not None:
-                best = found.step_time_ns
-                counts = shares(classes, vector, tables.num_micro_batches)
-                plan = Decisions(order, tuple(found.split.tolist()), counts).plan(tables)
-    return ShapeAnswer(plan, best if plan else None, complete)
+            vectors = _share_vectors(intervals, placement, classes, below(best, gap), stop)
+            for vector in [None] if vectors is None else vectors:
+                if vector is None or stop():
+                    waiting[order] = bound_ns
+                    break
+                problem = fixed_order(intervals, placement, classes, vector)
+                found = solve_split(problem, best, gap, after(effort, stop))
+                if found.split is not None and found.step_time_ns is not None:
+                    best = found.step_time_ns
+                    counts = shares(classes, vector, tables.num_micro_batches)
+                    plan = Decisions(order, tuple(found.split.tolist()), counts).plan(tables)
+                if not found.complete:
+                    proved_ns = max(bound_ns, found.bound_ns)
+                    waiting[order] = min(waiting.get(order, proved_ns), proved_ns)
+        unfinished = waiting
+    target = below(best, gap)
+    bound_ns = min([target, *unfinished.values()])
+    if shape.pp > 1 and count_orders(shape.nodes_used) > ORDER_LIMIT:
+        bound_ns = 0
+    return ShapeAnswer(plan, best if plan else None, bound_ns >= target, bound_ns)

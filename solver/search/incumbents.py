@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from formulations.units import NANOSECONDS_PER_SECOND
-from solver.document import canonical_json
+from solver.files import canonical_json
 from solver.heuristics.baselines import (
     equal_chunks_plan,
     equal_split_plan,

@@ -10,7 +10,7 @@ from formulations.costs.plan_costs import PlanCosts, split_costs
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array
 from formulations.decisions import Decisions
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.paths import PathCut
 from formulations.plan import Shape
 from formulations.schedules import SCHEDULES, ScheduleGraph, schedule_graph

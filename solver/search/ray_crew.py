@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from formulations.errors import PlannerError
-from solver.document import HETPLAN_VERSION
+from solver.files import HETPLAN_VERSION
 from solver.search.closing import Stop
 from solver.search.crew import (
     Answer,

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from formulations.costs.plan_costs import plan_costs
 from formulations.errors import PlanError
 from formulations.plan import Plan, Shape
-from solver.document import canonical_json
+from solver.files import canonical_json
 from solver.search.closing import ShapeAnswer
 from solver.simulate import step_time_ns
 from solver.study.store import Study, StudyRecord

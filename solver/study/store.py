@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from formulations.errors import PlannerError
 from formulations.instance import Instance
-from solver.document import HETPLAN_VERSION, canonical_json, digest
+from solver.files import HETPLAN_VERSION, canonical_json, digest
 
 #: Of SQLite's header: that the file is a study, and in which format.
 APPLICATION_ID, FORMAT = 0x48455450, 3

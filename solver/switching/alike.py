@@ -5,7 +5,7 @@ from itertools import combinations
 
 from formulations.errors import PlanError
 from formulations.instance import Cluster, Link, Workload
-from formulations.instance.extent import MOST_TEXT
+from formulations.instance.input_limits import MOST_TEXT
 from solver.document import PlanDocument
 
 

@@ -8,7 +8,8 @@ from formulations.plan import Plan
 from formulations.switching.seats import layout_of
 from formulations.switching.switch import Sending, Switch, switch_of
 from formulations.units import seconds
-from solver.document import HETPLAN_VERSION, PlanDocument, sealed
+from solver.document import PlanDocument
+from solver.files import sealed
 from solver.result import relative_gap
 from solver.switch_document import (
     KINDS,
@@ -38,7 +39,6 @@ def switch_document(
     time_s, bound_s = seconds(found.time_ns), seconds(found.bound.time_ns)
     return sealed(
         SwitchDocument(
-            hetplan_version=HETPLAN_VERSION,
             moves=moves,
             time_s=time_s,
             lower_bound_s=bound_s,
@@ -52,7 +52,6 @@ def switch_document(
             after=ends[1],
             workload=workload,
             cluster=cluster,
-            digest="-",
         )
     )
 

@@ -1,7 +1,7 @@
 """Experts that `ep` GPUs share, worked out again: the rings that sum their gradients.
 
 The cost model has these rings last as long wherever a stage lies, see
-`formulations.costs.expert_sync`: the most of any node group used, inside nodes and between them,
+`formulations.costs.sharding`: the most of any node group used, inside nodes and between them,
 with as many members, nodes and rings as any placement may bring.
 """
 

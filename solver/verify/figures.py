@@ -6,10 +6,9 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from formulations.costs.plan_costs import PlanCosts
-from formulations.costs.rounding import rounding_error_ns
+from formulations.costs.plan_costs import PlanCosts, rounding_error_ns
 from formulations.instance import Instance
-from formulations.instance.provenance import gpu_evidence
+from formulations.instance.instance import gpu_evidence
 from formulations.plan import Plan
 from formulations.schedules import SCHEDULES
 from formulations.space import Nodes

@@ -1,7 +1,11 @@
 """What a verification finds: problems, one line each, and what was checked."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from formulations.errors import InstanceError
+from solver.files import Envelope, digest
 
 #: Relative difference that is float noise, in figures that are products of others.
 NOISE = 1e-12
@@ -88,3 +92,19 @@ class Findings:
             tuple(self.unproved),
             tuple(self._reservations),
         )
+
+
+def verification(document: Envelope, check: Callable[[Findings], None]) -> Verification:
+    """The digest of a file and `check` of its content, which may fail on absurd figures."""
+    findings = Findings()
+    written, expected = document.digest, digest(document.model_dump(mode="json"))
+    findings.require(
+        written == expected, "digest", written, f"{expected}, that of the other fields"
+    )
+    findings.note("digest")
+    try:
+        check(findings)
+    except (ArithmeticError, InstanceError, LookupError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        findings.refuse("instance", f"figures without a cost ({reason})", "usable figures")
+    return findings.verification()

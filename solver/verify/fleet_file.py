@@ -3,8 +3,7 @@
 from collections import Counter
 from math import ceil
 
-from formulations.costs.exchange import exchange_times_ns
-from formulations.costs.template_costs import TemplateCosts, template_costs
+from formulations.costs.template_costs import TemplateCosts, exchange_times_ns, template_costs
 from formulations.fleet import Design, Pipeline, Strategy, holdings
 from formulations.instance.fleet_space import unfit_fields
 from formulations.plan import Recomputed
@@ -14,9 +13,8 @@ from formulations.units import seconds
 from solver.fleet_document import FleetDocument, PipelineDocument, RecoveryDocument, pipelines_of
 from solver.simulate import pipeline_step_ns
 from solver.verify.cascade import Effort
-from solver.verify.findings import Findings, Verification
+from solver.verify.findings import Findings, Verification, verification
 from solver.verify.fleet_bound import least_step_ns
-from solver.verify.sealed import verification
 from solver.verify.templates import check_sharing, check_steps, prove_claims
 
 
@@ -26,9 +24,9 @@ def verify_fleet(document: FleetDocument, effort: Effort | None = None) -> Verif
     Also how much better another fleet may be, if anything is to be proved. Uses no code of models,
     engines or search. Never raises for a document that could be read.
     """
+    asked = effort or Effort()
 
-    def check(document: FleetDocument, findings: Findings) -> None:
-        asked = effort or Effort()
+    def check(findings: Findings) -> None:
         _check_content(document, findings)
         if asked.prove != "nothing" and not findings.num_problems:
             _check_bound(document, findings)

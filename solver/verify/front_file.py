@@ -10,12 +10,11 @@ from formulations.space import Nodes
 from formulations.units import seconds
 from solver.front_document import FrontDocument, PointDocument, TermsDocument
 from solver.verify.cascade import Effort
-from solver.verify.findings import Findings, Verification
+from solver.verify.findings import Findings, Verification, verification
 from solver.verify.front_claims import fastest, prove, refused_ns, uses
 from solver.verify.front_standings import check_standings, step_time_ns
 from solver.verify.plan_file import verify_document
 from solver.verify.renting import HOUR_S, Rented, offered
-from solver.verify.sealed import verification
 
 
 def verify_front(document: FrontDocument, effort: Effort | None = None) -> Verification:
@@ -23,11 +22,8 @@ def verify_front(document: FrontDocument, effort: Effort | None = None) -> Verif
 
     Uses no code of models, engines or search. Never raises for a document that could be read.
     """
-
-    def check(document: FrontDocument, findings: Findings) -> None:
-        _check_content(document, findings, effort or Effort())
-
-    return verification(document, check)
+    asked = effort or Effort()
+    return verification(document, lambda findings: _check_content(document, findings, asked))
 
 
 def _check_content(document: FrontDocument, findings: Findings, effort: Effort) -> None:

@@ -9,7 +9,7 @@ for none of them. Rules that depend on the degrees of a plan are those of `formu
 
 from collections.abc import Callable, Sequence
 
-from formulations.instance.instance import SearchSpace
+from formulations.instance.search import SearchSpace
 from formulations.instance.target import Target
 from formulations.instance.workload import Workload
 from solver.document import PlanDocument

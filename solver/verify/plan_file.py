@@ -8,9 +8,8 @@ from solver.verify.certificate import check_log
 from solver.verify.claims import check_claims
 from solver.verify.feasibility import checked_plan
 from solver.verify.figures import check_absent, check_figures
-from solver.verify.findings import Findings, Verification
+from solver.verify.findings import Findings, Verification, verification
 from solver.verify.launch import check_target
-from solver.verify.sealed import verification
 
 
 def verify_document(document: PlanDocument, effort: Effort | None = None) -> Verification:
@@ -18,11 +17,8 @@ def verify_document(document: PlanDocument, effort: Effort | None = None) -> Ver
 
     Uses no code of models, engines or search. Never raises for a document that could be read.
     """
-
-    def check(document: PlanDocument, findings: Findings) -> None:
-        _check_content(document, findings, effort or Effort())
-
-    return verification(document, check)
+    asked = effort or Effort()
+    return verification(document, lambda findings: _check_content(document, findings, asked))
 
 
 def _checked_plan(

@@ -9,7 +9,7 @@ from itertools import chain, combinations
 from math import exp, expm1, isclose
 from typing import NamedTuple
 
-from formulations.costs.availability import LONGEST_S, MOST_EXPONENT
+from formulations.costs.renting import LONGEST_S, MOST_EXPONENT
 from formulations.instance import Instance
 from formulations.instance.cluster import Spot
 from formulations.instance.preemption import Preemption

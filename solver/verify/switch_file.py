@@ -27,8 +27,7 @@ from solver.switch_document import (
     gpu_names,
 )
 from solver.verify.cascade import Effort
-from solver.verify.findings import Findings, Verification
-from solver.verify.sealed import verification
+from solver.verify.findings import Findings, Verification, verification
 
 
 def verify_switch(document: SwitchDocument, _: Effort | None = None) -> Verification:
@@ -36,7 +35,7 @@ def verify_switch(document: SwitchDocument, _: Effort | None = None) -> Verifica
 
     Uses no code of the planner. Never raises for a document that could be read.
     """
-    return verification(document, _check_content)
+    return verification(document, lambda findings: _check_content(document, findings))
 
 
 def _check_content(document: SwitchDocument, findings: Findings) -> None:

@@ -27,11 +27,10 @@ from formulations.costs.template_costs import (
 from formulations.costs.transfers import inside_ns
 from formulations.fleet import Design, Strategy
 from formulations.instance import Instance
-from formulations.instance.extent import can_be_simulated
-from formulations.instance.instance import plain_schedules
+from formulations.instance.input_limits import can_be_simulated
 from formulations.node_sharing import NodeSplit, filled, may_start
 from formulations.plan import Degrees, Plan, Shape
-from formulations.space import PlanSpace, recompute_ways
+from formulations.space import PlanSpace, pipeline_strategies
 from formulations.template import Template
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.fleet_document import FleetDocument, TemplateBound
@@ -81,12 +80,6 @@ class PipelineSpace:
         workload = instance.workload.model_copy(update={"global_batch": batch})
         search = instance.search.model_copy(update={"target": "any", "micro_batches": "even"})
         return instance.model_copy(update={"workload": workload, "search": search})
-
-    def strategies(self) -> Iterator[Strategy]:
-        """All of the instance."""
-        for recompute in recompute_ways(self.instance, 0):
-            for schedule in plain_schedules(self.instance.search):
-                yield Strategy(micro_batch=self.micro_batch, recompute=recompute, schedule=schedule)
 
     def shapes(self, strategy: Strategy) -> Iterator[Shape]:
         """Of every number of stages."""
@@ -217,7 +210,7 @@ def faster_template(space: PipelineSpace, below_ns: int, clock: Clock) -> tuple[
 
     Raises TimeUpError, also where there are too many pipelines.
     """
-    for strategy in space.strategies():
+    for strategy in pipeline_strategies(space.instance, space.micro_batch):
         for shape in space.shapes(strategy):
             clock.check()
             graph = TemplateGraph(space, strategy, shape)

@@ -73,7 +73,7 @@ def message_bytes(instance: Instance, shape: Shape, group: int) -> int:
 
 
 def message_lanes(instance: Instance, shape: Shape, group: int, widest: int | None = None) -> int:
-    """How often it crosses a border of nodes, per slot: see `formulations.costs.lanes`.
+    """How often it crosses a border of nodes, per slot: see `formulations.costs.sharding`.
 
     Whole messages as often as the largest tensor group has GPUs, of the plan if no other is given;
     parts once.

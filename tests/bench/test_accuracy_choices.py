@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.accuracy_choices import Choice, choices, figures, regret
-from solver.measure.steps import MeasuredStep
+from solver.measure.calibration import MeasuredStep
 
 
 @pytest.fixture(scope="module")

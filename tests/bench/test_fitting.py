@@ -7,7 +7,7 @@ import pytest
 from bench.fitting import fit, pass_times
 from bench.published_times import LayerTime, Observation, gpt
 from formulations.instance import GpuType, Layer, Link
-from formulations.instance.precision import Precision
+from formulations.instance.workload import Precision
 
 LINK = Link(bandwidth_bytes_per_s=1e11, latency_s=1e-6)
 TRUE = GpuType(

@@ -9,7 +9,7 @@ from bench.pareto import CASES, FASOP_CASE, faults, judged
 from formulations.instance.family import Family
 from formulations.instance.load import load_family
 from solver.front_document import FrontDocument
-from solver.report.front import build_front
+from solver.report.document import build_front
 from tests.small_families import searched
 
 

@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from solver.bounds.latency_bottleneck import latencies, terms
 from solver.layered.cuts import evaluate
 from solver.layered.edges import build_layers

@@ -1,16 +1,11 @@
-"""Promises of the GPU and link catalogues, and of formulations.instance.gpu_catalogue."""
+"""Promises of the GPU and link catalogues, and of formulations.instance.catalogue."""
 
 import pytest
 
 from formulations.errors import InstanceError
-from formulations.instance.gpu_catalogue import gpus_of, links_of
-from formulations.instance.load import (
-    catalogue,
-    gpu_catalogue,
-    parse_document,
-    read_yaml_resource,
-)
-from formulations.instance.precision import Precision
+from formulations.instance.catalogue import catalogue, gpu_catalogue, gpus_of, links_of
+from formulations.instance.documents import parse_document, read_yaml_resource
+from formulations.instance.workload import Precision
 
 GPUS = gpu_catalogue()
 

@@ -8,15 +8,13 @@ import pytest
 
 from formulations.errors import InstanceError
 from formulations.instance import Instance
+from formulations.instance.instance import LimitsFile
 from formulations.instance.load import parse_instance
-from formulations.instance.overlap import Overlap
-from formulations.instance.schema import LimitsFile, SearchFile
+from formulations.instance.search import Overlap, SearchFile
 from solver.fleet_document import FleetDocument
+from solver.fleets.designs import designs_of, generator_for
 from solver.fleets.fleet import start_fleet
-from solver.fleets.fleet_templates import designs_of
-from solver.fleets.micro_batch_size import generator_for
-from solver.templates.template_options import TemplateOptions
-from solver.templates.template_result import NoTemplateError
+from solver.templates.generate import NoTemplateError, TemplateOptions
 from solver.verify import verify_fleet
 from tests.command_line import run
 from tests.conftest import ROOT
@@ -77,9 +75,14 @@ REFUSED = {
 SAID = {"target", "degrees", "micro_batches", "context_method"}
 
 
+_LIMIT_NAMES = [
+    str(field.validation_alias or name) for name, field in LimitsFile.model_fields.items()
+]
+
+
 def written(field: str, value: str) -> str:
     """An instance file with a value of a field."""
-    if field in LimitsFile.model_fields:
+    if field in _LIMIT_NAMES:
         return f"{TEXT}search:\n  {{target: any}}\nlimits:\n  {field}: {value}\n"
     experts = field.startswith("expert")
     extra = ", moe: {experts: 4, experts_per_token: 2, ffn_size: 512}" if experts else ""
@@ -108,7 +111,7 @@ def fleet_of(instance: Instance) -> FleetDocument | None:
 
 def test_bug_every_field_is_honoured_refused_or_said() -> None:
     """A new field has to be decided upon here."""
-    fields = {*SearchFile.model_fields, *LimitsFile.model_fields}
+    fields = {*SearchFile.model_fields, *_LIMIT_NAMES}
     assert fields == {*HONOURED, *REFUSED, *SAID}
     assert {*HONOURED} & {*REFUSED} == {"schedule"}  # some are known, others are not
     page = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
@@ -169,5 +172,5 @@ def test_policies_without_fleets_keep_to_limits(tmp_path: Path) -> None:
     """Varuna runs plans of `solve`, which may have a longest step."""
     path = tmp_path / "x.yaml"
     path.write_text(written("max_step_time", "10 s"), encoding="utf-8")
-    assert run("replay", path, "--every", "1h", "--policy", "varuna")[0] == 0
-    assert run("replay", path, "--every", "1h", "--policy", "varuna", "--policy", "ours")[0] == 2
+    assert run("replay", path, "--every", "1h", "--policy", "restart")[0] == 0
+    assert run("replay", path, "--every", "1h", "--policy", "restart", "--policy", "ours")[0] == 2

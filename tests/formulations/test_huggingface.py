@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import InstanceError
-from formulations.instance.huggingface import maximum_positions, sizes_from_config
+from formulations.instance.huggingface import sizes_from_config
+from formulations.instance.huggingface_model import maximum_positions
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Workload
 

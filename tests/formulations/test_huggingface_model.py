@@ -1,4 +1,4 @@
-"""Promises of formulations.instance.huggingface_model and huggingface_count.
+"""Promises of formulations.instance.huggingface_model.
 
 They need the optional extra `transformers` and are skipped where it is missing.
 """
@@ -10,11 +10,12 @@ import pytest
 
 from formulations.errors import InstanceError
 from formulations.instance.counted import CountedModel
-from formulations.instance.huggingface import architecture_from_config, sizes_from_config
-from formulations.instance.huggingface_defaults import CLASS_DEFAULTS
-from formulations.instance.huggingface_fields import counted_fields
-from formulations.instance.huggingface_model import counted_from_config
-from formulations.instance.huggingface_reader import spelling_of
+from formulations.instance.huggingface import (
+    model_types,
+    sizes_from_config,
+    spelling_of,
+)
+from formulations.instance.huggingface_model import architecture_from_config, counted_from_config
 from formulations.instance.transformer import Architecture, build_workload
 from formulations.instance.workload import Workload
 
@@ -107,30 +108,30 @@ def test_bug_an_architecture_that_the_library_lacks_was_counted_as_its_causal_mo
     counted_from_config(NEOX | {"architectures": ["OurForCausalLM"]}, "c")
 
 
-@pytest.mark.parametrize("model_type", [name for name in CLASS_DEFAULTS if name != "kimi_k2"])
+@pytest.mark.parametrize("model_type", [name for name in model_types() if name != "kimi_k2"])
 def test_defaults_are_those_of_the_class(model_type: str) -> None:
     """Every default that is a number is the library's; what is derived is None here."""
     needed = {"num_experts_per_tok": 6} if model_type == "deepseek_v2" else {}
     built = transformers.AutoConfig.for_model(model_type, use_sliding_window=True, **needed)
-    for key, value in CLASS_DEFAULTS[model_type].items():
+    for key, value in model_types()[model_type].defaults.items():
         if value is not None and key not in UNDECLARED | {"use_sliding_window", "mlp_bias"}:
             assert getattr(built, key) == value, key
 
 
-@pytest.mark.parametrize("model_type", [name for name in CLASS_DEFAULTS if name != "kimi_k2"])
+@pytest.mark.parametrize("model_type", [name for name in model_types() if name != "kimi_k2"])
 def test_configs_that_the_library_saves_are_read(model_type: str) -> None:
     """No field of a saved config of a supported type is refused."""
     needed = {"num_experts_per_tok": 6} if model_type == "deepseek_v2" else {}
     heads = {"head_dim": 128} if model_type == "glm4_moe" else {}
     saved = transformers.AutoConfig.for_model(model_type, **needed, **heads).to_dict()
     sizes_from_config(saved, "c")
-    assert counted_fields(model_type) & set(saved)
+    assert model_types()[model_type].fields & set(saved)
 
 
 def test_no_type_of_the_library_is_taken_for_another() -> None:
     """Of all architectures that the library knows, none is suggested another."""
-    others = set(transformers.CONFIG_MAPPING) - set(CLASS_DEFAULTS)
-    assert {name for name in others if spelling_of(name, list(CLASS_DEFAULTS))} == set()
+    others = set(transformers.CONFIG_MAPPING) - set(model_types())
+    assert {name for name in others if spelling_of(name, list(model_types()))} == set()
 
 
 def test_other_types_are_counted() -> None:

@@ -1,9 +1,9 @@
-"""Promises of formulations.instance.json_document."""
+"""Promises of formulations.instance.documents."""
 
 import pytest
 
 from formulations.errors import InstanceError
-from formulations.instance.json_document import json_document
+from formulations.instance.documents import json_document
 
 TEXT = """{ "a": [1, {"b c": "x\\"]"},
     [] ],

@@ -12,7 +12,7 @@ from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.length_classes import classes_of, log_normal_classes
 from formulations.instance.load import parse_instance
-from formulations.instance.rows import of_rows
+from formulations.lengths.row_times import of_rows
 
 HEAD = """
 name: some_lengths

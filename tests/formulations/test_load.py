@@ -14,8 +14,10 @@ import yaml
 
 from formulations.errors import MOST_LINES, InstanceError
 from formulations.instance import Instance
+from formulations.instance.catalogue import catalogue
+from formulations.instance.documents import parse_document
 from formulations.instance.huggingface import sizes_from_config
-from formulations.instance.load import catalogue, load_instance, parse_document, parse_instance
+from formulations.instance.load import load_instance, parse_instance
 from formulations.instance.resolve_workload import from_config
 from formulations.units import GIB
 

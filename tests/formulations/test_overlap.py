@@ -8,8 +8,9 @@ from formulations.costs.compute import layer_times
 from formulations.costs.placement import Placer
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
-from formulations.instance.load import catalogue, parse_instance
-from formulations.instance.overlap import Overlap
+from formulations.instance.catalogue import catalogue
+from formulations.instance.load import parse_instance
+from formulations.instance.search import Overlap
 from formulations.plan import Degrees, Shape
 from tests.small_instances import plain_shape
 

@@ -8,7 +8,7 @@ from formulations.costs.compute import analytic_s
 from formulations.costs.memory import layer_memory
 from formulations.instance import GpuType, Instance, Layer, Link
 from formulations.instance.load import parse_instance
-from formulations.instance.precision import PRECISIONS, Precision
+from formulations.instance.workload import PRECISIONS, Precision
 from tests.small_instances import nodes_of, plain_shape
 
 S, H, HEADS = 8, 4, 2

@@ -68,3 +68,11 @@ def test_bare_value_or_list() -> None:
     bare, several = field["anyOf"]
     assert bare["enum"] == ["none", "selective", "full"]
     assert (several["type"], several["items"], several["uniqueItems"]) == ("array", bare, True)
+
+
+def test_names_of_files_have_no_units() -> None:
+    """What a value calls max_step_time_s is max_step_time in a file, as a text with its unit."""
+    limits = SCHEMA["$defs"]["LimitsFile"]["properties"]
+    assert {"framework_reserve", "max_step_time", "max_price_per_hour"} <= {*limits}
+    assert "default" not in limits["framework_reserve"]
+    assert limits["framework_reserve"]["examples"] == ["1 GiB"]

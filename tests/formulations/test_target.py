@@ -6,7 +6,7 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
-from formulations.instance.schema import SearchFile
+from formulations.instance.search import SearchFile
 from formulations.instance.target import RULES, Target, allows, launchers, zero_stages
 
 #: Decisions that other parts of the schema will bring; their rules stand already.
@@ -32,7 +32,7 @@ def test_rules_are_for_fields_and_keep_a_default(target: Target) -> None:
         if field in COMING and field not in SearchFile.model_fields:
             continue
         value = getattr(written, field)
-        values = value if isinstance(value, list) else [value]
+        values = value if isinstance(value, tuple) else [value]
         assert rule.allowed
         assert value is None or isinstance(value, str) or any(v in rule.allowed for v in values)
 

@@ -1,4 +1,4 @@
-"""Promises of formulations.instance.workload_catalogue and of catalogue/workloads.yaml."""
+"""Promises of formulations.instance.catalogue and of catalogue/workloads.yaml."""
 
 from importlib.resources import files
 
@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from formulations.errors import InstanceError
-from formulations.instance.workload_catalogue import CatalogueEntry, workload_from_catalogue
+from formulations.instance.catalogue import CatalogueEntry, workload_from_catalogue
 
 _TEXT = (files("formulations.instance") / "catalogue" / "workloads.yaml").read_text("utf-8")
 CATALOGUE: dict[str, object] = yaml.safe_load(_TEXT)

@@ -13,7 +13,7 @@ import pytest
 
 from solver.export import accelerate, deepspeed, megatron_bridge, torchtitan
 from solver.export.job import Job
-from solver.export.megatron_layout import parsed, written
+from solver.export.megatron import parsed, written
 from tests.export_cases import CHUNKS, SHARDED, UNEVEN, UNTIED, job_of, recomputing
 
 pytestmark = pytest.mark.launch

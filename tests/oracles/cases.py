@@ -8,11 +8,10 @@ from formulations.costs.stage_places import stage_tables
 from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions, boundary_ranges, even_shares, least_end
 from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace, ZoneLink
-from formulations.instance.instance import ScheduleName
-from formulations.instance.overlap import Overlap
-from formulations.instance.precision import Precision
+from formulations.instance.search import Overlap, ScheduleName
 from formulations.instance.sizes import MoeSizes, TransformerSizes
 from formulations.instance.transformer import build_workload
+from formulations.instance.workload import Precision
 from formulations.plan import Plan, Shape
 from formulations.slot_degrees import stage_places
 from formulations.space import shapes

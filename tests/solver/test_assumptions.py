@@ -6,9 +6,8 @@ import pytest
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
-from formulations.instance.instance import ZeroStage
 from formulations.instance.load import parse_instance
-from formulations.instance.overlap import Overlap
+from formulations.instance.search import Overlap, ZeroStage
 from solver.options import SolveOptions
 from solver.report.assumptions import assumptions, cost_without_flash, flash_lines
 from solver.report.document import build_document

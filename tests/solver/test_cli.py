@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Callable
@@ -51,14 +52,46 @@ def infeasible() -> Result:
 def test_commands_and_options_stay() -> None:
     """Scripts rely on the names in command_line.txt; removing one breaks them."""
     commands = dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-    commands["study show"] = commands.pop("study").commands["show"]
     options = {
         name: sorted(option for parameter in command.params for option in parameter.opts)
         for name, command in commands.items()
+        if not command.hidden
     }
     lines = (ROOT / "tests" / "data" / "command_line.txt").read_text(encoding="utf-8").splitlines()
     rows = (line.partition(":") for line in lines)
     assert options == {name: words.split() for name, _, words in rows}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("subsets x.yaml --gap 0.1", "subsets: now hetplan pareto INSTANCE --subsets"),
+        ("study show study.db --json", "study: now hetplan show --study STUDY"),
+        ("workload gpt2", "workload: now hetplan catalogue NAME"),
+        ("schema --help", "schema: now hetplan catalogue --schema"),
+    ],
+)
+def test_old_commands_say_the_new_one(old: str, new: str) -> None:
+    """One line and exit code 2, whatever else is asked for; the list of commands lacks them."""
+    assert refused(*old.split()) == f"error: {new}\n"
+    assert not re.search(rf"^  {old.split()[0]} ", output("--help"), re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("show", "name either a PLAN file or, with --study, what a search keeps"),
+        ("show x.json --study x.db", "name either a PLAN file or, with --study"),
+        ("show --study x.db --svg x.svg", "--svg draws a file; a study has no picture"),
+        ("show x.json --json", "--json is for --study; x.json is JSON already"),
+        ("pareto x.yaml --subsets --budget 5", "--subsets is of time, so no --budget"),
+        ("catalogue --schema gpt2", "--schema is of all instance files, so no NAME; found: gpt2"),
+        ("catalogue --global-batch 5", "--sequence-length and --global-batch are of a workload"),
+    ],
+)
+def test_options_of_another_question_are_refused(arguments: str, line: str) -> None:
+    """They would have no effect."""
+    assert refused(*arguments.split()).startswith(f"error: {line}")
 
 
 def test_version_is_that_of_the_package() -> None:
@@ -267,7 +300,7 @@ def test_failing_write_still_prints_the_plan(
     def full(_: Path, __: str) -> None:
         raise PlannerError("cannot write plan.json: disk full")
 
-    monkeypatch.setattr("solver.cli.solve.write_text", full)
+    monkeypatch.setattr("solver.cli.solving.write_text", full)
     code, out, err = run("solve", "x.yaml", "--out", tmp_path / "plan.json")
     assert (code, err) == (2, "error: cannot write plan.json: disk full\n")
     assert "step time" in out

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from formulations.instance.family import Family
-from solver.document import read_document, sealed, shape_counts, to_json
+from solver.document import PlanDocument, shape_counts
+from solver.files import sealed, to_json
 from solver.verify import cascade
 from tests.certified import certified_document
 from tests.command_line import output, refused, run
@@ -53,7 +54,7 @@ def test_verify_accepts_what_solve_wrote(plan_file: Path) -> None:
 
 def test_verify_refuses_a_changed_figure(plan_file: Path) -> None:
     """A resealed plan with a better step time fails with the field, exit code 1."""
-    document = read_document(plan_file)
+    document = PlanDocument.read(plan_file)
     assert document.step_time_s is not None
     faster = sealed(document.model_copy(update={"step_time_s": document.step_time_s / 2}))
     plan_file.write_text(to_json(faster), encoding="utf-8")
@@ -78,7 +79,7 @@ def test_verify_compares_with_the_instance(
 
 def test_schema_is_json() -> None:
     """The schema parses and describes an object with workload and cluster."""
-    out = output("schema")
+    out = output("catalogue", "--schema")
     assert {"workload", "cluster"} <= set(json.loads(out)["properties"])
 
 
@@ -94,15 +95,17 @@ def test_catalogue_lists_gpus_with_sources() -> None:
 
 def test_workload_text_and_json_agree() -> None:
     """The exact number of parameters stands in both."""
-    parameters = json.loads(run("workload", "bert-large", "--json")[1])["parameters"]
-    assert f"{parameters:,}" in run("workload", "bert-large")[1]
+    parameters = json.loads(run("catalogue", "bert-large", "--json")[1])["parameters"]
+    assert f"{parameters:,}" in run("catalogue", "bert-large")[1]
 
 
 def test_workload_takes_length_and_batch() -> None:
     """Half the sequence length halves the head's FLOPs, 2 s h V."""
     flops = {}
     for length in (256, 512):
-        fields = json.loads(run("workload", "bert-large", "--json", "--sequence-length", length)[1])
+        fields = json.loads(
+            run("catalogue", "bert-large", "--json", "--sequence-length", length)[1]
+        )
         assert fields["sequence_length"] == length
         flops[length] = fields["layers"][-1]["forward_flops_per_sequence"]
     assert flops[512] == 2 * flops[256] > 0
@@ -111,13 +114,13 @@ def test_workload_takes_length_and_batch() -> None:
 @pytest.mark.parametrize(("name", "tokens"), [("bert-base", 512), ("deepseek-v3", 4096)])
 def test_usual_length_of_a_config(name: str, tokens: int) -> None:
     """What it allows, up to 4096 tokens."""
-    out = output("workload", f"tests/data/huggingface/{name}.json", "--json")
+    out = output("catalogue", f"tests/data/huggingface/{name}.json", "--json")
     assert json.loads(out)["sequence_length"] == tokens
 
 
 def test_workload_names_what_training_adds() -> None:
     """Parameters of multi-token prediction stand beside those of the published model."""
-    text = run("workload", "tests/data/huggingface/deepseek-v3.json")[1]
+    text = run("catalogue", "tests/data/huggingface/deepseek-v3.json")[1]
     assert "671,026,404,352 (671,026 million), and 11,610,067,968 that training adds" in text
 
 
@@ -125,13 +128,13 @@ def test_workload_refuses_fields_of_another_model(tmp_path: Path) -> None:
     """Experts under a dense model type are refused where they stand."""
     file = tmp_path / "config.json"
     file.write_text('{"model_type": "qwen3",\n  "num_experts": 128}', encoding="utf-8")
-    err = refused("workload", str(file))
+    err = refused("catalogue", str(file))
     assert f"{file}:2:3 num_experts: 128, which model_type qwen3 does not have; allowed: " in err
 
 
 def test_unknown_workload_is_one_line() -> None:
     """The name is repeated, exit code 2."""
-    assert "bert-huge" in refused("workload", "bert-huge")
+    assert "bert-huge" in refused("catalogue", "bert-huge")
 
 
 @pytest.fixture
@@ -161,7 +164,7 @@ def test_verify_exits_5_for_what_is_not_proved(proved_file: Path, option: tuple[
 
 def test_verify_refuses_a_claim_with_a_plan(proved_file: Path) -> None:
     """Exit code 1, the field, and the step time of the plan; --quick leaves it unproved."""
-    document = read_document(proved_file)
+    document = PlanDocument.read(proved_file)
     log = document.closed_shapes
     index = next(i for i, one in enumerate(log) if one.bound_ns and one.shape != document.shape)
     none = log[index].model_copy(
@@ -201,7 +204,7 @@ def test_verify_interrupted_lists_what_is_left(
 
 def test_bug_show_took_a_forged_figure(plan_file: Path) -> None:
     """A resealed file with a better step time is not shown; the field is named."""
-    document = read_document(plan_file)
+    document = PlanDocument.read(plan_file)
     assert document.step_time_s is not None
     forged = document.model_copy(update={"step_time_s": document.step_time_s / 2})
     plan_file.write_text(to_json(sealed(forged)), encoding="utf-8")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from solver.document import read_document
+from solver.document import PlanDocument
 from solver.export import megatron
 from tests.command_line import output, refused, run
 from tests.export_cases import CLUSTER, job_of
@@ -61,7 +61,7 @@ def test_stored_plan_is_one(instance: Path, tmp_path: Path) -> None:
     plan, job = tmp_path / "plan.json", tmp_path / "job"
     quick = ("--time-limit", "0")
     assert run("evaluate", instance, *DEGREES, *quick, "--out", plan)[0] == 0
-    document = read_document(plan)
+    document = PlanDocument.read(plan)
     assert (document.status, document.termination) == ("feasible", "given")
     assert "the plan was given" in run("show", plan)[1]
     assert run("verify", plan)[0] == 0

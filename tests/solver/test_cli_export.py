@@ -8,8 +8,8 @@ import pytest
 
 from formulations.errors import PlannerError
 from solver.cli.files import write_folder
-from solver.document import to_json
 from solver.export.registry import EXPORTERS
+from solver.files import to_json
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import SearchLog, Status, Termination

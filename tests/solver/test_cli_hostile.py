@@ -27,7 +27,7 @@ COMMANDS = (
     "solve",
     "verify",
     "show",
-    "workload",
+    "catalogue",
     "cross-check",
     "replay",
     "templates",
@@ -84,7 +84,7 @@ def test_name_that_is_no_file_is_one_line(command: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_endless_file_is_one_line(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading stops at a size that no input has."""
-    monkeypatch.setattr("formulations.instance.text_files.MOST_BYTES", 1000)
+    monkeypatch.setattr("formulations.instance.documents.MOST_BYTES", 1000)
     assert "more than" in refused(command, "/dev/zero")
 
 
@@ -104,19 +104,21 @@ def test_plan_is_no_instance_and_an_instance_no_plan(plan_file: Path) -> None:
     refused("solve", plan_file)
     refused("verify", "instances/hetero_small.yaml")
     refused("verify", plan_file, "--instance", plan_file)
-    refused("workload", plan_file)
+    refused("catalogue", plan_file)
 
 
 def test_config_errors_have_line_and_column() -> None:
-    """`workload` tells where in config.json the unusable value stands."""
-    _, _, err = run("workload", "tests/data/huggingface_value.json")
+    """`catalogue` tells where in config.json the unusable value stands."""
+    _, _, err = run("catalogue", "tests/data/huggingface_value.json")
     line = "tests/data/huggingface_value.json:3:3 n_layer: 0; allowed: a whole number from 1"
     assert err.startswith(f"error: {line}")
 
 
 def test_config_is_named_after_its_file() -> None:
     """A folder gives its name only to a file called config.json."""
-    assert run("workload", "tests/data/huggingface/gpt2.json")[1].startswith("workload      gpt2 (")
+    assert run("catalogue", "tests/data/huggingface/gpt2.json")[1].startswith(
+        "workload      gpt2 ("
+    )
 
 
 HOSTILE = {

@@ -1,4 +1,4 @@
-"""The commands `pareto` and `subsets`: output, files, exit codes and errors."""
+"""The command `pareto`, of clusters and of subsets: output, files, exit codes and errors."""
 
 import json
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_budget_and_deadline_give_one_point(family: Path) -> None:
 def test_subsets_name_what_every_group_brings(tmp_path: Path) -> None:
     """One A100 node does more than three A10 nodes; all together are best."""
     path = tmp_path / "subsets.json"
-    out = output("subsets", SMALL, *QUICK, "--out", path)
+    out = output("pareto", "--subsets", SMALL, *QUICK, "--out", path)
     assert run("verify", path, "--instance", SMALL)[0] == 0
     assert "1 a100, 3 a10" in out
     assert "without a100" in out
@@ -65,7 +65,7 @@ def test_subsets_name_what_every_group_brings(tmp_path: Path) -> None:
 def test_bug_page_of_subsets_drew_a_front_of_money(tmp_path: Path) -> None:
     """Its clusters are compared by time and nodes: those behind are behind the line."""
     path, page = tmp_path / "subsets.json", tmp_path / "page.html"
-    assert run("subsets", SMALL, *QUICK, "--out", path)[0] == 0
+    assert run("pareto", "--subsets", SMALL, *QUICK, "--out", path)[0] == 0
     assert run("report", path, "--out", page)[0] == 0
     text = page.read_text(encoding="utf-8")
     assert "The line is the fewest nodes at a throughput" in text
@@ -75,7 +75,7 @@ def test_bug_page_of_subsets_drew_a_front_of_money(tmp_path: Path) -> None:
 
 def test_subsets_name_the_sizes_that_bring_nothing() -> None:
     """Of up to eight nodes of either kind; and a gap says what idle nodes may bring at most."""
-    out = output("subsets", SMALL.with_name("aws_bert.yaml"), *QUICK)
+    out = output("pareto", "--subsets", SMALL.with_name("aws_bert.yaml"), *QUICK)
     assert (
         "nodes         3, 5-7, 9-16: no plan is faster than the best of fewer nodes, proved" in out
     )

@@ -41,9 +41,9 @@ def run(stdout: int, *arguments: object) -> tuple[int, str]:
             for others in (
                 (*SOLVE, "--json"),
                 ("show", "PLAN"),
-                ("workload", "bert-large"),
+                ("catalogue", "bert-large"),
                 ("catalogue",),
-                ("schema",),
+                ("catalogue", "--schema"),
             )
         ),
     ],

@@ -2,144 +2,68 @@
 
 import json
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from solver.replay.spans import Replay, Span
-from solver.report.replay import long_time_text
-from solver.report.replay_picture import averages, round_ticks
+from solver.report.chart import round_ticks
+from solver.report.replay import averages, long_time_text
 from tests.command_line import output, refused
 
-ROOT = Path(__file__).resolve().parents[2]
-CONTENT: dict[str, Any] = {
-    "throughput_by_nodes": {
-        "oobleck": {"m": [1.0, 0.5, 0.25, 0.125]},
-        "varuna": {"m": [1.0, 0.5, 0.25, 0.125]},
-        "bamboo": {"m": [1.0, 0.5, 0.25, 0.125]},
-    },
-    "most_nodes": 4,
-    "samples_per_step": {"m": 10},
-    "oobleck_reconfig_ms": {"m": 5000},
-    "varuna": {
-        "restart_ms": {"m": 8000},
-        "checkpoint_ms": {"m": 2000},
-        "checkpoint_every_steps": 2,
-    },
-    "bamboo": {"rebalance_ms": {"m": 6000}, "slowdown_percent": 150, "restart_ms": 30000},
-    "traces_removal_ms": {"named": [20000, 50000]},
-}
-
-
-@pytest.fixture
-def throughput(tmp_path: Path) -> Path:
-    """4 nodes: 10 s a step; 3 nodes: 20 s."""
-    path = tmp_path / "throughput.json"
-    path.write_text(json.dumps(CONTENT), encoding="utf-8")
-    return path
-
-
-def test_replay_of_a_throughput_file(throughput: Path, tmp_path: Path) -> None:
-    """Failures every 50 s until half is left: one at 50 s, the end at 100 s.
-
-    5 s pause, 4 steps to 45 s, 5 s lost, pause to 55 s, 2 steps of 20 s to 95 s, 5 s unfinished.
-    """
-    picture = tmp_path / "run.svg"
-    out = output(
-        *("replay", "--throughput", throughput, "--model", "m", "--every", "50s", "--json"),
-        *("--policy", "oobleck", "--policy", "varuna", "--policy", "bamboo", "--svg", picture),
-    )
-    found = json.loads(out)
-    assert list(found) == ["oobleck", "varuna", "bamboo"]
-    oobleck = found["oobleck"]
-    assert (oobleck["samples"], oobleck["steps"]) == (60, 6)
-    assert oobleck["samples_per_s"] == pytest.approx(0.6)
-    assert oobleck["samples_per_s_between_steps"] == pytest.approx(60 / 90)
-    assert {k: v for k, v in oobleck["time_by_cause_s"].items() if v} == {
-        "training": 80,
-        "lost": 5,
-        "reconfiguration": 10,
-        "unfinished": 5,
-    }
-    assert sum(found["varuna"]["time_by_cause_s"].values()) == 100
-    root = ElementTree.parse(picture).getroot()
-    assert root.tag.endswith("svg")
-    assert sum(element.get("class") == "c" for element in root.iter()) == 3
-
-
-def test_named_trace_of_the_file(throughput: Path) -> None:
-    """`--every named` is the file's trace: a failure at 20 s, the end at 50 s."""
-    out = output("replay", "--throughput", throughput, "--model", "m", "--every", "named", "--json")
-    assert json.loads(out)["oobleck"]["spans"][-1][1] == 50
-
-
-def test_replay_in_words(throughput: Path) -> None:
-    """Samples, throughput, time by cause, and where the figures come from."""
-    out = output("replay", "--throughput", throughput, "--model", "m", "--every", "50s")
-    for part in ("1.67 min", "samples trained", "time lost", "5.00 s, 5.0 %", "throughput.json"):
-        assert part in out
+INSTANCES = Path(__file__).resolve().parents[2] / "instances"
+SMALL = INSTANCES / "hetero_small.yaml"
 
 
 def test_replay_of_an_instance(tmp_path: Path) -> None:
-    """By plans and by fleets of templates, on six nodes."""
-    trace, small = tmp_path / "trace.csv", tmp_path / "small.yaml"
+    """By plans and by fleets of templates, on six nodes; with a picture of both runs."""
+    trace, small, picture = (tmp_path / name for name in ("trace.csv", "small.yaml", "run.svg"))
     trace.write_text("time,node,event\n200,a40-3,fail\n", encoding="utf-8")
-    text = (ROOT / "instances" / "oobleck_gpt2.yaml").read_text(encoding="utf-8")
+    text = (INSTANCES / "oobleck_gpt2.yaml").read_text(encoding="utf-8")
     small.write_text(text.replace("nodes: 30", "nodes: 6"), encoding="utf-8")
-    out = output(
-        *("replay", small, "--trace", trace, "--until", "300", "--json", "--workers", 1),
-        *("--pause", "10", "--policy", "varuna", "--policy", "ours"),
+    command = (
+        *("replay", small, "--trace", trace, "--until", "300", "--workers", 1),
+        *("--pause", "10", "--policy", "restart", "--policy", "ours"),
     )
-    found = json.loads(out)
-    causes = {name: one["time_by_cause_s"] for name, one in found.items()}
+    runs = json.loads(output(*command, "--json", "--svg", picture))
+    causes = {name: run["time_by_cause_s"] for name, run in runs.items()}
     # 45 s until nodes are ready, twice 10 s of pause, and copies for ours
-    assert [one["waiting"] for one in causes.values()] == [45, 45]
-    assert causes["varuna"]["reconfiguration"] == 20
+    assert [times["waiting"] for times in causes.values()] == [45, 45]
+    assert causes["restart"]["reconfiguration"] == 20
     assert 20 <= causes["ours"]["reconfiguration"] < 20.5
-    assert causes["varuna"]["lost"] > causes["ours"]["lost"] > 0
-    for name, one in found.items():
+    assert causes["restart"]["lost"] > causes["ours"]["lost"] > 0
+    for name, run in runs.items():
         assert sum(causes[name].values()) == pytest.approx(300)
-        assert one["samples"] == 1024 * one["steps"]
+        assert run["samples"] == 1024 * run["steps"]
+        assert run["samples_per_s"] == pytest.approx(run["samples"] / 300)
+    root = ElementTree.parse(picture).getroot()
+    assert sum(element.get("class") == "c" for element in root.iter()) == 2
+    words = output(*command)
+    for part in ("5.00 min", "samples trained", "time lost", "costs: the stated pause"):
+        assert part in words
 
 
 @pytest.mark.parametrize(
-    ("arguments", "found"),
+    ("arguments", "problem"),
     [
-        ([], "name either an instance file or"),
-        (["x.yaml", "--throughput", "y.json"], "name either an instance file or"),
-        (["--throughput", "FILE", "--every", "1h"], "--throughput needs --model"),
-        (["SMALL", "--model", "m"], "--model is for --throughput"),
-        (["--throughput", "FILE", "--model", "m"], "say either --trace FILE or --every TIME"),
-        (
-            ["--throughput", "FILE", "--model", "m", "--every", "1h", "--trace", "x"],
-            "say either --trace FILE or --every TIME",
-        ),
-        (
-            ["--throughput", "FILE", "--model", "m", "--every", "soon"],
-            "--every 'soon' is not a time above 0; allowed: seconds",
-        ),
-        (["--throughput", "FILE", "--model", "m", "--every", "0"], "--every '0' is not a time"),
-        (["--throughput", "FILE", "--model", "m", "--every", "1h", "--until", "1"], "--until is"),
-        (["--throughput", "FILE", "--model", "n", "--every", "1h"], "unknown model 'n'"),
-        (["--throughput", "FILE", "--model", "m", "--pause", "1"], "so no --faults, --pause or"),
-        (
-            ["--throughput", "FILE", "--model", "m", "--every", "1h", "--policy", "ours"],
-            "--policy ours needs an instance",
-        ),
-        (["SMALL", "--every", "1h", "--faults", "4"], "--faults 4; allowed: 0 to 3"),
-        (["SMALL", "--every", "1h", "--horizon", "0"], "--horizon '0' is not a time above 0"),
-        (["--throughput", "FILE", "--model", "m", "--trace", "none.csv"], "none.csv: no such file"),
+        ([], "say either --trace FILE or --every TIME"),
+        (["--every", "1h", "--trace", "x"], "say either --trace FILE or --every TIME"),
+        (["--every", "soon"], "--every 'soon' is not a time above 0; allowed: seconds"),
+        (["--every", "0"], "--every '0' is not a time"),
+        (["--every", "1h", "--until", "1"], "--until is"),
+        (["--every", "1h", "--faults", "4"], "--faults 4; allowed: 0 to 3"),
+        (["--every", "1h", "--horizon", "0"], "--horizon '0' is not a time above 0"),
+        (["--trace", "none.csv"], "none.csv: no such file"),
+        (["--policy", "none"], "--policy none is no policy; allowed: ours, restart or redundancy"),
+        (["--policy", "varuna"], "--policy varuna is called restart; allowed: ours"),
+        (["--policy", "bamboo"], "--policy bamboo is called redundancy; allowed: ours"),
+        (["--policy", "oobleck"], "--policy oobleck is a benchmark, python -m bench policies"),
+        (["--throughput", "x.json", "--model", "m"], "a benchmark, python -m bench replay"),
     ],
 )
-def test_unfit_options_are_one_line(
-    arguments: list[str], found: str, throughput: Path, tmp_path: Path
-) -> None:
+def test_unfit_options_are_one_line(arguments: list[str], problem: str) -> None:
     """Exit code 2, one line on stderr."""
-    files = {"FILE": str(throughput), "SMALL": str(ROOT / "instances" / "hetero_small.yaml")}
-    words = [files.get(word, word) for word in arguments]
-    err = refused("replay", *words)
-    assert found in err
+    assert problem in refused("replay", SMALL, *arguments)
 
 
 def test_averages_keep_the_samples() -> None:

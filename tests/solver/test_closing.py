@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from formulations.decisions import decisions_of
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from solver.bounds.largest_share import shape_bound_ns
 from solver.layered.problem import Intervals
 from solver.search.closing import enumerate_shape, lacks_memory

@@ -9,7 +9,7 @@ from solver.clusters.measure import Measure, TimeAndMoney, TimeAndNodes
 from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.clusters.search import FamilySearch
 from solver.options import SolveOptions
-from solver.report.front import build_front
+from solver.report.document import build_front
 from solver.result import Termination
 from solver.search.driver import solve
 from solver.verify import verify_front

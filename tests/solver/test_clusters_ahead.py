@@ -14,7 +14,7 @@ from solver.clusters.measure import TimeAndMoney
 from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.clusters.search import FamilySearch
 from solver.options import SolveOptions
-from solver.report.front import build_front
+from solver.report.document import build_front
 from solver.result import Termination
 from solver.search.crew import Crew
 from solver.search.forks import Forks

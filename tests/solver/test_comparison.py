@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from solver.comparison import Comparison, Finding
-from solver.report.comparison import comparison_json
+from solver.report.compared import comparison_json
 from solver.result import Status, Termination
 from tests.small_instances import random_instance
 

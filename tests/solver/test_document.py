@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import InstanceError
-from solver.document import read_document
+from solver.document import PlanDocument
 
 
 def refusal(path: Path, text: str | bytes) -> str:
     """The line that reading this text as a plan file gives, without the folder."""
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(InstanceError) as caught:
-        read_document(path)
+        PlanDocument.read(path)
     assert str(caught.value).isprintable()
     assert caught.value.exit_code == 2
     return str(caught.value).removeprefix(f"{path}:")

@@ -9,7 +9,7 @@ import pytest
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from solver.bounds.latency_bottleneck import tighten
 from solver.bounds.node_classes import kinds_of
 from solver.bounds.surrogate_replica import Relaxation, SurrogateReplica

@@ -8,14 +8,13 @@ from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.family import Counts, Family
 from solver.clusters.measure import TimeAndMoney, TimeAndNodes
-from solver.document import sealed
-from solver.evaluate.flags import read_flags
+from solver.evaluate.megatron_flags import read_flags
 from solver.evaluate.megatron_run import launched
 from solver.evaluate.run_plan import planned
 from solver.export.registry import exported
+from solver.files import sealed
 from solver.options import Method, SolveOptions
-from solver.report.document import build_document
-from solver.report.front import build_front
+from solver.report.document import build_document, build_front
 from solver.search.driver import solve
 from solver.verify.front_file import verify_front
 from solver.verify.plan_file import verify_document

@@ -14,12 +14,11 @@ from pydantic import ValidationError
 from formulations.errors import PlanError, PlannerError
 from formulations.instance import Limits
 from formulations.units import GIB
-from solver.document import digest, to_json
-from solver.fleet_document import FleetDocument, read_fleet
+from solver.files import digest, to_json
+from solver.fleet_document import FleetDocument
 from solver.fleets.fleet import next_fleet, start_fleet, step_of_all_nodes_ns
 from solver.fleets.recovery import Horizon, RecoveryError
 from solver.report.fleet import fleet_text, pipeline_changes
-from solver.templates.template_options import Distribution
 from solver.verify import verify_fleet
 from tests.command_line import output, printed, refused, run
 from tests.hand_made import document_of, heuristic_result
@@ -70,9 +69,9 @@ def test_bug_equal_pipelines_are_simulated_but_once(
     passes = 2 * sum(stages[design] * m for design, m in unlike)
     assert len(unlike) < len(fleet.pipelines)
     text = fleet.model_dump_json()
-    monkeypatch.setattr("formulations.instance.extent.MOST_OPERATIONS", passes)
+    monkeypatch.setattr("formulations.instance.input_limits.MOST_OPERATIONS", passes)
     assert FleetDocument.model_validate_json(text) == fleet
-    monkeypatch.setattr("formulations.instance.extent.MOST_OPERATIONS", passes - 1)
+    monkeypatch.setattr("formulations.instance.input_limits.MOST_OPERATIONS", passes - 1)
     with pytest.raises(ValidationError, match="too long to be simulated"):
         FleetDocument.model_validate_json(text)
 
@@ -87,7 +86,7 @@ def test_micro_batches_by_variance() -> None:
     """Pipelines are the same; steps vary no more, and the slowest is no faster."""
     instance, designs = fleet_instance(7), even_designs(range(2, 4))
     fast = start_fleet(instance, designs, 1)
-    even = start_fleet(instance, designs, 1, distribution=Distribution.VARIANCE)
+    even = start_fleet(instance, designs, 1, distribution="variance")
     assert [one.nodes for one in even.pipelines] == [one.nodes for one in fast.pipelines]
     assert even.step_time_s >= fast.step_time_s
     spreads = [pvariance([one.step_time_s for one in f.pipelines]) for f in (even, fast)]
@@ -233,7 +232,7 @@ def test_recover_writes_a_fleet_that_verify_accepts(fleet_file: Path, tmp_path: 
     text = output("recover", fleet_file, "--lost", "a-0,a-3", "--out", out)
     assert "a-0, a-3" in text
     assert "no fleet of these templates trains more" in " ".join(text.split())
-    assert read_fleet(out).kind == "fleet"
+    assert FleetDocument.read(out).kind == "fleet"
     code, text, _ = run("verify", out)
     assert code == 5
     assert "no fleet of these templates has a step more than" in text
@@ -278,7 +277,7 @@ def test_a_plan_of_solve_is_no_fleet(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(to_json(document_of(heuristic_result())), encoding="utf-8")
     with pytest.raises(PlanError, match="a plan file; allowed: a fleet file"):
-        read_fleet(path)
+        FleetDocument.read(path)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +288,7 @@ def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "fleet.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(PlannerError, match=r"fleet\.json"):
-        read_fleet(path)
+        FleetDocument.read(path)
 
 
 def test_an_instance_is_no_fleet() -> None:

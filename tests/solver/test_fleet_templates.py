@@ -8,17 +8,15 @@ import pytest
 from formulations.costs.template_costs import template_costs
 from formulations.instance import Instance
 from formulations.node_sharing import NodeSplit
+from formulations.space import pipeline_strategies
 from solver.fleet_document import FleetDocument
+from solver.fleets.designs import designs_of, fleet_templates
 from solver.fleets.fleet import next_fleet, start_fleet
-from solver.fleets.fleet_templates import designs_of, fleet_templates
 from solver.fleets.recovery import Horizon, RecoveryError
 from solver.fleets.template_document import templates_document
 from solver.layered.places import place_costs
-from solver.replay.planned import instance_with
-from solver.templates.generate import TemplateGenerator
-from solver.templates.searches import strategies
-from solver.templates.template_options import TemplateObjective, TemplateOptions
-from solver.templates.template_result import NoTemplateError
+from solver.replay.policies import instance_with
+from solver.templates.generate import NoTemplateError, TemplateGenerator, TemplateOptions
 from solver.verify import verify_fleet
 from tests.random_fleets import enlarged
 from tests.seeds import one_each
@@ -36,7 +34,7 @@ def holds_a_step(instance: Instance, nodes: Sequence[str]) -> bool:
     blocks = [layer.is_block for layer in left.workload.layers]
     return any(
         recomputing(left, strategy, template, left.workload.global_batch) is not None
-        for strategy in strategies(left, 1, TemplateObjective.STEP_TIME)
+        for strategy in pipeline_strategies(left, 1)
         for number in range(1, len(nodes) + 1)
         for template in all_templates(
             place_costs(left, strategy, NodeSplit.ALIGNED).several, number

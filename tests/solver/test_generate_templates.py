@@ -1,9 +1,9 @@
 """Templates of whole instances: against all templates, judged stage by stage without tables."""
 
 import signal
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,20 +14,17 @@ from formulations.instance.load import parse_instance
 from formulations.node_sharing import NodeSplit
 from solver.layered.gpu_graph import Counts
 from solver.result import Status
-from solver.templates.generate import TemplateGenerator
-from solver.templates.step_time import StepTimeSearch
-from solver.templates.template_options import TemplateObjective, TemplateOptions
-from solver.templates.template_outcome import TemplateOutcome
+from solver.templates.generate import TemplateGenerator, TemplateOptions
+from solver.templates.step_time import TemplateOutcome, best_template
 from tests.seeds import one_each
 from tests.small_instances import random_instance
 from tests.template_cases import values_of_all, with_long_optimizers
 
 
-@pytest.mark.parametrize("objective", list(TemplateObjective))
 @pytest.mark.parametrize("seed", one_each(range(60), 6))
-def test_best_of_all_templates_and_strategies(seed: int, objective: TemplateObjective) -> None:
+def test_best_of_all_templates_and_strategies(seed: int) -> None:
     """Up to 3 nodes of two types; mixes that cannot hold the model are proved infeasible."""
-    check_all_mixes(random_instance(seed), seed, objective)
+    check_all_mixes(random_instance(seed), seed)
 
 
 @pytest.mark.usefixtures("round_times")
@@ -36,7 +33,7 @@ def test_best_of_all_templates_and_strategies(seed: int, objective: TemplateObje
 def test_best_of_all_templates_with_long_optimizers(seed: int, blocking: bool) -> None:
     """The optimizer of the first stage comes once a step, however many stages there may be."""
     instance = with_long_optimizers(seed, blocking)
-    check_all_mixes(instance, seed, TemplateObjective.STEP_TIME)
+    check_all_mixes(instance, seed)
 
 
 def test_bug_templates_of_any_split_keep_to_the_degrees_listed() -> None:
@@ -86,10 +83,10 @@ def test_bug_tail_of_the_first_stage_counted_in_every_round(blocking: bool) -> N
     assert steps_ns[0] == steps_ns[1]
 
 
-def check_all_mixes(instance: Instance, seed: int, objective: TemplateObjective) -> None:
+def check_all_mixes(instance: Instance, seed: int) -> None:
     """Every mix against every template of it."""
     split = NodeSplit.ANY if seed % 2 else NodeSplit.ALIGNED
-    options = TemplateOptions(objective=objective, split=split, micro_batch=1)
+    options = TemplateOptions(split=split, micro_batch=1)
     generator = TemplateGenerator(instance, options)
     every = range(1, sum(generator.mixes.available) + 1)
     values: dict[Counts, list[int]] = {}
@@ -133,7 +130,7 @@ def test_best_of_all_templates_across_zones(seed: int) -> None:
     instance = random_instance(seed)
     assert len(instance.cluster.groups) == 2
     assert any(one.tied_copy for one in instance.workload.layers)
-    check_all_mixes(in_zones(instance), seed, TemplateObjective.STEP_TIME)
+    check_all_mixes(in_zones(instance), seed)
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 10))
@@ -201,7 +198,7 @@ def test_after_an_interrupt_the_rest_is_what_the_starts_give(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ctrl-C in the first search: templates all the same, none above its bound, all reported."""
-    monkeypatch.setattr("solver.templates.step_time.StepTimeSearch.run", _interrupted_once())
+    monkeypatch.setattr("solver.templates.generate.best_template", _interrupted_once())
     told = list[tuple[int, int]]()
     options = TemplateOptions(micro_batch=1)
     instance = random_instance(5)
@@ -218,15 +215,12 @@ def test_after_an_interrupt_the_rest_is_what_the_starts_give(
 
 
 def _interrupted_once() -> object:
-    run = StepTimeSearch.run
     calls = count()
 
-    def replaced(
-        self: StepTimeSearch, key: int, cutoff: int | None, stop: Callable[[], bool]
-    ) -> TemplateOutcome:
+    def replaced(*arguments: Any, **options: Any) -> TemplateOutcome:
         if not next(calls):
             signal.raise_signal(signal.SIGINT)
-        return run(self, key, cutoff, stop)
+        return best_template(*arguments, **options)
 
     return replaced
 

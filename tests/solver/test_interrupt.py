@@ -44,7 +44,7 @@ def ended(code: str, *arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("module", "command"),
     [
-        ("solver.cli.show", TEMPLATES),
+        ("solver.cli.plans", TEMPLATES),
         ("numpy", TEMPLATES),
         ("formulations.instance.load", SOLVE),
         ("solver.templates.generate", TEMPLATES),
@@ -59,7 +59,8 @@ def test_bug_ctrl_c_while_loading_is_one_line(module: str, command: tuple[str, .
 def test_bug_ctrl_c_after_the_last_line_changed_the_exit_code() -> None:
     """While the interpreter ends, what was done stays done: exit code 0."""
     late = "class Late:\n    def __del__(self): signal.raise_signal(signal.SIGINT)\n"
-    code = f"import signal\nfrom solver.cli import app\n{late}kept = Late()\napp(['schema'])"
+    loaded = "import signal\nfrom solver.cli import app\n"
+    code = f"{loaded}{late}kept = Late()\napp(['catalogue', '--schema'])"
     assert ended(code) == (0, "")
 
 

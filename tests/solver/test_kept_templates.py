@@ -1,7 +1,9 @@
 """Templates in a study: those that were found stay found."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,10 +11,9 @@ from formulations.instance.load import load_instance
 from solver.fleets.template_document import TemplatesDocument, templates_document
 from solver.layered.gpu_graph import Counts
 from solver.study.store import StudyError, open_study, read_study
-from solver.templates.generate import TemplateGenerator
+from solver.templates.generate import TemplateGenerator, TemplateOptions, best_of_strategies
 from solver.templates.kept_templates import Found, KeptTemplates, open_mixes
-from solver.templates.searches import Searches, Stop
-from solver.templates.template_options import TemplateOptions
+from solver.templates.step_time import Stop
 from tests.command_line import output
 
 SMALL = Path(__file__).resolve().parents[2] / "instances" / "hetero_small.yaml"
@@ -32,17 +33,17 @@ def found(path: Path, options: TemplateOptions = ONE) -> TemplatesDocument:
 
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[Counts]:
-    """A list to which a key is added for every search."""
-    keys, best = list[Counts](), Searches.best
+    """A list to which a mix is added for every search."""
+    mixes = list[Counts]()
 
-    def counted(self: Searches, key: int, stop: Stop) -> Found:
-        keys.append((key,))
-        if len(keys) == 2:
+    def counted(costs: Any, mix: Counts, m: int, gap: float, stop: Stop) -> Found:
+        mixes.append(mix)
+        if len(mixes) == 2:
             raise Killed
-        return best(self, key, stop)
+        return best_of_strategies(costs, mix, m, gap, stop)
 
-    monkeypatch.setattr(Searches, "best", counted)
-    return keys
+    monkeypatch.setattr("solver.templates.generate.best_of_strategies", counted)
+    return mixes
 
 
 def test_killed_search_goes_on(tmp_path: Path, searches: list[Counts]) -> None:
@@ -75,7 +76,7 @@ def test_other_limits_are_other_questions(tmp_path: Path) -> None:
     limited = INSTANCE.but(limits=INSTANCE.limits.but(max_step_time_s=1.0))
     for instance, is_kept in ((INSTANCE, True), (limited, False)):
         with open_study(path, instance) as study:
-            templates = KeptTemplates(study, ONE)
+            templates = KeptTemplates(study, asdict(ONE))
             records = list(study.every("template"))
             for record in records:
                 mix, variant = json.loads(record.key)["nodes"], json.loads(record.variant)
@@ -101,10 +102,10 @@ def test_template_that_was_changed(tmp_path: Path) -> None:
 
 
 def test_command_line_keeps_and_shows(tmp_path: Path) -> None:
-    """`templates --study` writes what `study show` reads."""
+    """`templates --study` writes what `show --study` reads."""
     path = tmp_path / "study.db"
     output("templates", SMALL, "--micro-batch", 4, "--study", path)
     assert (
-        output("study", "show", path)
+        output("show", "--study", path)
         == "templates     hetero_small, 4 mixes of nodes closed, 0 open\n"
     )

@@ -14,10 +14,9 @@ from formulations.instance import Instance
 from formulations.launch import able
 from formulations.plan import Plan
 from solver.evaluate.read import read_run
-from solver.evaluate.run_space import narrowed
+from solver.evaluate.run_plan import narrowed
 from solver.export import accelerate, deepspeed, megatron
-from solver.export.job import Job
-from solver.export.modules import read_settings
+from solver.export.job import Job, read_settings
 from solver.export.registry import EXPORTERS
 from solver.search.driver import solve
 from tests.best_plans import check_space

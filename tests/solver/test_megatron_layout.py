@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from solver.export.job import Piece
-from solver.export.megatron_layout import parsed, written
-from solver.export.megatron_ranks import rank_groups
+from solver.export.megatron import parsed, rank_groups, written
 
 
 def test_layouts_are_judged_as_by_megatron(reference: Path) -> None:

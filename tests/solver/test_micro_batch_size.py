@@ -1,19 +1,19 @@
 """The micro-batch size of a fleet: small enough for every pipeline to have one."""
 
 import signal
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from formulations.instance import Instance
 from formulations.space import micro_batches
+from solver.fleets.designs import generator_for
 from solver.fleets.fleet import start_fleet
-from solver.fleets.micro_batch_size import generator_for
 from solver.fleets.template_document import templates_document
-from solver.templates.step_time import StepTimeSearch
-from solver.templates.template_options import TemplateOptions
-from solver.templates.template_outcome import TemplateOutcome
-from solver.templates.template_result import NoTemplateError
+from solver.layered.gpu_graph import Counts
+from solver.layered.places import PlaceCosts
+from solver.templates.generate import NoTemplateError, TemplateOptions
+from solver.templates.step_time import Stop, TemplateOutcome, best_template
 from tests.random_fleets import enlarged
 
 
@@ -56,17 +56,17 @@ def test_no_size_fits() -> None:
 
 def test_bug_an_interrupt_ends_all_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while the first size is looked at: nothing after it is given any time."""
-    run, stopped = StepTimeSearch.run, list[bool]()
+    stopped = list[bool]()
 
     def interrupted_once(
-        self: StepTimeSearch, key: int, cutoff: int | None, stop: Callable[[], bool]
+        costs: PlaceCosts, finals: list[Counts], m: int, stop: Stop, **options: Any
     ) -> TemplateOutcome:
         stopped.append(stop())
         if len(stopped) == 1:
             signal.raise_signal(signal.SIGINT)
-        return run(self, key, cutoff, stop)
+        return best_template(costs, finals, m, stop, **options)
 
-    monkeypatch.setattr(StepTimeSearch, "run", interrupted_once)
+    monkeypatch.setattr("solver.templates.generate.best_template", interrupted_once)
     generator = generator_for(enlarged(9), TemplateOptions(), 1)
     generator.by_mix([1])
     assert generator.interrupted

@@ -14,12 +14,10 @@ from formulations.instance.load import load_instance
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import build_document, costs_of
-from solver.report.html.folding import fold_for
 from solver.report.html.page import html_page
-from solver.report.layers import layers_text
+from solver.report.naming import layers_text
 from solver.report.quantities import size_text, time_text
-from solver.report.rows import rows_of
-from solver.report.trace import chrome_trace
+from solver.report.step import chrome_trace, fold_for, rows_of
 from solver.search.driver import solve
 from solver.simulate import simulate_step
 from tests.command_line import run

@@ -9,9 +9,13 @@ from formulations.instance import Instance
 from formulations.instance.cluster import ZoneLink
 from formulations.instance.preemption import costs_of_size
 from solver.options import SolveOptions
-from solver.replay.planned import Planner, instance_with, planned_policy
+from solver.replay.policies import (
+    Planner,
+    instance_with,
+    planned_policy,
+    recovery_of_size,
+)
 from solver.replay.policy import Checkpoints
-from solver.replay.published_costs import recovery_of_size
 from solver.result import Result, Status, Termination
 from solver.search.driver import solve
 from tests.hand_made import planless_result
@@ -67,7 +71,7 @@ def test_search_without_a_plan_or_a_proof_is_an_error(monkeypatch: pytest.Monkey
         status, termination = Status.UNKNOWN, Termination.TIME_LIMIT
         return planless_result(status, termination)
 
-    monkeypatch.setattr("solver.replay.planned.solve", unknown)
+    monkeypatch.setattr("solver.replay.policies.solve", unknown)
     with pytest.raises(PlannerError, match=r"no plan found for 1 .*raise --time-limit"):
         Planner(instance, SolveOptions()).plan(frozenset(instance.cluster.node_names[:1]))
 
@@ -80,7 +84,7 @@ def test_every_number_of_nodes_is_planned_once(monkeypatch: pytest.MonkeyPatch) 
         asked.append([group.nodes for group in problem.cluster.groups])
         return solve(problem, options)
 
-    monkeypatch.setattr("solver.replay.planned.solve", counting)
+    monkeypatch.setattr("solver.replay.policies.solve", counting)
     planner = Planner(instance, SolveOptions())
     names = frozenset(instance.cluster.node_names)
     for node in instance.cluster.node_names:
@@ -90,17 +94,17 @@ def test_every_number_of_nodes_is_planned_once(monkeypatch: pytest.MonkeyPatch) 
     assert planner.plan(frozenset()) is None
 
 
-def test_bamboo_pays_for_redundant_forward_passes() -> None:
+def test_redundancy_pays_for_redundant_forward_passes() -> None:
     """4/3 of the step; the pause is the one given."""
     instance = two_groups()
     planner = Planner(instance, SolveOptions())
     names = frozenset(instance.cluster.node_names)
-    plain = planned_policy(planner, "oobleck", "lost", 5).reconfigure(None, names)
-    bamboo = planned_policy(planner, "bamboo", "lost", 5).reconfigure(None, names)
+    plain = planned_policy(planner, "restart", "lost", 5).reconfigure(None, names)
+    redundant = planned_policy(planner, "redundancy", "lost", 5).reconfigure(None, names)
     assert plain is not None
-    assert bamboo is not None
-    assert bamboo.step_ns == -(-plain.step_ns * 4 // 3)
-    assert (plain.pause_ns, bamboo.pause_ns) == (5, 5)
+    assert redundant is not None
+    assert redundant.step_ns == -(-plain.step_ns * 4 // 3)
+    assert (plain.pause_ns, redundant.pause_ns) == (5, 5)
 
 
 @pytest.mark.parametrize(
@@ -121,9 +125,9 @@ def test_costs_are_those_of_the_next_larger_model(
     assert (costs.model, scale) == (model, factor)
 
 
-def test_published_costs_of_varuna() -> None:
+def test_published_costs_of_restarts() -> None:
     """Restart 515 s, checkpoint 50 s every 10 steps for 2.7 billion parameters."""
-    pause_ns, recovery, source = recovery_of_size("varuna", 2_600_000_000, "lost")
+    pause_ns, recovery, source = recovery_of_size("restart", 2_600_000_000, "lost")
     assert pause_ns == 515 * 10**9
     assert recovery.checkpoints == Checkpoints(10, 50 * 10**9)
     assert "GPT-3 2.7B" in source

@@ -9,7 +9,8 @@ from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed, Shape
 from formulations.space import shapes
-from solver.document import PlanDocument, sealed
+from solver.document import PlanDocument
+from solver.files import sealed
 from solver.layered import devices
 from solver.options import SolveOptions
 from solver.search.driver import solve

@@ -7,7 +7,8 @@ import pytest
 from formulations.instance import SearchSpace
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
-from solver.document import PlanDocument, sealed
+from solver.document import PlanDocument
+from solver.files import sealed
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.search.driver import solve

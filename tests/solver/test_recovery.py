@@ -16,10 +16,8 @@ from formulations.pipelines import PipelineKind
 from formulations.template import Template
 from formulations.transition import Copy, Links, missing
 from solver.fleets import recovery
+from solver.fleets.node_assignment import NodeAssigner, Situation, chosen_sources
 from solver.fleets.recovery import Horizon, Recovery, RecoveryError, recover
-from solver.fleets.seats import Seats
-from solver.fleets.situation import Situation
-from solver.fleets.sources import chosen_sources
 from solver.interrupt import NoTimeError, TimeUp
 from tests.random_fleets import LAYERS, cluster, fleet_of, random_template
 
@@ -85,14 +83,14 @@ def check(case: Case, old: list[Pipeline], ready: list[int], found: Recovery) ->
     assert len(found.pipelines) > found.faults
     held = {node: layers for node, layers in holdings(old).items() if node in ready}
     wanted = set(missing(held, found.pipelines))
-    assert {(copy.target, copy.layer) for copy in found.seating.copies} == wanted
-    assert len(found.seating.copies) == len(wanted)
+    assert {(copy.target, copy.layer) for copy in found.assignment.copies} == wanted
+    assert len(found.assignment.copies) == len(wanted)
     living = {layer for layers in held.values() for layer in layers}
-    for copy in found.seating.copies:
+    for copy in found.assignment.copies:
         assert (copy.source is None) == (copy.layer not in living)
         assert copy.source is None or copy.layer in held[copy.source]
-    time_ns = Links(case.cluster).transfer_ns(found.seating.copies, case.layer_bytes)
-    assert found.seating.transfer_ns == time_ns
+    time_ns = Links(case.cluster).transfer_ns(found.assignment.copies, case.layer_bytes)
+    assert found.assignment.transfer_ns == time_ns
 
 
 @settings(max_examples=25, deadline=None)
@@ -126,7 +124,7 @@ def test_any_sequence_of_failures_yields_a_plan(data: st.DataObject) -> None:
         found = case.recover(old, ready, faults)
         check(case, old, ready, found)
         if survivable:
-            assert all(copy.source is not None for copy in found.seating.copies)
+            assert all(copy.source is not None for copy in found.assignment.copies)
 
 
 def test_below_the_smallest_template_there_is_no_plan() -> None:
@@ -198,12 +196,12 @@ def test_out_of_time_the_best_so_far_has_a_bound(
     whole = case.recover(old, [0, 2, 3], 0, horizon)
     left = iter(range(looks))
 
-    def seats(situation: Situation, templates: Sequence[Template]) -> Seats:
+    def assigner(situation: Situation, templates: Sequence[Template]) -> NodeAssigner:
         if next(left, None) is None:
             raise TimeUp
-        return Seats(situation, templates)
+        return NodeAssigner(situation, templates)
 
-    monkeypatch.setattr(recovery, "Seats", seats)
+    monkeypatch.setattr(recovery, "NodeAssigner", assigner)
     if not looks:
         with pytest.raises(NoTimeError, match="raise --time-limit"):
             case.recover(old, [0, 2, 3], 0, horizon)
@@ -214,7 +212,7 @@ def test_out_of_time_the_best_so_far_has_a_bound(
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_fleet_trains_more_than_the_bound(seed: int) -> None:
-    """Every fleet, seating and choice of sources: the result is among them, the bound above all.
+    """Every fleet, assignment and choice of sources: the result is among them, the bound above all.
 
     The horizon is short, so that moving little counts as much as fast steps.
     """
@@ -249,7 +247,7 @@ def test_a_short_horizon_moves_less() -> None:
     slow, fast = (case.recover(old, [0, 1, 2], 0, Horizon(t * 10**9)) for t in (2, 3600))
     assert [one.template.num_nodes for one in fast.pipelines] == [3]
     assert [one.template.num_nodes for one in slow.pipelines] == [2]
-    assert slow.seating.copies == ()
+    assert slow.assignment.copies == ()
     assert slow.pipelines[0].nodes == (0, 1)
     assert slow.gap == fast.gap == 0
 
@@ -271,7 +269,7 @@ def test_nodes_that_join_are_used() -> None:
     old = fleet_of(case.templates)
     found = case.recover(old, [0, 1, 2, 3], 1)
     assert found.pipelines[0].nodes == (0, 1)
-    assert {copy.target for copy in found.seating.copies} == {2, 3}
+    assert {copy.target for copy in found.assignment.copies} == {2, 3}
     assert found.faults == 1
 
 
@@ -290,7 +288,7 @@ def test_bug_a_fleet_that_is_whole_may_go_on_without_a_restart() -> None:
     )
     assert stays.goes_on
     assert stays.steps == stays.bound == 500
-    assert (stays.pipelines, stays.seating.copies) == (tuple(old), ())
+    assert (stays.pipelines, stays.assignment.copies) == (tuple(old), ())
     assert not moves.goes_on
     assert len(moves.pipelines) == 2
     assert float(moves.steps) == pytest.approx(400 / 0.6)
@@ -310,7 +308,7 @@ def test_nothing_moves_without_a_failure() -> None:
     case = Case(7, [(2,), (3,)], cluster(7))
     first = case.recover([], list(range(7)), 1)
     again = case.recover(list(first.pipelines), list(range(7)), 1)
-    assert again.seating.copies == ()
+    assert again.assignment.copies == ()
     assert {one.nodes for one in again.pipelines} == {one.nodes for one in first.pipelines}
 
 

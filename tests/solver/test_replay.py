@@ -200,7 +200,7 @@ def test_bug_a_source_that_fails_while_it_copies_is_noticed() -> None:
 
 def test_long_run_is_one_span(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty years of steps of 1 ns; with a checkpoint after each, the run is refused."""
-    monkeypatch.setattr("solver.replay.history.MOST_SPANS", 1000)
+    monkeypatch.setattr("solver.replay.spans.MOST_SPANS", 1000)
     run = played([], 10**18, Recovery(), {4: 1}, pause_ns=0)
     assert (run.steps, len(run.spans)) == (10**18, 1)
     with pytest.raises(PlannerError, match="more than 1,000 spans"):

@@ -15,10 +15,12 @@ from formulations.instance import Objective, SearchSpace
 from formulations.instance.huggingface import sizes_from_config
 from formulations.instance.transformer import build_workload
 from formulations.units import seconds
-from solver.document import PlanDocument, digest, read_document, sealed, to_json
+from solver.document import PlanDocument
+from solver.files import digest, sealed, to_json
+from solver.report.catalogue import workload_report
 from solver.report.document import costs_of, plan_of
-from solver.report.layers import layers_text
 from solver.report.layout import labelled, table
+from solver.report.naming import layers_text
 from solver.report.quantities import (
     counted,
     decimal_text,
@@ -39,7 +41,6 @@ from solver.report.text import (
     plan_text,
     result_text,
 )
-from solver.report.workload import workload_report
 from solver.result import Status, Termination
 from solver.simulate import Step, simulate_step
 from tests.equal_nodes import equal_nodes
@@ -93,7 +94,7 @@ def test_document_survives_the_plan_file(document: PlanDocument, tmp_path: Path)
     """Written as JSON and read again it is the same, digest included."""
     path = tmp_path / "plan.json"
     path.write_text(to_json(document), encoding="utf-8")
-    assert read_document(path) == document
+    assert PlanDocument.read(path) == document
     assert digest(document.model_dump(mode="json")) == document.digest
 
 

@@ -9,9 +9,8 @@ from formulations.costs.plan_costs import PlanCosts
 from solver.document import PlanDocument
 from solver.report.critical import busy_share, improvements
 from solver.report.document import costs_of
-from solver.report.rows import rows_of
+from solver.report.step import rows_of, text_timeline
 from solver.report.text import result_text
-from solver.report.timeline import text_timeline
 from solver.simulate import Step, simulate_step, step_time_ns
 from tests.certified_cases import CASES
 from tests.hand_made import timeline

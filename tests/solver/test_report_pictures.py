@@ -8,8 +8,7 @@ import pytest
 from solver.document import PlanDocument
 from solver.report.critical import busy_share, improvements, shares
 from solver.report.document import costs_of
-from solver.report.rows import identical_replicas, rows_of
-from solver.report.timeline import marks, text_timeline
+from solver.report.step import identical_replicas, marks, rows_of, text_timeline
 from solver.simulate import Operation, Step, simulate_step
 from tests.hand_made import document_of, results, timeline
 from tests.seeds import few_and_many

@@ -4,12 +4,11 @@ import pytest
 
 from formulations.costs.renting import terms_of
 from solver.document import PlanDocument
-from solver.report.assumptions import assumptions
-from solver.report.degrees import degrees_of
-from solver.report.difference import difference
+from solver.report.assumptions import assumptions, renting_lines
+from solver.report.compared import difference
 from solver.report.document import costs_of
 from solver.report.html.page import html_page
-from solver.report.renting import renting_lines
+from solver.report.naming import degrees_of
 from solver.simulate import simulate_step
 from tests.certified_cases import CASES
 from tests.command_line import printed

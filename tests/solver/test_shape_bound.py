@@ -11,7 +11,7 @@ from formulations.costs.memory import LayerMemory
 from formulations.costs.placement import Placer
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.instance import Link, SearchSpace
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from solver.bounds import largest_share
 from solver.bounds.largest_share import shape_bound_ns
 from solver.layered.all_orders import order_graph

@@ -13,9 +13,9 @@ from formulations.instance.load import load_instance
 from formulations.plan import Shape
 from formulations.space import PlanSpace, shapes
 from solver.bounds.stage_choice import StageChoice
-from solver.document import sealed
 from solver.export import flagscale
 from solver.export.job import Job
+from solver.files import sealed
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
 from solver.options import Method, SolveOptions

@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from formulations.instance.instance import ScheduleName
+from bench.oobleck_templates import step_time
+from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit
 from solver.layered.places import PlaceCosts, Places
-from solver.templates.judge import fits, step_time
-from solver.templates.step_time import StepTimeSearch
-from solver.templates.template_outcome import TemplateOutcome
+from solver.templates.step_time import TemplateOutcome, best_template
 from tests.seeds import one_each
-from tests.template_cases import all_templates, finals_of, small_case
+from tests.template_cases import all_templates, finals_of, fits, small_case
 
 
 def _never() -> bool:
@@ -28,8 +27,7 @@ def _found(
     stop: Callable[[], bool] = _never,
 ) -> TemplateOutcome:
     """What a search for one key finds."""
-    search = StepTimeSearch(PlaceCosts(places, places), {0: finals}, {0: m}, gap)
-    return search.run(0, cutoff, stop)
+    return best_template(PlaceCosts(places, places), finals, m, stop, cutoff=cutoff, gap=gap)
 
 
 @pytest.mark.parametrize("optimizer", [1, 50])
@@ -45,11 +43,10 @@ def test_optimum_is_that_of_all_templates(seed: int, split: NodeSplit, optimizer
     several = replace(several, schedule=schedule, finish=several.finish * optimizer)
     costs = PlaceCosts(several, several)
     finals, micro_batches = finals_of(several), 1 + seed % 9
-    search = StepTimeSearch(costs, finals, dict.fromkeys(finals, micro_batches))
     for n in finals:
         templates = [t for t in all_templates(several, n) if fits(costs, t, micro_batches)]
         times = [step_time(costs, t, micro_batches) for t in templates]
-        found = search.run(n, None, _never)
+        found = best_template(costs, finals[n], micro_batches, _never)
         assert found.complete
         assert found.value == min(times, default=None)
         if found.template is not None:

@@ -8,7 +8,7 @@ import pytest
 
 from formulations.costs.template_costs import TemplateCosts, template_costs
 from formulations.fleet import Design, Strategy
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.template import Template, stage_on
 from solver.fleets.step_times import kinds_of, step_times_ns
 from solver.simulate import pipeline_step_ns

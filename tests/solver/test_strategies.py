@@ -5,7 +5,7 @@ import pytest
 from formulations.costs.plan_costs import plan_costs, plan_memory
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
-from formulations.instance.overlap import Overlap
+from formulations.instance.search import Overlap
 from formulations.space import shapes
 from solver.options import Method, SolveOptions
 from solver.search.driver import solve

@@ -11,8 +11,8 @@ from formulations.switching.port_bound import port_bound
 from formulations.switching.seats import Kind, Layout, Seat, layout_of
 from formulations.switching.switch import Demand, Sending, Switch, switch_of
 from solver.interrupt import TimeUp
+from solver.lengths.candidates import switch_times
 from solver.switching import quickest
-from solver.switching.all_pairs import switch_times
 from solver.switching.quickest import plan_switch
 from tests.hand_made import results
 from tests.switch_cases import (

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import InstanceError
-from solver.replay.trace import Event, Trace
-from solver.replay.trace_file import length_ns, read_trace
+from solver.replay.trace import Event, Trace, length_ns, read_trace
 
 NODES = ("a-0", "a-1", "b-0")
 

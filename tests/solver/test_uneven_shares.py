@@ -13,8 +13,8 @@ from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions
 from formulations.instance import LayerRun
-from formulations.instance.instance import ScheduleName
 from formulations.instance.load import load_instance
+from formulations.instance.search import ScheduleName
 from formulations.space import shapes
 from solver.bounds.lanes import Counts, dealt, needed, together
 from solver.enumeration import uneven_shares

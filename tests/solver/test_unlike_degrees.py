@@ -35,7 +35,7 @@ from solver.verify import verify_document
 from solver.verify.recount import Recount
 from tests import brute_force
 from tests.best_plans import check_claims, check_space
-from tests.formulations.test_placement import assert_counted
+from tests.costs.test_placement import assert_counted
 from tests.hand_made import document_of, result_of
 from tests.loop_checks import solve_shape
 from tests.seeds import few_and_many, one_each

@@ -13,7 +13,7 @@ from formulations.instance.preemption import Preemption
 from solver.clusters.measure import Figures, TimeAndMoney
 from solver.family_result import FamilyResult
 from solver.front_document import Aim, FrontDocument
-from solver.report.front import build_front
+from solver.report.document import build_front
 from solver.report.front_picture import front_picture
 from solver.verify import verify_front
 from solver.verify.renting import offered

@@ -7,8 +7,7 @@ from statistics import fmean, stdev
 
 import pytest
 
-from formulations.costs.availability import checkpoint_every_s, in_whole_steps, slowdown
-from formulations.costs.renting import terms_of
+from formulations.costs.renting import checkpoint_every_s, in_whole_steps, slowdown, terms_of
 from formulations.instance import Instance, Objective
 from formulations.instance.preemption import Preemption
 from solver.document import PlanDocument

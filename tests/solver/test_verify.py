@@ -28,7 +28,7 @@ from tests.resealed import forged
 from tests.seeds import few_and_many, one_each
 from tests.small_instances import random_instance
 
-FORBIDDEN = ("solver.search", "solver.enumeration", "solver.heuristics", "formulations.cpsat")
+FORBIDDEN = ("solver.search", "solver.enumeration", "solver.heuristics", "formulations.models")
 
 
 def problems(document: PlanDocument, changes: dict[str, Any]) -> tuple[str, ...]:

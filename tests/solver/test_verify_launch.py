@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from formulations.costs.tables import build_tables
-from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, SearchSpace
+from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, SearchSpace
 from formulations.instance.target import RULES, Target, allows, untrained
 from formulations.space import shapes
 from solver.search.driver import solve

@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from formulations.costs.tables import build_tables
-from solver.document import RECORDED, PlanDocument, sealed
+from solver.document import RECORDED, PlanDocument
+from solver.files import sealed
 from solver.result import ShapeRecord, max_step_time_ns
 from solver.verify import Effort, verify_document
 from tests import brute_force

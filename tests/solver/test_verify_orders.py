@@ -8,7 +8,7 @@ import pytest
 from formulations.costs.intervals import interval_sums
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Link
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.space import PlanSpace, shapes
 from solver.bounds.largest_share import shape_bound_ns
 from solver.layered.problem import Intervals

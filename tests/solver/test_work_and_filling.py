@@ -8,7 +8,7 @@ import pytest
 from formulations.costs.compute import layer_times
 from formulations.costs.tables import CostTables
 from formulations.instance import SearchSpace
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.space import PlanSpace, shapes
 from solver.bounds.closed_forms import Filling, WorkBounds, closed_forms
 from solver.bounds.packing import Packing, packed_ns, refuted

@@ -6,7 +6,7 @@ from formulations.decisions import Decisions
 from formulations.instance import ZoneLink
 from solver.options import SolveOptions
 from solver.report.document import build_document
-from solver.report.zone_crossings import zone_lines
+from solver.report.stages import zone_lines
 from tests.equal_nodes import equal_nodes
 from tests.hand_made import result_of
 

@@ -86,18 +86,16 @@ def test_nothing_crosses_a_hopeless_link() -> None:
 
 
 def test_three_zones_keep_replicas_together() -> None:
-    """No gradients cross between zones; activations take the near link, then the far one."""
+    """No gradients cross between zones; activations take the near link and the far one."""
     instance = load_instance(INSTANCES / "three_zones.yaml")
     few = {"tensor_parallel": (1,), "micro_batch": (16,), "zero": (1,), "data_parallel": (4,)}
     plan = solve(instance.but(search=few | {"idle_nodes": False}), SolveOptions(gap=0.02)).plan
     assert plan is not None
     found = zones(instance, plan)
     assert crossings(found)[0] == 0
-    assert list(dict.fromkeys(stage[0] for stage in found)) == [
-        "us-west-2a",
-        "us-west-2b",
-        "us-east-1a",
-    ]
+    order = list(dict.fromkeys(stage[0] for stage in found))
+    assert set(order) == {"us-west-2a", "us-west-2b", "us-east-1a"}
+    assert order[1] != "us-east-1a"  # the far one is at an end
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 4))

@@ -1,19 +1,35 @@
 """The page of a plan: its figures, its machines, one step to zoom into, and its proof."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
+from itertools import accumulate
 
+from formulations.costs.plan_costs import PlanCosts
 from formulations.instance.target import TARGET_NAMES
-from solver.document import PlanDocument
-from solver.report.html import sections
-from solver.report.html.search import search_chart
-from solver.report.html.timeline import timeline_data
-from solver.report.quantities import percent, significant, time_text
+from solver.document import MemoryDocument, PlanDocument
+from solver.report.chart import Axis, Chart
+from solver.report.critical import by_type, improvements
+from solver.report.layout import Lines
+from solver.report.naming import layers_text
+from solver.report.quantities import percent, significant, size_text, time_text
+from solver.report.stages import alike, num_chunks, placed
+from solver.report.step import replicas_text, timeline_data
 from solver.report.text import figures, heading_lines, outcome
 from solver.simulate import Step
 
+PALETTE = 8  #: colours for GPU types and for parts in the style sheet, used again beyond that
+#: Of lines with a number, in px, so that phones can have larger ones.
+_APART = 24
+_MEMORY_NAMES = {
+    "weights_bytes": "weights",
+    "gradients_bytes": "gradients",
+    "optimizer_bytes": "optimizer state",
+    "activations_bytes": "activations",
+    "buffers_bytes": "buffers",
+    "reserve_bytes": "framework reserve",
+}
 _NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
 _TIMELINE = (
     '<div class=tools><button id=in title="zoom in">+</button>'
@@ -32,20 +48,14 @@ def html_page(document: PlanDocument, step: Step) -> str:
     data = json.dumps(timeline_data(document, step), separators=(",", ":")).replace("<", "\\u003c")
     parts = [
         f"<header><h1>{escape(title)}</h1>{_headline(document)}</header><main>",
-        sections.section("Plan", sections.lines_table(heading_lines(document))),
-        sections.section(
-            "Stages", sections.stages(document), "Layers of the model, stage by stage."
-        ),
-        sections.section(
-            "Machines", sections.machines(document), "The number on a GPU is the stage it runs."
-        ),
-        sections.section(
-            "Memory", sections.memory(document), "Peak on each GPU; the mark is the limit."
-        ),
-        sections.section("One step", _TIMELINE),
-        sections.section("Where the time goes", sections.time_spent(document, costs, step)),
-        sections.section("Proof", sections.lines_table(outcome(document)) + search_chart(document)),
-        sections.section("Figures and assumptions", sections.lines_table(figures(document))),
+        section("Plan", lines_table(heading_lines(document))),
+        section("Stages", stages(document), "Layers of the model, stage by stage."),
+        section("Machines", machines(document), "The number on a GPU is the stage it runs."),
+        section("Memory", memory(document), "Peak on each GPU; the mark is the limit."),
+        section("One step", _TIMELINE),
+        section("Where the time goes", time_spent(document, costs, step)),
+        section("Proof", lines_table(outcome(document)) + search_chart(document)),
+        section("Figures and assumptions", lines_table(figures(document))),
         "</main>",
     ]
     script = (
@@ -90,3 +100,200 @@ def _headline(document: PlanDocument) -> str:
         f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in found
     )
     return f"<dl class=headline>{cells}</dl>"
+
+
+# Parts that need no script: figures, machines, stages, memory, time
+
+
+def section(title: str, body: str, note: str = "") -> str:
+    """A titled part of the page; `note`: a sentence below the title."""
+    below = f"<p class=note>{escape(note)}</p>" if note else ""
+    return f"<section><h2>{escape(title)}</h2>{below}{body}</section>"
+
+
+def lines_table(lines: Lines) -> str:
+    """Labelled lines."""
+    rows = "".join(
+        f"<tr><th scope=row>{escape(label)}</th><td>{escape(text)}</td></tr>"
+        for label, text in lines
+    )
+    return f"<table class=lines>{rows}</table>"
+
+
+def text_table(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 2) -> str:
+    """A table whose first columns are text, the others numbers."""
+    head = "".join(f"<th>{escape(one)}</th>" for one in headings[:texts])
+    head += "".join(f"<th class=number>{escape(one)}</th>" for one in headings[texts:])
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in row[:texts])
+        + "".join(f"<td class=number>{escape(cell)}</td>" for cell in row[texts:])
+        + "</tr>"
+        for row in rows
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def legend(names: Iterable[tuple[str, str]]) -> str:
+    """Style class and name of everything that has a colour."""
+    keys = "".join(f"<li><i class={one}></i>{escape(name)}</li>" for one, name in names)
+    return f"<ul class=legend>{keys}</ul>"
+
+
+def type_classes(document: PlanDocument) -> dict[str, str]:
+    """Style class of every GPU type of the cluster."""
+    types = dict.fromkeys(group.gpu.name for group in document.instance.cluster.groups)
+    return {name: f"t{i % PALETTE}" for i, name in enumerate(types)}
+
+
+def machines(document: PlanDocument) -> str:
+    """Every node with its GPUs, each with the stage that it runs; those of no plan are empty."""
+    classes, runs = type_classes(document), dict[tuple[str, int], tuple[int, int]]()
+    for r, replica in enumerate(document.replicas):
+        for k, stage in enumerate(replica.stages[: len(replica.stages) // num_chunks(document)]):
+            runs |= {(stage.node, gpu): (k, r) for gpu in stage.gpus}
+    cluster = document.instance.cluster
+    group_of = dict(zip(cluster.node_names, cluster.node_groups, strict=True))
+    cards = []
+    for name in dict.fromkeys((*document.node_order, *cluster.node_names)):
+        group = cluster.groups[group_of[name]]
+        cells = [
+            _gpu(gpu, classes[group.gpu.name], runs.get((name, gpu)))
+            for gpu in range(group.gpus_per_node)
+        ]
+        place = f" in {group.zone}" if group.zone else ""
+        title = f"<b>{escape(name)}</b> {escape(group.gpu.name + place)}"
+        cards.append(f"<div class=node><p>{title}</p><div class=gpus>{''.join(cells)}</div></div>")
+    return f"<div class=nodes>{''.join(cards)}</div>{legend((c, n) for n, c in classes.items())}"
+
+
+def _gpu(gpu: int, style: str, run: tuple[int, int] | None) -> str:
+    if run is None:
+        return f'<i class=idle title="GPU {gpu}: idle"></i>'
+    return f'<i class={style} title="GPU {gpu}: stage {run[0]}, replica {run[1]}">{run[0]}</i>'
+
+
+def stages(document: PlanDocument) -> str:
+    """The chain of layers, cut into stages, as wide as they have layers."""
+    classes, size = type_classes(document), len(document.instance.workload.layers)
+    bars = []
+    num_devices = len(document.replicas[0].stages) // num_chunks(document)
+    for s, stage in enumerate(document.replicas[0].stages):
+        types = dict.fromkeys(one.stages[s].gpu_type for one in document.replicas)
+        width = 100 * (stage.layers[1] - stage.layers[0]) / size
+        layers = layers_text(document.instance.workload, range(*stage.layers))
+        text = f"stage {s % num_devices}: layers {layers} on {', '.join(types)}"
+        inner = "".join(f"<i class={classes[name]}></i>" for name in types)
+        bars.append(
+            f'<div class=stage style="width:{width:.3f}%" title="{escape(text)}">'
+            f"<div class=types>{inner}</div><span>{s % num_devices}</span></div>"
+        )
+    return f"<div class=chain>{''.join(bars)}</div>"
+
+
+def memory(document: PlanDocument) -> str:
+    """What the memory of a GPU of every stage holds, against its limit."""
+    parts = list(_MEMORY_NAMES)
+    assert parts == list(MemoryDocument.model_fields)
+    largest = max(s.memory_limit_bytes for one in document.replicas for s in one.stages)
+    rows = []
+    for k, chunk, replicas, own in alike(document):
+        if chunk:
+            continue
+        stage, held = own[0], own[0].memory.model_dump()
+        bars = "".join(_share(f"m{i}", held[part] / largest) for i, part in enumerate(parts))
+        limit = 100 * stage.memory_limit_bytes / largest
+        texts = (f"{_MEMORY_NAMES[part]} {size_text(held[part])}" for part in parts)
+        free = stage.memory_limit_bytes - stage.memory_bytes
+        about = [stage.gpu_type, f"layers {_layers(document, k)}"]
+        about += [replicas_text(replicas)] if len(document.replicas) > 1 else []
+        rows.append(
+            f"<tr><th scope=row>{k}</th><td>{escape(placed(own))} <small>"
+            f"{escape('; '.join(about))}</small></td>"
+            f'<td class=bar title="{escape(", ".join(texts))}"><div>{bars}'
+            f'<b style="left:{limit:.2f}%"></b></div></td>'
+            f"<td class=number>{size_text(stage.memory_bytes, largest)}</td>"
+            f"<td class=number>{size_text(free, largest)}</td></tr>"
+        )
+    head = (
+        "<tr><th>stage</th><th>GPUs</th><th>memory of each</th>"
+        "<th class=number>used</th><th class=number>free</th></tr>"
+    )
+    names = legend((f"m{i}", _MEMORY_NAMES[part]) for i, part in enumerate(parts))
+    return f"<table class=memory>{head}{''.join(rows)}</table>{names}"
+
+
+def _layers(document: PlanDocument, stage: int) -> str:
+    """Those of a stage, chunk by chunk."""
+    every = len(document.replicas[0].stages) // num_chunks(document)
+    runs = (range(*one.layers) for one in document.replicas[0].stages[stage::every])
+    return " and ".join(layers_text(document.instance.workload, run) for run in runs)
+
+
+def _share(style: str, share: float) -> str:
+    return f'<i class={style} style="width:{100 * share:.3f}%"></i>'
+
+
+def time_spent(document: PlanDocument, costs: PlanCosts, step: Step) -> str:
+    """Where the time of the critical path goes, and what would shorten it."""
+    total = step.step_time_ns
+    rows, bars = "", ""
+    for i, (text, time_ns) in enumerate(
+        by_type(step.critical_path, document, costs.blocking_sends)
+    ):
+        style = f"m{i % PALETTE}"
+        bars += _share(style, time_ns / total)
+        rows += (
+            f"<tr><td><i class='key {style}'></i>{escape(text)}</td>"
+            f"<td class=number>{time_text(time_ns / 1e9, total / 1e9)}</td>"
+            f"<td class=number>{percent(time_ns / total)}</td></tr>"
+        )
+    gains = improvements(document, costs, step)
+    faster = "".join(
+        f"<tr><td>10 % less time for {escape(name)}</td><td class=number>"
+        f"{percent(saved)} of the step</td></tr>"
+        for name, saved in gains
+    )
+    return (
+        f"<div class=whole>{bars}</div><div class=pair><table>{rows}</table>"
+        "<table><tr><th>what would shorten it</th><th class=number>saves</th></tr>"
+        f"{faster}</table></div>"
+    )
+
+
+def search_chart(document: PlanDocument) -> str:
+    """The best plan and the bound after every moment that was noted, as shares of the last plan.
+
+    Empty if nothing was noted.
+    """
+    step_s = document.step_time_s
+    plans = [(note.elapsed_s, note.step_time_s) for note in document.history if note.step_time_s]
+    bounds = [(note.elapsed_s, note.bound) for note in document.history if note.bound is not None]
+    if not step_s or not plans or not bounds:
+        return ""
+    shares = [(at_s, time_s / step_s) for at_s, time_s in plans]
+    highest = accumulate((share for _, share in bounds), max)
+    rising = [(at_s, share) for (at_s, _), share in zip(bounds, highest, strict=True)]
+    top = max(1.02, min(max(share for _, share in shares), 2.0))
+    low = max(0.0, min(share for _, share in rising) - 0.02)
+    end_s = max(document.runtime_s, shares[-1][0], rising[-1][0])
+    chart = Chart(Axis(0.0, end_s or 1.0), Axis(low, top), 60, 10, 640, 170)
+    marks = [
+        f'<line class=grid x1="60" x2="700" y1="{y:.1f}" y2="{y:.1f}"/>'
+        f'<text x="54" y="{y + 4:.1f}" text-anchor="end">{escape(percent(share))}</text>'
+        for share in sorted({low, 1.0, top})
+        for y in (chart.y(share),)
+        if share == 1.0 or abs(y - chart.y(1.0)) > _APART
+    ]
+    marks += [
+        f'<text x="{chart.x(at_s):.1f}" y="200" text-anchor="middle">'
+        f"{escape(significant(at_s, 2))} s</text>"
+        for at_s in (0.0, end_s / 2, end_s)
+    ]
+    lines = chart.steps(shares, end_s, "class=plans") + chart.steps(rising, end_s, "class=bounds")
+    return (
+        '<svg class=search viewBox="0 0 730 226" role=img '
+        f'aria-label="best plan and bound against search time">{"".join(marks)}'
+        f'<text x="60" y="221">search time; 100 % is the best plan in the end</text>{lines}</svg>'
+        + legend([("t1", "best plan so far"), ("t0", "proved: no plan is below")])
+    )

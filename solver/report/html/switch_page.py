@@ -1,7 +1,6 @@
 """The page of a switch: its figures, the volumes of all GPUs, and who sends what to whom."""
 
-from solver.report.html.page import sections_page
-from solver.report.html.sections import lines_table, section, text_table
+from solver.report.html.page import lines_table, section, sections_page, text_table
 from solver.report.quantities import size_unit
 from solver.report.switch_picture import switch_picture
 from solver.report.switch_text import COLUMNS, device_rows, sending_rows, switch_lines

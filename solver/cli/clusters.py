@@ -1,0 +1,211 @@
+"""`pareto`: which clusters are worth their money, or which nodes help, with the proof."""
+
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from formulations.errors import PlannerError
+from solver.cli.files import check_writable, write_text
+from solver.cli.search_options import (
+    AddressOption,
+    EngineOption,
+    GapOption,
+    InstanceArgument,
+    JsonOption,
+    SeedOption,
+    StudyOption,
+    WorkersOption,
+    limit,
+    num_workers,
+    positive,
+    time_ns,
+)
+from solver.cli.terminal import family_display, print_report, say
+from solver.options import SolveOptions
+
+if TYPE_CHECKING:
+    from formulations.instance.family import Family
+    from solver.clusters.measure import Measure
+    from solver.front_document import FrontDocument
+
+#: Exit codes where there is no point: no cluster has a plan, and none was found in time.
+NO_PLAN, NONE_IN_TIME = 3, 4
+#: The largest budget of a training.
+MOST_USD = 10**15
+
+
+def pareto_command(
+    instance: InstanceArgument,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the front, its plans and proofs here.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Also draw the front here.")] = None,
+    as_json: JsonOption = False,
+    subsets: Annotated[
+        bool,
+        typer.Option(
+            "--subsets",
+            help="Instead the best subset of every size of the nodes of INSTANCE, and what each "
+            "group brings; where the nodes of a group are a range, of the most.",
+        ),
+    ] = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            callback=positive, metavar="USD", help="Least step time at this training cost at most."
+        ),
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Least money for a training of this time, such as 30d."),
+    ] = None,
+    sequences: Annotated[
+        int | None,
+        typer.Option(min=1, max=10**15, help="Of the training; default: objective.steps."),
+    ] = None,
+    time_limit: Annotated[float | None, limit("Stop with the front so far.")] = None,
+    gap: GapOption = 0.0,
+    seed: SeedOption = 0,
+    workers: WorkersOption = None,
+    study: StudyOption = None,
+    engine: EngineOption = "processes",
+    address: AddressOption = None,
+) -> None:
+    """Find the clusters of INSTANCE that no other beats in both throughput and training cost.
+
+    In INSTANCE the nodes of groups are ranges such as {min: 0, max: 8}. With --budget the fastest
+    cluster within it, with --deadline the cheapest, with both the front within both. Of useful
+    sequences, and with the terms of the nodes, if INSTANCE minimises cost_per_useful_sequence.
+    With --subsets the nodes of one cluster that help, whatever they cost.
+
+    Exit code 0: a front; 2: bad input; 3: no cluster has a plan; 4: none found within the limit.
+    """
+    from formulations.instance.load import load_family
+    from solver.clusters.measure import TimeAndMoney, TimeAndNodes
+
+    if subsets and (budget, deadline, sequences) != (None, None, None):
+        raise PlannerError("--subsets is of time, so no --budget, --deadline or --sequences")
+    check_writable(out, svg, keep=(instance, study))
+    count = num_workers(workers, engine, address)
+    options = SolveOptions("exact", time_limit, gap, seed, count, None, engine, address)
+    family = load_family(instance)
+    if subsets:
+        family = family.but(fewest=(0,) * len(family.fewest))
+        document = _search(family, TimeAndNodes(family), options, study)
+        _write_and_print(document, out, svg, as_json)
+        return
+    family = _limited(family, sequences, budget, deadline)
+    _check_ranges(family, instance)
+    by_time, by_money = budget is not None, deadline is not None
+    measure = TimeAndMoney(family, time=by_time or not by_money, money=by_money or not by_time)
+    document = _search(family, measure, options, study)
+    try:
+        _write_and_print(document, out, svg, as_json)
+    finally:
+        if not document.points and not document.num_open:
+            to_go_s = None if time_limit is None else max(0.0, time_limit - document.runtime_s)
+            say(_remedy(family, replace(options, time_limit_s=to_go_s), study), err=True)
+
+
+def _remedy(family: "Family", options: SolveOptions, study: Path | None) -> str:
+    """What limits would have to allow: the least cost within the deadline, else the least time."""
+    from solver.clusters.measure import TimeAndMoney
+    from solver.report.front import least_text
+
+    limits = family.instance.limits
+    for given, aim in (("max_cost_usd_per_step", "money"), ("max_step_time_s", "time")):
+        if getattr(limits, given) is None:
+            continue
+        limits = limits.model_copy(update={given: None})
+        instance = family.instance.model_copy(update={"limits": limits})
+        wider = family.model_copy(update={"instance": instance})
+        measure = TimeAndMoney(wider, time=aim == "time", money=aim == "money")
+        document = _search(wider, measure, options, study)
+        if document.points or document.num_open:
+            return least_text(document)
+    return "no cluster has a plan, whatever the budget and the deadline"
+
+
+def _check_ranges(family: "Family", path: Path) -> None:
+    """Returns if there are clusters to compare, by prices that they have; PlannerError if not."""
+    from formulations.costs.renting import chooses_terms
+
+    if family.fewest == family.most:
+        allowed = "a range of nodes for some group, such as nodes: {min: 0, max: 8}"
+        raise PlannerError(f"{path}: one cluster; allowed: {allowed}; --subsets takes one cluster")
+    instance, groups = family.instance, family.instance.cluster.groups
+    chooses = chooses_terms(instance)
+    for group in groups:
+        if group.spot is not None and group.spot.only and not chooses:
+            found = f"cluster.groups: {group.name} has a price on spot alone"
+            allowed = "a price on demand, or objective: {minimize: cost_per_useful_sequence}"
+            raise PlannerError(f"{path} {found}; allowed: {allowed}")
+    prices = [group.price_usd_per_hour for group in groups]
+    prices += [group.spot.price_usd_per_hour for group in groups if group.spot and chooses]
+    if not any(prices):
+        allowed = "the price of one node, as clusters are compared by money; --subsets needs none"
+        raise PlannerError(f"{path} cluster.groups: no price; allowed: {allowed}")
+
+
+def _limited(
+    family: "Family", sequences: int | None, budget: float | None, deadline: str | None
+) -> "Family":
+    """The family with the options as steps and limits."""
+    instance = family.instance
+    steps = instance.objective.steps
+    if sequences is not None:
+        steps = ceil(sequences / instance.workload.global_batch)
+    if steps is None and (budget is not None or deadline is not None):
+        raise PlannerError("--budget and --deadline are of a training: name its --sequences")
+    limits: dict[str, float] = {}
+    if budget is not None and steps is not None:
+        if budget > MOST_USD:
+            raise PlannerError(f"--budget {budget:g}: allowed: at most {MOST_USD:,} USD")
+        limits["max_cost_usd_per_step"] = budget / steps
+    if deadline is not None and steps is not None:
+        limits["max_step_time_s"] = time_ns("--deadline", deadline, least_ns=1) / 1e9 / steps
+    update = {
+        "objective": instance.objective.but(steps=steps),
+        "limits": instance.limits.model_copy(update=limits),
+    }
+    return family.but(instance=instance.model_copy(update=update))
+
+
+def _search(
+    family: "Family", measure: "Measure", options: SolveOptions, study: Path | None
+) -> "FrontDocument":
+    """Searches, and tells on stderr how far it is."""
+    from solver.clusters.family_outcome import outcome
+    from solver.clusters.search import FamilySearch
+    from solver.report.document import build_front
+    from solver.study.store import study_at
+
+    with family_display() as progress, study_at(study, family.instance) as kept:
+        search = FamilySearch(family, measure, options, kept)
+        termination = search.run(progress)
+    return build_front(outcome(search, termination), measure.aim)
+
+
+def _write_and_print(
+    document: "FrontDocument", out: Path | None, svg: Path | None, as_json: bool
+) -> None:
+    """Ends with the exit code of the outcome where there is no point."""
+    from solver.files import to_json
+    from solver.report.front import front_report
+    from solver.report.front_picture import front_picture
+
+    try:
+        if out is not None:
+            write_text(out, to_json(document))
+        if svg is not None:
+            write_text(svg, front_picture(document))
+    finally:
+        if as_json:
+            say(to_json(document, proof=False), end="")
+        else:
+            print_report(front_report(document))
+    if not document.points:
+        raise typer.Exit(NONE_IN_TIME if document.num_open else NO_PLAN)

@@ -1,0 +1,215 @@
+"""`templates` and `recover`: pipelines that survive failures, and the next ones after a failure."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from formulations.errors import PlanError, PlannerError
+from formulations.node_sharing import NodeSplit
+from solver.cli.files import check_writable, refuse_changed, write_text
+from solver.cli.search_options import (
+    GapOption,
+    InstanceArgument,
+    JsonOption,
+    StudyOption,
+    gone,
+    limit,
+    time_ns,
+)
+from solver.cli.terminal import print_report, say, steps_display
+from solver.fleets.distribution import Distribution
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from solver.fleet_document import FleetDocument
+
+#: Exit code where some size has no template within the limit.
+NONE_IN_TIME = 4
+
+
+def templates_command(
+    instance: InstanceArgument,
+    faults: Annotated[
+        int, typer.Option(min=0, max=10**6, help="Node failures to survive: f + 1 pipelines.")
+    ] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Write the fleet here: the fastest pipelines of these templates on all nodes, "
+            "for recover.",
+        ),
+    ] = None,
+    distribution: Annotated[
+        Distribution,
+        typer.Option(
+            help="Micro-batches of the fleet's pipelines. step-time: the slowest is as fast as can "
+            "be. variance: their steps vary least, as in Oobleck."
+        ),
+    ] = "step-time",
+    as_json: JsonOption = False,
+    objective: Annotated[
+        str | None,
+        gone(
+            "--objective: templates are of least step time; Oobleck's objective is a benchmark, "
+            "python -m bench templates"
+        ),
+    ] = None,
+    split: Annotated[
+        NodeSplit,
+        typer.Option(
+            help="How stages share a node. aligned: powers of two at multiples of themselves. "
+            "any: all numbers of GPUs in every order, unless search.tensor_parallel narrows them."
+        ),
+    ] = NodeSplit.ALIGNED,
+    micro_batch: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10**8,
+            help="Sequences per micro-batch. Unless given: of those with which fewest nodes hold "
+            "the model, one that makes a fleet of that many nodes a pipeline step fast.",
+        ),
+    ] = None,
+    micro_batches: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10**4,
+            help="Micro-batches of every pipeline. Unless given: its nodes' share of a step.",
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float | None, limit("Time for all templates together; then the best so far, with bounds.")
+    ] = None,
+    gap: GapOption = 0.0,
+    study: StudyOption = None,
+) -> None:
+    """Find the least number of nodes that holds the model, and the best template of every size.
+
+    The sizes are Oobleck's: enough to run on every number of nodes, and to merge pipelines after
+    failures. With several node groups there is one for every mix of a size.
+
+    Exit code 0: templates; 2: bad input; 3: the cluster cannot run as many pipelines; 4: some size
+    has no template within the limit.
+    """
+    from formulations.instance.load import load_instance
+    from solver.cli.template_text import templates_text
+    from solver.files import to_json
+    from solver.fleets.designs import generator_for
+    from solver.fleets.fleet import start_fleet
+    from solver.fleets.template_document import templates_document
+    from solver.study.store import study_at
+    from solver.templates.generate import TemplateOptions
+
+    options = TemplateOptions(
+        split=split,
+        micro_batch=micro_batch,
+        micro_batches=micro_batches,
+        gap=gap,
+        time_limit_s=time_limit,
+    )
+    check_writable(out, keep=(instance, study))
+    problem = load_instance(instance, fleets=True)
+    with steps_display("templates") as show, study_at(study, problem) as kept:
+        generator = generator_for(problem, options, faults, show, kept)
+        document = templates_document(generator, faults)
+    if generator.interrupted:
+        say("interrupted", err=True)
+    if as_json:
+        say(document.model_dump_json(indent=1))
+    else:
+        print_report(templates_text(document))
+    if out is not None and document.designs:
+        fleet = start_fleet(
+            problem, document.designs, faults, distribution=distribution, claims=document.claims
+        )
+        write_text(out, to_json(fleet))
+        if not as_json:
+            say("")
+            print_report(fleet_report(fleet))
+    if out is not None and not document.designs:
+        say("no fleet is written: no template was found in time; raise --time-limit", err=True)
+    if any(entry.status == "unknown" for entry in document.templates):
+        raise typer.Exit(NONE_IN_TIME)
+
+
+def recover_command(
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="Fleet file written by templates or recover.")
+    ],
+    lost: Annotated[
+        str | None, typer.Option(metavar="NODES", help="Nodes that failed, such as a40-3,a40-7.")
+    ] = None,
+    joined: Annotated[
+        str | None, typer.Option(metavar="NODES", help="Lost nodes that are back.")
+    ] = None,
+    horizon: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="For how long the next fleet is expected to train."),
+    ] = "1h",
+    restart: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="What a recovery takes besides copying layers."),
+    ] = "0s",
+    instance: Annotated[
+        Path | None, typer.Option(help="Instance file that the plan has to be for.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the next fleet here.")] = None,
+    as_json: JsonOption = False,
+    time_limit: Annotated[
+        float | None, limit("Stop with the best fleet so far, and its gap.")
+    ] = None,
+) -> None:
+    """Form the next fleet after nodes are lost or join: most steps trained within a horizon.
+
+    Exit code 0: a fleet was found; 2: bad input; 3: no template fits the nodes that are left; 4:
+    none found within the limit.
+    """
+    from formulations.instance.load import load_instance
+    from solver.files import to_json
+    from solver.fleet_document import FleetDocument
+    from solver.fleets.fleet import next_fleet
+    from solver.fleets.recovery import Horizon
+    from solver.verify import Effort, instance_differences, verify_fleet
+
+    gone, back = _names(lost), _names(joined)
+    if not gone and not back:
+        raise PlannerError("name nodes with --lost or --joined, or both")
+    times = Horizon(time_ns("--horizon", horizon, least_ns=1), time_ns("--restart", restart))
+    if times.restart_ns >= times.time_ns:
+        raise PlannerError(
+            f"--restart {restart} leaves nothing of --horizon {horizon}; allowed: a shorter restart"
+        )
+    check_writable(out)
+    document = FleetDocument.read(plan)
+    refuse_changed(plan, verify_fleet(document, Effort(prove="nothing")))
+    if instance is not None:
+        different = instance_differences(document.instance, load_instance(instance))
+        if different:
+            raise PlanError(str(plan), different[0], f"a fleet of the instance {instance}")
+    fleet = next_fleet(document, gone, back, times, time_limit)
+    if out is not None:
+        write_text(out, to_json(fleet))
+    if as_json:
+        say(to_json(fleet), end="")
+    else:
+        print_report(fleet_report(fleet))
+
+
+def _names(text: str | None) -> list[str]:
+    """Different names of nodes, with commas between; none without text."""
+    names = [name.strip() for name in (text or "").split(",")]
+    return list(dict.fromkeys(filter(None, names)))
+
+
+def fleet_report(document: "FleetDocument") -> "list[RenderableType]":
+    """A fleet, and why nodes are idle."""
+    from formulations.units import seconds
+    from solver.fleets.fleet import step_of_all_nodes_ns
+    from solver.report.fleet import fleet_text
+
+    all_nodes_ns = step_of_all_nodes_ns(document) if document.idle else None
+    return fleet_text(document, None if all_nodes_ns is None else seconds(all_nodes_ns))

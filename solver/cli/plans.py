@@ -1,0 +1,221 @@
+"""What is done with a file that was written: check, show, draw, compare, explain, launch it."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from formulations.errors import PlannerError
+from solver.cli.files import check_folder, check_writable, checked_plan, write_folder, write_text
+from solver.cli.search_options import GapOption, JsonOption, WorkersOption, all_cores, limit
+from solver.cli.terminal import print_either, print_report, say, steps_display
+from solver.options import ExportTarget
+
+#: Claims that are named one by one.
+EXAMPLES = 20
+
+PlanArgument = Annotated[
+    Path, typer.Argument(metavar="PLAN", help="Plan file written by solve --out.")
+]
+
+
+class RefusedError(PlannerError):
+    """The plan file is not what solve wrote, or its claims are wrong."""
+
+    exit_code = 1
+
+
+class UnprovedError(PlannerError):
+    """Nothing is wrong with the plan file, but not all that it claims was proved again."""
+
+    exit_code = 5
+
+
+def verify_command(
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="Plan, front, fleet, switch or lengths file.")
+    ],
+    instance: Annotated[
+        Path | None,
+        typer.Option(help="Also compare with this instance file, which the plan should be for."),
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Leave what an exhaustive search closed at its word."),
+    ] = False,
+    time_limit: Annotated[float | None, limit("Longest time for proofs.")] = None,
+) -> None:
+    """Check every constraint, figure and proof of a plan again.
+
+    Exit code 0: all is proved; 5: nothing is wrong, but the claims that are listed were not proved
+    again; 1: refused, with field, found and expected; 2: not a plan file.
+    """
+    from solver.cli.kinds import part_of, read_kind
+    from solver.report.naming import one_line
+    from solver.verify import Effort
+
+    kind, document = read_kind(plan)
+    differs = instance and partial(part_of(kind, "differs", "--instance"), document, instance)
+    with steps_display("claims proved again") as show:
+        effort = Effort(time_limit, "quick" if quick else "all", show)
+        verification = kind.verify(document, effort)
+    for index in verification.unproved[:EXAMPLES]:
+        record = document.closed_shapes[index]
+        what = one_line(record.shape)
+        say(f"not proved again: closed_shapes[{index}], closed by {record.proof}: {what}")
+    if (more := len(verification.unproved) - EXAMPLES) > 0:
+        say(f"not proved again: {more} more")
+    problems = [*verification.problems, *(differs() if differs else ())]
+    for line in verification.checked:
+        say(f"checked: {line}")
+    for line in problems:
+        say(f"refused: {line}")
+    if problems:
+        raise RefusedError(f"{plan}: refused for {len(problems)} of its fields or claims")
+    for line in verification.reservations:
+        say(f"not proved again: {line}")
+    unproved = len(verification.unproved) + len(verification.reservations)
+    if unproved:
+        claims = "1 claim that was" if unproved == 1 else f"{unproved} claims that were"
+        raise UnprovedError(f"{plan}: nothing wrong, but {claims} not proved again")
+    say(f"{plan}: verified")
+
+
+def show_command(
+    plan: Annotated[
+        Path | None,
+        typer.Argument(metavar="PLAN", help="Plan, front, fleet, switch or lengths file."),
+    ] = None,
+    svg: Annotated[
+        Path | None,
+        typer.Option("--svg", help="Draw it here: a front, a switch, a step of lengths."),
+    ] = None,
+    study: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="STUDY",
+            help="Instead of a PLAN how far the searches have come that --study keeps there, in "
+            "use or not: what is closed, the best plan, its bound, what is open.",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Of a --study, print one JSON object instead of text.")
+    ] = False,
+) -> None:
+    """Show the stages, places and timeline of a plan, or how far a study has come.
+
+    A plan is checked as `verify` does, but for the proof that no plan is better.
+    """
+    if (plan is None) == (study is None):
+        raise PlannerError("name either a PLAN file or, with --study, what a search keeps")
+    if plan is None:
+        from solver.cli.study import show_study
+
+        if svg is not None:
+            raise PlannerError("--svg draws a file; a study has no picture")
+        assert study is not None
+        show_study(study, as_json)
+        return
+    from solver.cli.kinds import checked_kind, part_of
+
+    if as_json:
+        raise PlannerError(f"--json is for --study; {plan} is JSON already")
+    check_writable(svg, keep=(plan,))
+    kind, document = checked_kind(plan)
+    if svg is not None:
+        write_text(svg, part_of(kind, "picture", "--svg")(document))
+    print_report(kind.text(document))
+    if kind.claims(document):
+        say(f"The file is checked; its bound is only if `verify {plan}` says so.")
+
+
+def report_command(
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="Plan, front, switch or lengths file.")
+    ],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Also write one step here, for Perfetto (ui.perfetto.dev)."),
+    ] = None,
+) -> None:
+    """Write a plan as one HTML file that needs no network.
+
+    It is checked as `show` does.
+    """
+    from solver.cli.kinds import checked_kind, part_of
+
+    check_writable(out, trace, keep=(plan,))
+    kind, document = checked_kind(plan)
+    files = {out: part_of(kind, "page", "report")}
+    if trace is not None:
+        files[trace] = part_of(kind, "trace", "--trace")
+    for path, write in files.items():
+        write_text(path, write(document))
+    say(f"wrote {' and '.join(map(str, files))}")
+
+
+def export_command(
+    plan: PlanArgument,
+    to: Annotated[ExportTarget, typer.Option("--to", help="Who is to run it.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder for the files.")],
+) -> None:
+    """Write the files with which a framework launches PLAN, and what starts its processes.
+
+    What the framework cannot express is refused, with what to change or who can. The files are read
+    back and must sum to the plan: layers, ranks, micro-batches.
+    """
+    from solver.export.registry import EXPORTERS, exported
+    from solver.report.document import plan_of
+
+    check_folder(out)
+    document = checked_plan(plan)
+    texts, check = exported(document.instance, plan_of(document), to, str(plan))
+    write_folder(out, texts, check)
+    names = ", ".join(sorted(texts))
+    say(f"{EXPORTERS[to].name}: wrote {names} to {out}; read back, they sum to the plan.")
+
+
+def diff_command(
+    first: PlanArgument,
+    second: Annotated[Path, typer.Argument(metavar="PLAN", help="Another one.")],
+) -> None:
+    """Show where two plans differ: degrees, time by cost term, memory, money.
+
+    Both are checked as `show` does.
+    """
+    from solver.report.compared import difference
+
+    a, b = checked_plan(first), checked_plan(second)
+    names = ("first", "second") if first.name == second.name else (first.name, second.name)
+    print_report(difference(a, b, names))
+
+
+def explain_command(
+    plan: PlanArgument,
+    as_json: JsonOption = False,
+    time_limit: Annotated[float, limit("For all changes together.")] = 60.0,
+    gap: GapOption = 0.001,
+    workers: WorkersOption = None,
+) -> None:
+    """Say what limits the step of PLAN, and what other machines or strategies would save.
+
+    Every change is solved again, from PLAN where that stays possible: one more node of each group,
+    without each group, links and memory twice as large, half the batch, another target, each
+    strategy off.
+    """
+    from solver.explain.what_ifs import answers
+    from solver.options import SolveOptions
+    from solver.report.compared import answers_json, explanation
+    from solver.report.document import costs_of, plan_of
+    from solver.simulate import simulate_step
+
+    document = checked_plan(plan)
+    step = simulate_step(costs_of(document))
+    options = SolveOptions(time_limit_s=time_limit, gap=gap, workers=workers or all_cores())
+    with steps_display("changes solved") as tell:
+        changes = list(answers(document.instance, plan_of(document), options, tell))
+    print_either(
+        as_json, lambda: answers_json(changes), lambda: explanation(document, step, changes)
+    )

@@ -1,0 +1,375 @@
+"""What stands before a search: a first instance, layer times, what hetplan knows by name."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
+
+import typer
+
+from formulations.errors import InstanceError, PlannerError
+from solver.cli.files import check_writable, write_text
+from solver.cli.search_options import JsonOption
+from solver.cli.terminal import print_either, say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from formulations.instance.transformer import Architecture, TransformerSizes
+    from solver.setup.machines import Machines
+    from solver.setup.written import Training
+
+Answer = TypeVar("Answer")
+
+MODEL_HELP = "Name of the catalogue, or path of a Hugging Face config.json."
+NODES_HELP = 'NODESxGPUSxTYPE[@NETWORK]: 4x8xH100, or "2x4xRTX-3090@10 Gbit/s".'
+DEFAULT_BATCH = 256  #: sequences per step of a config.json, which names none
+DEFAULT_TOKENS = 4096  #: per sequence of a config.json, unless its own maximum is less
+
+
+def init_command(
+    model: Annotated[str | None, typer.Option(help=MODEL_HELP)] = None,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MACHINES", help=f"{NODES_HELP} Once per kind of machine."),
+    ] = None,
+    slurm: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The machines in what `scontrol show node` or `sinfo -o '%N %G %T'` printed.",
+        ),
+    ] = None,
+    detect: Annotated[
+        bool, typer.Option("--detect", help="The GPUs of this machine; needs nvidia-ml-py.")
+    ] = False,
+    sequence_length: Annotated[
+        int | None, typer.Option(min=1, max=10**8, help="Tokens per sequence.")
+    ] = None,
+    global_batch: Annotated[
+        int | None, typer.Option(min=1, max=10**8, help="Sequences per step.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="File to write.")] = Path("instance.yaml"),
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file if there is one.")
+    ] = False,
+) -> None:
+    """Write a first instance, with comments; asks for what no option says."""
+    from formulations.instance.catalogue import catalogue
+    from formulations.instance.load import parse_instance
+    from formulations.instance.target import untrained
+    from solver.report.text import cluster_text
+    from solver.setup.written import WIDEST, instance_text
+
+    check_writable(out)
+    if out.exists() and not force:
+        raise PlannerError(
+            f"{out} exists; name another file with --out, or replace it with --force"
+        )
+
+    def training_of(answer: str) -> "Training":
+        return _training(answer, sequence_length, global_batch)
+
+    training = training_of(model) if model else _asked("--model", MODEL_HELP, training_of)
+    machines = _machines(nodes, slurm, detect)
+    text = instance_text(training, machines, catalogue().gpus, out.parent)
+    instance = parse_instance(text + WIDEST, f"{out} (not written)", out.parent)
+    untaken = any(untrained("megatron", instance.workload))
+    write_text(out, text + WIDEST if untaken else text)
+    say(f"wrote {out}: {instance.workload.name} on {cluster_text(instance)}")
+    say(f"next: hetplan solve {out}")
+
+
+def _asked(option: str, question: str, read: "Callable[[str], Answer]") -> "Answer":
+    """What the user answers, asked again until it can be read.
+
+    Raises PlannerError where nobody can answer.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise PlannerError(f"{option} is missing: {question}")
+    while True:
+        try:
+            return read(str(typer.prompt(question.removesuffix("."))))
+        except PlannerError as error:
+            say(f"error: {error}", err=True)
+
+
+def _machines(nodes: list[str] | None, slurm: Path | None, detect: bool) -> "list[Machines]":
+    """What the options name together; what the user answers if they name nothing."""
+    from formulations.instance.catalogue import gpu_catalogue
+    from solver.setup.machines import detected_machines, parse_machines, slurm_machines
+
+    gpus = gpu_catalogue()
+    machines = [parse_machines(text, gpus) for text in nodes or ()]
+    machines += slurm_machines(slurm, gpus) if slurm else []
+    machines += [detected_machines(gpus)] if detect else []
+    if not machines:
+        return _asked(
+            "--nodes",
+            f"{NODES_HELP} Several with commas between",
+            lambda answer: [parse_machines(text, gpus) for text in answer.split(",")],
+        )
+    return machines
+
+
+def _training(model: str, sequence_length: int | None, global_batch: int | None) -> "Training":
+    """The model with what the catalogue or its own file says of its training."""
+    from formulations.instance.catalogue import catalogue, workload_from_catalogue
+    from solver.setup.written import Training
+
+    if _names_file(model):
+        path = Path(model)
+        return Training(path, sequence_length or _usual_tokens(path), global_batch or DEFAULT_BATCH)
+    workload = workload_from_catalogue(
+        catalogue().workloads,
+        model,
+        where="--model",
+        sequence_length=sequence_length,
+        global_batch=global_batch,
+    )
+    return Training(model, workload.sequence_length, workload.global_batch)
+
+
+def calibrate_command(
+    instance: Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance file.")],
+    measured: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="CSV of measured steps: tensor_parallel, data_parallel, pipeline_parallel, "
+            "micro_batch, seconds; also memory, group, global_batch, recompute and others.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Instance file to write.")],
+) -> None:
+    """Correct the layer times of INSTANCE by measured steps; plans then say what error to expect.
+
+    One step per tensor-parallel degree and micro-batch size that matters is enough; several with
+    unlike numbers of stages tell the blocks from embedding and head.
+    """
+    from formulations.instance.documents import read_text
+    from formulations.instance.load import parse_instance
+    from solver.measure.calibration import Corrected, fit, memory_headroom, section, summary
+    from solver.measure.steps_file import read_steps
+
+    check_writable(out)
+    text = read_text(instance, "the path of an instance file")
+    planned = parse_instance(text, str(instance), instance.parent)
+    if planned.calibration is not None:
+        allowed = "the instance without it, and all measured steps in one file"
+        raise InstanceError(str(instance), "a calibration already", allowed)
+    rows = read_steps(measured, planned)
+    steps = [step for step, _ in rows]
+    source = f"{measured.name}, {len(steps)} measured step{'s' if len(steps) > 1 else ''}"
+    found = Corrected(source, planned, steps, fit(steps), memory_headroom(rows))
+    written = text.rstrip("\n") + "\n" + section(found)
+    try:
+        parse_instance(written, f"{out} (not written)", out.parent)
+    except InstanceError as error:
+        if instance.resolve().parent == out.resolve().parent:
+            raise
+        raise PlannerError(f"{error}; or write --out beside {instance}") from None
+    write_text(out, written)
+    for line in summary(found):
+        say(line)
+    say(f"wrote {out}; next: hetplan solve {out}")
+
+
+if TYPE_CHECKING:
+    from formulations.instance.transformer import Architecture, TransformerSizes
+
+
+def profile_command(
+    model: Annotated[str, typer.Option(help=MODEL_HELP)],
+    out: Annotated[Path, typer.Option(help="Profile file to write.")],
+    gpu: Annotated[
+        str | None,
+        typer.Option(help="Name of the GPU in instances. Default: the catalogue's, or CPU."),
+    ] = None,
+    tensor_parallel: Annotated[
+        str, typer.Option(metavar="1,2", help="Tensor-parallel degrees, with commas between.")
+    ] = "1",
+    micro_batch: Annotated[
+        str, typer.Option(metavar="1,2,4", help="Micro-batch sizes, with commas between.")
+    ] = "1,2,4",
+    sequence_length: Annotated[
+        int | None, typer.Option(min=1, max=10**6, help="Tokens per sequence.")
+    ] = None,
+    precision: Annotated[
+        Literal["fp32", "tf32", "fp16", "bf16"] | None,
+        typer.Option(help="Default: bf16, fp16 before Ampere, fp32 on a CPU."),
+    ] = None,
+    device: Annotated[
+        Literal["cuda", "cpu"] | None, typer.Option(help="Default: cuda where there is a GPU.")
+    ] = None,
+) -> None:
+    """Measure forward, backward and weight-gradient time and peak memory of every layer kind here.
+
+    One GPU runs the share 1 / tp of each layer, so without tensor-parallel traffic. Needs PyTorch.
+    """
+    check_writable(out)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # PyTorch's profiler talks on stderr
+    try:
+        import torch  # noqa: F401, before all that needs it
+    except ImportError:
+        need = "profile needs PyTorch: pip install 'hetplan[torch]', or torch as your GPU needs it"
+        raise PlannerError(need) from None
+    from formulations.instance.catalogue import gpu_catalogue
+    from formulations.instance.load import check_profile
+    from solver.measure import layer_profile as measuring
+    from solver.report.quantities import time_text
+    from solver.setup.machines import catalogue_name
+
+    described = _model(model, "--model")
+    sizes = measuring.buildable(described.architecture, f"--model {model}")
+    here = measuring.device_of(device)
+    wanted = measuring.Wanted(
+        model=model,
+        sizes=sizes,
+        sequence_length=sequence_length or described.sequence_length,
+        precision=precision or measuring.usual_precision(here),
+        tensor_parallel=_degrees(tensor_parallel, sizes),
+        micro_batch=_numbers("--micro-batch", micro_batch),
+    )
+    driver = measuring.gpu_name(here)
+    name = gpu or (catalogue_name(driver, gpu_catalogue(), "--gpu") if driver else "CPU")
+    found = {}
+    for key, one in measuring.measure(wanted, here):
+        found[key] = one
+        kind, tp, b = key
+        forward, backward = (time_text(ms / 1e3) for ms in (one.forward_ms, one.backward_ms))
+        passes = f"forward {forward}, backward {backward}"
+        say(f"{kind}, tensor {tp}, micro-batch {b}: {passes}", err=True)
+    text = measuring.profile_text(wanted, here, name, found)
+    check_profile(text, f"{out} (not written)")
+    write_text(out, text)
+    say(f"wrote {out}: {model} on {name}; name it as `profile` in an instance")
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    """Different numbers, ascending. Raises InstanceError for other text."""
+    numbers = {int(one) for one in text.split(",") if one.strip().isdecimal() and len(one) < 6}
+    if not numbers or 0 in numbers or len(numbers) != len(text.split(",")):
+        raise InstanceError(option, repr(text), "different numbers from 1 on, such as 1,2,4")
+    return sorted(numbers)
+
+
+def _degrees(text: str, sizes: "TransformerSizes") -> list[int]:
+    """Degrees that split heads and feed-forward network evenly."""
+    degrees = _numbers("--tensor-parallel", text)
+    for tp in degrees:
+        if sizes.num_kv_heads % tp or sizes.dense_ffn_size % tp:
+            found = f"{tp}, which does not divide the {sizes.num_kv_heads} heads"
+            if sizes.num_kv_heads % tp == 0:
+                found = f"{tp}, which does not divide the inner width {sizes.dense_ffn_size}"
+            raise InstanceError("--tensor-parallel", found, "common divisors of both")
+    return degrees
+
+
+if TYPE_CHECKING:
+    pass
+
+
+def catalogue_command(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="A workload of the catalogue, or a Hugging Face config.json: parameters, FLOPs "
+            "and bytes per layer.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    sequence_length: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10**8,
+            help="Tokens per sequence; default: the catalogue's, or what config.json allows "
+            f"up to {DEFAULT_TOKENS}.",
+        ),
+    ] = None,
+    global_batch: Annotated[
+        int | None,
+        typer.Option(min=1, max=10**8, help="Sequences per step; default: the catalogue's, or 1."),
+    ] = None,
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="Instead the JSON schema of instance files, for editors."),
+    ] = False,
+) -> None:
+    """List the GPUs and workloads that an instance may name, or print the figures of a workload."""
+    from formulations.instance.catalogue import catalogue, workload_from_catalogue
+    from formulations.instance.schema import instance_json_schema
+    from formulations.instance.transformer import build_workload
+    from solver.report.catalogue import (
+        gpu_json,
+        gpu_report,
+        workload_json,
+        workload_list,
+        workload_report,
+    )
+
+    if name is None and (sequence_length, global_batch) != (None, None):
+        raise PlannerError("--sequence-length and --global-batch are of a workload: give its NAME")
+    if schema:
+        if name is not None:
+            raise PlannerError(f"--schema is of all instance files, so no NAME; found: {name}")
+        say(json.dumps(instance_json_schema(), indent=2))
+        return
+    if name is not None:
+        model = _model(name, "workload")
+        workload = build_workload(
+            model.architecture,
+            name=model.name,
+            source=model.source,
+            sequence_length=sequence_length or model.sequence_length,
+            global_batch=global_batch or model.global_batch or 1,
+        )
+        print_either(as_json, lambda: workload_json(workload), lambda: workload_report(workload))
+        return
+    gpus, entries = catalogue().gpus, catalogue().workloads
+    workloads = [workload_from_catalogue(entries, entry) for entry in entries]
+    print_either(
+        as_json,
+        lambda: {"gpus": gpu_json(gpus), "workloads": [*map(workload_json, workloads)]},
+        lambda: [*gpu_report(gpus), "", *workload_list(workloads)],
+    )
+
+
+class _Model(NamedTuple):
+    """A model by name or by the path of its config.json, and how it is usually trained."""
+
+    architecture: "Architecture"
+    name: str
+    source: str
+    sequence_length: int
+    global_batch: int | None
+
+
+def _model(model: str, where: str) -> _Model:
+    """The model; `where`: what names it, for errors."""
+    from formulations.instance.catalogue import catalogue, catalogue_entry
+    from formulations.instance.huggingface_model import architecture_from_config
+    from formulations.instance.resolve_workload import config_name, from_config
+
+    if _names_file(model):
+        path = Path(model)
+        architecture = from_config(path, architecture_from_config)
+        return _Model(architecture, config_name(path), model, _usual_tokens(path), None)
+    entry = catalogue_entry(catalogue().workloads, model, where)
+    return _Model(entry.sizes, model, entry.source, entry.sequence_length, entry.global_batch)
+
+
+def _names_file(model: str) -> bool:
+    """Whether a model is given by the path of its config.json, and not by name."""
+    return model.endswith(".json") or os.sep in model or os.path.isfile(model)
+
+
+def _usual_tokens(path: Path) -> int:
+    """Tokens per sequence of a config.json, where nobody says."""
+    from formulations.instance.huggingface_model import maximum_positions
+    from formulations.instance.resolve_workload import from_config
+
+    return min(from_config(path, maximum_positions) or DEFAULT_TOKENS, DEFAULT_TOKENS)

@@ -1,0 +1,209 @@
+"""What asks for the best plan of an instance: alone, by several methods, beside what runs today."""
+
+import gc
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from formulations.errors import PlannerError
+from solver.cli.files import check_writable, write_text
+from solver.cli.search_options import (
+    AddressOption,
+    EngineOption,
+    GapOption,
+    InstanceArgument,
+    JsonOption,
+    SeedOption,
+    StudyOption,
+    WorkersOption,
+    all_cores,
+    finite,
+    limit,
+    num_workers,
+)
+from solver.cli.terminal import print_either, print_report, progress_display, say
+from solver.options import CheckMethod, Method, SolveOptions
+
+#: Methods that `cross-check` compares unless others are named.
+USUAL = (CheckMethod.MINMAX, CheckMethod.LOCAL, CheckMethod.EXACT)
+EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
+
+
+def solve_command(
+    instance: InstanceArgument,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the plan, its proof and its figures here.")
+    ] = None,
+    as_json: JsonOption = False,
+    proof: Annotated[
+        bool,
+        typer.Option("--proof", help="In the JSON object also how every combination was closed."),
+    ] = False,
+    method: Annotated[
+        Method,
+        typer.Option(
+            help="exact: proved best plan. minmax: heuristic, no proof. "
+            "cpsat, milp: exact by one CP-SAT or MILP model, slower."
+        ),
+    ] = "exact",
+    time_limit: Annotated[float | None, limit("Stop with the best plan so far.")] = None,
+    gap: GapOption = 0.0,
+    seed: SeedOption = 0,
+    write_model: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the model of the plan's shape, with all critical paths found, here: "
+            ".pb or .pbtxt by --method cpsat, .lp or .mps by milp.",
+        ),
+    ] = None,
+    workers: WorkersOption = None,
+    study: StudyOption = None,
+    engine: EngineOption = "processes",
+    address: AddressOption = None,
+) -> None:
+    """Find the best plan of INSTANCE and prove how good it is.
+
+    Exit code 0: a plan; 2: bad input; 3: there is no plan; 4: none found within the limit.
+    """
+    from formulations.instance.load import load_instance
+    from solver.files import to_json
+    from solver.report.document import build_document
+    from solver.report.text import solution_text
+    from solver.search.targets import solve
+    from solver.study.store import study_at
+
+    if study is not None and method != "exact":
+        raise PlannerError(f"--study keeps what --method exact closes; found: {method}")
+    if engine == "ray" and method != "exact":
+        raise PlannerError(f"--engine ray is for --method exact; found: {method}")
+    if proof and not as_json:
+        raise PlannerError("--proof adds to what --json prints; a plan file holds it anyway")
+    count = num_workers(workers, engine, address)
+    options = SolveOptions(method, time_limit, gap, seed, count, write_model, engine, address)
+    check_writable(out, write_model, keep=(instance, study))
+    problem = load_instance(instance)
+    gc.freeze()  # what is loaded stays: no collection during the search looks at it again
+    with progress_display() as progress, study_at(study, problem) as kept:
+        result = solve(problem, options, progress, kept)
+    document = build_document(result, options)
+    try:
+        if out is not None:
+            write_text(out, to_json(document))
+    finally:
+        if not as_json:
+            print_report(solution_text(document, result.infeasibility, result.other_targets))
+        else:
+            say(to_json(document, proof=proof), end="")
+            if result.infeasibility is not None:
+                reason = result.infeasibility
+                say(f"{reason.constraint}; {reason.remedy}", err=True)
+    raise typer.Exit(EXIT_CODES[result.status])
+
+
+def cross_check_command(
+    instance: InstanceArgument,
+    method: Annotated[
+        list[CheckMethod] | None,
+        typer.Option(
+            help="What to compare; repeat it for several. local: local search, no proof. Unless "
+            "given: minmax, local and exact."
+        ),
+    ] = None,
+    time_limit: Annotated[float, limit("For each of the methods.")] = 60.0,
+    as_json: JsonOption = False,
+    gap: GapOption = 0.0,
+    seed: SeedOption = 0,
+    workers: WorkersOption = None,
+) -> None:
+    """Compare the plans and the bounds that several methods find for INSTANCE.
+
+    Exit code 0: no plan is below a proved bound; 1: a contradiction; 2: bad input.
+    """
+    from formulations.instance.load import load_instance
+    from solver.report.compared import comparison_json, comparison_text
+    from solver.search.cross_check import cross_check
+
+    problem = load_instance(instance)
+    options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
+    with progress_display() as progress:
+        comparison = cross_check(problem, method or USUAL, options, progress)
+    print_either(as_json, lambda: comparison_json(comparison), lambda: comparison_text(comparison))
+    raise typer.Exit(1 if comparison.contradictions else 0)
+
+
+def evaluate_command(
+    instance: InstanceArgument,
+    megatron: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Arguments of Megatron-LM.")
+    ] = None,
+    torchtitan: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Configuration module, and its schedule.")
+    ] = None,
+    degrees: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=VALUE,...",
+            help="tp, cp, ep, pp, dp, vpp, micro_batch (1 unless given), schedule, recompute, "
+            "zero, split=9/7/5/3 (blocks).",
+        ),
+    ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Node groups of the hosts in rank order, as small,big*2; unless given, hosts.txt "
+            "beside the files, or the order of INSTANCE.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the plan here, as solve does.")
+    ] = None,
+    as_json: JsonOption = False,
+    time_limit: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            callback=finite,
+            metavar="SECONDS",
+            help="For the best plan; 0: do not look for it.",
+        ),
+    ] = 60.0,
+    gap: GapOption = 0.001,
+    workers: WorkersOption = None,
+) -> None:
+    """Predict the step of what runs today on INSTANCE, and say what would make it faster.
+
+    Degrees, split and strategies are read from launch files, and judged as a plan: step time,
+    memory per GPU, how far it is from the best plan, and which single decision of that plan brings
+    most. Exit code 2: files that their framework, or the machines, would refuse.
+    """
+    from formulations.instance.load import load_instance
+    from solver.evaluate.evaluation import compared, predicted
+    from solver.evaluate.read import read_run
+    from solver.files import to_json
+    from solver.options import SolveOptions
+    from solver.report.compared import evaluation_json, evaluation_text
+    from solver.report.document import costs_of
+    from solver.search.driver import solve
+    from solver.simulate import simulate_step
+
+    check_writable(out, keep=(instance, megatron, torchtitan))
+    run = read_run(load_instance(instance), megatron, torchtitan, degrees, order)
+    document, evaluation = predicted(run)
+    if out is not None and not evaluation.broken:
+        write_text(out, to_json(document))
+    if time_limit:
+        options = SolveOptions(time_limit_s=time_limit, gap=gap, workers=workers or all_cores())
+        with progress_display() as progress:
+            evaluation = compared(
+                run, evaluation, options, lambda space, how: solve(space, how, progress)
+            )
+    print_either(
+        as_json,
+        lambda: evaluation_json(document, evaluation),
+        lambda: evaluation_text(document, simulate_step(costs_of(document)), evaluation),
+    )
+    if out is not None and evaluation.broken:
+        broken = evaluation.broken[0]
+        raise PlannerError(f"{out} is not written: {broken}; plan files keep all limits")

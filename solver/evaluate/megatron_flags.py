@@ -1,0 +1,219 @@
+"""Argument files of Megatron-LM, flag by flag with its line.
+
+Flags are those that decide a plan, those that no plan describes, and all others. They stand as on
+a command line: several a line, `--flag=value`, a backslash at the end of a line, remarks behind
+`#`. Source: `megatron/training/arguments.py` at 000c4ac2, and core 0.20.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from formulations.errors import PlanError
+
+#: Of the flags that are read, how many values they take; None: any number.
+READ: Mapping[str, int | None] = {
+    "--tensor-model-parallel-size": 1,
+    "--pipeline-model-parallel-size": 1,
+    "--context-parallel-size": 1,
+    "--expert-model-parallel-size": 1,
+    "--expert-tensor-parallel-size": 1,
+    "--moe-token-dispatcher-type": 1,
+    "--cp-comm-type": None,
+    "--mtp-num-layers": 1,
+    "--use-megatron-fsdp": 0,
+    "--data-parallel-sharding-strategy": 1,
+    "--pipeline-model-parallel-layout": 1,
+    "--num-layers-per-virtual-pipeline-stage": 1,
+    "--num-virtual-stages-per-pipeline-rank": 1,
+    "--decoder-first-pipeline-num-layers": 1,
+    "--decoder-last-pipeline-num-layers": 1,
+    "--account-for-embedding-in-pipeline-split": 0,
+    "--account-for-loss-in-pipeline-split": 0,
+    "--use-tp-pp-dp-mapping": 0,
+    "--micro-batch-size": 1,
+    "--global-batch-size": 1,
+    "--num-layers": 1,
+    "--seq-length": 1,
+    "--hidden-size": 1,
+    "--num-query-groups": 1,
+    "--recompute-granularity": 1,
+    "--recompute-method": 1,
+    "--recompute-num-layers": 1,
+    "--recompute-activations": 0,
+    "--recompute-modules": None,
+    "--use-distributed-optimizer": 0,
+    "--sequence-parallel": 0,
+    "--tp-comm-overlap": 0,
+    "--overlap-grad-reduce": 0,
+    "--bf16": 0,
+    "--fp16": 0,
+    "--fp8-format": 1,
+    "--accumulate-allreduce-grads-in-fp32": 0,
+    "--grad-reduce-in-bf16": 0,
+    "--attention-backend": 1,
+    "--optimizer": 1,
+    "--exp-avg-dtype": 1,
+    "--exp-avg-sq-dtype": 1,
+}
+
+#: Flags of runs that no plan describes, and what to write instead.
+NOT_PLANNED: Mapping[str, str] = {
+    "use-torch-fsdp2|torch-fsdp2-.*|use-custom-fsdp|fsdp-.*": "--use-megatron-fsdp, or no FSDP",
+    "enable-full-sharding-in-hsdp|outer-dp-sharding-strategy": "one kind of replicas",
+    "num-distributed-optimizer-instances": "states split over all replicas, or none",
+    "cpu-offloading.*|optimizer-cpu-offload|optimizer-offload-.*|offload-.*": "all on the GPU",
+    "use-torch-optimizer-for-cpu-offload|overlap-cpu-optimizer-.*": "all on the GPU",
+    "fine-grained-activation-offloading": "all on the GPU",
+    "(encoder|decoder)-(tensor|pipeline)-model-parallel-size": "one pipeline for all layers",
+    "(default-)?hierarchical-context-parallel.*": "--context-parallel-size 1",
+    "hybrid-.*": "a chain of embedding, blocks and head",
+    "model-parallel-size": "--tensor-model-parallel-size",
+    "checkpoint-activations": "--recompute-activations, or a --recompute-granularity",
+    "distribute-saved-activations": "activations kept whole",
+    "defer-embedding-wgrad-compute|wgrad-deferral-limit|delay-wgrad-compute": "one backward pass",
+    "fp32-residual-connection": "residuals in the precision of the products",
+}
+
+#: First words of flags that decide nothing of a plan: data, tokenizer, learning, files, logs,
+#: kernels, and the model's own, which the instance has.
+_OTHERS = """
+adam add adlr align apply async attention auto-detect bert bias cache calculate check checkpoint
+ckpt clip clone-scatter-output-in-embedding cosine create cross-entropy cuda-graph
+data dataloader dataset ddp decay decoupled deterministic disable dist distrib-optim distributed
+dump-param-to-param-group-map empty-unused-memory-level enable end-weight-decay eod error eval
+exit ffn fim first-last fp16-lm-cross-entropy fp8 full-validation gradient-accumulation-fusion
+gradient-reduce-div-fusion group head hidden-dropout high-priority hysteresis inference init
+initial-loss-scale initialization iter iterations-to-skip kv layernorm lazy legacy load
+local-rank log loss lr make manual-gc mask masked-softmax max memory-snapshot-path merge
+microbatch-group-size min mmap mock moe mscale multi multiple-validation-sets muon nccl norm
+normalization num one-logger openai overlap-moe overlap-p2p overlap-param-gather override
+padded-vocab-size per persist pin position pretrained-checkpoint profile q qk rampup record
+reduce replication rerun reset result-rejected reuse-grad-buf rope rotary router run sample save
+scatter-gather-tensors-in-pipeline seed sgd sharp-enabled-group short skip spec split squared
+start straggler swiglu te tensorboard test tiktoken timing tokenizer tp-comm train transformer
+trust-remote untie use-checkpoint use-cpu-init use-dist-ckpt use-flash-attn use-fused use-legacy
+use-mcore use-mp-args use-nccl-ub use-one-sent use-persistent use-precision-aware
+use-pytorch-profiler use-ring use-rope use-rotary use-sharp use-te-rng use-tokenizer v-head
+valid vocab wandb warmup weight weighted-loss yaml
+"""
+OTHERS = re.compile(rf"--(no-)?({'|'.join(_OTHERS.split())})(-[a-z0-9-]+)?")
+
+
+class Flag(NamedTuple):
+    """One flag: its values, and the line that it stands in."""
+
+    values: tuple[str, ...]
+    line: int
+
+
+#: From how alike on, of 1, an unknown flag is taken for one that is read, misspelt.
+_NEAR = 0.93
+
+
+@dataclass(frozen=True)
+class Flags:
+    """The flags of a file that are read; `name`: of the file."""
+
+    name: str
+    found: Mapping[str, Flag]
+
+    def place(self, flag: str) -> str:
+        """File and line of a flag; of one that is missing, the file."""
+        return f"{self.name}:{self.found[flag].line}" if flag in self.found else self.name
+
+    def error(self, flag: str, allowed: str, because: str = "") -> PlanError:
+        """A flag that cannot stand as it does."""
+        known = self.found.get(flag)
+        said = "no " + flag if known is None else " ".join((flag, *known.values))
+        return PlanError(self.place(flag), said + because, allowed)
+
+    def has(self, flag: str) -> bool:
+        """Whether the file has a flag."""
+        return flag in self.found
+
+    def text(self, flag: str) -> str | None:
+        """The value of a flag that has one."""
+        return self.found[flag].values[0] if flag in self.found else None
+
+    def number(self, flag: str, otherwise: int) -> int:
+        """A whole number from 1 on; PlanError for another text."""
+        text = self.text(flag)
+        if text is None:
+            return otherwise
+        if not re.fullmatch(r"[1-9]\d{0,8}", text):
+            raise self.error(flag, "a whole number from 1 on")
+        return int(text)
+
+    def optional(self, flag: str) -> int | None:
+        """The same of a flag without a default."""
+        return self.number(flag, 1) if flag in self.found else None
+
+    def exclude(self, flag: str, *others: str) -> None:
+        """Raises PlanError where flags stand beside one that excludes them."""
+        for other in others:
+            if flag in self.found and other in self.found:
+                raise self.error(other, "one of the two", f", beside {flag} ({self.place(flag)})")
+
+
+def read_flags(text: str, name: str) -> Flags:
+    """The flags of an argument file. Raises PlanError for one that is unknown, or said twice."""
+    found: dict[str, Flag] = {}
+    for flag, one in _flags(text, name):
+        where = f"{name}:{one.line}"
+        if flag in found and found[flag].values != one.values:
+            said = " ".join((flag, *one.values))
+            raise PlanError(
+                where, f"{said}, otherwise in line {found[flag].line}", "one of the two"
+            )
+        if _is_read(flag, where):
+            number = READ[flag]
+            if number is not None and len(one.values) != number:
+                what = f"{flag} with {len(one.values)} values"
+                raise PlanError(where, what, f"{number} value" if number else "no value")
+            found[flag] = one
+    return Flags(name, found)
+
+
+def _flags(text: str, name: str) -> Iterator[tuple[str, Flag]]:
+    flag, values, line = "", list[str](), 0
+    for number, word in _words(text, name):
+        if not word.startswith("--"):
+            if not flag:
+                raise PlanError(
+                    f"{name}:{number}", f"the word {word}", "flags, which begin with --"
+                )
+            values.append(word)
+            continue
+        if flag:
+            yield flag, Flag(tuple(values), line)
+        flag, given, value = word.partition("=")
+        values, line = [value] if given else [], number
+    if flag:
+        yield flag, Flag(tuple(values), line)
+
+
+def _words(text: str, name: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            words = shlex.split(line.rstrip().removesuffix("\\"), comments=True)
+        except ValueError as error:
+            raise PlanError(f"{name}:{number}", str(error).lower(), "quotes in pairs") from None
+        yield from ((number, word) for word in words)
+
+
+def _is_read(flag: str, where: str) -> bool:
+    """Whether a flag decides something of a plan; PlanError for one that no plan can follow."""
+    if flag in READ:
+        return True
+    for pattern, instead in NOT_PLANNED.items():
+        if re.fullmatch(f"--({pattern})", flag):
+            raise PlanError(where, f"{flag}, which no plan describes", instead)
+    near = get_close_matches(flag, READ, n=1, cutoff=_NEAR)
+    if near or not OTHERS.fullmatch(flag):
+        others = "flags of Megatron-LM; leave out one that changes neither time nor memory"
+        raise PlanError(where, f"the unknown flag {flag}", near[0] if near else others)
+    return False

@@ -1,0 +1,321 @@
+"""Factors of layer times from measured steps, and the instance with these corrections.
+
+A measured step is simulated as Megatron-LM's plan of its degrees: equally many blocks on every
+chunk, ranks in node order, on nodes of one group alone. One factor multiplies the times of
+blocks, another those of embedding and head (the ends). Steps are few, noisy, and several per
+kernel shape or none.
+
+Of kernel shape k on a GPU type, log factor of blocks and of ends: a + d_k, with a ~ N(0, COMMON^2)
+shared by the type's shapes and d_k ~ N(0, OWN^2) its own; a measured step's log time is the
+simulated one's of these factors and N(0, NOISE^2). The factors are the most probable ones, by
+Gauss-Newton on the simulator (Gelman et al., Bayesian Data Analysis, 3rd ed. 2013, section 5.5, for
+the prior; sections 4.1 and 13.3 for the mode). So one step moves both factors of its shape, a
+second one with another share of embedding and head tells them apart, and a shape that nobody
+measured takes a. Errors are cross-validated on the last linearisation.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import exp, log
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.plan_costs import PlanCosts, plan_costs
+from formulations.costs.tables import build_tables
+from formulations.decisions import Decisions
+from formulations.instance import Instance
+from formulations.instance.calibration import LEAST_FACTOR, MOST_FACTOR, Calibration, Correction
+from formulations.plan import Plan, Shape
+from solver.heuristics.baselines import equal_blocks
+from solver.simulate import step_time_ns
+
+
+class Kernels(NamedTuple):
+    """What decides the sizes of a layer's kernels, in a model of one width."""
+
+    gpu: str
+    tp: int
+    micro_batch: int
+
+
+class Factors(NamedTuple):
+    """Logarithms of what times of blocks, and of embedding and head, are multiplied by."""
+
+    blocks: float
+    ends: float
+
+
+def corrections(instance: Instance, kernels: Kernels, factors: Factors) -> list[Correction]:
+    """One per layer kind of the instance."""
+    layers = {run.layer.kind: run.layer.is_block for run in instance.workload.layer_runs}
+    return [
+        Correction(
+            kind=kind,
+            gpu=kernels.gpu,
+            tp=kernels.tp,
+            micro_batch=kernels.micro_batch,
+            factor=exp(factors.blocks if is_block else factors.ends),
+        )
+        for kind, is_block in layers.items()
+    ]
+
+
+@dataclass(frozen=True)
+class MeasuredStep:
+    """A plan and how long its step took."""
+
+    instance: Instance
+    plan: Plan
+    measured_s: float
+
+    @property
+    def kernels(self) -> Kernels:
+        """Whose factors decide its time."""
+        gpu = self.instance.cluster.groups[0].gpu.name
+        shape = self.plan.shape
+        return Kernels(gpu, shape.degrees[0].tp, shape.degrees[0].sequences(shape.micro_batch))
+
+    def predicted_s(self, factors: Factors | None = None) -> float:
+        """Step time, as modelled or corrected."""
+        calibration = None
+        if factors is not None:
+            found = corrections(self.instance, self.kernels, factors)
+            calibration = Calibration(source="measured steps", corrections=tuple(found))
+        corrected = self.instance.but(calibration=calibration)
+        return step_time_ns(plan_costs(corrected, self.plan)) / 1e9
+
+    @cached_property
+    def log_s(self) -> float:
+        """Logarithm of the measured time."""
+        return log(self.measured_s)
+
+    @cached_property
+    def costs(self) -> PlanCosts:
+        """As modelled."""
+        return plan_costs(self.instance, self.plan)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Of the fullest GPU, as modelled."""
+        return int(self.costs.memory_bytes.max())
+
+
+def megatron_plan(instance: Instance, fields: Mapping[str, Any]) -> Plan | None:
+    """Megatron-LM's plan of these fields of a shape on the first node group.
+
+    None where its blocks or micro-batches do not divide.
+    """
+    shape = Shape.model_validate(fields)
+    tables = build_tables(instance, shape)
+    split = equal_blocks(tables)
+    each, left_over = divmod(tables.num_micro_batches, shape.dp)
+    if split is None or left_over or not each:
+        return None
+    return Decisions((0,) * sum(shape.nodes_used), split, (each,) * shape.dp).plan(tables)
+
+
+#: Standard deviations of logarithms: of a measured step; of what a GPU type's kernels are off
+#: together; of one kernel shape's own. Those of 780 published steps on A100 (vTrain, MICRO 2024)
+#: and our analytic model: 0.02, 0.4, 0.15.
+NOISE, COMMON, OWN = 0.02, 0.5, 0.15
+DIFFERENCE = 1e-3
+MOST_ROUNDS = 4
+CLOSE = 1e-4
+
+Floats = NDArray[np.float64]
+NEUTRAL = Factors(0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Tangent:
+    """Log time of a step near some factors: `log_s` there, and its slopes in both."""
+
+    step: MeasuredStep
+    at: Factors
+    log_s: float
+    slopes: tuple[float, float]
+
+    def log_time(self, factors: Factors) -> float:
+        """At other factors, linearly."""
+        moved = (new - old for new, old in zip(factors, self.at, strict=True))
+        return self.log_s + sum(d * slope for d, slope in zip(moved, self.slopes, strict=True))
+
+
+def _tangent(step: MeasuredStep, at: Factors) -> Tangent:
+    here = log(step.predicted_s(at))
+    blocks = log(step.predicted_s(Factors(at.blocks + DIFFERENCE, at.ends)))
+    ends = log(step.predicted_s(Factors(at.blocks, at.ends + DIFFERENCE)))
+    return Tangent(step, at, here, ((blocks - here) / DIFFERENCE, (ends - here) / DIFFERENCE))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Factors by kernel shape, those of a GPU type's other shapes, and the steps near them."""
+
+    own: Mapping[Kernels, Factors]
+    common: Mapping[str, Factors]
+    tangents: tuple[Tangent, ...] = ()
+
+    def factors(self, kernels: Kernels) -> Factors:
+        """Of any shape."""
+        return self.own.get(kernels) or self.common.get(kernels.gpu, NEUTRAL)
+
+    def predicted_s(self, step: MeasuredStep) -> float:
+        """A step with these factors."""
+        return step.predicted_s(self.factors(step.kernels))
+
+    def expected_error(self) -> float | None:
+        """Mean |error| of a step that is left out, of shapes with others; None without any."""
+        return self._left_out(elsewhere=False)
+
+    def expected_error_elsewhere(self) -> float | None:
+        """The same where all steps of its shape are left out; None without other shapes."""
+        return self._left_out(elsewhere=True)
+
+    def _left_out(self, elsewhere: bool) -> float | None:
+        errors = []
+        for one in self.tangents:
+            kernels = one.step.kernels
+            others = [
+                two
+                for two in self.tangents
+                if two is not one and not (elsewhere and two.step.kernels == kernels)
+            ]
+            alike = [two for two in others if two.step.kernels == kernels]
+            related = any(two.step.kernels.gpu == kernels.gpu for two in others)
+            if related and (elsewhere or alike):
+                log_s = one.log_time(_most_probable(others).factors(kernels))
+                errors.append(abs(exp(log_s - one.step.log_s) - 1))
+        return fmean(errors) if errors else None
+
+
+def _most_probable(tangents: Sequence[Tangent]) -> Fit:
+    """Mode of the linearised posterior: ridge regression on [common | own] log factors."""
+    gpus = sorted({one.step.kernels.gpu for one in tangents})
+    shapes = sorted({one.step.kernels for one in tangents})
+    column = {key: 2 * i for i, key in enumerate([*gpus, *shapes])}
+    size, shared = 2 * len(column), 2 * len(gpus)
+    precision: Floats = np.diag([COMMON**-2] * shared + [OWN**-2] * (size - shared))
+    right = np.zeros(size)
+    for one in tangents:
+        kernels = one.step.kernels
+        row = np.zeros(size)
+        for start in (column[kernels.gpu], column[kernels]):
+            row[start : start + 2] = one.slopes
+        precision += np.outer(row, row) / NOISE**2
+        right += row * (one.step.log_s - one.log_time(NEUTRAL)) / NOISE**2
+    x = np.linalg.solve(precision, right)
+
+    def found(*keys: str | Kernels) -> Factors:
+        blocks, ends = (sum(float(x[column[key] + i]) for key in keys) for i in (0, 1))
+        return Factors(_bounded(blocks), _bounded(ends))
+
+    own = {kernels: found(kernels.gpu, kernels) for kernels in shapes}
+    return Fit(own, {gpu: found(gpu) for gpu in gpus}, tuple(tangents))
+
+
+def _bounded(log_factor: float) -> float:
+    return min(max(log_factor, log(LEAST_FACTOR)), log(MOST_FACTOR))
+
+
+def fit(steps: Iterable[MeasuredStep]) -> Fit:
+    """The most probable factors of steps of models of one width."""
+    steps = list(steps)
+    last = Fit({}, {})
+    for _ in range(MOST_ROUNDS):
+        found = _most_probable([_tangent(step, last.factors(step.kernels)) for step in steps])
+        moved = max(
+            abs(new - old)
+            for kernels, factors in found.own.items()
+            for new, old in zip(factors, last.factors(kernels), strict=True)
+        )
+        last = found
+        if moved < CLOSE:
+            break
+    return last
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """Measured steps, the factors fitted to them, and by how much memory was above the model's."""
+
+    source: str
+    instance: Instance
+    steps: Sequence[MeasuredStep]
+    fit: Fit
+    memory_headroom: float | None  #: share of the memory; None where no memory was measured
+
+    def error(self, *, corrected: bool) -> float:
+        """Mean |error| of the steps that the factors were fitted to."""
+        predicted = (
+            self.fit.predicted_s(step) if corrected else step.predicted_s() for step in self.steps
+        )
+        pairs = zip(predicted, self.steps, strict=True)
+        return fmean(abs(time_s / step.measured_s - 1) for time_s, step in pairs)
+
+
+def memory_headroom(measured: Sequence[tuple[MeasuredStep, float | None]]) -> float | None:
+    """Share to leave free so that no measured peak would have been above what is left.
+
+    Where p was predicted and q > p measured, p must be at most (1 - share) of the memory for q to
+    fit: share = 1 - p / q.
+    """
+    shares = [1 - step.peak_bytes / size for step, size in measured if size is not None]
+    return max(0.0, *shares) if shares else None
+
+
+def section(found: Corrected) -> str:
+    """The section `calibration`."""
+    fit, lines = found.fit, ["", "# Written by `hetplan calibrate`.", "calibration:"]
+    lines.append(f"  source: {json.dumps(found.source)}")
+    errors = {
+        "expected_error": fit.expected_error(),
+        "expected_error_elsewhere": fit.expected_error_elsewhere(),
+    }
+    lines += [f"  {name}: {error:.4f}" for name, error in errors.items() if error is not None]
+    if found.memory_headroom is not None:
+        lines.append(f"  memory_headroom: {found.memory_headroom:.4f}")
+    lines.append("  factors:  # layer kind -> GPU -> tp -> micro-batch -> of the layer's times")
+    tree: dict[str, dict[str, dict[int, dict[int, float]]]] = {}
+    for kernels, factors in sorted(fit.own.items()):
+        for one in corrections(found.instance, kernels, factors):
+            degrees = tree.setdefault(one.kind, {}).setdefault(one.gpu, {})
+            degrees.setdefault(one.tp, {})[one.micro_batch] = one.factor
+    for kind, gpus in tree.items():
+        lines.append(f"    {kind}:")
+        for gpu, degrees in gpus.items():
+            lines.append(f"      {json.dumps(gpu)}:")
+            for tp, curve in degrees.items():
+                texts = ", ".join(f"{b}: {factor:.4f}" for b, factor in curve.items())
+                lines.append(f"        {tp}: {{{texts}}}")
+    return "\n".join(lines) + "\n"
+
+
+def summary(found: Corrected) -> list[str]:
+    """What `calibrate` prints, line by line."""
+    fit, steps = found.fit, found.steps
+    before, after = (100 * found.error(corrected=one) for one in (False, True))
+    lines = [f"error of these {len(steps)} steps: {before:.2g} % as modelled, {after:.2g} % now"]
+    known = (
+        (fit.expected_error(), "these degrees and micro-batches"),
+        (fit.expected_error_elsewhere(), "others"),
+    )
+    for error, where in known:
+        text = "not known, too few steps" if error is None else f"{100 * error:.2g} %"
+        lines.append(f"expected error of plans with {where}: {text}")
+    for kernels, factors in sorted(fit.own.items()):
+        number = sum(step.kernels == kernels for step in steps)
+        lines.append(
+            f"{kernels.gpu}, tensor {kernels.tp}, micro-batch {kernels.micro_batch}: blocks x "
+            f"{exp(factors.blocks):.3f}, embedding and head x {exp(factors.ends):.3f} "
+            f"({number} step{'s' if number > 1 else ''})"
+        )
+    if found.memory_headroom is not None:
+        share = f"{100 * found.memory_headroom:.2g} %"
+        lines.append(f"memory: measured peaks ask for {share} of head-room")
+    return lines

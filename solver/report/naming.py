@@ -1,0 +1,81 @@
+"""Layers, degrees and shapes in words.
+
+Blocks count from 0, as in Megatron-LM; embedding and head have letters. Plan files count along the
+whole chain instead: 0 is the embedding, 1 the first block.
+"""
+
+from collections.abc import Iterable
+from itertools import accumulate, groupby
+
+from formulations.instance import Instance, Workload
+from formulations.plan import Degrees, Shape
+from solver.document import PlanDocument
+from solver.report.quantities import ranges
+
+
+def layers_text(workload: Workload, layers: Iterable[int]) -> str:
+    """Some layers of the chain: "E, 0-2" for the embedding and the first three blocks."""
+    chain = workload.layers
+    numbers = list(accumulate((layer.is_block for layer in chain), initial=0))
+    runs = groupby(sorted(set(layers)), key=lambda n: chain[n].is_block)
+    return ", ".join(
+        ranges(numbers[n] for n in run)
+        if are_blocks
+        else ", ".join(chain[n].kind[0].upper() for n in run)
+        for are_blocks, run in runs
+    )
+
+
+def degrees_of(document: PlanDocument) -> list[Degrees]:
+    """Those of its node groups; of its stages where every one has its own."""
+    shape = document.shape
+    if shape is not None and not shape.per_stage:
+        return shape.degrees_used
+    return [stage.degrees for replica in document.replicas for stage in replica.stages]
+
+
+def degrees_line(shape: Shape, degrees: Iterable[Degrees]) -> str:
+    """Tensor x data x pipeline, sequences per micro-batch; `degrees`: of its stages or groups."""
+    return f"{tensor_text(degrees)} x {shape.dp} x {shape.pp}, {shape.micro_batch}"
+
+
+def tensor_text(degrees: Iterable[Degrees]) -> str:
+    """GPUs of a tensor group, *4 where 4 of them share a stage; all kinds if they differ."""
+    return " / ".join(dict.fromkeys(map(_short, degrees))) or "by stage"
+
+
+def experts_text(shape: Shape) -> str:
+    """How many GPUs share the experts, and whether each has its own whole."""
+    where = f"over {shape.ep} GPUs" if shape.ep > 1 else "on every GPU"
+    return f"{'whole ' if shape.etp else ''}experts {where}"
+
+
+def one_line(shape: Shape) -> str:
+    """A shape among the others of its instance."""
+    chunks = f", {shape.vpp} chunks" if shape.vpp > 1 else ""
+    shares = shape.cp > 1 or shape.has_expert_grid
+    shared = f", context {shape.cp}, {experts_text(shape)}" if shares else ""
+    nodes, tensor = " + ".join(map(str, shape.nodes_used)), tensor_text(shape.degrees_used)
+    return (
+        f"tensor {tensor} x data {shape.dp} x pipeline {shape.pp}{chunks}{shared}, "
+        f"micro-batch {shape.micro_batch}, {shape.schedule}, recomputed "
+        f"{' or '.join(shape.recompute)}, ZeRO {shape.zero}, nodes {nodes}"
+    )
+
+
+def _short(degrees: Degrees) -> str:
+    return f"{degrees.tp}" + (f"*{degrees.parts}" if degrees.parts > 1 else "")
+
+
+def by_group(instance: Instance, shape: Shape) -> str | None:
+    """Degrees of every node group used; None where all are alike and undivided, or by stage."""
+    if shape.per_stage:
+        return None
+    if len(set(shape.degrees_used)) == 1 and shape.degrees_used[0].parts == 1:
+        return None
+    groups = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
+    return ", ".join(
+        f"{group.name}: tp {own.tp} x {own.parts}" + (" parts" if own.parts > 1 else "")
+        for group, own, count in groups
+        if count
+    )

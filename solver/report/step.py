@@ -1,0 +1,296 @@
+"""One optimizer step as rows of bars: a row per stage and group of identical replicas.
+
+A stage is one of the pp, with all its chunks of layers. The rows are written as text, as data of
+the page's script, and as a trace for Perfetto.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from solver.document import PlanDocument, ReplicaDocument
+from solver.report.naming import layers_text
+from solver.report.quantities import node_ranges, ranges, time_text
+from solver.report.stages import num_chunks
+from solver.simulate import Operation, Step
+
+#: Letter and name of every kind of bars.
+KINDS = {
+    "forward": ("F", "forward"),
+    "backward": ("B", "backward"),
+    "weight": ("W", "weight gradients"),
+    "sync": ("S", "gradient sync"),
+    "embedding": ("E", "embedding sync"),
+    "optimizer": ("O", "optimizer"),
+    "gather": ("G", "parameter gather"),
+}
+IDLE = "."
+COLUMNS = 80
+#: Of the time that a page shows, what stands for the time that is left out.
+_FOLD_WIDTH = 0.04
+#: Bars on a page, and at least in each of its rows.
+_MOST_BARS, _LEAST_PER_ROW = 8000, 24
+#: Bars of a row that are still told apart on a screen, beside those that fill and empty the
+#: pipeline: up to four for every virtual stage.
+_STEADY, _PER_STAGE = 128, 4
+
+
+# Rows
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one stage does during the step, in order, for replicas that do the same."""
+
+    stage: int
+    layers: str  #: by name, chunk by chunk
+    replicas: tuple[int, ...]
+    nodes: str
+    gpu_type: str
+    bars: tuple[Operation, ...]
+
+
+def replicas_text(replicas: Sequence[int]) -> str:
+    """Numbers with their noun: "replica 3", "replicas 0-7"."""
+    return f"replica{'s' if len(replicas) > 1 else ''} {ranges(replicas)}"
+
+
+def identical_replicas(document: PlanDocument) -> list[tuple[int, ...]]:
+    """Replica numbers, grouped by all that timelines depend on, besides what stages share."""
+
+    def signature(replica: ReplicaDocument) -> tuple[object, ...]:
+        stages = (
+            (s.gpu_type, s.forward_s, s.backward_s, s.weight_gradient_s, s.send_forward_s)
+            for s in replica.stages
+        )
+        return replica.micro_batches, *stages
+
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for r, replica in enumerate(document.replicas):
+        groups[signature(replica)].append(r)
+    return [tuple(group) for group in groups.values()]
+
+
+def rows_of(document: PlanDocument, step: Step) -> list[Row]:
+    """Rows by group of replicas, then stage; what all replicas share stands in every group."""
+    rows, workload, pp = [], document.instance.workload, step.costs.shape.pp
+    for group in identical_replicas(document):
+        bars: dict[int, list[Operation]] = defaultdict(list)
+        for operation in (*step.operations(group[0]), *step.tail):
+            bars[operation.stage].append(operation)
+        for k in range(pp):
+            stages = [document.replicas[r].stages[k] for r in group]
+            chunks = document.replicas[group[0]].stages[k::pp]
+            rows.append(
+                Row(
+                    stage=k,
+                    layers=", ".join(layers_text(workload, range(*c.layers)) for c in chunks),
+                    replicas=group,
+                    nodes=node_ranges(dict.fromkeys(stage.node for stage in stages)),
+                    gpu_type=stages[0].gpu_type,
+                    bars=tuple(sorted(bars[k], key=lambda bar: bar.start_ns)),
+                )
+            )
+    return rows
+
+
+def _kind_names(document: PlanDocument, rows: Sequence[Row]) -> dict[str, str]:
+    """Names of the kinds of bars that occur; a send that blocks is part of its operation."""
+    used = {bar.kind for row in rows for bar in row.bars}
+    names = {kind: name for kind, (_, name) in KINDS.items() if kind in used}
+    if "weight" in names:
+        names["backward"] = "input gradients"
+    if document.instance.search.blocking_sends:
+        names |= {kind: f"{names[kind]} and send" for kind in ("forward", "backward")}
+    return names
+
+
+# Text: a line per stage, a letter per slice of time
+
+
+def text_timeline(document: PlanDocument, step: Step) -> str:
+    """Lines of text; identical replicas share their lines."""
+    rows = rows_of(document, step)
+    total_s = step.step_time_ns / 1e9
+    end = time_text(total_s)
+    label = max(len(f"stage {row.stage}") for row in rows)
+    width = COLUMNS - label - max(len(row.gpu_type) for row in rows) - 2
+    legend = [f"{KINDS[kind][0]} {name}" for kind, name in _kind_names(document, rows).items()]
+    legend.append(f"{IDLE} idle")
+    if num_chunks(document) > 1:
+        legend.append("small letters: later chunks")
+    lines = [
+        f"one step of {end}; each letter stands for {time_text(total_s / width)}",
+        ", ".join(legend),
+    ]
+    replicas: tuple[int, ...] | None = None
+    for row in rows:
+        if row.replicas != replicas:
+            replicas = row.replicas
+            lines += ["", replicas_text(replicas)]
+        name = f"stage {row.stage}".ljust(label)
+        lines.append(f"{name} {marks(row.bars, step.step_time_ns, width)} {row.gpu_type}")
+    lines.append(f"{'':{label}} 0{end:>{width - 1}}")
+    return "\n".join(lines)
+
+
+def marks(bars: Sequence[Operation], step_time_ns: int, width: int) -> str:
+    """`width` letters, one per slice of the step.
+
+    Each stands for something that happens in its slice, chosen so that the letters of a row
+    keep the shares of the times, however many operations fall into one slice.
+    """
+    # Time by letter in every slice, in units of 1 / width ns; slices are `step_time_ns` long.
+    cells: list[dict[str, int]] = [{} for _ in range(width)]
+    for bar in bars:
+        first = bar.start_ns * width // step_time_ns
+        last = (bar.end_ns * width - 1) // step_time_ns
+        letter = KINDS[bar.kind][0]
+        mark = letter.lower() if bar.chunk else letter
+        for cell in range(first, last + 1):
+            start = max(bar.start_ns * width, cell * step_time_ns)
+            end = min(bar.end_ns * width, (cell + 1) * step_time_ns)
+            cells[cell][mark] = cells[cell].get(mark, 0) + end - start
+    # The letter that is most behind its share of the time so far.
+    due: Counter[str] = Counter()
+    letters = []
+    for times in cells:
+        if idle := step_time_ns - sum(times.values()):
+            times[IDLE] = idle
+        due.update(times)
+        chosen = max(times, key=lambda mark: due[mark])
+        due[chosen] -= step_time_ns
+        letters.append(chosen)
+    return "".join(letters)
+
+
+# Data of the page's script; a steady state that cannot be told apart is left out
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What lies between two times of the step is not shown but as a gap of some width, ns.
+
+    A pipeline that has filled repeats itself with every micro-batch: nothing is lost but length.
+    """
+
+    start_ns: int
+    end_ns: int
+    width_ns: int
+
+    @property
+    def skipped_ns(self) -> int:
+        """By how much everything behind the fold moves to the left."""
+        return self.end_ns - self.start_ns - self.width_ns
+
+    def parts(self, start_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
+        """What is shown of an interval of the step, in times of the picture."""
+        if start_ns < self.start_ns:
+            yield start_ns, min(end_ns, self.start_ns)
+        if end_ns > self.end_ns:
+            yield max(start_ns, self.end_ns) - self.skipped_ns, end_ns - self.skipped_ns
+
+    def num_hidden(self, row: Row) -> int:
+        """Micro-batches of a row of which no pass is shown."""
+        shown = {
+            bar.micro_batch
+            for bar in row.bars
+            if bar.start_ns < self.start_ns or bar.end_ns > self.end_ns
+        }
+        return len({bar.micro_batch for bar in row.bars} - shown)
+
+
+def fold_for(rows: Sequence[Row], step_time_ns: int, num_bars: int) -> Fold:
+    """The fold that leaves about so many bars, half of them on each side; an empty one if all."""
+    starts = sorted(bar.start_ns for row in rows for bar in row.bars)
+    ends = sorted(bar.end_ns for row in rows for bar in row.bars)
+    half = num_bars // 2
+    if len(starts) <= num_bars or starts[half] >= ends[-half]:
+        return Fold(step_time_ns, step_time_ns, 0)
+    start, end = starts[half], ends[-half]
+    return Fold(start, end, int(_FOLD_WIDTH * (step_time_ns - (end - start))))
+
+
+def timeline_data(document: PlanDocument, step: Step) -> dict[str, object]:
+    """Times in ns of the picture, which lacks what lies in the fold.
+
+    kinds: [id, name]. rows: label, place, and bars as [kind, start, duration, micro-batch or -1,
+    chunk]. critical: [row, start, end] along the critical path.
+    """
+    rows = rows_of(document, step)
+    readable = _STEADY + _PER_STAGE * len(document.replicas[0].stages)
+    num_bars = max(min(_MOST_BARS, readable * len(rows)), _LEAST_PER_ROW * len(rows))
+    fold = fold_for(rows, step.step_time_ns, num_bars)
+    names = _kind_names(document, rows)
+    number_of_kind = {kind: number for number, kind in enumerate(names)}
+    replica = next(bar.replica for bar in step.critical_path if bar.replica is not None)
+    row_of_stage = {row.stage: i for i, row in enumerate(rows) if replica in row.replicas}
+    return {
+        "step": step.step_time_ns,
+        "fold": [fold.start_ns, fold.end_ns, fold.width_ns],
+        "hidden": max(fold.num_hidden(row) for row in rows),
+        "kinds": list(names.items()),
+        "rows": [
+            {
+                "stage": row.stage,
+                "place": f"layers {row.layers}; {replicas_text(row.replicas)}; "
+                f"{row.nodes} ({row.gpu_type})",
+                "type": row.gpu_type,
+                "bars": [
+                    [number_of_kind[bar.kind], start, end - start, micro_batch, bar.chunk]
+                    for bar in row.bars
+                    for micro_batch in (-1 if bar.micro_batch is None else bar.micro_batch,)
+                    for start, end in fold.parts(bar.start_ns, bar.end_ns)
+                ],
+            }
+            for row in rows
+        ],
+        "critical": [
+            [row_of_stage[bar.stage], start, end]
+            for bar in step.critical_path
+            for start, end in fold.parts(bar.start_ns, bar.end_ns)
+        ],
+    }
+
+
+# A trace for Perfetto and chrome://tracing
+
+
+def chrome_trace(document: PlanDocument, step: Step) -> str:
+    """The step in the Trace Event Format, for a document with a plan and its simulated step.
+
+    Format: "Trace Event Format", Google, 2016: complete events (ph X) with ts and dur in
+    microseconds, metadata events (ph M) that name processes and threads. A process is a group of
+    replicas that do the same, a thread one of its stages.
+    """
+    rows = rows_of(document, step)
+    names = _kind_names(document, rows)
+    critical = {(bar.replica, bar.stage, bar.start_ns, bar.kind) for bar in step.critical_path}
+    events: list[dict[str, object]] = []
+    for row in rows:
+        process, thread = row.replicas[0], {"pid": row.replicas[0], "tid": row.stage}
+        if row.stage == 0:
+            args: dict[str, object] = {"name": replicas_text(row.replicas)}
+            events.append({"ph": "M", "name": "process_name", "pid": process, "args": args})
+        args = {"name": f"stage {row.stage}: layers {row.layers}, {row.nodes} ({row.gpu_type})"}
+        events.append({"ph": "M", "name": "thread_name", **thread, "args": args})
+        args = {"sort_index": row.stage}
+        events.append({"ph": "M", "name": "thread_sort_index", **thread, "args": args})
+        for bar in row.bars:
+            number = "" if bar.micro_batch is None else f" {bar.micro_batch}"
+            on_path = (bar.replica, bar.stage, bar.start_ns, bar.kind) in critical
+            args = {"micro_batch": bar.micro_batch, "chunk": bar.chunk, "on_critical_path": on_path}
+            events.append(
+                {
+                    "ph": "X",
+                    "name": names[bar.kind] + number,
+                    "cat": bar.kind + (",critical" if on_path else ""),
+                    **thread,
+                    "ts": bar.start_ns / 1000,
+                    "dur": (bar.end_ns - bar.start_ns) / 1000,
+                    "args": args,
+                }
+            )
+    trace = {"displayTimeUnit": "ms", "traceEvents": events}
+    return json.dumps(trace, separators=(",", ":")) + "\n"

@@ -1,0 +1,128 @@
+"""What single decisions of the best plan bring, put into the plan that is run."""
+
+import pytest
+
+from solver.comparison import Evaluation
+from solver.evaluate.evaluation import compared, predicted, single_changes
+from solver.evaluate.megatron_flags import read_flags
+from solver.evaluate.megatron_run import launched
+from solver.evaluate.read import read_run
+from solver.evaluate.run_plan import Planned, planned
+from solver.options import SolveOptions
+from solver.search.driver import solve
+from tests.export_cases import instance_of
+
+SEARCH = (
+    "target: any, pipeline_parallel: [4], tensor_parallel: [1], micro_batch: [1, 2, 4],"
+    " zero: [0, 1], schedule: [1f1b, gpipe], idle_nodes: false"
+)
+
+
+def evaluated(text: str, order: str = "small,big,small", search: str = SEARCH) -> Evaluation:
+    """A run of GPT-2 on three hosts, held against the best plan."""
+    own = read_run(instance_of(search=search), stated=text, order=order)
+    _, alone = predicted(own)
+    return compared(own, alone, SolveOptions(gap=0.0), solve)
+
+
+def test_each_decision_alone() -> None:
+    """Order, split, micro-batch, schedule and ZeRO differ from the best; each is judged alone."""
+    found = evaluated("pp=4,micro_batch=2,split=6/2/2/2,schedule=gpipe")
+    names = [one.change.split()[0] for one in found.changes]
+    assert {"node", "split", "schedule", "ZeRO"} <= set(names)
+    assert "tensor" not in names
+    saved = [one.least for one in found.changes if one.least is not None]
+    assert saved == sorted(saved, reverse=True)
+    assert saved[0] > 0
+
+
+def test_saving_is_that_of_the_changed_plan() -> None:
+    """The plan with that one decision, evaluated by itself, takes the time that is told."""
+    found = evaluated("pp=4,micro_batch=2,split=6/2/2/2,zero=1")
+    split = next(one for one in found.changes if one.change.startswith("split "))
+    blocks = split.change.split()[1]
+    again = evaluated(f"pp=4,micro_batch=2,split={blocks},zero=1")
+    assert split.least == pytest.approx(1 - again.objective / found.objective)
+    assert split.step_time_s == again.objective / 1e9
+
+
+def test_best_plan_has_nothing_to_change() -> None:
+    """Run as it is, it is as far from the best as the proof's gap, and no change is told."""
+    instance = instance_of(search=SEARCH)
+    best = solve(instance, SolveOptions(gap=0.0))
+    assert best.plan is not None
+    shape, stages = best.plan.shape, best.plan.replicas[0].stages
+    last = len(instance.workload.layers) - 1
+    blocks = [min(end, last) - max(start, 1) for start, end in (one.layers for one in stages)]
+    groups = instance.cluster.node_groups
+    names = [instance.cluster.groups[groups[node]].name for node in best.plan.node_order]
+    text = (
+        f"pp=4,micro_batch={shape.micro_batch},schedule={shape.schedule},zero={shape.zero},"
+        f"split={'/'.join(map(str, blocks))},recompute={stages[0].recomputed.way}"
+    )
+    found = evaluated(text, ",".join(names))
+    assert (found.above_best, found.above_bound) == (0, 0)
+    assert found.changes == ()
+
+
+def test_other_degrees_bring_their_own_split_and_hosts() -> None:
+    """Tensor, data, pipeline and the nodes they fill are one decision."""
+    found = evaluated("tp=2,pp=4,micro_batch=2", search="target: any")
+    change = next(one for one in found.changes if one.change.startswith("tensor "))
+    assert change.least is not None
+    assert change.least > 0
+
+
+def test_change_that_does_not_fit_saves_nothing() -> None:
+    """Told last, without a saving."""
+    instance = instance_of(
+        "catalogue: gpt2-xl", "target: any, zero: [0, 1], recompute: [none, full]"
+    )
+    text = "pp=4,micro_batch=4,recompute=full,zero=1,split=9/15/15/9"
+    own = read_run(instance, stated=text, order="small,big,small")
+    _, alone = predicted(own)
+    found = compared(own, alone, SolveOptions(gap=0.01), solve)
+    assert found.best is not None
+    assert found.above_bound is not None
+    broken = [one for one in found.changes if one.least is None]
+    assert list(found.changes[len(found.changes) - len(broken) :]) == broken
+
+
+def planned_run(search: str, flags: str) -> Planned:
+    """What Megatron-LM's flags start on all hosts."""
+    instance = instance_of(search=search)
+    return planned(instance, launched(read_flags(flags, "a.txt"), instance), (0, 1, 1))
+
+
+def test_settings_of_the_instance_are_a_change() -> None:
+    """Overlap that the run leaves out is what the instance's plans have."""
+    own = planned_run("target: any, overlap: {gradient_sync: 0.9}", "--micro-batch-size 2")
+    _, alone = predicted(own)
+    [change] = single_changes(own, alone.objective, own.plan)
+    assert change.change.startswith("overlap and sequence parallelism")
+    assert change.least is not None
+    assert change.least > 0
+
+
+def test_no_change_beats_the_best_plan() -> None:
+    """The best plan has the run's settings, whatever the instance says of these."""
+    search = "target: any, tensor_parallel: [2], pipeline_parallel: [1, 2, 4], recompute: [none]"
+    flags = "--tensor-model-parallel-size 2 --sequence-parallel --recompute-granularity full"
+    own = planned_run(search, f"{flags} --recompute-method uniform")
+    found = compared(own, predicted(own)[1], SolveOptions(gap=0.0), solve)
+    assert found.best is not None
+    assert found.best.objective is not None
+    assert found.best.instance.search.sequence_parallel
+    least = 1 - found.best.objective / found.objective
+    own_decisions = [one for one in found.changes if not one.change.startswith("overlap")]
+    assert own_decisions
+    assert all(one.least is None or one.least <= least for one in own_decisions)
+
+
+def test_bug_chunks_with_other_micro_batches() -> None:
+    """Interleaving needs multiples of pp micro-batches: sizes that leave others are not tried."""
+    search = "target: any, pipeline_parallel: [4], tensor_parallel: [1], micro_batch: [4]"
+    found = evaluated("pp=4,vpp=3,micro_batch=2", order="big", search=f"{search}, schedule: [1f1b]")
+    assert "micro-batches" in [one.change.split()[0] for one in found.changes]
+    found = evaluated("pp=4,vpp=3,micro_batch=1", search=f"{search}, schedule: [1f1b]")
+    assert "micro-batches" not in [one.change.split()[0] for one in found.changes]

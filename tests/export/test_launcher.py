@@ -1,0 +1,100 @@
+"""Hosts of exported files: each node has one name, which nothing else in the files can mean."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from formulations.errors import PlanError, PlannerError
+from solver.evaluate.read import order_beside
+from solver.export import megatron
+from solver.export.job import Job
+from solver.export.launcher import HOSTS, TORCHRUN
+from solver.export.registry import EXPORTERS
+from tests.export_cases import job_of
+from tests.seeds import few_and_many
+
+
+def named(*names: str) -> Job:
+    """The job on node groups of these names: a node of the first, two of the second."""
+    job = job_of()
+    cluster = job.instance.cluster
+    pairs = zip(cluster.groups, names, strict=True)
+    groups = tuple(group.but(name=name) for group, name in pairs)
+    return replace(job, instance=job.instance.but(cluster=cluster.but(groups=groups)))
+
+
+def read_back(job: Job, **changes: tuple[str, str]) -> None:
+    """The check of Megatron-LM's files, some of them changed."""
+    texts = megatron.files(job)
+    for name, (before, after) in changes.items():
+        file = name.replace("_", ".")
+        assert before in texts[file]
+        texts[file] = texts[file].replace(before, after)
+    megatron.check(job, texts)
+
+
+@pytest.mark.parametrize("names", [("gpu a", "gpu-a"), ("日本", "中国"), ("a!", "a")])
+def test_bug_two_node_groups_became_the_same_hosts(names: tuple[str, str], tmp_path: Path) -> None:
+    """No target takes such a plan, the check sees it, and no hosts file is read by such names."""
+    job = named(*names)
+    for exporter in EXPORTERS.values():
+        clashes = [fault.found for fault in exporter.faults(job) if "alike" in fault.found]
+        assert [f"{names[0]} and {names[1]}, " in text for text in clashes] == [True]
+    with pytest.raises(PlannerError, match=r"hosts\.txt: hosts read back as"):
+        megatron.check(job, megatron.files(job))
+    (tmp_path / HOSTS).write_text("a-0\n", encoding="utf-8")
+    with pytest.raises(PlanError, match="named alike; allowed: names that differ in ASCII"):
+        order_beside(job.instance, tmp_path)
+
+
+def test_bug_a_host_was_named_like_the_place_of_another() -> None:
+    """A group without an ASCII letter; before, its nodes were 0 and 1, in places 0 and 2."""
+    job = named("ok", "中国")
+    read_back(job)
+    assert megatron.files(job)[HOSTS].split() == ["plan-0", "ok-0", "plan-1"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("DEVICES=0,1,2,3", "DEVICES=0,1,2,2"),
+        ("--nnodes 3 --node-rank 2", "--nnodes 2 --node-rank 2"),
+        ("--node-rank 2", "--node-rank 1"),
+        ("small-1|2)", "small-0|2)"),
+        ("small-1|2)", "small-1|1)"),
+    ],
+)
+def test_script_is_held_against_the_nodes_of_the_plan(before: str, after: str) -> None:
+    """GPUs, number and order of the nodes, and what bash takes a host's name and place for."""
+    with pytest.raises(PlannerError, match=r"torchrun\.sh: .* read back as"):
+        read_back(named("big", "small"), torchrun_sh=(before, after))
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(400), 20))
+def test_any_names_give_hosts_that_are_read_back_or_are_refused(
+    seeds: Sequence[int], tmp_path: Path
+) -> None:
+    """What is written is read as the same order of node groups."""
+    written = 0
+    for seed in seeds:
+        rng = random.Random(seed)
+        names = {"".join(rng.choices("ab0-. !é中", k=rng.randint(1, 3))) for _ in range(2)}
+        if len(names) < 2:
+            continue
+        job = named(*sorted(names))
+        if next(megatron.faults(job), None) is not None:
+            continue
+        texts = megatron.files(job)
+        megatron.check(job, texts)
+        hosts = texts[HOSTS].splitlines()
+        assert len(set(hosts)) == len(hosts) == 3
+        assert not any(host.isdigit() or host not in texts[TORCHRUN] for host in hosts)
+        (tmp_path / HOSTS).write_text(texts[HOSTS], encoding="utf-8")
+        groups = job.instance.cluster.node_groups
+        order = tuple(groups[node] for node in job.plan.node_order)
+        assert order_beside(job.instance, tmp_path) == order
+        written += 1
+    assert written

@@ -1,0 +1,297 @@
+"""Megatron-LM's files: what they say is the plan, and what the scripts start."""
+
+import csv
+import io
+import os
+import stat
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from formulations.errors import PlannerError
+from formulations.plan import Degrees
+from solver.export import megatron
+from solver.export.job import Job
+from solver.export.megatron import read_arguments
+from tests.export_cases import (
+    CHUNK_CUTS,
+    UNTIED,
+    WHOLE_EXPERTS,
+    instance_of,
+    job_of,
+    plan_of,
+    recomputing,
+)
+
+CASES = {
+    "uneven": job_of(),
+    "interleaved": job_of(cuts=CHUNK_CUTS, schedule="interleaved", vpp=2),
+    "tensor": job_of(tp=2, dp=1, pp=4, shares=(8,), order=(0, 1, 1)),
+    "one stage": job_of(tp=1, dp=8, pp=1, cuts=(0, 14), shares=(1,) * 8, order=(0, 1, 1)),
+    "idle host": job_of(pp=3, cuts=(0, 5, 10, 14), order=(1, 0), nodes_used=(1, 1)),
+    "alone": job_of("{target: any, embedding_only_stages: true}"[1:-1], cuts=(0, 1, 7, 9, 14)),
+}
+
+
+def arguments(job: Job) -> dict[str, list[str]]:
+    """Flags of the job's argument file."""
+    return read_arguments(megatron.files(job)[megatron.ARGUMENTS])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_files_are_read_back_as_the_plan(name: str) -> None:
+    """Layers, ranks, groups, micro-batches, processes per host."""
+    job = CASES[name]
+    assert list(megatron.faults(job)) == []
+    megatron.check(job, megatron.files(job))
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        ("uneven", "Et*3|t*3|t*2|t*4L"),
+        ("interleaved", "Et|t*2|t|t*2|t|t|t*2|t*2L"),
+        ("alone", "E|t*6|t*2|t*4L"),
+    ],
+)
+def test_layout_has_the_layers_of_the_plan(name: str, layout: str) -> None:
+    """Head, tail and uneven pieces, chunk by chunk."""
+    assert arguments(CASES[name])[megatron.LAYOUT] == [layout]
+
+
+def test_predicted_tokens_stand_before_the_loss() -> None:
+    """Modules of multi-token prediction are in the plan's head; Megatron-LM wants their number."""
+    job = job_of(workload=f"{UNTIED.removesuffix('}, sequence_length: 1024')}, {MTP}")
+    assert arguments(job)[megatron.LAYOUT] == ["Et*3|t*3|t*2|t*4mL"]
+    assert arguments(job)["--mtp-num-layers"] == ["1"]
+    megatron.check(job, megatron.files(job))
+
+
+MTP = "mtp_layers: 1}, sequence_length: 1024"
+
+
+def test_arguments_of_a_plan() -> None:
+    """Degrees, batches and strategies; nothing that a layout excludes."""
+    found = arguments(CASES["tensor"])
+    assert found["--tensor-model-parallel-size"] == ["2"]
+    assert (found["--num-layers"], found["--seq-length"]) == (["12"], ["1024"])
+    assert (found["--micro-batch-size"], found["--global-batch-size"]) == (["2"], ["16"])
+    assert {"--sequence-parallel", "--bf16", "--use-distributed-optimizer"} <= set(found)
+    assert not [flag for flag in found if "virtual" in flag or "first-pipeline" in flag]
+    assert megatron.LAYOUT not in arguments(CASES["one stage"])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "method"),
+    [
+        ((3, 3, 2, 4), ["uniform", "1"]),
+        ((2, 2, 2, 2), ["block", "2"]),
+        ((3, 3, 2, 3), ["block", "3"]),
+        ((0, 0, 0, 0), None),
+    ],
+)
+def test_recomputation_alike_on_all_ranks(
+    numbers: tuple[int, ...], method: list[str] | None
+) -> None:
+    """Whole stages, or the first n blocks of each: where a stage has no more, all of it."""
+    job = recomputing(CASES["uneven"], numbers)
+    assert list(megatron.faults(job)) == []
+    found = arguments(job)
+    flags = ("--recompute-method", "--recompute-num-layers")
+    told = [found[flag][0] for flag in flags] if "--recompute-granularity" in found else None
+    assert told == method
+
+
+@pytest.mark.parametrize(
+    ("job", "line"),
+    [
+        (recomputing(CASES["uneven"], (3, 0, 0, 0)), "recompute_per: stage is not for Megatron-LM"),
+        (job_of(shares=(5, 3)), "micro_batches: uneven is not for Megatron-LM"),
+        (job_of(schedule="zb-h1"), "schedule: zb-h1 is not for Megatron-LM"),
+        (job_of(workload="catalogue: gpt2, optimizer_state: 8bit"), "optimizer_state: 8bit is not"),
+        (
+            job_of(workload="catalogue: gpt2, optimizer_state: bf16", zero=0),
+            "whose optimizer with states in bf16 is distributed",
+        ),
+        (
+            job_of(workload="catalogue: t5-3b", cuts=(0, 12, 24, 36, 50)),
+            "layers: an encoder and a decoder is not",
+        ),
+    ],
+)
+def test_what_megatron_cannot_express(job: Job, line: str) -> None:
+    """Each is refused with what to write instead."""
+    fault = next(megatron.faults(job))
+    assert line in fault.found
+    assert "solve again" in fault.change or "one stack" in fault.change
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        (megatron.ARGUMENTS, "t*3|t*3", "t*4|t*2"),
+        (megatron.ARGUMENTS, "--global-batch-size 16", "--global-batch-size 8"),
+        (megatron.ARGUMENTS, "--num-layers 12", "--num-layers 13"),
+        ("ranks.csv", "2,small-0", "2,big-0"),
+        ("hosts.txt", "small-0\nbig-0", "big-0\nsmall-0"),
+        ("torchrun.sh", "--nproc-per-node 4", "--nproc-per-node 2"),
+    ],
+)
+def test_file_that_is_not_the_plan_is_found(file: str, old: str, new: str) -> None:
+    """What is read back is held against the plan, file by file."""
+    job = CASES["uneven"]
+    texts = megatron.files(job)
+    assert old in texts[file] or file == "ranks.csv"
+    changed = {**texts, file: texts[file].replace(old, new) if old in texts[file] else "\n"}
+    with pytest.raises(PlannerError, match="read back"):
+        megatron.check(job, changed)
+
+
+def test_rank_table_places_the_stages() -> None:
+    """Stage 0 on the first host's GPUs, replicas side by side; unlike numbers of GPUs."""
+    rows = list(csv.DictReader(io.StringIO(megatron.files(CASES["uneven"])["ranks.csv"])))
+    assert [row["host"] for row in rows] == ["small-0"] * 2 + ["big-0"] * 4 + ["small-1"] * 2
+    assert [row["gpu"] for row in rows] == ["0", "1", "0", "1", "2", "3", "0", "1"]
+    assert [row["stage"] for row in rows] == [str(rank // 2) for rank in range(8)]
+
+
+def started(folder: Path, job: Job, host: str, **environment: str) -> list[str]:
+    """What torchrun is called with on a host: the words, after the GPUs that it sees."""
+    for name, text in megatron.files(job).items():
+        (folder / name).write_text(text)
+    fake = folder / "bin" / "torchrun"
+    fake.parent.mkdir()
+    fake.write_text('#!/bin/bash\nprintf "%s\\n" "$CUDA_VISIBLE_DEVICES" "$@"\n')
+    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    path = {"PATH": f"{fake.parent}:{os.environ['PATH']}", **environment}
+    command = ["bash", str(folder / "torchrun.sh"), host, "pretrain_gpt.py", "--vocab-file", "a b"]
+    done = subprocess.run(command, env=path, capture_output=True, text=True, check=True, cwd="/")
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("host", ["big-0", "1"])
+def test_script_starts_the_processes_of_a_host(host: str, tmp_path: Path) -> None:
+    """By name or place; the layout is not expanded by the shell, and words stay whole."""
+    words = started(tmp_path, CASES["uneven"], host, MASTER_ADDR="10.0.0.1")
+    assert words[0] == "0,1,2,3"
+    expected = [
+        "--nnodes",
+        "3",
+        "--node-rank",
+        "1",
+        "--nproc-per-node",
+        "4",
+        "--master-addr",
+        "10.0.0.1",
+    ]
+    assert words[1:9] == expected
+    assert words[11] == "pretrain_gpt.py"
+    assert words[words.index(megatron.LAYOUT) + 1] == "Et*3|t*3|t*2|t*4L"
+    assert words[-2:] == ["--vocab-file", "a b"]
+
+
+def test_unknown_host_ends_the_script(tmp_path: Path) -> None:
+    """With exit code 2 and the hosts that there are."""
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        started(tmp_path, CASES["uneven"], "small-7")
+    assert caught.value.returncode == 2
+    assert "the plan has small-0, big-0, small-1" in caught.value.stderr
+
+
+def test_slurm_script_takes_the_hosts_in_plan_order() -> None:
+    """From hosts.txt, one task a host; the shell takes the script."""
+    text = megatron.files(CASES["uneven"])["slurm.sh"]
+    assert "#SBATCH --nodes=3\n" in text
+    assert "--distribution=arbitrary" in text
+    assert "sbatch --nodefile=hosts.txt slurm.sh" in text  # any three nodes would be of any type
+    assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("precision", ["tf32", "fp32"])
+def test_bug_tf32_plans_ran_in_fp32(precision: str) -> None:
+    """PyTorch takes tf32 for products only where it is told."""
+    text = megatron.files(job_of(workload=f"{UNTIED}, precision: {precision}"))["torchrun.sh"]
+    assert ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1" in text) == (precision == "tf32")
+
+
+def test_odd_instance_name_stays_one_word() -> None:
+    """Names are quoted where a shell reads them."""
+    job = CASES["uneven"]
+    changes: dict[str, Any] = {"name": "a'b; rm -rf $HOME\nx"}
+    odd = replace(job, instance=job.instance.model_copy(update=changes))
+    lines = megatron.files(odd)["slurm.sh"].splitlines()
+    assert all(line.startswith("#SBATCH") for line in lines[1:5])
+
+
+@pytest.mark.parametrize(("tp", "line"), [(1, False), (2, True)])
+def test_bug_megatron_ended_jobs_with_tensor_groups_at_start(tp: int, line: bool) -> None:
+    """Before Blackwell it asserts that kernels are queued in one order."""
+    job = job_of(workload=UNTIED, tp=tp, dp=1, shares=(8,), order=(0, 1, 1), cuts=(0, 4, 7, 9, 14))
+    assert ("CUDA_DEVICE_MAX_CONNECTIONS" in megatron.files(job)["torchrun.sh"]) == line
+
+
+@pytest.mark.parametrize(
+    ("precision", "search", "tp", "found"),
+    [
+        ("bf16", "sequence_parallel: true", 2, []),
+        ("bf16", "sequence_parallel: false", 1, []),
+        ("fp16", "sequence_parallel: true", 2, ["expert_parallel: 2 is"]),
+        (
+            "bf16",
+            "sequence_parallel: false",
+            2,
+            ["sequence_parallel: false is"],
+        ),
+    ],
+)
+def test_bug_megatron_ended_jobs_with_experts_at_start(
+    precision: str, search: str, tp: int, found: list[str]
+) -> None:
+    """Experts in fp16, and in tensor groups without sequence parallelism."""
+    workload = f"catalogue: mixtral-8x7b, sequence_length: 512, precision: {precision}"
+    instance = instance_of(workload, f"target: any, expert_parallel: 4, {search}")
+    degrees = (Degrees(tp=tp),) * 2
+    dp = 4 // tp
+    shares = (16 // (2 * dp),) * dp
+    plan = plan_of(instance, (0, 17, 34), dp=dp, pp=2, ep=dp, degrees=degrees, shares=shares)
+    lines = [fault.found for fault in megatron.faults(Job(instance, plan))]
+    assert len(lines) == len(found)
+    assert all(line.startswith(start) for line, start in zip(lines, found, strict=True))
+
+
+def test_experts_and_sequences_that_gpus_share() -> None:
+    """Degrees of both, how attention sees a sequence, and ranks of one sequence in a row."""
+    workload = "catalogue: mixtral-8x7b, sequence_length: 512"
+    search = "target: any, context_parallel: 2, context_method: ring, expert_parallel: 4"
+    instance = instance_of(workload, search)
+    degrees = (Degrees(tp=1, cp=2),) * 2
+    job = Job(instance, plan_of(instance, (0, 17, 34), dp=2, pp=2, ep=4, degrees=degrees))
+    texts = megatron.files(job)
+    megatron.check(job, texts)
+    found = read_arguments(texts[megatron.ARGUMENTS])
+    assert found["--context-parallel-size"] == ["2"]
+    assert found["--cp-comm-type"] == ["p2p"]
+    assert found["--expert-model-parallel-size"] == ["4"]
+    assert [one.data for one in job.ranks] == [0, 1, 2, 3] * 2
+
+
+def test_bug_megatron_ended_jobs_that_split_experts_with_biases() -> None:
+    """Its assertion on gpt-oss: there tensor groups have whole experts."""
+    instance = WHOLE_EXPERTS.instance
+    instance = instance.but(workload={"expert_biases": True})
+    split = plan_of(instance, (0, 17, 34), tp=2, pp=2, ep=2)
+    (fault,) = megatron.faults(Job(instance, split))
+    assert fault.found.startswith("expert_tensor_parallel: tp is not for Megatron-LM")
+    assert list(megatron.faults(Job(instance, WHOLE_EXPERTS.plan))) == []
+
+
+def test_experts_that_tensor_groups_do_not_split() -> None:
+    """One GPU per expert, which four share; else tp of them."""
+    found = arguments(WHOLE_EXPERTS)
+    assert found["--expert-model-parallel-size"] == ["4"]
+    assert found["--expert-tensor-parallel-size"] == ["1"]
+    assert found["--tensor-model-parallel-size"] == ["2"]
+    assert list(megatron.faults(WHOLE_EXPERTS)) == []

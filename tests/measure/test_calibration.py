@@ -1,0 +1,158 @@
+"""Corrections of layer times by measured steps: what they are fitted to, what they say."""
+
+from math import exp, log
+from pathlib import Path
+
+import pytest
+
+from formulations.costs.compute import TimeColumns
+from formulations.instance import Instance
+from formulations.instance.calibration import Calibration, Correction
+from formulations.instance.load import load_instance, parse_instance
+from formulations.plan import Degrees
+from solver.measure.calibration import Factors, Kernels, MeasuredStep, corrections, fit
+from solver.measure.steps_file import read_steps
+from tests.command_line import output, refused, run
+
+INSTANCE = """
+name: small
+workload:
+  sizes: {hidden_size: 1024, layers: 12, heads: 16, vocabulary_size: 50257}
+  sequence_length: 1024
+  global_batch: 32
+  precision: fp16
+cluster:
+  groups:
+    - {name: node, gpu: A100-80, gpus_per_node: 8, nodes: 1}
+search: {recompute: none, zero: 0}
+"""
+HEADING = "tensor_parallel,data_parallel,pipeline_parallel,micro_batch,seconds"
+DEGREES = ("1,8,1,1", "1,4,2,1", "1,2,4,1", "2,4,1,1", "2,2,2,1", "2,1,4,1", "1,8,1,2")
+
+
+@pytest.fixture
+def planned() -> Instance:
+    """Twelve blocks on one node."""
+    return parse_instance(INSTANCE, "small.yaml", Path())
+
+
+def _rows(planned: Instance, path: Path, lines: list[str]) -> list[MeasuredStep]:
+    path.write_text("\n".join([HEADING, *lines]) + "\n", encoding="utf-8")
+    return [step for step, _ in read_steps(path, planned)]
+
+
+def _measured(planned: Instance, path: Path, factors: Factors) -> list[MeasuredStep]:
+    """Steps as long as if layer times were off by these factors."""
+    modelled = _rows(planned, path, [f"{degrees},0.8" for degrees in DEGREES])
+    times = [step.predicted_s(factors) for step in modelled]
+    return _rows(planned, path, [f"{d},{t:.9f}" for d, t in zip(DEGREES, times, strict=True)])
+
+
+def test_factors_of_layer_times_are_found_again(planned: Instance, tmp_path: Path) -> None:
+    """Several steps of unlike stages tell blocks from ends; one of them left out is predicted."""
+    truth = Factors(log(1.4), log(0.7))
+    found = fit(_measured(planned, tmp_path / "steps.csv", truth))
+    for kernels, factors in found.own.items():
+        if kernels.micro_batch == 1:
+            assert exp(factors.blocks) == pytest.approx(1.4, rel=0.01)
+            assert exp(factors.ends) == pytest.approx(0.7, rel=0.1)
+    error, elsewhere = found.expected_error(), found.expected_error_elsewhere()
+    assert error is not None
+    assert error < 0.005
+    assert elsewhere is not None
+    assert elsewhere < 0.03
+
+
+def test_one_step_is_met_and_promises_nothing(planned: Instance, tmp_path: Path) -> None:
+    """Its own time comes out; what error to expect of others is not known."""
+    (step,) = _rows(planned, tmp_path / "steps.csv", ["2,2,2,1,0.5"])
+    found = fit([step])
+    assert found.predicted_s(step) == pytest.approx(0.5, rel=0.002)
+    assert found.expected_error() is None
+    assert found.expected_error_elsewhere() is None
+
+
+def test_factor_multiplies_layer_with_its_traffic(planned: Instance) -> None:
+    """Of one kind, degree and size alone; elsewhere the geometric mean, sqrt(2 x 0.5) = 1."""
+    kinds = [("block", 1, 2.0), ("block", 2, 0.5)]
+    calibration = Calibration(
+        source="test",
+        corrections=tuple(
+            Correction(kind=kind, gpu="A100-80", tp=tp, micro_batch=1, factor=factor)
+            for kind, tp, factor in kinds
+        ),
+    )
+    corrected = planned.but(calibration=calibration)
+
+    def times(instance: Instance, tp: int) -> list[int]:
+        found = TimeColumns(instance).times((Degrees(tp=tp),), 1, "none")
+        return [int(found.forward_ns[i, 0]) for i in (0, 1)]
+
+    for tp, factor in ((1, 2.0), (2, 0.5), (4, 1.0)):
+        (embedding, block), (same, changed) = times(planned, tp), times(corrected, tp)
+        assert same == embedding
+        assert changed == pytest.approx(factor * block, abs=2)
+
+
+def test_corrections_name_every_layer_kind(planned: Instance) -> None:
+    """Blocks take one factor, embedding and head the other."""
+    found = corrections(planned, Kernels("A100-80", 1, 1), Factors(log(2), log(3)))
+    assert {one.kind: round(one.factor, 9) for one in found} == {
+        "embedding": 3.0,
+        "block": 2.0,
+        "head": 3.0,
+    }
+
+
+def test_calibrated_plans_say_so(tmp_path: Path) -> None:
+    """`calibrate` writes an instance whose plans are verified and print the expected error."""
+    source, steps = tmp_path / "small.yaml", tmp_path / "steps.csv"
+    out, plan = tmp_path / "corrected.yaml", tmp_path / "plan.json"
+    source.write_text(INSTANCE, encoding="utf-8")
+    rows = ["1,8,1,1,0.25,20 GiB", "1,4,2,1,0.3,", "2,4,1,1,0.3,"]
+    steps.write_text("\n".join([f"{HEADING},memory", *rows]) + "\n", encoding="utf-8")
+    text = output("calibrate", source, "--measured", steps, "--out", out)
+    assert "measured peaks ask for" in text
+    corrected = load_instance(out)
+    assert corrected.calibration is not None
+    assert corrected.calibration.source == "steps.csv, 3 measured steps"
+    assert corrected.limits.memory_headroom > 0.4  # 20 GiB measured, about 10 predicted
+    text = output("solve", out, "--out", plan)
+    assert "layer times by steps.csv, 3 measured steps" in text
+    assert "of the step time" in text
+    assert run("verify", plan)[0] == 0
+    code, _, error = run("calibrate", out, "--measured", steps, "--out", tmp_path / "twice.yaml")
+    assert (code, error.count("\n"), "a calibration already" in error) == (2, 1, True)
+
+
+@pytest.mark.parametrize(
+    ("heading", "row", "message"),
+    [
+        (HEADING, "1,8,1,1,-2", r"steps.csv:2:9 seconds: -2; allowed: more than 0"),
+        (HEADING, "1,8,1,1,nan", r"steps.csv:2:9 seconds: nan; allowed: a finite number"),
+        (HEADING, "1,8,1,1,fast", r"steps.csv:2:9 seconds: 'fast'; allowed: a number"),
+        (
+            HEADING,
+            "1,8,1,1,0.001",
+            r"steps.csv:2:9 seconds: 0.001 s, above the fp16 peak",
+        ),
+        (HEADING, "1,8,1,1,250", r"seconds: 250 s, more than 20 times the modelled step"),
+        (HEADING, "1,8,1,1", r"steps.csv:2:1: 4 fields; allowed: 5"),
+        (HEADING, "3,1,1,1,9", r"steps.csv:2:1 tensor_parallel: 3 GPUs per tensor-parallel group"),
+        (HEADING, "1,16,1,1,9", r"steps.csv:2:1: 16 GPUs in all; allowed: at most 8"),
+        (HEADING, "1,1,8,1,9", r"steps.csv:2:1: 12 blocks and 32 sequences"),
+        (f"{HEADING},model", "1,8,1,1,9,bert", r"steps.csv:2:11 model: bert, of another model"),
+        (f"{HEADING},hidden_size", "1,8,1,1,9,64", r"hidden_size: 64, of another model"),
+        (f"{HEADING},zero", "1,4,2,1,9,3", r"zero: 3 with several stages"),
+        (f"{HEADING},sweat", "1,8,1,1,9,3", r"steps.csv:2:11 sweat: unknown field"),
+        (f"{HEADING},memory", "1,8,1,1,9,31", r"memory: 31; allowed: a number with its unit"),
+        ("a,b", "", r"steps.csv:1:1: no measured step"),
+    ],
+)
+def test_bad_rows_are_refused(tmp_path: Path, heading: str, row: str, message: str) -> None:
+    """One line with file, line and column, exit code 2, and nothing written."""
+    source, steps, out = (tmp_path / name for name in ("small.yaml", "steps.csv", "out.yaml"))
+    source.write_text(INSTANCE, encoding="utf-8")
+    steps.write_text(f"{heading}\n{row}\n", encoding="utf-8")
+    assert message in refused("calibrate", source, "--measured", steps, "--out", out)
+    assert not out.exists()

@@ -1,0 +1,202 @@
+"""`init`: from a model and machines, however they are named, to an instance that solves."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from formulations.errors import InstanceError, PlannerError
+from formulations.instance.catalogue import gpu_catalogue
+from formulations.instance.load import load_instance
+from solver.cli.setup import init_command
+from solver.setup.machines import (
+    Machines,
+    catalogue_name,
+    detected_machines,
+    parse_machines,
+    slurm_machines,
+)
+from tests.command_line import refused, run
+
+KNOWN = tuple(gpu_catalogue())
+
+SCONTROL = """NodeName=gpu01 Arch=x86_64 CoresPerSocket=32
+   Gres=gpu:h100:8(S:0-1)
+   State=IDLE ThreadsPerCore=1
+NodeName=gpu02 Arch=x86_64
+   Gres=gpu:h100:8
+   State=MIXED+DRAIN
+NodeName=old[1] Gres=gpu:rtx3090:4 State=ALLOCATED
+NodeName=login Gres=(null) State=IDLE
+"""
+SINFO = """NODELIST GRES STATE
+gpu[01-03,07] gpu:nvidia_a100_80gb:8(S:0-1) mixed
+old1,old2 gpu:rtx3090:4 idle
+gpu[01-03] gpu:nvidia_a100_80gb:8(S:0-1) mixed
+gpu08 gpu:nvidia_a100_80gb:8 drained*
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "A100-80"),
+        ("NVIDIA A100-PCIE-40GB", "A100-40"),
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("Tesla V100-SXM2-16GB", "V100-16"),
+        ("NVIDIA GeForce RTX 3090", "RTX-3090"),
+        ("rtx3090", "RTX-3090"),
+        ("NVIDIA A10", "A10"),
+        ("nvidia_a10g", "A10G"),
+        ("a100-80", "A100-80"),
+        ("NVIDIA L40S", "L40S"),
+    ],
+)
+def test_names_of_drivers_and_of_slurm_are_understood(name: str, expected: str) -> None:
+    """Vendor's words fall away; the memory decides where a type has several sizes."""
+    assert catalogue_name(name, KNOWN, "here") == expected
+
+
+@pytest.mark.parametrize("name", ["a100", "H1000", "TPU v4"])
+def test_a_name_that_is_open_or_unknown_is_refused(name: str) -> None:
+    """The error names what it could be."""
+    with pytest.raises(InstanceError, match="A100-80"):
+        catalogue_name(name, KNOWN, "here")
+
+
+def test_machines_are_written_as_nodes_gpus_and_type() -> None:
+    """One node if no number stands before; a network behind the sign @."""
+    assert parse_machines("4x8xH100", KNOWN) == Machines(4, 8, "H100")
+    assert parse_machines("8xA10", KNOWN) == Machines(1, 8, "A10")
+    with_network = Machines(2, 4, "RTX-3090", "10 Gbit/s")
+    assert parse_machines("2x4xRTX-3090@10 Gbit/s", KNOWN) == with_network
+
+
+@pytest.mark.parametrize("text", ["", "H100", "0x8xH100", "4x0xH100", "4xx8xH100", "-1x8xH100"])
+def test_other_forms_are_refused(text: str) -> None:
+    """One line that shows an example, or says that there must be one of each."""
+    with pytest.raises(InstanceError, match="--nodes"):
+        parse_machines(text, KNOWN)
+
+
+def test_slurm_nodes_that_work_are_counted(tmp_path: Path) -> None:
+    """By scontrol and by sinfo: each once, none that is down or drained, none without GPUs."""
+    path = tmp_path / "nodes.txt"
+    path.write_text(SCONTROL, encoding="utf-8")
+    assert slurm_machines(path, KNOWN) == [Machines(1, 8, "H100"), Machines(1, 4, "RTX-3090")]
+    path.write_text(SINFO, encoding="utf-8")
+    assert slurm_machines(path, KNOWN) == [Machines(4, 8, "A100-80"), Machines(2, 4, "RTX-3090")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nothing of the kind\n", "no node with GPUs"),
+        ("NodeName=a Gres=gpu:a100:8\n", "nodes.txt:1: .*in the file, such as gpu:A100-40:8"),
+        ("NodeName=a Gres=gpu:h100:8\nNodeName=b Gres=gpu:8(S:0-1)\n", "nodes.txt:2: node b with"),
+        ("NODELIST GRES\na gpu:h100:4,gpu:a10:4\n", "nodes.txt:2: node a with the GPUs"),
+    ],
+)
+def test_bad_slurm_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    """One line with the place."""
+    path = tmp_path / "nodes.txt"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InstanceError, match=message):
+        slurm_machines(path, KNOWN)
+
+
+def _driver(names: list[str]) -> SimpleNamespace:
+    """A stand-in for the module pynvml of a machine with these GPUs."""
+    return SimpleNamespace(
+        NVMLError=OSError,
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: None,
+        nvmlDeviceGetCount=lambda: len(names),
+        nvmlDeviceGetHandleByIndex=lambda i: i,
+        nvmlDeviceGetName=lambda i: names[i],
+    )
+
+
+def test_the_machine_at_hand_is_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its driver names the GPUs; two types are refused, and so is a machine without one."""
+    monkeypatch.setitem(sys.modules, "pynvml", _driver(["NVIDIA H100 80GB HBM3"] * 8))
+    assert detected_machines(KNOWN) == Machines(1, 8, "H100")
+    monkeypatch.setitem(sys.modules, "pynvml", _driver(["NVIDIA A10", "NVIDIA L4"]))
+    with pytest.raises(InstanceError, match="A10 and L4"):
+        detected_machines(KNOWN)
+    monkeypatch.setitem(sys.modules, "pynvml", _driver([]))
+    with pytest.raises(PlannerError, match="no NVIDIA GPU"):
+        detected_machines(KNOWN)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(PlannerError, match="nvidia-ml-py"):
+        detected_machines(KNOWN)
+
+
+def test_what_init_writes_solves(tmp_path: Path) -> None:
+    """The file loads as it is, with what was assumed in its comments, and has a plan."""
+    out = tmp_path / "mine.yaml"
+    machines = ("--nodes", "1x4xA100-40", "--nodes", "1x4xA10@40 Gbit/s")
+    code, text, _ = run("init", "--model", "bert-large", *machines, "--out", out)
+    assert (code, text.splitlines()[0]) == (
+        0,
+        f"wrote {out}: bert-large on 1 node of 4 A100-40, 1 node of 4 A10",
+    )
+    assert "inter_node: Ethernet 100G  # assumed" in out.read_text(encoding="utf-8")
+    assert load_instance(out).cluster.groups[1].inter_node.bandwidth_bytes_per_s == 5e9
+    assert run("solve", out)[0] == 0
+
+
+def test_questions_are_asked_until_they_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a terminal a mistake is told at once, and what was answered before is kept."""
+    answers = iter(["gpt-2", "gpt2", "8xA100", "2x8xA100-80, 4xA10@10 Gbit/s"])
+    monkeypatch.setattr("typer.prompt", lambda question: next(answers))
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    init_command(out=tmp_path / "x.yaml")
+    out, err = capsys.readouterr()
+    assert "gpt2 on 2 nodes of 8 A100-80, 1 node of 4 A10" in out
+    assert [line.split(":")[1] for line in err.splitlines()] == [" --model", " --nodes"]
+
+
+def test_init_takes_a_config_from_another_folder(tmp_path: Path) -> None:
+    """Its path is written from the folder of the instance."""
+    config = tmp_path / "model" / "config.json"
+    config.parent.mkdir()
+    config.write_text('{"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 2}')
+    out = tmp_path / "plans" / "mine.yaml"
+    out.parent.mkdir()
+    assert run("init", "--model", config, "--nodes", "2xA10", "--out", out)[0] == 0
+    assert load_instance(out).workload.name == "model"
+
+
+def test_bug_init_wrote_encoder_decoders_for_a_target_without_them(tmp_path: Path) -> None:
+    """T5 is for any target alone, and says why."""
+    out = tmp_path / "t5.yaml"
+    assert run("init", "--model", "t5-3b", "--nodes", "1x8xH100", "--out", out)[0] == 0
+    assert load_instance(out).search.target == "any"
+    assert "Megatron-LM, the default, cannot train this model" in out.read_text()
+
+
+def test_init_never_replaces_a_file_unasked(tmp_path: Path) -> None:
+    """With --force it does; without a terminal nothing is asked."""
+    out = tmp_path / "mine.yaml"
+    out.write_text("mine\n", encoding="utf-8")
+    command = ("init", "--model", "gpt2", "--nodes", "8xA10", "--out", out)
+    assert run(*command)[::2] == (
+        2,
+        f"error: {out} exists; name another file with --out, or replace it with --force\n",
+    )
+    assert out.read_text(encoding="utf-8") == "mine\n"
+    assert run(*command, "--force")[0] == 0
+    assert run("init", "--out", tmp_path / "b.yaml")[0] == 2
+    assert not (tmp_path / "b.yaml").exists()
+
+
+def test_an_unknown_network_writes_nothing(tmp_path: Path) -> None:
+    """The error says what links there are."""
+    out = tmp_path / "mine.yaml"
+    err = refused("init", "--model", "gpt2", "--nodes", "2x8xA10@nix", "--out", out)
+    assert "unknown link 'nix'" in err
+    assert not out.exists()
