@@ -1,7 +1,8 @@
-"""The traffic of a plan, worked out from docs/cost.md alone: an oracle for `formulations.costs`.
+"""All costs of a plan, worked out from docs/cost.md alone: an oracle for `formulations.costs`.
 
-It reads the plan, the sizes of the model, the links of the cluster and `search`, and imports
-nothing that counts. What layers take without traffic is given.
+It reads the instance and the plan, the sizes of the model, the links of the cluster and `search`,
+and imports nothing that counts. What a layer of the instance has of FLOPs, kernels and bytes is
+given; `layers` counts its FLOPs and parameters from the sizes.
 """
 
 from dataclasses import dataclass
@@ -11,33 +12,39 @@ from formulations.instance import Instance
 from formulations.instance.cluster import Link
 from formulations.plan import Degrees, Plan, Stage
 from tests.oracles.layers import Model
-from tests.oracles.passes import Compute, Passes
+from tests.oracles.memory import Memory
+from tests.oracles.passes import Passes
 from tests.oracles.places import Places, ns
 from tests.oracles.rings import Rings
 
 
 @dataclass(frozen=True)
-class Traffic:
-    """Times of one plan: p devices, S stages, R replicas; passes with what layers take.
+class Counted:
+    """Costs of one plan: p devices, S stages, R replicas; see `PlanCosts`.
 
-    forward_ns, backward_ns: [S][R]. send_ns: [S - 1][R]. sync_ns, gather_ns: [p].
+    forward_ns, backward_ns, weight_ns: [S][R]. send_ns: [S - 1][R]. sync_ns, optimizer_ns,
+    gather_ns: [p]. memory_bytes, limit_bytes: [p][R].
     """
 
     forward_ns: list[list[int]]
     backward_ns: list[list[int]]
+    weight_ns: list[list[int]]
     send_ns: list[list[int]]
     sync_ns: list[int]
+    optimizer_ns: list[int]
     gather_ns: list[int]
     embedding_ns: int
+    memory_bytes: list[list[int]]
+    limit_bytes: list[list[int]]
 
 
-def traffic(instance: Instance, plan: Plan, model: Model, compute_ns: Compute) -> Traffic:
-    """All traffic of a plan."""
+def counted(instance: Instance, plan: Plan, model: Model) -> Counted:
+    """All costs of a plan."""
     at = Places(instance, plan, model)
-    rings, messages = Rings(at), Messages(at)
-    passes, replicas = Passes(at, rings, compute_ns), range(plan.shape.dp)
+    rings, messages, memory = Rings(at), Messages(at), Memory(at)
+    passes, replicas, devices = Passes(at, rings), range(plan.shape.dp), range(plan.shape.pp)
     times = [[passes.times_ns(s, r) for r in replicas] for s in range(len(at.stages))]
-    devices = range(plan.shape.pp)
+    forward, backward, weight = ([[one[i] for one in row] for row in times] for i in range(3))
     sync, gather = (
         [rings.after_ns(d, f, width) for d in devices]
         for f, width in (
@@ -45,13 +52,21 @@ def traffic(instance: Instance, plan: Plan, model: Model, compute_ns: Compute) -
             (rings.gather_factor, model.parameter_bytes),
         )
     )
-    return Traffic(
-        forward_ns=[[forward for forward, _ in row] for row in times],
-        backward_ns=[[backward for _, backward in row] for row in times],
+    usable = 1 - instance.limits.memory_headroom
+    return Counted(
+        forward_ns=forward,
+        backward_ns=backward,
+        weight_ns=weight,
         send_ns=[[messages.time_ns(s, r) for r in replicas] for s in range(len(at.stages) - 1)],
         sync_ns=sync,
+        optimizer_ns=[max(memory.optimizer_ns(d, r) for r in replicas) for d in devices],
         gather_ns=gather,
         embedding_ns=rings.embedding_ns(),
+        memory_bytes=[[sum(memory.parts(d, r).values()) for r in replicas] for d in devices],
+        limit_bytes=[
+            [int(at.of(at.stages[d][r].group.node).gpu.memory_bytes * usable) for r in replicas]
+            for d in devices
+        ],
     )
 
 
