@@ -21,7 +21,7 @@ from formulations.instance.lengths import (
     MeasuredSwitch,
 )
 from formulations.instance.record import shown
-from formulations.instance.schema import WorkloadFile
+from formulations.instance.resolve_workload import WorkloadFile
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import Workload
 from formulations.units import ceil_div
