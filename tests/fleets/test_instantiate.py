@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from formulations.cpsat import instantiation as cpsat_model
 from formulations.errors import PlannerError
 from formulations.milp import instantiation as milp_model
-from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind, conjugate
+from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind
 from solver.backends import cpsat, highs
 from solver.fleets.instantiate import instantiate
 from solver.options import SolveOptions
@@ -108,14 +108,6 @@ def test_models_equal_the_knapsack(problem: InstantiationProblem) -> None:
     assert solved(problem, milp_model, highs.run) == step
 
 
-@settings(max_examples=40, deadline=None)
-@given(problems(unit=10**9))
-def test_cpsat_equals_the_knapsack_on_long_steps(problem: InstantiationProblem) -> None:
-    """Steps of 1 to 60 s: objective and bound are exact to the nanosecond."""
-    found = instantiate(problem)
-    assert solved(problem, cpsat_model, cpsat.run) == (found and found.step_ns(problem))
-
-
 def test_bug_presolve_lost_the_optimum_of_long_steps() -> None:
     """Four pipelines of one node take 66 s; CP-SAT 9.15 swore to 70 s (google/or-tools#5293)."""
     problem = InstantiationProblem(
@@ -181,13 +173,6 @@ def test_idling_a_node_may_be_better() -> None:
     assert idle.nodes(problem) == (4,)
 
 
-def test_of_equal_steps_the_one_without_idle_nodes_is_taken() -> None:
-    """Two or three nodes alike: 5 = 2 + 3 idles none, 4 = 2 + 2 one."""
-    kinds = (PipelineKind((2,), linear(30, 0, 4)), PipelineKind((3,), linear(30, 0, 4)))
-    found = instantiate(InstantiationProblem(kinds, (5,), 1, 4, all_nodes=False))
-    assert found == Instantiation(((2,), (2,)))
-
-
 @pytest.mark.parametrize(("exchange", "expected"), [(1, ((2, 2), ())), (9, ((), (4,)))])
 def test_gradients_that_take_long_make_pipelines_few(
     exchange: int, expected: tuple[tuple[int, ...], ...]
@@ -204,13 +189,6 @@ def test_gradients_that_take_long_make_pipelines_few(
     assert found.step_ns(problem) == min(20 + exchange, 22)
     for module, run in ((cpsat_model, cpsat.run), (milp_model, highs.run)):
         assert solved(problem, module, run) == min(20 + exchange, 22)
-
-
-def test_more_pipelines_than_micro_batches_fit() -> None:
-    """Four nodes make four pipelines of one, but two micro-batches feed only two of two."""
-    kinds = (PipelineKind((1,), linear(10, 0, 2)), PipelineKind((2,), linear(9, 0, 2)))
-    found = instantiate(InstantiationProblem(kinds, (4,), 1, 2))
-    assert found == Instantiation(((), (1, 1)))
 
 
 @pytest.mark.parametrize("module", [cpsat_model, milp_model])
@@ -231,13 +209,6 @@ def test_too_short_a_step_is_infeasible(module: Any) -> None:
     run = cpsat.run if module is cpsat_model else highs.run
     outcome = run(module.build(SEVEN, latest_ns=119).model, SolveOptions())
     assert outcome.status is Status.INFEASIBLE
-
-
-def test_conjugate_counts_back() -> None:
-    """Every vector of shares is known by how many are at least 1, 2, ..."""
-    for shares in product(range(1, 4), repeat=3):
-        counts = [sum(share >= q for share in shares) for q in range(1, 5)]
-        assert conjugate(counts) == tuple(sorted(shares, reverse=True))
 
 
 def test_more_mixes_than_memory_holds_are_refused() -> None:
