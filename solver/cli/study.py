@@ -13,7 +13,7 @@ from solver.cli.terminal import print_report, say
 from solver.clusters.kept_clusters import FamilyOverview, family_overviews
 from solver.lengths.candidates import LENGTHS, SWITCH
 from solver.report.layout import Lines, labelled, table
-from solver.report.naming import tensor_text
+from solver.report.naming import degrees_line
 from solver.report.quantities import counted, money, percent, time_text
 from solver.search.overview import SearchOverview, search_overview
 from solver.study.store import read_study
@@ -82,7 +82,7 @@ def _search_text(instance: Instance, search: SearchOverview) -> list[RenderableT
     ]
     rows = [
         (
-            f"{tensor_text(shape.degrees_used)} x {shape.dp} x {shape.pp}, {shape.micro_batch}",
+            degrees_line(shape, shape.degrees_used),
             _nodes(instance, shape.nodes_used),
             shape.schedule,
             "/".join(shape.recompute),

@@ -12,11 +12,12 @@ from formulations.coverage import (
     proof,
     ways,
 )
-from formulations.cpsat.template_set import build
 from formulations.errors import PlannerError
 from formulations.fleet import Design, Strategy
 from formulations.instance.record import Record
 from formulations.merging import worst_rebuilt
+from formulations.models.cpsat import CpSat
+from formulations.models.template_set import TemplateSet
 from formulations.node_sharing import NodeSplit
 from formulations.pipelines import InstantiationProblem, PipelineKind
 from formulations.template import Template
@@ -226,9 +227,9 @@ def fewest_sizes(
         )
     consecutive = range(least_size, least_size + least_consecutive(least_size, faults))
     settling = nodes[:least_size] if nodes[0] == first else nodes
-    built = build(settling, least_size, faults)
+    built = TemplateSet(CpSat(), settling, least_size, faults)
     built.hint(consecutive)
-    outcome = cpsat.run(built.model, options or SolveOptions())
+    outcome = cpsat.run(built.model.native, options or SolveOptions())
     if outcome.values is None:
         return SizeSet(tuple(consecutive), False)
     sizes = built.extract(outcome.values)

@@ -44,7 +44,7 @@ from formulations.lengths.row_times import (
 from formulations.lengths.strategy_time import NEVER, Numbers, StrategyTimes
 from formulations.plan import GRADIENTS_SPLIT, Plan, Shape
 from formulations.space import node_vectors, shapes_of
-from formulations.switching.seats import Kind, Layout, layout_of
+from formulations.switching.shards import Kind, Layout, layout_of
 from formulations.switching.switch import switch_of
 from solver.heuristics.choose import ORDER_LIMIT, TimeTables, group_of_slot
 from solver.heuristics.minmax import fitting_even_split

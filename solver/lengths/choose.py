@@ -22,7 +22,6 @@ from time import monotonic
 
 import numpy as np
 
-from formulations.cpsat.hot_switch import build
 from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.lengths.problem import Mixed, Order, Switching
@@ -40,6 +39,7 @@ from formulations.lengths.tour import (
     out_ns,
     step_ns,
 )
+from formulations.models.hot_switch import HotSwitch
 from formulations.units import seconds
 from solver.backends import cpsat
 from solver.document import PlanDocument
@@ -136,12 +136,12 @@ def _free(
     apart, best, bound_ns = _few_sequences(mixed), ascending_step, 0
     while True:
         limit_ns = _longest_ns(mixed) if best is None else max(0, best.step_ns - 1)
-        built = build(mixed, limit_ns, apart)
+        built = HotSwitch(mixed, limit_ns, apart)
         if best is not None:
             built.hint(_merged(best.tour))
         limit_s = options.time_limit_s
         left_s = None if limit_s is None else max(0.0, limit_s - (monotonic() - begin))
-        outcome = cpsat.run(built.model, replace(options, time_limit_s=left_s))
+        outcome = cpsat.run(built.model.native, replace(options, time_limit_s=left_s))
         values = outcome.values
         solution = None if values is None else _chosen(mixed, built.extract(values))
         if solution is not None and (best is None or solution.step_ns < best.step_ns):

@@ -1,4 +1,7 @@
-"""What a plan takes for granted of its memory strategies, and what its instance leaves unused."""
+"""What a plan's figures rest on: strategies, sources, terms of renting; what it leaves unused.
+
+All sources stand in the plan file, and in the list of the catalogue.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,6 +23,15 @@ from solver.report.layout import Lines
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.simulate import step_time_ns
 
+_FIGURES = {
+    "peak": "peaks",
+    "memory_bandwidth": "memory bandwidth",
+    "memory": "memory",
+    "intra_node": "links in nodes",
+    "inter_node": "between nodes",
+}
+#: Smaller shares of time are not worth a word.
+_LEAST_SHARE = 1e-4
 _STATES = {sizes: name for name, sizes in OPTIMIZER_BYTES.items()}
 
 
@@ -172,13 +184,7 @@ def _without_flash(instance: Instance) -> str:
     return ", ".join(group.name for group in instance.cluster.groups if not group.gpu.has_flash)
 
 
-_FIGURES = {
-    "peak": "peaks",
-    "memory_bandwidth": "memory bandwidth",
-    "memory": "memory",
-    "intra_node": "links in nodes",
-    "inter_node": "between nodes",
-}
+# Sources of figures
 
 
 def _gpu_text(evidence: GpuEvidence, profiled: bool) -> str:
@@ -234,8 +240,7 @@ def evidence_lines(document: PlanDocument) -> Lines:
     return [("" if i else "rests on", line) for i, line in enumerate(lines)]
 
 
-#: Smaller shares of time are not worth a word.
-_LEAST = 1e-4
+# Terms of renting
 
 
 def renting_lines(document: PlanDocument) -> Lines:
@@ -276,7 +281,7 @@ def _checkpoints(preemption: Preemption, renting: RentingDocument, step_s: float
     rate_per_s = rate / SECONDS_PER_HOUR
     steps, slowdown = in_whole_steps(preemption, rate_per_s, step_s)
     more = slowdown * renting.availability - 1
-    whole = f"; whole steps take {percent(more)} more time" if more > _LEAST else ""
+    whole = f"; whole steps take {percent(more)} more time" if more > _LEAST_SHARE else ""
     checkpoint, restart = time_text(preemption.checkpoint_s), time_text(preemption.restart_s)
     return [
         (

@@ -1,4 +1,4 @@
-"""Throughput and cost of clusters, as tables and pictures of fronts show them."""
+"""A front in words and tables, as FASOP prints its own: clusters, or subsets of nodes that help."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,9 +12,20 @@ from solver.document import PlanDocument
 from solver.front_document import FrontDocument, PointDocument, TermsDocument
 from solver.report.assumptions import flash_lines
 from solver.report.layout import Grid, Lines, labelled, table
-from solver.report.naming import degrees_of, tensor_text
+from solver.report.naming import degrees_line, degrees_of
 from solver.report.quantities import money, percent, ranges, significant, time_text
 from solver.report.text import lengths_lines
+
+_TERMINATION = {
+    "closed": "every cluster is closed",
+    "time_limit": "the time limit was reached",
+    "interrupted": "interrupted",
+    "unfinished": "some clusters could not be closed",
+}
+#: Heading of `degrees_text`.
+DEGREES = "tensor x data x pipeline, micro-batch"
+#: Open clusters that are named.
+FEW = 5
 
 
 class Figures(NamedTuple):
@@ -70,16 +81,7 @@ def rows_of(document: FrontDocument) -> Iterator[tuple[PointDocument, TermsDocum
     return iter(sorted(rows, key=lambda row: -row[1].sequences_per_s))
 
 
-_TERMINATION = {
-    "closed": "every cluster is closed",
-    "time_limit": "the time limit was reached",
-    "interrupted": "interrupted",
-    "unfinished": "some clusters could not be closed",
-}
-#: Heading of `degrees_text`.
-DEGREES = "tensor x data x pipeline, micro-batch"
-#: Open clusters that are named.
-FEW = 5
+# Fronts of money
 
 
 def front_text(document: FrontDocument) -> list[RenderableType]:
@@ -141,7 +143,7 @@ def degrees_text(plan: PlanDocument) -> str:
     shape = plan.shape
     if shape is None:
         return ""
-    return f"{tensor_text(degrees_of(plan))} x {shape.dp} x {shape.pp}, {shape.micro_batch}"
+    return degrees_line(shape, degrees_of(plan))
 
 
 def point_rows(document: FrontDocument) -> tuple[list[str], list[str], list[list[str]]]:
@@ -210,6 +212,9 @@ def _open(document: FrontDocument) -> str:
 def front_report(document: FrontDocument) -> list[RenderableType]:
     """A front as its aim asks for it."""
     return subsets_text(document) if document.aim == "subsets" else front_text(document)
+
+
+# Subsets of the nodes of one cluster: the best of every number, what is lost without some
 
 
 def subsets_text(document: FrontDocument) -> list[RenderableType]:

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 from formulations.lengths.tour import Hop
 from formulations.units import seconds
 from solver.lengths_document import LengthsDocument
-from solver.report.drawing import LETTER, picture, round_part, upright_lines, written
+from solver.report.chart import LETTER, picture, round_part, upright_lines, written
 from solver.report.quantities import round_time_text, time_text
 
 _WIDTH, _LEFT, _RIGHT, _BAR = 900, 110, 60, 46

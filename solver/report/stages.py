@@ -1,4 +1,4 @@
-"""Stages and their places, as tables."""
+"""Stages, their memory and places, as tables; what crosses between zones, over which links."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from formulations.costs.tables import CostTables
-from formulations.decisions import even_shares, share_range
-from formulations.fixed import ALL_FREE, Given
+from formulations.decisions import ALL_FREE, Given, even_shares, share_range
+from formulations.models.degrees import ManyShapes
+from formulations.models.step_time import OneShape
 from formulations.paths import PathCut
-from solver.search.engines import ModelEngine, OneShape
+from solver.search.engines import ModelEngine
 from solver.search.paths import CutPool, first_cuts
 
 #: Weight of the dearest nodes, if what models minimise, a sum over shapes, stays below the other.
@@ -58,11 +59,11 @@ def whole_weights(shapes: Sequence[OpenShape]) -> list[int]:
 class HeldShapes:
     """held: indices of shapes, in the order of the model. shares: what replicas of each may have.
 
-    weights: of every shape, held or not. built: the native model.
+    weights: of every shape, held or not. built: the model.
     """
 
     def __init__(self, engine: ModelEngine, shapes: Sequence[OpenShape], pool: CutPool) -> None:
-        self.built, self.shapes, self._pool = engine.build(), shapes, pool
+        self.built, self.shapes, self._pool = ManyShapes(engine.model()), shapes, pool
         self.weights = whole_weights(shapes)
         self.held: list[int] = []
         self.shares: dict[int, Sequence[int]] = {}

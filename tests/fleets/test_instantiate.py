@@ -3,20 +3,20 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations_with_replacement
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formulations.cpsat import instantiation as cpsat_model
 from formulations.errors import PlannerError
-from formulations.milp import instantiation as milp_model
+from formulations.models.cpsat import CpSat
+from formulations.models.instantiation import InstantiationModel
 from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind
-from solver.backends import cpsat, highs
+from solver.backends import cpsat
 from solver.fleets.instantiate import instantiate
 from solver.options import SolveOptions
 from solver.result import Status
+from tests.twins import CPSAT, MILP, TWINS, Twin
 
 
 def broken_rules(way: Instantiation, problem: InstantiationProblem) -> Iterator[str]:
@@ -76,13 +76,15 @@ def problems(draw: st.DrawFn, unit: int = 1) -> InstantiationProblem:
     )
 
 
-def solved(problem: InstantiationProblem, module: Any, run: Any) -> int | None:
+def solved(problem: InstantiationProblem, twin: Twin) -> int | None:
     """Step of the model's optimum, which must be a choice that keeps every constraint."""
-    built = module.build(problem)
-    outcome = run(built.model, SolveOptions())
+    built = InstantiationModel(twin.model(), problem)
+    outcome = twin.run(built.model.native, SolveOptions())
     if outcome.status is Status.INFEASIBLE:
         return None
     assert outcome.status is Status.OPTIMAL
+    assert outcome.values is not None
+    assert outcome.objective is not None
     way = built.extract(outcome.values)
     assert list(broken_rules(way, problem)) == []
     assert way.step_ns(problem) == outcome.objective == outcome.bound
@@ -104,8 +106,8 @@ def test_models_equal_the_knapsack(problem: InstantiationProblem) -> None:
     """CP-SAT and HiGHS prove the same step, or both that there is none."""
     found = instantiate(problem)
     step = None if found is None else found.step_ns(problem)
-    assert solved(problem, cpsat_model, cpsat.run) == step
-    assert solved(problem, milp_model, highs.run) == step
+    assert solved(problem, CPSAT) == step
+    assert solved(problem, MILP) == step
 
 
 def test_bug_presolve_lost_the_optimum_of_long_steps() -> None:
@@ -121,7 +123,7 @@ def test_bug_presolve_lost_the_optimum_of_long_steps() -> None:
         all_nodes=False,
     )
     assert best_step(problem) == 66_000_000_001
-    assert solved(problem, cpsat_model, cpsat.run) == 66_000_000_001
+    assert solved(problem, CPSAT) == 66_000_000_001
 
 
 def linear(per_micro_batch: int, start: int, most: int) -> tuple[int, ...]:
@@ -155,8 +157,8 @@ def test_faults_just_inside_and_just_outside(faults: int, possible: bool) -> Non
     """Seven nodes make three pipelines of two or three, not four."""
     problem = replace(SEVEN, faults=faults, all_nodes=False)
     assert (instantiate(problem) is not None) is possible
-    assert (solved(problem, cpsat_model, cpsat.run) is not None) is possible
-    assert (solved(problem, milp_model, highs.run) is not None) is possible
+    assert (solved(problem, CPSAT) is not None) is possible
+    assert (solved(problem, MILP) is not None) is possible
 
 
 def test_idling_a_node_may_be_better() -> None:
@@ -187,27 +189,26 @@ def test_gradients_that_take_long_make_pipelines_few(
     found = instantiate(problem)
     assert found == Instantiation(expected)
     assert found.step_ns(problem) == min(20 + exchange, 22)
-    for module, run in ((cpsat_model, cpsat.run), (milp_model, highs.run)):
-        assert solved(problem, module, run) == min(20 + exchange, 22)
+    for twin in TWINS:
+        assert solved(problem, twin) == min(20 + exchange, 22)
 
 
-@pytest.mark.parametrize("module", [cpsat_model, milp_model])
-def test_a_known_step_keeps_the_optimum(module: Any) -> None:
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+def test_a_known_step_keeps_the_optimum(twin: Twin) -> None:
     """The model that leaves out what takes longer than a known choice still reaches it."""
-    built = module.build(SEVEN, latest_ns=120)
+    built = InstantiationModel(twin.model(), SEVEN, latest_ns=120)
     built.hint(Instantiation(((4, 4), (6,))))
-    run = cpsat.run if module is cpsat_model else highs.run
-    outcome = run(built.model, SolveOptions())
+    outcome = twin.run(built.model.native, SolveOptions())
     assert outcome.objective == 120
-    assert module.build(SEVEN).count[0][4:] != []
+    assert InstantiationModel(twin.model(), SEVEN).count[0][4:] != []
     assert built.count[0][4:] == []
 
 
-@pytest.mark.parametrize("module", [cpsat_model, milp_model])
-def test_too_short_a_step_is_infeasible(module: Any) -> None:
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+def test_too_short_a_step_is_infeasible(twin: Twin) -> None:
     """Nothing is done within 119."""
-    run = cpsat.run if module is cpsat_model else highs.run
-    outcome = run(module.build(SEVEN, latest_ns=119).model, SolveOptions())
+    built = InstantiationModel(twin.model(), SEVEN, latest_ns=119)
+    outcome = twin.run(built.model.native, SolveOptions())
     assert outcome.status is Status.INFEASIBLE
 
 
@@ -228,5 +229,5 @@ def test_a_thousand_nodes() -> None:
     assert found is not None
     assert list(broken_rules(found, problem)) == []
     step = found.step_ns(problem)
-    shorter = cpsat_model.build(problem, latest_ns=step - 1)
-    assert cpsat.run(shorter.model, SolveOptions()).status is Status.INFEASIBLE
+    shorter = InstantiationModel(CpSat(), problem, latest_ns=step - 1)
+    assert cpsat.run(shorter.model.native, SolveOptions()).status is Status.INFEASIBLE

@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formulations.coverage import Coverage, consecutive_for_merging
-from formulations.cpsat.template_set import build
 from formulations.merging import partitions, pipelines_rebuilt, worst_rebuilt
-from solver.backends import cpsat
+from formulations.models.cpsat import CpSat
+from formulations.models.template_set import TemplateSet
 from solver.fleets.template_document import (
     CoverageError,
     fewest_sizes,
     merging_range,
     worst_rebuilt_in,
 )
-from solver.options import SolveOptions
 from solver.result import Status
+from tests.twins import TWINS, Twin, has_solution, solved
 
 
 def fewest_by_enumeration(nodes: range, least_size: int, faults: int) -> int:
@@ -50,13 +50,14 @@ def test_sizes_below_n0_are_not_offered() -> None:
     assert len(fewest_sizes(range(7, 8), 1, 1).sizes) == 1  # seven of 1
 
 
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize("least_size", range(1, 5))
 @pytest.mark.parametrize("faults", range(3))
-def test_the_first_counts_settle_a_long_range(least_size: int, faults: int) -> None:
+def test_the_first_counts_settle_a_long_range(twin: Twin, least_size: int, faults: int) -> None:
     """The model of all counts from (f + 1) n0 on needs no more sizes than that of the first n0."""
     first = (faults + 1) * least_size
     nodes = range(first, first + 3 * least_size)
-    outcome = cpsat.run(build(nodes, least_size, faults).model, SolveOptions())
+    outcome = solved(TemplateSet(twin.model(), nodes, least_size, faults).model)
     assert outcome.status is Status.OPTIMAL
     assert outcome.objective == len(fewest_sizes(nodes, least_size, faults).sizes)
 
@@ -81,18 +82,18 @@ def test_the_model_asks_for_the_number_of_pipelines(sizes: tuple[int, ...]) -> N
 
 def test_a_set_that_leaves_a_gap_is_no_solution() -> None:
     """With 3 and 5 alone allowed, 7 nodes are no sum of two: the model is infeasible."""
-    built = build(range(6, 9), 3, 1)
+    built = TemplateSet(CpSat(), range(6, 9), 3, 1)
     for size, literal in built.chosen.items():
         if size == 4:
-            built.model.add(literal == 0)
-    assert cpsat.run(built.model, SolveOptions()).status is Status.INFEASIBLE
+            built.model.some_of(0, (), literal)
+    assert not has_solution(built.model)
 
 
 @pytest.mark.parametrize("nodes", [range(5, 9), range(6, 6)])
 def test_a_range_that_cannot_be_covered_is_refused(nodes: range) -> None:
     """Two pipelines of 3 take 6 nodes, and there must be a count."""
     with pytest.raises(ValueError, match="sizes from 3"):
-        build(nodes, 3, 1)
+        TemplateSet(CpSat(), nodes, 3, 1)
 
 
 def rebuilt_by_comparison(

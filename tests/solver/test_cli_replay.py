@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 import pytest
 
 from solver.replay.spans import Replay, Span
-from solver.report.replay import averages, long_time_text, round_ticks
+from solver.report.chart import round_ticks
+from solver.report.replay import averages, long_time_text
 from tests.command_line import output, refused
 
 INSTANCES = Path(__file__).resolve().parents[2] / "instances"

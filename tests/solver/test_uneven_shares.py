@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from formulations.costs.placement import Placer
-from formulations.costs.plan_costs import split_costs
+from formulations.costs.plan_costs import plan_costs, split_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions
 from formulations.instance import LayerRun
@@ -24,7 +24,6 @@ from solver.enumeration.uneven_search import best_dealing
 from solver.layered.problem import Array, Intervals
 from solver.search.closing import enumerate_shape
 from solver.simulate import step_time_ns
-from solver.verify.recount import Recount
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables, scheduled, unlike_replicas
 from tests.seeds import few_and_many, one_each
@@ -111,7 +110,7 @@ def test_found_plan_takes_as_long_as_the_verifier_counts(seed: int) -> None:
         pytest.skip("nothing fits")
     assert sum(found.shares) == tables.num_micro_batches
     plan = Decisions(found.order, found.split, found.shares).plan(tables)
-    assert step_time_ns(Recount(tables.instance, plan).costs()) == found.step_time_ns
+    assert step_time_ns(plan_costs(tables.instance, plan)) == found.step_time_ns
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(140), 19))
