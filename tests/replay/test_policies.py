@@ -9,8 +9,8 @@ import pytest
 
 from formulations.errors import PlannerError
 from formulations.instance import Instance
-from formulations.instance.cluster import ZoneLink
 from formulations.instance.load import parse_instance
+from formulations.instance.machines import ZoneLink
 from formulations.instance.preemption import costs_of_size
 from formulations.pipelines import InstantiationProblem
 from formulations.units import seconds
