@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from formulations.instance import Instance, Workload
-from formulations.instance.machines import NodeGroup
+from formulations.instance.cluster import NodeGroup
 from formulations.instance.profile import Profile, ProfileEntry
 
 

@@ -13,9 +13,9 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field
 
+from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
 from formulations.instance.input_limits import Count, Fraction, Name, Text
-from formulations.instance.machines import Cluster
 from formulations.instance.record import (
     Record,
 )

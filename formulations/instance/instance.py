@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from formulations.instance.calibration import Calibration
+from formulations.instance.cluster import Cluster
 from formulations.instance.input_limits import (
     MOST_CHOICES_OF_TERMS,
     Bytes,
@@ -16,7 +17,7 @@ from formulations.instance.input_limits import (
     Text,
 )
 from formulations.instance.lengths import Lengths
-from formulations.instance.machines import Cluster, GpuType
+from formulations.instance.machines import GpuType
 from formulations.instance.preemption import Preemption
 from formulations.instance.profile import Profile
 from formulations.instance.record import Quantity, Record

@@ -6,9 +6,9 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Discriminator, Field, Tag
 
+from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
 from formulations.instance.input_limits import Batch, Count, Name, Text
-from formulations.instance.machines import Cluster
 from formulations.instance.record import (
     LIST,
     NUMBER,

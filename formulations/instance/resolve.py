@@ -14,10 +14,10 @@ from pydantic import Discriminator, Field, Tag
 from formulations.errors import InstanceError, Mistakes, joined
 from formulations.instance.calibration import CalibrationFile, resolve_calibration
 from formulations.instance.catalogue import Catalogue
+from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
 from formulations.instance.input_limits import MOST_CHOICES_OF_TERMS, Name, Text
 from formulations.instance.instance import Instance, Limits, LimitsFile, Objective
-from formulations.instance.machines import Cluster
 from formulations.instance.preemption import PreemptionFile, resolve_preemption
 from formulations.instance.profile import (
     Profile,

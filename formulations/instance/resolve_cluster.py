@@ -7,6 +7,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from formulations.errors import Mistakes, joined
 from formulations.instance.catalogue import Catalogue
+from formulations.instance.cluster import Cluster, NodeGroup, zone_faults
 from formulations.instance.documents import Place
 from formulations.instance.input_limits import (
     MOST_CHOICES,
@@ -21,13 +22,11 @@ from formulations.instance.input_limits import (
 )
 from formulations.instance.machines import (
     NETWORK_LATENCY_S,
-    Cluster,
     Efficiency,
     GpuFile,
     GpuType,
     Link,
     Memory,
-    NodeGroup,
     Price,
     Spot,
     SpotFile,
@@ -36,7 +35,6 @@ from formulations.instance.machines import (
     ZonePair,
     find_link,
     gpu_type,
-    zone_faults,
 )
 from formulations.instance.record import (
     FROM_LIST,

@@ -8,6 +8,7 @@ from itertools import pairwise, permutations
 from pathlib import Path
 
 from formulations.errors import all_of
+from formulations.instance.cluster import Cluster, flash_remedy
 from formulations.instance.documents import Place
 from formulations.instance.input_limits import MOST_BATCH, first_beyond
 from formulations.instance.length_classes import classes_of, log_normal_classes
@@ -18,7 +19,6 @@ from formulations.instance.lengths import (
     MeasuredSwitch,
 )
 from formulations.instance.lengths_file import read_lengths
-from formulations.instance.machines import Cluster, flash_remedy
 from formulations.instance.record import shown
 from formulations.instance.resolve_workload import WorkloadFile
 from formulations.instance.schema_lengths import CLASSES, LengthsFile, StrategyFile, SwitchFile

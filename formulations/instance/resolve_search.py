@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, get_args
 
 from formulations.errors import InstanceError, joined
+from formulations.instance.cluster import Cluster, flash_obstacle, flash_remedy, has_flash
 from formulations.instance.documents import Place
-from formulations.instance.machines import Cluster, flash_obstacle, flash_remedy, has_flash
 from formulations.instance.profile import ProfileFile
 from formulations.instance.record import shown
 from formulations.instance.resolve_workload import WorkloadFile

@@ -10,7 +10,7 @@ from formulations.costs.experts import members_of
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.renting import in_whole_steps
 from formulations.instance import Instance, NodeGroup
-from formulations.instance.machines import has_flash
+from formulations.instance.cluster import has_flash
 from formulations.instance.preemption import Preemption
 from formulations.instance.search import Overlap
 from formulations.instance.sources import NOT_STATED, Evidence, GpuEvidence

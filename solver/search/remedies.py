@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from formulations.costs.renting import rent_usd_per_hour
 from formulations.instance import Instance
-from formulations.instance.machines import has_flash
+from formulations.instance.cluster import has_flash
 from formulations.instance.profile import covered_degrees
 from formulations.instance.target import RULES
 from formulations.launch import runs
