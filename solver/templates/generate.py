@@ -17,8 +17,8 @@ from formulations.units import ceil_div
 from solver.enumeration.enumerate import below
 from solver.interrupt import NoTimeError, TimeUp
 from solver.layered.edges import has_split
-from solver.layered.free_degrees import FreeDegrees
 from solver.layered.gpu_graph import Counts, GpuGraph
+from solver.layered.pipelines import FreeDegrees
 from solver.layered.places import PlaceCosts, place_costs
 from solver.layered.problem import INFINITY
 from solver.result import Status

@@ -1,4 +1,4 @@
-"""Promises of formulations.instance.schema: the JSON schema of instance files."""
+"""Promises of formulations.instance.resolve: the JSON schema of instance files."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from formulations.instance.schema import instance_json_schema
+from formulations.instance.resolve import instance_json_schema
 from formulations.units import parse_quantity
 
 SCHEMA = instance_json_schema()

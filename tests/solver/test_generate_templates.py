@@ -9,8 +9,8 @@ import pytest
 
 from formulations.errors import PlannerError
 from formulations.instance import Instance, ZoneLink
-from formulations.instance.cluster import ZonePair
 from formulations.instance.load import parse_instance
+from formulations.instance.machines import ZonePair
 from formulations.node_sharing import NodeSplit
 from solver.layered.gpu_graph import Counts
 from solver.result import Status

@@ -6,7 +6,7 @@ import pytest
 
 from formulations.errors import PlannerError
 from formulations.instance import Instance
-from formulations.instance.cluster import ZoneLink
+from formulations.instance.machines import ZoneLink
 from formulations.instance.preemption import costs_of_size
 from solver.options import SolveOptions
 from solver.replay.policies import (

@@ -16,11 +16,9 @@ from formulations.instance import LayerRun
 from formulations.instance.load import load_instance
 from formulations.instance.search import ScheduleName
 from formulations.space import shapes
-from solver.bounds import uneven_shares
-from solver.bounds.lane_places import Counts
-from solver.bounds.place_knapsack import dealt, needed, together
-from solver.bounds.uneven_shares import Uneven
-from solver.enumeration.uneven_search import best_dealing
+from solver.bounds.lanes import Counts, dealt, needed, together
+from solver.enumeration import uneven_shares
+from solver.enumeration.uneven_shares import Uneven, best_dealing
 from solver.layered.problem import Array, Intervals
 from solver.search.closing import enumerate_shape
 from solver.simulate import step_time_ns
@@ -169,7 +167,7 @@ def test_kinds_taken_together_only_lower_the_bound(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slowest types as one: the optimum stays possible, and no plan is claimed exact."""
-    monkeypatch.setattr("solver.bounds.lane_places.MOST_EDGES", 1)
+    monkeypatch.setattr("solver.bounds.lanes.MOST_EDGES", 1)
     tables, best = unlike_tables(seed), optimum_ns(seed)
     lanes = lanes_of(tables)
     assert len(lanes.places.kinds) == 2

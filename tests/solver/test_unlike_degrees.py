@@ -16,7 +16,7 @@ from formulations.instance.load import load_instance, parse_instance
 from formulations.instance.profile import Profile, ProfileEntry
 from formulations.plan import Degrees
 from formulations.space import PlanSpace, shapes
-from solver.bounds.shape_bound import shape_bound_ns
+from solver.bounds.largest_share import shape_bound_ns
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS
 from solver.heuristics.choose import TimeTables

@@ -16,12 +16,10 @@ from formulations.instance import Instance, Link
 from formulations.instance.load import load_family
 from formulations.plan import Plan
 from formulations.space import PlanSpace, shapes
-from solver.bounds import uneven_shares
+from solver.bounds.closed_forms import Filling, WorkBounds
 from solver.bounds.packing import Packing
-from solver.bounds.work import WorkBounds
-from solver.bounds.work_and_filling import Filling
 from solver.document import PlanDocument
-from solver.enumeration import engine
+from solver.enumeration import engine, uneven_shares
 from solver.heuristics.local import local_plans
 from solver.layered import edges
 from solver.options import SolveOptions

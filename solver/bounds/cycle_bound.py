@@ -3,7 +3,7 @@
 A window turns like a cycle of a max-plus matrix: N turns take N times its cycle mean C / n, less
 what its ends save (Baccelli, Cohen, Olsder and Quadrat 1992, chapter 3). The bound is the least
 over all paths of the layered graph, by label setting with dominance (Desrochers and Soumis 1988),
-see `label_setting`. Path families: latency and turns (`formulations.schedules.paths`); of schedules
+see `undominated`. Path families: latency and turns (`formulations.schedules.paths`); of schedules
 that state no turns, single stages alone, see `latency_bottleneck`.
 
 Window. In 1F1B let C be all f_k + b_k of the stages i..j and the transfers between them, both ways,
@@ -58,9 +58,8 @@ from typing import NamedTuple
 import numpy as np
 
 from formulations.schedules import SCHEDULES
-from solver.bounds.label_setting import Labels, no_stages, undominated
-from solver.bounds.latency_bottleneck import latencies, least_term, rounds, walk
-from solver.layered.edges import Layers, so_far, to_go
+from solver.bounds.latency_bottleneck import latencies, least_term, rounds
+from solver.layered.edges import Layers, shortest_path, so_far, to_go
 from solver.layered.problem import INFINITY, Array, Mask, SplitProblem, runs
 
 #: Classes at first, and how often the one of least bound is halved: more if that is as near as this
@@ -75,6 +74,83 @@ RESOLUTION = 20_000
 MOST_COMPARED = 1 << 21
 #: With more micro-batches per stage than this drains are too short to be worth their keys.
 DRAINED = 4
+
+
+@dataclass(frozen=True)
+class Labels:
+    """L ways to run the stages from one on, sorted by node, ns.
+
+    node: [L] where they start. latency: with the transfers into the first stage, and the tail of
+    stage 0. embedding: all-reduce of tied embeddings, as far as the last stage decides it. length,
+    sends, count: C, S and n of a window that begins with the first stage; C and S with the
+    transfers into it; all 0 if there is none. limit: b_k of no earlier stage may be longer. edge,
+    onward: the first edge and the label after it.
+    """
+
+    node: Array
+    latency: Array
+    embedding: Array
+    length: Array
+    sends: Array
+    count: Array
+    limit: Array
+    edge: Array
+    onward: Array
+
+    def take(self, keep: Array) -> "Labels":
+        """The labels with these indices."""
+        return Labels(*(getattr(self, name)[keep] for name in self.__dataclass_fields__))
+
+
+def no_stages(node: Array) -> Labels:
+    """No stage is left."""
+    none = np.zeros(len(node), dtype=np.int64)
+    return Labels(node, none, none, none, none, none, none + INFINITY, none, none)
+
+
+def _merged(labels: Labels) -> Labels:
+    """One label per node, without a window, that stands for all of the node."""
+    starts = np.flatnonzero(np.diff(labels.node, prepend=-1))
+    least = {
+        name: np.minimum.reduceat(getattr(labels, name), starts)
+        for name in ("latency", "embedding")
+    }
+    nothing = np.zeros(len(starts), dtype=np.int64)
+    return replace(
+        labels.take(starts),
+        **least,
+        limit=np.maximum.reduceat(labels.limit, starts),
+        length=nothing,
+        sends=nothing,
+        count=nothing,
+    )
+
+
+def undominated(labels: Labels, keys: list[Array], most: int) -> Labels:
+    """The labels that no other of their node stands for.
+
+    A label is compared with one of its node at a time, the first in the order of the keys. After
+    `most` comparisons in all, one label stands for what is left of a node.
+    """
+    order = np.lexsort((*reversed(keys), labels.node))
+    node, key, rest = labels.node[order], np.stack(keys)[:, order], np.arange(len(order))
+    kept, compared = list[Array](), 0
+    while len(rest) and compared <= most:
+        compared += len(rest)
+        starts = np.flatnonzero(np.diff(node[rest], prepend=-1))
+        first = np.repeat(starts, np.diff(starts, append=len(rest)))
+        kept.append(rest[starts])
+        undecided = np.flatnonzero((key[:, first] > key).any(axis=0))
+        rest, key = rest[undecided], key[:, undecided]
+    chosen = labels.take(order[np.sort(np.concatenate(kept))])
+    if not len(rest):
+        return chosen
+    merged = _merged(labels.take(order[rest]))
+    names = Labels.__dataclass_fields__
+    both = Labels(
+        *(np.concatenate([getattr(part, name) for part in (chosen, merged)]) for name in names)
+    )
+    return both.take(np.argsort(both.node, kind="stable"))
 
 
 @dataclass(frozen=True)
@@ -137,25 +213,6 @@ class _Lane:
             path.append(labels.edge[at])
             at = int(labels.onward[at])
         return Class(bound_ns, low, high, np.array(path), useful[::-1])
-
-    def classes(self, stop: Callable[[], bool]) -> list[Class] | None:
-        """The first classes that have a path below the cutoff; None if stopped."""
-        ends = np.linspace(self.least - 1, self.most, CLASSES + 1).astype(np.int64).tolist()
-        found = list[Class]()
-        for one, other in pairwise(ends):
-            if stop():
-                return None
-            known = self.bounded(one + 1, other)
-            found += [] if known is None else [known]
-        return found
-
-    def unclassed(self) -> ByClass:
-        """What is known of all paths without classes."""
-        rest = to_go(self.layers, self.costs)
-        onward = zip(self.layers, self.costs, rest[1:], strict=True)
-        path = walk(self.layers, [cost + after[edges.target] for edges, cost, after in onward])
-        useful = [np.ones(len(edges), dtype=np.bool_) for edges in self.layers]
-        return ByClass(int(rest[0][0]) + self.least, path, useful)
 
 
 class _Range(NamedTuple):
@@ -313,10 +370,17 @@ def by_windows(
     halve: bool = True,
 ) -> ByClass:
     """The bounds of tightened layers, as far as one lane shows; with classes halved if asked."""
-    search = _Lane(problem, layers, cutoff, lane)
-    open_ = search.classes(stop)
-    if open_ is None:
-        return search.unclassed()
+    search, open_ = _Lane(problem, layers, cutoff, lane), list[Class]()
+    ends = np.linspace(search.least - 1, search.most, CLASSES + 1).astype(np.int64).tolist()
+    for before, end in pairwise(ends):
+        if stop():
+            # What is known of all paths without classes.
+            rest = to_go(layers, search.costs)
+            path = shortest_path(layers, search.costs, rest)
+            useful = [np.ones(len(edges), dtype=np.bool_) for edges in layers]
+            return ByClass(int(rest[0][0]) + search.least, path, useful)
+        bounded = search.bounded(before + 1, end)
+        open_ += [] if bounded is None else [bounded]
     heapify(open_)
     for halved in range(MORE_HALVINGS if halve else 0):
         if not open_ or stop() or open_[0].high - open_[0].low < cutoff // RESOLUTION:

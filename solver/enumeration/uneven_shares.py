@@ -1,8 +1,8 @@
 """Bounds of all plans of a shape whose replicas may have unlike shares: lane by lane.
 
-Take a plan below a cutoff, in lanes of q replicas (see `lane`). A lane with c_j places on kind j
-has a largest share s; the shares of its replicas add up to q s at most, those of all lanes to M. So
-the s of all lanes add up to M / q or more, and the c to the places of the shape.
+Take a plan below a cutoff, in lanes of q replicas (see `solver.bounds.lanes`). A lane with c_j
+places on kind j has a largest share s; the shares of its replicas add up to q s at most, those of
+all lanes to M. So the s of all lanes add up to M / q or more, and the c to the places of the shape.
 
 Shares. S(c) bounds the share of any lane with counts c, whatever its layers and order, see
 `largest_share` and `Lane.most`: the plan has no more than the best dealing of places gives, see
@@ -13,21 +13,42 @@ Shared split. All lanes have the same layers on a stage. If the shares that they
 layers there, dealt best, are below M / q, the stage does not have these layers.
 Paths: those of `latency_bottleneck`, lane by lane; lanes are joined by a knapsack.
 Each step makes the others stronger, so they are repeated until nothing changes.
+
+The best plan, where the ways are exact. What the bounds leave is divided: a stage gets one of its
+runs of layers. Where all have one,
+the bounds of the shares are replaced by the largest ones with which one replica, simulated, is
+below the cutoff. If their best dealing suffices, it is a plan, its tails apart: the stages of a
+lane also wait for slower nodes of other lanes. If that makes the plan too slow, it is decided for
+one more stage on which kinds it stands, in all ways, and its tail follows from these. Once that is
+decided for every stage, no tail is too short, so the plan is below the cutoff. In the end all plans
+left are found or refuted.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
 from math import prod
 
 import numpy as np
 
 from formulations.costs.placement import Placer
+from formulations.costs.plan_costs import split_costs
 from formulations.units import ceil_div
-from solver.bounds.lane import Lane, Stages
-from solver.bounds.lane_places import MOST_EDGES, Counts, lane_places
+from solver.bounds.lanes import (
+    MOST_EDGES,
+    Counts,
+    Lane,
+    Stages,
+    dealt,
+    lane_places,
+    needed,
+    together,
+)
 from solver.bounds.largest_share import SharedOut, shared_out
-from solver.bounds.place_knapsack import needed, together
+from solver.enumeration.engine import solve_split
+from solver.enumeration.enumerate import below
 from solver.layered.problem import Array, Intervals, Mask
+from solver.simulate import step_time_ns
 
 #: Additions with which dealings of single runs of layers are looked at.
 MOST_ADDITIONS = 1 << 28
@@ -38,7 +59,7 @@ Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True)
-class Left:
+class Remaining:
     """What plans below a cutoff may use; by counts of a lane, least and largest share."""
 
     stages: Stages
@@ -59,13 +80,13 @@ class Uneven:
         #: Whether all that these bounds leave can be told apart, see `uneven_search`.
         self.exact = self.possible and self.lane.exact
 
-    def everything(self, cutoff: int) -> Left:
+    def everything(self, cutoff: int) -> Remaining:
         """All plans below the cutoff, as far as the work of a lane tells."""
         largest = {c: min(self.most, self.lane.most(c, cutoff)) for c in self.places.counts()}
         least = self._needed(largest)
-        return Left(self.lane.everything(), least, {c: largest[c] for c in least})
+        return Remaining(self.lane.everything(), least, {c: largest[c] for c in least})
 
-    def thinned(self, left: Left, cutoff: int, stop: Stop = lambda: False) -> Left | None:
+    def thinned(self, left: Remaining, cutoff: int, stop: Stop = lambda: False) -> Remaining | None:
         """What plans below the cutoff may use of this; None if there is none.
 
         If stopped, or if there are too many ways, what was known until then.
@@ -85,14 +106,14 @@ class Uneven:
             if not all(mask.any() for mask in layers):
                 return None
             largest = {c: largest[c] for c in least}
-            left = Left(replace(left.stages, layers=layers), least, largest)
+            left = Remaining(replace(left.stages, layers=layers), least, largest)
         return left
 
     def _needed(self, largest: Mapping[Counts, int]) -> dict[Counts, int]:
         """Least shares of lanes with these largest shares; none if these are too small."""
         return needed(largest, self.places.number, self.places.there, self.total)
 
-    def _runs(self, left: Left, cutoff: int, stop: Stop) -> dict[Counts, list[Array]] | None:
+    def _runs(self, left: Remaining, cutoff: int, stop: Stop) -> dict[Counts, list[Array]] | None:
         """By counts, per stage [n, n] largest share of a lane with these layers there.
 
         Not of counts that have become too few on the way; None if stopped.
@@ -122,7 +143,7 @@ class Uneven:
             runs.append(run)
         return runs
 
-    def _from_the_middle(self, left: Left) -> list[Counts]:
+    def _from_the_middle(self, left: Remaining) -> list[Counts]:
         """Counts by how far they are from what a lane has on average."""
         mean = np.array(self.places.there) / self.places.number
         return sorted(left.needed, key=lambda counts: float(np.abs(np.array(counts) - mean).sum()))
@@ -148,7 +169,7 @@ class Uneven:
         left[start, end] = True
         return left
 
-    def bound_ns(self, low: int, cutoff: int, left: Left, stop: Stop = lambda: False) -> int:
+    def bound_ns(self, low: int, cutoff: int, left: Remaining, stop: Stop = lambda: False) -> int:
         """Lower bound of all plans, at least `low`, which is one.
 
         left: what plans below the cutoff may use. If stopped, what is known until then.
@@ -166,7 +187,127 @@ class Uneven:
         return low
 
 
-def _size(left: Left) -> int:
+def _size(left: Remaining) -> int:
     """Changes whenever less is left."""
     runs = sum(int(mask.sum()) for mask in left.stages.layers)
     return runs + sum(1 + most - left.needed[counts] for counts, most in left.largest.items())
+
+
+@dataclass(frozen=True)
+class Dealing:
+    """A plan: node groups in node order, split, micro-batches per replica, step time in ns."""
+
+    order: tuple[int, ...]
+    split: tuple[int, ...]
+    shares: tuple[int, ...]
+    step_time_ns: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The best plan below the cutoff, if there is one; `complete`: nothing else is."""
+
+    found: Dealing | None
+    complete: bool
+
+
+def best_dealing(
+    lanes: Uneven,
+    cutoff: int,
+    gap: float = 0.0,
+    stop: Stop = lambda: False,
+    start: Remaining | None = None,
+) -> Answer:
+    """The best plan below the cutoff of a shape with exact ways, proved to the relative gap.
+
+    start: what plans below the cutoff may use, if that is known.
+    """
+    found: Dealing | None = None
+    target = below(cutoff, gap)
+    stack = [start or lanes.everything(target)]
+    while stack:
+        if stop():
+            return Answer(found, False)
+        left = lanes.thinned(stack.pop(), target, stop)
+        if left is None:
+            continue
+        parts = list(_parts(left))
+        if parts:
+            stack.extend(parts)
+            continue
+        dealing = _dealing(lanes, left, target)
+        if dealing is None:
+            continue
+        if dealing.step_time_ns < target:
+            found, target = dealing, below(dealing.step_time_ns, gap)
+            stack.append(left)
+        else:
+            stack.extend(_hosted(lanes, left, dealing))
+    return Answer(found, True)
+
+
+def _parts(left: Remaining) -> Iterator[Remaining]:
+    """One for every run of layers of the stage with the fewest of several; none if all have one."""
+    sizes = [int(mask.sum()) for mask in left.stages.layers]
+    several = [k for k, size in enumerate(sizes) if size > 1]
+    if several:
+        k = min(several, key=lambda k: sizes[k])
+        for start, end in np.argwhere(left.stages.layers[k]).tolist():
+            yield replace(left, stages=left.stages.with_layers(k, start, end))
+
+
+def _hosted(lanes: Uneven, left: Remaining, dealing: Dealing) -> Iterator[Remaining]:
+    """One for every choice of kinds of an undecided stage, of several in the dealing if it can."""
+    number, kinds = lanes.places.number, range(len(lanes.places.kinds))
+    undecided = [k for k, hosts in enumerate(left.stages.hosts) if hosts is None]
+    mixed = [k for k in undecided if len(set(dealing.order[k * number : (k + 1) * number])) > 1]
+    k = (mixed or undecided)[0]
+    for size in range(1, min(len(kinds), number) + 1):
+        for hosts in combinations(kinds, size):
+            yield replace(left, stages=left.stages.with_hosts(k, hosts))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The largest share of a lane, and the node group of each of its stages."""
+
+    share: int
+    groups: tuple[int, ...]
+
+
+def _ways(lanes: Uneven, left: Remaining, cutoff: int) -> dict[Counts, _Way]:
+    """The fastest ways with the largest shares of which one replica alone is below the cutoff."""
+    found = {}
+    for counts, least in left.needed.items():
+        for share in range(left.largest[counts], least - 1, -1):
+            problem = lanes.lane.problem(counts, left.stages, share)
+            arcs = solve_split(problem, cutoff).arcs
+            if arcs is not None:
+                found[counts] = _Way(share, problem.order(arcs.tolist()))
+                break
+    return found
+
+
+def _dealing(lanes: Uneven, left: Remaining, cutoff: int) -> Dealing | None:
+    """The plan of one split whose replicas alone are below the cutoff; None if there is none."""
+    ways = _ways(lanes, left, cutoff)
+    shares = {counts: way.share for counts, way in ways.items()}
+    if lanes.together(shares) < lanes.total:
+        return None
+    chosen = [ways[counts] for counts in dealt(shares, lanes.places.number, lanes.places.there)]
+    order = tuple(
+        group for stage in zip(*(way.groups for way in chosen), strict=True) for group in stage
+    )
+    split = (0, *(int(np.argwhere(mask)[0, 1]) for mask in left.stages.layers))
+    each = [way.share for way in chosen for _ in range(lanes.places.width)]
+    dealt_out = _trimmed(each, lanes.tables.num_micro_batches)
+    costs = split_costs(lanes.tables, lanes.placer.costs(order), split, dealt_out)
+    return Dealing(order, split, dealt_out, step_time_ns(costs))
+
+
+def _trimmed(shares: list[int], total: int) -> tuple[int, ...]:
+    """Shares that add up to `total`, the largest ones less by what is over."""
+    left = list(shares)
+    for _ in range(sum(left) - total):
+        left[left.index(max(left))] -= 1
+    return tuple(left)

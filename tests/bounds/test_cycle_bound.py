@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from formulations.costs.placement import Placer
-from solver.bounds import cycle_means
-from solver.bounds.cycle_means import by_windows
-from solver.bounds.frontier import frontier, no_stages
-from solver.bounds.latency_bottleneck import tighten
+from solver.bounds import cycle_bound
+from solver.bounds.cycle_bound import by_windows
+from solver.bounds.latency_bottleneck import latencies, least_term, tighten
 from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.layered.all_orders import free_order
-from solver.layered.edges import Layers, build_layers
+from solver.layered.edges import Layers, build_layers, to_go
 from solver.layered.problem import Intervals, SplitProblem, chain_problem
 from tests.seeds import one_each
 from tests.solver.test_enumeration import NO_CUTOFF, even_tables, random_chain
@@ -23,10 +22,9 @@ def tightened(problem: SplitProblem, cutoff: int) -> Layers:
     return layers
 
 
-def by_stages_ns(problem: SplitProblem, layers: Layers, cutoff: int) -> int:
-    """Bound of all paths by latency and single stages."""
-    none = np.zeros(1, dtype=np.int64)
-    return int(frontier(problem, layers, 0, cutoff).bound(0, none, no_stages())[0])
+def by_stages_ns(problem: SplitProblem, layers: Layers) -> int:
+    """Bound of all paths by the least latency and the least that their slowest stage adds."""
+    return int(to_go(layers, latencies(layers, 0))[0][0]) + least_term(layers, 0)
 
 
 def keeps(problem: SplitProblem, best: SplitOutcome, lane: int = 0) -> bool:
@@ -65,7 +63,7 @@ def test_long_windows_stay_below_the_optimum(
     monkeypatch: pytest.MonkeyPatch, seed: int, compared: int
 ) -> None:
     """Also if labels have to be merged to one."""
-    monkeypatch.setattr(cycle_means, "MOST_COMPARED", compared)
+    monkeypatch.setattr(cycle_bound, "MOST_COMPARED", compared)
     problem = long_chain(seed)
     assert keeps(problem, solve_split(problem, NO_CUTOFF))
 
@@ -110,7 +108,7 @@ def test_an_early_stage_drains_after_a_turn_of_a_later_one() -> None:
         "1f1b", 3, forward[:, None] * columns, backward[:, None] * columns, [0, 0], [0, 0]
     )
     layers = tightened(problem, 18_000)
-    assert by_stages_ns(problem, layers, 18_000) == 16_000
+    assert by_stages_ns(problem, layers) == 16_000
     assert solve_split(problem, NO_CUTOFF).step_time_ns == 17_000
     assert 16_990 <= by_windows(problem, layers, 18_000).bound_ns <= 17_000
 
@@ -133,7 +131,7 @@ def test_drains_stay_below_the_optimum(
     monkeypatch: pytest.MonkeyPatch, seed: int, compared: int
 ) -> None:
     """As long windows do."""
-    monkeypatch.setattr(cycle_means, "MOST_COMPARED", compared)
+    monkeypatch.setattr(cycle_bound, "MOST_COMPARED", compared)
     problem = few_micro_batches(seed)
     assert keeps(problem, solve_split(problem, NO_CUTOFF))
 
@@ -147,7 +145,7 @@ def test_windows_are_tighter_than_single_stages() -> None:
         assert best is not None
         layers = tightened(problem, best + 1)
         found = (
-            by_stages_ns(problem, layers, best + 1),
+            by_stages_ns(problem, layers),
             by_windows(problem, layers, best + 1).bound_ns,
         )
         distances.append([1 - ns / best for ns in found])

@@ -1,4 +1,4 @@
-"""The ways of one lane on given numbers of nodes, whatever the node order.
+"""Lanes of a shape on given numbers of nodes, whatever the node order, and how places are divided.
 
 Lanes are the replicas in blocks of q = `lane_width`, which no node border parts: on every stage a
 lane stands on one node. So a node of c slots is c / q places, each for one stage of one lane, and a
@@ -10,22 +10,188 @@ has as many places in a zone as stages lie there.
 Kinds are node groups; several of them together cost what their nodes cost at least. The tail of a
 stage depends on all nodes of the stage. A lane knows only its own, which gives a lower bound,
 unless it is decided on which kinds the stage stands.
+
+How many micro-batches all lanes can have together is a knapsack, solved by dynamic programming
+with a dimension for every class of places (Kellerer, Pferschy and Pisinger 2004, multidimensional
+knapsack). shares: by counts of places, the largest share of a lane with these; [A] for A questions
+at once, 0 or less if there is no such lane. With G_l(t) the most micro-batches that l lanes can
+have with t places by class, G_0(0) = 0 and G_l(t) = max over counts c of G_{l-1}(t - c) + share(c).
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
-from solver.bounds.kind_automaton import Places, Step, steps
-from solver.bounds.kind_graph import KindGraph, Tail
-from solver.bounds.kinds import allowed_on, least_of
-from solver.bounds.lane_places import Counts, LanePlaces
+from solver.bounds.node_classes import (
+    Kind,
+    KindGraph,
+    Places,
+    Step,
+    Tail,
+    allowed_on,
+    kinds_of,
+    least_of,
+    steps,
+)
+from solver.layered.all_orders import lane_width
 from solver.layered.placements import finish_ns
 from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
+
+#: Kinds are taken together until the ways on all counts have no more edges, about.
+MOST_EDGES = 50_000_000
+
+Counts = tuple[int, ...]  #: places of one lane by kind
+
+
+@dataclass(frozen=True)
+class LanePlaces:
+    """Places of `number` lanes, each of `width` replicas and as many places as `stages`.
+
+    kinds: the first of them the fastest; there: places of each in the shape. parted: the kinds of
+    every zone, where lanes have equally many of its places, as no stage spans zones.
+    """
+
+    number: int
+    width: int
+    stages: int
+    kinds: tuple[Kind, ...]
+    there: Counts
+    parted: tuple[tuple[int, ...], ...] = ()
+
+    def counts(self) -> Iterator[Counts]:
+        """All ways to divide the places of one lane among the kinds."""
+        for counts in _divided(self.stages, self.there):
+            if all(
+                self.number * sum(counts[i] for i in zone) == sum(self.there[i] for i in zone)
+                for zone in self.parted
+            ):
+                yield counts
+
+    def num_edges(self, num_layers: int) -> int:
+        """About how many edges the ways on all counts have.
+
+        Those of a lane with the counts of the mean lane, times the ways to divide its places; runs
+        of layers are taken to be up to twice as long as they would be if all stages were alike.
+        """
+        p, size = self.stages, num_layers
+        states = prod(min(p, n // self.number) + 1 for n in self.there[:-1]) * len(self.kinds)
+        return sum(1 for _ in self.counts()) * p * states * size * min(size, 2 * size // p)
+
+
+def lane_places(intervals: Intervals, placer: Placer, split: bool) -> LanePlaces:
+    """The places of a shape; the slowest kinds as one, while there are too many ways.
+
+    split: no stage spans zones.
+    """
+    tables, zone = intervals.tables, placer.zones.zone_of_group
+    shape, width = tables.shape, lane_width(tables)
+    slots = zip(shape.nodes_used, tables.slots_per_node, strict=True)
+    each = [nodes * size // width for nodes, size in slots]
+    kinds = kinds_of(intervals, 0.0)
+    while True:
+        found = LanePlaces(
+            number=shape.dp // width,
+            width=width,
+            stages=shape.pp,
+            kinds=tuple(kinds),
+            there=tuple(sum(each[j] for j in kind) for kind in kinds),
+            parted=_by_zone([{zone[j] for j in kind} for kind in kinds]) if split else (),
+        )
+        if len(kinds) <= 2 or found.num_edges(tables.num_layers) <= MOST_EDGES:
+            return found
+        kinds = [*kinds[:-2], kinds[-2] + kinds[-1]]
+
+
+def _by_zone(homes: Sequence[set[int]]) -> tuple[tuple[int, ...], ...]:
+    """Kinds of every zone; none if some kind is of several. homes: zones by kind."""
+    if any(len(home) > 1 for home in homes):
+        return ()
+    return tuple(
+        tuple(i for i, home in enumerate(homes) if z in home) for z in sorted(set().union(*homes))
+    )
+
+
+def _divided(total: int, places: Sequence[int]) -> Iterator[Counts]:
+    """All ways to take so many of the places."""
+    if len(places) == 1:
+        if total <= places[0]:
+            yield (total,)
+        return
+    for count in range(min(total, places[0]) + 1):
+        yield from ((count, *more) for more in _divided(total - count, places[1:]))
+
+
+#: Less than any number of micro-batches, also if a few are added.
+NEVER = -(1 << 40)
+
+
+def grids(shares: Mapping[Counts, Array], lanes: int, places: Sequence[int]) -> list[Array]:
+    """Most micro-batches of 0, 1, .. lanes: [places + 1 of every kind but the last, A].
+
+    The last kind has what is left: a lane has p places. Below 0: the places cannot be dealt so.
+    """
+    size = len(next(iter(shares.values())))
+    known = [(c[:-1], np.where(own > 0, own, NEVER)) for c, own in shares.items()]
+    grid = np.full((*(n + 1 for n in places[:-1]), size), NEVER)
+    grid[(0,) * (len(places) - 1)] = 0
+    found = [grid]
+    for _ in range(lanes):
+        more = np.full_like(grid, NEVER)
+        for counts, own in known:
+            to = tuple(slice(c, None) for c in counts)
+            since = tuple(slice(0, n + 1 - c) for c, n in zip(counts, places, strict=False))
+            np.maximum(more[to], found[-1][since] + own, out=more[to])
+        found.append(more)
+    return found
+
+
+def together(shares: Mapping[Counts, Array], lanes: int, places: Sequence[int]) -> Array:
+    """[A] most micro-batches of all lanes with all places."""
+    most: Array = grids(shares, lanes, places)[-1][tuple(places[:-1])]
+    return most
+
+
+def needed(
+    shares: Mapping[Counts, int], lanes: int, places: Sequence[int], total: int
+) -> dict[Counts, int]:
+    """What a lane with each of these counts has to do at least if all lanes are to have `total`.
+
+    That much, less the most that the other lanes can do with the places left. Counts that cannot
+    do it are left out: no lane has them.
+    """
+    if not shares:
+        return {}
+    grid = grids({c: np.array([s]) for c, s in shares.items()}, lanes - 1, places)[-1][..., 0]
+    least = {}
+    for counts, share in shares.items():
+        left = tuple(n - c for n, c in zip(places[:-1], counts, strict=False))
+        own = max(1, total - int(grid[left])) if min(left, default=0) >= 0 else total + 1
+        if own <= share:
+            least[counts] = own
+    return least
+
+
+def dealt(shares: Mapping[Counts, int], lanes: int, places: Sequence[int]) -> list[Counts]:
+    """Counts of every lane that together can have the most, where all places can be dealt."""
+    found = [
+        grid[..., 0] for grid in grids({c: np.array([s]) for c, s in shares.items()}, lanes, places)
+    ]
+    left, chosen = tuple(places[:-1]), []
+    for before, now in zip(reversed(found[:-1]), reversed(found[1:]), strict=True):
+        for counts, share in shares.items():
+            rest = tuple(n - c for n, c in zip(left, counts, strict=False))
+            if min(rest, default=0) >= 0 and before[rest] + share == now[left]:
+                chosen.append(counts)
+                left = rest
+                break
+    return chosen
+
 
 #: More than float noise, relative.
 MARGIN = 1e-9
