@@ -18,6 +18,7 @@ from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
 from formulations.instance.input_limits import MOST_CHOICES_OF_TERMS, Name, Text
 from formulations.instance.instance import Instance, Limits, LimitsFile, Objective
+from formulations.instance.lengths import LengthsFile
 from formulations.instance.preemption import PreemptionFile, resolve_preemption
 from formulations.instance.profile import (
     Profile,
@@ -53,7 +54,6 @@ from formulations.instance.resolve_search import (
     resolve_sequence_parallel,
 )
 from formulations.instance.resolve_workload import WorkloadFile, resolve_workload
-from formulations.instance.schema_lengths import LengthsFile
 from formulations.instance.search import Overlap, SearchFile, SearchSpace
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import PRECISIONS, Workload

@@ -241,5 +241,5 @@ def test_mixed_lengths(model: str, data: str) -> None:
     assert instance.workload.parameters == parameters
     assert (instance.workload.global_batch, instance.workload.sequence_length) == (512, 32768)
     assert instance.lengths is not None
-    long = sum(one.count for one in instance.lengths.classes if one.tokens > 2000)
+    long = sum(one.count for one in instance.lengths.classes if one.up_to > 2000)
     assert 0.3 < long / 512 < 0.4 if data else 0.05 < long / 512 < 0.1

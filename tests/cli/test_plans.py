@@ -1,19 +1,27 @@
-"""Commands besides solve: what they print, and how they refuse."""
+"""What is done with files: `show`, `verify`, `export`; and what `catalogue` knows."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from formulations.errors import PlannerError
 from formulations.instance.family import Family
+from solver.cli.files import write_folder
 from solver.document import PlanDocument, shape_counts
+from solver.export.registry import EXPORTERS
 from solver.files import sealed, to_json
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.result import SearchLog, Status, Termination
 from solver.verify import cascade
 from tests.certified import certified_document
 from tests.command_line import output, refused, run
 from tests.conftest import ROOT
-from tests.hand_made import heuristic_result
+from tests.export_cases import UNTIED, instance_of, plan_of
+from tests.hand_made import heuristic_result, result_of
 from tests.small_instances import random_instance
 
 
@@ -31,12 +39,6 @@ def test_show_draws_no_plan(plan_file: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "step.svg").exists()
 
 
-def test_show_refuses_a_changed_plan(plan_file: Path) -> None:
-    """One line that sends the user to verify."""
-    plan_file.write_text(plan_file.read_text().replace('"seed": 0', '"seed": 1'))
-    assert "verify" in refused("show", plan_file)
-
-
 @pytest.mark.parametrize("command", ["show", "verify"])
 def test_plan_of_another_schema_version_is_refused(command: str, plan_file: Path) -> None:
     """The version found and the one allowed are named."""
@@ -50,19 +52,6 @@ def test_verify_accepts_what_solve_wrote(plan_file: Path) -> None:
     out = output("verify", plan_file)
     assert "checked: " in out
     assert out.endswith("verified\n")
-
-
-def test_verify_refuses_a_changed_figure(plan_file: Path) -> None:
-    """A resealed plan with a better step time fails with the field, exit code 1."""
-    document = PlanDocument.read(plan_file)
-    assert document.step_time_s is not None
-    faster = sealed(document.model_copy(update={"step_time_s": document.step_time_s / 2}))
-    plan_file.write_text(to_json(faster), encoding="utf-8")
-    code, out, err = run("verify", plan_file)
-    assert code == 1
-    assert "refused: " in out
-    assert "step_time_s" in out
-    assert err.startswith("error: ")
 
 
 def test_verify_compares_with_the_instance(
@@ -124,32 +113,12 @@ def test_workload_names_what_training_adds() -> None:
     assert "671,026,404,352 (671,026 million), and 11,610,067,968 that training adds" in text
 
 
-def test_workload_refuses_fields_of_another_model(tmp_path: Path) -> None:
-    """Experts under a dense model type are refused where they stand."""
-    file = tmp_path / "config.json"
-    file.write_text('{"model_type": "qwen3",\n  "num_experts": 128}', encoding="utf-8")
-    err = refused("catalogue", str(file))
-    assert f"{file}:2:3 num_experts: 128, which model_type qwen3 does not have; allowed: " in err
-
-
-def test_unknown_workload_is_one_line() -> None:
-    """The name is repeated, exit code 2."""
-    assert "bert-huge" in refused("catalogue", "bert-huge")
-
-
 @pytest.fixture
 def proved_file(tmp_path: Path) -> Path:
     """A plan file with proof, of which the verifier leaves two entries to the search's word."""
     path = tmp_path / "proved.json"
     path.write_text(to_json(certified_document(random_instance(25))))
     return path
-
-
-def test_verify_proves_everything(proved_file: Path) -> None:
-    """Exit code 0, also for what an exhaustive search closed."""
-    out = output("verify", proved_file)
-    assert "not proved again" not in out
-    assert out.endswith("verified\n")
 
 
 @pytest.mark.parametrize("option", [("--quick",), ("--time-limit", "1e-9")])
@@ -229,3 +198,77 @@ def test_bug_unknown_schedule_of_a_command(command: tuple[str, ...], tmp_path: P
     allowed = "1f1b or gpipe; solve takes the others"
     where = f"error: {path}:{line}:20 search.schedule[1]"
     assert (code, out, err) == (2, "", f"{where}: the schedule zb-h1; allowed: {allowed}\n")
+
+
+def plan_file(folder: Path, workload: str = UNTIED, **plan: Any) -> Path:
+    """A stored plan of which nothing is claimed but that it is one."""
+    instance = instance_of(workload, "target: any, recompute: none, schedule: [1f1b, zb-h1]")
+    claimed = result_of(instance, plan_of(instance, **plan))
+    result = replace(
+        claimed,
+        status=Status.FEASIBLE,
+        termination=Termination.HEURISTIC,
+        bound=None,
+        log=SearchLog(),
+    )
+    path = folder / "plan.json"
+    path.write_text(to_json(build_document(result, SolveOptions())))
+    return path
+
+
+@pytest.mark.parametrize("target", EXPORTERS)
+def test_folder_of_a_target(target: str, tmp_path: Path) -> None:
+    """A plan of one stage in two micro-batches on all hosts, or a line that says what to change."""
+    plan = plan_file(tmp_path)
+    code, out, err = run("export", plan, "--to", target, "--out", tmp_path / "job")
+    if code:
+        assert (code, out) == (2, "")
+        assert err.startswith(f"error: {plan}: ")
+        assert "; allowed: " in err
+        assert not (tmp_path / "job").exists()
+        return
+    files = {path.name for path in (tmp_path / "job").iterdir()}
+    assert {"torchrun.sh", "hosts.txt", "ranks.csv"} <= files
+    assert "they sum to the plan" in out
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_refusal_names_who_can(tmp_path: Path) -> None:
+    """Zero bubble: not by Megatron-LM, by torchtitan's schedule file."""
+    plan = plan_file(tmp_path, schedule="zb-h1")
+    err = refused("export", plan, "--to", "megatron", "--out", tmp_path / "job")
+    assert err == (
+        f"error: {plan}: schedule: zb-h1 is not for Megatron-LM, which has no such schedule;"
+        " allowed: search.target: megatron, and solve again, or --to torchtitan\n"
+    )
+
+
+def test_folder_with_files_is_left_alone(tmp_path: Path) -> None:
+    """Nothing is overwritten; an empty folder may be filled."""
+    plan, full = plan_file(tmp_path), tmp_path / "job"
+    full.mkdir()
+    assert run("export", plan, "--to", "megatron", "--out", full)[0] == 0
+    err = refused("export", plan, "--to", "megatron", "--out", full)
+    assert err.endswith("it is a folder with files; name a folder that does not exist yet\n")
+    assert "it is a file" in refused("export", plan, "--to", "megatron", "--out", plan)
+    err = refused("export", plan, "--to", "megatron", "--out", tmp_path / "no" / "job")
+    assert "No such file" in err
+
+
+def test_failed_check_leaves_nothing(tmp_path: Path) -> None:
+    """Files that do not sum to the plan never get their name."""
+
+    def check(texts: object) -> None:
+        raise PlannerError("export failed: layers")
+
+    with pytest.raises(PlannerError, match="layers"):
+        write_folder(tmp_path / "job", {"a.txt": "1\n"}, check)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_changed_plan_is_refused(tmp_path: Path) -> None:
+    """A plan that verify would not accept is not exported."""
+    plan = plan_file(tmp_path)
+    plan.write_text(plan.read_text().replace('"micro_batches": 4', '"micro_batches": 3', 1))
+    err = refused("export", plan, "--to", "megatron", "--out", tmp_path / "job")
+    assert "verify names every field" in err

@@ -8,7 +8,7 @@ import pytest
 from solver.document import PlanDocument
 from solver.report.critical import busy_share, improvements, shares
 from solver.report.document import costs_of
-from solver.report.step import identical_replicas, marks, rows_of, text_timeline
+from solver.report.step import marks, rows_of, text_timeline
 from solver.simulate import Operation, Step, simulate_step
 from tests.hand_made import document_of, results, timeline
 from tests.seeds import few_and_many
@@ -111,13 +111,3 @@ def test_rows_hold_every_operation_of_their_replicas(seeds: Sequence[int]) -> No
                 assert spans == [(b.kind, b.micro_batch, b.start_ns, b.end_ns) for b in same]
                 drawn += len(same)
         assert drawn == sum(b.replica is not None for b in timeline(step))
-
-
-def test_replicas_with_different_shares_are_not_alike() -> None:
-    """Uneven micro-batches get rows of their own."""
-    document = next(
-        document
-        for document in map(document_of, results(range(60)))
-        if len({replica.micro_batches for replica in document.replicas}) > 1
-    )
-    assert len(identical_replicas(document)) > 1
