@@ -16,7 +16,7 @@ from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.plan import GRADIENTS_SPLIT, Choose, Plan, Shape, Stage
+from formulations.plan import GRADIENTS_SPLIT, Choose, Plan, Recomputed, Shape, Stage
 from formulations.schedules import SCHEDULES, schedule_graph
 from formulations.slot_degrees import Place
 
@@ -130,7 +130,10 @@ def _recomputation(
 
 
 def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
-    """Costs of a plan whose replicas share one split; PlanError for any other plan."""
+    """Costs of a plan whose replicas share one split; PlanError for any other plan.
+
+    Replicas with as many micro-batches recompute alike on a device of one kind.
+    """
     splits = {tuple(stage.layers for stage in replica.stages) for replica in plan.replicas}
     if len(splits) != 1:
         raise PlanError("replicas", "different splits", "one split shared by all replicas")
@@ -138,13 +141,13 @@ def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
     tables = plan_tables(instance, plan)
     boundaries = (0, *(end for _, end in layers))
     counts = tuple(replica.micro_batches for replica in plan.replicas)
-    stated = {
-        (d, column, replica.micro_batches): [
-            stage.recomputed for stage in replica.stages[d :: plan.shape.pp]
-        ]
-        for replica, columns in zip(plan.replicas, _columns(instance, plan), strict=True)
-        for d, column in enumerate(columns[: plan.shape.pp])
-    }
+    stated: dict[tuple[int, int, int], list[Recomputed]] = {}
+    for replica, columns in zip(plan.replicas, _columns(instance, plan), strict=True):
+        for d, column in enumerate(columns[: plan.shape.pp]):
+            recomputed = [stage.recomputed for stage in replica.stages[d :: plan.shape.pp]]
+            alike = stated.setdefault((d, column, replica.micro_batches), recomputed)
+            if alike != recomputed:
+                raise PlanError("replicas", "unlike recomputation", "alike on GPUs alike")
     costs = split_costs(
         tables,
         _placement(instance, plan, tables),

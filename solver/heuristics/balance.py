@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from formulations.costs.tables import Array
 from solver.heuristics.split_space import SplitSpace
 from solver.heuristics.stages import Split
-from solver.layered.distinct import distinct
 from solver.layered.placements import chunk_memory
-from solver.layered.problem import ChunkMemory
+from solver.layered.problem import ChunkMemory, distinct
 
 Mask = NDArray[np.bool_]
 #: Per stage, distinct (node group, micro-batches) of its replicas.

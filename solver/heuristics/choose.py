@@ -19,9 +19,9 @@ from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Plan, Shape, simulable
 from formulations.slot_degrees import runs_order, stage_places
+from solver.bounds.closed_forms import ClosedForm, closed_forms
 from solver.bounds.packing import packed_ns, refuted
 from solver.bounds.stage_choice import StageChoice
-from solver.bounds.work_and_filling import ClosedForm, closed_forms
 from solver.heuristics.estimates import compute_bound_ns, pipeline_bound_ns
 from solver.heuristics.node_orders import node_orders
 from solver.heuristics.stages import OrderStages, Split

@@ -108,7 +108,7 @@ class TemplateGraph(StageGraph):
         used = [j for j, count in enumerate(space.counts) if count]
         places = [(j, Degrees(tp=g)) for j in used for g in space.degrees[j]]
         super().__init__(space.alone, shape, places)
-        self.tables = {
+        self.by_gpus = {
             degrees.tp: stage_tables(space.instance, strategy, degrees.tp, shape.pp)
             for _, degrees in places
         }
@@ -124,14 +124,14 @@ class TemplateGraph(StageGraph):
                 yield move
 
     def _sends(self, move: Move) -> list[int]:
-        return [self._message_ns(move, move.after.place)] * len(self.messages.sizes_bytes[0])
+        return [self._message_ns(move, move.after.place)] * len(self.tables.tensors)
 
     def _message_ns(self, move: Move, receiver: int) -> int:
         """One message over the border that a stage has to the one before; 0 before the first."""
         if move.before is None:
             return 0
         (i, _), (j, _) = (self.places[end.place] for end in (move.before, move.after))
-        tables = self.tables[self.places[receiver][1].tp]
+        tables = self.by_gpus[self.places[receiver][1].tp]
         if move.before.taken < self._gpus(move.before.place)[0]:
             return inside_ns(tables, i, tables.tensors[-1])
         return between_ns(tables, i, j)
@@ -144,10 +144,10 @@ class TemplateGraph(StageGraph):
             for moves in self._levels
         ]
 
-    def _embedding_ns(self, place: int, slots: int) -> int:
+    def _embedding_ns(self, place: int) -> int:
         j, degrees = self.places[place]
         across = self.space.instance.cluster.links_among(j for j, _ in self.places)
-        return tied_ns(self.tables[degrees.tp], j, across)[sum(self.space.counts) > 1]
+        return tied_ns(self.by_gpus[degrees.tp], j, across)[sum(self.space.counts) > 1]
 
     def template(self, plan: Plan) -> Template:
         """The pipeline of a plan."""

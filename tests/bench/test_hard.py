@@ -15,8 +15,8 @@ from solver.heuristics.moves import start_orders
 from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch
 from solver.heuristics.shape_starts import LONGEST_NS
+from solver.layered.placements import StageZones
 from solver.layered.problem import Intervals
-from solver.layered.zones import StageZones
 from solver.search.closing import enumerate_shape
 
 FILES = sorted(INSTANCES.glob("*.yaml"))

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import plan_costs, rounding_error_ns, split_costs
+from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import build_tables
+from formulations.errors import PlanError
 from formulations.instance import GpuType, Instance, Link
 from formulations.instance.search import ScheduleName
-from formulations.plan import Recomputed, Shape
+from formulations.plan import Recomputed, Shape, uniform_plan
 from formulations.schedules import schedule_graph
 from solver.simulate import step_time_ns
 from tests.equal_nodes import equal_nodes
@@ -123,3 +125,16 @@ def test_rounding_counts_every_operation_of_a_path() -> None:
     """
     shape = plain_shape((2,), pp=2, schedule="zb-h1")
     assert rounding_error_ns(shape, 4, 2) == 61
+
+
+def test_replicas_alike_recompute_alike() -> None:
+    """A plan in which one of two replicas on equal GPUs recomputes has no costs."""
+    tables = equal_nodes(1, 2, 1, 2, 1)
+    instance, shape = tables.instance, tables.shape
+    choose = StageCosts(tables).recomputed
+    plan = uniform_plan(instance, shape, [0], (0, tables.num_layers), (1, 1), choose)
+    first, second = plan.replicas
+    stage = second.stages[0].but(recomputed=Recomputed(way="full", blocks=1))
+    unlike = plan.but(replicas=(first, second.but(stages=(stage,))))
+    with pytest.raises(PlanError, match="unlike recomputation"):
+        plan_costs(instance, unlike)

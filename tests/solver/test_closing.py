@@ -6,7 +6,7 @@ import pytest
 
 from formulations.decisions import decisions_of
 from formulations.instance.search import ScheduleName
-from solver.bounds.shape_bound import shape_bound_ns
+from solver.bounds.largest_share import shape_bound_ns
 from solver.layered.problem import Intervals
 from solver.search.closing import enumerate_shape, lacks_memory
 from solver.search.driver import solve
