@@ -14,13 +14,18 @@ from formulations.instance import Instance
 from formulations.plan import Shape
 from formulations.space import shapes
 from solver.enumeration.engine import solve_split
-from solver.heuristics.choose import ORDER_LIMIT, TimeTables, group_of_slot
-from solver.heuristics.minmax import minmax_of
-from solver.heuristics.node_orders import node_orders
-from solver.heuristics.stages import OrderStages, Split
+from solver.heuristics.baselines import minmax_of
+from solver.heuristics.node_orders import (
+    ORDER_LIMIT,
+    OrderStages,
+    Split,
+    group_of_slot,
+    node_orders,
+)
+from solver.heuristics.time_tables import TimeTables
 from solver.layered.placements import fixed_order, replica_classes
 from solver.layered.problem import Intervals, SplitProblem
-from solver.search.closing import lacks_memory
+from solver.search.enumeration import lacks_memory
 from solver.simulate import step_time_ns
 
 

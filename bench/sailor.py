@@ -29,8 +29,7 @@ from formulations.instance.load import load_instance
 from formulations.space import shapes
 from formulations.units import seconds
 from solver.heuristics.baselines import Found
-from solver.heuristics.choose import best_plan
-from solver.heuristics.stages import OrderStages, Split, least_ends
+from solver.heuristics.node_orders import OrderStages, Split, best_plan, least_ends
 
 CASES = ROOT / "bench" / "sailor"
 NAMES = ("opt_16_32", "opt_32_96", "neo_4_16", "neo_4_32", "neo_16_32", "neo_32_96")

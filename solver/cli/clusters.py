@@ -28,7 +28,7 @@ from solver.options import SolveOptions
 
 if TYPE_CHECKING:
     from formulations.instance.family import Family
-    from solver.clusters.measure import Measure
+    from solver.clusters.front import Measure
     from solver.front_document import FrontDocument
 
 #: Exit codes where there is no point: no cluster has a plan, and none was found in time.
@@ -79,7 +79,7 @@ def pareto_command(
     Exit code 0: a front; 2: bad input; 3: no cluster has a plan; 4: none found within the limit.
     """
     from formulations.instance.load import load_family
-    from solver.clusters.measure import TimeAndMoney
+    from solver.clusters.front import TimeAndMoney
 
     check_writable(out, svg, keep=(instance, study))
     family = _limited(load_family(instance), sequences, budget, deadline)
@@ -99,7 +99,7 @@ def pareto_command(
 
 def _remedy(family: "Family", options: SolveOptions, study: Path | None) -> str:
     """What limits would have to allow: the least cost within the deadline, else the least time."""
-    from solver.clusters.measure import TimeAndMoney
+    from solver.clusters.front import TimeAndMoney
     from solver.report.front import least_text
 
     limits = family.instance.limits
@@ -219,7 +219,7 @@ def subsets_command(
     Exit code 0: plans; 2: bad input; 3: there is none; 4: none found within the limit.
     """
     from formulations.instance.load import load_family
-    from solver.clusters.measure import TimeAndNodes
+    from solver.clusters.front import TimeAndNodes
 
     check_writable(out, keep=(instance, study))
     family = load_family(instance)

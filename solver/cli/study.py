@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from formulations.instance import Instance
-    from solver.clusters.kept_clusters import FamilyOverview
+    from solver.clusters.member import FamilyOverview
     from solver.result import ShapeRecord
-    from solver.search.overview import SearchOverview
+    from solver.search.driver import SearchOverview
 
 #: Open shapes that are listed; the others are counted.
 MOST_LISTED = 10
@@ -42,9 +42,9 @@ def show_study_command(
 
     Exit code 0: shown; 2: bad input.
     """
-    from solver.clusters.kept_clusters import family_overviews
+    from solver.clusters.member import family_overviews
     from solver.lengths.layouts import LENGTHS
-    from solver.search.overview import search_overview
+    from solver.search.driver import search_overview
     from solver.study.store import read_study
     from solver.switching.all_pairs import SWITCH
     from solver.templates.kept_templates import open_mixes

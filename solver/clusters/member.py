@@ -1,22 +1,31 @@
-"""Closing one cluster of a family: no plan of it is below a cutoff, or the best that is."""
+"""Closing one cluster of a family: no plan of it is below a cutoff, or the best that is.
 
-from collections.abc import Callable, Iterator
+What is closed is kept in a study, and plans are said in numbers of the cluster's own nodes.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+
+from pydantic import TypeAdapter
 
 from formulations.costs.renting import chooses_terms, worthwhile_terms
 from formulations.instance import Instance
 from formulations.instance.family import Counts, Family
-from formulations.plan import Plan, Shape
+from formulations.plan import Group, Plan, Shape
 from formulations.space import shapes_of
-from solver.heuristics.choose import TimeTables
+from solver.files import canonical_json
+from solver.front_document import Aim
+from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import ShapeRecord
-from solver.search.closing import Stop
 from solver.search.driver import EFFORTS, ShapeSearch
+from solver.search.enumeration import Stop
+from solver.search.fathoming import check_plan
 from solver.search.progress import Report
-from solver.study.store import Study
+from solver.study.store import FREE_LIMITS, Study
 
 #: Limits that are of terms and of steps that are kept, not of plans, where terms are chosen.
 LIMITS_OF_TERMS = ("max_price_usd_per_hour", "max_step_time_s", "max_cost_usd_per_step")
@@ -182,3 +191,110 @@ def _closing(task: MemberTask, search: ShapeSearch, interrupted: bool) -> Member
         runtime_s=search.clock.elapsed_s,
         interrupted=interrupted,
     )
+
+
+def member_shape(shape: Shape) -> Shape:
+    """The same without node groups that it does not use."""
+    used = tuple(count for count in shape.nodes_used if count)
+    return shape.model_copy(update={"nodes_used": used, "degrees": tuple(shape.degrees_used)})
+
+
+def member_plan(family: Family, plan: Plan) -> Plan:
+    """The plan on the cluster of just the nodes that it uses, its nodes numbered anew."""
+    used: Counts = plan.shape.nodes_used
+    wide = family.instance.cluster.first_node
+    number: dict[int, int] = {}
+    for first, count in zip(wide, used, strict=True):
+        number |= {first + i: len(number) + i for i in range(count)}
+
+    def moved(group: Group) -> Group:
+        return group.model_copy(update={"node": number[group.node]})
+
+    replicas = tuple(
+        replica.model_copy(
+            update={
+                "stages": tuple(
+                    stage.model_copy(update={"group": moved(stage.group)})
+                    for stage in replica.stages
+                )
+            }
+        )
+        for replica in plan.replicas
+    )
+    order = tuple(number[node] for node in plan.node_order)
+    return Plan(shape=member_shape(plan.shape), node_order=order, replicas=replicas)
+
+
+#: Of records in a study; of notes on searches, before what was asked.
+KIND, CLUSTERS = "cluster", "clusters"
+
+_CLOSINGS = TypeAdapter(MemberClosing)
+
+
+@dataclass(frozen=True)
+class KeptMembers:
+    """What was closed of the clusters of a family, each below a cutoff of its own."""
+
+    study: Study
+    members: Members
+    aim: Aim
+
+    def find(self, task: MemberTask) -> MemberClosing | None:
+        """What is known of a cluster; StudyError for a plan that is not what it is said to be."""
+        for one in self.study.find(KIND, _key(task.counts)):
+            if one.variant == self._variant(task):
+                closing = self.study.read(KIND, one, _CLOSINGS)
+                if closing.found is not None:
+                    check_plan(self.study, KIND, *closing.found)
+                return closing
+        return None
+
+    def keep(self, task: MemberTask, closing: MemberClosing) -> None:
+        """Adds a cluster that was closed without an end of the time."""
+        fields = _CLOSINGS.dump_json(closing).decode()
+        self.study.keep(KIND, _key(task.counts), self._variant(task), fields)
+
+    def note(self, closed: int, left: Sequence[Counts], front: int, gap: float | None) -> None:
+        """Writes down how far the search is, in place of what was said of the same question."""
+        family = self.members.family
+        limits = family.instance.limits.model_dump(mode="json", include=set(FREE_LIMITS))
+        asked = {"aim": self.aim, "fewest": family.fewest, **limits}
+        fields = asked | {"closed": closed, "open": left, "front": front, "gap": gap}
+        self.study.note(f"{CLUSTERS} {canonical_json(asked)}", fields)
+
+    def _variant(self, task: MemberTask) -> str:
+        options, family = self.members.options, self.members.family
+        return canonical_json(
+            {
+                "cutoff_ns": repr(task.cutoff_ns),
+                "gap": options.gap,
+                "seed": options.seed,
+                "fewest": family.fewest,
+                "limits": family.instance.limits.model_dump(mode="json"),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class FamilyOverview:
+    """What was asked of a search over clusters, and how far it was when it last closed one."""
+
+    aim: Aim
+    fewest: Counts
+    max_step_time_s: float | None
+    max_cost_usd_per_step: float | None
+    closed: int
+    open: list[Counts]
+    front: int
+    gap: float | None
+
+
+def family_overviews(notes: Mapping[str, str]) -> Iterator[FamilyOverview]:
+    """What a study notes of each question that was asked."""
+    for name in sorted(notes):
+        if name.startswith(f"{CLUSTERS} "):
+            yield FamilyOverview(**json.loads(notes[name]))
+
+
+def _key(counts: Counts) -> str:
+    return canonical_json({"nodes": counts})

@@ -30,10 +30,9 @@ from formulations.lengths.row_times import (
 )
 from formulations.plan import GRADIENTS_SPLIT, Plan, Shape
 from formulations.space import node_vectors, shapes_of
-from solver.heuristics.choose import ORDER_LIMIT, TimeTables, group_of_slot
-from solver.heuristics.minmax import fitting_even_split
-from solver.heuristics.node_orders import node_orders
-from solver.heuristics.stages import OrderStages
+from solver.heuristics.baselines import fitting_even_split
+from solver.heuristics.node_orders import ORDER_LIMIT, OrderStages, group_of_slot, node_orders
+from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions

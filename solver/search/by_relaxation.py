@@ -18,9 +18,8 @@ from solver.bounds.replica_relaxation import Relaxation, order_along
 from solver.enumeration.engine import deepened, solve_split
 from solver.enumeration.enumerate import below
 from solver.heuristics.blocks import with_blocks
-from solver.heuristics.pool import PathPool
-from solver.heuristics.shape_search import ShapeSearch
-from solver.heuristics.shape_starts import State
+from solver.heuristics.shape_search import ShapeSearch, State
+from solver.heuristics.trial import PathPool
 from solver.layered.placements import fixed_order, replica_classes
 from solver.layered.problem import Array, Intervals
 

@@ -25,11 +25,10 @@ from formulations.plan import Shape
 from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import Status, Termination
-from solver.search.closing import Stop
 from solver.search.engine_solutions import Found, Judge, Trouble
 from solver.search.engines import ModelEngine
-from solver.search.held_shapes import HeldShapes, OpenShape
-from solver.search.paths import CutPool, Harvest
+from solver.search.enumeration import Stop
+from solver.search.paths import CutPool, Harvest, HeldShapes, OpenShape
 
 #: Shapes that the model holds at first, if so many are open.
 FIRST_SHAPES = 32

@@ -5,37 +5,40 @@ or exhaustively, with the incumbent as cutoff. The log says how; the least bound
 incumbent, is the proved lower bound.
 """
 
+import json
 import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 from formulations.costs.tables import CostTables
 from formulations.instance import Instance
+from formulations.instance.instance import Limits
 from formulations.plan import Plan, Shape
 from formulations.space import shapes
-from solver.heuristics.choose import TimeTables
+from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp, raises, time_up_after
 from solver.options import SolveOptions
 from solver.result import (
     Infeasibility,
     Result,
     SearchLog,
+    ShapeRecord,
     Status,
     Termination,
+    objective_weight,
+    relative_gap,
 )
-from solver.search.agenda import Agenda
-from solver.search.closer import Closer, Closing
-from solver.search.closing import ShapeEngine, enumerate_shape
+from solver.search.enumeration import ShapeEngine, enumerate_shape
+from solver.search.fathoming import Answers, Closer, Closing
+from solver.search.feasibility_relaxation import LIMIT_S, explain
 from solver.search.incumbents import Clock, Incumbent, Incumbents
-from solver.search.infeasible import LIMIT_S, explain
+from solver.search.open_list import Agenda
 from solver.search.paths import CutPool
 from solver.search.portfolio import closings, crew_of
-from solver.search.progress import Report
-from solver.search.search_history import SearchHistory
-from solver.search.shape_answers import Answers
+from solver.search.progress import Report, SearchHistory
 from solver.study.store import Study
 
 #: What a study notes of a search: the gap and the limits that it was asked for.
@@ -276,3 +279,54 @@ def seen_within(instance: Instance, limit_s: float) -> tuple[float | None, float
         return None, best
     records = search.agenda.reviewed(best)
     return min(search.agenda.bounds(records), default=math.inf), best
+
+
+@dataclass(frozen=True)
+class SearchOverview:
+    """Shapes closed and open, the latter best bound first; the best plan and its bound.
+
+    objective, bound: those of `solver.result.Result`. spent_s: of processors, by the engine.
+    """
+
+    closed: int
+    open: tuple[ShapeRecord, ...]
+    step_time_ns: int | None
+    objective: float | None
+    bound: float | None
+    spent_s: float
+
+    @property
+    def gap(self) -> float | None:
+        """Largest distance to the best plan."""
+        return relative_gap(self.objective, self.bound)
+
+
+def search_overview(study: Study, notes: dict[str, str]) -> SearchOverview | None:
+    """How far `solve` has come; None where it has not begun."""
+    if SOLVE not in notes:
+        return None
+    asked = json.loads(notes[SOLVE])
+    instance = study.instance.model_copy(update={"limits": Limits.model_validate(asked["limits"])})
+    search = ShapeSearch(instance, SolveOptions(gap=asked["gap"]), None, study=study)
+    search.recall()
+    agenda, closer, spent_s = search.agenda, search.closer, 0.0
+    for task in agenda.tasks:
+        for answer in closer.answers.every(task.shape):
+            spent_s += answer.spent_s
+            known = agenda.records.get(task.shape)
+            if known is None or known.reason == "open":
+                agenda.records[task.shape] = closer.recorded(task, answer)
+    found = search.incumbents
+    agenda.unpacked(agenda.open(found.best), found.best, lambda: False)
+    records = agenda.reviewed(found.best)
+    bounds = [*agenda.bounds(records), *([] if found.best is None else [found.best])]
+    left = [one for one in records if one.reason == "open"]
+    left.sort(key=lambda one: (one.bound_ns or 0) * objective_weight(instance, one.shape))
+    return SearchOverview(
+        closed=len(records) - len(left),
+        open=tuple(left),
+        step_time_ns=found.known.step_time_ns,
+        objective=found.best,
+        bound=min(bounds, default=None),
+        spent_s=spent_s,
+    )

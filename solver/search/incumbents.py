@@ -17,14 +17,14 @@ from solver.heuristics.baselines import (
     megatron_rule,
     minmax_plan,
 )
-from solver.heuristics.choose import TimeTables
 from solver.heuristics.local import local_plans, surveyed_plan
 from solver.heuristics.node_orders import count_orders
+from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import GRACE_S
 from solver.options import SolveOptions
 from solver.result import Moment, max_step_time_ns, objective_weight
-from solver.search.closing import ORDER_LIMIT
-from solver.search.shape_answers import check_plan
+from solver.search.enumeration import ORDER_LIMIT
+from solver.search.fathoming import check_plan
 from solver.study.store import Study
 
 #: Patience of the first local search: where all node orders are looked at in one graph, where they

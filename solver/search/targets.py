@@ -15,7 +15,6 @@ from solver.result import OtherTarget, Result, Termination
 from solver.search.driver import seen_within
 from solver.search.driver import solve as solve_instance
 from solver.search.progress import Report
-from solver.search.remedies import changed
 from solver.study.store import Study
 
 #: Part of the time limit, or of the time that the search took, for all other targets together.
@@ -68,7 +67,7 @@ def _gains(
     if not objective:
         return
     for i, (target, added) in enumerate(others):
-        wider = changed(_below(result), "search", target=target, **added)
+        wider = _below(result).but(search={"target": target, **added})
         left_s = (end_s - monotonic()) / (len(others) - i)
         seen = seen_within(wider, left_s) if left_s > 0 else (None, None)
         gain, found = (None if one is None else max(0.0, 1 - one / objective) for one in seen)
@@ -85,11 +84,11 @@ def _below(result: Result) -> Instance:
         return instance
     if instance.objective.minimize == "step_time":
         longest_s = (step_ns - 1) / NANOSECONDS_PER_SECOND
-        return changed(instance, "limits", max_step_time_s=longest_s)
+        return instance.but(limits={"max_step_time_s": longest_s})
     if instance.objective.minimize == "cost_per_useful_sequence":  # no limit says so
         return instance
     highest_usd = math.nextafter(objective, 0) / NANOSECONDS_PER_SECOND / 3600
-    return changed(instance, "limits", max_cost_usd_per_step=highest_usd)
+    return instance.but(limits={"max_cost_usd_per_step": highest_usd})
 
 
 def _line(target: Target, added: dict[str, object]) -> str:

@@ -15,8 +15,7 @@ from bench.curves import distribution_picture, steps
 from bench.minmax import exact_minmax, stage_times
 from bench.study import PublishedCase, distances, published, quantile, summary
 from formulations.costs.tables import CostTables, build_tables
-from solver.heuristics.choose import group_of_slot
-from solver.heuristics.stages import OrderStages, Split
+from solver.heuristics.node_orders import OrderStages, Split, group_of_slot
 from solver.layered.problem import Intervals
 from tests.chain_instances import FAST, SLOW, all_splits, chain_instance, chain_tables
 from tests.small_instances import plain_shape, random_instance

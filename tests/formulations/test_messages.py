@@ -9,8 +9,8 @@ from formulations.instance import Instance, Workload
 from formulations.instance.transformer import TransformerSizes, build_workload
 from solver.layered.messages import longest
 from solver.layered.problem import Intervals
-from solver.search.closing import enumerate_shape
 from solver.search.engines import model_engine
+from solver.search.enumeration import enumerate_shape
 from tests import brute_force
 from tests.equal_nodes import equal_nodes
 from tests.loop_checks import solve_shape

@@ -19,12 +19,11 @@ from solver.heuristics.baselines import (
     equal_chunks_plan,
     equal_split_plan,
     megatron_rule,
+    minmax_of,
     minmax_plan,
 )
-from solver.heuristics.choose import TimeTables, group_of_slot
-from solver.heuristics.minmax import minmax_of
-from solver.heuristics.node_orders import node_orders
-from solver.heuristics.stages import OrderStages
+from solver.heuristics.node_orders import OrderStages, group_of_slot, node_orders
+from solver.heuristics.time_tables import TimeTables
 from solver.layered.problem import Intervals
 from solver.simulate import step_time_ns
 from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables

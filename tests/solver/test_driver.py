@@ -11,13 +11,13 @@ from formulations.space import shapes
 from formulations.units import GIB
 from solver.backends.outcome import Outcome
 from solver.heuristics.baselines import equal_chunks_plan
-from solver.heuristics.choose import TimeTables
+from solver.heuristics.time_tables import TimeTables
 from solver.layered.problem import Intervals
 from solver.options import Method, SolveOptions
 from solver.result import Result, Status, Termination
 from solver.search import driver
-from solver.search.closing import enumerate_shape
 from solver.search.driver import solve
+from solver.search.enumeration import enumerate_shape
 from tests.best_plans import check_verified, least_ns, least_objective
 from tests.brute_force import optimum_ns
 from tests.random_shapes import scheduled, slower, zoned

@@ -9,10 +9,14 @@ from formulations.costs.plan_costs import PlanCosts, split_costs
 from formulations.costs.tables import build_tables
 from formulations.decisions import even_shares
 from formulations.space import shapes
-from solver.heuristics.choose import group_of_slot
-from solver.heuristics.estimates import compute_bound_ns, pipeline_bound_ns
-from solver.heuristics.node_orders import node_orders
-from solver.heuristics.stages import OrderStages, Split
+from solver.heuristics.node_orders import (
+    OrderStages,
+    Split,
+    compute_bound_ns,
+    group_of_slot,
+    node_orders,
+    pipeline_bound_ns,
+)
 from solver.layered.problem import Intervals
 from solver.simulate import step_time_ns
 from tests.chain_instances import all_splits

@@ -4,8 +4,8 @@ import pytest
 
 from solver.options import Method, SolveOptions
 from solver.result import Status
-from solver.search.agenda import Agenda
 from solver.search.driver import solve
+from solver.search.open_list import Agenda
 from tests.best_plans import check_verified, least_ns
 from tests.expert_instances import expert_instance
 from tests.random_shapes import zoned

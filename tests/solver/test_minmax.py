@@ -12,10 +12,8 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import even_shares
 from formulations.instance import SearchSpace
 from formulations.space import shapes
-from solver.heuristics.choose import group_of_slot
-from solver.heuristics.minmax import even_split, minmax_of, moved
-from solver.heuristics.node_orders import Order, node_orders
-from solver.heuristics.stages import OrderStages, Split
+from solver.heuristics.baselines import even_split, minmax_of, moved
+from solver.heuristics.node_orders import Order, OrderStages, Split, group_of_slot, node_orders
 from solver.layered.problem import Intervals
 from tests.chain_instances import FAST, SLOW, all_splits, chain_instance, chain_tables
 from tests.seeds import few_and_many

@@ -18,9 +18,8 @@ from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Result, Status
 from solver.search import driver, portfolio
-from solver.search.closing import ShapeAnswer, Stop, enumerate_shape
-from solver.search.driver import ShapeSearch, solve
-from solver.search.overview import search_overview
+from solver.search.driver import ShapeSearch, search_overview, solve
+from solver.search.enumeration import ShapeAnswer, Stop, enumerate_shape
 from solver.study.store import StudyError, open_study, read_study
 from tests.said import said
 from tests.seeds import few_and_many

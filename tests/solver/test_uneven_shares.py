@@ -22,7 +22,7 @@ from solver.bounds.place_knapsack import dealt, needed, together
 from solver.bounds.uneven_shares import Uneven
 from solver.enumeration.uneven_search import best_dealing
 from solver.layered.problem import Array, Intervals
-from solver.search.closing import enumerate_shape
+from solver.search.enumeration import enumerate_shape
 from solver.simulate import step_time_ns
 from solver.verify.recount import Recount
 from tests import brute_force

@@ -12,7 +12,7 @@ from solver.bounds.work_and_filling import closed_forms
 from solver.layered.all_orders import free_order
 from solver.layered.problem import Intervals
 from solver.layered.zones import StageZones
-from solver.search.closing import enumerate_shape
+from solver.search.enumeration import enumerate_shape
 from tests import brute_force
 from tests.random_shapes import extreme_optimum_ns, extreme_tables
 from tests.seeds import few_and_many

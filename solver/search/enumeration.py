@@ -1,4 +1,4 @@
-"""Closing one shape: infeasible, bounded or solved, over all node orders and shares."""
+"""Solving one shape exactly: infeasible, bounded or solved, over all node orders and shares."""
 
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace

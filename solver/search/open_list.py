@@ -6,11 +6,11 @@ from itertools import islice, takewhile
 
 from formulations.errors import InstanceError
 from formulations.plan import Shape
-from solver.heuristics.choose import TimeTables
+from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp
 from solver.result import ShapeRecord, objective_weight
-from solver.search.closer import Closer, Task
-from solver.search.closing import Stop
+from solver.search.enumeration import Stop
+from solver.search.fathoming import Closer, Task
 
 #: Shapes that are looked at together, before time is looked at again.
 AT_ONCE = 512
