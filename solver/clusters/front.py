@@ -8,6 +8,7 @@ dominated from when on it is on all of them.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import floor, inf
 from typing import Protocol
 
@@ -198,15 +199,11 @@ class Front:
                 if time_ns <= longest
             ]
             self._reached[counts] = [min(ns, time_ns) for ns in self._reached[counts]]
-            for point in self.points[counts]:
-                self._dominate(point)
-
-    def _dominate(self, point: Point) -> None:
-        """Lowers the cutoffs to where plans reach the point."""
-        for counts, reached in self._reached.items():
-            for i, terms in enumerate(self._terms[counts]):
-                reached[i] = min(reached[i], self.measure.reaching(counts, terms, point.figures))
-            self.cutoffs[counts] = max(reached)
+            # cutoffs fall to where plans reach the new points
+            for point, (other, reached) in product(self.points[counts], self._reached.items()):
+                for i, terms in enumerate(self._terms[other]):
+                    reached[i] = min(reached[i], self.measure.reaching(other, terms, point.figures))
+                self.cutoffs[other] = max(reached)
 
     @property
     def best(self) -> list[Point]:

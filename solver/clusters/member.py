@@ -77,14 +77,12 @@ class Members:
         self.counts = [
             counts for counts in family.members() if worthwhile_terms(family.instance, counts)
         ]
-        objective = family.instance.objective.model_copy(update={"minimize": "step_time"})
-        limits = family.instance.limits
-        if chooses_terms(family.instance):
-            limits = limits.model_copy(update=dict.fromkeys(LIMITS_OF_TERMS))
-        fastest = family.instance.model_copy(update={"objective": objective, "limits": limits})
-        self.family = family.model_copy(update={"instance": fastest})
-        search = fastest.search.model_copy(update={"idle_nodes": True})
-        self.instance: Instance = fastest.model_copy(update={"search": search})
+        free = LIMITS_OF_TERMS if chooses_terms(family.instance) else ()
+        fastest = family.instance.but(
+            objective={"minimize": "step_time"}, limits=dict.fromkeys(free)
+        )
+        self.family = family.but(instance=fastest)
+        self.instance: Instance = fastest.but(search={"idle_nodes": True})
         self.times = TimeTables(self.instance)
         self.study = None if study is None else study.of(self.instance)
 
@@ -143,13 +141,29 @@ class Members:
         search = ShapeSearch(self.instance, options, report, times, space, below, study)
         interrupted = False
         try:
-            with time_up_after(search.clock.left_s):
+            with time_up_after(search.deadline.end_s):
                 _run(search, f"{task.counts}, {self.family.fewest} at least")
         except TimeUp:
             pass
         except KeyboardInterrupt:
             interrupted = True
-        return _closing(task, search, interrupted)
+        best, known, found = search.incumbents.best, search.incumbents.known, None
+        records = search.open_list.reviewed(best)
+        bounds = search.open_list.bounds(records)  # in ns, as step times are minimised
+        if not search.open_list.complete:
+            bounds.append(0)
+        if known.plan is not None and known.step_time_ns is not None:
+            found = known.plan, known.step_time_ns
+            bounds.append(known.step_time_ns)
+        bound_ns = None if not bounds else int(min(bounds))
+        return MemberClosing(
+            counts=task.counts,
+            found=found,
+            bound_ns=bound_ns,
+            records=tuple(search.closer.cutoffs.stated(one, best, bound_ns) for one in records),
+            runtime_s=search.deadline.elapsed_s,
+            interrupted=interrupted,
+        )
 
 
 def left_open(task: MemberTask) -> MemberClosing:
@@ -163,34 +177,14 @@ def _run(search: ShapeSearch, nodes: str) -> None:
     They are enough as a rule, and find what is below it. `nodes`: which plans of a study belong
     to the same space.
     """
-    incumbents, agenda = search.incumbents, search.agenda
+    incumbents, open_list = search.incumbents, search.open_list
     if incumbents.best is not None:
         search.run(efforts=EFFORTS[:1])
-    left = [task.shape for task in agenda.open(incumbents.best)]
+    left = [task.shape for task in open_list.open(incumbents.best)]
     if left:
         for start in (incumbents.seed_chunks, incumbents.seed, incumbents.survey):
             incumbents.start(f"{start.__name__} of {nodes}", partial(start, left))
         search.run()
-
-
-def _closing(task: MemberTask, search: ShapeSearch, interrupted: bool) -> MemberClosing:
-    best, known, found = search.incumbents.best, search.incumbents.known, None
-    records = search.agenda.reviewed(best)
-    bounds = [one.bound_ns for one in records if one.bound_ns is not None]
-    if not search.agenda.complete:
-        bounds.append(0)
-    if known.plan is not None and known.step_time_ns is not None:
-        found = known.plan, known.step_time_ns
-        bounds.append(known.step_time_ns)
-    bound_ns = min(bounds, default=None)
-    return MemberClosing(
-        counts=task.counts,
-        found=found,
-        bound_ns=bound_ns,
-        records=tuple(search.closer.cutoffs.stated(one, best, bound_ns) for one in records),
-        runtime_s=search.clock.elapsed_s,
-        interrupted=interrupted,
-    )
 
 
 def member_shape(shape: Shape) -> Shape:

@@ -14,11 +14,10 @@ from math import inf
 from formulations.instance.family import Counts, Family
 from solver.clusters.front import Front, Measure
 from solver.clusters.member import KeptMembers, MemberClosing, Members, MemberTask, left_open
-from solver.interrupt import TimeUp, time_up_after
+from solver.interrupt import Deadline, TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import NOISE, Termination
 from solver.search.enumeration import Stop
-from solver.search.incumbents import Clock
 from solver.search.portfolio import crew_of
 from solver.search.progress import Progress
 from solver.search.worker_pool import Asked, Crew, Losses, Round
@@ -215,14 +214,11 @@ class ClustersAhead:
 
     def _known(self, task: MemberTask) -> MemberClosing | None:
         """What was closed of the cluster, if that is as it would be closed now."""
-        known = self.early.get(task.counts, ())
-        return next((closing for asked, closing in known if _replies(asked, closing, task)), None)
-
-
-def _replies(asked: MemberTask, closing: MemberClosing, task: MemberTask) -> bool:
-    if asked.cutoff_ns == task.cutoff_ns:
-        return True
-    return closing.found is None and asked.cutoff_ns >= task.cutoff_ns
+        for asked, closing in self.early.get(task.counts, ()):
+            nothing = closing.found is None and asked.cutoff_ns >= task.cutoff_ns
+            if nothing or asked.cutoff_ns == task.cutoff_ns:
+                return closing
+        return None
 
 
 @dataclass(frozen=True)
@@ -258,7 +254,7 @@ class FamilySearch:
         if measure.limited:  # other limits hold on other terms, and a limit has no gap
             options = replace(options, gap=0.0)
         self.family, self.options = family, options
-        self.clock = Clock(options.time_limit_s)
+        self.deadline = Deadline(options.time_limit_s)
         self.members = Members(family, options, study)
         own = self.members.study
         self.kept = None if own is None else KeptMembers(own, self.members, measure.aim)
@@ -272,14 +268,14 @@ class FamilySearch:
         """
         if crew is None and self.options.engine == "ray":
             crew = crew_of(self.options)
-        with suppress(TimeUp), time_up_after(self.clock.left_s):
+        with suppress(TimeUp), time_up_after(self.deadline.end_s):
             try:
                 self._run(report, crew)
             except KeyboardInterrupt:
                 return Termination.INTERRUPTED
         if not self.clusters.left:
             return Termination.CLOSED
-        late = self.clock.out_of_time()
+        late = self.deadline.over()
         return Termination.TIME_LIMIT if late else Termination.UNFINISHED
 
     def _run(self, report: Report | None, crew: Crew | None) -> None:
@@ -287,14 +283,12 @@ class FamilySearch:
         if crew is None:
             self._search(report, None)
             return
-        ahead = ClustersAhead(
-            self.members, self.clusters.upcoming, self.clock.out_of_time, self._keep
-        )
+        ahead = ClustersAhead(self.members, self.clusters.upcoming, self.deadline.over, self._keep)
         with ahead.by(crew, len(self.clusters.bounds)):
             self._search(report, ahead)
 
     def _search(self, report: Report | None, ahead: ClustersAhead | None) -> None:
-        while not self.clock.out_of_time() and (task := self.clusters.next_task()):
+        while not self.deadline.over() and (task := self.clusters.next_task()):
             closing = self._closing(task, report, ahead)
             if closing is None:
                 return
@@ -320,14 +314,12 @@ class FamilySearch:
         if ahead is not None:
             return ahead.closing(task)
         closing = self._searched(task, report)
-        if not self.clock.out_of_time():
+        if not self.deadline.over():
             self._keep(task, closing)
         return closing
 
     def _searched(self, task: MemberTask, report: Report | None) -> MemberClosing:
-        limit_s = self.clock.limit_s
-        left_s = None if limit_s is None else max(0.0, limit_s - self.clock.elapsed_s)
-        return self.members.close(task, left_s, self._shown(task.counts, report))
+        return self.members.close(task, self.deadline.left_s, self._shown(task.counts, report))
 
     def _keep(self, task: MemberTask, closing: MemberClosing) -> None:
         if self.kept is not None and not closing.cut_short:
@@ -349,7 +341,7 @@ class FamilySearch:
                     clusters_total=total,
                     front_size=size,
                     gap=gap,
-                    elapsed_s=self.clock.elapsed_s,
+                    elapsed_s=self.deadline.elapsed_s,
                     now=now,
                     within=within,
                 )

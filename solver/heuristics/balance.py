@@ -14,10 +14,24 @@ from formulations.costs.recompute_choice import NEVER
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.schedules import SCHEDULES
-from solver.heuristics.node_orders import Split, least_ends
 from solver.layered.distinct import distinct
 from solver.layered.placements import Columns, chunk_memory
 from solver.layered.problem import ChunkMemory, Intervals
+
+#: Boundaries of a split: pp + 1 layer indices from 0 to the number of layers.
+Split = tuple[int, ...]
+
+
+def least_ends(tables: CostTables) -> list[int]:
+    """Least end of a stage that starts at layer 0 .. L; L + 1 if too few blocks follow."""
+    blocks = tables.blocks_before
+    ends = np.searchsorted(blocks, blocks + tables.min_blocks)
+    return [max(start + 1, int(end)) for start, end in enumerate(ends)]
+
+
+def group_of_slot(tables: CostTables, order: Sequence[int]) -> Array:
+    """Node group of every slot of a node order, [pp * dp]."""
+    return np.repeat(np.array(order, np.int64), [tables.slots_per_node[j] for j in order])
 
 
 class SplitSpace:
@@ -32,6 +46,7 @@ class SplitSpace:
         self.work = self.forward + self.backward
         self.optimizer = self.stages.optimizer
         self.least_ends = np.array(least_ends(tables))
+        self._farthest: dict[tuple[int, int, int], Array] = {}
 
     @cached_property
     def intervals(self) -> Intervals:
@@ -80,10 +95,12 @@ class SplitSpace:
         Of a replica with so many micro-batches. The start itself where not one layer fits: memory
         grows with the layers, so every end up to the last fits.
         """
-        fits = self.intervals.stages.extra(group, stage, share) < NEVER
-        ends = np.arange(len(fits))
-        farthest: Array = ends + (fits & (ends[None, :] > ends[:, None])).sum(axis=1)
-        return farthest
+        kind = group, stage, share
+        if kind not in self._farthest:
+            fits = self.intervals.stages.extra(*kind) < NEVER
+            ends = np.arange(len(fits))
+            self._farthest[kind] = ends + (fits & (ends[None, :] > ends[:, None])).sum(axis=1)
+        return self._farthest[kind]
 
 
 Mask = NDArray[np.bool_]
@@ -144,6 +161,54 @@ class Balance:
         if space.tables.shape.vpp == 1:
             return None
         return chunk_memory(space.intervals, self.groups[: space.tables.shape.pp], self.shares)
+
+    def allowed(self, k: int, start: int, end: int) -> bool:
+        """Whether layers [start, end) are a stage k: enough blocks, and memory on every GPU."""
+        return bool(self.space.least_ends[start] <= end <= self.farthest[k, start])
+
+    def ends(self, k: int, start: int) -> range:
+        """All allowed ends of stage k if it starts at `start`."""
+        return range(int(self.space.least_ends[start]), int(self.farthest[k, start]) + 1)
+
+    def earliest_starts(self) -> list[int]:
+        """Least start of each stage and, last, of none, [pp + 1]; above 0 for stage 0: none fits.
+
+        No split that fits memory has an earlier boundary. Proof: memory grows with the layers, so
+        stage k cannot start earlier than where it is full if it ends as early as it may.
+        """
+        starts = [self.space.tables.num_layers]
+        for farthest in self.farthest[::-1]:
+            starts.append(int(np.searchsorted(farthest[: starts[-1]], starts[-1])))
+        return starts[::-1]
+
+    def takes(self, split: Split) -> bool:
+        """Whether `fits` holds of one split."""
+        return bool(self.fits(np.array([split]))[0])
+
+    def kind_times_ns(self, split: Split) -> list[dict[tuple[int, int], int]]:
+        """Forward and backward of one micro-batch on every stage, by kind of its replicas."""
+        work, extra = self.space.work, self.space.intervals.stages.extra
+        times: list[dict[tuple[int, int], int]] = []
+        for k, (start, end) in enumerate(pairwise(split)):
+            again = {kind: int(extra(kind[0], k, kind[1])[start, end]) for kind in self.kinds[k]}
+            stage = (work[end] - work[start]).tolist()
+            times.append({(j, m): stage[j] + ns * (ns < NEVER) for (j, m), ns in again.items()})
+        return times
+
+    def times_ns(self, split: Split) -> list[int]:
+        """Forward and backward of one micro-batch on the slowest replica of every stage."""
+        return [max(times.values()) for times in self.kind_times_ns(split)]
+
+    def replica_times_ns(self, split: Split) -> Array:
+        """[S, dp] forward and backward of one micro-batch on every replica."""
+        return np.array(
+            [
+                [times[kind] for kind in zip(groups, self.shares, strict=True)]
+                for times, groups in zip(
+                    self.kind_times_ns(split), self.groups.tolist(), strict=True
+                )
+            ]
+        )
 
     def work(self, split: Split) -> int:
         """Work of the most loaded stage, in ns."""
@@ -233,3 +298,10 @@ class Balance:
         for choice in reversed(choices):
             split.append(int(choice[split[-1]]))
         return np.array(split)
+
+
+def order_balance(space: SplitSpace, order: Sequence[int], shares: Sequence[int]) -> Balance:
+    """The stages of a split of a node order with these shares."""
+    shape = space.tables.shape
+    groups = group_of_slot(space.tables, order).reshape(shape.pp, -1)
+    return Balance(space, np.tile(groups, (shape.vpp, 1)), shares)

@@ -19,20 +19,16 @@ from formulations.costs.tables import CostTables
 from formulations.decisions import even_shares
 from formulations.instance import Instance
 from formulations.plan import Degrees, Plan, Shape, simulable
+from solver.heuristics.balance import Balance, Split, SplitSpace, least_ends, order_balance
 from solver.heuristics.node_orders import (
     Candidate,
     Choice,
-    OrderStages,
-    Split,
     best_plan,
-    group_of_slot,
-    least_ends,
     nearest_split,
     node_orders,
     try_orders,
 )
 from solver.heuristics.time_tables import TimeTables
-from solver.layered.problem import Intervals
 
 
 def even_split(tables: CostTables) -> Split:
@@ -63,7 +59,7 @@ def moved(split: Split, source: int, target: int) -> Split:
     return tuple(b + step if low < k <= high else b for k, b in enumerate(split))
 
 
-def _move(costs: OrderStages, split: Split, times: list[int]) -> Split | None:
+def _move(costs: Balance, split: Split, times: list[int]) -> Split | None:
     """One layer from the slowest stage to the fastest that can take it; None if none can."""
     slow = times.index(max(times))
     for fast in sorted(range(len(times)), key=lambda k: times[k]):
@@ -76,16 +72,16 @@ def _move(costs: OrderStages, split: Split, times: list[int]) -> Split | None:
     return None
 
 
-def fitting_even_split(costs: OrderStages) -> Split | None:
+def fitting_even_split(costs: Balance) -> Split | None:
     """The even split, or if it does not fit, the nearest that does; None iff no split fits."""
-    split = even_split(costs.tables)
-    if costs.fits(split):
+    split = even_split(costs.space.tables)
+    if costs.takes(split):
         return split
     earliest = costs.earliest_starts()
     return nearest_split(split, costs.ends, earliest) if earliest[0] == 0 else None
 
 
-def minmax_of(costs: OrderStages) -> Split | None:
+def minmax_of(costs: Balance) -> Split | None:
     """Boundaries (pp + 1 layer indices) of the min-max split; None iff no split fits memory.
 
     Starts from the even split, or the nearest that fits, and moves one layer from the slowest
@@ -124,19 +120,18 @@ def minmax_plan(
     return best_plan(instance, shapes, minmax_of, stop)
 
 
-def _fitting(costs: OrderStages, split: Split) -> Split | None:
-    return split if costs.fits(split) else None
-
-
 def equal_split_plan(
     instance: Instance,
     shapes: Iterable[Shape],
     stop: Callable[[], bool] = lambda: False,
 ) -> Found:
     """Best of the even splits that fit memory, over the same shapes and node orders."""
-    return best_plan(
-        instance, shapes, lambda costs: _fitting(costs, even_split(costs.tables)), stop
-    )
+
+    def even(costs: Balance) -> Split | None:
+        split = even_split(costs.space.tables)
+        return split if costs.takes(split) else None
+
+    return best_plan(instance, shapes, even, stop)
 
 
 def equal_blocks(tables: CostTables) -> Split | None:
@@ -174,9 +169,9 @@ def equal_chunks_plan(shapes: Iterable[Shape], known: TimeTables, stop: Stop) ->
     return choice.result
 
 
-def _megatron_split(costs: OrderStages) -> Split | None:
-    split = equal_blocks(costs.tables)
-    return split and _fitting(costs, split)
+def _megatron_split(costs: Balance) -> Split | None:
+    split = equal_blocks(costs.space.tables)
+    return split if split and costs.takes(split) else None
 
 
 def batch_time_ns(tables: CostTables, order: tuple[int, ...]) -> int | None:
@@ -187,7 +182,7 @@ def batch_time_ns(tables: CostTables, order: tuple[int, ...]) -> int | None:
     """
     shape = tables.shape
     shares = even_shares(tables)
-    costs = OrderStages(Intervals(tables), group_of_slot(tables, order), shares)
+    costs = order_balance(SplitSpace(tables), order, shares)
     split = _megatron_split(costs)
     if split is None:
         return None

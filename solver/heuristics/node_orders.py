@@ -1,25 +1,21 @@
-"""Node orders, the stages of one, and the best plan of a rule that splits the layers of each."""
+"""Node orders, and the best plan of a rule that splits the layers of each."""
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import accumulate, pairwise
 from math import factorial, prod
 
 import numpy as np
 
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import PlanCosts, split_costs
-from formulations.costs.recompute_choice import NEVER
-from formulations.costs.tables import Array, CostTables, build_tables
+from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions, even_shares
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from formulations.schedules import SCHEDULES
 from formulations.slot_degrees import runs_order
+from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
 from solver.heuristics.time_tables import TimeTables
-from solver.layered.problem import Intervals
 from solver.result import max_step_time_ns, objective_weight
 from solver.simulate import step_time_ns, tail_ns
 
@@ -77,102 +73,6 @@ def node_orders(nodes_used: Sequence[int], limit: int) -> Iterator[Order]:
         yield tuple(order)
 
 
-#: Boundaries of a split: pp + 1 layer indices from 0 to the number of layers.
-Split = tuple[int, ...]
-
-
-def _before(values: Array) -> list[int]:
-    """Sum of all values before each index, [L + 1]."""
-    return list(accumulate(values.tolist(), initial=0))
-
-
-def least_ends(tables: CostTables) -> list[int]:
-    """Least end of a stage that starts at layer 0 .. L; L + 1 if too few blocks follow."""
-    blocks = tables.blocks_before
-    ends = np.searchsorted(blocks, blocks + tables.min_blocks)
-    return [max(start + 1, int(end)) for start, end in enumerate(ends)]
-
-
-class OrderStages:
-    """Costs of layers [start, end) as stage k, over all its replicas.
-
-    `group_of_slot`: [pp * dp] node group of every slot. `micro_batches`: one number per replica.
-    """
-
-    def __init__(
-        self, intervals: Intervals, group_of_slot: Array, micro_batches: Sequence[int]
-    ) -> None:
-        self.intervals, self.tables = intervals, intervals.tables
-        tables, shape = self.tables, self.tables.shape
-        self.micro_batches = tuple(micro_batches)
-        self.least_ends = least_ends(tables)
-        self.groups = group_of_slot.reshape(shape.pp, shape.dp)
-        self._work = [_before(times) for times in tables.work_ns.T]
-        self._kinds = self._distinct()
-
-    def _distinct(self) -> list[list[tuple[int, int]]]:
-        """Distinct (node group, micro-batches) among the replicas of every stage."""
-        counts, index = np.unique(np.array(self.micro_batches), return_inverse=True)
-        stages, kinds = len(self.groups), len(self.tables.capacity_bytes)
-        present = np.zeros((stages, kinds, len(counts)), dtype=bool)
-        present[np.arange(stages)[:, None], self.groups, index] = True
-        return [[(int(j), int(counts[i])) for j, i in np.argwhere(one)] for one in present]
-
-    def time_ns(self, k: int, start: int, end: int) -> int:
-        """Forward and backward of one micro-batch on the slowest replica."""
-        return max(self._time_ns(k, j, m, start, end) for j, m in self._kinds[k])
-
-    def _time_ns(self, k: int, j: int, m: int, start: int, end: int) -> int:
-        extra = int(self.intervals.stages.extra(j, k, m)[start, end])
-        return self._work[j][end] - self._work[j][start] + (extra if extra < NEVER else 0)
-
-    def replica_times_ns(self, split: Split) -> Array:
-        """[pp, dp] forward and backward of one micro-batch on every replica."""
-        times = np.zeros_like(self.groups)
-        shares = np.array(self.micro_batches)
-        for k, stage in enumerate(pairwise(split)):
-            for j, m in self._kinds[k]:
-                alike = (self.groups[k] == j) & (shares == m)
-                times[k, alike] = self._time_ns(k, j, m, *stage)
-        return times
-
-    def times_ns(self, split: Split) -> list[int]:
-        """`time_ns` of every stage."""
-        return [self.time_ns(k, *stage) for k, stage in enumerate(pairwise(split))]
-
-    def fits_memory(self, k: int, start: int, end: int) -> bool:
-        """Whether every GPU of the stage has room; if so, it has for fewer layers too."""
-        extra = self.intervals.stages.extra
-        return all(extra(j, k, m)[start, end] < NEVER for j, m in self._kinds[k])
-
-    def allowed(self, k: int, start: int, end: int) -> bool:
-        """Whether the stage has enough blocks, and memory on every GPU."""
-        return end >= self.least_ends[start] and self.fits_memory(k, start, end)
-
-    def fits(self, split: Split) -> bool:
-        """Whether every stage of the split is allowed."""
-        return all(self.allowed(k, *stage) for k, stage in enumerate(pairwise(split)))
-
-    def ends(self, k: int, start: int) -> range:
-        """All allowed ends of stage k if it starts at `start`."""
-        candidates = range(self.least_ends[start], self.tables.num_layers + 1)
-        room = bisect_left(candidates, True, key=lambda end: not self.fits_memory(k, start, end))
-        return candidates[:room]
-
-    def earliest_starts(self) -> list[int]:
-        """Least start of each stage and, last, of none, [pp + 1]; above 0 for stage 0: none fits.
-
-        No split that fits memory has an earlier boundary. Proof: memory grows with the layers, so
-        stage k cannot start earlier than where it is full if it ends as early as it may.
-        """
-        starts = [self.tables.num_layers]
-        for k in reversed(range(self.tables.shape.pp)):
-            end = starts[-1]
-            full = partial(self.fits_memory, k, end=end)
-            starts.append(bisect_left(range(end), True, key=full))
-        return starts[::-1]
-
-
 def nearest_split(
     target: Split, ends: Callable[[int, int], range], earliest: Sequence[int]
 ) -> Split | None:
@@ -201,7 +101,7 @@ def nearest_split(
     return found and (0, *found)
 
 
-def compute_bound_ns(costs: OrderStages, split: Split) -> int:
+def compute_bound_ns(costs: Balance, split: Split) -> int:
     """Lower bound of the step time of a split, transfers and everything after them left out.
 
     The work of a stage, for any schedule. Where backwards are whole also: stage i of replica r
@@ -210,9 +110,9 @@ def compute_bound_ns(costs: OrderStages, split: Split) -> int:
     before it: their sum is the longest path at least.
     """
     times = costs.replica_times_ns(split)
-    whole = not SCHEDULES[costs.tables.shape.schedule].splits_backward
+    whole = not SCHEDULES[costs.space.tables.shape.schedule].splits_backward
     before = (np.cumsum(times, axis=0) - times) * whole
-    return int((before + times * np.array(costs.micro_batches)).max())
+    return int((before + times * np.array(costs.shares)).max())
 
 
 def pipeline_bound_ns(costs: PlanCosts) -> int:
@@ -239,15 +139,10 @@ def pipeline_bound_ns(costs: PlanCosts) -> int:
 
 
 #: Splits the layers, or finds that they do not fit: None.
-SplitRule = Callable[[OrderStages], Split | None]
+SplitRule = Callable[[Balance], Split | None]
 
 #: More distinct orders than these are not all tried.
 ORDER_LIMIT = 64
-
-
-def group_of_slot(tables: CostTables, order: Sequence[int]) -> Array:
-    """Node group of every slot of a node order, [pp * dp]."""
-    return np.repeat(np.array(order, np.int64), [tables.slots_per_node[j] for j in order])
 
 
 @dataclass(frozen=True)
@@ -305,11 +200,11 @@ def try_orders(
     if shape.vpp > 1:
         return
     shares = even_shares(tables)
-    placer, intervals = Placer(tables), Intervals(tables)
+    placer, space = Placer(tables), SplitSpace(tables)
     for order in orders:
         if not runs_order(tables.instance, shape, order):
             continue
-        stages = OrderStages(intervals, group_of_slot(tables, order), shares)
+        stages = order_balance(space, order, shares)
         split = rule(stages)
         if split and not choice.hopeless(shape, compute_bound_ns(stages, split)):
             costs = split_costs(tables, placer.costs(order), split, shares)

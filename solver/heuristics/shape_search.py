@@ -13,7 +13,7 @@ from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import Array, CostTables
 from formulations.decisions import even_shares
 from formulations.slot_degrees import runs_order
-from solver.heuristics.balance import Balance, SplitSpace
+from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
 from solver.heuristics.neighbours import (
     fair_shares,
     near_orders,
@@ -23,7 +23,7 @@ from solver.heuristics.neighbours import (
     start_orders,
     turned_orders,
 )
-from solver.heuristics.node_orders import Order, Split, count_orders, group_of_slot
+from solver.heuristics.node_orders import Order, count_orders
 from solver.heuristics.trial import OrderTrial, PathPool
 
 #: Limits on the work of a stage, relative to the least one: more leave room for less latency.
@@ -62,9 +62,7 @@ class ShapeStarts:
 
     def balance(self, order: Order, shares: tuple[int, ...]) -> Balance:
         """The stages of a split of the order with these shares."""
-        shape = self.tables.shape
-        groups = group_of_slot(self.tables, order).reshape(shape.pp, -1)
-        return Balance(self.space, np.tile(groups, (shape.vpp, 1)), shares)
+        return order_balance(self.space, order, shares)
 
     def _splits(self, balance: Balance, most: int) -> Array:
         """Splits [N, p + 1] that fit and whose stages all have less work than `most` ns."""

@@ -50,28 +50,23 @@ class _SideTables:
         return self._ways(shape)[0]
 
     def costs(self, shape: Shape) -> CostTables:
-        if shape.per_stage:
-            return self._stage_costs(shape)
-        return build_tables(self.instance, shape, self._ways(shape))
-
-    def _stage_costs(self, shape: Shape) -> CostTables:
-        """Costs by place: the same for every number of stages."""
-        some = shape.model_copy(update={"pp": 2})
-        if some not in self._by_place:
-            places = stage_places(self.instance, some)
-            self._by_place[some] = stage_tables(self.instance, some, places)
-        return with_stages(self._by_place[some], shape.pp)
+        if not shape.per_stage:
+            return build_tables(self.instance, shape, self._ways(shape))
+        # costs by place are the same for every number of stages
+        of_two = shape.but(pp=2)
+        if of_two not in self._by_place:
+            places = stage_places(self.instance, of_two)
+            self._by_place[of_two] = stage_tables(self.instance, of_two, places)
+        return with_stages(self._by_place[of_two], shape.pp)
 
     def forms(self, shapes: Sequence[Shape]) -> list[ClosedForm]:
         new = [shape for shape in shapes if shape not in self._forms and not shape.per_stage]
         found = closed_forms(self.instance, new, [self.times(shape) for shape in new])
         self._forms.update(zip(new, found, strict=True))
-        return [self._form(shape) for shape in shapes]
-
-    def _form(self, shape: Shape) -> ClosedForm:
-        if shape not in self._forms:
-            self._forms[shape] = ClosedForm(self._choice.bound_ns(shape), "filling")
-        return self._forms[shape]
+        for shape in shapes:
+            if shape not in self._forms:
+                self._forms[shape] = ClosedForm(self._choice.bound_ns(shape), "filling")
+        return [self._forms[shape] for shape in shapes]
 
     def refuted(self, shapes: Sequence[Shape], below_ns: Sequence[int]) -> list[bool]:
         """It knows no stages with degrees of their own, and refutes none of their shapes."""

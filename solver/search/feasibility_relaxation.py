@@ -6,7 +6,6 @@ there a plan?", and `exact=False` for a least value, which is then a value that 
 """
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,7 @@ from formulations.slot_degrees import powers_of_two
 from formulations.space import group_degrees, micro_batches, node_vectors, shapes, shapes_of
 from formulations.units import GIB, NANOSECONDS_PER_SECOND, ceil_count
 from solver.heuristics.time_tables import TimeTables
-from solver.interrupt import GRACE_S, TimeUp, time_up_after
+from solver.interrupt import GRACE_S, Deadline, TimeUp, time_up_after
 from solver.layered.problem import Intervals
 from solver.result import Infeasibility, max_step_time_ns, price_usd_per_hour
 from solver.search.enumeration import MOST_GAP, Stop, enumerate_shape, lacks_memory
@@ -277,11 +276,7 @@ def explain(instance: Instance, limit_s: float = LIMIT_S) -> Infeasibility:
 
     What is found within so many seconds; what does not ask whether to stop is ended soon after.
     """
-    deadline = time.monotonic() + limit_s
-
-    def stop() -> bool:
-        return time.monotonic() >= deadline
-
+    stop = Deadline(limit_s).over
     constraint, remedies = _UNKNOWN, list[str]()
     try:
         with time_up_after(limit_s + GRACE_S):

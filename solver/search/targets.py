@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from time import monotonic
 
 from formulations.instance import Instance
 from formulations.instance.target import RULES, Target
 from formulations.launch import widened
 from formulations.units import NANOSECONDS_PER_SECOND
+from solver.interrupt import Deadline
 from solver.options import SolveOptions
 from solver.result import OtherTarget, Result, Termination
 from solver.search.driver import seen_within
@@ -63,12 +63,12 @@ def _gains(
     result: Result, others: list[tuple[Target, dict[str, object]]], budget_s: float
 ) -> Iterator[OtherTarget]:
     """The targets that may be better, each within its part of the time."""
-    end_s, objective = monotonic() + budget_s, result.objective
+    deadline, objective = Deadline(budget_s), result.objective
     if not objective:
         return
     for i, (target, added) in enumerate(others):
         wider = _below(result).but(search={"target": target, **added})
-        left_s = (end_s - monotonic()) / (len(others) - i)
+        left_s = (deadline.left_s or 0.0) / (len(others) - i)
         seen = seen_within(wider, left_s) if left_s > 0 else (None, None)
         gain, found = (None if one is None else max(0.0, 1 - one / objective) for one in seen)
         if gain is None or gain >= LEAST_GAIN:

@@ -155,7 +155,7 @@ def reply_to(
     A question that news has made obsolete is asked anew. `hear` brings news up to date.
     """
     hear()
-    hear_seldom = _every(LOOK_S, hear)
+    heard_s = time.monotonic()
 
     def best() -> Best:
         return news.best(asked.position, asked.best)
@@ -166,27 +166,16 @@ def reply_to(
             break
 
         def obsolete(used: Best = used) -> bool:
-            hear_seldom()
+            nonlocal heard_s
+            if time.monotonic() >= heard_s + LOOK_S:
+                hear()
+                heard_s = time.monotonic()
             return news.halted or best() != used or stop()
 
         answer = answerer.answer(asked.task, used, obsolete)
         if not answer.cut_short or best() == used:
             return Reply(asked.position, answer)
     return Reply(asked.position, None)
-
-
-def _every(seconds: float, hear: Callable[[], None]) -> Callable[[], None]:
-    """The same, no more often than that."""
-    last_s = time.monotonic()
-
-    def seldom() -> None:
-        nonlocal last_s
-        now_s = time.monotonic()
-        if now_s >= last_s + seconds:
-            last_s = now_s
-            hear()
-
-    return seldom
 
 
 #: What a worker is sent: a task, news of a plan (its task's position and objective), or a halt.

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from formulations.costs.tables import CostTables
-from solver.heuristics.balance import WIDTH, Balance, SplitSpace
-from solver.heuristics.node_orders import Split, group_of_slot
+from solver.heuristics.balance import WIDTH, Balance, Split, SplitSpace, group_of_slot
 from tests import brute_force
 from tests.random_shapes import random_tables
 

@@ -41,7 +41,7 @@ def test_bug_without_time_to_list_shapes_a_plan_was_its_own_bound(
     best = solve(SMALL, SolveOptions(method="minmax"))
     assert best.plan is not None
     assert best.step_time_ns is not None
-    monkeypatch.setattr("solver.search.incumbents.Clock.out_of_time", lambda self: True)
+    monkeypatch.setattr("solver.interrupt.Deadline.over", lambda self: True)
     options = SolveOptions(time_limit_s=1.0)
     result = solve(SMALL, options, start=(best.plan, best.step_time_ns))
     assert (result.plan, result.status) == (best.plan, Status.FEASIBLE)

@@ -186,7 +186,7 @@ def test_no_plan_beyond_a_limit_is_kept_whoever_offers_it() -> None:
         limited = instance.but(limits={"max_step_time_s": limit_ns / 1e9})
         incumbents = ShapeSearch(limited, SolveOptions(), None).incumbents
         incumbents.offer((plan, best_ns))
-        assert incumbents.objective == objective
+        assert incumbents.known.objective == objective
 
 
 def random_limits(rng: random.Random, best_ns: int) -> Limit:
