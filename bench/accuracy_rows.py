@@ -26,7 +26,8 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
-from formulations.instance.load import parse_instance, read_yaml_resource
+from formulations.instance.documents import read_yaml_resource
+from formulations.instance.load import parse_instance
 from formulations.plan import Degrees, Plan, Shape
 from solver.simulate import step_time_ns
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from solver.report.drawing import COLOURS, grid_line, key, key_width, picture, written
+from solver.report.chart import COLOURS, grid_line, key, key_width, picture, written
 
 _WIDTH, _HEIGHT = 560, 150  # of the bars of a panel
 _LEFT, _TOP = 56, 52

@@ -25,7 +25,7 @@ from bench.published_times import Observation
 from bench.read_published import read_all
 from bench.records import reference
 from formulations.instance import GpuType
-from formulations.instance.load import gpu_catalogue
+from formulations.instance.catalogue import gpu_catalogue
 
 MAXIMUM, HALF, LAUNCH = "efficiency_maximum", "efficiency_half_flops", "launch_overhead_s"
 ATTENTION, ATTENTION_HALF = "attention_maximum", "attention_half_flops"

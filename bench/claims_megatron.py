@@ -8,7 +8,8 @@ from typing import Any
 from bench.claims import FOLDER, Outcome, Point, Study, Values, falls, speed, throughput
 from bench.published_times import gpt
 from bench.read_published import MEGATRON_RUNS, MEGATRON_VOCABULARY
-from formulations.instance.load import gpu_catalogue, load_instance
+from formulations.instance.catalogue import gpu_catalogue
+from formulations.instance.load import load_instance
 
 PAPER = "Narayanan et al. 2021"
 BATCH = "workload.global_batch"

@@ -2,9 +2,9 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from solver.report.drawing import COLOURS, grid, key, key_width, picture, written
+from solver.report.chart import COLOURS, Axis, Chart, key, key_width, picture
 
 _WIDTH, _HEIGHT = 760, 380
 _LEFT, _TOP = 64, 66
@@ -16,37 +16,13 @@ def _stretch(percent: float) -> float:
     return math.log1p(percent / _FINEST)
 
 
-class _Axes:
-    """Places in px of distances in per cent up to `most`, and of shares 0 to 1."""
-
-    def __init__(self, most: float) -> None:
-        self.end = next((tick for tick in _TICKS if tick >= max(most, 1)), most)
-
-    def x(self, percent: float) -> float:
-        return _LEFT + _WIDTH * _stretch(percent) / _stretch(self.end)
-
-    def y(self, share: float) -> float:
-        return _TOP + _HEIGHT * (1 - share)
-
-
-def _grid(axes: _Axes) -> Iterator[str]:
-    across = ((axes.x(tick), f"{tick:g} %") for tick in _TICKS if tick <= axes.end)
-    up = ((axes.y(tenth / 10), f"{10 * tenth} %") for tenth in range(0, 11, 2))
-    yield from grid(across, up, (_LEFT, _TOP), (_WIDTH, _HEIGHT))
-
-
 def steps(distances: Sequence[float]) -> list[tuple[float, float]]:
     """(distance, share of the distances that are at most this), once per distinct distance."""
-    found = sorted(distances)
-    return [(value, bisect_right(found, value) / len(found)) for value in dict.fromkeys(found)]
-
-
-def _curve(axes: _Axes, distances: Sequence[float], colour: str) -> str:
-    path = [f"M{axes.x(0):.1f} {axes.y(0):.1f}"]
-    for value, share in steps(distances):
-        path.append(f"H{axes.x(100 * value):.1f}V{axes.y(share):.1f}")
-    path.append(f"H{axes.x(axes.end):.1f}")
-    return f'<path class="c" stroke="{colour}" d="{"".join(path)}"/>'
+    ascending = sorted(distances)
+    return [
+        (value, bisect_right(ascending, value) / len(ascending))
+        for value in dict.fromkeys(ascending)
+    ]
 
 
 def distribution_picture(title: str, axis: str, curves: Mapping[str, Sequence[float]]) -> str:
@@ -54,13 +30,16 @@ def distribution_picture(title: str, axis: str, curves: Mapping[str, Sequence[fl
 
     At most four non-empty curves; distances are at least 0.
     """
-    axes = _Axes(100 * max(max(distances) for distances in curves.values()))
-    parts = [
-        *_grid(axes),
-        written(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 38, axis, ' text-anchor="middle"'),
-    ]
+    largest = 100 * max(max(distances) for distances in curves.values())
+    end = next((tick for tick in _TICKS if tick >= max(largest, 1)), largest)
+    across = Axis(0, end, [(tick, f"{tick:g} %") for tick in _TICKS if tick <= end], _stretch)
+    up = Axis(0, 1, [(tenth / 10, f"{10 * tenth} %") for tenth in range(0, 11, 2)])
+    chart = Chart(across, up, _LEFT, _TOP, _WIDTH, _HEIGHT)
+    parts = [*chart.grid(), *chart.names(axis, "")]
     x = float(_LEFT)
     for (name, distances), colour in zip(curves.items(), COLOURS, strict=False):
-        parts += [*key(x, 44, name, colour), _curve(axes, distances, colour)]
+        points = [(0.0, 0.0), *((100 * value, share) for value, share in steps(distances))]
+        curve = chart.steps(points, end, f'class="c" stroke="{colour}"')
+        parts += [*key(x, 44, name, colour), curve]
         x += key_width(name)
     return picture(title, _LEFT + _WIDTH + 32, _TOP + _HEIGHT + 52, parts)

@@ -30,9 +30,9 @@ def strategies(instance: Path) -> list[Strategy]:
     """Those of the instance with replicas enough, three replicas of each."""
     known = candidates(load_instance(instance)).mixed.strategies
     return [
-        replace(one, replicas=one.replicas[:REPLICAS])
+        replace(one, replicas=tuple(replace(kind, count=1) for kind in one.pipelines[:REPLICAS]))
         for one in known
-        if isinstance(one, Strategy) and len(one.replicas) >= REPLICAS
+        if one.dp >= REPLICAS
     ]
 
 

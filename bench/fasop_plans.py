@@ -19,7 +19,7 @@ from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
 from formulations.errors import InstanceError
 from formulations.instance import Instance
-from formulations.instance.instance import RECOMPUTE_WAYS
+from formulations.instance.search import RECOMPUTE_WAYS
 from formulations.plan import Plan, Shape, uniform_degrees
 from formulations.space import shapes
 from formulations.units import GIB

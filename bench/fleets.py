@@ -18,17 +18,18 @@ from typing import Any
 from bench.command import command
 from bench.records import ROOT, append, record
 from formulations.instance.load import load_instance
-from formulations.milp.instantiation import build
+from formulations.models.instantiation import InstantiationModel
+from formulations.models.milp import Milp
 from formulations.pipelines import Instantiation, InstantiationProblem
 from solver.backends import highs
 from solver.fleet_document import FleetDocument
+from solver.fleets.designs import generator_for
 from solver.fleets.fleet import next_fleet, start_fleet
-from solver.fleets.micro_batch_size import generator_for
 from solver.fleets.recovery import Horizon
 from solver.fleets.step_times import kinds_of
 from solver.fleets.template_document import templates_document
 from solver.options import SolveOptions
-from solver.templates.template_options import TemplateOptions
+from solver.templates.generate import TemplateOptions
 from solver.verify import verify_fleet
 
 CASES = ROOT / "bench" / "fleets"
@@ -53,9 +54,9 @@ def second_opinion(fleet: FleetDocument, time_limit_s: float) -> dict[str, Any]:
     )
     choice = choice_of(fleet)
     start_s = time.perf_counter()
-    built = build(problem, latest_ns=choice.step_ns(problem))
+    built = InstantiationModel(Milp(), problem, choice.step_ns(problem))
     built.hint(choice)
-    outcome = highs.run(built.model, SolveOptions(time_limit_s=time_limit_s))
+    outcome = highs.run(built.model.native, SolveOptions(time_limit_s=time_limit_s))
     return {
         "step_ns": choice.step_ns(problem),
         "milp_s": time.perf_counter() - start_s,

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from bench.records import reference
-from formulations.lengths.problem import Atom, Measured, Mixed, Switching
+from formulations.lengths.problem import Atom, Mixed, Strategy, Switching
 from formulations.lengths.tour import Tour
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.lengths.choose import choose
@@ -47,7 +47,9 @@ def problem(table: Mapping[str, Any], data_set: str) -> Mixed:
         bucket, strategy = name.split(" ")
         cells[strategy, int(bucket.split("-")[1][:-1]) * 1024] = _ns(time_s)
     names = sorted({strategy for strategy, _ in cells})
-    strategies = tuple(Measured(q, tuple(cells.get((q, k)) for k in buckets)) for q in names)
+    strategies = tuple(
+        Strategy(q, atoms_ns=tuple(cells.get((q, k)) for k in buckets)) for q in names
+    )
     switches = _switches(table)
     times = tuple(tuple(switches.get((a, b)) for b in names) for a in names)
     none = tuple(tuple(0 for _ in names) for _ in names)

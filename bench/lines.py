@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from solver.report.drawing import COLOURS, grid, key, key_width, picture, written
+from solver.report.chart import COLOURS, Axis, Chart, key, key_width, picture, written
 
 _WIDTH, _HEIGHT, _SPACE = 700, 220, 48
 _LEFT, _TOP = 84, 66
@@ -25,49 +25,6 @@ class Panel:
     lines: Mapping[str, Sequence[Point]]
 
 
-@dataclass(frozen=True)
-class _Axes:
-    """Places in px of one panel. first, last: of the common axis."""
-
-    panel: Panel
-    top: float
-    first: float
-    last: float
-
-    def x(self, value: float) -> float:
-        """From left to right."""
-        return _LEFT + _WIDTH * math.log(value / self.first) / math.log(self.last / self.first)
-
-    def y(self, value: float) -> float:
-        """From the lowest tick at the bottom to the highest."""
-        low, high = self.panel.ticks[0], self.panel.ticks[-1]
-        share = math.log(min(max(value, low), high) / low) / math.log(high / low)
-        return self.top + _HEIGHT * (1 - share)
-
-
-def _grid(axes: _Axes, numbers: Sequence[float]) -> Iterator[str]:
-    across = ((axes.x(number), f"{number:g}") for number in numbers)
-    up = ((axes.y(tick), axes.panel.show(tick)) for tick in axes.panel.ticks)
-    yield from grid(across, up, (_LEFT, axes.top), (_WIDTH, _HEIGHT))
-    yield written(16, axes.top - 10, axes.panel.axis)
-
-
-def _line(axes: _Axes, points: Sequence[Point], colour: str) -> Iterator[str]:
-    places = [(axes.x(x), axes.y(y)) for x, y in sorted(points)]
-    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-    yield f'<path class="c" stroke="{colour}" d="M{path}"/>'
-    yield from (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>' for x, y in places)
-
-
-def _panel(axes: _Axes, numbers: Sequence[float], colours: Mapping[str, str]) -> Iterator[str]:
-    yield from _grid(axes, numbers)
-    x = _LEFT + _WIDTH - sum(map(key_width, axes.panel.lines))
-    for name, points in axes.panel.lines.items():
-        yield from key(x, axes.top - 19, name, colours[name])
-        yield from _line(axes, points, colours[name])
-        x += key_width(name)
-
-
 def line_picture(title: str, axis: str, panels: Sequence[Panel]) -> str:
     """A picture of the panels one below the other; equal names have equal colours.
 
@@ -76,12 +33,28 @@ def line_picture(title: str, axis: str, panels: Sequence[Panel]) -> str:
     """
     lines = [line for panel in panels for line in panel.lines.values()]
     numbers = sorted({x for line in lines for x, _ in line})
+    across = Axis(numbers[0], numbers[-1], [(n, f"{n:g}") for n in numbers], math.log)
     names = dict.fromkeys(name for panel in panels for name in panel.lines)
     colours = dict(zip(names, COLOURS, strict=False))
     height = _TOP + len(panels) * (_HEIGHT + _SPACE) + 12
     parts: list[str] = []
     for index, panel in enumerate(panels):
+        ticks = [(tick, panel.show(tick)) for tick in panel.ticks]
+        up = Axis(panel.ticks[0], panel.ticks[-1], ticks, math.log)
         top = _TOP + index * (_HEIGHT + _SPACE)
-        parts.extend(_panel(_Axes(panel, top, numbers[0], numbers[-1]), numbers, colours))
+        chart = Chart(across, up, _LEFT, top, _WIDTH, _HEIGHT)
+        parts += [*chart.grid(), written(16, top - 10, panel.axis)]
+        x = _LEFT + _WIDTH - sum(map(key_width, panel.lines))
+        for name, points in panel.lines.items():
+            parts += [*key(x, top - 19, name, colours[name]), *_line(chart, points, colours[name])]
+            x += key_width(name)
     parts.append(written(_LEFT + _WIDTH / 2, height - 10, axis, ' text-anchor="middle"'))
     return picture(title, _LEFT + _WIDTH + 32, height, parts)
+
+
+def _line(chart: Chart, points: Sequence[Point], colour: str) -> Iterator[str]:
+    """Through all points, with a dot on each."""
+    path = "L".join(f"{chart.x(x):.1f} {chart.y(y):.1f}" for x, y in sorted(points))
+    yield f'<path class="c" stroke="{colour}" d="M{path}"/>'
+    for point in sorted(points):
+        yield chart.dot(point, 3.5, f'fill="{colour}"')

@@ -20,7 +20,8 @@ from bench.megatron_memory import estimates
 from bench.records import reference
 from formulations.costs.memory import MemoryParts, layer_memory
 from formulations.instance import Cluster, Instance, Limits, NodeGroup, SearchSpace, Workload
-from formulations.instance.load import gpu_catalogue, read_yaml_resource
+from formulations.instance.catalogue import gpu_catalogue
+from formulations.instance.documents import read_yaml_resource
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Recompute

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from formulations.errors import InstanceError
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from solver.layered.problem import Array
 
 Count = Annotated[int, Field(ge=1, strict=True)]

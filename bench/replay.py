@@ -15,19 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from bench.command import command
+from bench.published_inputs import published_policy, published_trace
 from bench.published_rules import Bamboo, Case, Varuna
 from bench.records import append, record, reference
-from formulations.instance.json_document import json_document
-from formulations.instance.positions import Place
 from formulations.instance.preemption import MEASURED
-from formulations.instance.validation import validated
 from solver.replay.player import replay
 from solver.replay.policy import InFlight
-from solver.replay.published import PublishedInputs, ThroughputFile
 from solver.replay.spans import Replay
 
 INTERVALS = ("6h", "1h", "10m")
-NODES = tuple(f"node-{i}" for i in range(30))
 MODELS = ("BERT-large", "GPT-2-ours", "GPT-3-medium", "GPT-3-2_7b", "GPT-3-6_7b")
 #: By policy: share of the paper's figure, and steps of the run, that ours may be away from it.
 TOLERANCES = {"oobleck": (1e-3, 0), "varuna": (0.05, 6), "bamboo": (0.09, 0)}
@@ -115,12 +111,6 @@ def completed(folder: Path) -> dict[str, Any]:
     return content
 
 
-def inputs_of(content: dict[str, Any]) -> PublishedInputs:
-    """The same, ready for replays."""
-    document = json_document(json.dumps(content), "table2_inputs.json")
-    return PublishedInputs(validated(ThroughputFile, document), Place(document))
-
-
 def public_case(content: dict[str, Any], policy: str, model: str, interval: str) -> Case:
     """What the public simulator's rules are run with."""
     listed = content["throughput_by_nodes"][policy][model]
@@ -143,20 +133,19 @@ def public_case(content: dict[str, Any], policy: str, model: str, interval: str)
 
 
 def replayed(
-    inputs: PublishedInputs, policy: str, model: str, interval: str, rule: InFlight
+    content: dict[str, Any], policy: str, model: str, interval: str, rule: InFlight
 ) -> Replay:
     """One run."""
-    trace = inputs.trace(interval, NODES)
-    assert trace is not None
-    return replay(trace, inputs.policy(policy, model, rule))
+    return replay(
+        published_trace(content, interval), published_policy(content, policy, model, rule)
+    )
 
 
 def row(content: dict[str, Any], policy: str, model: str, interval: str) -> Row:
     """One cell of the table, by every rule."""
-    inputs = inputs_of(content)
 
     def per_s(rule: InFlight) -> float:
-        return replayed(inputs, policy, model, interval, rule).samples_per_s_between_steps
+        return replayed(content, policy, model, interval, rule).samples_per_s_between_steps
 
     background = None if policy == "bamboo" else per_s("background")
     public = mended = None

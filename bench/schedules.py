@@ -16,7 +16,7 @@ from bench.records import cpu_seconds, peak_rss_bytes, record, shape_text
 from bench.searches import Figures, apart, head, outcome_of
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from solver.options import SolveOptions
 from solver.search.driver import solve
 

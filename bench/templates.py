@@ -19,15 +19,13 @@ from statistics import mean
 from typing import Any
 
 from bench.command import command
+from bench.oobleck_templates import oobleck_templates, step_time, value_of
 from bench.planner import PS_PER_MS, PlannerCase, places, read_case
 from bench.records import append, cpu_seconds, record, reference
 from formulations.template import Template
 from solver.layered.places import PlaceCosts
-from solver.templates.judge import step_time
-from solver.templates.oobleck import oobleck_templates, value_of
-from solver.templates.step_time import StepTimeSearch
-from solver.templates.template_outcome import TemplateOutcome
-from solver.templates.time_shares import until
+from solver.templates.generate import until
+from solver.templates.step_time import TemplateOutcome, best_template
 
 
 def costs_of(case: PlannerCase) -> PlaceCosts:
@@ -47,10 +45,10 @@ def by_step_time(
     """Templates of least step time of all sizes, in `limit_s` together."""
     finals = finals_of(case)
     end_s = time.perf_counter() + limit_s
-    search = StepTimeSearch(costs, finals, dict.fromkeys(finals, micro_batches))
-    left = range(len(finals), 0, -1)
+    parts = range(len(finals), 0, -1)
     return {
-        n: search.run(n, None, until(end_s, number)) for number, n in zip(left, finals, strict=True)
+        n: best_template(costs, finals[n], micro_batches, until(end_s, number))
+        for number, n in zip(parts, finals, strict=True)
     }
 
 

@@ -1,6 +1,6 @@
 """What is decided inside a shape, and the ranges that the plan space leaves for it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from formulations.costs.stage_costs import StageCosts
@@ -11,6 +11,25 @@ from formulations.slot_degrees import ByPlace
 from formulations.stage_layouts import layout_plan
 
 Start = tuple[int, int]  #: node group, first slot
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is given of the decisions inside a shape, and limits on them; what is None is decided.
+
+    order: group index per node; boundaries: p + 1 layers; micro_batches: one per replica.
+    largest_share: no replica need have more micro-batches than this.
+    """
+
+    order: Sequence[int] | None = None
+    boundaries: Sequence[int] | None = None
+    micro_batches: Sequence[int] | None = None
+    largest_share: int | None = None
+    max_step_time_ns: int | None = None
+
+
+#: Without any limit.
+ALL_FREE = Given()
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,7 @@ from typing import get_args
 
 from formulations.costs.context import context_methods
 from formulations.instance import Instance, SearchSpace
-from formulations.instance.instance import (
-    RECOMPUTE_WAYS,
-    DegreesPer,
-    ScheduleName,
-    ZeroStage,
-)
+from formulations.instance.search import RECOMPUTE_WAYS, DegreesPer, ScheduleName, ZeroStage
 from formulations.instance.target import (
     RULES,
     TARGET_NAMES,

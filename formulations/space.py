@@ -15,13 +15,9 @@ from math import gcd
 from typing import Any, Literal, NamedTuple
 
 from formulations.costs.renting import rent_usd_per_hour
+from formulations.fleet import Strategy
 from formulations.instance import Instance, NodeGroup
-from formulations.instance.instance import (
-    RECOMPUTE_WAYS,
-    ScheduleName,
-    ZeroStage,
-    plain_schedules,
-)
+from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, ZeroStage, plain_schedules
 from formulations.instance.target import most_stages
 from formulations.instance.workload import Recompute
 from formulations.launch import zero_choices
@@ -191,6 +187,18 @@ def recompute_ways(instance: Instance, zero: ZeroStage) -> Iterator[tuple[Recomp
         yield ways
     else:
         yield from ((way,) for way in ways)
+
+
+def pipeline_strategies(instance: Instance, micro_batch: int) -> list[Strategy]:
+    """How pipelines of fleets may run: every memory strategy and schedule that the instance allows.
+
+    They keep whole optimizer states.
+    """
+    return [
+        Strategy(micro_batch=micro_batch, recompute=ways, schedule=schedule)
+        for ways in recompute_ways(instance, zero=0)
+        for schedule in plain_schedules(instance.search)
+    ]
 
 
 def has_stage_shapes(instance: Instance) -> bool:

@@ -13,11 +13,10 @@ from typing import Any, ClassVar, Self, TypeVar, get_args
 from pydantic import ValidationError
 
 from formulations.errors import PlanError
+from formulations.instance.documents import json_document, parse_json, read_text
 from formulations.instance.input_limits import Line, Name
-from formulations.instance.json_document import json_document, parse_json, written_kind
 from formulations.instance.record import Record, shown
-from formulations.instance.text_files import read_text
-from formulations.instance.validation import problem
+from formulations.instance.validation import problem, written_kind
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
 

@@ -73,7 +73,7 @@ class PointDocument(Record):
 class FrontDocument(Envelope):
     """Everything that `verify` and `show` need; fastest point first."""
 
-    written_by = "a front file written by pareto --out or subsets --out"
+    written_by = "a front file written by pareto --out"
     renewed_by = "run pareto again"
     proof = {"points": {"__all__": {"plan": {"closed_shapes"}}}}  # noqa: RUF012
 

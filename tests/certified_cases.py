@@ -18,9 +18,9 @@ from formulations.instance import (
     SearchSpace,
     ZoneLink,
 )
-from formulations.instance.cluster import Spot
-from formulations.instance.overlap import Overlap
+from formulations.instance.machines import Spot
 from formulations.instance.preemption import Preemption
+from formulations.instance.search import Overlap
 from formulations.units import GIB
 from solver.document import PlanDocument
 from solver.options import SolveOptions

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable
 from itertools import pairwise
 
-from formulations.costs.recompute_costs import least_recomputed, memory_parts
+from formulations.costs.stage_costs import least_recomputed, memory_parts
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance, Workload
 from formulations.plan import Shape

@@ -6,8 +6,8 @@ from types import MappingProxyType
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, Link, SearchSpace, ZoneLink
-from formulations.instance.cluster import ZonePair
-from formulations.instance.instance import ZeroStage
+from formulations.instance.machines import ZonePair
+from formulations.instance.search import ZeroStage
 from tests.small_instances import gpu, layer, nodes_of, plain_shape, workload
 
 INSIDE = Link(bandwidth_bytes_per_s=1e10, latency_s=1e-6)

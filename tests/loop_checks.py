@@ -7,8 +7,7 @@ from itertools import pairwise
 from typing import Literal
 
 from formulations.costs.tables import CostTables
-from formulations.decisions import Decisions, decisions_of
-from formulations.fixed import ALL_FREE, Given
+from formulations.decisions import ALL_FREE, Decisions, Given, decisions_of
 from formulations.instance import Limits
 from formulations.plan import Plan, Shape
 from solver.options import SolveOptions

@@ -9,9 +9,7 @@ from itertools import combinations, pairwise, permutations, product
 
 from formulations.lengths.problem import (
     Atom,
-    Measured,
     Mixed,
-    PaddedTime,
     Replica,
     Rows,
     RowTime,
@@ -39,14 +37,14 @@ def random_mixed(
     unit = 10**6 if seed % 2 else 1
     tokens = sorted(rng.sample(range(1, 33), num_atoms))
     atoms = tuple(Atom(length, rng.randrange(1, 20)) for length in tokens)
-    strategies: list[Strategy | Measured] = []
+    strategies: list[Strategy] = []
     for number in range(num_strategies):
         name, kind = f"strategy {number}", rng.random()
         ends = unit * once.choice([0, 40, 400]), unit * once.choice([0, 40, 400])
         replicas = (random_replica(rng, unit),) * rng.randrange(1, 4)
         if kind < 0.2:
             cells = (None if rng.random() < 0.2 else unit * rng.randrange(3000) for _ in atoms)
-            strategies.append(Measured(name, tuple(cells), *ends))
+            strategies.append(Strategy(name, (), *ends, tuple(cells)))
         elif kind < 0.4:
             strategies.append(Strategy(name, (*replicas, random_replica(rng, unit)), *ends))
         else:
@@ -74,29 +72,29 @@ def with_free_sequences(mixed: Mixed, seed: int) -> Mixed:
 
     def freed(replica: Replica) -> Replica:
         old, chance = replica.time, rng.random()
-        if isinstance(old, PaddedTime):
-            return replace(replica, time=PaddedTime(tuple((n, 0) for n, _ in old.rows_ns)))
+        if old.rows_ns:
+            return replace(replica, time=RowTime(rows_ns=tuple((n, 0) for n, _ in old.rows_ns)))
         row_ns = 0 if chance < 0.4 else old.per_row_ns
         return replace(replica, time=RowTime(0.0, 0.0, row_ns))
 
-    strategies: list[Strategy | Measured] = []
+    strategies: list[Strategy] = []
     for old in mixed.strategies:
-        if isinstance(old, Strategy) and rng.random() < 0.7:
+        if old.replicas and rng.random() < 0.7:
             times = {kind: freed(kind) if rng.random() < 0.7 else kind for kind in old.replicas}
             old = replace(old, replicas=tuple(times[kind] for kind in old.replicas))
         strategies.append(old)
     return replace(mixed, strategies=tuple(strategies))
 
 
-def _padded(strategy: Strategy | Measured, tokens: Sequence[int]) -> Strategy | Measured:
+def _padded(strategy: Strategy, tokens: Sequence[int]) -> Strategy:
     """With times of rows instead of curves, none of them below some time of the host."""
-    if isinstance(strategy, Measured):
+    if strategy.atoms_ns:
         return strategy
     replicas = []
     for one in strategy.replicas:
         fitting = tokens[: max(1, bisect_right(tokens, one.longest_row))]
         times = [max(150, one.time.sequence_ns(n) + one.time.per_row_ns) for n in fitting]
-        time = PaddedTime(tuple(zip(fitting, times, strict=True)))
+        time = RowTime(rows_ns=tuple(zip(fitting, times, strict=True)))
         replicas.append(replace(one, time=time))
     return replace(strategy, replicas=tuple(replicas))
 
@@ -110,23 +108,23 @@ def set_ns(mixed: Mixed, strategy: int, atoms: Sequence[int]) -> int | None:
 def _rows_ns(mixed: Mixed, strategy: int, atoms: Sequence[int]) -> int | None:
     """The same in fractions without the visit."""
     one = mixed.strategies[strategy]
-    if isinstance(one, Measured):
+    if one.atoms_ns:
         cells = [one.atoms_ns[k] for k in atoms]
         return None if None in cells else sum(ns for ns in cells if ns is not None)
     chosen = [mixed.atoms[k] for k in atoms]
-    if any(atom.tokens > replica.longest_row for atom in chosen for replica in one.replicas):
+    if any(atom.tokens > replica.longest_row for atom in chosen for replica in one.pipelines):
         return None
-    padded, dp = mixed.rows == "padded", len(one.replicas)
+    padded, dp = mixed.rows == "padded", len(one.pipelines)
     tokens = sum(atom.count * atom.tokens for atom in chosen)
     wholes, peaks = [], []
-    for replica in one.replicas:
+    for replica in one.pipelines:
         each = [_sequence_ns(replica, atom, padded) for atom in chosen]
         fit = [1 if padded else replica.longest_row // atom.tokens for atom in chosen]
         row = 0 if padded else replica.time.per_row_ns
         peaks.append(max(n * ns + row for n, ns in zip(fit, each, strict=True)))
         work = sum(atom.count * ns for atom, ns in zip(chosen, each, strict=True))
         wholes.append(work + row * -(-tokens // replica.longest_row))
-        if len(set(one.replicas)) == 1:
+        if len(set(one.pipelines)) == 1:
             share = max(-(-work // dp), _apart_ns(one, chosen, padded))
             rows_each = -(-tokens // (replica.longest_row * dp))
             return share + rows_each * row + (replica.stages - 1) * peaks[0]
@@ -148,7 +146,7 @@ def _apart_ns(one: Strategy, atoms: Sequence[Atom], padded: bool) -> int:
     found = 0
     for atom in atoms:
         number = sum(other.count for other in atoms if other.tokens >= atom.tokens)
-        each = [_sequence_ns(replica, atom, padded) for replica in one.replicas]
+        each = [_sequence_ns(replica, atom, padded) for replica in one.pipelines]
 
         def enough(time: int, each: Sequence[int] = each, number: int = number) -> bool:
             return sum(time // ns for ns in each) >= number
@@ -161,7 +159,7 @@ def _apart_ns(one: Strategy, atoms: Sequence[Atom], padded: bool) -> int:
 def _enough(one: Strategy, time: int, wholes: Sequence[int], peaks: Sequence[int]) -> bool:
     """Whether the shares that unlike replicas do in a time add up."""
     shares = 0
-    for replica, whole, peak in zip(one.replicas, wholes, peaks, strict=True):
+    for replica, whole, peak in zip(one.pipelines, wholes, peaks, strict=True):
         left = time - (replica.stages - 1) * peak
         if left >= 0:
             shares += min(PARTS, int(Fraction(left, whole) * PARTS // 1)) if whole else PARTS

@@ -6,7 +6,7 @@ from pathlib import Path
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.lengths.row_times import PlanRows
-from solver.lengths.layouts import found_strategies
+from solver.lengths.candidates import found_strategies
 
 SMALL = """
 name: small

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from formulations.instance.instance import Minimize, ScheduleName
+from formulations.instance.instance import Minimize
+from formulations.instance.search import ScheduleName
 from formulations.instance.workload import Precision, Recompute
 from solver.result import Proof, Reason, Status, Termination
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from formulations.fleet import Design, Pipeline, Strategy
 from formulations.instance import Cluster, Instance, Limits, Link
 from formulations.template import Template, stage_on
-from solver.replay.planned import instance_with
+from solver.replay.policies import instance_with
 from tests.small_instances import gpu, instance_of, layer, nodes_of, random_instance, workload
 
 LAYERS = 6

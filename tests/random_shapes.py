@@ -6,8 +6,8 @@ from itertools import combinations
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, LayerRun, Link, SearchSpace, ZoneLink
-from formulations.instance.cluster import ZonePair
-from formulations.instance.instance import ScheduleName
+from formulations.instance.machines import ZonePair
+from formulations.instance.search import ScheduleName
 from formulations.plan import Shape
 from formulations.space import shapes
 from tests import brute_force

@@ -10,8 +10,8 @@ import yaml
 
 from formulations.errors import InstanceError
 from formulations.instance import Instance
-from formulations.instance.instance import ScheduleName
 from formulations.instance.load import parse_instance
+from formulations.instance.search import ScheduleName
 from formulations.instance.target import Target, allows
 from formulations.plan import Degrees, Shape
 from formulations.space import shapes

@@ -11,7 +11,7 @@ import pytest
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables, build_tables
-from formulations.fixed import Given
+from formulations.decisions import Given
 from solver.search.engines import ModelEngine
 from tests.loop_checks import solve_shape
 from tests.small_instances import gpu, instance_of, layer, nodes_of, plain_shape, workload

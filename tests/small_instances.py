@@ -20,7 +20,7 @@ from formulations.instance import (
     SearchSpace,
     Workload,
 )
-from formulations.instance.overlap import Overlap
+from formulations.instance.search import Overlap
 from formulations.plan import Degrees, Shape
 from formulations.units import GIB
 

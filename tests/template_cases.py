@@ -6,19 +6,19 @@ from random import Random
 
 import numpy as np
 
+from bench.oobleck_templates import places_for, stage_places
 from formulations.costs.intervals import interval_sums
 from formulations.costs.template_costs import template_costs
 from formulations.fleet import Strategy
 from formulations.instance import Instance
 from formulations.node_sharing import NodeSplit, filled
 from formulations.plan import Recomputed, Stage
+from formulations.space import pipeline_strategies
 from formulations.template import Template, stage_on
-from solver.layered.places import Places, Room, place_costs
+from solver.layered.places import PlaceCosts, Places, Room, place_costs
 from solver.layered.problem import Array
 from solver.simulate import pipeline_step_ns
-from solver.templates.oobleck import oobleck_value
-from solver.templates.searches import strategies
-from solver.templates.template_options import TemplateObjective, TemplateOptions
+from solver.templates.generate import TemplateOptions
 from tests.small_instances import random_instance
 
 
@@ -195,8 +195,8 @@ def _holds_blocks(instance: Instance, template: Template) -> bool:
 def values_of_all(
     instance: Instance, options: TemplateOptions, nodes: int, m: int, b: int
 ) -> Iterator[tuple[Template, int]]:
-    """Every template and strategy that fits, with its objective."""
-    for strategy in strategies(instance, b, options.objective):
+    """Every template and strategy that fits, with its step."""
+    for strategy in pipeline_strategies(instance, b):
         places = place_costs(instance, strategy, options.split).several
         for one in all_templates(places, nodes):
             template = recomputing(instance, strategy, one, m)
@@ -204,11 +204,7 @@ def values_of_all(
                 continue
             costs = template_costs(instance, strategy, template)
             assert costs.fits(m)
-            if options.objective is TemplateObjective.STEP_TIME:
-                yield template, pipeline_step_ns(costs, m)
-            else:
-                times = costs.forward_ns + costs.backward_ns
-                yield template, oobleck_value([int(time) for time in times])
+            yield template, pipeline_step_ns(costs, m)
 
 
 def with_long_optimizers(seed: int, blocking: bool) -> Instance:
@@ -221,4 +217,14 @@ def with_long_optimizers(seed: int, blocking: bool) -> Instance:
         cluster={"groups": (group.but(gpus_per_node=2, nodes=2, gpu=gpu),)},
         workload={"global_batch": 4 + seed % 5},
         search={"blocking_sends": blocking},
+    )
+
+
+def fits(costs: PlaceCosts, template: Template, micro_batches: int) -> bool:
+    """Whether every stage has room for its layers and the micro-batches in flight."""
+    places, p = places_for(costs, template), template.num_stages
+    each = zip(stage_places(places, template), template.stages, strict=True)
+    return all(
+        places.fits(place, places.held(p, k, micro_batches))[stage.layers]
+        for k, (place, stage) in enumerate(each)
     )

@@ -4,7 +4,7 @@ import random
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.plan import Shape
 from formulations.space import shapes
 from tests.random_shapes import scheduled, zoned

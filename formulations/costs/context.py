@@ -20,7 +20,7 @@ None of it is hidden.
 
 from formulations.costs.collectives import ring_latency_s, ring_share
 from formulations.instance import Instance, Layer, NodeGroup
-from formulations.instance.instance import ContextMethod
+from formulations.instance.search import ContextMethod
 from formulations.plan import Degrees, Shape
 
 SUM_BYTES = 2 + 2 * 4  # per element and turn: read the result, read and write the sum

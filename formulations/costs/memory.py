@@ -8,6 +8,8 @@ Activations: Korthikanti et al. 2023, equations 1 to 4, itemised in the layers; 
 micro-batches in flight. Full recomputation keeps the input of every block and, while one block
 is recomputed, that block's activations; selective recomputation all but the core of attention and,
 while one block is recomputed, that core.
+
+`HeldBytes` has memory in sums up to each layer boundary, on one node group.
 """
 
 from collections.abc import Sequence
@@ -18,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.costs.intervals import interval_maxima
 from formulations.costs.magnitude import check_memory
 from formulations.instance import Instance, Workload
 from formulations.instance.workload import Recompute
@@ -231,3 +234,38 @@ def capacity_bytes(instance: Instance) -> Bytes:
     """Usable bytes per GPU of every node group: the memory less the head-room, rounded down."""
     keep = 1 - instance.limits.memory_headroom
     return np.array([int(g.gpu.memory_bytes * keep) for g in instance.cluster.groups], np.int64)
+
+
+Array = NDArray[np.int64]
+Moments = tuple[tuple[int, int], ...]  #: see `formulations.schedules.stage_moments`
+
+
+def before(values: Array) -> Array:
+    """Sum of all values [L, ..] before each layer boundary, [L + 1, ..]."""
+    return np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
+
+
+class HeldBytes:
+    """Memory of the layers of stages on one node group, in sums up to each layer boundary."""
+
+    def __init__(self, memory: LayerMemory) -> None:
+        self.memory = memory
+        self.static = before(memory.static_bytes)
+        self.put_off = before(memory.put_off_bytes)
+        self.activation = [before(way.activation_bytes) for way in memory.kept]
+        self.least_kept = before(np.min([way.activation_bytes for way in memory.kept], axis=0))
+
+    @cached_property
+    def largest(self) -> list[Array]:
+        """Per way [n, n] largest workspace of layers [start, end)."""
+        return [interval_maxima(way.workspace_bytes) for way in self.memory.kept]
+
+    def most(self, kept: Array, moments: Moments, start: Array, end: Array) -> Array:
+        """[N] bytes of activations at the fullest moment; kept: [n] before each boundary."""
+        own = kept[end] - kept[start]
+        whole = max(count for count, _ in moments)
+        if not any(late for _, late in moments):
+            return whole * own
+        waiting = self.put_off[end] - self.put_off[start]
+        most: Array = np.max([count * own + late * waiting for count, late in moments], axis=0)
+        return most

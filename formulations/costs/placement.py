@@ -21,11 +21,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from formulations.costs.collectives import HALF, ring_latency_s, ring_share, wire_ns
-from formulations.costs.lanes import lanes_like, tied_lanes
-from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS
+from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS, lanes_like, tied_lanes
 from formulations.costs.tables import Array, CostTables
-from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
-from formulations.costs.zones import RingRate, ZoneCrossings, ZoneRing, ZoneTerms
+from formulations.costs.transfers import (
+    RingRate,
+    ZoneCrossings,
+    ZoneRing,
+    ZoneTerms,
+    embedding_ns,
+    inside_ns,
+    outside_ns,
+)
 from formulations.plan import Shape
 from formulations.units import ceil_ns
 

@@ -1,4 +1,7 @@
-"""Costs of one concrete plan, per stage and replica: what the simulator needs."""
+"""Costs of one concrete plan, per stage and replica: what the simulator needs.
+
+Costs are whole nanoseconds, each rounded up: `rounding_error_ns` bounds what that adds.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,13 +11,13 @@ import numpy as np
 
 from formulations.costs.memory import MemoryParts
 from formulations.costs.placement import PlacementCosts, Placer
-from formulations.costs.recompute_costs import memory_parts, recomputed_ns
-from formulations.costs.stage_costs import StageCosts
+from formulations.costs.stage_costs import StageCosts, memory_parts, recomputed_ns
 from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.plan import Choose, Plan, Shape, Stage
+from formulations.plan import GRADIENTS_SPLIT, Choose, Plan, Recomputed, Shape, Stage
+from formulations.schedules import SCHEDULES, schedule_graph
 from formulations.slot_degrees import Place
 
 
@@ -127,7 +130,10 @@ def _recomputation(
 
 
 def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
-    """Costs of a plan whose replicas share one split; PlanError for any other plan."""
+    """Costs of a plan whose replicas share one split; PlanError for any other plan.
+
+    Replicas with as many micro-batches recompute alike on a device of one kind.
+    """
     splits = {tuple(stage.layers for stage in replica.stages) for replica in plan.replicas}
     if len(splits) != 1:
         raise PlanError("replicas", "different splits", "one split shared by all replicas")
@@ -135,13 +141,13 @@ def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
     tables = plan_tables(instance, plan)
     boundaries = (0, *(end for _, end in layers))
     counts = tuple(replica.micro_batches for replica in plan.replicas)
-    stated = {
-        (d, column, replica.micro_batches): [
-            stage.recomputed for stage in replica.stages[d :: plan.shape.pp]
-        ]
-        for replica, columns in zip(plan.replicas, _columns(instance, plan), strict=True)
-        for d, column in enumerate(columns[: plan.shape.pp])
-    }
+    stated: dict[tuple[int, int, int], list[Recomputed]] = {}
+    for replica, columns in zip(plan.replicas, _columns(instance, plan), strict=True):
+        for d, column in enumerate(columns[: plan.shape.pp]):
+            recomputed = [stage.recomputed for stage in replica.stages[d :: plan.shape.pp]]
+            alike = stated.setdefault((d, column, replica.micro_batches), recomputed)
+            if alike != recomputed:
+                raise PlanError("replicas", "unlike recomputation", "alike on GPUs alike")
     costs = split_costs(
         tables,
         _placement(instance, plan, tables),
@@ -207,3 +213,34 @@ def plan_memory(instance: Instance, plan: Plan) -> list[list[MemoryParts]]:
         ]
         for replica, columns in zip(plan.replicas, _columns(instance, plan), strict=True)
     ]
+
+
+def rounding_error_ns(shape: Shape, num_layers: int, micro_batches: int) -> int:
+    """Upper bound of (integer step time - step time without rounding) for every plan of a shape.
+
+    `micro_batches`: the largest number m of one replica. Counts times only: whole parameters
+    per rank and whole bytes per message are part of the model, not rounding.
+
+    Proof. The integer step time is the integer length of one path; the same path without
+    rounding is no longer than the step time without rounding. So the difference is at most the
+    number of figures on the path, each rounded up by less than 1 ns:
+
+    * One operation at most of every level of the schedule's graph, 2 (m + p - 1) in 1F1B and
+      GPipe. Each is a sum over at most n = L - S + 1 layers, as the other S - 1 virtual stages
+      hold one layer at least, and is followed or prolonged by at most one transfer: n + 1
+      figures. Where the backward pass is split, what it has without weight gradients is the
+      whole, rounded up, less these, rounded down: two figures per layer.
+    * One gradient sync: two rings for each of the l = L - S + v layers that a device may have,
+      and two start-ups: 2 l + 2.
+    * One all-reduce of tied embeddings: 1. One optimizer: l.
+    * With ZeRO 1 or 2 one gather: 2 l + 2. With ZeRO 2 or 3 in every operation at most two
+      collectives of every layer, of two rings and two start-ups each, and what of it is hidden;
+      where GPUs share experts twice as many collectives.
+    """
+    layers = num_layers - shape.num_stages
+    held = layers + shape.vpp
+    per_layer = 2 if SCHEDULES[shape.schedule].splits_backward else 1
+    per_layer += (18 if shape.has_expert_grid else 10) * (shape.zero >= GRADIENTS_SPLIT)
+    levels = schedule_graph(shape.schedule, shape.pp, micro_batches, shape.vpp).levels
+    rings = 2 * held + 2
+    return len(levels) * (per_layer * (layers + 1) + 1) + rings * (1 + (shape.zero > 0)) + 1 + held

@@ -3,21 +3,217 @@
 The place decides how many micro-batches a stage keeps for its backward passes, and so what has to
 be recomputed: of the ways that its shape allows, the one that takes least time among those that
 fit (Korthikanti et al. 2023, section 5: recompute no more than memory asks for).
+
+A stage with a device to itself recomputes by the one of least time, of the ways that fit.
+
+none       keeps everything
+selective  recomputes the core attention of every block
+full       keeps the input of the first n blocks alone, for the least n that fits (Megatron-LM's
+           `--recompute-method block`); of all blocks where nothing else is allowed than that
+
+More recomputation lengthens backward passes and nothing else, so no plan of the shape with another
+choice has a shorter step: choices need no states of a search.
+
+Time and room are monotone: fewer layers, fewer micro-batches or more memory never take more
+recomputation. Proof: what fits for [a, b) with the first e - a blocks recomputed fits for fewer
+layers with the same blocks, as far as they are among them.
+
+A device with several chunks of layers recomputes the least that fits beside all of them. The chunks
+share one memory, and all are recomputed the same way, in all their blocks: the first way of the
+shape, least time first, with which the device has room at its fullest moment. Each way takes no
+less time than those before it on every block, so no plan of the shape in which chunks of a device
+recompute alike has a shorter step. `full` of the first blocks alone is for stages that have a
+device to themselves.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from formulations.costs.chunk_costs import ChunkCosts
-from formulations.costs.held_bytes import HeldBytes, Moments, before
-from formulations.costs.recompute_choice import NEVER, RecomputeChoice
-from formulations.costs.recompute_costs import least_recomputed
+from formulations.costs.memory import HeldBytes, Mask, MemoryParts, Moments, before
 from formulations.costs.tables import Array, CostTables
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
-from formulations.schedules import stage_moments
+from formulations.schedules import held, stage_moments
+
+
+class ChunkCosts:
+    """Devices of one shape; v chunks each, start, end: [v, N] layer boundaries."""
+
+    def __init__(
+        self, tables: CostTables, held_bytes: Sequence[HeldBytes], extra: Sequence[Array]
+    ) -> None:
+        """`extra`: per way [n, J] backward ns beyond the least, before each layer boundary."""
+        self.tables, self._held, self._extra = tables, held_bytes, extra
+
+    def way(
+        self, device: int, group: int, micro_batches: int, start: Array, end: Array
+    ) -> tuple[Array, Mask]:
+        """[N] the first way with room on a group, of all if none has; and whether it has.
+
+        Of replicas with so many micro-batches. Fewer chunks than v are the first of a device.
+        """
+        shape, own = self.tables.shape, self._held[group]
+        whole = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp).whole
+        room = int(self.tables.capacity_bytes[group]) - own.memory.fixed_bytes
+        way = np.zeros(start.shape[1], dtype=np.int64)
+        fits = np.zeros(len(way), dtype=bool)
+        for index, (kept, largest) in enumerate(zip(own.activation, own.largest, strict=True)):
+            left = np.flatnonzero(~fits)
+            first, last = (start[:, left], end[:, left]) if index else (start, end)
+            need = (own.static[last] - own.static[first]).sum(axis=0)
+            need += (whole[:, : len(start)] @ (kept[last] - kept[first])).max(axis=0)
+            need += largest[first, last].max(axis=0)
+            found = left[need <= room]
+            way[found], fits[found] = index, True
+            if len(found) == len(left):
+                break
+        return way, fits
+
+    def extra(self, groups: Array, micro_batches: int, splits: Array) -> Array:
+        """[S, C, N] ns beyond the least of splits [N, S + 1] with the devices on groups [p, C].
+
+        Where nothing fits as if the first way did.
+        """
+        p, lanes = groups.shape
+        found = np.zeros((splits.shape[1] - 1, lanes, len(splits)), dtype=np.int64)
+        for device, row in enumerate(groups):
+            start, end = splits[:, device:-1:p].T, splits[:, device + 1 :: p].T
+            for group in np.unique(row).tolist():
+                way, _ = self.way(device, group, micro_batches, start, end)
+                if way.any():
+                    sums = np.stack([extra[:, group] for extra in self._extra])
+                    own = sums[way, end] - sums[way, start]
+                    found[device::p, row == group] = own[:, None]
+        return found
+
+
+def least_recomputed(tables: CostTables, layers: tuple[int, int]) -> Recomputed:
+    """What a stage recomputes if memory is no object."""
+    way = tables.shape.recompute[0]
+    blocks = int(tables.is_block[slice(*layers)].sum())
+    return Recomputed(way=way, blocks=0 if way == "none" else blocks)
+
+
+def recomputed_ns(
+    tables: CostTables, group: int, layers: tuple[int, int], recomputed: Recomputed
+) -> int:
+    """What a stage's backward pass takes longer for what it recomputes."""
+    (start, end), before = layers, tables.blocks_before
+    first = np.searchsorted(before, before[start] + recomputed.blocks)
+    extra = tables.recompute_ns[tables.shape.recompute.index(recomputed.way)]
+    return int(extra[start : min(int(first), end), group].sum())
+
+
+def memory_parts(
+    tables: CostTables,
+    layers: Sequence[tuple[int, int]],
+    device: int,
+    group: int,
+    micro_batches: int,
+    recomputed: Sequence[Recomputed],
+) -> MemoryParts:
+    """Memory per GPU of a device of a replica with these layers [start, end), per chunk."""
+    shape = tables.shape
+    most = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
+    return tables.memory[group].parts(layers, most, tables.is_block, recomputed)
+
+
+#: Larger than any time in ns, small enough that sums of a few do not overflow.
+NEVER = np.int64(1) << 60
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Of N stages: backward ns beyond the shape's least, NEVER where nothing fits; way; blocks."""
+
+    extra_ns: Array
+    way: Array  #: index into the ways of the shape
+    blocks: Array
+
+    @property
+    def fits(self) -> Mask:
+        """[N] whether there is room at all."""
+        return self.extra_ns < NEVER
+
+
+class RecomputeChoice:
+    """Choices of the stages of one shape; start, end: [N] layer boundaries."""
+
+    def __init__(
+        self, tables: CostTables, held: Sequence[HeldBytes], extra: Sequence[Array]
+    ) -> None:
+        """`extra`: per way [n, J] backward ns beyond the least, before each layer boundary."""
+        self.tables, self._held, self._extra = tables, held, extra
+        self.ways = tables.shape.recompute
+
+    def choose(self, group: int, moments: Moments, start: Array, end: Array) -> Choices:
+        """What stages [N] recompute on a GPU of the group that holds so much.
+
+        Looked at are those without room that have some if nothing but the least is kept.
+        """
+        held = self._held[group]
+        room = int(self.tables.capacity_bytes[group]) - held.memory.fixed_bytes
+        extra, blocks = self._whole(0, group, moments, room, start, end)
+        way = np.zeros_like(extra)
+        least = held.static[end] - held.static[start]
+        least += held.most(held.least_kept, moments, start, end)
+        left = np.flatnonzero((extra >= NEVER) & (least <= room))
+        if len(self.ways) == 1 or not len(left):
+            return Choices(extra, way, blocks)
+        own = start[left], end[left]
+        for index, name in enumerate(self.ways):
+            options = [self._whole(index, group, moments, room, *own)] if index else []
+            if name == "full" and self.ways[0] == "none" and self.tables.shape.vpp == 1:
+                options.append(self._partial(index, group, moments, room, *own))
+            for time, count in options:
+                better = time < extra[left]
+                extra[left[better]], blocks[left[better]] = time[better], count[better]
+                way[left[better]] = index
+        return Choices(extra, way, blocks)
+
+    def _whole(
+        self, way: int, group: int, moments: Moments, room: int, start: Array, end: Array
+    ) -> tuple[Array, Array]:
+        """Backward ns beyond the least, and blocks, if a way is taken for all blocks."""
+        held = self._held[group]
+        need = held.static[end] - held.static[start] + held.largest[way][start, end]
+        need += held.most(held.activation[way], moments, start, end)
+        extra = self._extra[way][:, group]
+        time = np.where(need <= room, extra[end] - extra[start], NEVER)
+        recomputes = self.ways[way] != "none"
+        return time, self.tables.num_blocks(start, end) * recomputes
+
+    def _partial(
+        self, way: int, group: int, moments: Moments, room: int, start: Array, end: Array
+    ) -> tuple[Array, Array]:
+        """The same if the first blocks are recomputed, as few as fit, and no others.
+
+        What is kept falls with the number of these blocks, the workspace grows: that of one block.
+        So for each size of it, the least number with which everything fits at this size.
+        """
+        held = self._held[group]
+        spared = held.activation[0] - held.activation[way]
+        kept = held.activation[0][end] - held.activation[0][start]
+        static = held.static[end] - held.static[start]
+        waiting = held.put_off[end] - held.put_off[start]
+        last = np.full(len(start), len(spared), dtype=np.int64)
+        for size in np.unique(held.memory.kept[way].workspace_bytes).tolist():
+            first = start
+            for whole, late in moments:
+                over = static + whole * kept + late * waiting + size - room
+                short = over > 0
+                goal = spared[start] + -(-over // max(whole, 1))
+                reach = np.searchsorted(spared, goal) if whole else np.full_like(last, len(spared))
+                first = np.maximum(first, np.where(short, reach, start))
+            inside = np.minimum(first, end)
+            valid = (first <= end) & (held.largest[way][start, inside] <= size)
+            last = np.where(valid, np.minimum(last, first), last)
+        extra, ends = self._extra[way][:, group], np.minimum(last, end)
+        time = np.where(last <= end, extra[ends] - extra[start], NEVER)
+        return time, self.tables.num_blocks(start, ends)
 
 
 class StageCosts:

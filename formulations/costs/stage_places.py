@@ -12,11 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from formulations.costs.collectives import ring_latency_s, ring_share
-from formulations.costs.lanes import tied_lanes
 from formulations.costs.placement import NodeTerms, PlacementCosts, Placer
+from formulations.costs.sharding import tied_lanes
 from formulations.costs.tables import Array, CostTables, build_tables
-from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
-from formulations.costs.zones import RingRate
+from formulations.costs.transfers import RingRate, embedding_ns, inside_ns, outside_ns
 from formulations.instance import Instance
 from formulations.plan import Shape
 from formulations.slot_degrees import ByPlace, Place

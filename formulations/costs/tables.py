@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from formulations.costs.collectives import ALL_REDUCE
 from formulations.costs.compute import LayerTimes
-from formulations.costs.expert_sync import expert_rings_ns
 from formulations.costs.magnitude import check_step
 from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
-from formulations.costs.sharding import GATHER_FACTORS, shape_times
+from formulations.costs.sharding import GATHER_FACTORS, expert_rings_ns, shape_times
 from formulations.instance import Instance
 from formulations.plan import Degrees, Shape
 from formulations.schedules import SCHEDULES

@@ -4,6 +4,12 @@ A stage on g GPUs is a tensor-parallel group of g. A message to it from another 
 links of both nodes g times, as every GPU needs it whole; with scatter and gather once, in parts.
 All messages count as the largest ones of the chain.
 Pipelines keep whole optimizer states, so that a layer survives in every other pipeline (ZeRO 0).
+
+Exchange of gradients between pipelines: one ring per layer, all at once. Every layer is held once
+in each of x pipelines, which all-reduce its gradient. A node sends and receives for all its layers
+over one link. Rings begin when the slowest pipeline is done, which is the latest that they can, but
+for the share that `search.overlap` hides behind the backward passes of pipelines of one stage;
+where the cluster has zones, all gradients are taken to cross between them, over the slowest link.
 """
 
 from collections.abc import Sequence
@@ -12,19 +18,21 @@ from itertools import pairwise
 
 import numpy as np
 
+from formulations.costs.collectives import ALL_REDUCE, ring_latency_s, ring_share
 from formulations.costs.compute import has_times
-from formulations.costs.recompute_costs import recomputed_ns
+from formulations.costs.stage_costs import recomputed_ns
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
 from formulations.errors import PlanError
-from formulations.fleet import Strategy
+from formulations.fleet import Design, Strategy
 from formulations.instance import Instance, Link, NodeGroup
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit, is_power_of_two
 from formulations.plan import Shape, Stage, uniform_degrees
 from formulations.schedules import Held, in_flight
 from formulations.slot_degrees import powers_of_two
 from formulations.template import Template
+from formulations.units import ceil_ns
 
 
 @dataclass(frozen=True)
@@ -199,3 +207,31 @@ def _embedding_ns(own: list[CostTables], template: Template) -> int:
     ends = (own[0], first), (own[-1], last)
     times = (tied_ns(tables, template.group_of(stage), across) for tables, stage in ends)
     return max(pair[between] for pair in times)
+
+
+def exchange_times_ns(instance: Instance, design: Design, most: int) -> tuple[int, ...]:
+    """Time on the slowest node of a design, with 1, 2, .. `most` pipelines of any design."""
+    cluster, template = instance.cluster, design.template
+    tables = {
+        gpus: stage_tables(instance, design.strategy, gpus, template.num_stages)
+        for gpus in {stage.degrees.tp for stage in template.stages}
+    }
+    node_bytes = [0] * template.num_nodes
+    for stage in template.stages:
+        gpus, group = stage.degrees.tp, template.group_of(stage)
+        lane_bytes = int(tables[gpus].gradient_bytes[slice(*stage.layers), group].sum())
+        node_bytes[stage.group.node] += gpus * lane_bytes
+    links = [cluster.groups[j].inter_node for j in template.node_groups]
+    loads = [
+        size / link.bandwidth_bytes_per_s for size, link in zip(node_bytes, links, strict=True)
+    ]
+    latency_s = max(link.latency_s for link in links)
+    if between := cluster.links_among(range(len(cluster.groups))):
+        loads.append(sum(node_bytes) / min(link.bandwidth_bytes_per_s for link in between))
+        latency_s += max(link.latency_s for link in between)
+    factor = ALL_REDUCE * (1 - instance.search.overlap.hidden_sync(template.num_stages, 1))
+    return tuple(
+        ceil_ns(ring_share(factor, x) * max(loads) / cluster.efficiency(x))
+        + ceil_ns(ring_latency_s(factor, x, latency_s))
+        for x in range(1, most + 1)
+    )

@@ -5,19 +5,51 @@ micro-batch; the width is the instance's. The times of a layer kind on a GPU typ
 micro-batch size, with their tensor-parallel traffic, are multiplied by one factor.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 from math import exp, log
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import Field
 
-from formulations.instance.input_limits import Count, Name, Text
-from formulations.instance.record import Record
+from formulations.instance.cluster import Cluster
+from formulations.instance.documents import Place
+from formulations.instance.input_limits import Count, Fraction, Name, Text
+from formulations.instance.record import (
+    Record,
+)
 
 LEAST_FACTOR, MOST_FACTOR = 0.05, 20.0
 Factor = Annotated[float, Field(ge=LEAST_FACTOR, le=MOST_FACTOR)]
 MeanError = Annotated[float, Field(ge=0, le=100)]
+Key = TypeVar("Key")
+Entry = TypeVar("Entry")
+Table = Annotated[dict[Key, Entry], Field(min_length=1)]
+
+
+class CalibrationFile(Record):
+    """Corrections of layer times by measured steps; `hetplan calibrate` writes them."""
+
+    source: Text = Field(description="The measured steps.")
+    expected_error: MeanError | None = Field(
+        default=None,
+        description="Mean error of measured steps, each predicted by the others, with a factor for"
+        " their GPU, degree and micro-batch size among them.",
+    )
+    expected_error_elsewhere: MeanError | None = Field(
+        default=None, description="The same without one."
+    )
+    memory_headroom: Fraction | None = Field(
+        default=None,
+        description="Share of the memory to leave free at least: measured peaks were above the"
+        " memory model's by as much.",
+    )
+    factors: Table[Name, Table[Name, Table[Count, Table[Count, Factor]]]] = Field(
+        description="Layer kind -> GPU name -> tp -> micro-batch size -> what the layer's times are"
+        " multiplied by, tensor-parallel traffic included. Where there is none: the mean of a kind"
+        " on a GPU.",
+    )
 
 
 class Correction(Record):
@@ -66,3 +98,26 @@ class Calibration(Record):
     @cached_property
     def _means(self) -> dict[tuple[str, str], float]:
         return {key: exp(fmean(map(log, own.values()))) for key, own in self._factors.items()}
+
+
+def resolve_calibration(
+    written: CalibrationFile | None, place: Place, kinds: Sequence[str], cluster: Cluster
+) -> Calibration | None:
+    """The corrections. Raises InstanceError for one of another layer kind or GPU type."""
+    if written is None:
+        return None
+    known = list(dict.fromkeys(group.gpu.name for group in cluster.groups))
+    corrections = []
+    for kind, gpus in written.factors.items():
+        if kind not in kinds:
+            raise place.at("factors", kind).unknown("layer kind", kind, kinds)
+        for gpu, degrees in gpus.items():
+            if gpu not in known:
+                raise place.at("factors", kind, gpu).unknown("GPU", gpu, known)
+            corrections += [
+                Correction(kind=kind, gpu=gpu, tp=tp, micro_batch=b, factor=factor)
+                for tp, curve in degrees.items()
+                for b, factor in curve.items()
+            ]
+    fields = written.model_dump(exclude={"factors", "memory_headroom"})
+    return Calibration.model_validate({**fields, "corrections": tuple(corrections)})

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from formulations.errors import InstanceError, joined
-from formulations.instance.instance import Instance, plain_schedules
-from formulations.instance.positions import Place
+from formulations.instance.documents import Place
+from formulations.instance.instance import Instance
+from formulations.instance.search import plain_schedules
 
 PLAIN_ALLOWED = "1f1b or gpipe; solve takes the others"
 _FREE = {

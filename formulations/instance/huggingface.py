@@ -1,9 +1,12 @@
 """From a Hugging Face `config.json` to the sizes of a transformer.
 
-Missing keys take the defaults of the model type's configuration class
-(`formulations.instance.huggingface_reader`). Keys that this class does not read are refused where
-they may describe another model (`formulations.instance.huggingface_reader`). Other model types are
-counted from the library's model where it is installed (`formulations.instance.huggingface_model`).
+`catalogue/config_json.yaml` says, by model type, which field states which of our sizes, and what
+the configuration class takes for a field that is missing. A library reads the fields that its class
+knows and ignores the others, so experts under a dense model type are another model than the one
+that it builds. A field that is not counted is refused where its name speaks of sizes, parts or
+numbers of parts, unless it is known to change neither parameters nor FLOPs, or says that there is
+none (null, false, 0, empty). Other model types are counted from the library's model where it is
+installed (`formulations.instance.huggingface_model`).
 
 What counts as the model is what `architectures` names, with its language head; other heads are
 refused by name. Of BERT the base model counts too, and where nothing is named: training adds
@@ -13,24 +16,165 @@ prediction modules of DeepSeek-V3, Kimi K2 and GLM-4.5 are trained, but not part
 count, as the library leaves them out; so are expert balancing terms, which no gradient trains.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
 from pydantic import ValidationError
 
 from formulations.errors import InstanceError
-from formulations.instance.huggingface_defaults import CLASS_DEFAULTS
-from formulations.instance.huggingface_model import counted_from_config, library_knows
-from formulations.instance.huggingface_reader import (
-    CAUSAL_NAMES,
-    ConfigReader,
-    check_aliases,
-    counted_fields,
-    foreign_fields,
-    refuse,
-    spelling_of,
+from formulations.instance.documents import read_yaml_resource
+from formulations.instance.record import Record, shown
+from formulations.instance.sizes import (
+    LatentAttentionSizes,
+    MoeSizes,
+    TransformerSizes,
+    WindowSizes,
 )
-from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
-from formulations.instance.transformer import Architecture
+
+#: Words of which one in a name means sizes, parts, or numbers of parts.
+_SIZE_WORD = re.compile(
+    r"adapters?|attention|attn|audio|bias|biases|blocks?|channels|compress|convs?|cross|d|decoder"
+    r"|dense|depth|dims?|embd|embed|embeddings?|encoder|expand|expansion|experts?|ff|ffn|freq"
+    r"|frequency|gated?|groups?|heads?|hidden|image|index|indexer|inner|intermediate|interval|k"
+    r"|kernel|kv|latent|layers?|linear|lora|mamba|memory|mlp|moe|mtp|multiplier|n|nextn|ngram"
+    r"|norms?|num|pattern|period|predict|proj|projection|q|qk|rank|ratio|recurrent|rwkv|shared"
+    r"|sizes?|sliding|sparse|speech|ssm|state|stride|text|tower|v|video|vision|visual|vocab|width"
+    r"|window"
+)
+#: Names that change neither parameters nor FLOPs all the same.
+_HARMLESS = re.compile(
+    r".*_(act|act_fn|activation|coef|dropout|dtype|eps|epsilon|fn|pdrop|prob|range|std|theta"
+    r"|token_ids?|token_index)|_?attn_implementation.*|summary_.*"
+    r"|attn_logit_softcapping|chunk_size_feed_forward|ep_size|is_decoder|n_ctx|n_group|topk_group"
+    r"|no_repeat_ngram_size|num_beams|num_beam_groups|num_labels|num_return_sequences"
+    r"|original_max_position_embeddings|output_hidden_states|query_pre_attn_scalar"
+    r"|relative_attention_max_distance|reorder_and_upcast_attn|scale_attn_by_inverse_layer_idx"
+    r"|scale_attn_weights|scale_decoder_outputs|use_bidirectional_attention"
+)
+
+
+@dataclass(frozen=True)
+class ModelType:
+    """What the table says of a model type: `catalogue/config_json.yaml` explains the columns."""
+
+    defaults: dict[str, object]
+    sizes: dict[str, Any]
+    only: dict[str, list[object]] = field(default_factory=dict)
+    aliases: dict[str, list[str]] = field(default_factory=dict)
+    harmless: list[str] = field(default_factory=list)
+    architectures: list[str] = field(default_factory=list)
+
+    @property
+    def fields(self) -> set[str]:
+        """All that is read, under all names."""
+        return {*self.defaults, *(name for names in self.aliases.values() for name in names)}
+
+
+@cache
+def model_types() -> dict[str, ModelType]:
+    """The table, by model type."""
+    table: Any = read_yaml_resource("config_json.yaml")
+    return {name: ModelType(**columns) for name, columns in table["types"].items()}
+
+
+#: How names of models with a causal language head end.
+CAUSAL_NAMES = ("ForCausalLM", "LMHeadModel")
+_MOST = 10**9
+_ATTENTION_KINDS = ("full_attention", "sliding_attention")
+
+
+@dataclass(frozen=True)
+class ConfigReader:
+    """The keys of a supported model type with the defaults of its configuration class."""
+
+    config: Mapping[str, object]
+    where: str
+    model_type: str
+
+    @property
+    def type(self) -> ModelType:
+        """What the table says of it."""
+        return model_types()[self.model_type]
+
+    @property
+    def defaults(self) -> dict[str, object]:
+        """Key -> default of every key that is read."""
+        return self.type.defaults
+
+    @property
+    def architecture(self) -> str | None:
+        """What the file names; None where it names nothing."""
+        return named_architecture(self.config, self.where)
+
+    def value(self, key: str) -> object:
+        """The value under any of the key's names, or its default."""
+        names = (key, *self.type.aliases.get(key, ()))
+        given = [self.config[name] for name in names if name in self.config]
+        return given[0] if given else self.defaults[key]
+
+    def refuse(self, key: str, allowed: str) -> InstanceError:
+        """The error to raise for the key."""
+        return InstanceError(f"{self.where} {key}", repr(self.value(key)), allowed)
+
+    def integer(self, key: str, least: int = 1) -> int:
+        """A whole number."""
+        value = self.value(key)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
+            raise self.refuse(key, f"a whole number from {least} to {_MOST}")
+        return value
+
+    def optional(self, key: str) -> int | None:
+        """A whole number, or None."""
+        return None if self.value(key) is None else self.integer(key)
+
+    def flag(self, key: str) -> bool:
+        """True or false."""
+        value = self.value(key)
+        if not isinstance(value, bool):
+            raise self.refuse(key, "true or false")
+        return value
+
+    def dropout(self, *keys: str) -> bool:
+        """Whether any of the rates is above 0; all of them are checked."""
+        return max(self._rate(key) for key in keys) > 0
+
+    def _rate(self, key: str) -> float:
+        value = self.value(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+            raise self.refuse(key, "a number from 0 to below 1")
+        return value
+
+    def only(self, key: str, *allowed: object) -> None:
+        """Refuses a variant whose costs are not known here."""
+        if self.value(key) not in allowed:
+            raise self.refuse(key, " or ".join(map(repr, allowed)))
+
+    def window(self, sliding: Sequence[int] | None = None) -> WindowSizes | None:
+        """The sliding window; `sliding`: the blocks that have it without `layer_types`.
+
+        None for `sliding`: all of them, and no `layer_types`.
+        """
+        tokens = self.optional("sliding_window")
+        if "use_sliding_window" in self.defaults and not self.flag("use_sliding_window"):
+            tokens = None
+        blocks = None if sliding is None else self._sliding_blocks(sliding, tokens)
+        if tokens is None or blocks == []:
+            return None
+        return WindowSizes(tokens=tokens, layers=blocks)
+
+    def _sliding_blocks(self, default: Sequence[int], tokens: int | None) -> list[int]:
+        kinds = self.value("layer_types")
+        if kinds is None:
+            return list(default)
+        allowed = _ATTENTION_KINDS if tokens else _ATTENTION_KINDS[:1]
+        count = self.integer("num_hidden_layers")
+        fits = isinstance(kinds, list) and len(kinds) == count
+        if not isinstance(kinds, list) or not fits or any(kind not in allowed for kind in kinds):
+            raise self.refuse("layer_types", f"a list of {count}, each {' or '.join(allowed)}")
+        return [i for i, kind in enumerate(kinds) if kind == "sliding_attention"]
 
 
 def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSizes:
@@ -39,48 +183,93 @@ def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSi
     Raises InstanceError for an unknown model type, a value of the wrong kind or out of range,
     sizes that do not fit together, and fields that may describe another model.
     """
-    reader = _reader(config, where)
-    check_aliases(config, where, reader.model_type)
-    for key in foreign_fields(config, reader.model_type, counted_fields(reader.model_type)):
+    reader = reader_of(config, where)
+    _check_aliases(config, where, reader.type)
+    for key in foreign_fields(config, {*reader.type.fields, *reader.type.harmless}):
         raise refuse(config, where, key)
     _check_architecture(reader)
+    for key, allowed in reader.type.only.items():
+        reader.only(key, *allowed)
+    special = {"bert": _of_bert, "t5": _of_t5}.get(reader.model_type)
     try:
-        return _BUILDERS[reader.model_type](reader)
+        values = _values(reader, TransformerSizes, reader.type.sizes)
+        return TransformerSizes.model_validate(values | (special(reader) if special else {}))
     except ValidationError as error:
         first = error.errors()[0]
         found = f"{_field(first['loc'])}{first['msg'].removeprefix('Value error, ')}"
         raise InstanceError(where, found, "sizes that fit together") from error
 
 
-def architecture_from_config(config: Mapping[str, object], where: str) -> Architecture:
-    """Sizes of a model of a supported type, and counts of any other that the library has."""
-    model_type = config.get("model_type")
-    if model_type not in CLASS_DEFAULTS and library_knows(model_type):
-        return counted_from_config(config, where)
-    return sizes_from_config(config, where)
+_NESTED: dict[str, type[Record]] = {"moe": MoeSizes, "latent_attention": LatentAttentionSizes}
 
 
-def maximum_positions(config: Mapping[str, object], where: str) -> int | None:
-    """Longest sequence that the config states, or None. Raises as `sizes_from_config`."""
-    if library_knows(config.get("model_type")) and config["model_type"] not in CLASS_DEFAULTS:
-        longest = config.get("max_position_embeddings")
-        return longest if type(longest) is int and longest > 0 else None
-    reader = _reader(config, where)
-    for key in ("n_positions", "max_position_embeddings"):
-        if key in reader.defaults:
-            return reader.optional(key)
+def _values(
+    config: ConfigReader, model: type[Record], sizes: Mapping[str, Any]
+) -> dict[str, object]:
+    """What a file says of the fields of a record; sizes: which of its own fields state them."""
+    values: dict[str, object] = {}
+    for name, source in sizes.items():
+        target = model.model_fields[name]
+        if isinstance(source, bool) or name == "norm":
+            values[name] = source
+        elif isinstance(source, list):
+            values[name] = config.dropout(*source)
+        elif isinstance(source, dict):
+            values[name] = _NESTED[name].model_validate(_values(config, _NESTED[name], source))
+        elif name == "window":
+            values[name] = config.window(_sliding(config))
+        elif target.annotation is bool:
+            values[name] = config.flag(source)
+        elif source.endswith(" or null"):
+            values[name] = config.optional(source.removesuffix(" or null"))
+        else:
+            least = next(rule.ge for rule in target.metadata if hasattr(rule, "ge"))
+            values[name] = config.integer(source, least)
+    return values
+
+
+def _sliding(config: ConfigReader) -> Sequence[int] | None:
+    """Blocks that have the window where `layer_types` says nothing; None: all have."""
+    blocks = range(config.integer("num_hidden_layers"))
+    match config.model_type:
+        case "qwen2" | "qwen3":  # all but the first
+            return blocks[config.integer("max_window_layers", least=0) :]
+        case "gpt_oss" | "gemma2":  # every second, from the first on
+            return blocks[::2]
+        case "gemma3_text":  # all but every sixth
+            period = config.integer("sliding_window_pattern")
+            return [block for block in blocks if (block + 1) % period]
     return None
 
 
-def _reader(config: Mapping[str, object], where: str) -> ConfigReader:
+def _of_bert(config: ConfigReader) -> dict[str, object]:
+    """Of a masked language model no pooler; without a name the base model."""
+    name = config.architecture
+    return {
+        "pooler": name != "BertForMaskedLM",
+        "published_head": name not in (None, "BertModel"),
+    }
+
+
+def _of_t5(config: ConfigReader) -> dict[str, object]:
+    activation = config.value("feed_forward_proj")
+    words = activation.split("-") if isinstance(activation, str) else []
+    if len(words) not in (1, 2) or (len(words) == 2 and words[0] != "gated"):
+        raise config.refuse("feed_forward_proj", "an activation such as relu, or gated-gelu")
+    layers = config.optional("num_decoder_layers") or config.integer("num_layers")
+    return {"decoder_layers": layers, "gated_ffn": len(words) == 2}
+
+
+def reader_of(config: Mapping[str, object], where: str) -> ConfigReader:
+    """The fields of a file. Raises InstanceError for a model type that is not in the table."""
     if not isinstance(config, Mapping):
         raise InstanceError(where, f"a {type(config).__name__}", "an object with a model_type")
     found = config.get("model_type")
-    if not isinstance(found, str) or found not in CLASS_DEFAULTS:
-        hint = spelling_of(found, list(CLASS_DEFAULTS))
+    if not isinstance(found, str) or found not in model_types():
+        hint = spelling_of(found, list(model_types()))
         shown = "missing" if "model_type" not in config else repr(found) + hint
         others = "with the optional extra `transformers` those of that library"
-        allowed = f"{', '.join(CLASS_DEFAULTS)}; {others}"
+        allowed = f"{', '.join(model_types())}; {others}"
         raise InstanceError(f"{where} model_type", shown, allowed)
     return ConfigReader(config, where, found)
 
@@ -89,231 +278,66 @@ def _field(location: tuple[int | str, ...]) -> str:
     return ".".join(map(str, location)) + ": " if location else ""
 
 
-#: Names of architectures that are counted; of other types those of causal language models.
-_NAMES = {
-    "bert": ("BertModel", "BertForPreTraining", "BertForMaskedLM"),
-    "t5": ("T5ForConditionalGeneration", "T5WithLMHeadModel"),
-}
-
-
 def _check_architecture(config: ConfigReader) -> None:
     """Raises InstanceError for a model that is not counted, such as one with another head."""
-    name, names = config.architecture, _NAMES.get(config.model_type)
+    name, names = config.architecture, config.type.architectures
     if name is None or (name in names if names else name.endswith(CAUSAL_NAMES)):
         return
     allowed = ", ".join(names) if names else f"a name that ends in {' or '.join(CAUSAL_NAMES)}"
     raise InstanceError(f"{config.where} architectures", name, allowed)
 
 
-def _gpt2(config: ConfigReader) -> TransformerSizes:
-    config.only("add_cross_attention", False)
-    return TransformerSizes(
-        hidden_size=config.integer("n_embd"),
-        layers=config.integer("n_layer"),
-        heads=config.integer("n_head"),
-        ffn_size=config.optional("n_inner"),
-        vocabulary_size=config.integer("vocab_size"),
-        learned_positions=config.integer("n_positions"),
-        tied_embeddings=config.flag("tie_word_embeddings"),
-        dropout=config.dropout("resid_pdrop", "embd_pdrop", "attn_pdrop"),
+def named_architecture(config: Mapping[str, object], where: str) -> str | None:
+    """The first name under `architectures`. Raises InstanceError for what is no list of names."""
+    names = config.get("architectures")
+    if names is None or names == []:
+        return None
+    if not isinstance(names, list) or not isinstance(names[0], str):
+        allowed = "a list of names, such as LlamaForCausalLM"
+        raise InstanceError(f"{where} architectures", repr(names)[:60], allowed)
+    return names[0]
+
+
+def spelling_of(name: object, names: list[str]) -> str:
+    """` (did you mean ...?)` for another spelling of a known name: case, signs, doubled letters.
+
+    No more than that: names of architectures that differ in a letter or number are unlike.
+    """
+    same = [known for known in names if _letters(known) == _letters(str(name))]
+    return f" (did you mean {same[0]}?)" if same else ""
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"([a-z])\1+", r"\1", re.sub(r"[^a-z0-9]", "", name.lower()))
+
+
+def foreign_fields(config: Mapping[str, object], fine: Collection[str]) -> list[str]:
+    """Fields that may describe another model than is counted; fine: those that do not."""
+    return [key for key, value in config.items() if value and key not in fine and _of_size(key)]
+
+
+def refuse(config: Mapping[str, object], where: str, key: str) -> InstanceError:
+    """The error to raise for such a field."""
+    types = [name for name, known in model_types().items() if key in known.fields]
+    having = f"a model_type with it ({', '.join(types)}), or " if types else ""
+    return InstanceError(
+        f"{where} {key}",
+        f"{shown(config[key])}, which model_type {config['model_type']} does not have",
+        f"{having}no such field, if it changes neither parameters nor FLOPs",
     )
 
 
-def _bert(config: ConfigReader) -> TransformerSizes:
-    """Of a masked language model no pooler; without a name the base model."""
-    name = config.architecture
-    config.only("add_cross_attention", False)
-    config.only("position_embedding_type", "absolute")
-    return TransformerSizes(
-        hidden_size=config.integer("hidden_size"),
-        layers=config.integer("num_hidden_layers"),
-        heads=config.integer("num_attention_heads"),
-        ffn_size=config.integer("intermediate_size"),
-        vocabulary_size=config.integer("vocab_size"),
-        learned_positions=config.integer("max_position_embeddings"),
-        token_types=config.integer("type_vocab_size", least=0),
-        embedding_norm=True,
-        final_norm=False,
-        pooler=name != "BertForMaskedLM",
-        masked_lm_head=True,
-        published_head=name not in (None, "BertModel"),
-        tied_embeddings=config.flag("tie_word_embeddings"),
-        dropout=config.dropout("hidden_dropout_prob", "attention_probs_dropout_prob"),
-    )
+def _check_aliases(config: Mapping[str, object], where: str, model_type: ModelType) -> None:
+    """Raises InstanceError where two names of one field have unlike values."""
+    for key, others in model_type.aliases.items():
+        given = [name for name in (key, *others) if name in config]
+        for name in given[1:]:
+            if config[name] != config[given[0]]:
+                first = shown(config[given[0]])
+                found = f"{shown(config[name])} beside {given[0]}: {first}"
+                raise InstanceError(f"{where} {name}", found, "the same value")
 
 
-def _t5(config: ConfigReader) -> TransformerSizes:
-    config.only("is_encoder_decoder", True)
-    layers = config.integer("num_layers")
-    activation = config.value("feed_forward_proj")
-    words = activation.split("-") if isinstance(activation, str) else []
-    if len(words) not in (1, 2) or (len(words) == 2 and words[0] != "gated"):
-        raise config.refuse("feed_forward_proj", "an activation such as relu, or gated-gelu")
-    return TransformerSizes(
-        hidden_size=config.integer("d_model"),
-        layers=layers,
-        decoder_layers=config.optional("num_decoder_layers") or layers,
-        heads=config.integer("num_heads"),
-        head_dim=config.integer("d_kv"),
-        ffn_size=config.integer("d_ff"),
-        gated_ffn=len(words) == 2,
-        vocabulary_size=config.integer("vocab_size"),
-        relative_position_buckets=config.integer("relative_attention_num_buckets"),
-        norm="rmsnorm",
-        qkv_biases=False,
-        output_bias=False,
-        ffn_biases=False,
-        tied_embeddings=config.flag("tie_word_embeddings"),
-        dropout=config.dropout("dropout_rate"),
-    )
-
-
-def _decoder(config: ConfigReader, **own: object) -> TransformerSizes:
-    """Llama's block: rotary positions, RMS norms, gated network; `own`: the other sizes."""
-    common = {
-        "hidden_size": config.integer("hidden_size"),
-        "layers": config.integer("num_hidden_layers"),
-        "heads": config.integer("num_attention_heads"),
-        "ffn_size": config.integer("intermediate_size"),
-        "gated_ffn": True,
-        "vocabulary_size": config.integer("vocab_size"),
-        "rotary_positions": True,
-        "norm": "rmsnorm",
-        "qkv_biases": False,
-        "output_bias": False,
-        "ffn_biases": False,
-        "tied_embeddings": config.flag("tie_word_embeddings"),
-        "dropout": config.dropout("attention_dropout"),
-    }
-    return TransformerSizes.model_validate(common | own)
-
-
-def _grouped(config: ConfigReader, **own: object) -> TransformerSizes:
-    """With grouped heads."""
-    kv_heads = config.optional("num_key_value_heads")
-    return _decoder(config, kv_heads=kv_heads, head_dim=config.optional("head_dim"), **own)
-
-
-def _biased(config: ConfigReader, **own: object) -> TransformerSizes:
-    """With grouped heads, and biases of all four projections of attention if it says so."""
-    biases = config.flag("attention_bias")
-    return _grouped(config, qkv_biases=biases, output_bias=biases, **own)
-
-
-def _qwen(config: ConfigReader) -> TransformerSizes:
-    """Qwen2 and Qwen3: a window, if used, in all but the first blocks."""
-    first, count = config.integer("max_window_layers", least=0), config.integer("num_hidden_layers")
-    window = config.window(range(first, count))
-    if config.model_type == "qwen3":
-        return _biased(config, window=window, qk_norms=True)
-    return _grouped(config, window=window, qkv_biases=True)
-
-
-def _qwen3_moe(config: ConfigReader) -> TransformerSizes:
-    config.only("decoder_sparse_step", 1)
-    config.only("mlp_only_layers", None, [])
-    moe = _experts(config, "num_experts", "moe_intermediate_size")
-    return _biased(config, moe=moe, window=config.window(), qk_norms=True)
-
-
-def _gpt_oss(config: ConfigReader) -> TransformerSizes:
-    window = config.window(range(0, config.integer("num_hidden_layers"), 2))
-    experts = _experts(config, "num_local_experts", "intermediate_size")
-    moe = experts.but(biases=True)
-    return _biased(config, moe=moe, window=window, attention_sinks=True)
-
-
-def _gemma2(config: ConfigReader) -> TransformerSizes:
-    """Gemma 2: every second block slides, from the first on."""
-    window = config.window(range(0, config.integer("num_hidden_layers"), 2))
-    return _biased(config, window=window, branch_norms=True)
-
-
-def _gemma3(config: ConfigReader) -> TransformerSizes:
-    """The text model of Gemma 3: all blocks slide but every sixth (`sliding_window_pattern`)."""
-    period, count = config.integer("sliding_window_pattern"), config.integer("num_hidden_layers")
-    sliding = [block for block in range(count) if (block + 1) % period]
-    return _biased(config, window=config.window(sliding), branch_norms=True, qk_norms=True)
-
-
-def _phi3(config: ConfigReader) -> TransformerSizes:
-    dropout = config.dropout("resid_pdrop", "embd_pdrop", "attention_dropout")
-    return _grouped(config, window=config.window(), dropout=dropout)
-
-
-def _glm4_moe(config: ConfigReader) -> TransformerSizes:
-    return _grouped(
-        config,
-        qkv_biases=config.flag("attention_bias"),
-        qk_norms=config.flag("use_qk_norm"),
-        moe=_shared_experts(config),
-        mtp_layers=config.integer("num_nextn_predict_layers", least=0),
-    )
-
-
-def _deepseek(config: ConfigReader) -> TransformerSizes:
-    """DeepSeek-V2 and V3, Kimi K2: latent attention, routed and shared experts."""
-    config.only("moe_layer_freq", 1)
-    config.only("mlp_bias", False)
-    biases = config.flag("attention_bias")
-    latent = LatentAttentionSizes(
-        query_rank=config.optional("q_lora_rank"),
-        kv_rank=config.integer("kv_lora_rank"),
-        nope_head_dim=config.integer("qk_nope_head_dim"),
-        rope_head_dim=config.integer("qk_rope_head_dim"),
-        value_head_dim=config.integer("v_head_dim"),
-    )
-    predicts = "num_nextn_predict_layers" in config.defaults
-    return _decoder(
-        config,
-        latent_attention=latent,
-        moe=_shared_experts(config),
-        qkv_biases=biases,
-        output_bias=biases,
-        mtp_layers=config.integer("num_nextn_predict_layers", least=0) if predicts else 0,
-    )
-
-
-def _experts(config: ConfigReader, count: str, width: str) -> MoeSizes:
-    return MoeSizes(
-        experts=config.integer(count),
-        experts_per_token=config.integer("num_experts_per_tok"),
-        ffn_size=config.integer(width),
-    )
-
-
-def _shared_experts(config: ConfigReader) -> MoeSizes:
-    """Routed and shared experts behind some dense blocks."""
-    more = {
-        "shared_experts": config.integer("n_shared_experts", least=0),
-        "dense_first_layers": config.integer("first_k_dense_replace", least=0),
-    }
-    routed = _experts(config, "n_routed_experts", "moe_intermediate_size")
-    return MoeSizes.model_validate(routed.model_dump() | more)
-
-
-_BUILDERS: dict[str, Callable[[ConfigReader], TransformerSizes]] = {
-    "gpt2": _gpt2,
-    "bert": _bert,
-    "t5": _t5,
-    "llama": lambda config: _biased(config, ffn_biases=config.flag("mlp_bias")),
-    "mistral": lambda config: _grouped(config, window=config.window()),
-    "mixtral": lambda config: _grouped(
-        config,
-        moe=_experts(config, "num_local_experts", "intermediate_size"),
-        window=config.window(),
-    ),
-    "qwen2": _qwen,
-    "qwen3": _qwen,
-    "qwen3_moe": _qwen3_moe,
-    "gemma": _biased,
-    "gemma2": _gemma2,
-    "gemma3_text": _gemma3,
-    "phi3": _phi3,
-    "olmo2": lambda config: _biased(config, qk_norms_of_all_heads=True),
-    "gpt_oss": _gpt_oss,
-    "glm4_moe": _glm4_moe,
-    "deepseek_v2": _deepseek,
-    "deepseek_v3": _deepseek,
-    "kimi_k2": _deepseek,
-}
+def _of_size(key: str) -> bool:
+    words = re.sub(r"([a-z])([A-Z])", r"\1_\2", key).lower().split("_")
+    return any(map(_SIZE_WORD.fullmatch, words)) and not _HARMLESS.fullmatch(key)

@@ -17,13 +17,17 @@ from typing import Any
 
 from formulations.errors import InstanceError
 from formulations.instance.counted import CountedModel, CountedPart
-from formulations.instance.huggingface_reader import (
+from formulations.instance.huggingface import (
     CAUSAL_NAMES,
     foreign_fields,
+    model_types,
     named_architecture,
+    reader_of,
     refuse,
+    sizes_from_config,
 )
 from formulations.instance.record import shown
+from formulations.instance.transformer import Architecture
 
 # What classes outside of this project raise for configs that they cannot build.
 _REFUSALS = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError)
@@ -32,6 +36,26 @@ _MOST = 10**9
 _MOST_MODULES = 10**4
 _MODULE_WORDS = ("layer", "expert", "block", "depth")
 _PREDICTION = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
+
+
+def architecture_from_config(config: Mapping[str, object], where: str) -> Architecture:
+    """Sizes of a model of a supported type, and counts of any other that the library has."""
+    model_type = config.get("model_type")
+    if model_type not in model_types() and library_knows(model_type):
+        return counted_from_config(config, where)
+    return sizes_from_config(config, where)
+
+
+def maximum_positions(config: Mapping[str, object], where: str) -> int | None:
+    """Longest sequence that the config states, or None. Raises as `sizes_from_config`."""
+    if library_knows(config.get("model_type")) and config["model_type"] not in model_types():
+        longest = config.get("max_position_embeddings")
+        return longest if type(longest) is int and longest > 0 else None
+    reader = reader_of(config, where)
+    for key in ("n_positions", "max_position_embeddings"):
+        if key in reader.defaults:
+            return reader.optional(key)
+    return None
 
 
 def library_knows(model_type: object) -> bool:
@@ -70,7 +94,7 @@ def _undeclared(config: Mapping[str, object], where: str) -> list[str]:
     """Fields that may be of another model; some that a class does not declare its model reads."""
     built = _library_config(config, where)
     known = {*(field.name for field in fields(type(built))), *built.attribute_map}
-    return foreign_fields(config, str(config["model_type"]), known)
+    return foreign_fields(config, known)
 
 
 def _changed(config: Mapping[str, object], key: str) -> dict[str, object]:

@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from formulations.errors import InstanceError
-from formulations.instance.record import refusal, shown
+from formulations.instance.record import Share, refusal, shown
 
 MOST_BYTES = 1 << 28  #: of a file
 MOST_VALUES = 10**7  #: of a JSON file: numbers, texts, lists and mappings
@@ -59,6 +59,7 @@ Count = Annotated[int, Field(ge=1, le=MOST_GPUS)]
 Index = Annotated[int, Field(ge=0, lt=MOST_GPUS)]
 Batch = Annotated[int, Field(ge=1, le=MOST_BATCH)]
 GpusPerNode = Annotated[int, Field(ge=1, le=MOST_GPUS_PER_NODE)]
+Fraction = Annotated[float, Share()]  # 0 to below 1
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 Bytes = Annotated[int, Field(ge=0, le=1 << 62)]
 Figure = Annotated[int, Field(ge=0, le=10**60)]  # FLOPs, bytes: what costs.magnitude judges

@@ -2,109 +2,101 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from math import ceil
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from formulations.instance.calibration import Calibration
-from formulations.instance.cluster import Cluster, GpuType
+from formulations.instance.cluster import Cluster
 from formulations.instance.input_limits import (
-    MOST_CHOICES,
     MOST_CHOICES_OF_TERMS,
     Bytes,
-    Count,
+    Fraction,
     Name,
     Text,
 )
 from formulations.instance.lengths import Lengths
-from formulations.instance.overlap import Overlap
+from formulations.instance.machines import GpuType
 from formulations.instance.preemption import Preemption
 from formulations.instance.profile import Profile
-from formulations.instance.record import Record
+from formulations.instance.record import Quantity, Record
+from formulations.instance.search import SearchSpace
 from formulations.instance.sources import Evidence, GpuEvidence
-from formulations.instance.target import Target
-from formulations.instance.workload import ExpertSplit, Precision, Recompute, Workload
+from formulations.instance.workload import Precision, Workload
 from formulations.units import GIB
 
-ZeroStage = Literal[0, 1, 2, 3]
-#: Least time, and most memory, first.
-RECOMPUTE_WAYS: tuple[Recompute, ...] = ("none", "selective", "full")
-ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
-#: What has a tensor-parallel degree, and parts of a micro-batch, of its own.
-DegreesPer = Literal["uniform", "per_group", "per_stage"]
-#: Schedules that templates and fleets know.
-PlainSchedule = Literal["1f1b", "gpipe"]
-#: How attention sees all tokens of a sequence that GPUs share, see `formulations.costs.context`.
-ContextMethod = Literal["ring", "all_to_all"]
 Minimize = Literal["step_time", "cost_per_step", "training_cost", "cost_per_useful_sequence"]
-Counts = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_CHOICES)]
-
-
-class SearchSpace(Record):
-    """Which plans may be chosen. None means every value that fits the cluster."""
-
-    target: Target = "any"  #: who is to run the plan
-    degrees: DegreesPer = "uniform"
-    tensor_parallel: Counts | None = None
-    data_parallel: Counts | None = None
-    pipeline_parallel: Counts | None = None
-    micro_batch: Counts | None = None
-    context_parallel: Counts = (1,)  #: GPUs of a node that share every sequence
-    context_method: ContextMethod | None = None  #: None: the one that sends less
-    expert_parallel: Counts = (1,)  #: GPUs that share the experts of a block
-    expert_tensor_parallel: tuple[ExpertSplit, ...] = ("tp",)  #: GPUs that split an expert
-    recompute: tuple[Recompute, ...] = ("none", "full")
-    recompute_per: Literal["stage", "plan"] = "stage"  #: who chooses among them
-    sequence_parallel: bool = False  #: do the GPUs of a tensor group split the sequence elsewhere?
-    zero: tuple[ZeroStage, ...] = (0, 1)
-    schedule: tuple[ScheduleName, ...] = ("1f1b",)
-    virtual_pipeline: tuple[int, ...] = (2,)  #: chunks per GPU of the interleaved schedule
-    micro_batches: Literal["even", "uneven"] = "even"
-    idle_nodes: bool = True  #: may a plan leave nodes unused?
-    embedding_only_stages: bool = False  #: may a stage hold no block?
-    blocking_sends: bool = False  #: does a send keep the sender busy?
-    scatter_gather: bool = False  #: Megatron-LM's: each of the tp lanes sends 1/tp
-    overlap: Overlap = Overlap()  #: what hides behind computation
-
-    @property
-    def splits_messages(self) -> bool:
-        """Whether each of the tp lanes sends 1/tp of a message between stages."""
-        return self.scatter_gather or self.sequence_parallel
-
-    @property
-    def gathers_messages(self) -> bool:
-        """Whether the receivers put it together; of a split sequence each needs its part alone."""
-        return self.scatter_gather and not self.sequence_parallel
-
-
-def plain_schedules(search: SearchSpace) -> list[PlainSchedule]:
-    """Those to choose among that templates, fleets and stages of unlike degrees know."""
-    return [name for name in search.schedule if name == "1f1b" or name == "gpipe"]
-
+Reserve = Annotated[Bytes, Quantity("size", most="10 TiB", example="1 GiB", rounded=ceil)]
+LongestTime = Annotated[
+    float, Field(gt=0), Quantity("time", least="1 ns", most="100000 h", example="2 s")
+]
+HighestCost = Annotated[
+    float,
+    Field(gt=0),
+    Quantity("money", least="1e-12 USD", most="1000000000 USD", example="0.01 USD"),
+]
+HighestPrice = Annotated[
+    float,
+    Field(gt=0),
+    Quantity("price", least="1e-6 USD/h", most="1000000000 USD/h", example="100 USD/h"),
+]
 
 #: Share of a GPU's memory that plans leave free unless the instance says another one: the most that
 #: the memory model is below measured peaks (`bench memory`: 22 runs on B200, SimuMax v1.2).
 MEMORY_MODEL_ERROR = 0.025
 
 
-class Limits(Record):
+class LimitsFile(Record):
     """What a plan must respect."""
 
-    memory_headroom: float = Field(default=0.0, ge=0, lt=1)  #: share of the memory left free
-    framework_reserve_bytes: Bytes = GIB  #: context, NCCL, fragmentation
-    max_step_time_s: float | None = Field(default=None, gt=0)
-    max_cost_usd_per_step: float | None = Field(default=None, gt=0)
-    max_price_usd_per_hour: float | None = Field(default=None, gt=0)
+    memory_headroom: Fraction = Field(
+        default=MEMORY_MODEL_ERROR,
+        description="Share of the memory to leave free, 0.05 or 5 %. Default: 2.5 %, the error of"
+        " the memory model on measured peaks.",
+    )
+    framework_reserve_bytes: Reserve = Field(
+        default_factory=lambda: GIB,
+        validation_alias="framework_reserve",
+        description="Memory for context, NCCL, fragmentation. Default: 1 GiB.",
+    )
+    max_step_time_s: LongestTime | None = Field(
+        default=None,
+        validation_alias="max_step_time",
+        description="Longest step, such as 2 s.",
+    )
+    max_cost_usd_per_step: HighestCost | None = Field(
+        default=None,
+        validation_alias="max_cost_per_step",
+        description="Highest price of one step, such as 0.01 USD.",
+    )
+    max_price_usd_per_hour: HighestPrice | None = Field(
+        default=None,
+        validation_alias="max_price_per_hour",
+        description="Highest price of all nodes used, such as 100 USD/h.",
+    )
+
+
+class Limits(LimitsFile):
+    """What a plan must respect; the share to leave free is what was decided."""
+
+    memory_headroom: Fraction = 0.0
 
 
 class Objective(Record):
-    """What is minimised. `training_cost` is the cost of `steps` steps.
+    """What is minimised.
 
     cost_per_useful_sequence: with preemptions, see `formulations.costs.renting`.
     """
 
-    minimize: Minimize = "step_time"
-    steps: int | None = Field(default=None, ge=1, le=10**12)
+    minimize: Minimize = Field(
+        default="step_time",
+        description="training_cost is the price of `steps` steps; cost_per_useful_sequence chooses"
+        " between on demand and spot too, and counts what preemptions cost.",
+    )
+    steps: int | None = Field(
+        default=None, ge=1, le=10**12, description="Steps of the training, for training_cost."
+    )
 
 
 class Instance(Record):

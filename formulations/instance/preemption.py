@@ -10,9 +10,38 @@ from typing import Annotated
 
 from pydantic import Field
 
-from formulations.instance.input_limits import Seconds, Text
-from formulations.instance.record import Record
+from formulations.instance.input_limits import (
+    Seconds,
+    Text,
+)
+from formulations.instance.record import (
+    Quantity,
+    Record,
+)
 from formulations.instance.sources import NOT_STATED, Kind
+
+Pause = Annotated[float, Quantity("time", most="100 h", example="2 min")]
+CheckpointEvery = Annotated[float, Quantity("time", least="1 ms", most="10000 h", example="10 min")]
+
+
+class PreemptionFile(Record):
+    """What preemptions cost: restarts from checkpoints, see `formulations.costs.renting`."""
+
+    restart: Pause | None = Field(
+        default=None,
+        description="From a preemption to the next step, with another node in its place, such as"
+        " 2 min. Default: Varuna's for a model of this size, as measured for Oobleck.",
+    )
+    checkpoint: Pause | None = Field(
+        default=None, description="Time of a checkpoint, such as 15 s. Default: as `restart`."
+    )
+    checkpoint_every: CheckpointEvery | None = Field(
+        default=None,
+        description="Training between two checkpoints, such as 10 min. Default: what costs least.",
+    )
+    kind: Kind = Field(default="assumed", description="How the figures were found.")
+    source: Text = Field(default=NOT_STATED, description="Where the figures come from.")
+
 
 SOURCE = "public simulator of Oobleck (SOSP 2023)"
 NODE_READY_S = 45.0  #: from joining until a node can be used
@@ -21,7 +50,7 @@ NODE_READY_S = 45.0  #: from joining until a node can be used
 class Preemption(Record):
     """What a preemption costs where checkpoints are all that is left, as in Varuna.
 
-    See `formulations.costs.availability`.
+    See `formulations.costs.renting`.
     """
 
     restart_s: Seconds  #: from a preemption to the next step, with another node in its place
@@ -78,4 +107,20 @@ def usual_preemption(parameters: int) -> Preemption:
         checkpoint_s=costs.varuna_checkpoint_s * factor,
         kind="assumed",
         source=f"Varuna's, {measured_as(costs, factor)}",
+    )
+
+
+def resolve_preemption(written: PreemptionFile | None, parameters: int) -> Preemption:
+    """As written, else as usual for a model of this size."""
+    usual = usual_preemption(parameters)
+    if written is None:
+        return usual
+    missing = [name for name in ("restart", "checkpoint") if getattr(written, name) is None]
+    rest = f"; {' and '.join(missing)} {usual.source}" if missing else ""
+    return Preemption(
+        restart_s=usual.restart_s if written.restart is None else written.restart,
+        checkpoint_s=usual.checkpoint_s if written.checkpoint is None else written.checkpoint,
+        checkpoint_every_s=written.checkpoint_every,
+        kind="assumed" if missing else written.kind,
+        source=f"{written.source}{rest}",
     )

@@ -1,12 +1,79 @@
 """Measured layer times, and what to do between and beyond the measured micro-batch sizes."""
 
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
-from formulations.instance.input_limits import Count, Name, Text
-from formulations.instance.record import Record
+from formulations.instance.cluster import Cluster
+from formulations.instance.documents import Place
+from formulations.instance.input_limits import Batch, Count, Name, Text
+from formulations.instance.record import (
+    LIST,
+    NUMBER,
+    Quantity,
+    Record,
+    number_or_list,
+)
+from formulations.instance.workload import Precision
+
+PeakMemory = Annotated[float, Quantity("size", most="10 TiB", example="1.5 GiB")]
+Milliseconds = Annotated[float, Field(ge=1e-6, le=1e7)]  # a nanosecond at least
+Times = Annotated[
+    Annotated[Milliseconds, Tag(NUMBER)]
+    | Annotated[list[Milliseconds], Field(min_length=2, max_length=3), Tag(LIST)],
+    Discriminator(number_or_list),
+]
+
+
+class ProfileFile(Record):
+    """Measured layer times. They replace the analytic model, all of it by default."""
+
+    source: Text = Field(description="Where the measurements come from.")
+    precision: Precision | None = Field(
+        default=None, description="What they were measured in; of another one they say nothing."
+    )
+    hidden_size: Count | None = Field(
+        default=None, description="Width of the model that they are of; of others they say nothing."
+    )
+    sequence_length: Batch | None = Field(
+        default=None, description="Tokens per sequence; of other lengths they say nothing."
+    )
+    includes_tensor_parallel_traffic: bool = Field(
+        description="Do the times contain the all-reduces among the tp GPUs?"
+    )
+    sequence_parallel: bool = Field(
+        default=False, description="Was it measured with sequence parallelism?"
+    )
+    flash_attention: bool = Field(
+        default=False, description="Was it measured with flash attention?"
+    )
+    backward_over_forward: float | None = Field(
+        default=None,
+        ge=1e-6,
+        le=100,
+        description="Backward time as a multiple of the forward time, where only the latter was"
+        " measured.",
+    )
+    missing_times: Literal["refuse", "analytic"] = Field(
+        default="refuse",
+        description="What if there is no time of a layer kind on a GPU at a degree to choose from?"
+        " analytic: the analytic model's, which was not measured.",
+    )
+    hardware: Text | None = Field(default=None, description="What they were measured on.")
+    versions: Text | None = Field(default=None, description="Of the software they are of.")
+    peak_memory: dict[Name, dict[Name, dict[Count, dict[Count, PeakMemory]]]] | None = Field(
+        default=None,
+        description="Layer kind -> GPU name -> tp -> micro-batch size -> peak memory of one layer,"
+        " such as 1.5 GiB. For people: plans take their memory from the memory model.",
+    )
+    times_ms: dict[Name, dict[Name, dict[Count, dict[Count, Times]]]] = Field(
+        min_length=1,
+        description="Layer kind -> GPU name -> tp -> micro-batch size -> forward milliseconds, or"
+        " [forward, backward], or [forward, backward, of that for weight gradients].",
+    )
+
 
 Origin = Literal["measured", "interpolated", "scaled"]
 
@@ -102,3 +169,90 @@ class Profile(Record):
             return _between(low, low, 0.0), "measured"
         share = (b - low.micro_batch) / (high.micro_batch - low.micro_batch)
         return _between(low, high, share), "interpolated"
+
+
+_SECONDS_PER_MS = 1e-3
+
+
+def resolve_profile(written: ProfileFile, place: Place, kinds: list[str]) -> Profile:
+    """The profile in seconds.
+
+    Raises InstanceError for a kind that is not one of the workload's `kinds`, and for a forward
+    time alone where `backward_over_forward` is not given.
+    """
+    return Profile(
+        source=written.source,
+        includes_tensor_parallel_traffic=written.includes_tensor_parallel_traffic,
+        completed=written.missing_times == "analytic",
+        entries=tuple(_entries(written, place, kinds)),
+    )
+
+
+def _entries(written: ProfileFile, place: Place, kinds: list[str]) -> Iterator[ProfileEntry]:
+    ratio = written.backward_over_forward
+    for kind, gpus in written.times_ms.items():
+        if kind not in kinds:
+            raise place.at("times_ms", kind).unknown("layer kind", kind, kinds)
+        for gpu, degrees in gpus.items():
+            for tp, curve in degrees.items():
+                for b, times in curve.items():
+                    at = place.at("times_ms", kind, gpu, tp, b)
+                    forward, backward, weight = _passes(times, ratio, at)
+                    yield ProfileEntry(
+                        kind=kind,
+                        gpu=gpu,
+                        tp=tp,
+                        micro_batch=b,
+                        forward_s=forward * _SECONDS_PER_MS,
+                        backward_s=backward * _SECONDS_PER_MS,
+                        weight_s=None if weight is None else weight * _SECONDS_PER_MS,
+                    )
+
+
+def _passes(
+    times: float | list[float], ratio: float | None, place: Place
+) -> tuple[float, float, float | None]:
+    """Forward, backward, of that weight gradients if they were measured; ms."""
+    if isinstance(times, list):
+        forward, backward, weight = (*times, None)[:3]
+        assert forward is not None
+        assert backward is not None
+        if weight is not None and weight > backward:
+            raise place.error(
+                f"{weight} ms of weight gradients", f"at most {backward}, the backward"
+            )
+        return forward, backward, weight
+    if ratio is None:
+        allowed = "[forward, backward] in ms, or also the field backward_over_forward"
+        raise place.error(f"{times} alone", allowed)
+    return times, times * ratio, None
+
+
+def covered_degrees(
+    profile: Profile, kinds: list[str], cluster: Cluster, degrees: Iterable[int]
+) -> list[int]:
+    """Those tensor-parallel degrees for which no curve is missing."""
+    return [tp for tp in degrees if next(_missing(profile, kinds, cluster, tp), None) is None]
+
+
+def check_coverage(
+    profile: Profile, place: Place, kinds: list[str], cluster: Cluster, degrees: Iterable[int]
+) -> None:
+    """Raises InstanceError for the first curve that a plan of these degrees could ask for."""
+    for tp in degrees:
+        for kind, gpu in _missing(profile, kinds, cluster, tp):
+            gpus = dict.fromkeys(group.gpu.name for group in cluster.groups)
+            raise place.at("times_ms", kind, gpu, tp).error(
+                f"no times of {kind} on {gpu} at tensor-parallel degree {tp}",
+                f"times of every layer kind ({', '.join(kinds)}) on every GPU ({', '.join(gpus)})"
+                " at every degree to choose from; or narrow search.tensor_parallel, or"
+                " missing_times: analytic",
+            )
+
+
+def _missing(
+    profile: Profile, kinds: list[str], cluster: Cluster, tp: int
+) -> Iterator[tuple[str, str]]:
+    """Kinds and GPUs without a time, on the nodes that groups of tp GPUs fill exactly."""
+    gpus = [group.gpu.name for group in cluster.groups if group.gpus_per_node % tp == 0]
+    return ((kind, gpu) for kind in kinds for gpu in gpus if not profile.has_time(kind, gpu, tp))

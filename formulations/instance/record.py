@@ -3,13 +3,20 @@
 And field types of what people write: quantities with units, shares, one value or a list of them.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import floor
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -17,9 +24,19 @@ from formulations.units import UNITS, parse_quantity
 
 
 class Record(BaseModel):
-    """Frozen; refuses unknown fields, other types (true for 1, text for a number), nan and inf."""
+    """Frozen; refuses unknown fields, other types (true for 1, text for a number), nan and inf.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    A field with an alias is called so in files that people write, with a unit in the value instead
+    of one in the name: `written`.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        validate_by_name=True,
+    )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with other fields, which works out anew what follows from them."""
@@ -74,7 +91,7 @@ def shown(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, dict):
         return "a mapping" if value else "an empty mapping"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"a list of {len(value)}" if value else "an empty list"
     if isinstance(value, int) and value.bit_length() > 200:
         return f"a number of {value.bit_length()} bits"
@@ -82,27 +99,24 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-class _Parsed(ABC):
-    """Annotation of a float that is written in another form."""
-
-    @abstractmethod
-    def parse(self, value: object) -> float:
-        """The number; raises `refusal`."""
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.parse)
+#: Annotation of a tuple that files state as a list.
+FROM_LIST = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
+#: Context of the validation of what people write.
+WRITTEN = "written"
 
 
 @dataclass(frozen=True)
-class Quantity(_Parsed):
-    """Annotation of a float: in the file a text with a unit, here a number in the base unit."""
+class Quantity:
+    """Annotation of a number: a text with a unit where people write it, here in the base unit.
+
+    Whole numbers are rounded.
+    """
 
     dimension: str  #: a key of `formulations.units.UNITS`
     most: str
     example: str
     least: str = "0"  #: which is allowed itself
+    rounded: Callable[[float], int] = floor  #: of whole numbers
 
     def parse(self, value: object) -> float:
         """Value in the base unit; raises the error that names the units or the range."""
@@ -114,6 +128,19 @@ class Quantity(_Parsed):
         if least <= number <= parse_quantity(self.most, self.dimension):
             return number
         raise refusal(shown(value), f"at least {self.least} and at most {self.most}")
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        def read(value: object, info: ValidationInfo) -> object:
+            if info.context != WRITTEN:
+                return value
+            number = self.parse(value)
+            return self.rounded(number) if is_whole else number
+
+        inner = handler(source)
+        is_whole = inner["type"] == "int"
+        return core_schema.with_info_before_validator_function(read, inner)
 
     def _allowed_units(self) -> str:
         aliases = ("bps", "b/s")
@@ -132,8 +159,13 @@ class Quantity(_Parsed):
 
 
 @dataclass(frozen=True)
-class Share(_Parsed):
+class Share:
     """Annotation of a float from 0 to below 1; in the file also "5 %"."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.parse)
 
     def parse(self, value: object) -> float:
         """The share; raises the error that names the range."""
@@ -183,12 +215,12 @@ class Named:
 
 @dataclass(frozen=True)
 class OneOrMany:
-    """Annotation of a list that may be written as one bare value; no value may be repeated."""
+    """Annotation of a tuple that may be written as one bare value; no value may be repeated."""
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        listed = core_schema.no_info_before_validator_function(_as_list, handler(source))
+        listed = core_schema.no_info_before_validator_function(_as_tuple, handler(source))
         return core_schema.no_info_after_validator_function(_without_repeats, listed)
 
     def __get_pydantic_json_schema__(
@@ -198,11 +230,11 @@ class OneOrMany:
         return {"anyOf": [several["items"], several | {"minItems": 1, "uniqueItems": True}]}
 
 
-def _as_list(value: object) -> object:
-    return value if isinstance(value, list) else [value]
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
-def _without_repeats(values: list[object]) -> list[object]:
+def _without_repeats(values: tuple[object, ...]) -> tuple[object, ...]:
     if not values:
         raise refusal("an empty list", "at least one value, or no such field")
     for i, value in enumerate(values):

@@ -1,31 +1,44 @@
-"""From a validated instance file to an `Instance`: defaults, catalogues, checks across fields."""
+"""Instance files as people write them, and from them to an `Instance`.
 
-from collections.abc import Mapping
+Defaults, catalogues, checks across fields.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Field, Tag
 
 from formulations.errors import InstanceError, Mistakes, joined
+from formulations.instance.calibration import CalibrationFile, resolve_calibration
+from formulations.instance.catalogue import Catalogue
 from formulations.instance.cluster import Cluster
-from formulations.instance.instance import (
-    MEMORY_MODEL_ERROR,
-    Instance,
-    Limits,
-    Objective,
-    SearchSpace,
+from formulations.instance.documents import Place
+from formulations.instance.input_limits import MOST_CHOICES_OF_TERMS, Name, Text
+from formulations.instance.instance import Instance, Limits, LimitsFile, Objective
+from formulations.instance.lengths import LengthsFile
+from formulations.instance.preemption import PreemptionFile, resolve_preemption
+from formulations.instance.profile import (
+    Profile,
+    ProfileFile,
+    check_coverage,
+    covered_degrees,
+    resolve_profile,
 )
-from formulations.instance.overlap import Overlap
-from formulations.instance.positions import Place
-from formulations.instance.profile import Profile
-from formulations.instance.resolve_calibration import resolve_calibration
-from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
+from formulations.instance.record import (
+    MAPPING,
+    NAME,
+    Record,
+    name_or_mapping,
+)
+from formulations.instance.resolve_cluster import ClusterFile, resolve_cluster
 from formulations.instance.resolve_lengths import (
     WrittenLengths,
     resolve_lengths,
     with_lengths,
 )
-from formulations.instance.resolve_objective import check_objective, resolve_preemption
-from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
 from formulations.instance.resolve_search import (
     check_context,
     check_per_stage,
@@ -40,10 +53,49 @@ from formulations.instance.resolve_search import (
     resolve_recompute,
     resolve_sequence_parallel,
 )
-from formulations.instance.resolve_workload import resolve_workload
-from formulations.instance.schema import InstanceFile, ProfileFile, SearchFile
+from formulations.instance.resolve_workload import WorkloadFile, resolve_workload
+from formulations.instance.search import Overlap, SearchFile, SearchSpace
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import PRECISIONS, Workload
+
+WrittenLayerTimes = Annotated[
+    Annotated[Name, Tag(NAME)] | Annotated[ProfileFile, Tag(MAPPING)],
+    Discriminator(name_or_mapping),
+]
+
+
+class InstanceFile(Record):
+    """One planning problem."""
+
+    name: Name = Field(description="Name of the instance.")
+    source: Text = Field(default="not stated", description="Where its figures come from.")
+    workload: WorkloadFile = Field(description="The model and its training settings.")
+    cluster: ClusterFile = Field(description="The machines.")
+    profile: WrittenLayerTimes | None = Field(
+        default=None,
+        description="Measured layer times, or the path of a file with them, relative to this"
+        " file's folder. Default: the analytic model.",
+    )
+    calibration: CalibrationFile | None = Field(
+        default=None, description="Corrections of layer times by measured steps."
+    )
+    search: SearchFile = Field(default=SearchFile(), description="The plans to choose among.")
+    limits: LimitsFile = Field(default_factory=LimitsFile, description="What a plan must respect.")
+    objective: Objective = Field(default=Objective(), description="What is minimised.")
+    preemption: PreemptionFile | None = Field(
+        default=None, description="What preemptions cost, for cost_per_useful_sequence."
+    )
+    lengths: LengthsFile | None = Field(
+        default=None,
+        description="Sequences of many lengths in a step. Default: all are as long as the workload"
+        " says.",
+    )
+
+
+def instance_json_schema() -> dict[str, Any]:
+    """JSON schema of instance files, for editors."""
+    schema = InstanceFile.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 @dataclass(frozen=True)
@@ -92,6 +144,9 @@ def resolve(
         "overlap": _overlap(written, search_place.at("overlap"), catalogue),
         "recompute": recompute,
     }
+    preemption = None
+    if written.preemption or written.objective.minimize == "cost_per_useful_sequence":
+        preemption = resolve_preemption(written.preemption, workload.parameters)
     return Instance(
         name=written.name,
         source=written.source,
@@ -99,10 +154,10 @@ def resolve(
         cluster=cluster,
         profile=times,
         calibration=calibration,
-        search=_search_space(search, strategies),
+        search=SearchSpace.model_validate({**dict(search), **strategies}),
         limits=_limits(written),
-        objective=Objective.model_validate(written.objective.model_dump()),
-        preemption=resolve_preemption(written, workload.parameters),
+        objective=written.objective,
+        preemption=preemption,
         lengths=mixed,
         fused=fused,
     )
@@ -223,7 +278,7 @@ def _tensor_degrees(
     cluster: Cluster,
     profile: Profile | None,
     kinds: list[str],
-) -> list[int]:
+) -> Sequence[int]:
     """The degrees to choose from: as written, else all powers of two that can be used."""
     most = max(group.gpus_per_node for group in cluster.groups)
     heads = architecture.num_kv_heads
@@ -274,27 +329,49 @@ def _overlap(written: InstanceFile, place: Place, catalogue: Catalogue) -> Overl
         if overlap not in catalogue.overlap:
             raise place.unknown("framework", overlap, catalogue.overlap)
         return catalogue.overlap[overlap]
-    fields = overlap.model_dump() if overlap else {}
-    return Overlap.model_validate({k: v for k, v in fields.items() if v is not None})
+    return overlap or Overlap()
 
 
-def _search_space(written: SearchFile, resolved: Mapping[str, object]) -> SearchSpace:
-    """The choices as tuples, with those that the instance decides."""
-    fields = {**written.model_dump(), **resolved}
-    return SearchSpace.model_validate(
-        {k: tuple(value) if isinstance(value, list) else value for k, value in fields.items()}
+def _limits(written: InstanceFile) -> Limits:
+    """As written; of the memory, what measured peaks were above the model's is left free too."""
+    measured = written.calibration and written.calibration.memory_headroom
+    headroom = max(written.limits.memory_headroom, measured or 0.0)
+    return Limits.model_validate({**dict(written.limits), "memory_headroom": headroom})
+
+
+def check_objective(written: InstanceFile, place: Place) -> None:
+    """Raises InstanceError for steps or prices that are missing, and limits that do not fit."""
+    objective, limits = written.objective, written.limits
+    if objective.minimize == "training_cost" and objective.steps is None:
+        allowed = "steps of the training, which training_cost needs"
+        raise place.at("objective", "steps").error("missing", allowed)
+    chooses = objective.minimize == "cost_per_useful_sequence"
+    if chooses:
+        _check_terms(written, place)
+    wants_prices = (
+        objective.minimize != "step_time"
+        or limits.max_cost_usd_per_step is not None
+        or limits.max_price_usd_per_hour is not None
     )
+    for j, group in enumerate(written.cluster.groups):
+        if wants_prices and group.price_usd_per_hour is None and not (chooses and group.spot):
+            allowed = "the price of one node, as objective or limits ask for money"
+            raise place.at("cluster", "groups", j, "price").error("missing", allowed)
 
 
-def _limits(file: InstanceFile) -> Limits:
-    """Limits under their names with units; what is not written keeps its default."""
-    written, measured = file.limits, file.calibration and file.calibration.memory_headroom
-    reserve, headroom = written.framework_reserve, written.memory_headroom
-    fields = {
-        "memory_headroom": max(MEMORY_MODEL_ERROR if headroom is None else headroom, measured or 0),
-        "framework_reserve_bytes": None if reserve is None else -int(-reserve // 1),
-        "max_step_time_s": written.max_step_time,
-        "max_cost_usd_per_step": written.max_cost_per_step,
-        "max_price_usd_per_hour": written.max_price_per_hour,
-    }
-    return Limits.model_validate({k: value for k, value in fields.items() if value is not None})
+def _check_terms(written: InstanceFile, place: Place) -> None:
+    """What the choice between on demand and spot cannot do."""
+    if written.limits.max_cost_usd_per_step is not None:
+        found = "a limit, with the objective cost_per_useful_sequence"
+        allowed = "max_step_time or max_price_per_hour"
+        raise place.at("limits", "max_cost_per_step").error(found, allowed)
+    groups = written.cluster.groups
+    both = [
+        j for j, group in enumerate(groups) if group.spot and group.price_usd_per_hour is not None
+    ]
+    if len(both) > MOST_CHOICES_OF_TERMS:
+        found = f"a price on demand and on spot, as of {len(both) - 1} other groups"
+        allowed = f"at most {MOST_CHOICES_OF_TERMS} groups with both; leave out one of the two"
+        raise place.at("cluster", "groups", both[MOST_CHOICES_OF_TERMS], "spot").error(
+            found, allowed
+        )

@@ -9,10 +9,11 @@ from typing import NamedTuple, get_args
 
 from formulations.errors import InstanceError, joined
 from formulations.instance.cluster import Cluster, flash_obstacle, flash_remedy, has_flash
-from formulations.instance.instance import PlainSchedule
-from formulations.instance.positions import Place
+from formulations.instance.documents import Place
+from formulations.instance.profile import ProfileFile
 from formulations.instance.record import shown
-from formulations.instance.schema import ProfileFile, SearchFile, WorkloadFile
+from formulations.instance.resolve_workload import WorkloadFile
+from formulations.instance.search import PlainSchedule, SearchFile
 from formulations.instance.target import (
     RULES,
     TARGET_NAMES,
@@ -188,7 +189,7 @@ def context_fault(workload: Workload, cluster: Cluster, profiled: bool, cp: int)
 
 def resolve_experts(
     written: SearchFile, search: Place, workload: Workload, cluster: Cluster, profiled: bool
-) -> list[int]:
+) -> Sequence[int]:
     """Sizes of expert-parallel groups: as written, else all powers of two that can be used."""
     experts, gpus = workload.experts, sum(g.nodes * g.gpus_per_node for g in cluster.groups)
     if written.expert_parallel is None:
@@ -207,7 +208,7 @@ def resolve_expert_split(
     profiled: bool,
     degrees: Sequence[int],
     split: bool,
-) -> list[ExpertSplit]:
+) -> Sequence[ExpertSplit]:
     """GPUs that split every expert: as written, else 1 too where it makes a difference.
 
     degrees: of tensor groups. split: whether these split the sequence.
@@ -289,11 +290,11 @@ def check_per_stage(written: SearchFile, search: Place, cluster: Cluster) -> Non
         found = f"per_stage, with the schedule {' or '.join(written.schedule)}"
         raise search.at("degrees").error(found, "uniform or per_group, or 1f1b or gpipe too")
     for field in ("context_parallel", "expert_parallel"):
-        sizes: list[int] | None = getattr(written, field)
+        sizes: tuple[int, ...] | None = getattr(written, field)
         if sizes is not None and 1 not in sizes:
             found = f"{sizes[0]}, with degrees: per_stage"
             raise search.at(field).listed(0).error(found, "1 too, or degrees: per_group")
-    if written.expert_tensor_parallel == [1]:
+    if written.expert_tensor_parallel == (1,):
         at = search.at("expert_tensor_parallel").listed(0)
         raise at.error("1, with degrees: per_stage", "tp too, or degrees: per_group")
 
@@ -353,7 +354,7 @@ def _rules(written: SearchFile, state: OptimizerState) -> Iterator[tuple[str, Ru
 
 def _refused(written: SearchFile, field: str, rule: Rule, place: Place) -> Iterator[InstanceError]:
     value, target = getattr(written, field), written.target
-    for i, one in enumerate(value if isinstance(value, list) else [value]):
+    for i, one in enumerate(value if isinstance(value, tuple) else [value]):
         if one not in rule.allowed:
             name = TARGET_NAMES[target]
             found = f"{_text(one)}, with the target {name}, {rule.reason}"

@@ -8,9 +8,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from formulations.errors import InstanceError, joined
-from formulations.instance.json_document import written_kind
-from formulations.instance.positions import Document, Part, suggestion
-from formulations.instance.record import MAPPING, TAGS, shown
+from formulations.instance.documents import Document, Part, suggestion
+from formulations.instance.record import MAPPING, TAGS, WRITTEN, shown
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -35,6 +34,8 @@ _ALLOWED: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "list_type": lambda _: "a list",
     "tuple_type": lambda _: "a list",
     "dict_type": lambda _: "a mapping",
+    "dataclass_type": lambda _: "a mapping",
+    "unexpected_keyword_argument": lambda _: "no such field",
     "literal_error": lambda context: str(context["expected"]),
     "enum": lambda context: str(context["expected"]),
     "greater_than": lambda context: f"more than {context['gt']:g}",
@@ -50,21 +51,29 @@ def _entries(number: int) -> str:
     return "1 entry" if number == 1 else f"{number} entries"
 
 
+def written_kind(fields: object) -> str | None:
+    """Which kind of files that hetplan writes some JSON is; plans do not say so. None: none."""
+    if not isinstance(fields, dict) or "schema_version" not in fields:
+        return None
+    kind = fields.get("kind", "plan")
+    return kind if isinstance(kind, str) and kind.isidentifier() else None
+
+
 def validated(model: type[Model], document: Document) -> Model:
     """The document as a `model`. Raises InstanceError for all unfit fields."""
     try:
-        return model.model_validate(document.value)
+        return model.model_validate(document.value, by_alias=True, by_name=False, context=WRITTEN)
     except ValidationError as error:
-        raise joined(_problems(error, model, document)) from None
+        raise joined(_problems(error, model, document, written=True)) from None
 
 
 def problem(failure: ValidationError, model: type[BaseModel], document: Document) -> InstanceError:
     """The error to tell of a file that nobody writes by hand."""
-    return next(_problems(failure, model, document))
+    return next(_problems(failure, model, document, written=False))
 
 
 def _problems(
-    failure: ValidationError, model: type[BaseModel], document: Document
+    failure: ValidationError, model: type[BaseModel], document: Document, *, written: bool
 ) -> Iterator[InstanceError]:
     """Unknown fields first; a field that is missing beside one may just be misspelt.
 
@@ -77,7 +86,7 @@ def _problems(
     strange = sum(len(path) == 1 for path in unknown)
     foreign = strange > max(1, len(document.root.children) - strange)
     if foreign and (kind := written_kind(document.value)):
-        allowed = f"one with {', '.join(model.model_fields)}"
+        allowed = f"one with {', '.join(_names(model, written))}"
         yield InstanceError(f"{document.name}:1:1", f"a {kind} file", allowed)
         return
     for error, path in sorted(errors, key=lambda one: one[0]["type"] != "extra_forbidden"):
@@ -85,7 +94,7 @@ def _problems(
             continue
         is_key = error["type"] == "extra_forbidden" or error["loc"][-1:] == ("[key]",)
         where = document.where(path, key=is_key)
-        yield InstanceError(where, *_found_and_allowed(error, path, model))
+        yield InstanceError(where, *_found_and_allowed(error, path, model, written))
         if foreign:
             return
 
@@ -105,22 +114,22 @@ def _path(error: ErrorDetails, document: Document) -> tuple[Part, ...]:
 
 
 def _found_and_allowed(
-    error: ErrorDetails, path: tuple[Part, ...], model: type[BaseModel]
+    error: ErrorDetails, path: tuple[Part, ...], model: type[BaseModel], written: bool
 ) -> tuple[str, str]:
     kind, context = error["type"], error.get("ctx", {})
     owner, field = _field(model, path)
     if kind == "extra_forbidden":
-        names = list(_field(model, path[:-1])[0].model_fields)
+        names = _names(_field(model, path[:-1])[0], written)
         if path[-1] in _REPLACED:
             return "a field of earlier versions", _REPLACED[str(path[-1])]
         return f"unknown field{suggestion(path[-1], names)}", ", ".join(names)
     if kind == "missing":
-        return "missing", _wanted(field)
+        return "missing", _wanted(field, written)
     if kind == "refusal":
         return str(context["found"]), str(context["allowed"])
     if kind in ("model_type", "model_attributes_type"):
         name = "a name, or " if MAPPING in error["loc"] else ""
-        return shown(error["input"]), name + _mapping_of(owner)
+        return shown(error["input"]), name + _mapping_of(owner, written)
     if kind == "json_invalid":  # what `json` takes and pydantic does not: surrogates, 200 levels
         return str(context["error"]), "valid JSON"
     if kind == "value_error":
@@ -129,16 +138,22 @@ def _found_and_allowed(
     return shown(error["input"]), allowed
 
 
-def _mapping_of(model: type[BaseModel]) -> str:
-    return f"a mapping with the fields {', '.join(model.model_fields)}"
+def _names(model: type[BaseModel], written: bool) -> list[str]:
+    """What the fields are called in a file: where people write it, by their aliases."""
+    aliases = {name: field.validation_alias for name, field in model.model_fields.items()}
+    return [str((written and alias) or name) for name, alias in aliases.items()]
 
 
-def _wanted(field: FieldInfo | None) -> str:
+def _mapping_of(model: type[BaseModel], written: bool) -> str:
+    return f"a mapping with the fields {', '.join(_names(model, written))}"
+
+
+def _wanted(field: FieldInfo | None, written: bool) -> str:
     """What a missing field should hold."""
     if field is None:
         return "a value"
     if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-        return _mapping_of(field.annotation)
+        return _mapping_of(field.annotation, written)
     return (field.description or "a value").rstrip(".")
 
 
@@ -148,7 +163,9 @@ def _field(
     """Innermost model on the path, and the field that the path ends at."""
     field = None
     for part in path:
-        field = model.model_fields.get(part) if isinstance(part, str) else None
+        fields = model.model_fields
+        by_name = {str(own.validation_alias or name): own for name, own in fields.items()} | fields
+        field = by_name.get(part) if isinstance(part, str) else None
         if field is not None:
             model = _model_in(field.annotation) or model
     return model, field

@@ -1,6 +1,6 @@
-"""A plan as a strategy for rows of many lengths: how long a row may be, and what it takes.
+"""How long a row of a plan or of a measured strategy may be, and what it takes.
 
-The plan's layers, places and recomputation stay; its micro-batch is one row. What a row takes on
+A plan's layers, places and recomputation stay; its micro-batch is one row. What a row takes on
 the slowest stage is worked out for rows of several lengths that are one sequence, and that are many
 short ones: to the model of cost a packed row is a micro-batch of several sequences. Time grows with
 the squares of the sequences and, for as many tokens, is convex in their sum (the slowest stage, the
@@ -15,24 +15,33 @@ computation.
 A visit takes what reduction of gradients and tied embeddings take after the last backward pass of
 the first stage: those of later stages begin as long before as the last row, if it is the shortest
 looked at, takes from there. For optimizer and gather all stages begin together, as after a switch.
+
+The fit a l^2 + b l + c is the least such curve that is nowhere below what is known. Least: the sum
+over the points of what it is above them, each relative to its time. That is a linear programme in
+a, b, c >= 0; its optimum lies where three of its constraints meet, and all of these corners are
+tried. Two points have several such curves. The one with the least c, and a, is chosen: a larger c
+makes rows of many short sequences faster than any that is known.
 """
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import combinations, groupby
 from math import lcm
 
 import numpy as np
 
 from formulations.costs.plan_costs import PlanCosts, plan_costs, synced_ns
+from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.instance import Objective
-from formulations.instance.rows import lengths_of, of_rows
-from formulations.lengths.fit import Point, upper_fit
-from formulations.lengths.problem import PaddedTime, Replica, RowTime, Strategy
+from formulations.instance.lengths import Lengths, MeasuredStrategy
+from formulations.instance.transformer import build_workload
+from formulations.lengths.problem import Atom, Mixed, Replica, RowTime, Strategy, Switching
 from formulations.plan import Plan, Shape
-from formulations.units import ceil_div
+from formulations.units import ceil_div, ceil_ns
 
 #: Lengths at which the time of a packed row is worked out.
 SAMPLES = 5
@@ -40,6 +49,76 @@ SAMPLES = 5
 MANY = 256
 #: Rows are filled up to a multiple of so many tokens, and of the GPUs that share them.
 ROW_MULTIPLE = 128
+#: Relative noise of the floats of a fit.
+_NOISE = 1e-9
+
+
+def lengths_of(instance: Instance) -> Lengths:
+    """The section `lengths`. Raises InstanceError where there is none."""
+    if instance.lengths is None:
+        raise InstanceError("lengths", "missing", "a section with histogram, file or log_normal")
+    return instance.lengths
+
+
+def of_rows(instance: Instance, tokens: int, num_rows: int) -> Instance:
+    """The instance with `num_rows` rows a step, each one sequence of so many tokens."""
+    workloads = {
+        name: build_workload(
+            lengths_of(instance).architecture,
+            name=old.name,
+            source=old.source,
+            sequence_length=tokens,
+            global_batch=num_rows,
+            precision=old.precision,
+            gradient_bytes=old.gradient_bytes,
+            flash_attention=old.flash_attention,
+            optimizer_state=old.optimizer_state or "fp32",
+        )
+        for name, old in (("workload", instance.workload), ("fused", instance.fused))
+        if old is not None
+    }
+    return instance.model_copy(update={**workloads, "lengths": None})
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A row that takes so long: the sum of the squares of its sequences' tokens, and their sum."""
+
+    square: int
+    tokens: int
+    time_ns: int
+
+
+def upper_fit(points: Sequence[Point]) -> tuple[RowTime, float]:
+    """The curve, and by which share of its time it is above a point at most."""
+    terms = np.array([(p.square, p.tokens, 1) for p in points], dtype=np.float64)
+    times = np.array([p.time_ns for p in points], dtype=np.float64)
+    scale = terms.max(axis=0)
+    # Constraints: of every point rows @ (a, b, c) >= 1, and a, b, c >= 0
+    rows = terms / scale / times[:, None]
+    sides = np.vstack([rows, np.eye(3)])
+    values = np.concatenate([np.ones(len(points)), np.zeros(3)])
+    # Corners: where three of them meet that are not parallel
+    corners = np.array(list(combinations(range(len(sides)), 3)))
+    regular = abs(np.linalg.det(sides[corners])) > _NOISE * np.prod(
+        np.linalg.norm(sides[corners], axis=2), axis=1
+    )
+    corners = corners[regular]
+    curves = np.linalg.solve(sides[corners], values[corners][..., None])[..., 0]
+    fitting = curves[(curves @ sides.T >= values - _NOISE).all(axis=1)]
+    # The least of those that keep all; of equal ones by c, then by a
+    total = (fitting @ rows.T).sum(axis=1)
+    equal = fitting[total <= total.min() * (1 + _NOISE)]
+    best = equal[np.lexsort(equal[:, [0, 2]].T)[0]]
+    square, token, row = (max(0.0, float(factor)) for factor in best / scale)
+    above = square * terms[:, 0] + token * terms[:, 1] + row - times
+    curve = RowTime(square, token, math.ceil(row + max(0.0, -above.min())))
+    over = max(
+        (curve.per_square_ns * p.square + curve.per_token_ns * p.tokens + curve.per_row_ns)
+        / p.time_ns
+        for p in points
+    )
+    return curve, over - 1
 
 
 @dataclass(frozen=True)
@@ -53,8 +132,8 @@ class PlanRows:
 
 def row_multiple(shape: Shape) -> int:
     """Rows of a shape have a multiple of so many tokens."""
-    own = shape.degrees_used[0]
-    return lcm(ROW_MULTIPLE, own.tp, 2 * own.cp)
+    degrees = shape.degrees_used[0]
+    return lcm(ROW_MULTIPLE, degrees.tp, 2 * degrees.cp)
 
 
 def longest_row(instance: Instance, shape: Shape, fits: Callable[[int], bool]) -> int | None:
@@ -62,10 +141,10 @@ def longest_row(instance: Instance, shape: Shape, fits: Callable[[int], bool]) -
 
     fits: whether rows of so many tokens do; then shorter ones do too.
     """
-    step, most = row_multiple(shape), instance.workload.sequence_length
-    sizes = [*range(step, most, step), most]
-    if fits(most):
-        return most
+    step, longest = row_multiple(shape), instance.workload.sequence_length
+    sizes = [*range(step, longest, step), longest]
+    if fits(longest):
+        return longest
     count = bisect_left(sizes, True, key=lambda tokens: not fits(tokens))
     return sizes[count - 1] if count else None
 
@@ -91,15 +170,16 @@ class RowCosts:
     def slowest_ns(self, tokens: int, sequences: int = 1) -> list[int]:
         """[replica] forward and backward of a row on the slowest stage."""
         costs = self.of(tokens, sequences)
-        found: list[int] = (costs.forward_ns + costs.backward_ns).max(axis=0).tolist()
-        return found
+        slowest: list[int] = (costs.forward_ns + costs.backward_ns).max(axis=0).tolist()
+        return slowest
 
-    def row_time(self, replica: int, longest: int) -> tuple[RowTime | PaddedTime, float]:
+    def row_time(self, replica: int, longest: int) -> tuple[RowTime, float]:
         """Of rows up to the longest, and how far above the model."""
         if lengths_of(self.instance).rows == "packed":
             return upper_fit([*self._points(replica, longest)])
         lengths = _lengths(self.instance, longest)
-        return PaddedTime(tuple((n, self.slowest_ns(n)[replica]) for n in lengths)), 0.0
+        rows_ns = tuple((n, self.slowest_ns(n)[replica]) for n in lengths)
+        return RowTime(rows_ns=rows_ns), 0.0
 
     def strategy(self, name: str, longest_rows: Sequence[int]) -> PlanRows:
         """The strategy whose replicas take rows of so many tokens; whether they fit or not.
@@ -114,6 +194,8 @@ class RowCosts:
             visit_ns = max(visit_ns, _visit_ns(self.of(_lengths(self.instance, longest)[0])))
         once = self.of(longest_rows[-1])
         anchor_ns = int((once.optimizer_ns + once.gather_ns).max())
+        alike = ((replica, len(list(run))) for replica, run in groupby(replicas))
+        replicas = [replace(replica, count=count) for replica, count in alike]
         strategy = Strategy(name, tuple(replicas), visit_ns, anchor_ns)
         return PlanRows(strategy, self.plan, largest_share)
 
@@ -184,6 +266,66 @@ def _lengths(instance: Instance, longest: int) -> list[int]:
     """Lengths of rows, ascending, that steps have: padded, all, and be it one that is too long."""
     lengths = lengths_of(instance)
     if lengths.rows == "padded":
-        known = [one.tokens for one in lengths.classes]
-        return known[: max(1, bisect_right(known, longest))]
-    return sorted({int(one) for one in np.linspace(ceil_div(longest, 2), longest, SAMPLES)})
+        tokens = [length_class.up_to for length_class in lengths.classes]
+        return tokens[: max(1, bisect_right(tokens, longest))]
+    return sorted({int(n) for n in np.linspace(ceil_div(longest, 2), longest, SAMPLES)})
+
+
+def measured_problem(instance: Instance) -> tuple[Mixed, tuple[float, ...]]:
+    """The problem of measured strategies and switches.
+
+    And by which share of a row's time each strategy is above what was measured.
+    """
+    lengths = lengths_of(instance)
+    strategies, above = zip(*(_measured(instance, one) for one in lengths.strategies), strict=True)
+    names = [strategy.name for strategy in strategies]
+    switches = {(switch.leave, switch.enter): switch for switch in lengths.switching}
+
+    def times(field: str) -> tuple[tuple[int, ...], ...]:
+        return tuple(
+            tuple(ceil_ns(getattr(switches[a, b], field)) if a != b else 0 for b in names)
+            for a in names
+        )
+
+    switching = Switching(times("parameters"), times("gradients"))
+    return Mixed(atoms_of(lengths), strategies, switching, lengths.rows), above
+
+
+def atoms_of(lengths: Lengths) -> tuple[Atom, ...]:
+    """The classes of the histogram."""
+    return tuple(Atom(one.up_to, one.count) for one in lengths.classes)
+
+
+def _measured(instance: Instance, measured: MeasuredStrategy) -> tuple[Strategy, float]:
+    """By its times of rows, or of whole classes, as a step has them."""
+    once = ceil_ns(measured.per_visit), ceil_ns(measured.per_step)
+    if measured.class_times:
+        times = {tokens: ceil_ns(time_s) for tokens, time_s in measured.class_times.items()}
+        atoms_ns = tuple(times.get(one.up_to) for one in lengths_of(instance).classes)
+        return Strategy(measured.title, (), *once, atoms_ns), 0.0
+    points = [Point(n * n, n, time_ns) for n, time_ns in measured_rows(instance, measured)]
+    curve, above = upper_fit(points)
+    assert measured.longest_row is not None
+    replica = Replica(
+        measured.pipeline_parallel, measured.longest_row, curve, measured.data_parallel
+    )
+    return Strategy(measured.title, (replica,), *once), above
+
+
+def measured_rows(instance: Instance, strategy: MeasuredStrategy) -> list[tuple[int, int]]:
+    """Rows that are one sequence, tokens and ns: those that were measured, two at least.
+
+    One row does not tell what grows with its length. So the second one takes as much longer as the
+    model has more FLOPs in it (Narayanan et al. 2021, equation 3: in proportion to s + s^2 / 6 h,
+    and the head): the longest sequence, or a row of half the tokens where that was measured.
+    """
+    rows = [
+        (tokens, ceil_ns(time_s)) for tokens, time_s in sorted((strategy.row_times or {}).items())
+    ]
+    if len(rows) > 1:
+        return rows
+    [(tokens, time_ns)] = rows
+    longest = lengths_of(instance).longest
+    second = longest if longest != tokens else ceil_div(tokens, 2)
+    flops, as_many = (of_rows(instance, n, 1).workload.forward_flops for n in (tokens, second))
+    return sorted({(tokens, time_ns), (second, ceil_div(time_ns * as_many, flops))})

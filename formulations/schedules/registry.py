@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.schedules import gpipe, interleaved, one_f_one_b, zb_h1
 from formulations.schedules.operations import Counts, Kind, Missed, Order
 

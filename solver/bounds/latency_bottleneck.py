@@ -41,9 +41,9 @@ counts.
 
 import numpy as np
 
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.schedules import SCHEDULES, Kind
-from solver.layered.edges import Edges, Layers, so_far, taken, to_go
+from solver.layered.edges import Edges, Layers, shortest_path, so_far, taken, to_go
 from solver.layered.problem import INFINITY, Array, Mask, SplitProblem
 
 
@@ -166,17 +166,7 @@ def least_path(layers: Layers, most: Array) -> Array | None:
     best = to_go(layers, costs)
     if best[0][0] >= INFINITY:
         return None
-    return walk(layers, [c + b[e.target] for e, c, b in zip(layers, costs, best[1:], strict=True)])
-
-
-def walk(layers: Layers, costs: list[Array]) -> Array:
-    """Edges [p] from the start, each of least cost [M], which includes that of what follows."""
-    node, path = 0, []
-    for edges, cost in zip(layers, costs, strict=True):
-        first, count = (int(x[node]) for x in edges.range_of)
-        path.append(first + int(cost[first : first + count].argmin()))
-        node = int(edges.target[path[-1]])
-    return np.array(path)
+    return shortest_path(layers, costs, best)
 
 
 def path_of(layers: Layers, edges: Array) -> tuple[Array, Array]:

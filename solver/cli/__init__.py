@@ -3,15 +3,16 @@
 What is slow to import is imported inside the commands, so that `--help` is quick.
 """
 
-from solver.cli.interrupt import loading
+from solver.cli.errors import loading, with_error_line
 
 with loading():
+    from collections.abc import Callable
     from typing import Annotated
 
     import typer
 
-    from solver.cli.clusters import pareto_command, subsets_command
-    from solver.cli.errors import with_error_line
+    from formulations.errors import PlannerError
+    from solver.cli.clusters import pareto_command
     from solver.cli.fleets import recover_command, templates_command
     from solver.cli.lengths import lengths_command
     from solver.cli.plans import (
@@ -28,11 +29,8 @@ with loading():
         catalogue_command,
         init_command,
         profile_command,
-        schema_command,
-        workload_command,
     )
     from solver.cli.solving import cross_check_command, evaluate_command, solve_command
-    from solver.cli.study import show_study_command, study_app
     from solver.cli.switch import switch_command
     from solver.cli.terminal import say
 
@@ -78,27 +76,44 @@ CLOSED_BY = (
     "cpsat, milp: every plan was looked at, or refuted with others like it."
 )
 
-app.command("init")(with_error_line(init_command))
-app.command("calibrate")(with_error_line(calibrate_command))
-app.command("profile")(with_error_line(profile_command))
-app.command("solve", epilog=CLOSED_BY)(with_error_line(solve_command))
-app.command("cross-check")(with_error_line(cross_check_command))
-app.command("pareto")(with_error_line(pareto_command))
-app.command("subsets")(with_error_line(subsets_command))
-app.command("lengths")(with_error_line(lengths_command))
-app.command("templates")(with_error_line(templates_command))
-app.command("verify")(with_error_line(verify_command))
-app.command("show", epilog=CLOSED_BY)(with_error_line(show_command))
-app.command("evaluate")(with_error_line(evaluate_command))
-app.command("explain")(with_error_line(explain_command))
-app.command("diff")(with_error_line(diff_command))
-app.command("report")(with_error_line(report_command))
-app.command("export")(with_error_line(export_command))
-app.command("recover")(with_error_line(recover_command))
-app.command("switch")(with_error_line(switch_command))
-app.command("replay")(with_error_line(replay_command))
-app.command("workload")(with_error_line(workload_command))
-study_app.command("show")(with_error_line(show_study_command))
-app.add_typer(study_app)
-app.command("schema")(with_error_line(schema_command))
-app.command("catalogue")(with_error_line(catalogue_command))
+COMMANDS: dict[str, Callable[..., None]] = {
+    "init": init_command,
+    "calibrate": calibrate_command,
+    "profile": profile_command,
+    "solve": solve_command,
+    "cross-check": cross_check_command,
+    "pareto": pareto_command,
+    "lengths": lengths_command,
+    "templates": templates_command,
+    "verify": verify_command,
+    "show": show_command,
+    "evaluate": evaluate_command,
+    "explain": explain_command,
+    "diff": diff_command,
+    "report": report_command,
+    "export": export_command,
+    "recover": recover_command,
+    "switch": switch_command,
+    "replay": replay_command,
+    "catalogue": catalogue_command,
+}
+for name, command in COMMANDS.items():
+    epilog = CLOSED_BY if name in ("solve", "show") else None
+    app.command(name, epilog=epilog)(with_error_line(command))
+
+#: Commands that went into another one, and what does the same today.
+MOVED = {
+    "subsets": "pareto INSTANCE --subsets",
+    "study": "show --study STUDY",
+    "workload": "catalogue NAME",
+    "schema": "catalogue --schema",
+}
+
+
+def _moved(context: typer.Context) -> None:
+    raise PlannerError(f"{context.info_name}: now hetplan {MOVED[str(context.info_name)]}")
+
+
+for name in MOVED:
+    ignoring = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+    app.command(name, hidden=True, context_settings=ignoring)(with_error_line(_moved))

@@ -1,4 +1,4 @@
-"""`pareto`: which clusters are worth their money, with the proof."""
+"""`pareto`: which clusters are worth their money, or which nodes help, with the proof."""
 
 from dataclasses import replace
 from math import ceil
@@ -36,18 +36,22 @@ NO_PLAN, NONE_IN_TIME = 3, 4
 #: The largest budget of a training.
 MOST_USD = 10**15
 
-FrontOutOption = Annotated[
-    Path | None, typer.Option("--out", help="Write the front, its plans and proofs here.")
-]
-SvgOption = Annotated[Path | None, typer.Option("--svg", help="Also draw the front here.")]
-TimeLimitOption = Annotated[float | None, limit("Stop with the front so far.")]
-
 
 def pareto_command(
     instance: InstanceArgument,
-    out: FrontOutOption = None,
-    svg: SvgOption = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the front, its plans and proofs here.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Also draw the front here.")] = None,
     as_json: JsonOption = False,
+    subsets: Annotated[
+        bool,
+        typer.Option(
+            "--subsets",
+            help="Instead the best subset of every size of the nodes of INSTANCE, and what each "
+            "group brings; where the nodes of a group are a range, of the most.",
+        ),
+    ] = False,
     budget: Annotated[
         float | None,
         typer.Option(
@@ -62,7 +66,7 @@ def pareto_command(
         int | None,
         typer.Option(min=1, max=10**15, help="Of the training; default: objective.steps."),
     ] = None,
-    time_limit: TimeLimitOption = None,
+    time_limit: Annotated[float | None, limit("Stop with the front so far.")] = None,
     gap: GapOption = 0.0,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
@@ -75,26 +79,35 @@ def pareto_command(
     In INSTANCE the nodes of groups are ranges such as {min: 0, max: 8}. With --budget the fastest
     cluster within it, with --deadline the cheapest, with both the front within both. Of useful
     sequences, and with the terms of the nodes, if INSTANCE minimises cost_per_useful_sequence.
+    With --subsets the nodes of one cluster that help, whatever they cost.
 
     Exit code 0: a front; 2: bad input; 3: no cluster has a plan; 4: none found within the limit.
     """
     from formulations.instance.load import load_family
-    from solver.clusters.front import TimeAndMoney
+    from solver.clusters.front import TimeAndMoney, TimeAndNodes
 
+    if subsets and (budget, deadline, sequences) != (None, None, None):
+        raise PlannerError("--subsets is of time, so no --budget, --deadline or --sequences")
     check_writable(out, svg, keep=(instance, study))
-    family = _limited(load_family(instance), sequences, budget, deadline)
-    _check_ranges(family, instance)
     count = num_workers(workers, engine, address)
     options = SolveOptions("exact", time_limit, gap, seed, count, None, engine, address)
+    family = load_family(instance)
+    if subsets:
+        family = family.but(fewest=(0,) * len(family.fewest))
+        document = _search(family, TimeAndNodes(family), options, study)
+        _write_and_print(document, out, svg, as_json)
+        return
+    family = _limited(family, sequences, budget, deadline)
+    _check_ranges(family, instance)
     by_time, by_money = budget is not None, deadline is not None
     measure = TimeAndMoney(family, time=by_time or not by_money, money=by_money or not by_time)
-    document = search_family(family, measure, options, study)
+    document = _search(family, measure, options, study)
     try:
-        show_front(document, out, svg, as_json)
+        _write_and_print(document, out, svg, as_json)
     finally:
         if not document.points and not document.num_open:
-            left_s = None if time_limit is None else max(0.0, time_limit - document.runtime_s)
-            say(_remedy(family, replace(options, time_limit_s=left_s), study), err=True)
+            to_go_s = None if time_limit is None else max(0.0, time_limit - document.runtime_s)
+            say(_remedy(family, replace(options, time_limit_s=to_go_s), study), err=True)
 
 
 def _remedy(family: "Family", options: SolveOptions, study: Path | None) -> str:
@@ -110,18 +123,19 @@ def _remedy(family: "Family", options: SolveOptions, study: Path | None) -> str:
         instance = family.instance.model_copy(update={"limits": limits})
         wider = family.model_copy(update={"instance": instance})
         measure = TimeAndMoney(wider, time=aim == "time", money=aim == "money")
-        document = search_family(wider, measure, options, study)
+        document = _search(wider, measure, options, study)
         if document.points or document.num_open:
             return least_text(document)
     return "no cluster has a plan, whatever the budget and the deadline"
 
 
 def _check_ranges(family: "Family", path: Path) -> None:
+    """Returns if there are clusters to compare, by prices that they have; PlannerError if not."""
     from formulations.costs.renting import chooses_terms
 
     if family.fewest == family.most:
         allowed = "a range of nodes for some group, such as nodes: {min: 0, max: 8}"
-        raise PlannerError(f"{path}: one cluster; allowed: {allowed}; subsets takes one cluster")
+        raise PlannerError(f"{path}: one cluster; allowed: {allowed}; --subsets takes one cluster")
     instance, groups = family.instance, family.instance.cluster.groups
     chooses = chooses_terms(instance)
     for group in groups:
@@ -132,7 +146,7 @@ def _check_ranges(family: "Family", path: Path) -> None:
     prices = [group.price_usd_per_hour for group in groups]
     prices += [group.spot.price_usd_per_hour for group in groups if group.spot and chooses]
     if not any(prices):
-        allowed = "the price of one node, as clusters are compared by money; subsets needs none"
+        allowed = "the price of one node, as clusters are compared by money; --subsets needs none"
         raise PlannerError(f"{path} cluster.groups: no price; allowed: {allowed}")
 
 
@@ -160,11 +174,8 @@ def _limited(
     return family.but(instance=instance.model_copy(update=update))
 
 
-def search_family(
-    family: "Family",
-    measure: "Measure",
-    options: SolveOptions,
-    study: Path | None = None,
+def _search(
+    family: "Family", measure: "Measure", options: SolveOptions, study: Path | None
 ) -> "FrontDocument":
     """Searches, and tells on stderr how far it is."""
     from solver.clusters.family_outcome import outcome
@@ -178,10 +189,10 @@ def search_family(
     return build_front(outcome(search, termination), measure.aim)
 
 
-def show_front(
+def _write_and_print(
     document: "FrontDocument", out: Path | None, svg: Path | None, as_json: bool
 ) -> None:
-    """Writes and prints a front; ends with the exit code of its outcome."""
+    """Ends with the exit code of the outcome where there is no point."""
     from solver.files import to_json
     from solver.report.front import front_report
     from solver.report.front_picture import front_picture
@@ -198,33 +209,3 @@ def show_front(
             print_report(front_report(document))
     if not document.points:
         raise typer.Exit(NONE_IN_TIME if document.num_open else NO_PLAN)
-
-
-def subsets_command(
-    instance: InstanceArgument,
-    out: FrontOutOption = None,
-    as_json: JsonOption = False,
-    time_limit: TimeLimitOption = None,
-    gap: GapOption = 0.0,
-    seed: SeedOption = 0,
-    workers: WorkersOption = None,
-    study: StudyOption = None,
-    engine: EngineOption = "processes",
-    address: AddressOption = None,
-) -> None:
-    """Find the best subset of every size of the nodes of INSTANCE, and what each group brings.
-
-    Where the nodes of a group are a range, of the most. Nodes that no plan needs are named.
-
-    Exit code 0: plans; 2: bad input; 3: there is none; 4: none found within the limit.
-    """
-    from formulations.instance.load import load_family
-    from solver.clusters.front import TimeAndNodes
-
-    check_writable(out, keep=(instance, study))
-    family = load_family(instance)
-    family = family.but(fewest=(0,) * len(family.fewest))
-    count = num_workers(workers, engine, address)
-    options = SolveOptions("exact", time_limit, gap, seed, count, None, engine, address)
-    document = search_family(family, TimeAndNodes(family), options, study)
-    show_front(document, out, None, as_json)

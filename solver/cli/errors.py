@@ -1,28 +1,77 @@
-"""From exceptions to one line on stderr and an exit code."""
+"""How commands fail: one line on stderr and an exit code, also for Ctrl-C, whenever it comes."""
 
-from collections.abc import Callable
+import atexit
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
+from types import FrameType
 from typing import ParamSpec
 
-import typer
-
-from formulations.errors import PlannerError
-from formulations.instance.input_limits import MOST_TEXT, printable
-from solver.cli.interrupt import INTERRUPTED, listening
-from solver.cli.terminal import say
+#: Exit code of a command that Ctrl-C has ended, as shells count it: 128 and SIGINT.
+INTERRUPTED = 130
 
 P = ParamSpec("P")
 
+# While the interpreter takes itself down, Ctrl-C would end a process that has done its work.
+atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _heard_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+        yield
+        return
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """While modules are loaded Ctrl-C ends the process: nothing is lost yet.
+
+    An exception would pass through half-loaded modules, some of which turn it into another one.
+    """
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        sys.stderr.write("interrupted\n")
+        sys.stderr.flush()
+        os._exit(INTERRUPTED)
+
+    with _heard_by(end):
+        yield
+
 
 def with_error_line(command: Callable[P, None]) -> Callable[P, None]:
-    """The command; if it fails, it ends with "error: ..." on stderr and the error's exit code."""
+    """The command; if it fails, it ends with "error: ..." on stderr and the error's exit code.
+
+    Libraries that load when Ctrl-C comes may say that they cannot be imported instead.
+    """
+    import typer  # here, as this module is loaded before Ctrl-C is listened to
+
+    from formulations.errors import PlannerError
+    from solver.cli.terminal import say
 
     @wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        heard: list[int] = []
+
+        def hear(signum: int, frame: FrameType | None) -> None:
+            heard.append(signum)
+            raise KeyboardInterrupt
+
         try:
-            with listening() as heard:
+            with _heard_by(hear):
                 command(*args, **kwargs)
         except PlannerError as error:
+            from formulations.instance.input_limits import MOST_TEXT, printable
+
             for line in error.lines:
                 say(f"error: {printable(line, MOST_TEXT)}", err=True)
             raise typer.Exit(error.exit_code) from error

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from solver.document import PlanDocument
     from solver.verify import Verification
 
-DEFAULT_TOKENS = 4096  #: per sequence of a config.json, unless its own maximum is less
+_NEW_FILE = "name a file in a folder you can write to"
+_NEW_FOLDER = "name a folder that does not exist yet"
 
 
 def checked_plan(path: Path) -> "PlanDocument":
@@ -42,19 +43,6 @@ def refuse_changed(path: Path, verification: "Verification") -> None:
         raise PlanError(str(path), verification.problems[0], allowed)
 
 
-def names_file(model: str) -> bool:
-    """Whether a model is given by the path of its config.json, and not by name."""
-    return model.endswith(".json") or os.sep in model or os.path.isfile(model)
-
-
-def usual_tokens(path: Path) -> int:
-    """Tokens per sequence of a config.json, where nobody says."""
-    from formulations.instance.huggingface import maximum_positions
-    from formulations.instance.resolve_workload import from_config
-
-    return min(from_config(path, maximum_positions) or DEFAULT_TOKENS, DEFAULT_TOKENS)
-
-
 def check_writable(*paths: Path | None, keep: Iterable[Path | None] = ()) -> None:
     """Returns if all can be written as `write_text` does; PlannerError, in words, if not.
 
@@ -62,28 +50,24 @@ def check_writable(*paths: Path | None, keep: Iterable[Path | None] = ()) -> Non
     """
     seen = {_target(path) for path in filter(None, keep)}
     for path in filter(None, paths):
-        _check_writable(path)
-        if _target(path) in seen and not _is_device(_target(path)):
-            raise _refused(path, "the command also names it as something else")
-        seen.add(_target(path))
-
-
-def _check_writable(path: Path) -> None:
-    target = _target(path)
-    try:
-        if target.is_dir():
-            raise _refused(path, "it is a folder")
-        if target.exists() and not os.access(target, os.W_OK):
-            raise _refused(path, "it is write-protected")
-    except OSError as error:  # a name that is too long
-        raise _refused(path, error.strerror or "unusable name") from error
-    if _is_device(target):
-        return
-    try:
-        with tempfile.TemporaryFile(dir=target.parent):
-            pass
-    except OSError as error:
-        raise _refused(path, f"folder {target.parent}: {error.strerror}") from error
+        target = _target(path)
+        try:
+            if target.is_dir():
+                raise _refused(path, "it is a folder", _NEW_FILE)
+            if target.exists() and not os.access(target, os.W_OK):
+                raise _refused(path, "it is write-protected", _NEW_FILE)
+        except OSError as error:  # a name that is too long
+            raise _refused(path, error.strerror or "unusable name", _NEW_FILE) from error
+        if _is_device(target):
+            continue
+        try:
+            _check_folder_takes_files(target)
+        except OSError as error:
+            reason = f"folder {target.parent}: {error.strerror}"
+            raise _refused(path, reason, _NEW_FILE) from error
+        if target in seen:
+            raise _refused(path, "the command also names it as something else", _NEW_FILE)
+        seen.add(target)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -95,7 +79,34 @@ def write_text(path: Path, text: str) -> None:
         else:
             _replace(target, text)
     except OSError as error:
-        raise _refused(path, error.strerror or "write failed") from error
+        raise _refused(path, error.strerror or "write failed", _NEW_FILE) from error
+
+
+def _replace(target: Path, text: str) -> None:
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, target.stat().st_mode if target.exists() else 0o666 & ~_umask())
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def check_folder(path: Path) -> None:
+    """Returns if `path` can become a new folder; PlannerError, in words, if not."""
+    target = _target(path)
+    try:
+        if target.exists() and not target.is_dir():
+            raise _refused(path, "it is a file", _NEW_FOLDER)
+        if target.is_dir() and any(target.iterdir()):
+            raise _refused(path, "it is a folder with files", _NEW_FOLDER)
+        _check_folder_takes_files(target)
+    except OSError as error:
+        raise _refused(path, error.strerror or "unusable name", _NEW_FOLDER) from error
 
 
 def write_folder(
@@ -120,39 +131,12 @@ def write_folder(
             check({name: (folder / name).read_text(encoding="utf-8") for name in texts})
             folder.replace(target)
     except OSError as error:
-        raise _refused_folder(path, error.strerror or "write failed") from error
+        raise _refused(path, error.strerror or "write failed", _NEW_FOLDER) from error
 
 
-def check_folder(path: Path) -> None:
-    """Returns if `path` can become a new folder; PlannerError, in words, if not."""
-    target = _target(path)
-    try:
-        if target.exists() and not target.is_dir():
-            raise _refused_folder(path, "it is a file")
-        if target.is_dir() and any(target.iterdir()):
-            raise _refused_folder(path, "it is a folder with files")
-        with tempfile.TemporaryFile(dir=target.parent):
-            pass
-    except OSError as error:
-        raise _refused_folder(path, error.strerror or "unusable name") from error
-
-
-def _refused_folder(path: Path, reason: str) -> PlannerError:
-    return PlannerError(f"cannot write {path}: {reason}; name a folder that does not exist yet")
-
-
-def _replace(target: Path, text: str) -> None:
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, target.stat().st_mode if target.exists() else 0o666 & ~_umask())
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
+def _check_folder_takes_files(target: Path) -> None:
+    with tempfile.TemporaryFile(dir=target.parent):
+        pass
 
 
 def _umask() -> int:
@@ -171,5 +155,5 @@ def _is_device(target: Path) -> bool:
     return target.exists() and not target.is_file()
 
 
-def _refused(path: Path, reason: str) -> PlannerError:
-    return PlannerError(f"cannot write {path}: {reason}; name a file in a folder you can write to")
+def _refused(path: Path, reason: str, remedy: str) -> PlannerError:
+    return PlannerError(f"cannot write {path}: {reason}; {remedy}")

@@ -1,4 +1,4 @@
-"""`templates`: the best pipeline template of every size, and why these sizes are enough."""
+"""`templates` and `recover`: pipelines that survive failures, and the next ones after a failure."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,85 +13,77 @@ from solver.cli.search_options import (
     InstanceArgument,
     JsonOption,
     StudyOption,
+    gone,
     limit,
     time_ns,
 )
 from solver.cli.terminal import print_report, say, steps_display
-from solver.templates.template_options import (
-    Distribution,
-    TemplateObjective,
-    TemplateOptions,
-)
+from solver.fleets.distribution import Distribution
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from solver.fleet_document import FleetDocument
 
 #: Exit code where some size has no template within the limit.
 NONE_IN_TIME = 4
 
 
-FaultsOption = Annotated[
-    int, typer.Option(min=0, max=10**6, help="Node failures to survive: f + 1 pipelines.")
-]
-OutOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        help="Write the fleet here: the fastest pipelines of these templates on all nodes, "
-        "for recover.",
-    ),
-]
-DistributionOption = Annotated[
-    Distribution,
-    typer.Option(
-        help="Micro-batches of the fleet's pipelines. step-time: the slowest is as fast as can "
-        "be. variance: their steps vary least, as in Oobleck."
-    ),
-]
-ObjectiveOption = Annotated[
-    TemplateObjective,
-    typer.Option(
-        help="step-time: simulated step of one pipeline. oobleck: T1 + T2 + T3 of Oobleck's "
-        "planner, for comparison."
-    ),
-]
-SplitOption = Annotated[
-    NodeSplit,
-    typer.Option(
-        help="How stages share a node. aligned: powers of two at multiples of themselves. "
-        "any: all numbers of GPUs in every order, unless search.tensor_parallel narrows them."
-    ),
-]
-MicroBatchOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=10**8,
-        help="Sequences per micro-batch. Unless given: of those with which fewest nodes hold the "
-        "model, one that makes a fleet of that many nodes a pipeline step fast.",
-    ),
-]
-MicroBatchesOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=10**4,
-        help="Micro-batches of every pipeline. Unless given: its nodes' share of a step.",
-    ),
-]
-TimeLimitOption = Annotated[
-    float | None, limit("Time for all templates together; then the best so far, with bounds.")
-]
-
-
 def templates_command(
     instance: InstanceArgument,
-    faults: FaultsOption = 1,
-    out: OutOption = None,
-    distribution: DistributionOption = Distribution.STEP_TIME,
+    faults: Annotated[
+        int, typer.Option(min=0, max=10**6, help="Node failures to survive: f + 1 pipelines.")
+    ] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Write the fleet here: the fastest pipelines of these templates on all nodes, "
+            "for recover.",
+        ),
+    ] = None,
+    distribution: Annotated[
+        Distribution,
+        typer.Option(
+            help="Micro-batches of the fleet's pipelines. step-time: the slowest is as fast as can "
+            "be. variance: their steps vary least, as in Oobleck."
+        ),
+    ] = "step-time",
     as_json: JsonOption = False,
-    objective: ObjectiveOption = TemplateObjective.STEP_TIME,
-    split: SplitOption = NodeSplit.ALIGNED,
-    micro_batch: MicroBatchOption = None,
-    micro_batches: MicroBatchesOption = None,
-    time_limit: TimeLimitOption = None,
+    objective: Annotated[
+        str | None,
+        gone(
+            "--objective: templates are of least step time; Oobleck's objective is a benchmark, "
+            "python -m bench templates"
+        ),
+    ] = None,
+    split: Annotated[
+        NodeSplit,
+        typer.Option(
+            help="How stages share a node. aligned: powers of two at multiples of themselves. "
+            "any: all numbers of GPUs in every order, unless search.tensor_parallel narrows them."
+        ),
+    ] = NodeSplit.ALIGNED,
+    micro_batch: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10**8,
+            help="Sequences per micro-batch. Unless given: of those with which fewest nodes hold "
+            "the model, one that makes a fleet of that many nodes a pipeline step fast.",
+        ),
+    ] = None,
+    micro_batches: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10**4,
+            help="Micro-batches of every pipeline. Unless given: its nodes' share of a step.",
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float | None, limit("Time for all templates together; then the best so far, with bounds.")
+    ] = None,
     gap: GapOption = 0.0,
     study: StudyOption = None,
 ) -> None:
@@ -106,13 +98,13 @@ def templates_command(
     from formulations.instance.load import load_instance
     from solver.cli.template_text import templates_text
     from solver.files import to_json
+    from solver.fleets.designs import generator_for
     from solver.fleets.fleet import start_fleet
-    from solver.fleets.micro_batch_size import generator_for
     from solver.fleets.template_document import templates_document
     from solver.study.store import study_at
+    from solver.templates.generate import TemplateOptions
 
     options = TemplateOptions(
-        objective=objective,
         split=split,
         micro_batch=micro_batch,
         micro_batches=micro_batches,
@@ -131,9 +123,8 @@ def templates_command(
     else:
         print_report(templates_text(document))
     if out is not None and document.designs:
-        claims = document.claims
         fleet = start_fleet(
-            problem, document.designs, faults, distribution=distribution, claims=claims
+            problem, document.designs, faults, distribution=distribution, claims=document.claims
         )
         write_text(out, to_json(fleet))
         if not as_json:
@@ -141,31 +132,8 @@ def templates_command(
             print_report(fleet_report(fleet))
     if out is not None and not document.designs:
         say("no fleet is written: no template was found in time; raise --time-limit", err=True)
-    if any(one.status == "unknown" for one in document.templates):
+    if any(entry.status == "unknown" for entry in document.templates):
         raise typer.Exit(NONE_IN_TIME)
-
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from solver.fleet_document import FleetDocument
-    from solver.fleets.recovery import Horizon
-
-
-def _names(text: str | None) -> list[str]:
-    names = [] if text is None else [name.strip() for name in text.split(",")]
-    return list(dict.fromkeys(name for name in names if name))
-
-
-def _horizon(horizon: str, restart: str) -> "Horizon":
-    from solver.fleets.recovery import Horizon
-
-    times = Horizon(time_ns("--horizon", horizon, least_ns=1), time_ns("--restart", restart))
-    if times.restart_ns >= times.time_ns:
-        raise PlannerError(
-            f"--restart {restart} leaves nothing of --horizon {horizon}; allowed: a shorter restart"
-        )
-    return times
 
 
 def recover_command(
@@ -200,37 +168,41 @@ def recover_command(
     Exit code 0: a fleet was found; 2: bad input; 3: no template fits the nodes that are left; 4:
     none found within the limit.
     """
+    from formulations.instance.load import load_instance
     from solver.files import to_json
     from solver.fleet_document import FleetDocument
     from solver.fleets.fleet import next_fleet
+    from solver.fleets.recovery import Horizon
+    from solver.verify import Effort, instance_differences, verify_fleet
 
     gone, back = _names(lost), _names(joined)
     if not gone and not back:
         raise PlannerError("name nodes with --lost or --joined, or both")
-    times = _horizon(horizon, restart)
+    times = Horizon(time_ns("--horizon", horizon, least_ns=1), time_ns("--restart", restart))
+    if times.restart_ns >= times.time_ns:
+        raise PlannerError(
+            f"--restart {restart} leaves nothing of --horizon {horizon}; allowed: a shorter restart"
+        )
     check_writable(out)
     document = FleetDocument.read(plan)
-    check_fleet(document, plan, instance)
-    found = next_fleet(document, gone, back, times, time_limit)
-    if out is not None:
-        write_text(out, to_json(found))
-    if as_json:
-        say(to_json(found), end="")
-    else:
-        print_report(fleet_report(found))
-
-
-def check_fleet(document: "FleetDocument", plan: Path, instance: Path | None = None) -> None:
-    """Raises PlanError for a fleet that was changed by hand, or that is of another instance."""
-    from solver.verify import Effort, instance_differences, verify_fleet
-
     refuse_changed(plan, verify_fleet(document, Effort(prove="nothing")))
     if instance is not None:
-        from formulations.instance.load import load_instance
-
         different = instance_differences(document.instance, load_instance(instance))
         if different:
             raise PlanError(str(plan), different[0], f"a fleet of the instance {instance}")
+    fleet = next_fleet(document, gone, back, times, time_limit)
+    if out is not None:
+        write_text(out, to_json(fleet))
+    if as_json:
+        say(to_json(fleet), end="")
+    else:
+        print_report(fleet_report(fleet))
+
+
+def _names(text: str | None) -> list[str]:
+    """Different names of nodes, with commas between; none without text."""
+    names = [name.strip() for name in (text or "").split(",")]
+    return list(dict.fromkeys(filter(None, names)))
 
 
 def fleet_report(document: "FleetDocument") -> "list[RenderableType]":

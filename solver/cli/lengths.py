@@ -1,12 +1,11 @@
 """`lengths`: which strategy runs which sequences of a step of many lengths, and when."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from formulations.errors import InstanceError, PlanError
-from formulations.lengths.problem import Order
 from solver.cli.files import check_folder, check_writable, write_folder, write_text
 from solver.cli.search_options import (
     GapOption,
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
     from solver.lengths_document import LengthsDocument
 
 OrderOption = Annotated[
-    Order, typer.Option(help="Shorter sequences first, or groups of any lengths in any order.")
+    Literal["ascending", "free"],
+    typer.Option(help="Shorter sequences first, or groups of any lengths in any order."),
 ]
 OutOption = Annotated[
     Path | None, typer.Option("--out", help="Write the step, its times and bound here.")
@@ -64,11 +64,9 @@ def lengths_command(
     from solver.evaluate.row_plans import row_plans
     from solver.files import to_json
     from solver.lengths.candidates import candidates
-    from solver.lengths.choose import check_limits, choose
-    from solver.lengths.content import build_lengths
+    from solver.lengths.choose import build_lengths, check_limits, choose
+    from solver.report.lengths import dispatch_text, step_text, strategies_text
     from solver.report.lengths_picture import lengths_picture
-    from solver.report.lengths_step import step_text
-    from solver.report.lengths_text import dispatch_text, strategies_text
     from solver.study.store import study_at
 
     check_writable(out, svg, keep=(instance, study, plans))

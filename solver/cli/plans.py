@@ -1,9 +1,8 @@
-"""`verify`: checks a plan file without any code of models or search."""
+"""What is done with a file that was written: check, show, draw, compare, explain, launch it."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,11 +12,12 @@ from solver.cli.search_options import GapOption, JsonOption, WorkersOption, all_
 from solver.cli.terminal import print_either, print_report, say, steps_display
 from solver.options import ExportTarget
 
-if TYPE_CHECKING:
-    from solver.verify import Verification
-
 #: Claims that are named one by one.
 EXAMPLES = 20
+
+PlanArgument = Annotated[
+    Path, typer.Argument(metavar="PLAN", help="Plan file written by solve --out.")
+]
 
 
 class RefusedError(PlannerError):
@@ -66,12 +66,7 @@ def verify_command(
         say(f"not proved again: closed_shapes[{index}], closed by {record.proof}: {what}")
     if (more := len(verification.unproved) - EXAMPLES) > 0:
         say(f"not proved again: {more} more")
-    _judge(plan, verification, differs() if differs else ())
-
-
-def _judge(plan: Path, verification: "Verification", more: Sequence[str] = ()) -> None:
-    """Prints what was found and the verdict; raises RefusedError or UnprovedError."""
-    problems = [*verification.problems, *more]
+    problems = [*verification.problems, *(differs() if differs else ())]
     for line in verification.checked:
         say(f"checked: {line}")
     for line in problems:
@@ -89,19 +84,43 @@ def _judge(plan: Path, verification: "Verification", more: Sequence[str] = ()) -
 
 def show_command(
     plan: Annotated[
-        Path, typer.Argument(metavar="PLAN", help="Plan, front, fleet, switch or lengths file.")
-    ],
+        Path | None,
+        typer.Argument(metavar="PLAN", help="Plan, front, fleet, switch or lengths file."),
+    ] = None,
     svg: Annotated[
         Path | None,
         typer.Option("--svg", help="Draw it here: a front, a switch, a step of lengths."),
     ] = None,
+    study: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="STUDY",
+            help="Instead of a PLAN how far the searches have come that --study keeps there, in "
+            "use or not: what is closed, the best plan, its bound, what is open.",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Of a --study, print one JSON object instead of text.")
+    ] = False,
 ) -> None:
-    """Show the stages, places and timeline of a plan.
+    """Show the stages, places and timeline of a plan, or how far a study has come.
 
-    It is checked as `verify` does, but for the proof that no plan is better.
+    A plan is checked as `verify` does, but for the proof that no plan is better.
     """
+    if (plan is None) == (study is None):
+        raise PlannerError("name either a PLAN file or, with --study, what a search keeps")
+    if plan is None:
+        from solver.cli.study import show_study
+
+        if svg is not None:
+            raise PlannerError("--svg draws a file; a study has no picture")
+        assert study is not None
+        show_study(study, as_json)
+        return
     from solver.cli.kinds import checked_kind, part_of
 
+    if as_json:
+        raise PlannerError(f"--json is for --study; {plan} is JSON already")
     check_writable(svg, keep=(plan,))
     kind, document = checked_kind(plan)
     if svg is not None:
@@ -138,7 +157,7 @@ def report_command(
 
 
 def export_command(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="Plan file written by solve --out.")],
+    plan: PlanArgument,
     to: Annotated[ExportTarget, typer.Option("--to", help="Who is to run it.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder for the files.")],
 ) -> None:
@@ -159,9 +178,7 @@ def export_command(
 
 
 def diff_command(
-    first: Annotated[
-        Path, typer.Argument(metavar="PLAN", help="Plan file written by solve --out.")
-    ],
+    first: PlanArgument,
     second: Annotated[Path, typer.Argument(metavar="PLAN", help="Another one.")],
 ) -> None:
     """Show where two plans differ: degrees, time by cost term, memory, money.
@@ -176,7 +193,7 @@ def diff_command(
 
 
 def explain_command(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="Plan file written by solve --out.")],
+    plan: PlanArgument,
     as_json: JsonOption = False,
     time_limit: Annotated[float, limit("For all changes together.")] = 60.0,
     gap: GapOption = 0.001,
@@ -198,5 +215,7 @@ def explain_command(
     step = simulate_step(costs_of(document))
     options = SolveOptions(time_limit_s=time_limit, gap=gap, workers=workers or all_cores())
     with steps_display("changes solved") as tell:
-        found = list(answers(document.instance, plan_of(document), options, tell))
-    print_either(as_json, lambda: answers_json(found), lambda: explanation(document, step, found))
+        changes = list(answers(document.instance, plan_of(document), options, tell))
+    print_either(
+        as_json, lambda: answers_json(changes), lambda: explanation(document, step, changes)
+    )

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from formulations.errors import PlannerError
+from solver.cli.errors import with_error_line
 from solver.options import MAX_WORKERS, Engine
 
 
@@ -34,7 +35,7 @@ def _below_one(value: float) -> float:
 
 def time_ns(option: str, text: str, *, least_ns: int = 0) -> int:
     """Nanoseconds of an option such as 10m; PlannerError for another text or a shorter time."""
-    from solver.replay.trace_file import TIME_ALLOWED, length_ns
+    from solver.replay.trace import TIME_ALLOWED, length_ns
 
     found = length_ns(text)
     if found is None or found < least_ns:
@@ -58,6 +59,16 @@ def all_cores() -> int:
 def limit(text: str) -> Any:
     """A limit in seconds, with what it limits."""
     return typer.Option(callback=positive, metavar="SECONDS", help=text)
+
+
+def gone(text: str) -> Any:
+    """An option that is no longer there, with what to say to those who give it."""
+
+    def refuse(value: object) -> None:
+        if value is not None:
+            raise PlannerError(text)
+
+    return typer.Option(hidden=True, callback=with_error_line(refuse))
 
 
 InstanceArgument = Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance file (YAML).")]

@@ -1,21 +1,22 @@
-"""`init`: a first instance from a model and a list of machines."""
+"""What stands before a search: a first instance, layer times, what hetplan knows by name."""
 
 import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 
 import typer
 
 from formulations.errors import InstanceError, PlannerError
-from solver.cli.files import DEFAULT_TOKENS, check_writable, names_file, usual_tokens, write_text
+from solver.cli.files import check_writable, write_text
 from solver.cli.search_options import JsonOption
 from solver.cli.terminal import print_either, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from formulations.instance.transformer import Architecture, TransformerSizes
     from solver.setup.machines import Machines
     from solver.setup.written import Training
 
@@ -24,6 +25,7 @@ Answer = TypeVar("Answer")
 MODEL_HELP = "Name of the catalogue, or path of a Hugging Face config.json."
 NODES_HELP = 'NODESxGPUSxTYPE[@NETWORK]: 4x8xH100, or "2x4xRTX-3090@10 Gbit/s".'
 DEFAULT_BATCH = 256  #: sequences per step of a config.json, which names none
+DEFAULT_TOKENS = 4096  #: per sequence of a config.json, unless its own maximum is less
 
 
 def init_command(
@@ -54,7 +56,8 @@ def init_command(
     ] = False,
 ) -> None:
     """Write a first instance, with comments; asks for what no option says."""
-    from formulations.instance.load import catalogue, parse_instance
+    from formulations.instance.catalogue import catalogue
+    from formulations.instance.load import parse_instance
     from formulations.instance.target import untrained
     from solver.report.text import cluster_text
     from solver.setup.written import WIDEST, instance_text
@@ -64,7 +67,11 @@ def init_command(
         raise PlannerError(
             f"{out} exists; name another file with --out, or replace it with --force"
         )
-    training = _asked_training(model, sequence_length, global_batch)
+
+    def training_of(answer: str) -> "Training":
+        return _training(answer, sequence_length, global_batch)
+
+    training = training_of(model) if model else _asked("--model", MODEL_HELP, training_of)
     machines = _machines(nodes, slurm, detect)
     text = instance_text(training, machines, catalogue().gpus, out.parent)
     instance = parse_instance(text + WIDEST, f"{out} (not written)", out.parent)
@@ -88,43 +95,32 @@ def _asked(option: str, question: str, read: "Callable[[str], Answer]") -> "Answ
             say(f"error: {error}", err=True)
 
 
-def _asked_training(
-    model: str | None, sequence_length: int | None, global_batch: int | None
-) -> "Training":
-    def read(answer: str) -> "Training":
-        return _training(answer, sequence_length, global_batch)
-
-    return _asked("--model", MODEL_HELP, read) if model is None else read(model)
-
-
 def _machines(nodes: list[str] | None, slurm: Path | None, detect: bool) -> "list[Machines]":
     """What the options name together; what the user answers if they name nothing."""
-    from formulations.instance.load import gpu_catalogue
+    from formulations.instance.catalogue import gpu_catalogue
     from solver.setup.machines import detected_machines, parse_machines, slurm_machines
 
-    known = gpu_catalogue()
-    found = [parse_machines(text, known) for text in nodes or ()]
-    found += slurm_machines(slurm, known) if slurm else []
-    found += [detected_machines(known)] if detect else []
-    if not found:
-        question = f"{NODES_HELP} Several with commas between"
+    gpus = gpu_catalogue()
+    machines = [parse_machines(text, gpus) for text in nodes or ()]
+    machines += slurm_machines(slurm, gpus) if slurm else []
+    machines += [detected_machines(gpus)] if detect else []
+    if not machines:
         return _asked(
             "--nodes",
-            question,
-            lambda answer: [parse_machines(text, known) for text in answer.split(",")],
+            f"{NODES_HELP} Several with commas between",
+            lambda answer: [parse_machines(text, gpus) for text in answer.split(",")],
         )
-    return found
+    return machines
 
 
 def _training(model: str, sequence_length: int | None, global_batch: int | None) -> "Training":
     """The model with what the catalogue or its own file says of its training."""
-    from formulations.instance.load import catalogue
-    from formulations.instance.workload_catalogue import workload_from_catalogue
+    from formulations.instance.catalogue import catalogue, workload_from_catalogue
     from solver.setup.written import Training
 
-    if names_file(model):
+    if _names_file(model):
         path = Path(model)
-        return Training(path, sequence_length or usual_tokens(path), global_batch or DEFAULT_BATCH)
+        return Training(path, sequence_length or _usual_tokens(path), global_batch or DEFAULT_BATCH)
     workload = workload_from_catalogue(
         catalogue().workloads,
         model,
@@ -152,8 +148,8 @@ def calibrate_command(
     One step per tensor-parallel degree and micro-batch size that matters is enough; several with
     unlike numbers of stages tell the blocks from embedding and head.
     """
+    from formulations.instance.documents import read_text
     from formulations.instance.load import parse_instance
-    from formulations.instance.text_files import read_text
     from solver.measure.calibration import Corrected, fit, memory_headroom, section, summary
     from solver.measure.steps_file import read_steps
 
@@ -185,9 +181,7 @@ if TYPE_CHECKING:
 
 
 def profile_command(
-    model: Annotated[
-        str, typer.Option(help="Name of the catalogue, or path of a Hugging Face config.json.")
-    ],
+    model: Annotated[str, typer.Option(help=MODEL_HELP)],
     out: Annotated[Path, typer.Option(help="Profile file to write.")],
     gpu: Annotated[
         str | None,
@@ -221,18 +215,19 @@ def profile_command(
     except ImportError:
         need = "profile needs PyTorch: pip install 'hetplan[torch]', or torch as your GPU needs it"
         raise PlannerError(need) from None
-    from formulations.instance.load import check_profile, gpu_catalogue
+    from formulations.instance.catalogue import gpu_catalogue
+    from formulations.instance.load import check_profile
     from solver.measure import layer_profile as measuring
     from solver.report.quantities import time_text
     from solver.setup.machines import catalogue_name
 
-    architecture, length = _model(model)
-    sizes = measuring.buildable(architecture, f"--model {model}")
+    described = _model(model, "--model")
+    sizes = measuring.buildable(described.architecture, f"--model {model}")
     here = measuring.device_of(device)
     wanted = measuring.Wanted(
         model=model,
         sizes=sizes,
-        sequence_length=sequence_length or length,
+        sequence_length=sequence_length or described.sequence_length,
         precision=precision or measuring.usual_precision(here),
         tensor_parallel=_degrees(tensor_parallel, sizes),
         micro_batch=_numbers("--micro-batch", micro_batch),
@@ -250,20 +245,6 @@ def profile_command(
     check_profile(text, f"{out} (not written)")
     write_text(out, text)
     say(f"wrote {out}: {model} on {name}; name it as `profile` in an instance")
-
-
-def _model(model: str) -> "tuple[Architecture, int]":
-    """Its architecture, and the tokens per sequence that it is usually trained with."""
-    from formulations.instance.huggingface import architecture_from_config
-    from formulations.instance.load import catalogue
-    from formulations.instance.resolve_workload import from_config
-    from formulations.instance.workload_catalogue import catalogue_entry
-
-    if not names_file(model):
-        entry = catalogue_entry(catalogue().workloads, model, "--model")
-        return entry.sizes, entry.sequence_length
-    path = Path(model)
-    return from_config(path, architecture_from_config), usual_tokens(path)
 
 
 def _numbers(option: str, text: str) -> list[int]:
@@ -287,16 +268,18 @@ def _degrees(text: str, sizes: "TransformerSizes") -> list[int]:
 
 
 if TYPE_CHECKING:
-    from formulations.instance import Workload
+    pass
 
 
-def workload_command(
+def catalogue_command(
     name: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="NAME", help="Name in the catalogue, or a Hugging Face config.json."
+            metavar="[NAME]",
+            help="A workload of the catalogue, or a Hugging Face config.json: parameters, FLOPs "
+            "and bytes per layer.",
         ),
-    ],
+    ] = None,
     as_json: JsonOption = False,
     sequence_length: Annotated[
         int | None,
@@ -311,62 +294,82 @@ def workload_command(
         int | None,
         typer.Option(min=1, max=10**8, help="Sequences per step; default: the catalogue's, or 1."),
     ] = None,
-) -> None:
-    """Print parameters, FLOPs and bytes per layer of a workload."""
-    from solver.report.catalogue import workload_json, workload_report
-
-    load = _from_config if names_file(name) else _from_catalogue
-    workload = load(name, sequence_length, global_batch)
-    print_either(as_json, lambda: workload_json(workload), lambda: workload_report(workload))
-
-
-def _from_catalogue(name: str, length: int | None, batch: int | None) -> "Workload":
-    from formulations.instance.load import catalogue
-    from formulations.instance.workload_catalogue import workload_from_catalogue
-
-    known = catalogue().workloads
-    return workload_from_catalogue(
-        known, name, where="workload", sequence_length=length, global_batch=batch
-    )
-
-
-def _from_config(name: str, length: int | None, batch: int | None) -> "Workload":
-    from formulations.instance.huggingface import architecture_from_config
-    from formulations.instance.resolve_workload import config_name, from_config
-    from formulations.instance.transformer import build_workload
-
-    path = Path(name)
-    architecture = from_config(path, architecture_from_config)
-    return build_workload(
-        architecture,
-        name=config_name(path),
-        source=name,
-        sequence_length=length or usual_tokens(path),
-        global_batch=batch or 1,
-    )
-
-
-def catalogue_command(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of tables.")
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="Instead the JSON schema of instance files, for editors."),
     ] = False,
 ) -> None:
-    """List the GPUs and workloads that an instance may name."""
-    from formulations.instance.load import catalogue
-    from formulations.instance.workload_catalogue import workload_from_catalogue
-    from solver.report.catalogue import gpu_json, gpu_report, workload_json, workload_list
+    """List the GPUs and workloads that an instance may name, or print the figures of a workload."""
+    from formulations.instance.catalogue import catalogue, workload_from_catalogue
+    from formulations.instance.resolve import instance_json_schema
+    from formulations.instance.transformer import build_workload
+    from solver.report.catalogue import (
+        gpu_json,
+        gpu_report,
+        workload_json,
+        workload_list,
+        workload_report,
+    )
 
-    known = catalogue()
-    gpus = known.gpus
-    workloads = [workload_from_catalogue(known.workloads, name) for name in known.workloads]
-    figures = {"gpus": gpu_json(gpus), "workloads": [workload_json(one) for one in workloads]}
+    if name is None and (sequence_length, global_batch) != (None, None):
+        raise PlannerError("--sequence-length and --global-batch are of a workload: give its NAME")
+    if schema:
+        if name is not None:
+            raise PlannerError(f"--schema is of all instance files, so no NAME; found: {name}")
+        say(json.dumps(instance_json_schema(), indent=2))
+        return
+    if name is not None:
+        model = _model(name, "workload")
+        workload = build_workload(
+            model.architecture,
+            name=model.name,
+            source=model.source,
+            sequence_length=sequence_length or model.sequence_length,
+            global_batch=global_batch or model.global_batch or 1,
+        )
+        print_either(as_json, lambda: workload_json(workload), lambda: workload_report(workload))
+        return
+    gpus, entries = catalogue().gpus, catalogue().workloads
+    workloads = [workload_from_catalogue(entries, entry) for entry in entries]
     print_either(
-        as_json, lambda: figures, lambda: [*gpu_report(gpus), "", *workload_list(workloads)]
+        as_json,
+        lambda: {"gpus": gpu_json(gpus), "workloads": [*map(workload_json, workloads)]},
+        lambda: [*gpu_report(gpus), "", *workload_list(workloads)],
     )
 
 
-def schema_command() -> None:
-    """Print the JSON schema of instance files."""
-    from formulations.instance.schema import instance_json_schema
+class _Model(NamedTuple):
+    """A model by name or by the path of its config.json, and how it is usually trained."""
 
-    say(json.dumps(instance_json_schema(), indent=2))
+    architecture: "Architecture"
+    name: str
+    source: str
+    sequence_length: int
+    global_batch: int | None
+
+
+def _model(model: str, where: str) -> _Model:
+    """The model; `where`: what names it, for errors."""
+    from formulations.instance.catalogue import catalogue, catalogue_entry
+    from formulations.instance.huggingface_model import architecture_from_config
+    from formulations.instance.resolve_workload import config_name, from_config
+
+    if _names_file(model):
+        path = Path(model)
+        architecture = from_config(path, architecture_from_config)
+        return _Model(architecture, config_name(path), model, _usual_tokens(path), None)
+    entry = catalogue_entry(catalogue().workloads, model, where)
+    return _Model(entry.sizes, model, entry.source, entry.sequence_length, entry.global_batch)
+
+
+def _names_file(model: str) -> bool:
+    """Whether a model is given by the path of its config.json, and not by name."""
+    return model.endswith(".json") or os.sep in model or os.path.isfile(model)
+
+
+def _usual_tokens(path: Path) -> int:
+    """Tokens per sequence of a config.json, where nobody says."""
+    from formulations.instance.huggingface_model import maximum_positions
+    from formulations.instance.resolve_workload import from_config
+
+    return min(from_config(path, maximum_positions) or DEFAULT_TOKENS, DEFAULT_TOKENS)

@@ -1,8 +1,8 @@
-"""`solve`: the best plan of an instance, with its proof."""
+"""What asks for the best plan of an instance: alone, by several methods, beside what runs today."""
 
 import gc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -25,10 +25,8 @@ from solver.cli.search_options import (
 from solver.cli.terminal import print_either, print_report, progress_display, say
 from solver.options import CheckMethod, Method, SolveOptions
 
-if TYPE_CHECKING:
-    from solver.document import PlanDocument
-    from solver.result import Result
-
+#: Methods that `cross-check` compares unless others are named.
+USUAL = (CheckMethod.MINMAX, CheckMethod.LOCAL, CheckMethod.EXACT)
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 
 
@@ -71,6 +69,7 @@ def solve_command(
     from formulations.instance.load import load_instance
     from solver.files import to_json
     from solver.report.document import build_document
+    from solver.report.text import solution_text
     from solver.search.targets import solve
     from solver.study.store import study_at
 
@@ -92,24 +91,14 @@ def solve_command(
         if out is not None:
             write_text(out, to_json(document))
     finally:
-        _print(result, document, as_json, proof)
+        if not as_json:
+            print_report(solution_text(document, result.infeasibility, result.other_targets))
+        else:
+            say(to_json(document, proof=proof), end="")
+            if result.infeasibility is not None:
+                reason = result.infeasibility
+                say(f"{reason.constraint}; {reason.remedy}", err=True)
     raise typer.Exit(EXIT_CODES[result.status])
-
-
-def _print(result: "Result", document: "PlanDocument", as_json: bool, proof: bool) -> None:
-    from solver.files import to_json
-    from solver.report.text import solution_text
-
-    reason = result.infeasibility
-    if not as_json:
-        print_report(solution_text(document, reason, result.other_targets))
-        return
-    say(to_json(document, proof=proof), end="")
-    if reason is not None:
-        say(f"{reason.constraint}; {reason.remedy}", err=True)
-
-
-USUAL = (CheckMethod.MINMAX, CheckMethod.LOCAL, CheckMethod.EXACT)
 
 
 def cross_check_command(
@@ -200,18 +189,21 @@ def evaluate_command(
     from solver.simulate import simulate_step
 
     check_writable(out, keep=(instance, megatron, torchtitan))
-    own = read_run(load_instance(instance), megatron, torchtitan, degrees, order)
-    document, found = predicted(own)
-    if out is not None and not found.broken:
+    run = read_run(load_instance(instance), megatron, torchtitan, degrees, order)
+    document, evaluation = predicted(run)
+    if out is not None and not evaluation.broken:
         write_text(out, to_json(document))
     if time_limit:
         options = SolveOptions(time_limit_s=time_limit, gap=gap, workers=workers or all_cores())
         with progress_display() as progress:
-            found = compared(own, found, options, lambda space, how: solve(space, how, progress))
+            evaluation = compared(
+                run, evaluation, options, lambda space, how: solve(space, how, progress)
+            )
     print_either(
         as_json,
-        lambda: evaluation_json(document, found),
-        lambda: evaluation_text(document, simulate_step(costs_of(document)), found),
+        lambda: evaluation_json(document, evaluation),
+        lambda: evaluation_text(document, simulate_step(costs_of(document)), evaluation),
     )
-    if out is not None and found.broken:
-        raise PlannerError(f"{out} is not written: {found.broken[0]}; plan files keep all limits")
+    if out is not None and evaluation.broken:
+        broken = evaluation.broken[0]
+        raise PlannerError(f"{out} is not written: {broken}; plan files keep all limits")

@@ -48,17 +48,15 @@ def recomputed_text(template: Template) -> str:
 
 def _row(entry: TemplateEntry, document: TemplatesDocument) -> list[str]:
     steps = [one.step_time_s or 0.0 for one in document.templates]
-    values = [one.value_s or 0.0 for one in document.templates]
     nodes = _nodes_text(entry, document.node_groups)
-    if entry.template is None or entry.value_s is None or entry.step_time_s is None:
-        return [nodes, f"none ({entry.status.value})", "", str(entry.micro_batches), "", "", ""]
+    if entry.template is None or entry.step_time_s is None:
+        return [nodes, f"none ({entry.status.value})", "", str(entry.micro_batches), "", ""]
     return [
         nodes,
         stages_text(entry.template),
         recomputed_text(entry.template),
         str(entry.micro_batches),
         time_text(entry.step_time_s, max(steps)),
-        time_text(entry.value_s, max(values)),
         "0" if not entry.gap else percent(entry.gap),
     ]
 
@@ -99,12 +97,12 @@ def templates_text(document: TemplatesDocument) -> "list[RenderableType]":
             *_fewest(document),
             *_merging(document),
             ("micro-batch", counted(document.micro_batch, "sequence")),
-            ("objective", f"{document.objective.value}, {document.split.value} split"),
+            ("split", document.split.value),
         ]
     )
     rows = table(
         ["nodes", "stages: layers x GPUs, node | node", "recompute"],
-        ["micro-batches", "step", "objective", "gap"],
+        ["micro-batches", "step", "gap"],
         [_row(entry, document) for entry in document.templates],
     )
     ways = [f"{_listed(document.pipelines)}."] if document.pipelines else []

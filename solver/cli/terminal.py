@@ -4,17 +4,15 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import typer
 
 from formulations.errors import PlannerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.console import RenderableType
 
     from solver.clusters.search import FamilyProgress
@@ -35,20 +33,16 @@ def say(text: str, *, err: bool = False, end: str = "\n") -> None:
     try:
         typer.echo(shown + end, file=stream, nl=False)
     except OSError as error:
-        _silence(stream)
+        # What is still to come goes to nowhere, also what Python flushes at its end.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
         if not err and not isinstance(error, BrokenPipeError):
             raise PlannerError(f"cannot print to stdout: {error.strerror}") from error
 
 
-def _silence(stream: TextIO) -> None:
-    """Sends what is still to come to nowhere, also what Python flushes at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
-
-
 def print_either(
-    as_json: bool, data: "Callable[[], object]", text: "Callable[[], Sequence[RenderableType]]"
+    as_json: bool, data: Callable[[], object], text: "Callable[[], Sequence[RenderableType]]"
 ) -> None:
     """Prints one JSON object, or else a report."""
     if as_json:
@@ -70,26 +64,8 @@ def print_report(parts: "Sequence[RenderableType]") -> None:
         say(line.rstrip())
 
 
-def _state(progress: "Progress") -> str:
-    from solver.report.quantities import percent, time_text
-
-    def text(time_ns: int | None) -> str:
-        return "none yet" if time_ns is None else time_text(time_ns / 1e9)
-
-    gap = "unknown" if progress.gap is None else percent(progress.gap)
-    return (
-        f"best plan {text(progress.incumbent_ns)}, bound {text(progress.bound_ns)}, gap {gap}, "
-        f"{progress.elapsed_s:.0f} s{_left(progress)}"
-    )
-
-
-def _left(progress: "Progress") -> str:
-    """How long it may still take, where that is known."""
-    return "" if progress.left_s is None else f", at most {progress.left_s:.0f} s to go"
-
-
 @contextmanager
-def _bar(what: str) -> "Iterator[Callable[[int, int, str], None] | None]":
+def _bar(what: str) -> Iterator[Callable[[int, int, str], None] | None]:
     """A function that shows how many of how many, and a text, on stderr if that is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield None
@@ -106,62 +82,64 @@ def _bar(what: str) -> "Iterator[Callable[[int, int, str], None] | None]":
     )
     with Display(*columns, console=Console(stderr=True), transient=True, expand=True) as display:
         task = display.add_task("starting", total=0)
+        yield lambda completed, total, text: display.update(
+            task, completed=completed, total=total, description=text
+        )
 
-        def show(completed: int, total: int, text: str) -> None:
-            display.update(task, completed=completed, total=total, description=text)
 
-        yield show
+@contextmanager
+def steps_display(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A function that shows how many of how many are done on stderr, if that is a terminal."""
+    with _bar(what) as bar:
+        yield lambda done, total: None if bar is None else bar(done, total, "")
 
 
 @contextmanager
 def progress_display() -> "Iterator[Callable[[Progress], None] | None]":
     """A function that shows search progress on stderr; None where that is no terminal."""
     with _bar("shapes closed") as bar:
-        if bar is None:
-            yield None
-            return
-        show = bar
-
-        def tell(progress: "Progress") -> None:
-            show(progress.shapes_closed, progress.shapes_total, _state(progress))
-
-        yield tell
+        yield bar and (lambda now: bar(now.shapes_closed, now.shapes_total, _search_text(now)))
 
 
 @contextmanager
 def family_display() -> "Iterator[Callable[[FamilyProgress], None] | None]":
     """A function that shows on stderr how far a search over clusters is; None: no terminal."""
+    with _bar("clusters closed") as bar:
+        yield bar and (lambda now: bar(now.clusters_closed, now.clusters_total, _family_text(now)))
+
+
+def _search_text(progress: "Progress") -> str:
+    """Incumbent, bound, gap, and how long it may still take where that is known."""
+    from solver.report.quantities import time_text
+
+    incumbent, bound = (
+        "none yet" if time_ns is None else time_text(time_ns / 1e9)
+        for time_ns in (progress.incumbent_ns, progress.bound_ns)
+    )
+    to_go = "" if progress.left_s is None else f", at most {progress.left_s:.0f} s to go"
+    return (
+        f"best plan {incumbent}, bound {bound}, gap {_gap_text(progress.gap)}, "
+        f"{progress.elapsed_s:.0f} s{to_go}"
+    )
+
+
+def _family_text(progress: "FamilyProgress") -> str:
+    """The front, how long it may take at this pace, and the search in the cluster at hand."""
+    to_close = progress.clusters_total - progress.clusters_closed
+    pace_s = progress.elapsed_s / max(progress.clusters_closed, 1)
+    text = (
+        f"{progress.front_size} on the front, gap {_gap_text(progress.gap)}, "
+        f"{progress.elapsed_s:.0f} s, some {to_close * pace_s:.0f} s left; "
+        f"now {'+'.join(map(str, progress.now))}"
+    )
+    within = progress.within
+    if within is None:
+        return text
+    shapes = f"{within.shapes_closed} of {within.shapes_total} shapes closed"
+    return f"{text}: {shapes}, {_search_text(within)}"
+
+
+def _gap_text(gap: float | None) -> str:
     from solver.report.quantities import percent
 
-    with _bar("clusters closed") as bar:
-        if bar is None:
-            yield None
-            return
-        show = bar
-
-        def tell(progress: "FamilyProgress") -> None:
-            within, left = progress.within, progress.clusters_total - progress.clusters_closed
-            gap = "unknown" if progress.gap is None else percent(progress.gap)
-            pace_s = progress.elapsed_s / max(progress.clusters_closed, 1)
-            text = (
-                f"{progress.front_size} on the front, gap {gap}, {progress.elapsed_s:.0f} s, "
-                f"some {left * pace_s:.0f} s left; now {'+'.join(map(str, progress.now))}"
-            )
-            if within is not None:
-                shapes = f"{within.shapes_closed} of {within.shapes_total} shapes closed"
-                text += f": {shapes}, {_state(within)}"
-            show(progress.clusters_closed, progress.clusters_total, text)
-
-        yield tell
-
-
-@contextmanager
-def steps_display(what: str) -> "Iterator[Callable[[int, int], None]]":
-    """A function that shows how many of how many are done on stderr, if that is a terminal."""
-    with _bar(what) as bar:
-
-        def tell(done: int, total: int) -> None:
-            if bar is not None:
-                bar(done, total, "")
-
-        yield tell
+    return "unknown" if gap is None else percent(gap)

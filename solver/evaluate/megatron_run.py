@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from formulations.instance import Instance
-from formulations.instance.instance import ContextMethod, ZeroStage
+from formulations.instance.search import ContextMethod, ZeroStage
 from formulations.instance.target import STACK, chain_of
 from formulations.instance.workload import Precision, Recompute, Workload
 from solver.evaluate.launched import Launched, num_blocks

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from formulations.errors import PlanError, PlannerError
 from formulations.instance import Instance
-from formulations.instance.text_files import csv_rows, read_text
+from formulations.instance.documents import csv_rows, read_text
 from formulations.plan import Plan
 from solver.evaluate import megatron_run, torchtitan_run
 from solver.evaluate.launched import Launched, run_of_degrees

@@ -4,7 +4,6 @@ import re
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.lengths.problem import Strategy
 from formulations.lengths.row_times import instance_of_rows
 from solver.document import PlanDocument
 from solver.evaluate.evaluation import checked
@@ -16,7 +15,6 @@ def row_plans(instance: Instance, found: Candidates) -> list[PlanDocument]:
     """[strategy], of rows as long as it takes; none where strategies were measured."""
     files = []
     for strategy, plan in zip(found.mixed.strategies, found.plans or (), strict=bool(found.plans)):
-        assert isinstance(strategy, Strategy)
         rows = instance_of_rows(instance, plan, strategy.longest)
         document, broken, others = checked(judged(rows, plan))
         if broken or others:

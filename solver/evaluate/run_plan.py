@@ -13,12 +13,12 @@ from formulations.decisions import even_shares
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.input_limits import TOO_LONG
-from formulations.instance.instance import RECOMPUTE_WAYS, SearchSpace
 from formulations.instance.resolve_search import (
     context_fault,
     expert_fault,
     expert_split_fault,
 )
+from formulations.instance.search import RECOMPUTE_WAYS, SearchSpace
 from formulations.instance.target import RULES, Target
 from formulations.instance.workload import Recompute
 from formulations.launch import zero_choices

@@ -12,7 +12,7 @@ import csv
 import io
 from collections.abc import Iterator, Mapping
 
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.schedules import SCHEDULES, device_order
 from formulations.schedules.operations import Kind
 from solver.export.job import IMPORTABLE, Fault, Job, Piece, launch_faults, read_settings

@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heapify, heapreplace
 from math import isqrt
+from typing import Literal
 
 from formulations.errors import PlannerError
 
+#: How micro-batches are shared out: the slowest pipeline is as fast as can be, or the steps have
+#: least variance, as in Oobleck.
+Distribution = Literal["step-time", "variance"]
 Times = Sequence[int]
 
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from formulations.costs.exchange import exchange_times_ns
-from formulations.costs.template_costs import TemplateCosts, template_costs
+from formulations.costs.template_costs import TemplateCosts, exchange_times_ns, template_costs
 from formulations.fleet import Design
 from formulations.instance import Instance
 from formulations.pipelines import PipelineKind

@@ -2,46 +2,66 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from formulations.coverage import consecutive_for_merging, proof, ways
+from formulations.coverage import (
+    Coverage,
+    consecutive_for_merging,
+    least_consecutive,
+    proof,
+    ways,
+)
+from formulations.errors import PlannerError
 from formulations.fleet import Design, Strategy
 from formulations.instance.record import Record
+from formulations.merging import worst_rebuilt
+from formulations.models.cpsat import CpSat
+from formulations.models.template_set import TemplateSet
 from formulations.node_sharing import NodeSplit
 from formulations.pipelines import InstantiationProblem, PipelineKind
 from formulations.template import Template
 from formulations.units import seconds
+from solver.backends import cpsat
 from solver.fleet_document import TemplateBound, TemplateClaims
-from solver.fleets.fleet_templates import distinct, fleet_sizes, fleet_templates
+from solver.fleets.designs import fleet_sizes, fleet_templates
 from solver.fleets.instantiate import instantiate
 from solver.layered.problem import INFINITY
+from solver.options import SolveOptions
 from solver.result import Status
-from solver.templates.generate import TemplateGenerator
-from solver.templates.template_options import TemplateObjective
-from solver.templates.template_result import NoTemplateError, TemplateResult
-from solver.templates.template_set import (
-    fewest_sizes,
-    merging_range,
-    worst_rebuilt_in,
-)
+from solver.templates.generate import NoTemplateError, TemplateGenerator, TemplateResult
 
 
 class TemplateEntry(Record):
     """The best template of one size, or of one mix of nodes.
 
-    value_s, bound_s: of the objective; no template is below the bound. step_time_s: simulated
-    step of one pipeline with these micro-batches. None where there is no template.
+    step_time_s: simulated step of one pipeline with these micro-batches; no template has one below
+    bound_s. None where there is no template.
     """
 
     nodes: int
     micro_batches: int
     status: Status
-    value_s: float | None
+    step_time_s: float | None
     bound_s: float | None
     gap: float | None
-    step_time_s: float | None
     strategy: Strategy | None
     template: Template | None
+
+    @classmethod
+    def of(cls, result: TemplateResult) -> "TemplateEntry":
+        """What a search has found."""
+        outcome = result.outcome
+        return cls(
+            nodes=result.nodes,
+            micro_batches=result.micro_batches,
+            status=result.status,
+            step_time_s=None if outcome.value is None else seconds(outcome.value),
+            bound_s=seconds(outcome.bound) if outcome.bound < INFINITY else None,
+            gap=result.gap,
+            strategy=result.strategy,
+            template=outcome.template,
+        )
 
 
 class TemplatesDocument(Record):
@@ -57,10 +77,9 @@ class TemplatesDocument(Record):
     of fewer nodes than n0, and nothing is said of other numbers of nodes.
     """
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     instance: str
     faults: int
-    objective: TemplateObjective
     split: NodeSplit
     micro_batch: int
     available: int
@@ -78,18 +97,17 @@ class TemplatesDocument(Record):
 
     @property
     def designs(self) -> tuple[Design, ...]:
-        """The templates found, each with its strategy."""
-        return distinct(
-            Design(template=one.template, strategy=one.strategy)
-            for one in self.templates
-            if one.template is not None and one.strategy is not None
-        )
+        """The templates found, each once with its strategy."""
+        by_template = {
+            entry.template: Design(template=entry.template, strategy=entry.strategy)
+            for entry in self.templates
+            if entry.template is not None and entry.strategy is not None
+        }
+        return tuple(by_template.values())
 
     @property
-    def claims(self) -> TemplateClaims | None:
-        """What the entries claim of `designs`, in seconds; None by another objective."""
-        if self.objective is not TemplateObjective.STEP_TIME:
-            return None
+    def claims(self) -> TemplateClaims:
+        """What the entries claim of `designs`, in seconds."""
         entry_of = {entry.template: entry for entry in self.templates}
         entries = [entry_of[design.template] for design in self.designs]
         bounds = tuple(
@@ -110,8 +128,9 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
 
     Raises NoTemplateError where the cluster cannot run f + 1 pipelines.
     """
-    instance, options = generator.instance, generator.options
-    least, total = _least_nodes(generator), sum(generator.mixes.available)
+    least, total = generator.least_nodes, sum(generator.mixes.available)
+    if least is None:
+        raise NoTemplateError(generator.too_small)
     needed = (
         f"{faults + 1} pipelines of {least} nodes or more need {(faults + 1) * least} nodes, the "
         f"cluster has {total}"
@@ -121,34 +140,33 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
         raise NoTemplateError(
             f"--faults {faults}: {needed}; allowed: up to {total // least - 1} faults"
         )
-    sizes = tuple(n for n in consecutive_for_merging(least, faults) if n <= total)
-    found = fleet_templates(generator, fleet_sizes(generator, faults))
-    if not covered and (most := _most_pipelines(generator, found)) <= faults:
+    results = fleet_templates(generator, fleet_sizes(generator, faults))
+    if not covered and (pipelines := _most_pipelines(generator, results)) <= faults:
         raise NoTemplateError(
-            f"--faults {faults}: the nodes are enough for {most} pipelines at once, not for "
-            f"{faults + 1}; allowed: up to {most - 1} faults"
+            f"--faults {faults}: the nodes are enough for {pipelines} pipelines at once, not for "
+            f"{faults + 1}; allowed: up to {pipelines - 1} faults"
         )
     document = TemplatesDocument(
-        instance=instance.name,
+        instance=generator.instance.name,
         faults=faults,
-        objective=options.objective,
-        split=options.split,
+        split=generator.options.split,
         micro_batch=generator.micro_batch,
         available=total,
-        node_groups=tuple(group.name for group in instance.cluster.groups),
+        node_groups=tuple(group.name for group in generator.instance.cluster.groups),
         least_nodes=least,
-        sizes=sizes,
+        sizes=tuple(n for n in consecutive_for_merging(least, faults) if n <= total),
         coverage=(f"Of any nodes, {needed}: there are as many only of smaller choices.",),
-        templates=tuple(map(_entry, found)),
+        templates=tuple(map(TemplateEntry.of, results)),
     )
     return _with_coverage(document) if covered else document
 
 
-def _most_pipelines(generator: TemplateGenerator, found: Sequence[TemplateResult]) -> int:
+def _most_pipelines(generator: TemplateGenerator, results: Sequence[TemplateResult]) -> int:
     """Most pipelines of the templates that the nodes are enough for, all at once."""
     groups = len(generator.mixes.available)
-    mixes = {one.outcome.template.counts(groups) for one in found if one.outcome.template}
-    kinds = tuple(PipelineKind(mix, [0]) for mix in sorted(mixes))
+    designs = filter(None, (result.design for result in results))
+    mixes = sorted({design.template.counts(groups) for design in designs})
+    kinds = tuple(PipelineKind(mix, [0]) for mix in mixes)
 
     def too_many(pipelines: int) -> bool:
         problem = InstantiationProblem(
@@ -176,22 +194,64 @@ def _with_coverage(document: TemplatesDocument) -> TemplatesDocument:
     )
 
 
-def _least_nodes(generator: TemplateGenerator) -> int:
-    if generator.least_nodes is None:
-        raise NoTemplateError(generator.too_small)
-    return generator.least_nodes
+class CoverageError(PlannerError):
+    """Node counts that no set of sizes covers."""
+
+    exit_code = 3
 
 
-def _entry(found: TemplateResult) -> TemplateEntry:
-    outcome = found.outcome
-    return TemplateEntry(
-        nodes=found.nodes,
-        micro_batches=found.micro_batches,
-        status=found.status,
-        value_s=None if outcome.value is None else seconds(outcome.value),
-        bound_s=seconds(outcome.bound) if outcome.bound < INFINITY else None,
-        gap=found.gap,
-        step_time_s=None if found.step_ns is None else seconds(found.step_ns),
-        strategy=found.strategy,
-        template=outcome.template,
-    )
+@dataclass(frozen=True)
+class SizeSet:
+    """Sizes that cover a range, ascending; `fewest`: no set with fewer does, by CP-SAT's proof."""
+
+    sizes: tuple[int, ...]
+    fewest: bool
+
+
+def fewest_sizes(
+    nodes: range, least_size: int, faults: int, options: SolveOptions | None = None
+) -> SizeSet:
+    """A set of fewest sizes >= n0 of which f + 1 or more add up to every count in `nodes`.
+
+    Stopped early, the best set so far, at worst the consecutive sizes that cover. Raises
+    CoverageError where a count is below (f + 1) n0.
+
+    A range from (f + 1) n0 on is settled by its first n0 counts: only n0 makes the first, so n0 is
+    in every set, and one more pipeline of n0 leads from each of these counts to all above.
+    """
+    first = (faults + 1) * least_size
+    if not nodes or nodes[0] < first:
+        raise CoverageError(
+            f"{nodes[0] if nodes else 'no'} nodes cannot run {faults + 1} pipelines of "
+            f"{least_size}; allowed: {first} nodes or more, or fewer faults"
+        )
+    consecutive = range(least_size, least_size + least_consecutive(least_size, faults))
+    settling = nodes[:least_size] if nodes[0] == first else nodes
+    built = TemplateSet(CpSat(), settling, least_size, faults)
+    built.hint(consecutive)
+    outcome = cpsat.run(built.model.native, options or SolveOptions())
+    if outcome.values is None:
+        return SizeSet(tuple(consecutive), False)
+    sizes = built.extract(outcome.values)
+    assert not Coverage(sizes, faults, nodes[-1]).gaps(nodes[0])
+    return SizeSet(sizes, outcome.status is Status.OPTIMAL)
+
+
+def merging_range(least_size: int, faults: int, most: int) -> range:
+    """Numbers of nodes, up to `most`, for which every way to run and to lose a node can be tried.
+
+    Those with few pipelines to spare, where merging is hardest, and one node above the least.
+    """
+    first = (faults + 1) * least_size
+    return range(first + 1, min(most, first + 2 * least_size + 8) + 1)
+
+
+def worst_rebuilt_in(sizes: Sequence[int], faults: int, nodes: range) -> int | None:
+    """Most pipelines that one failure takes apart, from any of these numbers of nodes.
+
+    None without any number, or if a failure can leave a number of nodes that is not covered. Tries
+    every way to run.
+    """
+    rebuilt = [worst_rebuilt(sizes, faults, number) for number in nodes]
+    covered = [count for count in rebuilt if count is not None]
+    return max(covered) if covered and len(covered) == len(rebuilt) else None

@@ -10,13 +10,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.recompute_choice import NEVER
-from formulations.costs.stage_costs import StageCosts
+from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.schedules import SCHEDULES
-from solver.layered.distinct import distinct
 from solver.layered.placements import Columns, chunk_memory
-from solver.layered.problem import ChunkMemory, Intervals
+from solver.layered.problem import ChunkMemory, Intervals, distinct
 
 #: Boundaries of a split: pp + 1 layer indices from 0 to the number of layers.
 Split = tuple[int, ...]

@@ -13,9 +13,9 @@ from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Shape, simulable
 from formulations.slot_degrees import stage_places
+from solver.bounds.closed_forms import ClosedForm, closed_forms
 from solver.bounds.packing import packed_ns, refuted
 from solver.bounds.stage_choice import StageChoice
-from solver.bounds.work_and_filling import ClosedForm, closed_forms
 from solver.result import objective_weight
 
 Known = TypeVar("Known")

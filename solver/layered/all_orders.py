@@ -16,10 +16,8 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.slot_degrees import limits_orders, may_follow
 from formulations.units import ceil_div
-from solver.layered.messages import by_message, longest
-from solver.layered.placements import Columns, allowed_layers, finish_ns
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
-from solver.layered.zones import StageZones
+from solver.layered.placements import Columns, StageZones, allowed_layers, finish_ns
+from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, by_message, longest
 
 #: With more arcs times lanes than these, a free order is not worth its tables.
 ARC_LIMIT = 20_000
@@ -312,7 +310,7 @@ def order_graph(
     """All node orders, with `share` micro-batches for every replica; None if too many arcs.
 
     With `split`, those in which no stage spans zones; no stages if there is none. Where stages span
-    zones times are lower bounds, see `zones`. One lane if all replicas are alike in every order.
+    zones times are lower bounds, see `placements`. One lane if replicas are alike in every order.
     With several chunks per slot times are lower bounds, too, and later ones have to lie where the
     first ones do: `DeviceGraph` sees to that.
     """

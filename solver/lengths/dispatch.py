@@ -21,8 +21,8 @@ of one reference, v of which a replica does per ns at most.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import sqrt
 
@@ -30,11 +30,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.errors import PlannerError
-from formulations.lengths.dispatch import Dispatch, dispatch_ns, pipeline_ns, row_ns
 from formulations.lengths.problem import Mixed, Replica, Rows, Strategy
 from formulations.lengths.tour import Group
 
 Numbers = NDArray[np.int64]
+#: Sequences of one row, as indices into the step's lengths.
+Row = tuple[int, ...]
+#: Rows of every replica, [replica][row]; a padded row holds one sequence.
+Dispatch = tuple[tuple[Row, ...], ...]
 
 #: Lengths of the longest row that are tried, beginning with the longest sequence's.
 ROW_LENGTHS = 8
@@ -44,6 +47,27 @@ MAX_SEQUENCES = 10_000
 PRECISION = 1e-4
 #: Relative room for the rounding of doubles in sums of thousands of times.
 ROUNDING = 1e-9
+
+
+def row_ns(replica: Replica, tokens: Iterable[int]) -> int:
+    """Time of a row that holds sequences of so many tokens on the replica's slowest stage, ns."""
+    return sum(replica.time.sequence_ns(length) for length in tokens) + replica.time.per_row_ns
+
+
+def pipeline_ns(stages: int, rows: Sequence[int]) -> int:
+    """Time of a replica that runs rows of these times one after another, ns (PROBLEM section 8).
+
+    The rows and, while the pipeline fills and drains, its longest row once per further stage.
+    """
+    return sum(rows) + (stages - 1) * max(rows, default=0)
+
+
+def dispatch_ns(strategy: Strategy, lengths: Sequence[int], dispatch: Dispatch) -> int:
+    """Time until the last replica has run its rows, ns."""
+    return max(
+        pipeline_ns(replica.stages, [row_ns(replica, (lengths[i] for i in row)) for row in rows])
+        for replica, rows in zip(strategy.pipelines, dispatch, strict=True)
+    )
 
 
 @dataclass(frozen=True)
@@ -64,7 +88,7 @@ def dispatch_group(mixed: Mixed, group: Group) -> Dispatched | None:
     """A group of a step dealt out; None of a measured strategy, and of very many sequences."""
     strategy = mixed.strategies[group.strategy]
     atoms = [mixed.atoms[k] for k in group.atoms]
-    if not isinstance(strategy, Strategy) or sum(atom.count for atom in atoms) > MAX_SEQUENCES:
+    if strategy.atoms_ns or sum(atom.count for atom in atoms) > MAX_SEQUENCES:
         return None
     lengths = [atom.tokens for atom in atoms for _ in range(atom.count)]
     return dispatch(strategy, lengths, mixed.rows)
@@ -101,12 +125,11 @@ def dispatch(strategy: Strategy, lengths: Sequence[int], rows: Rows) -> Dispatch
 def least_dispatch_ns(strategy: Strategy, lengths: Sequence[int], rows: Rows, above: int) -> int:
     """A time that no dispatch of the sequences beats, ns; `above`: the time of one, ns."""
     descending = np.sort(np.array(lengths, dtype=np.int64))[::-1]
-    longest = [
+    bound_ns = min(
         pipeline_ns(replica.stages, [row_ns(replica, [max(lengths)])])
         for replica in strategy.replicas
         if max(lengths) <= replica.longest_row
-    ]
-    bound_ns = min(longest)
+    )
     for shared in (True, False):
         fractions = _Fractions(strategy, descending, rows, shared)
         low, high = bound_ns, above
@@ -128,7 +151,7 @@ class _Fractions:
 
     def __init__(self, strategy: Strategy, lengths: Numbers, rows: Rows, shared: bool) -> None:
         self._shared = shared
-        kinds = Counter(one for one in strategy.replicas if one.longest_row >= lengths[-1])
+        kinds = Counter(kind for kind in strategy.pipelines if kind.longest_row >= lengths[-1])
         self._kinds = list(kinds)
         work = [
             np.array([kind.time.sequence_ns(int(length)) for length in lengths], dtype=float)
@@ -176,125 +199,77 @@ class _Fractions:
         return done + max(0.0, cap_ns) * self._speeds[kind]
 
 
-@dataclass(frozen=True)
-class _Waiting:
-    """Sequences by ascending length: indices, tokens, and their times on a replica, ns."""
-
-    indices: list[int]
-    tokens: list[int]
-    times_ns: list[int]
-
-    def copy(self) -> "_Waiting":
-        """The same, to take sequences from."""
-        return _Waiting(self.indices[:], self.tokens[:], self.times_ns[:])
-
-
 class _Filler:
     """Fills the replicas of a strategy within a time, the roomiest and fastest first."""
 
     def __init__(self, strategy: Strategy, lengths: Sequence[int], rows: Rows) -> None:
-        self._replicas, self._lengths, self._packed = strategy.replicas, lengths, rows == "packed"
+        self._replicas, self._lengths, self._packed = strategy.pipelines, lengths, rows == "packed"
         self._ascending = sorted(range(len(lengths)), key=lambda i: (lengths[i], i))
         self._times_ns = {
             replica: [replica.time.sequence_ns(length) for length in lengths]
-            for replica in set(strategy.replicas)
+            for replica in self._replicas
         }
+        # Replicas with long rows first, then those that take least for all sequences
+        ranks = [(-replica.longest_row, sum(self._times_ns[replica])) for replica in self._replicas]
+        self._order = sorted(range(len(ranks)), key=ranks.__getitem__)
 
     def within(self, within_ns: int) -> Dispatch | None:
         """Replicas that all end within a time; None if that leaves sequences over."""
         rows: list[list[list[int]]] = [[] for _ in self._replicas]
-        indices = self._ascending
-        for r in sorted(range(len(rows)), key=self._rank):
-            times_ns = self._times_ns[self._replicas[r]]
-            waiting = _Waiting(
-                indices, [self._lengths[i] for i in indices], [times_ns[i] for i in indices]
-            )
+        waiting = self._ascending
+        for r in self._order:
             rows[r] = self._fill(self._replicas[r], waiting, within_ns)
             taken = {i for row in rows[r] for i in row}
-            indices = [i for i in indices if i not in taken]
-        if indices:
+            waiting = [i for i in waiting if i not in taken]
+        if waiting:
             return None
-        return Dispatch(tuple(tuple(map(tuple, replica_rows)) for replica_rows in rows))
+        return tuple(tuple(map(tuple, replica_rows)) for replica_rows in rows)
 
-    def _rank(self, r: int) -> tuple[int, int]:
-        """Replicas with long rows first, then those that take least for all sequences."""
-        return -self._replicas[r].longest_row, sum(self._times_ns[self._replicas[r]])
-
-    def _fill(self, replica: Replica, waiting: _Waiting, within_ns: int) -> list[list[int]]:
+    def _fill(self, replica: Replica, waiting: Sequence[int], within_ns: int) -> list[list[int]]:
         """The rows of most work that the replica ends in time, over several longest rows."""
-        fitting = bisect_right(waiting.tokens, replica.longest_row)
+        times_ns, fixed_ns = self._times_ns[replica], replica.time.per_row_ns
+        fitting = [i for i in waiting if self._lengths[i] <= replica.longest_row]
         if not fitting:
             return []
-        alone = waiting.times_ns[fitting - 1] + replica.time.per_row_ns
+        alone = times_ns[fitting[-1]] + fixed_ns
         caps = {within_ns}
         if self._packed and replica.stages > 1:
             # n rows of equal length end in time if none takes more than T / (n + p - 1)
             numbers = range(1, max(1, within_ns // max(alone, 1)) + 1)
             chosen = {numbers[len(numbers) * k // ROW_LENGTHS] for k in range(ROW_LENGTHS)}
             caps = {max(alone, within_ns // (n + replica.stages - 1)) for n in chosen}
-        filled = [_Filling(replica, waiting.copy(), within_ns, cap) for cap in sorted(caps)]
-        for filling in filled:
-            filling.run(self._packed)
-        best = max(filled, key=lambda filling: filling.work_ns)
-        return [row.sequences for row in best.rows]
+        fillings = [self._rows(replica, waiting, within_ns, cap) for cap in sorted(caps)]
+        return max(fillings, key=lambda rows: sum(times_ns[i] for row in rows for i in row))
 
+    def _rows(
+        self, replica: Replica, waiting: Sequence[int], within_ns: int, longest_ns: int
+    ) -> list[list[int]]:
+        """Rows one after another, each full before the next begins; padded, one sequence each.
 
-@dataclass
-class _Row:
-    """A row as it fills: sequences, its time in ns, and tokens that still have room."""
-
-    time_ns: int
-    room: int
-    sequences: list[int] = field(default_factory=list)
-
-
-@dataclass
-class _Filling:
-    """A replica that ends within a time while its rows fill; none takes more than `longest_ns`."""
-
-    replica: Replica
-    waiting: _Waiting
-    within_ns: int
-    longest_ns: int
-    rows: list[_Row] = field(default_factory=list)
-    done_ns: int = 0
-    slowest_ns: int = 0
-
-    @property
-    def work_ns(self) -> int:
-        """What the sequences take, without the fixed time of rows."""
-        return self.done_ns - len(self.rows) * self.replica.time.per_row_ns
-
-    def run(self, packed: bool) -> None:
-        """Rows one after another, each full before the next begins; padded, one sequence each."""
-        while self._begin():
-            while packed and self._add(self.rows[-1]):
-                pass
-
-    def _begin(self) -> bool:
-        """Begin a row with the longest sequence that has room; whether one has."""
-        row = _Row(self.replica.time.per_row_ns, self.replica.longest_row)
-        if not self._add(row):
-            return False
-        self.rows.append(row)
-        return True
-
-    def _add(self, row: _Row) -> bool:
-        """Add the longest sequence that has room in a row; whether one has."""
-        further = self.replica.stages - 1
-        before_ns = self.done_ns - bool(row.sequences) * row.time_ns  # all other rows
-        ends_ns = self.within_ns - before_ns - row.time_ns
-        as_slowest_ns = (ends_ns - further * row.time_ns) // (further + 1)
-        room_ns = min(
-            self.longest_ns - row.time_ns, ends_ns - further * self.slowest_ns, as_slowest_ns
-        )
-        at = bisect_right(self.waiting.times_ns, room_ns)
-        at = min(at, bisect_right(self.waiting.tokens, row.room)) - 1
-        if at < 0:
-            return False
-        row.sequences.append(self.waiting.indices.pop(at))
-        row.room -= self.waiting.tokens.pop(at)
-        row.time_ns += self.waiting.times_ns.pop(at)
-        self.done_ns = before_ns + row.time_ns
-        self.slowest_ns = max(self.slowest_ns, row.time_ns)
-        return True
+        None takes more than `longest_ns`, and the replica ends within a time. Every sequence is the
+        longest that has room.
+        """
+        pending, further = list(waiting), replica.stages - 1
+        tokens = [self._lengths[i] for i in pending]
+        times_ns = [self._times_ns[replica][i] for i in pending]
+        rows, done_ns, slowest_ns = list[list[int]](), 0, 0
+        while True:
+            row, row_time_ns, room = list[int](), replica.time.per_row_ns, replica.longest_row
+            while self._packed or not row:
+                ends_ns = within_ns - done_ns - row_time_ns
+                room_ns = min(
+                    longest_ns - row_time_ns,
+                    ends_ns - further * slowest_ns,
+                    (ends_ns - further * row_time_ns) // (further + 1),  # as the slowest row
+                )
+                at = min(bisect_right(times_ns, room_ns), bisect_right(tokens, room)) - 1
+                if at < 0:
+                    break
+                row.append(pending.pop(at))
+                room -= tokens.pop(at)
+                row_time_ns += times_ns.pop(at)
+                slowest_ns = max(slowest_ns, row_time_ns)
+            if not row:
+                return rows
+            rows.append(row)
+            done_ns += row_time_ns

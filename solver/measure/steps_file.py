@@ -15,12 +15,11 @@ from pydantic import Field
 from formulations.errors import InstanceError, all_of
 from formulations.instance import Instance, NodeGroup
 from formulations.instance.calibration import MOST_FACTOR
+from formulations.instance.documents import Document, Mark, Node, Part, Place, csv_fields, read_text
 from formulations.instance.input_limits import Batch, Count, Name
-from formulations.instance.instance import ScheduleName, ZeroStage
-from formulations.instance.positions import Document, Mark, Node, Part, Place
+from formulations.instance.profile import PeakMemory
 from formulations.instance.record import Record
-from formulations.instance.schema import PeakMemory
-from formulations.instance.text_files import csv_fields, read_text
+from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.validation import validated
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Degrees

@@ -6,14 +6,12 @@ checkpoint, or since the begin.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Literal
 
-from solver.replay.activity import COMES_TO, Activity, Kind, Overtaken
-from solver.replay.formation import Formation
-from solver.replay.history import History
-from solver.replay.policy import Policy
-from solver.replay.spans import Cause, Replay, joined
+from solver.replay.policy import Configuration, Policy, Reconfigure
+from solver.replay.spans import Cause, History, Replay, joined
 from solver.replay.trace import Trace
 
 
@@ -58,6 +56,113 @@ def _alarms(trace: Trace, policy: Policy) -> list[tuple[int, bool, str]]:
             alarms += [] if ready_ns is None else [(ready_ns, True, event.node)]
     alarms += [(time_ns, True, node) for node, time_ns in coming_ns.items()]
     return sorted(alarm for alarm in alarms if alarm[0] < trace.end_ns)
+
+
+Kind = Literal["step", "checkpoint", "pause", "waiting"]
+#: What an activity is that the end of the run, or some event, cuts short.
+COMES_TO: dict[Kind, Cause] = {
+    "step": "unfinished",
+    "checkpoint": "checkpoint",
+    "pause": "reconfiguration",
+    "waiting": "waiting",
+}
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What is going on; waiting has no end. nodes: ready ones when it began."""
+
+    kind: Kind
+    start_ns: int
+    end_ns: int | None
+    nodes: int
+
+    @property
+    def until_ns(self) -> int:
+        """End of what has one."""
+        assert self.end_ns is not None
+        return self.end_ns
+
+
+class Formation:
+    """Nodes that are ready, the configuration that trains or did last, and the one to come.
+
+    The next one is there during a pause only.
+    """
+
+    def __init__(self, reconfigure: Reconfigure) -> None:
+        self.ready: frozenset[str] = frozenset()
+        self.trained: Configuration | None = None
+        self.next: Configuration | None = None
+        self._reconfigure = reconfigure
+
+    @property
+    def step_ns(self) -> int:
+        """A step of the configuration that trains."""
+        assert self.trained is not None
+        return self.trained.step_ns
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """Nodes in use; during a pause also those of pipelines from which layers are copied."""
+        used = frozenset() if self.next is None else self.next.nodes
+        if self.trained is not None and (self.next is None or self.trained.pipelines):
+            used |= self.trained.nodes
+        return used
+
+    @property
+    def holds(self) -> bool:
+        """Whether a node that has trained still holds what it did, or none ever has."""
+        return self.trained is None or bool(self.trained.nodes - self.trained.lost)
+
+    def fail(self, nodes: frozenset[str]) -> None:
+        """These nodes fail."""
+        self.ready -= nodes
+        self.trained, self.next = (
+            one and replace(one, lost=one.lost | nodes) for one in (self.trained, self.next)
+        )
+
+    def best(self) -> Configuration | None:
+        """What the nodes that are ready would train as."""
+        return self._reconfigure(self.trained, self.ready)
+
+    def begin(self) -> None:
+        """The next configuration trains."""
+        self.trained, self.next = self.next, None
+
+
+class Overtaken:
+    """A step that a failure has overtaken, if any: it goes on in the background of a pause."""
+
+    def __init__(self, history: History, nodes: Formation) -> None:
+        self._history, self._nodes = history, nodes
+        self._begun: Activity | None = None
+
+    def begin(self, step: Activity) -> None:
+        """A step goes on; it is covered when the pause ends."""
+        self._begun = step
+
+    def end(self, time_ns: int, inclusive: bool, pause_ns: int) -> int:
+        """Ends it at `time_ns`, or before if not `inclusive`; gives the end of what is covered.
+
+        It has trained whole steps, or else is lost until the pause that began at `pause_ns`.
+        """
+        begun = self._begun
+        if begun is None:
+            return pause_ns
+        if steps := (time_ns + inclusive - 1 - begun.start_ns) // self._nodes.step_ns:
+            end_ns = begun.start_ns + steps * self._nodes.step_ns
+            self._history.add(begun.start_ns, end_ns, "training", begun.nodes, steps)
+            self._begun = None
+            return end_ns
+        self.give_up(pause_ns)
+        return pause_ns
+
+    def give_up(self, time_ns: int) -> None:
+        """It is lost, as its nodes are needed at `time_ns`."""
+        if self._begun is not None:
+            self._history.add(self._begun.start_ns, time_ns, "lost", self._begun.nodes)
+            self._begun = None
 
 
 class _Training:

@@ -1,10 +1,11 @@
 """What a failure costs: the rules by which training systems recover.
 
-oobleck: the step in flight is lost, and the pipelines are formed anew from templates (Jang et al.,
-SOSP 2023). varuna: everything since the last checkpoint is lost, and all nodes restart from it
-(Athlur et al., EuroSys 2022). bamboo: a neighbour, which holds the lost node's layers too, computes
-its part until the pipelines are rebalanced; a second failure before that is fatal (Thorpe et al.,
-NSDI 2023; the paper survives one that is no neighbour's, so this is the worst case).
+ours: the step in flight is lost, and the pipelines are formed anew from templates (as in Oobleck,
+Jang et al., SOSP 2023). restart: everything since the last checkpoint is lost, and all nodes
+restart from it (as in Varuna, Athlur et al., EuroSys 2022). redundancy: a neighbour, which holds
+the lost node's layers too, computes its part until the pipelines are rebalanced; a second failure
+before that is fatal (as in Bamboo, Thorpe et al., NSDI 2023; the paper survives one that is no
+neighbour's, so this is the worst case).
 """
 
 from collections.abc import Callable
@@ -15,9 +16,6 @@ from formulations.fleet import Pipeline
 from formulations.units import ceil_div
 
 InFlight = Literal["lost", "background", "slowed"]
-
-#: What reports say of policies without checkpoints.
-NO_CHECKPOINTS = "no checkpoints: where no node is left that holds some layer, training begins anew"
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,32 @@
-"""Which nodes fail and join, and when."""
+"""Which nodes fail and join, and when: drawn, or read from CSV files.
 
+    time,node,event
+    600,a40-3,fail
+    20 min,a40-3,join
+
+Times are seconds, or carry a unit (s, min, h), and are in order. A node whose first event is `join`
+is not there from the start; all others are.
+"""
+
+import math
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Literal, get_args
+
+from formulations.errors import InstanceError
+from formulations.instance.documents import csv_fields, read_text, suggestion
+from formulations.instance.record import shown
 
 EventKind = Literal["fail", "join"]
+KINDS: tuple[EventKind, ...] = get_args(EventKind)
+COLUMNS = ("time", "node", "event")
+MOST_S = 1e9
+_LENGTH = re.compile(r"(\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*([a-z]*)")
+_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+TIME_ALLOWED = f"seconds, or a number with s, min, h or d; at most {MOST_S:g} s"
 
 
 @dataclass(frozen=True)
@@ -49,3 +70,84 @@ def regular_trace(nodes: Sequence[str], interval_ns: int, seed: int) -> Trace:
     failures = max(1, len(nodes) // 2)
     times_ns = [number * interval_ns for number in range(1, failures + 1)]
     return failures_trace(nodes, times_ns, seed)
+
+
+def length_ns(text: str) -> int | None:
+    """Nanoseconds of "90", "10 min", "6h" or "30d", rounded; None if it is no such text."""
+    match = _LENGTH.fullmatch(text.strip())
+    if match is None or match[2] not in _SECONDS:
+        return None
+    seconds = float(match[1]) * _SECONDS[match[2]]
+    return round(seconds * 1e9) if math.isfinite(seconds) and seconds <= MOST_S else None
+
+
+def read_trace(path: Path, nodes: Sequence[str], end_ns: int | None) -> Trace:
+    """The trace at `path` over a cluster of `nodes`.
+
+    end_ns: end of the run; None: the last event is the end, and has no effect. Raises InstanceError
+    with file, line and column for what does not fit.
+    """
+    allowed = f"a CSV file with the columns {','.join(COLUMNS)}"
+    rows = list(csv_fields(read_text(path, allowed)))
+    if not rows or tuple(text for _, text in rows[0][1]) != COLUMNS:
+        found = ",".join(text for _, text in rows[0][1]) if rows else ""
+        line = rows[0][0] if rows else 1
+        raise InstanceError(f"{path}:{line}:1", shown(found), f"the first line {','.join(COLUMNS)}")
+    reader = _Reader(str(path), nodes)
+    for line, fields in rows[1:]:
+        reader.add(line, fields)
+    if not reader.events:
+        raise InstanceError(f"{path}:1:1", "no event", "at least one line after the first")
+    absent = {node for node, kind in reader.first.items() if kind == "join"}
+    there = tuple(node for node in nodes if node not in absent)
+    last_ns = reader.events[-1].time_ns
+    if end_ns is None and last_ns == 0:
+        raise InstanceError(f"{path}:{rows[-1][0]}:1", "0", "a last time after 0, or a stated end")
+    return Trace(there, tuple(reader.events), last_ns if end_ns is None else end_ns)
+
+
+class _Reader:
+    """Checks one line after the other against what the lines before have left."""
+
+    def __init__(self, name: str, nodes: Sequence[str]) -> None:
+        self.name = name
+        self.nodes = nodes
+        self.events: list[Event] = []
+        self.first: dict[str, EventKind] = {}  # first event of every node named so far
+        self._last: dict[str, EventKind] = {}
+
+    def add(self, line: int, fields: list[tuple[int, str]]) -> None:
+        """One more event; raises InstanceError."""
+        if len(fields) != len(COLUMNS):
+            found = f"{len(fields)} field" + ("s" if len(fields) > 1 else "")
+            raise InstanceError(f"{self.name}:{line}:1", found, f"3: {','.join(COLUMNS)}")
+        time, node, event = (
+            (f"{self.name}:{line}:{column} {name}", text)
+            for name, (column, text) in zip(COLUMNS, fields, strict=True)
+        )
+        time_ns = self._time_ns(*time)
+        if node[1] not in self.nodes:
+            found = f"unknown node {shown(node[1])}{suggestion(node[1], self.nodes)}"
+            raise InstanceError(node[0], found, _some(self.nodes))
+        kind = next((kind for kind in KINDS if kind == event[1]), None)
+        if kind is None:
+            raise InstanceError(event[0], shown(event[1]), " or ".join(KINDS))
+        if self._last.get(node[1]) == kind:
+            state = "has failed already" if kind == "fail" else "is there already"
+            raise InstanceError(event[0], f"{kind} of {node[1]}, which {state}", "the other event")
+        self.first.setdefault(node[1], kind)
+        self._last[node[1]] = kind
+        self.events.append(Event(time_ns, node[1], kind))
+
+    def _time_ns(self, where: str, text: str) -> int:
+        time_ns = length_ns(text)
+        if time_ns is None:
+            raise InstanceError(where, shown(text), TIME_ALLOWED)
+        if self.events and time_ns < self.events[-1].time_ns:
+            least_s = self.events[-1].time_ns / 1e9
+            raise InstanceError(where, shown(text), f"at least {least_s:g} s: times are in order")
+        return time_ns
+
+
+def _some(nodes: Sequence[str]) -> str:
+    return ", ".join(nodes) if len(nodes) <= 8 else f"{nodes[0]}, ..., {nodes[-1]}"

@@ -1,15 +1,18 @@
-"""What a plan takes for granted of its memory strategies, and what its instance leaves unused."""
+"""What a plan's figures rest on: strategies, sources, terms of renting; what it leaves unused.
+
+All sources stand in the plan file, and in the list of the catalogue.
+"""
 
 from collections.abc import Iterator, Sequence
 
-from formulations.costs.availability import in_whole_steps
 from formulations.costs.context import context_methods
 from formulations.costs.experts import members_of
 from formulations.costs.plan_costs import plan_costs
+from formulations.costs.renting import in_whole_steps
 from formulations.instance import Instance, NodeGroup
 from formulations.instance.cluster import has_flash
-from formulations.instance.overlap import Overlap
 from formulations.instance.preemption import Preemption
+from formulations.instance.search import Overlap
 from formulations.instance.sources import NOT_STATED, Evidence, GpuEvidence
 from formulations.instance.workload import FLASH_PRECISIONS, FORMATS, MASTER_BYTES, OPTIMIZER_BYTES
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Degrees, Shape
@@ -20,6 +23,15 @@ from solver.report.layout import Lines
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.simulate import step_time_ns
 
+_FIGURES = {
+    "peak": "peaks",
+    "memory_bandwidth": "memory bandwidth",
+    "memory": "memory",
+    "intra_node": "links in nodes",
+    "inter_node": "between nodes",
+}
+#: Smaller shares of time are not worth a word.
+_LEAST_SHARE = 1e-4
 _STATES = {sizes: name for name, sizes in OPTIMIZER_BYTES.items()}
 
 
@@ -172,13 +184,7 @@ def _without_flash(instance: Instance) -> str:
     return ", ".join(group.name for group in instance.cluster.groups if not group.gpu.has_flash)
 
 
-_FIGURES = {
-    "peak": "peaks",
-    "memory_bandwidth": "memory bandwidth",
-    "memory": "memory",
-    "intra_node": "links in nodes",
-    "inter_node": "between nodes",
-}
+# Sources of figures
 
 
 def _gpu_text(evidence: GpuEvidence, profiled: bool) -> str:
@@ -234,8 +240,7 @@ def evidence_lines(document: PlanDocument) -> Lines:
     return [("" if i else "rests on", line) for i, line in enumerate(lines)]
 
 
-#: Smaller shares of time are not worth a word.
-_LEAST = 1e-4
+# Terms of renting
 
 
 def renting_lines(document: PlanDocument) -> Lines:
@@ -276,7 +281,7 @@ def _checkpoints(preemption: Preemption, renting: RentingDocument, step_s: float
     rate_per_s = rate / SECONDS_PER_HOUR
     steps, slowdown = in_whole_steps(preemption, rate_per_s, step_s)
     more = slowdown * renting.availability - 1
-    whole = f"; whole steps take {percent(more)} more time" if more > _LEAST else ""
+    whole = f"; whole steps take {percent(more)} more time" if more > _LEAST_SHARE else ""
     checkpoint, restart = time_text(preemption.checkpoint_s), time_text(preemption.restart_s)
     return [
         (

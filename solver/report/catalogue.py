@@ -1,4 +1,4 @@
-"""What a workload costs before any plan: parameters, FLOPs, bytes per layer."""
+"""What hetplan knows by name: GPUs and workloads, with the source of every figure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

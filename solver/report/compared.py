@@ -1,16 +1,15 @@
-"""Methods side by side, as a table for people and as data."""
+"""Answers side by side: methods, two plans, what runs and the best, a plan and its changes."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import RenderableType
 
 from formulations.instance.target import TARGET_NAMES
-from formulations.plan import Shape
 from solver.comparison import Answer, Comparison, Evaluation, Finding
-from solver.document import PlanDocument, StageDocument
+from solver.document import PlanDocument
 from solver.report.critical import summary
 from solver.report.layout import Lines, labelled, table
-from solver.report.naming import tensor_text
+from solver.report.naming import degrees_line
 from solver.report.quantities import (
     Unit,
     counted,
@@ -27,44 +26,54 @@ from solver.report.text import batches_text, figures, heading_lines, shape_text
 from solver.simulate import Step
 
 _HOUR_NS = 3600e9
+#: Terms of a step's critical path, by the field of plan files.
+_TERMS = {
+    "compute_s": "compute",
+    "transfers_s": "transfers between stages",
+    "gradient_sync_s": "gradient sync",
+    "embedding_sync_s": "sync of tied embeddings",
+    "optimizer_s": "optimizer",
+}
+#: Gains that differ by less are told as one.
+_ALIKE = 0.0005
 
 
-def _worth(comparison: Comparison, objective: float | None) -> str:
-    """An objective as a time, as all of a column are, or as money if that is minimised."""
-    if objective is None:
-        return "-"
-    if comparison.instance.objective.minimize == "step_time":
-        longest = max(comparison.objective or 0.0, comparison.bound or 0.0)
-        return time_text(objective / 1e9, longest / 1e9)
-    return money(objective / _HOUR_NS)
+# Methods
 
 
-def _shape(shape: Shape | None) -> str:
-    return (
-        f"{tensor_text(shape.degrees_used)} x {shape.dp} x {shape.pp}, {shape.micro_batch}"
-        if shape
-        else "-"
-    )
+def comparison_text(comparison: Comparison) -> list[RenderableType]:
+    """The findings, one line per method, and whether they agree."""
+    by_time = comparison.instance.objective.minimize == "step_time"
+    longest_ns = max(comparison.objective or 0.0, comparison.bound or 0.0)
 
+    def worth(objective: float | None) -> str:
+        if objective is None:
+            return "-"
+        if by_time:
+            return time_text(objective / 1e9, longest_ns / 1e9)
+        return money(objective / _HOUR_NS)
 
-def _share(value: float | None) -> str:
-    return "-" if value is None else percent(value)
+    def row(finding: Finding) -> tuple[str, ...]:
+        stopped = finding.termination in ("time_limit", "interrupted")
+        why = f", {finding.termination.replace('_', ' ')}" if stopped else ""
+        shares = (finding.gap, comparison.above(finding))
+        shape = finding.shape
+        return (
+            finding.method,
+            f"{finding.status}{why}",
+            degrees_line(shape, shape.degrees_used) if shape else "-",
+            worth(finding.objective),
+            worth(finding.bound),
+            *("-" if share is None else percent(share) for share in shares),
+            significant(finding.runtime_s, 3),
+        )
 
-
-def _method_row(comparison: Comparison, finding: Finding) -> tuple[str, ...]:
-    stopped = finding.termination in ("time_limit", "interrupted")
-    return (
-        finding.method,
-        f"{finding.status}, {finding.termination.replace('_', ' ')}"
-        if stopped
-        else str(finding.status),
-        _shape(finding.shape),
-        _worth(comparison, finding.objective),
-        _worth(comparison, finding.bound),
-        _share(finding.gap),
-        _share(comparison.above(finding)),
-        significant(finding.runtime_s, 3),
-    )
+    texts = ("method", "status", "shape tp x dp x pp, b")
+    objective = "step time" if by_time else "money"
+    numbers = (objective, "lower bound", "gap", "above best bound", "seconds")
+    lines = [("verdict", _verdict(comparison))]
+    lines += [("", clash) for clash in comparison.contradictions]
+    return [table(texts, numbers, map(row, comparison.findings)), "", labelled(lines)]
 
 
 def _verdict(comparison: Comparison) -> str:
@@ -76,17 +85,6 @@ def _verdict(comparison: Comparison) -> str:
         return "nothing to contradict: no method proved a bound"
     number = "is 1" if proofs == 1 else f"are {proofs}"
     return f"no plan is below a proved bound, of which there {number}"
-
-
-def comparison_text(comparison: Comparison) -> list[RenderableType]:
-    """The findings, one line per method, and whether they agree."""
-    worth = "step time" if comparison.instance.objective.minimize == "step_time" else "money"
-    numbers = (worth, "lower bound", "gap", "above best bound", "seconds")
-    rows = [_method_row(comparison, finding) for finding in comparison.findings]
-    lines = [("verdict", _verdict(comparison))]
-    lines += [("", clash) for clash in comparison.contradictions]
-    texts = ("method", "status", "shape tp x dp x pp, b")
-    return [table(texts, numbers, rows), "", labelled(lines)]
 
 
 def comparison_json(comparison: Comparison) -> dict[str, object]:
@@ -105,30 +103,25 @@ def comparison_json(comparison: Comparison) -> dict[str, object]:
         "lower_bound": scaled(comparison.bound),
         "methods": [
             {
-                "method": one.method,
-                "status": one.status,
-                "termination": one.termination,
-                "shape": one.shape and one.shape.model_dump(mode="json"),
-                "step_time_s": None if one.step_time_ns is None else one.step_time_ns / 1e9,
-                "objective": scaled(one.objective),
-                "lower_bound": scaled(one.bound),
-                "gap": one.gap,
-                "above_best_bound": comparison.above(one),
-                "runtime_s": one.runtime_s,
+                "method": finding.method,
+                "status": finding.status,
+                "termination": finding.termination,
+                "shape": finding.shape and finding.shape.model_dump(mode="json"),
+                "step_time_s": None if finding.step_time_ns is None else finding.step_time_ns / 1e9,
+                "objective": scaled(finding.objective),
+                "lower_bound": scaled(finding.bound),
+                "gap": finding.gap,
+                "above_best_bound": comparison.above(finding),
+                "runtime_s": finding.runtime_s,
             }
-            for one in comparison.findings
+            for finding in comparison.findings
         ],
         "contradictions": list(comparison.contradictions),
     }
 
 
-_TERMS = {
-    "compute_s": "compute",
-    "transfers_s": "transfers between stages",
-    "gradient_sync_s": "gradient sync",
-    "embedding_sync_s": "sync of tied embeddings",
-    "optimizer_s": "optimizer",
-}
+# Two plans
+
 Row = tuple[str, str, str, str]
 
 
@@ -137,14 +130,52 @@ def difference(
 ) -> list[RenderableType]:
     """Both plans in words, then every figure of both and by how much the second is larger."""
     lines = []
-    for name, one in zip(names, (first, second), strict=True):
-        if one.shape is not None:
-            lines += [(name, shape_text(one, one.shape)), ("", batches_text(one, one.shape))]
-    rows = [*_times(first, second), *_others(first, second)]
+    for name, plan in zip(names, (first, second), strict=True):
+        if plan.shape is not None:
+            lines += [(name, shape_text(plan, plan.shape)), ("", batches_text(plan, plan.shape))]
+    rows = _difference_rows(first, second)
     return [labelled(lines), "", table(("",), (*names, "difference"), rows)]
 
 
-def _row(
+def _difference_rows(first: PlanDocument, second: PlanDocument) -> Iterator[Row]:
+    """Every figure that both have, terms of the critical path where either takes time."""
+
+    def times(name: str, a: float | None, b: float | None) -> Iterator[Row]:
+        return _compared(name, a, b, _in_unit(time_unit, a, b))
+
+    yield from times("step time", first.step_time_s, second.step_time_s)
+    for field, name in _TERMS.items():
+        a, b = (getattr(plan.critical_path, field, None) for plan in (first, second))
+        if a or b:
+            yield from times(f"  {name}", a, b)
+    yield from times("lower bound", first.lower_bound_s, second.lower_bound_s)
+    a, b = first.throughput_sequences_per_s, second.throughput_sequences_per_s
+    yield from _compared("throughput", a, b, lambda rate: f"{significant(rate)} sequences/s")
+    if first.mfu is not None and second.mfu is not None:
+        points = 100 * (second.mfu - first.mfu)
+        change = f"{points:+.1f} points" if points else "none"
+        yield "MFU", percent(first.mfu), percent(second.mfu), change
+    a, b = (
+        max((s.memory_bytes for replica in plan.replicas for s in replica.stages), default=None)
+        for plan in (first, second)
+    )
+    yield from _compared("fullest GPU", a, b, _in_unit(size_unit, a, b))
+    a, b = first.cost_usd_per_step, second.cost_usd_per_step
+    if a or b:
+        yield from _compared("money per step", a, b, money)
+    if first.renting and second.renting:
+        a, b = (plan.cost_usd_per_useful_sequence for plan in (first.renting, second.renting))
+        yield from _compared("money per useful sequence", a, b, money)
+
+
+def _in_unit(
+    unit: Callable[[float], Unit], a: float | None, b: float | None
+) -> Callable[[float], str]:
+    """Text of both and of their difference in the unit of the larger one."""
+    return unit(max(a or 0.0, b or 0.0)).text
+
+
+def _compared(
     name: str, a: float | None, b: float | None, text: Callable[[float], str]
 ) -> Iterator[Row]:
     """A line where both have the figure."""
@@ -155,51 +186,22 @@ def _row(
         yield name, text(a), text(b), f"{sign}{text(change)}{share}" if change else "none"
 
 
-def _measured(
-    name: str, a: float | None, b: float | None, unit: Callable[[float], Unit]
-) -> Iterator[Row]:
-    """The same, all in the unit of the larger one."""
-    yield from _row(name, a, b, unit(max(a or 0.0, b or 0.0)).text)
+# What runs today, and the best plan
 
 
-def _points(name: str, a: float | None, b: float | None) -> Iterator[Row]:
-    """A line of two shares, and the percentage points between them."""
-    if a is not None and b is not None:
-        points = 100 * (b - a)
-        yield name, percent(a), percent(b), f"{points:+.1f} points" if points else "none"
-
-
-def _times(first: PlanDocument, second: PlanDocument) -> Iterator[Row]:
-    yield from _measured("step time", first.step_time_s, second.step_time_s, time_unit)
-    for field, name in _TERMS.items():
-        a, b = (getattr(one.critical_path, field, None) for one in (first, second))
-        if a or b:
-            yield from _measured(f"  {name}", a, b, time_unit)
-
-
-def _others(first: PlanDocument, second: PlanDocument) -> Iterator[Row]:
-    yield from _measured("lower bound", first.lower_bound_s, second.lower_bound_s, time_unit)
-    a, b = first.throughput_sequences_per_s, second.throughput_sequences_per_s
-    yield from _row("throughput", a, b, lambda rate: f"{significant(rate)} sequences/s")
-    yield from _points("MFU", first.mfu, second.mfu)
-    yield from _measured("fullest GPU", _fullest(first), _fullest(second), size_unit)
-    a, b = first.cost_usd_per_step, second.cost_usd_per_step
-    if a or b:
-        yield from _row("money per step", a, b, money)
-    if first.renting and second.renting:
-        a, b = (one.cost_usd_per_useful_sequence for one in (first.renting, second.renting))
-        yield from _row("money per useful sequence", a, b, money)
-
-
-def _fullest(document: PlanDocument) -> float | None:
-    """Bytes on the GPU that holds most."""
-    held = (stage.memory_bytes for replica in document.replicas for stage in replica.stages)
-    return max(held, default=None)
-
-
-def evaluation_text(document: PlanDocument, step: Step, found: Evaluation) -> list[RenderableType]:
+def evaluation_text(
+    document: PlanDocument, step: Step, evaluation: Evaluation
+) -> list[RenderableType]:
     """Stages, memory, time, limits that are broken, distance from the best, single changes."""
-    lines = [*figures(document), *summary(document, step.costs, step), *_limits(document, found)]
+    lines = [*figures(document), *summary(document, step.costs, step)]
+    for stage, chunk, _, stages in alike(document):
+        limit = stages[0].memory_limit_bytes
+        over = stages[0].memory_bytes - limit
+        if not chunk and over > 0:
+            text = size_text(over, limit)
+            lines.append(("over memory", f"{placed(stages)}: {text} too much on stage {stage}"))
+    broken = (text for text in evaluation.broken if text.startswith("instance.limits"))
+    lines += [("over limit", text) for text in broken]
     parts: list[RenderableType] = [
         labelled(heading_lines(document)),
         "",
@@ -208,71 +210,55 @@ def evaluation_text(document: PlanDocument, step: Step, found: Evaluation) -> li
         "memory per GPU",
         memory_table(document),
         "",
-        labelled([*lines, *_distance(document, found)]),
+        labelled([*lines, *_distance(document, evaluation)]),
     ]
-    if found.changes:
-        longest = max(one.step_time_s or 0.0 for one in found.changes)
+    if evaluation.changes:
+        longest_s = max(change.step_time_s or 0.0 for change in evaluation.changes)
         rows = [
-            (one.change, time_text(one.step_time_s or 0.0, longest), _saved(one))
-            for one in found.changes
+            (
+                change.change,
+                time_text(change.step_time_s or 0.0, longest_s),
+                "does not fit" if change.least is None else percent(change.least),
+            )
+            for change in evaluation.changes
         ]
         note = "one decision of the best plan put into this one, alone"
         parts += ["", note, table(("change",), ("step time", "saved"), rows)]
     return parts
 
 
-def _saved(answer: Answer) -> str:
-    return "does not fit" if answer.least is None else percent(answer.least)
-
-
-def _over(document: PlanDocument) -> Iterator[tuple[int, list[StageDocument]]]:
-    """Stages, with the GPUs whose memory they exceed."""
-    for stage, chunk, _, own in alike(document):
-        if not chunk and own[0].memory_bytes > own[0].memory_limit_bytes:
-            yield stage, own
-
-
-def _limits(document: PlanDocument, found: Evaluation) -> Lines:
-    """What stands in the way of the run, per stage; then limits of the instance."""
-    lines = []
-    for stage, own in _over(document):
-        over = own[0].memory_bytes - own[0].memory_limit_bytes
-        text = size_text(over, own[0].memory_limit_bytes)
-        lines.append(("over memory", f"{placed(own)}: {text} too much on stage {stage}"))
-    others = (one for one in found.broken if one.startswith("instance.limits"))
-    return [*lines, *(("over limit", one) for one in others)]
-
-
-def _distance(document: PlanDocument, found: Evaluation) -> Lines:
+def _distance(document: PlanDocument, evaluation: Evaluation) -> Lines:
     """How far the plan is from the best one."""
-    best = found.best
+    best = evaluation.best
     if best is None:
         return []
     target = TARGET_NAMES[best.instance.search.target]
-    if best.step_time_ns is None or found.above_best is None:
+    if best.step_time_ns is None or evaluation.above_best is None:
         return [("best plan", f"{best.status} for {target}: none to compare with")]
     slower = "slower" if document.minimize == "step_time" else "dearer"
-    bound = "" if found.above_bound is None else f"at most {percent(found.above_bound)} {slower}"
+    bound = ""
+    if evaluation.above_bound is not None:
+        bound = f"; at most {percent(evaluation.above_bound)} {slower} than any"
     lines = [("best plan", f"{time_text(best.step_time_ns / 1e9)}, {best.status} for {target}")]
-    if found.above_best > 0:
-        text = f"{percent(found.above_best)} {slower} than it"
-        lines.append(("distance", text + bool(bound) * f"; {bound} than any plan"))
+    if evaluation.above_best > 0:
+        text = f"{percent(evaluation.above_best)} {slower} than it"
+        lines.append(("distance", f"{text}{bound and bound + ' plan'}"))
     else:
-        text = "no better plan was found"
-        lines.append(("distance", text + bool(bound) * f"; {bound} than any"))
-    saving = next((one for one in found.changes if one.least is not None and one.least > 0), None)
-    if saving is not None and saving.least is not None:
-        lines.append(("most brings", f"{saving.change}, alone: {percent(saving.least)} saved"))
+        lines.append(("distance", f"no better plan was found{bound}"))
+    gains = [(change, change.least or 0.0) for change in evaluation.changes]
+    saving = next(((change, saved) for change, saved in gains if saved > 0), None)
+    if saving is not None:
+        lines.append(("most brings", f"{saving[0].change}, alone: {percent(saving[1])} saved"))
     return lines
 
 
-def evaluation_json(document: PlanDocument, found: Evaluation) -> dict[str, object]:
+def evaluation_json(document: PlanDocument, evaluation: Evaluation) -> dict[str, object]:
     """The same as data; memory by pipeline stage and replica."""
-    best, shape = found.best, document.shape
+    best, shape = evaluation.best, document.shape
     return {
         "step_time_s": document.step_time_s,
-        "fits": not found.broken,
-        "broken": list(found.broken),
+        "fits": not evaluation.broken,
+        "broken": list(evaluation.broken),
         "shape": shape and shape.model_dump(mode="json"),
         "node_order": list(document.node_order),
         "memory": [
@@ -292,67 +278,62 @@ def evaluation_json(document: PlanDocument, found: Evaluation) -> dict[str, obje
             "status": best.status,
             "target": best.instance.search.target,
             "step_time_s": None if best.step_time_ns is None else best.step_time_ns / 1e9,
-            "above_best": found.above_best,
-            "above_bound": found.above_bound,
+            "above_best": evaluation.above_best,
+            "above_bound": evaluation.above_bound,
         },
-        "changes": answers_json(found.changes),
+        "changes": answers_json(evaluation.changes),
     }
 
 
-#: Gains that differ by less are told as one.
-_ALIKE = 0.0005
+# A plan and its changes
 
 
 def explanation(
-    document: PlanDocument, step: Step, found: Sequence[Answer]
+    document: PlanDocument, step: Step, answers: Sequence[Answer]
 ) -> list[RenderableType]:
     """What the time of a step goes into, and every change with what it saves, most first."""
     what = "time" if document.minimize == "step_time" else "money"
-    longest = max((one.step_time_s or 0.0 for one in found), default=0.0)
+    longest_s = max((answer.step_time_s or 0.0 for answer in answers), default=0.0)
     rows = [
-        (one.change, _step(one, longest), _gain(one))
-        for one in sorted(found, key=lambda one: (one.least is None, -(one.least or 0.0)))
+        (
+            answer.change,
+            "-" if answer.step_time_s is None else time_text(answer.step_time_s, longest_s),
+            gain_text(answer),
+        )
+        for answer in sorted(answers, key=lambda it: (it.least is None, -(it.least or 0.0)))
     ]
     note = (
         "changes, each solved again from this plan where it stays possible;\n"
         f"saved: {what} per sequence against it, as proved"
     )
-    return [
-        labelled(summary(document, step.costs, step)),
-        "",
-        note,
-        table(("change",), ("step time", "saved"), rows),
-    ]
+    changes = table(("change",), ("step time", "saved"), rows)
+    return [labelled(summary(document, step.costs, step)), "", note, changes]
 
 
-def _step(answer: Answer, longest_s: float) -> str:
-    return "-" if answer.step_time_s is None else time_text(answer.step_time_s, longest_s)
+def gain_text(answer: Answer) -> str:
+    """What a change saves, as far as it is proved; what it costs is negative."""
 
+    def signed(share: float) -> str:
+        return percent(share) if abs(share) >= _ALIKE else "0 %"
 
-def _gain(answer: Answer) -> str:
     if answer.least is None:
         return "no plan" if answer.status == "infeasible" else "not reached in time"
     if answer.most is None:
-        return f"{_signed(answer.least)} at least, not reached in time"
+        return f"{signed(answer.least)} at least, not reached in time"
     if answer.most - answer.least < _ALIKE:
-        return _signed(answer.least)
-    return f"{_signed(answer.least)} to {_signed(answer.most)}"
+        return signed(answer.least)
+    return f"{signed(answer.least)} to {signed(answer.most)}"
 
 
-def _signed(share: float) -> str:
-    """A saving; what a change costs is negative."""
-    return percent(share) if abs(share) >= _ALIKE else "0 %"
-
-
-def answers_json(found: Sequence[Answer]) -> list[dict[str, object]]:
+def answers_json(answers: Sequence[Answer]) -> list[dict[str, object]]:
     """The same as data."""
     return [
         {
-            "change": one.change,
-            "status": str(one.status),
-            "step_time_s": one.step_time_s,
-            "saves_at_least": one.least,
-            "saves_at_most": one.most,
+            "change": answer.change,
+            "status": str(answer.status),
+            "step_time_s": answer.step_time_s,
+            "saves_at_least": answer.least,
+            "saves_at_most": answer.most,
         }
-        for one in found
+        for answer in answers
     ]

@@ -44,14 +44,6 @@ def shares(path: Sequence[Operation]) -> list[Share]:
     return [Share(*key, time_ns) for key, time_ns in times.most_common() if time_ns]
 
 
-def path_times_ns(path: Sequence[Operation]) -> Counter[str]:
-    """The same by kind, over all stages."""
-    times: Counter[str] = Counter()
-    for share in shares(path):
-        times[share.kind] += share.time_ns
-    return times
-
-
 def by_type(
     path: Sequence[Operation], document: PlanDocument, blocking_sends: bool
 ) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""Throughput against cost of all clusters of a front as a hand-written SVG 1.1 picture.
+"""Throughput against cost of all clusters of a front: the picture, and the page around it.
 
 Of subsets against the number of nodes. Points of the front are named. A line of steps joins them:
 what they offer lies on it and above left of it. Dominated clusters are faint: full ones at their
@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
-from xml.sax.saxutils import escape
 
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.front_document import ClusterRecord, FrontDocument
-from solver.report.drawing import LETTER, grid, picture, written
+from solver.report.chart import LETTER, Axis, Chart, picture, written
 from solver.report.front import (
     Figures,
     cluster_name,
@@ -50,7 +49,6 @@ _NAMES: dict[_Kind, str] = {
     "open": "open: at best here",
 }
 
-
 #: Nodes that keep less than a thousandth of their time are beyond the axes.
 _SLOWEST = 1000.0
 
@@ -73,191 +71,147 @@ class Mark:
     text: str
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """Logarithmic, with some round ticks."""
-
-    low: float
-    high: float
-
-    @property
-    def ticks(self) -> list[float]:
-        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
-        decades = math.log10(self.high / self.low)
-        steps = next(steps for least, steps in _STEPS if decades >= least)
-        found = [step * 10.0**power for power in range(first, last + 1) for step in steps]
-        return [tick for tick in found if self.low <= tick <= self.high]
-
-    def share(self, value: float) -> float:
-        return math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
-
-
-def _axis(values: Sequence[float]) -> _Axis:
-    known = [value for value in values if value > 0] or [1.0]  # what is free stands at the edge
-    return _Axis(min(known) / 1.15, max(known) * 1.15)
-
-
-def _marks(document: FrontDocument, one: ClusterRecord) -> Iterator[Mark]:
-    """On all terms that keep some of the time; none for a cluster of which nothing is to show."""
-    time_ns = one.step_time_ns if one.standing != "open" else one.bound_ns
-    kind: _Kind = "bound" if time_ns is None else "known"
-    if one.standing == "open":
-        kind = "open"
-    time_ns = time_ns or one.bound_ns
-    if not time_ns:
-        return
-    listed = next((point.terms for point in document.points if point.nodes == one.nodes), ())
-    best = {terms.on_spot for terms in listed} if one.standing == "best" else set()
-    for terms in terms_of_cluster(document, one.nodes):
-        if terms.slowdown > _SLOWEST and terms.on_spot not in best:
-            continue
-        name = cluster_name(document, one.nodes, terms.on_spot)
-        at = figures_of(document, terms, time_ns / NANOSECONDS_PER_SECOND)
-        speed = f"{significant(at.throughput)} {speed_name(document)}"
-        text = f"{name}: {speed}"
-        if document.aim == "subsets":
-            at = at._replace(paid=sum(one.nodes))
-        else:
-            text += f", {money(at.paid)}"
-        if one.dominated_by is not None:
-            best_here = "" if one.step_time_ns else " at best"
-            better = cluster_name(document, one.dominated_by)
-            text += f"{best_here}; no better than {better}{within_gap(document)}"
-        yield Mark("best" if terms.on_spot in best else kind, at, name, text)
-
-
-class _Page:
-    """Places in px of throughputs and costs."""
-
-    def __init__(self, marks: Sequence[Mark]) -> None:
-        self.across = _axis([mark.at.throughput for mark in marks])
-        self.up = _axis([mark.at.paid for mark in marks])
-
-    def x(self, throughput: float) -> float:
-        return _LEFT + _WIDTH * self.across.share(throughput)
-
-    def y(self, paid: float) -> float:
-        return _TOP + _HEIGHT * (1 - self.up.share(paid))
-
-
-def _grid(page: _Page) -> Iterator[str]:
-    across = ((page.x(tick), f"{tick:g}") for tick in page.across.ticks)
-    up = ((page.y(tick), f"{tick:,g}") for tick in page.up.ticks)
-    yield from grid(across, up, (_LEFT, _TOP), (_WIDTH, _HEIGHT))
-
-
-def _dot(page: _Page, mark: Mark) -> str:
-    radius = 4 if mark.kind in ("best", "other") else 3
-    return (
-        f'<circle cx="{page.x(mark.at.throughput):.1f}" cy="{page.y(mark.at.paid):.1f}" '
-        f'r="{radius}" class="{mark.kind}"><title>{escape(mark.text)}</title></circle>'
-    )
-
-
-def _stairs(page: _Page, best: Sequence[Mark]) -> Iterator[str]:
-    """At every throughput the least cost, from the fastest point, which the upper edge ends."""
-    x = [page.x(mark.at.throughput) for mark in best]
-    lowest = accumulate((page.y(mark.at.paid) for mark in best), max)
-    path = "".join(f"V{y:.1f}H{left:.1f}" for y, left in zip(lowest, [*x[1:], _LEFT], strict=True))
-    if best:
-        yield f'<path class="f" d="M{x[0]:.1f},{_TOP}{path}"/>'
-
-
-def _names(page: _Page, best: Sequence[Mark]) -> Iterator[str]:
-    """Those of the points, where there is room."""
-    taken: list[tuple[float, float, float]] = []
-    for mark in best:
-        x, y = page.x(mark.at.throughput), page.y(mark.at.paid)
-        width = LETTER * len(mark.name)
-        free = all(
-            abs(y - other) >= _LINE or x >= end or x + width <= start for start, end, other in taken
-        )
-        if free:
-            taken.append((x, x + width, y))
-            yield written(x + 8, y + 14, mark.name)
-
-
-def _legend(names: dict[_Kind, str]) -> Iterator[str]:
-    x = float(_LEFT)
-    for kind, name in names.items():
-        yield f'<circle cx="{x + 5:.1f}" cy="52" r="4" class="{kind}"/>'
-        yield written(x + 14, 56, name)
-        x += 36 + LETTER * len(name)
-
-
 def front_picture(
     document: FrontDocument, others: Sequence[Mark] = (), other_name: str = ""
 ) -> str:
     """The picture; `others`: points that do not belong to the front, and what they are."""
     what = "nodes" if document.aim == "subsets" else f"USD for {cost_name(document)}"
-    known = (mark for one in document.clusters for mark in _marks(document, one))
-    marks = sorted(known, key=lambda mark: -mark.at.throughput)
+    unsorted = (mark for cluster in document.clusters for mark in _marks(document, cluster))
+    marks = sorted(unsorted, key=lambda mark: -mark.at.throughput)
     everything = [*marks, *others]
-    workload = document.family.instance.workload.name
-    title = (
-        f"{workload}: {len(document.clusters):,} clusters, {len(document.points):,} on the front"
+    chart = Chart(
+        _axis([mark.at.throughput for mark in everything], "g"),
+        _axis([mark.at.paid for mark in everything], ",g"),
+        *(_LEFT, _TOP, _WIDTH, _HEIGHT),
     )
-    width, height = _LEFT + _WIDTH + _RIGHT, _TOP + _HEIGHT + 52
     shown = {kind: name for kind, name in _NAMES.items() if any(m.kind == kind for m in marks)}
     if others:
         shown["other"] = other_name
-    body: list[str] = []
+    parts: list[str] = []
+    x = float(_LEFT)
+    for kind, name in shown.items():
+        parts.append(f'<circle cx="{x + 5:.1f}" cy="52" r="4" class="{kind}"/>')
+        parts.append(written(x + 14, 56, name))
+        x += 36 + LETTER * len(name)
+    parts += chart.names(speed_name(document), what)
     if everything:
-        page = _Page(everything)
         best = [mark for mark in marks if mark.kind == "best"]
         faint = [mark for mark in marks if mark.kind != "best"]
-        body = [
-            *_grid(page),
-            *_stairs(page, best),
-            *(_dot(page, mark) for mark in (*faint, *others)),
-            *_names(page, best),
-            *(_dot(page, mark) for mark in best),
+        parts += [
+            *chart.grid(),
+            *_stairs(chart, best),
+            *(_dot(chart, mark) for mark in (*faint, *others)),
+            *_names(chart, best),
+            *(_dot(chart, mark) for mark in best),
         ]
-    parts = [
-        *_legend(shown),
-        written(_LEFT, _TOP - 10, what),
-        written(_LEFT + _WIDTH / 2, height - 14, speed_name(document), ' text-anchor="middle"'),
-        *body,
-    ]
+    title = (
+        f"{document.family.instance.workload.name}: {len(document.clusters):,} clusters, "
+        f"{len(document.points):,} on the front"
+    )
+    width, height = _LEFT + _WIDTH + _RIGHT, _TOP + _HEIGHT + 52
     return picture(title, width, height, parts, _STYLE, "front")
 
 
+def _axis(values: Sequence[float], form: str) -> Axis:
+    """Logarithmic, with some round ticks; what is free stands at the edge."""
+    paid = [value for value in values if value > 0] or [1.0]
+    low, high = min(paid) / 1.15, max(paid) * 1.15
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    factors = next(steps for decades, steps in _STEPS if math.log10(high / low) >= decades)
+    ticks = (factor * 10.0**power for power in powers for factor in factors)
+    texts = [(tick, f"{tick:{form}}") for tick in ticks if low <= tick <= high]
+    return Axis(low, high, texts, math.log)
+
+
+def _marks(document: FrontDocument, cluster: ClusterRecord) -> Iterator[Mark]:
+    """On all terms that keep some of the time; none for a cluster of which nothing is to show."""
+    time_ns = cluster.step_time_ns if cluster.standing != "open" else cluster.bound_ns
+    kind: _Kind = "bound" if time_ns is None else "known"
+    if cluster.standing == "open":
+        kind = "open"
+    time_ns = time_ns or cluster.bound_ns
+    if not time_ns:
+        return
+    listed = next((point.terms for point in document.points if point.nodes == cluster.nodes), ())
+    best = {terms.on_spot for terms in listed} if cluster.standing == "best" else set()
+    for terms in terms_of_cluster(document, cluster.nodes):
+        if terms.slowdown > _SLOWEST and terms.on_spot not in best:
+            continue
+        name = cluster_name(document, cluster.nodes, terms.on_spot)
+        at = figures_of(document, terms, time_ns / NANOSECONDS_PER_SECOND)
+        text = f"{name}: {significant(at.throughput)} {speed_name(document)}"
+        if document.aim == "subsets":
+            at = at._replace(paid=sum(cluster.nodes))
+        else:
+            text += f", {money(at.paid)}"
+        if cluster.dominated_by is not None:
+            best_here = "" if cluster.step_time_ns else " at best"
+            better = cluster_name(document, cluster.dominated_by)
+            text += f"{best_here}; no better than {better}{within_gap(document)}"
+        yield Mark("best" if terms.on_spot in best else kind, at, name, text)
+
+
+def _dot(chart: Chart, mark: Mark) -> str:
+    radius = 4 if mark.kind in ("best", "other") else 3
+    return chart.dot(mark.at, radius, f'class="{mark.kind}"', mark.text)
+
+
+def _stairs(chart: Chart, best: Sequence[Mark]) -> Iterator[str]:
+    """At every throughput the least cost, from the fastest point, which the upper edge ends."""
+    lowest = accumulate((mark.at.paid for mark in best), min)
+    corners = [(mark.at.throughput, paid) for mark, paid in zip(best, lowest, strict=True)]
+    if corners:
+        edge = corners[0][0], chart.up.high
+        yield chart.steps([edge, *corners], chart.across.low, 'class="f"')
+
+
+def _names(chart: Chart, best: Sequence[Mark]) -> Iterator[str]:
+    """Those of the points, where there is room."""
+    taken: list[tuple[float, float, float]] = []
+    for mark in best:
+        x, y = chart.x(mark.at.throughput), chart.y(mark.at.paid)
+        end_x = x + LETTER * len(mark.name)
+        free = all(
+            abs(y - taken_y) >= _LINE or x >= taken_end_x or end_x <= taken_x
+            for taken_x, taken_end_x, taken_y in taken
+        )
+        if free:
+            taken.append((x, end_x, y))
+            yield written(x + 8, y + 14, mark.name)
+
+
 def front_page(document: FrontDocument) -> str:
-    """One HTML file that needs nothing else."""
+    """Picture, points, and where all other clusters stand: one HTML file that is whole."""
     instance = document.family.instance
-    title = f"{instance.name}: {instance.workload.name}"
     least = "fewest nodes" if document.aim == "subsets" else "least cost"
     note = (
         f"The line is the {least} at a throughput. Dominated clusters are faint; hollow ones "
         "stand where plans of theirs can be at best."
     )
     lines = [*subset_lines(document), *cost_lines(document), *search_lines(document)]
+    texts, numbers, rows = point_rows(document)
+    listed = {point.nodes for point in document.points}
+    others = [
+        _standing_row(document, cluster)
+        for cluster in document.clusters
+        if cluster.nodes not in listed
+    ]
     parts = [
         section("Front", front_picture(document), note),
-        section("Points", _points(document)),
+        section("Points", text_table([*texts, *numbers], rows)),
         section("Proof", lines_table(lines)),
-        section("Other clusters", _others(document)),
+        section("Other clusters", text_table(["cluster", "stands", "step", "at least"], others)),
     ]
-    return sections_page(title, parts)
+    return sections_page(f"{instance.name}: {instance.workload.name}", parts)
 
 
-def _points(document: FrontDocument) -> str:
-    texts, numbers, rows = point_rows(document)
-    return text_table([*texts, *numbers], rows)
-
-
-def _others(document: FrontDocument) -> str:
-    listed = {point.nodes for point in document.points}
-    rows = [_row(document, one) for one in document.clusters if one.nodes not in listed]
-    return text_table(["cluster", "stands", "step", "at least"], rows)
-
-
-def _row(document: FrontDocument, one: ClusterRecord) -> list[str]:
+def _standing_row(document: FrontDocument, cluster: ClusterRecord) -> list[str]:
     times = [
-        "" if ns is None else time_text(ns / NANOSECONDS_PER_SECOND)
-        for ns in (one.step_time_ns, one.bound_ns)
+        "" if time_ns is None else time_text(time_ns / NANOSECONDS_PER_SECOND)
+        for time_ns in (cluster.step_time_ns, cluster.bound_ns)
     ]
-    standing = one.standing.replace("infeasible", "no plan")
-    if one.dominated_by is not None:
-        standing = f"behind {cluster_name(document, one.dominated_by)}, by {one.closed_by}"
-    return [cluster_name(document, one.nodes), standing, *times]
+    standing = cluster.standing.replace("infeasible", "no plan")
+    if cluster.dominated_by is not None:
+        better = cluster_name(document, cluster.dominated_by)
+        standing = f"behind {better}, by {cluster.closed_by}"
+    return [cluster_name(document, cluster.nodes), standing, *times]

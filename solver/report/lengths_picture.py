@@ -6,12 +6,13 @@ tooltips.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from solver.lengths_document import LengthsDocument, SingleDocument
-from solver.report.drawing import LETTER, picture, round_part, upright_lines, written
-from solver.report.lengths_step import anchor_s, buckets_text, strategy_name, visit_s
+from formulations.lengths.tour import Hop
+from formulations.units import seconds
+from solver.lengths_document import LengthsDocument
+from solver.report.chart import LETTER, picture, round_part, upright_lines, written
 from solver.report.quantities import round_time_text, time_text
 
 _WIDTH, _LEFT, _RIGHT, _BAR = 900, 110, 60, 46
@@ -34,152 +35,122 @@ _STYLE = (
 )
 
 
-@dataclass(frozen=True)
-class _Bar:
-    """A part of the step; number: of its group's rows, None for any other part."""
+class _Bar(NamedTuple):
+    """A part of the step; number: of its group's rows, from 1, None for any other part."""
 
-    begin_s: float
     time_s: float
-    number: int | None
     fill: str
     text: str
+    number: int | None = None
 
 
 def lengths_picture(document: LengthsDocument) -> str:
     """The picture."""
-    single = document.single
-    longest_s = max(document.step_time_s, 0.0 if single is None else single.step_time_s) or 1.0
-    bars, alone = list(_bars(document)), list(_single_bars(document, single))
-    rows = _TOP + _BAR + (0 if single is None else _BAR + 14)
-    height = rows + 44 + _LINE * (len(document.groups) + len(_OTHERS))
-    title = f"{document.workload}: a step of {time_text(document.step_time_s)}"
+    step, single = list(_step_bars(document)), document.single
+    alone, longest_s = list[_Bar](), document.step_time_s
+    if single is not None:
+        strategy = document.problem.strategies[single.strategy]
+        rows_s = seconds(single.step_ns - strategy.anchor_ns)
+        alone = [*_run(document, single.strategy, rows_s, "all sequences")]
+        alone += _optimizer(document, single.strategy)
+        longest_s = max(longest_s, seconds(single.step_ns))
+    scale = _WIDTH / (longest_s or 1.0)
+    bottom = _TOP + _BAR + (0 if single is None else _BAR + 14)
+    # Round ticks of time
+    tick_s = round_part(longest_s or 1.0, 8)
+    ticks = [n * tick_s for n in range(int((longest_s or 1.0) / tick_s) + 1)]
+    places = (
+        (_LEFT + scale * time_s, round_time_text(round(time_s, 12), longest_s or 1.0))
+        for time_s in ticks
+    )
     parts = [
-        *_axis(longest_s, rows),
+        *upright_lines(places, _TOP - 8, bottom + 6, 14),
         written(16, _TOP + _BAR / 2 + 4, "this step"),
-        *(_rect(bar, _TOP, longest_s) for bar in bars),
+        *_row(step, _TOP, scale),
     ]
     if single is not None:
-        top, name = _TOP + _BAR + 14, strategy_name(document, single.strategy)
-        text = f"{name}, alone: {time_text(single.step_time_s)}"
-        parts.append(written(16, top + _BAR / 2 + 4, "best single"))
-        parts += [_rect(bar, top, longest_s) for bar in alone]
-        parts.append(written(_LEFT + 8, top + _BAR / 2 + 4, text, ' style="fill:#fff"'))
-    parts += _legend(bars, alone, rows + 44)
+        y = _TOP + _BAR + 14 + _BAR / 2 + 4
+        name = document.problem.strategies[single.strategy].name
+        text = f"{name}, alone: {time_text(seconds(single.step_ns))}"
+        parts.append(written(16, y, "best single"))
+        parts += _row(alone, _TOP + _BAR + 14, scale)
+        parts.append(written(_LEFT + 8, y, text, ' style="fill:#fff"'))
+    parts += _legend(step, alone, bottom + 44)
+    height = bottom + 44 + _LINE * (len(document.groups) + len(_OTHERS))
+    title = f"{document.workload}: a step of {time_text(document.step_time_s)}"
     return picture(title, _LEFT + _WIDTH + _RIGHT, height, parts, _STYLE, "lengths")
 
 
-def _bars(document: LengthsDocument) -> Iterator[_Bar]:
+def _step_bars(document: LengthsDocument) -> Iterator[_Bar]:
     """Groups and switches in the order of the step."""
-    now_s, before, switches = 0.0, document.anchor, list(document.switches)
-    for number, group in enumerate(document.groups):
+    before, switches = document.anchor, list(document.switches)
+    for number, group in enumerate(document.groups, 1):
         if group.strategy != before:
-            one = switches.pop(0)
-            yield _switch(document, now_s, one.time_s, one.moves, one.enters)
-            now_s += one.time_s
-        yield from _run(
-            document, group.strategy, now_s, group.time_s, number, f"{buckets_text(group)} tokens"
-        )
-        now_s, before = now_s + group.time_s, group.strategy
-    for one in switches:
-        yield _switch(document, now_s, one.time_s, one.moves, one.enters)
-        now_s += one.time_s
-    yield from _optimizer(document, document.anchor, now_s)
-
-
-def _single_bars(document: LengthsDocument, single: SingleDocument | None) -> Iterator[_Bar]:
-    """The best single strategy: one visit, and the optimizer; nothing where there is none."""
-    if single is None:
-        return
-    visited_s = single.step_time_s - anchor_s(document, single.strategy)
-    yield from _run(document, single.strategy, 0.0, visited_s, None, "all sequences")
-    yield from _optimizer(document, single.strategy, visited_s)
+            yield _switch(document, switches.pop(0))
+        ranges = ", ".join(f"{above + 1:,}-{up_to:,}" for above, up_to in group.buckets)
+        time_s = seconds(group.time_ns)
+        yield from _run(document, group.strategy, time_s, f"{ranges} tokens", number)
+        before = group.strategy
+    yield from (_switch(document, hop) for hop in switches)
+    yield from _optimizer(document, document.anchor)
 
 
 def _run(
-    document: LengthsDocument,
-    strategy: int,
-    begin_s: float,
-    time_s: float,
-    number: int | None,
-    what: str,
+    document: LengthsDocument, number: int, time_s: float, what: str, group: int | None = None
 ) -> Iterator[_Bar]:
     """Rows of a strategy, and the reduction of gradients behind them."""
-    name, reduced_s = strategy_name(document, strategy), visit_s(document, strategy)
+    strategy = document.problem.strategies[number]
+    reduced_s = seconds(strategy.visit_ns)
     rows_s = time_s - reduced_s
-    text = f"{name}: {what}, {time_text(rows_s)}"
-    yield _Bar(begin_s, rows_s, number, _fill(document, strategy), text)
-    if reduced_s:
-        text = f"gradients reduced by {name}, {time_text(reduced_s)}"
-        yield _Bar(begin_s + rows_s, reduced_s, None, _VISIT, text)
-
-
-def _optimizer(document: LengthsDocument, anchor: int, begin_s: float) -> Iterator[_Bar]:
-    """The end of a step."""
-    if once_s := anchor_s(document, anchor):
-        text = f"optimizer of {strategy_name(document, anchor)}, {time_text(once_s)}"
-        yield _Bar(begin_s, once_s, None, _ANCHOR, text)
-
-
-def _switch(
-    document: LengthsDocument, begin_s: float, time_s: float, moves: str, enters: int
-) -> _Bar:
-    what = "parameters and gradients" if moves == "both" else moves
-    name = strategy_name(document, enters)
-    text = f"switch of {what} to {name}, {time_text(time_s)}"
-    return _Bar(begin_s, time_s, None, _SWITCH, text)
-
-
-def _fill(document: LengthsDocument, strategy: int) -> str:
-    """A colour for each strategy of the step, in the order in which they come; another one."""
+    # A colour for each strategy of the step, in the order in which they come; another one
     used = list(dict.fromkeys(group.strategy for group in document.groups))
-    place = used.index(strategy) if strategy in used else len(used)
-    return _FILLS[place % len(_FILLS)]
+    place = used.index(number) if number in used else len(used)
+    text = f"{strategy.name}: {what}, {time_text(rows_s)}"
+    yield _Bar(rows_s, _FILLS[place % len(_FILLS)], text, group)
+    if reduced_s:
+        text = f"gradients reduced by {strategy.name}, {time_text(reduced_s)}"
+        yield _Bar(reduced_s, _VISIT, text)
 
 
-def _rect(bar: _Bar, top: float, longest_s: float) -> str:
-    drawn = _drawn(bar.begin_s, bar.time_s, top, longest_s, bar.fill, bar.text)
-    width = _WIDTH * bar.time_s / longest_s
-    if bar.number is None or width < 3 * LETTER:
-        return drawn
-    middle = _LEFT + _WIDTH * (bar.begin_s + bar.time_s / 2) / longest_s
-    return drawn + written(middle, top + _BAR / 2 + 4, str(bar.number + 1), ' class="n"')
+def _optimizer(document: LengthsDocument, anchor: int) -> Iterator[_Bar]:
+    """The end of a step."""
+    strategy = document.problem.strategies[anchor]
+    if once_s := seconds(strategy.anchor_ns):
+        yield _Bar(once_s, _ANCHOR, f"optimizer of {strategy.name}, {time_text(once_s)}")
 
 
-def _drawn(
-    begin_s: float, time_s: float, top: float, longest_s: float, fill: str, text: str
-) -> str:
-    x, width = _LEFT + _WIDTH * begin_s / longest_s, _WIDTH * time_s / longest_s
-    return (
-        f'<rect x="{x:.2f}" y="{top:.0f}" width="{width:.2f}" height="{_BAR}" fill="{fill}">'
-        f"<title>{escape(text)}</title></rect>"
-    )
+def _switch(document: LengthsDocument, hop: Hop) -> _Bar:
+    what = "parameters and gradients" if hop.moves == "both" else hop.moves
+    name, time_s = document.problem.strategies[hop.enters].name, seconds(hop.time_ns or 0)
+    return _Bar(time_s, _SWITCH, f"switch of {what} to {name}, {time_text(time_s)}")
 
 
-def _axis(longest_s: float, bottom: float) -> Iterator[str]:
-    """Round ticks of time."""
-    step = round_part(longest_s, 8)
-    times = [n * step for n in range(int(longest_s / step) + 1)]
-    places = (
-        (_LEFT + _WIDTH * time_s / longest_s, round_time_text(round(time_s, 12), longest_s))
-        for time_s in times
-    )
-    yield from upright_lines(places, _TOP - 8, bottom + 6, 14)
+def _row(bars: list[_Bar], top: float, scale: float) -> Iterator[str]:
+    """Bars one behind another; those of groups with their numbers where they have room."""
+    x: float = _LEFT
+    for bar in bars:
+        width = scale * bar.time_s
+        drawn = (
+            f'<rect x="{x:.2f}" y="{top:.0f}" width="{width:.2f}" height="{_BAR}"'
+            f' fill="{bar.fill}"><title>{escape(bar.text)}</title></rect>'
+        )
+        if bar.number is not None and width >= 3 * LETTER:
+            drawn += written(x + width / 2, top + _BAR / 2 + 4, str(bar.number), ' class="n"')
+        yield drawn
+        x += width
 
 
-def _legend(bars: list[_Bar], alone: list[_Bar], top: float) -> Iterator[str]:
+def _legend(step: list[_Bar], alone: list[_Bar], top: float) -> Iterator[str]:
     """A line for each group, and one for each kind of what is between, with its times in both."""
-    lines = [(bar.fill, f"{bar.number + 1}. {bar.text}") for bar in bars if bar.number is not None]
+    lines = [(bar.fill, f"{bar.number}. {bar.text}") for bar in step if bar.number is not None]
     for fill, name in _OTHERS.items():
         step_s, alone_s = (
-            sum(one.time_s for one in row if one.fill == fill) for row in (bars, alone)
+            sum(bar.time_s for bar in row if bar.fill == fill) for row in (step, alone)
         )
         if step_s or alone_s:
             single = f"; best single: {time_text(alone_s)}" if alone_s else ""
             lines.append((fill, f"{name}: {time_text(step_s)}{single}"))
     for n, (fill, text) in enumerate(lines):
-        yield _line(top + n * _LINE, fill, text)
-
-
-def _line(y: float, fill: str, text: str) -> str:
-    square = f'<rect x="16" y="{y:.0f}" width="12" height="12" fill="{fill}"/>'
-    return square + written(36, y + 10, text)
+        y = top + n * _LINE
+        square = f'<rect x="16" y="{y:.0f}" width="12" height="12" fill="{fill}"/>'
+        yield square + written(36, y + 10, text)

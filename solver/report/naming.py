@@ -1,6 +1,7 @@
-"""Names of layers: blocks count from 0, as in Megatron-LM; embedding and head have letters.
+"""Layers, degrees and shapes in words.
 
-Plan files count along the whole chain instead: 0 is the embedding, 1 the first block.
+Blocks count from 0, as in Megatron-LM; embedding and head have letters. Plan files count along the
+whole chain instead: 0 is the embedding, 1 the first block.
 """
 
 from collections.abc import Iterable
@@ -31,6 +32,11 @@ def degrees_of(document: PlanDocument) -> list[Degrees]:
     if shape is not None and not shape.per_stage:
         return shape.degrees_used
     return [stage.degrees for replica in document.replicas for stage in replica.stages]
+
+
+def degrees_line(shape: Shape, degrees: Iterable[Degrees]) -> str:
+    """Tensor x data x pipeline, sequences per micro-batch; `degrees`: of its stages or groups."""
+    return f"{tensor_text(degrees)} x {shape.dp} x {shape.pp}, {shape.micro_batch}"
 
 
 def tensor_text(degrees: Iterable[Degrees]) -> str:

@@ -1,12 +1,22 @@
-"""Replays side by side, as tables for people and as data."""
+"""Replays side by side: tables for people, data, and throughput over time as a picture."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 
 from rich.console import RenderableType
 
 from solver.replay.policy import Policy
 from solver.replay.spans import CAUSES, Replay
-from solver.report.drawing import COLOURS, grid, key, key_width, picture, round_part, written
+from solver.report.chart import (
+    COLOURS,
+    Axis,
+    Chart,
+    key,
+    key_width,
+    picture,
+    round_ticks,
+    written,
+)
 from solver.report.layout import Lines, labelled, table
 from solver.report.quantities import percent, significant
 
@@ -90,7 +100,6 @@ def replay_json(runs: Mapping[str, tuple[Policy, Replay]]) -> dict[str, object]:
     }
 
 
-_NODES_COLOUR = "#999"
 _WIDTH, _HEIGHT = 860, 340
 _LEFT, _TOP = 72, 66
 _PARTS = 240  # of the run, over each of which the throughput is averaged
@@ -98,7 +107,7 @@ _CURVE, _WIDER = 1.5, 1.5  # width of the last curve; what an earlier one has mo
 _STYLE = (
     "text{font:11px sans-serif;fill:#222}.t{font-size:17px;font-weight:bold}"
     ".g{stroke:#000;stroke-opacity:.15}.c{fill:none;stroke-linejoin:round}"
-    f".n{{fill:none;stroke:{_NODES_COLOUR};stroke-dasharray:4 3}}"
+    ".n{fill:none;stroke:#999;stroke-dasharray:4 3}"
 )
 
 
@@ -120,72 +129,29 @@ def averages(replay: Replay, parts: int, end_ns: int | None = None) -> list[floa
     return [count / length_ns * 1e9 for count in samples]
 
 
-def round_ticks(most: float) -> list[float]:
-    """Five to ten round numbers from 0 to the first that is at least `most`."""
-    distance = round_part(most, 10)
-    return [distance * i for i in range(int(most / distance - 1e-9) + 2)]
-
-
-class _Axes:
-    """Places in px of times in ns, of samples/s and of numbers of nodes."""
-
-    def __init__(self, replays: Sequence[Replay], most_per_s: float) -> None:
-        self.end_ns = max(replay.length_ns for replay in replays)
-        self.ticks = round_ticks(most_per_s)
-        self.most_nodes = max(span.nodes for replay in replays for span in replay.spans)
-
-    def x(self, time_ns: float) -> float:
-        return _LEFT + _WIDTH * time_ns / self.end_ns
-
-    def y(self, per_s: float) -> float:
-        return _TOP + _HEIGHT * (1 - per_s / self.ticks[-1])
-
-    def nodes_y(self, nodes: int) -> float:
-        return _TOP + _HEIGHT * (1 - nodes / max(1, self.most_nodes))
-
-
-def _grid(axes: _Axes) -> Iterator[str]:
-    levels = ((axes.y(per_s), f"{per_s:g}") for per_s in axes.ticks)
-    times = [axes.end_ns * tenth // 10 for tenth in range(11)]
-    places = ((axes.x(ns), long_time_text(ns) if ns else "0") for ns in times)
-    yield from grid(places, levels, (_LEFT, _TOP), (_WIDTH, _HEIGHT))
-
-
-def _curve(axes: _Axes, values: Sequence[float], colour: str, width: float) -> str:
-    part_ns = axes.end_ns / len(values)
-    path = f"M{axes.x(0):.1f} {axes.y(values[0]):.1f}"
-    for i, value in enumerate(values):
-        path += f"V{axes.y(value):.1f}H{axes.x((i + 1) * part_ns):.1f}"
-    return f'<path class="c" stroke="{colour}" stroke-width="{width:g}" d="{path}"/>'
-
-
-def _nodes(axes: _Axes, replay: Replay) -> str:
-    path = f"M{axes.x(0):.1f} {axes.nodes_y(replay.spans[0].nodes):.1f}"
-    for span in replay.spans:
-        path += f"V{axes.nodes_y(span.nodes):.1f}H{axes.x(span.end_ns):.1f}"
-    return f'<path class="n" d="{path}"/>'
-
-
 def replay_picture(title: str, replays: Mapping[str, Replay]) -> str:
-    """The picture of one to four replays of one trace, by name."""
+    """Throughput over the time of one to four replays of one trace, by name, as SVG."""
     end_ns = max(replay.length_ns for replay in replays.values())
     curves = {name: averages(replay, _PARTS, end_ns) for name, replay in replays.items()}
-    axes = _Axes(list(replays.values()), max(1e-9, *map(max, curves.values())))
-    width, height = _LEFT + _WIDTH + 40, _TOP + _HEIGHT + 52
-    part = long_time_text(axes.end_ns // _PARTS)
-    parts = [
-        *_grid(axes),
-        written(16, _TOP - 12, f"samples/s, mean of every {part}"),
-        written(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 38, "time", ' text-anchor="middle"'),
-    ]
+    times_ns = (end_ns * tenth // 10 for tenth in range(11))
+    across = Axis(0, end_ns, [(ns, long_time_text(ns) if ns else "0") for ns in times_ns])
+    ticks = round_ticks(max(1e-9, *map(max, curves.values())))
+    up = Axis(0, ticks[-1], [(per_s, f"{per_s:g}") for per_s in ticks])
+    chart = Chart(across, up, _LEFT, _TOP, _WIDTH, _HEIGHT)
+    part = long_time_text(end_ns // _PARTS)
+    parts = [*chart.grid(), *chart.names("time", f"samples/s, mean of every {part}")]
     x = float(_LEFT) + 220
     for n, ((name, values), colour) in enumerate(zip(curves.items(), COLOURS, strict=False)):
         stroke = _CURVE + _WIDER * (len(curves) - 1 - n)  # those drawn over it stay narrower
-        parts += key(x, 44, name, colour)
-        parts.append(_curve(axes, values, colour, stroke))
+        points = [(end_ns * i / _PARTS, per_s) for i, per_s in enumerate(values)]
+        style = f'class="c" stroke="{colour}" stroke-width="{stroke:g}"'
+        parts += [*key(x, 44, name, colour), chart.steps(points, end_ns, style)]
         x += key_width(name)
-    most = axes.most_nodes
+    # Over them, on a scale of its own, how many nodes are ready.
+    most_nodes = max(span.nodes for replay in replays.values() for span in replay.spans)
+    ready = [(span.start_ns, span.nodes) for span in next(iter(replays.values())).spans]
+    of_nodes = replace(chart, up=Axis(0, max(1, most_nodes)))
     parts.append(f'<line x1="{x:.1f}" y1="49" x2="{x + 14:.1f}" y2="49" class="n"/>')
-    parts.append(written(x + 20, 53, f"nodes ready, {most} at the top"))
-    parts.append(_nodes(axes, next(iter(replays.values()))))
-    return picture(title, width, height, parts, _STYLE)
+    parts.append(written(x + 20, 53, f"nodes ready, {most_nodes} at the top"))
+    parts.append(of_nodes.steps(ready, end_ns, 'class="n"'))
+    return picture(title, _LEFT + _WIDTH + 40, _TOP + _HEIGHT + 52, parts, _STYLE)

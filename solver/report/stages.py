@@ -1,10 +1,10 @@
-"""Stages and their places, as tables."""
+"""Stages, their memory and places, as tables; what crosses between zones, over which links."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from formulations.costs.zones import neighbours
+from formulations.costs.transfers import neighbours
 from formulations.instance import Cluster
 from formulations.instance.instance import MEMORY_MODEL_ERROR
 from formulations.instance.sources import NOT_STATED

@@ -10,8 +10,7 @@ from dataclasses import replace
 from itertools import islice
 
 from formulations.costs.tables import CostTables
-from formulations.decisions import decisions_of, even_shares
-from formulations.fixed import ALL_FREE, Given
+from formulations.decisions import ALL_FREE, Given, decisions_of, even_shares
 from formulations.plan import Plan, Shape, simulable
 from formulations.stage_layouts import layouts
 from solver.layered.problem import Intervals

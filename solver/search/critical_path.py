@@ -114,7 +114,7 @@ class CutLoop:
         """One solve of the model, one simulation, new cuts; False if the engine was stopped."""
         if self.found is not None and self.found.index in self.model.held:
             self.model.built.hint(self.model.held.index(self.found.index), self.found.decisions)
-        outcome = self.engine.run(self.model.built.model, replace(options, gap=self._gap))
+        outcome = self.engine.run(self.model.built.model.native, replace(options, gap=self._gap))
         self.rounds += 1
         if outcome.status is Status.INFEASIBLE:
             self._raise({index: self.target_ns(index) for index in self.model.held})
@@ -164,7 +164,7 @@ class CutLoop:
 
     def _exclude(self, index: int, decisions: Decisions) -> None:
         """Leaves out a plan that the model's own paths should have ruled out."""
-        if self.engine.exclude is None:
+        if not self.engine.excludes:
             raise Trouble("the solution has no path that the model does not know")
         self._judge.exclude(index, decisions)
-        self.engine.exclude(self.model.part(index), decisions)
+        self.model.part(index).exclude(decisions)

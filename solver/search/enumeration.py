@@ -11,23 +11,20 @@ from formulations.costs.placement import PlacementCosts, Placer
 from formulations.decisions import Decisions
 from formulations.plan import Plan, simulable
 from formulations.slot_degrees import runs_order
-from solver.bounds.largest_share import largest_share
-from solver.bounds.shape_bound import shape_bound_ns
-from solver.bounds.uneven_shares import Left, Uneven
-from solver.enumeration.by_device import best_by_device
-from solver.enumeration.by_stage import best_by_stage
+from solver.bounds.largest_share import largest_share, shape_bound_ns
+from solver.enumeration.by_device import best_by_device, best_by_stage
 from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
-from solver.enumeration.uneven_search import Answer, best_dealing
+from solver.enumeration.uneven_shares import Answer, Remaining, Uneven, best_dealing
 from solver.heuristics.node_orders import Order, count_orders, node_orders
 from solver.layered.all_orders import free_order, lane_width
 from solver.layered.placements import (
     ReplicaClass,
+    StageZones,
     fixed_order,
     replica_classes,
 )
 from solver.layered.problem import Intervals, SplitProblem
-from solver.layered.zones import StageZones
 from solver.search.by_relaxation import ByRelaxation, even_plan
 from solver.search.distribute import least_vectors, shares
 
@@ -219,7 +216,7 @@ def _uneven(
 
 
 def _dealt(
-    lanes: Uneven, low: int, cutoff: int, gap: float, stop: Stop, left: Left
+    lanes: Uneven, low: int, cutoff: int, gap: float, stop: Stop, left: Remaining
 ) -> tuple[Answer, int]:
     """As `best_dealing`, by cutoffs that grow from `low`; and a bound of what it has not found.
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from formulations.costs.placement import Placer
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
-from formulations.decisions import decisions_of
+from formulations.decisions import Given, decisions_of
 from formulations.errors import PlannerError
-from formulations.fixed import Given
+from formulations.models.step_time import OneShape
 from formulations.paths import PathCut
 from formulations.plan import Plan
 from solver.heuristics.time_tables import TimeTables
 from solver.options import SolveOptions
-from solver.search.engines import ModelEngine, OneShape, model_engine
+from solver.search.engines import ModelEngine, model_engine
 from solver.search.paths import CutPool, first_cuts, harvest, largest_share, shares_of
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def model_of(
     step_time_ns = harvest(stages, placement, decisions, (), 0).step_time_ns
     given = Given(largest_share=largest_share(tables, step_time_ns))
     shape, shares = tables.shape, shares_of(tables, given)
-    built = engine.joint(tables, given)
+    built = OneShape(engine.model(), tables, given)
     cuts = {*known, *harvest(stages, placement, decisions, shares, 0).cuts}
     for m in shares:
         cuts.update(first_cuts(shape.schedule, shape.pp, m, shape.vpp))
@@ -66,7 +66,7 @@ def write_model(options: SolveOptions, times: TimeTables, plan: Plan | None, poo
     try:
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             written = Path(folder) / target.name
-            engine.write(built.model, written)
+            engine.write(built.model.native, written)
             os.replace(written, target)
     except OSError as error:
         raise PlannerError(f"cannot write {path}: {error.strerror or error}") from error

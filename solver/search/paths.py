@@ -12,13 +12,14 @@ from formulations.costs.placement import PlacementCosts
 from formulations.costs.plan_costs import PlanCosts, split_costs
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables
-from formulations.decisions import Decisions, even_shares, share_range
-from formulations.fixed import ALL_FREE, Given
-from formulations.instance.instance import ScheduleName
+from formulations.decisions import ALL_FREE, Decisions, Given, even_shares, share_range
+from formulations.instance.search import ScheduleName
+from formulations.models.degrees import ManyShapes
+from formulations.models.step_time import OneShape
 from formulations.paths import PathCut
 from formulations.plan import Shape
 from formulations.schedules import SCHEDULES, ScheduleGraph, schedule_graph
-from solver.search.engines import ModelEngine, OneShape
+from solver.search.engines import ModelEngine
 from solver.simulate import Times, simulate, tail_ns, trace
 
 #: End times held at once when the neighbours of a split are simulated.
@@ -230,11 +231,11 @@ def whole_weights(shapes: Sequence[OpenShape]) -> list[int]:
 class HeldShapes:
     """held: indices of shapes, in the order of the model. shares: what replicas of each may have.
 
-    weights: of every shape, held or not. built: the native model.
+    weights: of every shape, held or not. built: the model.
     """
 
     def __init__(self, engine: ModelEngine, shapes: Sequence[OpenShape], pool: CutPool) -> None:
-        self.built, self.shapes, self._pool = engine.build(), shapes, pool
+        self.built, self.shapes, self._pool = ManyShapes(engine.model()), shapes, pool
         self.weights = whole_weights(shapes)
         self.held: list[int] = []
         self.shares: dict[int, Sequence[int]] = {}

@@ -1,27 +1,188 @@
-"""The best template of every size of an instance, under either objective."""
+"""The best template of every size of an instance, and of every mix of its nodes."""
 
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import cached_property, partial
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from time import perf_counter
+from types import FrameType
+from typing import Any, TypeVar
 
+from formulations.costs.template_costs import template_costs
 from formulations.errors import PlannerError
-from formulations.fleet import Strategy
-from formulations.instance import Instance
+from formulations.fleet import Design, Strategy
+from formulations.instance import Instance, ZoneLink
 from formulations.instance.fleet_space import check_fleets
+from formulations.node_sharing import NodeSplit
+from formulations.space import pipeline_strategies
 from formulations.units import ceil_div
-from solver.interrupt import NoTimeError, TimeUp
-from solver.layered.gpu_graph import Counts
+from solver.enumeration.enumerate import below
+from solver.interrupt import GRACE_S, NoTimeError, TimeUp, time_up_after
+from solver.layered.edges import has_split
+from solver.layered.gpu_graph import Counts, GpuGraph
+from solver.layered.pipelines import FreeDegrees
+from solver.layered.places import PlaceCosts, place_costs
+from solver.layered.problem import INFINITY
+from solver.result import Status
+from solver.simulate import pipeline_step_ns
 from solver.study.store import Study
-from solver.templates.judge import judged
 from solver.templates.kept_templates import Found, KeptTemplates
-from solver.templates.mixes import Links, Mixes
-from solver.templates.searches import Searches, strategies
-from solver.templates.template_options import TemplateOptions
-from solver.templates.template_outcome import TemplateOutcome
-from solver.templates.template_result import TemplateResult
-from solver.templates.time_shares import Clock
+from solver.templates.step_time import Stop, TemplateOutcome, alone, best_template
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TemplateOptions:
+    """What may be asked.
+
+    micro_batch: sequences; None: see `generator_for`. micro_batches: of every template; None: its
+    share of the global batch by nodes. time_limit_s: for all sizes together.
+    """
+
+    split: NodeSplit = NodeSplit.ALIGNED
+    micro_batch: int | None = None
+    micro_batches: int | None = None
+    gap: float = 0.0
+    time_limit_s: float | None = None
+
+
+class NoTemplateError(PlannerError):
+    """No template fits the cluster, or not as many as asked for."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True)
+class TemplateResult:
+    """What is known of one mix of nodes, with so many micro-batches.
+
+    outcome: value and bound in ns. strategy: that of the template; None without one.
+    """
+
+    nodes: int
+    micro_batches: int
+    outcome: TemplateOutcome
+    strategy: Strategy | None
+    status: Status
+
+    @property
+    def design(self) -> Design | None:
+        """The template and how it runs; None without one."""
+        template, strategy = self.outcome.template, self.strategy
+        if template is None or strategy is None:
+            return None
+        return Design(template=template, strategy=strategy)
+
+    @property
+    def gap(self) -> float | None:
+        """Distance of the bound to the value, relative to the value."""
+        value = self.outcome.value
+        return None if value is None else 1 - self.outcome.bound / value
+
+
+class Clock:
+    """The time from now on, `limit_s` of it if given; `around`: one that ends and hears this one.
+
+    The first Ctrl-C is a wish to stop, heard where work asks for it, so that none of its tables is
+    left half made; the second one ends everything.
+    """
+
+    def __init__(self, limit_s: float | None, around: "Clock | None" = None) -> None:
+        self._end_s = None if limit_s is None else perf_counter() + limit_s
+        self._hard_end_s = None if self._end_s is None else self._end_s + GRACE_S
+        self._heard = list[int]()
+        if around is not None:
+            self._hard_end_s, self._heard = around._hard_end_s, around._heard
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C has come."""
+        return bool(self._heard)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no time left, or Ctrl-C has come."""
+        return self.interrupted or (self._end_s is not None and perf_counter() >= self._end_s)
+
+    @contextmanager
+    def until_hard_end(self) -> Iterator[None]:
+        """What does not ask whether to stop is ended a little after the limit. Raises TimeUp."""
+        end_s = self._hard_end_s
+        with time_up_after(None if end_s is None else max(0.0, end_s - perf_counter())):
+            yield
+
+    def share(self, parts: float) -> Stop:
+        """Stops after one of so many equal shares of the time that is left."""
+        return until(self._end_s, parts)
+
+    def run(self, work: Callable[[Stop], T], stop: Stop) -> T:
+        """What work gives; after Ctrl-C what it gives without more time."""
+
+        def hear(signum: int, frame: FrameType | None) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self._heard.append(signum)
+
+        if threading.current_thread() is not threading.main_thread():
+            return work(stop)
+        before = signal.signal(signal.SIGINT, hear)
+        try:
+            return work(lambda: self.interrupted or stop())
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def until(end_s: float | None, sharing: float) -> Stop:
+    """Stops after one of so many equal shares of the time that is left."""
+    if end_s is None:
+        return lambda: False
+    now_s = perf_counter()
+    stop_s = now_s + max(0.0, end_s - now_s) / sharing
+    return lambda: perf_counter() > stop_s
+
+
+class Mixes:
+    """Mixes of nodes of one instance, by node group; costs of their stages, worked out once."""
+
+    def __init__(self, instance: Instance, split: NodeSplit) -> None:
+        self.instance, self._split = instance, split
+        #: nodes of every group
+        self.available: Counts = tuple(group.nodes for group in instance.cluster.groups)
+        self._places: dict[tuple[Strategy, tuple[ZoneLink, ...]], PlaceCosts] = {}
+
+    def of(self, nodes: int) -> list[Counts]:
+        """All ways to take so many of the cluster's nodes."""
+        return list(_mixes(self.available, nodes))
+
+    def places(self, strategy: Strategy, mix: Counts | None = None) -> PlaceCosts:
+        """Of a mix that may lie in several zones, with the links between them; or in one zone."""
+        groups = () if mix is None else (j for j, count in enumerate(mix) if count)
+        key = strategy, self.instance.cluster.links_among(groups)
+        if key not in self._places:
+            self._places[key] = place_costs(self.instance, strategy, self._split, key[1])
+        return self._places[key]
+
+    def holds(self, mix: Counts, strategies: Iterable[Strategy], micro_batches: int) -> bool:
+        """Whether any template on these nodes fits into memory, by any strategy."""
+        for costs in map(self.places, strategies):
+            if alone(costs.alone, [mix], micro_batches):
+                return True
+            if has_split(FreeDegrees(GpuGraph(costs.several, [mix]), micro_batches).problem):
+                return True
+        return False
+
+
+def _mixes(available: Counts, nodes: int) -> Iterator[Counts]:
+    if not available:
+        yield from [()] if nodes == 0 else []
+        return
+    rest = sum(available[1:])
+    for first in range(max(0, nodes - rest), min(available[0], nodes) + 1):
+        for others in _mixes(available[1:], nodes - first):
+            yield first, *others
 
 
 class TemplateGenerator:
@@ -57,16 +218,18 @@ class TemplateGenerator:
         self.clock = Clock(options.time_limit_s, clock)
         self.mixes = Mixes(instance, options.split)
         self.study = study
-        self._kept = None if study is None else KeptTemplates(study, options)
+        # What has taken less time is the same without a limit.
+        asked = asdict(replace(options, time_limit_s=None))
+        self._kept = None if study is None else KeptTemplates(study, asked)
 
     def again(
         self, report: Callable[[int, int], None] = lambda done, total: None, **changes: Any
     ) -> "TemplateGenerator":
         """One with other options, which knows the costs that this one knows, and ends with it."""
         options = replace(self.options, **changes)
-        found = TemplateGenerator(self.instance, options, report, self.clock, self.study)
-        found.mixes = self.mixes
-        return found
+        generator = TemplateGenerator(self.instance, options, report, self.clock, self.study)
+        generator.mixes = self.mixes
+        return generator
 
     @property
     def interrupted(self) -> bool:
@@ -85,10 +248,6 @@ class TemplateGenerator:
             return self.options.micro_batches
         sequences = self.instance.workload.global_batch * nodes
         return ceil_div(sequences, sum(self.mixes.available) * self.micro_batch)
-
-    @property
-    def _strategies(self) -> list[Strategy]:
-        return strategies(self.instance, self.micro_batch, self.options.objective)
 
     @property
     def too_small(self) -> str:
@@ -115,10 +274,11 @@ class TemplateGenerator:
             missing = "it is not known yet how few nodes hold the model"
             raise NoTimeError(f"{missing}; raise --time-limit") from None
 
-    def least_up_to(self, most: int) -> int | None:
+    def least_up_to(self, limit: int) -> int | None:
         """n0 if it is at most this; else None."""
-        for nodes in range(1, most + 1):
-            m, strategies = self.micro_batches(nodes), self._strategies
+        strategies = pipeline_strategies(self.instance, self.micro_batch)
+        for nodes in range(1, limit + 1):
+            m = self.micro_batches(nodes)
             if all(self.mixes.holds(mix, strategies, m) for mix in self.mixes.of(nodes)):
                 return nodes
         return None
@@ -130,42 +290,66 @@ class TemplateGenerator:
         them, but for the first one as long as the hard end allows.
         """
         mixes = [mix for n in sizes for mix in self.mixes.of(n)]
-        found = list[TemplateResult]()
+        results = list[TemplateResult]()
         if self._kept is not None:
             self._kept.begin({mix: self.micro_batches(sum(mix)) for mix in mixes})
         try:
             with self.clock.until_hard_end():
-                known = dict[Links, Searches]()
-                for key in range(len(mixes)):
-                    if found and self.clock.is_over:
+                for number, mix in enumerate(mixes):
+                    if results and self.clock.is_over:
                         break
-                    self._report(len(found), len(mixes))
-                    found.append(self._best(known, key, mixes))
+                    self._report(len(results), len(mixes))
+                    found = self._by_study_or_search(mix, len(mixes) - number)
+                    results.append(self._result(mix, found))
         except TimeUp:
             pass
         nothing = TemplateOutcome(None, None, 0, False), None
-        return found + [self._result(mix, nothing) for mix in mixes[len(found) :]]
+        return results + [self._result(mix, nothing) for mix in mixes[len(results) :]]
 
-    def _best(self, known: dict[Links, Searches], key: int, mixes: list[Counts]) -> TemplateResult:
-        """The best template of a mix, by a study or by a search."""
-        mix, m = mixes[key], self.micro_batches(sum(mixes[key]))
-        found = None if self._kept is None else self._kept.find(mix, m)
-        if found is None:
-            found = self._searched(known, key, mixes)
-            if self._kept is not None:
-                self._kept.keep(mix, m, found)
-        return self._result(mix, found)
+    def _by_study_or_search(self, mix: Counts, parts: int) -> Found:
+        """The best template of a mix, in one of so many parts of the time that is left."""
+        m = self.micro_batches(sum(mix))
+        if self._kept is not None and (kept := self._kept.find(mix, m)) is not None:
+            return kept
+        strategies = pipeline_strategies(self.instance, self.micro_batch)
+        costs = {strategy: self.mixes.places(strategy, mix) for strategy in strategies}
 
-    def _searched(self, known: dict[Links, Searches], key: int, mixes: list[Counts]) -> Found:
-        """The best template of a mix; those with other links between zones have other costs."""
-        across = self.mixes.links_across(mixes[key])
-        if across not in known:
-            own = {i: mix for i, mix in enumerate(mixes) if self.mixes.links_across(mix) == across}
-            numbers = {i: self.micro_batches(sum(mix)) for i, mix in own.items()}
-            costs = {one: self.mixes.places(one, across) for one in self._strategies}
-            known[across] = Searches(self.options, costs, own, numbers)
-        search = partial(known[across].best, key)
-        return self.clock.run(search, self.clock.share(len(mixes) - key))
+        def search(stop: Stop) -> Found:
+            return best_of_strategies(costs, mix, m, self.options.gap, stop)
+
+        found = self.clock.run(search, self.clock.share(parts))
+        if self._kept is not None:
+            self._kept.keep(mix, m, found)
+        return found
 
     def _result(self, mix: Counts, found: Found) -> TemplateResult:
-        return judged(self.instance, self.options, mix, self.micro_batches(sum(mix)), found)
+        """What is found for a mix of nodes, and what of it is proved."""
+        outcome, strategy = found
+        m, template, value = self.micro_batches(sum(mix)), outcome.template, outcome.value
+        if template is None or value is None or strategy is None:
+            status = Status.INFEASIBLE if outcome.complete else Status.UNKNOWN
+            return TemplateResult(sum(mix), m, outcome, None, status)
+        step_ns = pipeline_step_ns(template_costs(self.instance, strategy, template), m)
+        assert step_ns == value, (step_ns, value)
+        proved = outcome.bound >= below(value, self.options.gap)
+        status = Status.OPTIMAL if proved else Status.FEASIBLE
+        return TemplateResult(sum(mix), m, outcome, strategy, status)
+
+
+def best_of_strategies(
+    costs: dict[Strategy, PlaceCosts], mix: Counts, micro_batches: int, gap: float, stop: Stop
+) -> Found:
+    """The best template of a mix over all strategies, and its strategy.
+
+    The bound is that of all.
+    """
+    best, chosen = TemplateOutcome(None, None, int(INFINITY), True), None
+    bounds, complete = list[int](), True
+    for strategy, places in costs.items():
+        outcome = best_template(places, [mix], micro_batches, stop, cutoff=best.value, gap=gap)
+        bounds.append(outcome.bound)
+        complete &= outcome.complete
+        if outcome.value is not None and (best.value is None or outcome.value < best.value):
+            best, chosen = outcome, strategy
+    bound = min(bounds) if best.value is None else min(*bounds, best.value)
+    return TemplateOutcome(best.template, best.value, bound, complete), chosen

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 
 from pydantic import TypeAdapter
 
@@ -13,8 +12,7 @@ from solver.files import canonical_json
 from solver.layered.gpu_graph import Counts
 from solver.simulate import pipeline_step_ns
 from solver.study.store import Study
-from solver.templates.template_options import TemplateObjective, TemplateOptions
-from solver.templates.template_outcome import TemplateOutcome
+from solver.templates.step_time import TemplateOutcome
 
 #: In a study.
 KIND = "template"
@@ -48,10 +46,9 @@ def _key(mix: Counts) -> str:
 class KeptTemplates:
     """The best templates of mixes of nodes, as searches with some options have left them."""
 
-    def __init__(self, study: Study, options: TemplateOptions) -> None:
-        self.study, self.options = study, options
-        self._asked = asdict(options)
-        del self._asked["time_limit_s"]  # what has taken less is the same without it
+    def __init__(self, study: Study, asked: Mapping[str, object]) -> None:
+        """`asked`: all on which what is found depends."""
+        self.study, self._asked = study, asked
 
     def _variant(self, micro_batches: int) -> str:
         limits = self.study.instance.limits.model_dump(mode="json")
@@ -88,6 +85,6 @@ class KeptTemplates:
         except (PlanError, LookupError):
             fault = "a template that does not fit the instance"
             raise self.study.damaged(KIND, fault) from None
-        if self.options.objective is TemplateObjective.STEP_TIME and took_ns != outcome.value:
+        if took_ns != outcome.value:
             fault = f"a template of {outcome.value} ns takes {took_ns} ns"
             raise self.study.damaged(KIND, fault)

@@ -1,21 +1,20 @@
 """Templates of least simulated step time, proved optimal: a template is a path of a split problem.
 
 The engine of plans solves it, for pipelines of all numbers of stages together, see
-`solver.layered.free_degrees`. Where time runs out, the bounds of what is left bound the optimum.
+`solver.layered.pipelines`. Where time runs out, the bounds of what is left bound the optimum.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from formulations.template import Template
+from formulations.template import Template, stage_on
 from solver.enumeration.engine import SplitOutcome, deepened, solve_split
 from solver.enumeration.enumerate import below
 from solver.layered.edges import has_split
-from solver.layered.free_degrees import FreeDegrees
 from solver.layered.gpu_graph import Counts, GpuGraph
-from solver.layered.places import PlaceCosts
+from solver.layered.pipelines import FreeDegrees
+from solver.layered.places import PlaceCosts, Places
 from solver.layered.problem import INFINITY, SplitProblem
-from solver.templates.judge import alone, step_time
-from solver.templates.template_outcome import TemplateOutcome
 
 #: Growth of the cutoffs: the bound that they start from knows of work alone.
 GROWTH = 1.12
@@ -23,52 +22,79 @@ GROWTH = 1.12
 Stop = Callable[[], bool]
 
 
-class StepTimeSearch:
-    """Templates for every key of `finals`: node counts, of equally many nodes for one key."""
+@dataclass(frozen=True)
+class TemplateOutcome:
+    """What is known of the templates of some nodes.
 
-    def __init__(
-        self,
-        costs: PlaceCosts,
-        finals: Mapping[int, Sequence[Counts]],
-        micro_batches: Mapping[int, int],
-        gap: float = 0.0,
-    ) -> None:
-        self.costs, self.finals = costs, finals
-        self.micro_batches, self.gap = micro_batches, gap
+    template, value: the best template below the cutoff, and its step in ns; None if none was found.
+    bound: no template of the nodes is below it, unless it is the value. complete: the search ran to
+    its end, so without a template none is below the cutoff.
+    """
 
-    def run(self, key: int, cutoff: int | None, stop: Stop) -> TemplateOutcome:
-        """The best template of a key; only below `cutoff`, if one is given."""
-        limit = int(INFINITY) if cutoff is None else cutoff
-        best, value = self._alone(key, limit)
-        limit = limit if value is None else value
-        graph = FreeDegrees(GpuGraph(self.costs.several, self.finals[key]), self.micro_batches[key])
-        problem = graph.problem
-        if not has_split(problem):
-            return TemplateOutcome(best, value, limit, True)
-        found = _solved(problem, graph.least_ns(), below(limit, self.gap), self.gap, stop)
-        if found.arcs is not None and found.split is not None and found.step_time_ns is not None:
-            best = graph.template(found.arcs.tolist(), found.split.tolist())
-            value = limit = found.step_time_ns
-        return TemplateOutcome(best, value, min(found.bound_ns, limit), found.complete)
+    template: Template | None
+    value: int | None
+    bound: int
+    complete: bool
 
-    def _alone(self, key: int, limit: int) -> tuple[Template | None, int | None]:
-        """The best template of one stage below a limit, and its step time."""
-        m = self.micro_batches[key]
-        every = alone(self.costs.alone, self.finals[key], m)
-        times = [step_time(self.costs, one, m) for one in every]
-        if min(times, default=limit) >= limit:
-            return None, None
-        return every[times.index(min(times))], min(times)
+
+def best_template(
+    costs: PlaceCosts,
+    finals: Sequence[Counts],
+    micro_batches: int,
+    stop: Stop,
+    *,
+    cutoff: int | None = None,
+    gap: float = 0.0,
+) -> TemplateOutcome:
+    """The best template on any of these node counts, all of equally many nodes.
+
+    cutoff: only templates below it are of interest.
+    """
+    limit = int(INFINITY) if cutoff is None else cutoff
+    best, value = None, None
+    for step, template in alone(costs.alone, finals, micro_batches):
+        if step < limit:
+            best, value, limit = template, step, step
+    graph = FreeDegrees(GpuGraph(costs.several, finals), micro_batches)
+    problem = graph.problem
+    if not has_split(problem):
+        return TemplateOutcome(best, value, limit, True)
+    outcome = _solved(problem, graph.least_ns(), below(limit, gap), gap, stop)
+    if outcome.arcs is not None and outcome.split is not None and outcome.step_time_ns is not None:
+        best = graph.template(outcome.arcs.tolist(), outcome.split.tolist())
+        value = limit = outcome.step_time_ns
+    return TemplateOutcome(best, value, min(outcome.bound_ns, limit), outcome.complete)
 
 
 def _solved(
     problem: SplitProblem, least_ns: int, limit: int, gap: float, stop: Stop
 ) -> SplitOutcome:
     """The best pipeline below a limit; some pipeline, if there is one, even without any time."""
-    found = deepened(problem, least_ns, limit, gap, stop, GROWTH)
-    trial = found.bound_ns
-    while found.arcs is None and not found.complete and trial < limit:
+    outcome = deepened(problem, least_ns, limit, gap, stop, GROWTH)
+    trial = outcome.bound_ns
+    while outcome.arcs is None and not outcome.complete and trial < limit:
         trial = min(limit, 2 * trial + 1)
-        other = solve_split(problem, trial, gap, stop)
-        found = SplitOutcome(other.arcs, other.split, other.step_time_ns, found.bound_ns, False)
-    return found
+        wider = solve_split(problem, trial, gap, stop)
+        outcome = replace(
+            outcome, arcs=wider.arcs, split=wider.split, step_time_ns=wider.step_time_ns
+        )
+    return outcome
+
+
+def alone(
+    places: Places, finals: Sequence[Counts], micro_batches: int
+) -> list[tuple[int, Template]]:
+    """Templates of one stage on one whole node that have room for it all, each with its step."""
+    held, layers = places.held(1, 0, micro_batches), (0, places.num_layers)
+    templates = list[tuple[int, Template]]()
+    for j, gpus in enumerate(places.node_gpus):
+        place = places.of_group(j).get(gpus)
+        one_node = any(v[j] == 1 == sum(v) for v in finals)
+        if place is not None and one_node and places.fits(place, held)[layers]:
+            stage = stage_on(layers, 0, 0, gpus, places.memory.recomputed(place, held, layers))
+            passes = places.forward[place] + places.backward[place]
+            passes = passes + places.memory.extra(place, held)
+            step = micro_batches * passes[layers] + places.finish[place][layers]
+            step += places.tied * places.embedding[0, place]
+            templates.append((int(step), Template(node_groups=(j,), stages=(stage,))))
+    return templates

@@ -1,4 +1,4 @@
-"""Proofs that a shape cannot be run, or not faster than so, worked out again.
+"""What the proofs about the shapes of one instance share; that no split of a shape fits at all.
 
 Whole numbers throughout, so that no bound is a rounding error too high.
 """
@@ -12,23 +12,23 @@ from numpy.typing import NDArray
 from formulations.costs.compute import LayerTimes, TimeColumns
 from formulations.costs.experts import ALONE, Members, members_of
 from formulations.costs.intervals import interval_sums
-from formulations.costs.memory import capacity_bytes, layer_memory
 from formulations.costs.sharding import with_exchanges
+from formulations.costs.stage_costs import StageCosts
+from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
-from formulations.plan import GRADIENTS_SPLIT, Degrees, Plan, Recomputed, Shape, uniform_plan
-from formulations.schedules import SCHEDULES, stage_moments
+from formulations.plan import GRADIENTS_SPLIT, Degrees, Plan, Shape, uniform_plan
+from formulations.schedules import SCHEDULES, in_flight, stage_moments
 from formulations.space import Nodes, PlanSpace
-from solver.verify.chunk_ways import ChunkWays
 from solver.verify.families import NEVER
-from solver.verify.recomputation import ByGroup, Recomputation
 
 Array = NDArray[np.int64]
 
+#: More than any step time, which `build_tables` sees to: no plan is faster if none fits.
+ANY_TIME_NS = NEVER - 1
 
 #: Degrees by node group, micro-batch size, recomputation.
 TimesKey = tuple[tuple[Degrees, ...], int, Recompute, Members]
-Chunks = tuple[tuple[int, int], ...]  #: layers of a device
 
 
 def shape_key(instance: Instance, shape: Shape) -> TimesKey:
@@ -45,29 +45,36 @@ class Prover:
 
     def __init__(self, space: PlanSpace) -> None:
         self._sides: dict[bool, Prover] = {}
-        self.space = space
-        self.instance = space.instance
+        self.space, self.instance = space, space.instance
         self.layers = space.instance.workload.layers
         self._columns = TimeColumns(self.instance)
         self.times = lru_cache(maxsize=None)(self._times)
+        self.tables = lru_cache(maxsize=64)(self._tables)
         self._intervals = lru_cache(maxsize=None)(self._interval_times)
-        self._memories: dict[tuple[object, ...], Recomputation | ByGroup] = {}
-        self.chunk_ways = lru_cache(maxsize=None)(self._chunk_ways)
+        self._stage_costs: dict[tuple[object, ...], StageCosts] = {}
+        self._extra: dict[tuple[object, ...], Array] = {}
 
     def on(self, nodes_used: Nodes) -> "Prover":
         """The prover for shapes on these nodes."""
-        own = self.instance.on(nodes_used)
-        if own is self.instance:
+        instance = self.instance.on(nodes_used)
+        if instance is self.instance:
             return self
-        fused = own.workload.flash_attention
+        fused = instance.workload.flash_attention
         if fused not in self._sides:
-            self._sides[fused] = Prover(PlanSpace(own))
+            self._sides[fused] = Prover(PlanSpace(instance))
         return self._sides[fused]
 
     def _times(
         self, degrees: tuple[Degrees, ...], b: int, recompute: Recompute, members: Members = ALONE
     ) -> LayerTimes:
         return self._columns.times(degrees, b, recompute, members)
+
+    def _tables(self, shape: Shape) -> CostTables:
+        """All costs of a shape. Raises InstanceError where a step may take weeks."""
+        degrees, b, _, members = shape_key(self.instance, shape)
+        times = (self.times(degrees, b, way, members) for way in shape.recompute)
+        paced = [with_exchanges(self.instance, shape, by_way) for by_way in times]
+        return build_tables(self.instance, shape, paced)
 
     def stage_times(self, shape: Shape) -> tuple[Array, Array, Array]:
         """[J, n, n] ns of layers [a, b): forward, backward, weight gradients that are put off.
@@ -76,15 +83,14 @@ class Prover:
         """
         splits = SCHEDULES[shape.schedule].splits_backward
         exchanges = shape.zero >= GRADIENTS_SPLIT
-        known = shape if exchanges else shape_key(self.instance, shape)
-        return self._intervals(known, splits)
+        return self._intervals(shape if exchanges else shape_key(self.instance, shape), splits)
 
     def times_of(self, shape: Shape) -> LayerTimes:
         """Layer times of a shape, with what its replicas exchange with every micro-batch."""
         return with_exchanges(self.instance, shape, self.times(*shape_key(self.instance, shape)))
 
-    def _interval_times(self, known: Shape | TimesKey, splits: bool) -> tuple[Array, Array, Array]:
-        times = self.times_of(known) if isinstance(known, Shape) else self.times(*known)
+    def _interval_times(self, key: Shape | TimesKey, splits: bool) -> tuple[Array, Array, Array]:
+        times = self.times_of(key) if isinstance(key, Shape) else self.times(*key)
         weight = times.weight_ns * splits
         parts = (times.forward_ns, times.backward_ns - weight, weight)
         forward, backward, weight = (interval_sums(part.T) for part in parts)
@@ -98,29 +104,18 @@ class Prover:
         least = 0 if self.instance.search.embedding_only_stages else 1
         return (layers >= 1) & (blocks >= least)
 
-    def recomputation(self, shape: Shape) -> Recomputation | ByGroup:
-        """What the stages of a shape recompute and have room for."""
+    def _memory_key(self, shape: Shape) -> tuple[object, ...]:
+        """What memory and recomputation of a stage depend on, given what it holds."""
         degrees, b, _, members = shape_key(self.instance, shape)
-        own = (degrees, b, shape.pp == 1, shape.zero, shape.dp, shape.ep, members)
-        key = (*own, shape.recompute, shape.vpp > 1)
-        if key not in self._memories:
-            times = [self.times(degrees, b, way, members) for way in shape.recompute]
-            memory = layer_memory(self.instance, shape)
-            known = {
-                id(own): Recomputation(
-                    self.instance, shape.recompute, times, own, partly=shape.vpp == 1
-                )
-                for own in memory
-            }
-            parts = [known[id(own)] for own in memory]
-            self._memories[key] = parts[0] if len(known) == 1 else ByGroup(parts)
-        return self._memories[key]
+        layout = (degrees, b, shape.pp == 1, shape.zero, shape.dp, shape.ep, members)
+        return (*layout, shape.recompute, shape.vpp > 1)
 
-    def _chunk_ways(self, shape: Shape) -> ChunkWays:
-        """What devices with several chunks recompute."""
-        degrees, b, _, members = shape_key(self.instance, shape)
-        times = [self.times(degrees, b, way, members) for way in shape.recompute]
-        return ChunkWays(self.instance, shape, times, layer_memory(self.instance, shape))
+    def stage_costs(self, shape: Shape) -> StageCosts:
+        """What stages recompute and have room for; shared by shapes of another pp."""
+        key = self._memory_key(shape)
+        if key not in self._stage_costs:
+            self._stage_costs[key] = StageCosts(self.tables(shape))
+        return self._stage_costs[key]
 
     def extra(self, shape: Shape, stage: int, micro_batches: int) -> Array:
         """[J, n, n] ns that a stage with layers [a, b) recomputes for; NEVER where it has no room.
@@ -129,7 +124,26 @@ class Prover:
         with them it recomputes no less.
         """
         moments = stage_moments(shape.schedule, shape.pp, stage, micro_batches, shape.vpp)
-        return self.recomputation(shape).extra(moments)
+        return self._extra_of(shape, moments)
+
+    def _extra_of(self, shape: Shape, moments: tuple[tuple[int, int], ...]) -> Array:
+        key = (*self._memory_key(shape), moments)
+        if key not in self._extra:
+            costs, groups = self.stage_costs(shape), range(len(shape.degrees))
+            extra = np.stack([costs.extra_of(j, moments) for j in groups])
+            self._extra[key] = np.minimum(extra, NEVER)
+        return self._extra[key]
+
+    def held(self, shape: Shape, stage: int, most: int) -> Array:
+        """[J, n, n] largest number of micro-batches in flight, up to `most`, with which it fits.
+
+        NEVER where that is all that the stage ever holds, or that `most` asks for.
+        """
+        prefixes = SCHEDULES[shape.schedule].prefixes
+        asked = min(most, in_flight(shape.schedule, shape.pp, stage, NEVER)) if prefixes else 1
+        fits = [self._extra_of(shape, ((n, 0),)) < NEVER for n in range(1, asked + 1)]
+        number: Array = np.sum(fits, axis=0)
+        return np.where(number == asked, NEVER, number)
 
     def backward_ns(self, shape: Shape, stage: int, micro_batches: int) -> Array:
         """[J, n, n] of a stage of a replica with so many, or with more no less."""
@@ -143,13 +157,7 @@ class Prover:
         self, shape: Shape, order: Sequence[int], ends: Sequence[int], shares: Sequence[int]
     ) -> Plan:
         """The plan of a shape with these node groups in order, boundaries and micro-batches."""
-        known = self.recomputation(shape)
-
-        def chosen(device: int, group: int, share: int, chunks: Chunks) -> list[Recomputed]:
-            moments = stage_moments(shape.schedule, shape.pp, device, share)
-            return [known.chosen(group, moments, layers) for layers in chunks]
-
-        choose = self.chunk_ways(shape).chosen if shape.vpp > 1 else chosen
+        choose = StageCosts(self.tables(shape)).recomputed
         return uniform_plan(self.instance, shape, order, ends, shares, choose)
 
     def lacks_memory(self, shape: Shape) -> bool:
@@ -166,14 +174,15 @@ class Prover:
         total = self.instance.workload.global_batch // shape.micro_batch
         even = self.instance.search.micro_batches == "even"
         least = total // shape.dp if even else 1
-        capacities, largest = capacity_bytes(self.instance), dict[Degrees, int]()
+        costs = self.stage_costs(shape)
+        capacities, roomiest = costs.tables.capacity_bytes, dict[Degrees, int]()
         used = [j for j, n in enumerate(shape.nodes_used) if n]
         for j in sorted(used, key=lambda j: int(capacities[j])):
-            largest[shape.degrees[j]] = j
-        roomy = list(largest.values())
+            roomiest[shape.degrees[j]] = j
         ends = np.zeros(len(self.layers) + 1, dtype=bool)
         ends[0] = True
         for k in range(shape.num_stages):
-            fits = self.enough_blocks & (self.extra(shape, k, least)[roomy] < NEVER).any(axis=0)
-            ends = np.any(fits[ends], axis=0)
+            moments = stage_moments(shape.schedule, shape.pp, k, least, shape.vpp)
+            fits = [costs.extra_of(j, moments) < NEVER for j in roomiest.values()]
+            ends = np.any((self.enough_blocks & np.any(fits, axis=0))[ends], axis=0)
         return not ends[-1]

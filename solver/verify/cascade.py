@@ -22,13 +22,12 @@ from typing import Literal
 
 from formulations.plan import Plan, Shape
 from formulations.slot_degrees import limits_orders
-from solver.verify.bounds import Prover
+from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.closed_forms import ClosedForms
 from solver.verify.exhaust import exhaust
 from solver.verify.lane_exhaust import exhaust_lanes
 from solver.verify.lanes import Lanes
-from solver.verify.longest import ANY_TIME_NS, check_longest
 from solver.verify.simulated import Outcome
 from solver.verify.stage_exhaust import exhaust_stages
 from solver.verify.stage_work import StageWork
@@ -86,8 +85,6 @@ def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
     """What memory, work and whole blocks say of the claims, in their order."""
     parts: dict[Prover, list[Claim]] = {}
     for claim in claims:
-        if claim.below_ns >= ANY_TIME_NS:
-            check_longest(prover.instance, claim.shape)
         parts.setdefault(prover.on(claim.shape.nodes_used), []).append(claim)
     known = {
         claim.index: Verdict(claim, argument)
@@ -103,6 +100,8 @@ def _quick_arguments(prover: Prover, claims: Sequence[Claim]) -> Iterator[Argume
         shape = claim.shape
         if claim.nothing_fits and not shape.per_stage and prover.lacks_memory(shape):
             yield "memory"
+        elif claim.below_ns >= ANY_TIME_NS:
+            yield None  # work takes less in any step that can be
         elif shape.per_stage:
             yield "work" if by_stage.bound_ns(shape) >= claim.below_ns else None
         else:
@@ -111,7 +110,9 @@ def _quick_arguments(prover: Prover, claims: Sequence[Claim]) -> Iterator[Argume
 
 def _by_closed_forms(prover: Prover, claims: Sequence[Claim]) -> set[int]:
     """Indices of claims that work or whole blocks show."""
-    grouped = [claim for claim in claims if not claim.shape.per_stage]
+    grouped = [
+        claim for claim in claims if claim.below_ns < ANY_TIME_NS and not claim.shape.per_stage
+    ]
     if not grouped:
         return set()
     works = ClosedForms(prover, [claim.shape for claim in grouped]).work_ns().tolist()

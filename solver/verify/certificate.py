@@ -5,27 +5,17 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from formulations.instance import Instance
 from formulations.plan import Shape
 from formulations.space import Nodes, PlanSpace, may_use
 from solver.document import PlanDocument
+from solver.result import objective_weight
 from solver.verify.bounds import Prover
 from solver.verify.cascade import Effort
 from solver.verify.findings import Findings
 from solver.verify.records import check_records
-from solver.verify.renting import cheapest, price_usd_per_hour
 
 #: Missing or surplus shapes that are named one by one.
 EXAMPLES = 3
-
-
-def objective_weight(instance: Instance, nodes_used: Nodes) -> float:
-    """Objective per nanosecond of step time: 1, or the rent in USD per hour, of useful time."""
-    if instance.objective.minimize == "step_time":
-        return 1.0
-    if instance.objective.minimize == "cost_per_useful_sequence":
-        return cheapest(instance, nodes_used).useful_usd_per_hour
-    return price_usd_per_hour(instance, nodes_used)
 
 
 @dataclass(frozen=True)
@@ -54,12 +44,12 @@ def check_log(
         (i, record) for i, record in enumerate(document.closed_shapes) if record.shape in known
     ]
     check_records(prover, records, findings, effort)
-    weighted = [(r.bound_ns, r.shape.nodes_used) for _, r in records if r.bound_ns is not None]
+    weighted = [(r.bound_ns, r.shape) for _, r in records if r.bound_ns is not None]
     return LogSummary(
         bounds=tuple(
-            bound * objective_weight(space.instance, used)
-            for bound, used in weighted
-            if may_use(space.instance, used)
+            bound * objective_weight(space.instance, shape)
+            for bound, shape in weighted
+            if may_use(space.instance, shape.nodes_used)
         ),
         num_open=sum(record.reason == "open" for record in document.closed_shapes),
     )

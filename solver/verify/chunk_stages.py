@@ -14,7 +14,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.costs.intervals import interval_maxima, interval_sums
 from formulations.plan import Shape
+from formulations.schedules import held
 from solver.verify.bounds import Prover
 from solver.verify.families import NEVER
 from solver.verify.orders import OrderGraph
@@ -35,7 +37,7 @@ class ChunkStages(Stages):
     def __init__(self, prover: Prover, shape: Shape, graph: OrderGraph, limit: int) -> None:
         super().__init__(prover, shape, graph)
         self.limit, self.chunks, self.length = limit, shape.vpp, self.size - 1
-        self._ways = prover.chunk_ways(shape)
+        self._tables = prover.tables(shape)
         self._sizes = lru_cache(maxsize=None)(self._within)
         self._taken = lru_cache(maxsize=None)(self._first_way)
 
@@ -66,7 +68,7 @@ class ChunkStages(Stages):
     def _times(self) -> Array:
         """[2, W, J, S, n] forward, backward, by what is recomputed."""
         forward, backward, _ = self.prover.stage_times(self.shape)
-        ways = self._ways.extra
+        ways = [interval_sums(extra.T) for extra in self._tables.recompute_ns]
         least = [np.stack([self._least(own) for own in forward])] * len(ways)
         late = [[self._least(own) for own in backward + extra] for extra in ways]
         return np.stack([least, late])
@@ -100,11 +102,26 @@ class ChunkStages(Stages):
         return before[x], before[x] + count[y], own[y]
 
     def _first_way(self, k: int) -> Array:
-        """[J, rows] the first way that a device may have room with; W: none."""
-        where, ways = (np.array(self._stages(k))[:, None], self.sizes(k)), self._ways
-        groups = range(len(self.shape.degrees))
-        each = [ways.taken(k, j, self.least, lambda own: self._least(own)[where]) for j in groups]
-        return np.stack(each)
+        """[J, rows] the first way that a device may have room with, at its fullest; W: none."""
+        shape, tables, sizes = self.shape, self._tables, self.sizes(k)
+        stages = np.array(self._stages(k))[:, None]
+        most = held(shape.schedule, shape.pp, k, self.least, shape.vpp).whole
+
+        def at_least(values: Array) -> Array:
+            """[v, rows] of [n, n]."""
+            return np.asarray(self._least(values)[stages, sizes])
+
+        ways = []
+        for memory, capacity in zip(tables.memory, tables.capacity_bytes, strict=True):
+            static = at_least(interval_sums(memory.static_bytes)).sum(axis=0) + memory.fixed_bytes
+            kept = [
+                (most @ at_least(interval_sums(way.activation_bytes))).max(axis=0)
+                + at_least(interval_maxima(way.workspace_bytes)).max(axis=0)
+                for way in memory.kept
+            ]
+            short = static + np.stack(kept) > capacity
+            ways.append(np.logical_and.accumulate(short).sum(axis=0))
+        return np.stack(ways)
 
     def _held(self, k: int) -> Array:
         """[J, rows] whether memory holds even shares, as a number of micro-batches."""
@@ -134,7 +151,7 @@ class ChunkStages(Stages):
     @cached_property
     def _tails_of_chunks(self) -> tuple[Array, Array]:
         """[T, S, n] of the layers of one chunk; [T] once."""
-        rows = self.graph.tails.whole
+        rows = self.graph.epilogues.all_ns
         each = np.stack([self._least(tail - tail[0, 0]) for tail in rows])
         return each, np.array([tail[0, 0] for tail in rows])
 

@@ -4,8 +4,8 @@ from formulations.instance.target import TARGET_NAMES
 from formulations.plan import Plan
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.document import PlanDocument
-from solver.result import Status, Termination
-from solver.verify.certificate import LogSummary, objective_weight
+from solver.result import Status, Termination, objective_weight
+from solver.verify.certificate import LogSummary
 from solver.verify.findings import NOISE, NOISE_NEAR_ZERO, Findings
 
 
@@ -47,7 +47,7 @@ def _check_with_plan(
     log: LogSummary | None,
     findings: Findings,
 ) -> None:
-    weight = objective_weight(document.instance, plan.shape.nodes_used)
+    weight = objective_weight(document.instance, plan.shape)
     objective = time_ns * weight
     bound = None if log is None else min((*log.bounds, objective))
     findings.close("lower_bound_s", document.lower_bound_s, _in_seconds(bound, weight))
@@ -68,7 +68,7 @@ def _check_bounded(document: PlanDocument, objective: float, findings: Findings)
     least = objective * (1 - document.requested_gap) * (1 - NOISE)
     for i, record in enumerate(document.closed_shapes):
         if record.reason == "bounded" and record.bound_ns is not None:
-            bound = record.bound_ns * objective_weight(document.instance, record.shape.nodes_used)
+            bound = record.bound_ns * objective_weight(document.instance, record.shape)
             text = f"open, as its bound is below {least}"
             findings.require(bound >= least, f"closed_shapes[{i}].reason", "bounded", text)
 

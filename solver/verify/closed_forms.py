@@ -22,7 +22,6 @@ from formulations.plan import GRADIENTS_SPLIT, Shape
 from formulations.schedules import SCHEDULES
 from solver.verify.bounds import Prover, shape_key
 from solver.verify.least_costs import LeastCosts
-from solver.verify.volumes import num_slots
 
 Numbers = NDArray[np.float64]
 Array = NDArray[np.int64]
@@ -116,7 +115,7 @@ class ClosedForms:
             key = (shape.degrees, shape.dp, shape.pp, shape.zero, shape.nodes_used, experts)
             if key not in known:
                 known[key] = one.tail_ns()
-            tail[i][:, list(one.order.used)], start[i] = known[key]
+            tail[i][:, list(one.used)], start[i] = known[key]
         return tail, start
 
     @property
@@ -137,9 +136,11 @@ class ClosedForms:
     @cached_property
     def slots(self) -> Numbers:
         """[N, J] slots of all nodes used of a group."""
-        groups = range(self.nodes.shape[1])
-        instance = self.prover.instance
-        sizes = [[num_slots(instance, shape, j) for j in groups] for shape in self.shapes]
+        gpus = [group.gpus_per_node for group in self.prover.instance.cluster.groups]
+        sizes = [
+            [n // slot.width for n, slot in zip(gpus, shape.degrees, strict=True)]
+            for shape in self.shapes
+        ]
         slots: Numbers = (self.nodes * np.array(sizes)).astype(np.float64)
         return slots
 

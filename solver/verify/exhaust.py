@@ -6,8 +6,8 @@ that is faster than the claim, so if none is found there is none.
 
 A plan of which one replica, with all that follows, takes as long as claimed is not faster; that
 needs the shares of each replica only, so with uneven shares the most micro-batches of every replica
-are found by simulation, and whether they suffice. A plan that stands all this is worked out again
-by `recount`: it refutes the claim. Step times are the longest over replicas of what `simulated`
+are found by simulation, and whether they suffice. A plan that stands all this is worked out with
+all its costs: it refutes the claim. Step times are the longest over replicas of what `simulated`
 says, or more if links between zones lengthen them, or with several chunks per device the last one's
 part of transfers to the first. With even shares a plan that these make too slow is none.
 """
@@ -18,13 +18,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.plan_costs import PlanCosts
+from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.plan import Plan, Shape
 from solver.simulate import step_time_ns
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.orders import OrderGraph
-from solver.verify.recount import Recount
 from solver.verify.refutation import Allowed, Refutation, question_of
 from solver.verify.simulated import Outcome, Plans, PlanTimes
 from solver.verify.ways import Left
@@ -55,7 +54,7 @@ def exhaust(
     allowed: what such plans may use, if more is known. Raises TimeUpError.
     """
     apart = shape.vpp == 1 and keeps_stages_apart(prover, shape, below_ns)
-    graph = OrderGraph(prover.instance, shape, apart=apart)
+    graph = OrderGraph(prover.tables(shape), apart=apart)
     trial = Trial(question_of(prover, shape, graph, clock, below_ns), below_ns)
     if not trial.question.applies:
         return None
@@ -191,7 +190,7 @@ class Trial:
 
     def costs(self, plan: Plan) -> PlanCosts:
         """What it costs, worked out again."""
-        return Recount(self.instance, plan).costs()
+        return plan_costs(self.instance, plan)
 
     def _order(self, steps: Sequence[int]) -> list[int]:
         """Groups of the nodes in order."""
@@ -215,7 +214,7 @@ class Trial:
     ) -> int:
         """Step time if replica r were alone; with fewer micro-batches it may recompute less."""
         plan = self.prover.plan(self.shape, order, ends, shares)
-        return step_time_ns(_alone(Recount(self.instance, plan).costs(), r, shares[r]))
+        return step_time_ns(_alone(plan_costs(self.instance, plan), r, shares[r]))
 
     def _per_replica(self, lanes: Sequence[int]) -> list[int]:
         """[dp] the number of every replica's lane."""

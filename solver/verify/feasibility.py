@@ -1,7 +1,7 @@
 """The constraints of a plan, checked on the document: shape, node order, placement, layers, shares.
 
-Everything is compared with the instance in the same document. What needs costs (memory, limits on
-time and money) is in `solver.verify.figures`.
+Everything is compared with the instance in the same document, and that with what its target runs.
+What needs costs (memory, limits on time and money) is in `solver.verify.figures`.
 """
 
 from collections import Counter
@@ -9,15 +9,38 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from formulations.instance import Instance
+from formulations.instance.target import RULES, untrained
 from formulations.plan import Degrees, Plan, Shape, num_gpus
-from formulations.slot_degrees import runs_order
+from formulations.slot_degrees import may_follow, runs_order, slot_degrees
 from formulations.space import PlanSpace
 from solver.document import PlanDocument, ReplicaDocument
 from solver.verify.findings import Findings
-from solver.verify.stage_layout import check_stages
 
 #: Choices that are named one by one.
 EXAMPLES = 8
+
+
+def check_target(document: PlanDocument, findings: Findings) -> None:
+    """The target that the document names is its instance's, whose plan space it can run.
+
+    That the plan is of that space is checked elsewhere.
+    """
+    search, workload = document.instance.search, document.instance.workload
+    findings.equal("target", document.target, search.target)
+    for field, value, _ in untrained(search.target, workload):
+        text = f"what the target {search.target} trains"
+        findings.refuse("instance.workload", f"{field} {value}", text)
+    free = set()
+    if search.recompute_per == "plan" and search.target == "flagscale":
+        free.add("recompute")  # as Megatron-LM, where all stages are alike
+    if set(search.context_parallel) == {1}:
+        free.add("context_method")
+    for field, rule in RULES[search.target].items():
+        value = getattr(search, field)
+        values = value if isinstance(value, tuple) else (value,)
+        runs = field in free or set(values) <= set(rule.allowed)
+        text = f"what the target {search.target} runs"
+        findings.require(runs, f"instance.search.{field}", value, text)
 
 
 def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
@@ -119,6 +142,58 @@ def check_placement(
             findings.require(not own & seen, f"{field}.gpus", f"{stage.gpus}, used twice", text)
         seen |= own
     return findings.num_problems == start
+
+
+def check_stages(
+    document: PlanDocument, shape: Shape, order: Sequence[int], findings: Findings
+) -> bool:
+    """Whether stages with degrees of their own take all GPUs in node order, replica by replica.
+
+    All slots of a stage have the same degrees, and lie on one node or on whole nodes of one group.
+    """
+    start, taken = findings.num_problems, 0
+    instance = document.instance
+    owner, names = instance.cluster.node_groups, instance.cluster.node_names
+    sizes = [instance.cluster.groups[owner[node]].gpus_per_node for node in order]
+    gpus = [(i, gpu) for i, size in enumerate(sizes) for gpu in range(size)]
+    for k in range(shape.pp):
+        own = document.replicas[0].stages[k].degrees
+        first = taken
+        for r, replica in enumerate(document.replicas):
+            stage, field = replica.stages[k], f"replicas[{r}].stages[{k}]"
+            findings.equal(f"{field}.degrees", stage.degrees, own)
+            slot = gpus[taken : taken + own.width]
+            taken += own.width
+            text = f"{own.width} GPUs of one node, behind those of the slot before"
+            whole = len(slot) == own.width and len({i for i, _ in slot}) == 1
+            if not findings.require(whole, f"{field}.gpus", stage.gpus, text):
+                return False
+            findings.equal(f"{field}.node", stage.node, names[order[slot[0][0]]])
+            findings.equal(f"{field}.gpus", stage.gpus, tuple(gpu for _, gpu in slot))
+        nodes = sorted({i for i, _ in gpus[first:taken]})
+        groups = {owner[order[i]] for i in nodes}
+        filled = len(nodes) == 1 or taken - first == sum(sizes[i] for i in nodes)
+        text = "one node, or whole nodes of one group"
+        field = f"replicas[:].stages[{k}].node"
+        findings.require(filled and len(groups) == 1, field, [names[order[i]] for i in nodes], text)
+        _check_degrees(instance, shape, own, sizes[nodes[0]], f"replicas[0].stages[{k}]", findings)
+        begun = document.replicas[0].stages[0].degrees
+        runs = may_follow(instance, shape.zero, begun, own, k + 1 == shape.pp)
+        text = f"what the target {instance.search.target} runs behind {begun}"
+        findings.require(runs, f"replicas[:].stages[{k}].degrees", own, text)
+    text = f"{len(gpus)}, all of the nodes used"
+    findings.require(taken == len(gpus), "replicas[:].stages[:].gpus", taken, text)
+    return findings.num_problems == start
+
+
+def _check_degrees(
+    instance: Instance, shape: Shape, own: Degrees, gpus: int, field: str, findings: Findings
+) -> None:
+    """Whether a node has such slots, and a micro-batch so many parts."""
+    slots = slot_degrees(instance, gpus, 1)
+    allowed = [degrees for degrees in slots if shape.micro_batch % degrees.parts == 0]
+    text = f"one of {allowed}"
+    findings.require(own in allowed, f"{field}.degrees", own, text)
 
 
 def check_layers(

@@ -21,8 +21,7 @@ from math import prod
 
 import numpy as np
 
-from formulations.costs.exchange import exchange_times_ns
-from formulations.costs.template_costs import TemplateCosts, template_costs
+from formulations.costs.template_costs import TemplateCosts, exchange_times_ns, template_costs
 from solver.fleet_document import FleetDocument
 
 #: Entries that all knapsacks may write; beyond, nothing is proved.

@@ -3,8 +3,7 @@
 from collections import Counter
 from math import ceil
 
-from formulations.costs.exchange import exchange_times_ns
-from formulations.costs.template_costs import TemplateCosts, template_costs
+from formulations.costs.template_costs import TemplateCosts, exchange_times_ns, template_costs
 from formulations.fleet import Design, Pipeline, Strategy, holdings
 from formulations.instance.fleet_space import unfit_fields
 from formulations.plan import Recomputed

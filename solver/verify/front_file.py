@@ -1,20 +1,30 @@
-"""All checks of one front file: its points by `verify_document`, all other clusters by claims."""
+"""All checks of one front file: its points by `verify_document`, all other clusters by claims.
 
-from collections.abc import Iterator
+Claims. No plan of a cluster is faster than its bound: that is claimed of every shape, and proved as
+the log of a plan file is. The shapes of a point's own plan are left to its plan file.
+
+Standings. A point stands for a cluster if none of its figures is above those of the cluster's
+plans, which are known by a step time that none of them is below; up to the gap that was asked for.
+Where the nodes of a cluster may be rented on several terms, this holds for all of them: those that
+others beat in useful time and money are beaten by what beats these.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
+from math import floor
 from time import monotonic
 
+from formulations.costs.renting import Terms, chooses_terms, worthwhile_terms
 from formulations.instance import Instance
-from formulations.space import Nodes
-from formulations.units import seconds
-from solver.front_document import FrontDocument, PointDocument, TermsDocument
-from solver.verify.cascade import Effort
-from solver.verify.findings import Findings, Verification, verification
-from solver.verify.front_claims import fastest, prove, refused_ns, uses
-from solver.verify.front_standings import check_standings, step_time_ns
+from formulations.space import Nodes, PlanSpace
+from formulations.units import NANOSECONDS_PER_SECOND, SECONDS_PER_HOUR, seconds
+from solver.front_document import ClusterRecord, FrontDocument, PointDocument, TermsDocument
+from solver.result import longest_step_ns
+from solver.verify.bounds import ANY_TIME_NS, Prover
+from solver.verify.cascade import Claim, Effort, quick_verdicts, verdicts
+from solver.verify.findings import NOISE, Findings, Verification, verification
 from solver.verify.plan_file import verify_document
-from solver.verify.renting import HOUR_S, Rented, offered
 
 
 def verify_front(document: FrontDocument, effort: Effort | None = None) -> Verification:
@@ -49,7 +59,7 @@ def _members(document: FrontDocument) -> Iterator[Nodes]:
     instance = document.family.instance
     ends = zip(document.family.fewest, instance.cluster.groups, strict=True)
     for nodes in product(*(range(least, group.nodes + 1) for least, group in ends)):
-        if any(nodes) and offered(instance, nodes):
+        if any(nodes) and worthwhile_terms(instance, nodes):
             yield nodes
 
 
@@ -101,37 +111,257 @@ def _check_point(
     if step_ns is None:
         findings.refuse(f"{field}.plan.step_time_s", None, "a plan")
         return
-    known = dict(offered(document.family.instance, point.nodes))
-    for i, terms in enumerate(point.terms):
-        rented = known.get(terms.on_spot)
-        if rented is None:
-            findings.refuse(f"{field}.terms[{i}].on_spot", terms.on_spot, "terms that are offered")
+    instance = document.family.instance
+    offered = {terms.on_spot: terms for terms in worthwhile_terms(instance, point.nodes)}
+    for i, stated in enumerate(point.terms):
+        terms, where = offered.get(stated.on_spot), f"{field}.terms[{i}]"
+        if terms is None:
+            findings.refuse(f"{where}.on_spot", stated.on_spot, "terms that no others beat")
             continue
-        refused = refused_ns(document.family.instance, point.nodes, rented)
+        refused = refused_ns(instance, point.nodes, terms)
         if refused is not None:
-            findings.require(step_ns < refused, f"{field}.terms[{i}]", step_ns, f"below {refused}")
-        _check_terms(
-            document.family.instance, f"{field}.terms[{i}]", terms, rented, step_ns, findings
-        )
+            findings.require(step_ns < refused, where, step_ns, f"below {refused}")
+        _check_terms(instance, where, stated, terms, step_ns, findings)
 
 
 def _check_terms(
     instance: Instance,
     field: str,
-    terms: TermsDocument,
-    rented: Rented,
+    stated: TermsDocument,
+    terms: Terms,
     step_ns: int,
     findings: Findings,
 ) -> None:
     """What a step of this length comes to, with all that preemptions cost."""
-    kept_s = seconds(step_ns) * rented.slowdown
-    cost, steps = rented.usd_per_hour * kept_s / HOUR_S, instance.objective.steps
+    kept_s = seconds(step_ns) * terms.slowdown
+    cost, steps = terms.usd_per_hour * kept_s / SECONDS_PER_HOUR, instance.objective.steps
     figures = {
-        "price_usd_per_hour": rented.usd_per_hour,
-        "availability": 1 / rented.slowdown,
+        "price_usd_per_hour": terms.usd_per_hour,
+        "availability": 1 / terms.slowdown,
         "sequences_per_s": instance.workload.global_batch / kept_s,
         "cost_usd_per_step": cost,
         "training_cost_usd": None if steps is None else cost * steps,
     }
     for name, figure in figures.items():
-        findings.close(f"{field}.{name}", getattr(terms, name), figure)
+        findings.close(f"{field}.{name}", getattr(stated, name), figure)
+
+
+#: Limits that are not of plans where terms are chosen.
+LIMITS_OF_TERMS = ("max_price_usd_per_hour", "max_step_time_s", "max_cost_usd_per_step")
+
+
+def uses(document: FrontDocument, nodes: Nodes) -> list[Nodes]:
+    """What plans of a cluster use: all its nodes; some may idle where it has the fewest allowed.
+
+    Fewer of the others leave a smaller cluster, which has the same plans.
+    """
+    idle = document.family.instance.search.idle_nodes
+    ranges = [
+        range(count + 1) if idle and count == least else (count,)
+        for count, least in zip(nodes, document.family.fewest, strict=True)
+    ]
+    return [used for used in product(*ranges) if any(used)]
+
+
+def fastest(instance: Instance) -> Instance:
+    """The instance with step time as its objective: of one cluster only that matters.
+
+    Where terms are chosen limits are of them and of steps that are kept, not of plans.
+    """
+    limits, objective = instance.limits, instance.objective
+    if chooses_terms(instance):
+        limits = limits.model_copy(update=dict.fromkeys(LIMITS_OF_TERMS))
+    objective = objective.model_copy(update={"minimize": "step_time"})
+    return instance.model_copy(update={"objective": objective, "limits": limits})
+
+
+def refused_ns(instance: Instance, nodes: Nodes, terms: Terms) -> int | None:
+    """Shortest step that breaks a limit on these nodes rented so; None if none does."""
+    if not chooses_terms(instance):
+        longest_ns = longest_step_ns(instance, nodes)
+        return None if longest_ns is None else longest_ns + 1
+    limits, longest_s = instance.limits, list[float]()
+    if limits.max_step_time_s is not None:
+        longest_s.append(limits.max_step_time_s)
+    if limits.max_cost_usd_per_step is not None and terms.usd_per_hour:
+        longest_s.append(limits.max_cost_usd_per_step / terms.usd_per_hour * SECONDS_PER_HOUR)
+    if not longest_s:
+        return None
+    return floor(min(longest_s) * NANOSECONDS_PER_SECOND / terms.slowdown * (1 + NOISE)) + 1
+
+
+def refused_on_all_terms_ns(instance: Instance, nodes: Nodes) -> int | None:
+    """Shortest step that is beyond limits on any terms; None if some have no limit."""
+    refused = [refused_ns(instance, nodes, terms) for terms in worthwhile_terms(instance, nodes)]
+    limited = [ns for ns in refused if ns is not None]
+    return max(limited) if len(limited) == len(refused) else None
+
+
+def _claims(document: FrontDocument, space: PlanSpace) -> Iterator[tuple[Nodes, Claim]]:
+    """What the clusters claim of all their shapes, those of the points' own plans left out."""
+    proved = {(point.nodes, point.nodes_used) for point in document.points}
+    for i, record in enumerate(document.clusters):
+        refused = refused_on_all_terms_ns(document.family.instance, record.nodes)
+        limits = [ns for ns in (record.bound_ns, refused) if ns is not None]
+        below_ns = min([*limits, ANY_TIME_NS])
+        for used in uses(document, record.nodes):
+            if (record.nodes, used) in proved:
+                continue
+            for shape in space.shapes_of(used):
+                yield record.nodes, Claim(i, shape, below_ns, record.bound_ns is None)
+
+
+def prove(document: FrontDocument, findings: Findings, effort: Effort) -> None:
+    """Proves the claims of all clusters."""
+    instance = fastest(document.family.instance)
+    search = instance.search.model_copy(update={"idle_nodes": True})
+    space = PlanSpace(instance.model_copy(update={"search": search}))
+    prover = Prover(space)
+    known = list(_claims(document, space))
+    claims = [replace(claim, index=i) for i, (_, claim) in enumerate(known)]
+    left = set(range(len(claims)))
+    quick = quick_verdicts(prover, claims) if effort.prove == "quick" else ()
+    searched = verdicts(prover, claims, effort) if effort.prove == "all" else ()
+    try:
+        for verdict in chain(quick, searched):
+            nodes = known[verdict.claim.index][0]
+            if verdict.plan is not None:
+                found = f"no plan below {verdict.claim.below_ns} ns"
+                findings.refuse(f"cluster {nodes}", found, f"one of {verdict.step_time_ns} ns")
+            if not verdict.open:
+                left.discard(verdict.claim.index)
+    except KeyboardInterrupt:
+        findings.note("nothing more: interrupted")
+    clusters = {known[i][0] for i in left}
+    shown = len(document.clusters) - len(clusters)
+    findings.note(f"{len(claims)} shapes of clusters: {len(claims) - len(left)} proved again")
+    findings.note(f"{shown} clusters proved again to stand where they stand")
+    if clusters and effort.prove == "all":
+        findings.reserve(f"{len(clusters)} of {len(document.clusters)} clusters")
+
+
+Figures = tuple[float, ...]
+
+
+def check_standings(document: FrontDocument, findings: Findings) -> None:
+    """That no point dominates another, and that points dominate what they are said to."""
+    listed = list(_listed(document))
+    _check_order(listed, findings)
+    for i, record in enumerate(document.clusters):
+        _check_standing(document, f"clusters[{i}]", record, listed, findings)
+
+
+def step_time_ns(point: PointDocument) -> int | None:
+    """Step time of a point's plan, whose seconds are whole nanoseconds."""
+    step_s = point.plan.step_time_s
+    return None if step_s is None else round(step_s * NANOSECONDS_PER_SECOND)
+
+
+def _figures(document: FrontDocument, nodes: Nodes, step_ns: float, terms: Terms) -> Figures:
+    """What clusters are compared by, on these terms, the less the better."""
+    if document.aim == "subsets":
+        groups = document.family.instance.cluster.groups
+        some = [count > 0 for count in nodes]
+        whole = [count == group.nodes for count, group in zip(nodes, groups, strict=True)]
+        return step_ns, sum(nodes), *some, *whole
+    kept_ns = step_ns * terms.slowdown
+    time, cost = document.aim != "money", document.aim != "time"
+    return kept_ns * time, kept_ns * terms.usd_per_hour * cost
+
+
+def _listed(document: FrontDocument) -> Iterator[tuple[Nodes, Figures]]:
+    """Figures of all points, on each of their terms."""
+    for point in document.points:
+        listed = {terms.on_spot for terms in point.terms}
+        for terms in worthwhile_terms(document.family.instance, point.nodes):
+            if terms.on_spot in listed:
+                step_ns = step_time_ns(point) or 0
+                yield point.nodes, _figures(document, point.nodes, step_ns, terms)
+
+
+def _check_order(listed: Sequence[tuple[Nodes, Figures]], findings: Findings) -> None:
+    """No point is as good as another in all figures and better in one."""
+    for nodes, figures in listed:
+        for other, others in listed:
+            worse = figures != others and all(a <= b for a, b in zip(figures, others, strict=True))
+            findings.require(not worse, f"points: {other}", "on the front", f"dominated by {nodes}")
+
+
+def _check_standing(
+    document: FrontDocument,
+    field: str,
+    record: ClusterRecord,
+    listed: Sequence[tuple[Nodes, Figures]],
+    findings: Findings,
+) -> None:
+    """That the bound of a cluster, if it holds, shows where the cluster stands."""
+    points = {point.nodes: point for point in document.points}
+    if record.standing == "infeasible":
+        for name in ("bound_ns", "step_time_ns"):
+            found = getattr(record, name)
+            findings.require(found is None, f"{field}.{name}", found, "none")
+        return
+    if record.bound_ns is None:
+        findings.refuse(f"{field}.bound_ns", None, "a bound in ns")
+        return
+    found = record.step_time_ns
+    text = f"at least {record.bound_ns}, the bound"
+    findings.require(
+        found is None or found >= record.bound_ns, f"{field}.step_time_ns", found, text
+    )
+    own = points.get(record.nodes)
+    if own is not None:
+        findings.equal(f"{field}.step_time_ns", record.step_time_ns, step_time_ns(own))
+        proved_ns = (own.plan.lower_bound_s or 0.0) * NANOSECONDS_PER_SECOND * (1 + NOISE)
+        text = f"at most {proved_ns}, the bound of the point's plan"
+        findings.require(record.bound_ns <= proved_ns, f"{field}.bound_ns", record.bound_ns, text)
+    if record.standing == "open":
+        return
+    by = own if record.standing == "best" else points.get(record.dominated_by or ())
+    if by is None:
+        findings.refuse(f"{field}.dominated_by", record.dominated_by, "nodes of a point")
+        return
+    instance = document.family.instance
+    reaching = [
+        _dominating(document, record, terms, listed)
+        for terms in worthwhile_terms(instance, record.nodes)
+        if _may_be_within(instance, record, terms)
+    ]
+    text = f"a bound from which on {by.nodes} dominates"
+    named = all(reaching) and any(by.nodes in some for some in reaching)
+    findings.require(named, f"{field}.bound_ns", record.bound_ns, text)
+
+
+def _may_be_within(instance: Instance, record: ClusterRecord, terms: Terms) -> bool:
+    """Whether plans no faster than the bound may be within limits on these terms, but for noise.
+
+    Limits of plans are not asked: a bound beyond them would be none.
+    """
+    refused = refused_ns(instance, record.nodes, terms) if chooses_terms(instance) else None
+    return refused is None or (record.bound_ns or 0) < refused * (1 - 2 * NOISE)
+
+
+def _dominating(
+    document: FrontDocument,
+    record: ClusterRecord,
+    terms: Terms,
+    listed: Sequence[tuple[Nodes, Figures]],
+) -> set[Nodes]:
+    """Points than which no plan of a cluster on these terms has a smaller figure, by its bound.
+
+    Up to the gap that was asked for, but for figures that do not grow with the step time.
+    """
+    bound_ns = record.bound_ns or 0
+    ours = _figures(document, record.nodes, bound_ns, terms)
+    still = _figures(document, record.nodes, 2.0 * bound_ns, terms)
+    shares = [
+        1.0 if a == b else 1 - document.requested_gap for a, b in zip(ours, still, strict=True)
+    ]
+    return {
+        nodes
+        for nodes, theirs in listed
+        if all(
+            mine >= its * share * (1 - NOISE)
+            for mine, its, share in zip(ours, theirs, shares, strict=True)
+        )
+    }

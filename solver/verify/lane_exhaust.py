@@ -3,7 +3,7 @@
 What is left is halved by the layers of a stage, until one split is left. Then the most micro-
 batches of every way of a lane are found by simulation, and lanes are dealt out: B_l(n) is the most
 that l lanes on nodes n do. If that is not enough, no plan with that split is faster than claimed.
-If it is, that is a plan, worked out again by `recount`. If it is below the claim that is refuted.
+If it is, that is a plan, worked out with all its costs. If it is below the claim that is refuted.
 Else its tails wait for nodes of other lanes: the plans are told apart by all the groups that one
 more stage stands on, which decide its tail. Where it is so for all stages, only links between zones
 can be to blame, and there is no opinion.
@@ -16,13 +16,13 @@ from itertools import combinations
 
 import numpy as np
 
+from formulations.costs.plan_costs import plan_costs
 from formulations.plan import Plan
 from formulations.schedules import SCHEDULES
 from solver.simulate import step_time_ns
 from solver.verify.dealing import Nodes, best_deal, deal
 from solver.verify.exhaust import Trial
 from solver.verify.lanes import Lanes, LanesLeft
-from solver.verify.recount import Recount
 from solver.verify.simulated import Outcome
 from solver.verify.ways import Left
 
@@ -156,7 +156,7 @@ def _dealt(lanes: Lanes, left: LanesLeft, ways: dict[Nodes, _Way]) -> tuple[Plan
     while sum(shares) > total:
         shares[shares.index(max(shares))] -= 1
     plan = lanes.prover.plan(lanes.shape, order, ends, shares)
-    return plan, step_time_ns(Recount(lanes.prover.instance, plan).costs())
+    return plan, step_time_ns(plan_costs(lanes.prover.instance, plan))
 
 
 def _suffice(lanes: Lanes, most: Mapping[Nodes, int]) -> bool:

@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.intervals import interval_sums
-from formulations.instance import Instance
-from formulations.plan import Shape
+from formulations.costs.tables import CostTables
 from solver.verify.least_costs import LeastCosts
-from solver.verify.orders import OrderGraph, Tally, Used
-from solver.verify.stage_messages import Spot
+from solver.verify.orders import OrderGraph, Spot, Tally, Used
 from solver.verify.zone_links import zone_slots
 
 Array = NDArray[np.int64]
@@ -27,29 +25,22 @@ class LaneGraph(OrderGraph):
     """
 
     def __init__(
-        self,
-        instance: Instance,
-        shape: Shape,
-        tally: Tally,
-        least: Used,
-        hosts: Hosts,
-        apart: bool,
+        self, tables: CostTables, tally: Tally, least: Used, hosts: Hosts, apart: bool
     ) -> None:
-        super().__init__(instance, shape, tally, apart)
-        self.hosts, self.least, self.number = hosts, least, shape.dp // self.width
+        super().__init__(tables, tally, apart)
+        self.hosts, self.least, self.number = hosts, least, self.shape.dp // self.width
         self.lanes = range(1)
-        used = [size for size, n in zip(self.sizes, shape.nodes_used, strict=True) if n]
-        self.unlike = self.number > 1 and set(used) != {self.width}
+        sizes = {self.sizes[j] for j in tables.used}
+        self.unlike = self.number > 1 and sizes != {self.width}
         if apart:
             self._count_zones()
-        tally = self.tally
-        own = [w for w, n in zip(tally.weights, shape.nodes_used, strict=True) if n]
-        self.lightest, self.heaviest = (tuple(map(one, *own, own[0])) for one in (min, max))
+        weights = [self.tally.weights[j] for j in tables.used]
+        self.lightest, self.heaviest = (tuple(map(f, *weights, weights[0])) for f in (min, max))
 
     def _count_zones(self) -> None:
         """Weighs the stages in every zone too: every lane has as many there as all stages."""
         groups, shape = self.instance.cluster.groups, self.shape
-        zones = zone_slots(self.instance, shape)
+        zones = zone_slots(self.tables)
         stages = [size // shape.dp if self.number == 1 else 1 for size in self.sizes]
         weights = [
             (*own, *(count * (group.zone == zone) for zone in zones))
@@ -94,7 +85,7 @@ class LaneGraph(OrderGraph):
         costs, runs = LeastCosts(self.instance, self.shape), self.instance.workload.layer_runs
         layers, start = costs.tail_ns()
         each = np.repeat(layers, [run.count for run in runs], axis=0)
-        rows = zip(costs.order.used, each.T, strict=True)
+        rows = zip(costs.used, each.T, strict=True)
         return {j: interval_sums(own) + start for j, own in rows}
 
     def _tail_row(self, k: int, spots: tuple[Spot, ...]) -> int:
@@ -102,6 +93,6 @@ class LaneGraph(OrderGraph):
             return super()._tail_row(k, spots)
         (own,) = spots
         if self.unlike:
-            return self.tails.row_of(own.group, self._least_tails[own.group])
+            return self.epilogues.row_of(own.group, self._least_tails[own.group])
         others = [Spot(j, own.slots) for j in self.hosts[k] or ()]
         return super()._tail_row(k, (*others, *spots * (self.number - len(others))))

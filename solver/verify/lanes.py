@@ -35,7 +35,6 @@ from solver.verify.lane_graph import Hosts, LaneGraph
 from solver.verify.orders import Tally, Used, exact_tally
 from solver.verify.refutation import Allowed, Refutation
 from solver.verify.stages import Stages
-from solver.verify.volumes import num_slots
 from solver.verify.ways import Left
 from solver.verify.zone_links import keeps_stages_apart
 
@@ -86,8 +85,9 @@ class Lanes:
         self.prover, self.shape, self.clock = prover, shape, clock or Clock()
         self.below_ns = below_ns
         self.apart = keeps_stages_apart(prover, shape, below_ns)
-        sizes = [num_slots(prover.instance, shape, j) for j in range(len(shape.degrees))]
-        used = {size for size, n in zip(sizes, shape.nodes_used, strict=True) if n}
+        self.tables = prover.tables(shape)
+        sizes = self.tables.slots_per_node
+        used = {sizes[j] for j in self.tables.used}
         self.size = gcd(shape.dp, *used)
         self.number = shape.dp // self.size
         self.alike = self.number == 1 or used == {self.size}
@@ -191,7 +191,7 @@ class Lanes:
     def _question(self, tally: Tally, least: Used, micro_batches: int, hosts: Hosts) -> Refutation:
         key = tally, least, micro_batches, hosts
         if key not in self._questions:
-            graph = LaneGraph(self.prover.instance, self.shape, tally, least, hosts, self.apart)
+            graph = LaneGraph(self.tables, tally, least, hosts, self.apart)
             stages = Stages(self.prover, self.shape, graph)
             self._questions[key] = Refutation(stages, micro_batches, self.clock)
         return self._questions[key]

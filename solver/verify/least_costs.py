@@ -1,89 +1,138 @@
-"""What collectives and optimizer cost at least, in whatever order the nodes stand.
+"""What collectives and optimizer cost at least, in whatever order the nodes of a shape stand.
 
-Every figure here is one of `solver.verify.recount`, with the unknown node replaced by the best one
+Every figure here is one of `formulations.costs`, with the unknown node replaced by the best one
 used and the unknown number of nodes by its least value. Rounded up where the real cost is, after a
 margin for float noise. Links between zones are left out, which keeps every figure a lower bound: a
 collective takes as long as the slowest of its links, and here one may be missing.
+
+Slots are in node order: a node of group j covers c_j of them in a row, stage k of replica r has
+slot k dp + r.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from formulations.instance import Instance
+from formulations.costs.memory import layer_parameters
+from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS, expert_rings_ns
+from formulations.instance import Instance, NodeGroup
 from formulations.plan import Shape
-from solver.verify.any_order import AnyOrder
-from solver.verify.expert_rings import rings_of_experts_ns
-from solver.verify.least_rings import at_least_ns, least_collective_ns
-from solver.verify.volumes import collective_factors, num_lanes, shards, touched_bytes
+from formulations.units import NANOSECONDS_PER_SECOND, ceil_div
+from solver.verify.findings import NOISE
 
 Array = NDArray[np.int64]
 
 
+def at_least_ns(seconds: ArrayLike) -> Array:
+    """Nanoseconds rounded up, after taking off twice the noise that rounding up forgives."""
+    exact = np.asarray(seconds, dtype=np.float64) * NANOSECONDS_PER_SECOND
+    rounded: Array = np.ceil(exact * (1 - 2 * NOISE)).astype(np.int64)
+    return rounded
+
+
 @dataclass(frozen=True)
 class LeastCosts:
-    """Lower bounds for the stages of any replica of a shape."""
+    """Lower bounds for the stages of any replica of a shape; U runs of equal layers."""
 
     instance: Instance
     shape: Shape
 
     @cached_property
-    def order(self) -> AnyOrder:
-        """Where slots may lie."""
-        return AnyOrder(self.instance, self.shape)
+    def used(self) -> tuple[int, ...]:
+        """Node groups of the nodes used."""
+        return tuple(j for j, n in enumerate(self.shape.nodes_used) if n)
+
+    @cached_property
+    def groups(self) -> tuple[NodeGroup, ...]:
+        """The same, as records."""
+        return tuple(self.instance.cluster.groups[j] for j in self.used)
+
+    def spans(self) -> range:
+        """Numbers of nodes that one stage may lie on.
+
+        Proof: a stage is dp slots in a row, and borders of nodes and of stages lie at multiples of
+        q = gcd(dp, all c_j). On N nodes it has largest c_j of them at most per node. A stage of q
+        slots is on one node. Else all its nodes but the first and the last are whole, c_j slots
+        each, and these two have q at least: (N - 2) least c_j + 2 q <= dp. A single stage is on all
+        nodes used.
+        """
+        dp, nodes = self.shape.dp, sum(self.shape.nodes_used)
+        widths = (self.shape.degrees[j].width for j in self.used)
+        pairs = zip(self.groups, widths, strict=True)
+        slots = [group.gpus_per_node // width for group, width in pairs]
+        q = gcd(dp, *slots)
+        if self.shape.pp == 1:
+            return range(nodes, nodes + 1)
+        if dp == q:
+            return range(1, 2)
+        least, most = ceil_div(dp, max(slots)), 2 + (dp - 2 * q) // min(slots)
+        return range(least, max(least, min(most, nodes)) + 1)
 
     def tail_ns(self) -> tuple[Array, int]:
         """[U, used groups] per layer of a run, and once: what follows the last backward of a stage.
 
         Gradient sync, optimizer (of a replica on that group; the slowest counts), gather: one
-        after the other.
+        after the other. Rings of experts that GPUs share take the same time in any order.
         """
-        workload, order = self.instance.workload, self.order
-        parameters, experts = self._parameters()
-        reduces, gathers = collective_factors(self.instance, self.shape)
-        sizes = workload.gradient_bytes * parameters
-        layers, start = least_collective_ns(order, reduces, sizes)
-        if gathers:
-            sizes = workload.parameter_bytes * parameters
-            gather, gather_start = least_collective_ns(order, gathers, sizes)
-            layers, start = layers + gather, start + gather_start
-        layers = layers + self._expert_rings_ns(experts)
+        workload, shape = self.instance.workload, self.shape
+        counts = [layer_parameters(workload, shape, j) for j in range(len(shape.degrees))]
+        parameters, experts = np.array(counts, dtype=np.int64).transpose(1, 2, 0)  # [U, J] each
+        hidden = self.instance.search.overlap.hidden_sync(shape.pp, shape.vpp)
+        layers, start = np.zeros(len(parameters), dtype=np.int64), 0
+        for factor, width in (
+            ((1 - hidden) * SYNC_FACTORS[shape.zero], workload.gradient_bytes),
+            (float(GATHER_FACTORS[shape.zero]), workload.parameter_bytes),
+        ):
+            if factor:
+                each, once = self._collective_ns(factor, width * parameters[:, self.used])
+                layers, start = layers + each, start + once
+            layers = layers + expert_rings_ns(self.instance, shape, factor, width * experts)
         return layers[:, None] + self._optimizer_ns(parameters, experts), start
-
-    def _parameters(self) -> tuple[Array, Array]:
-        """[U, used groups] per GPU: all but those of experts that GPUs share, and these."""
-        runs, shape = self.instance.workload.layer_runs, self.shape
-        known = [(shape.degrees[j].tp, num_lanes(shape, j)) for j in self.order.used]
-        apart = shape.ep > 1 or shape.etp is not None
-        counts = [
-            [
-                (
-                    run.layer.dense_per_gpu(tp, shape.pp),
-                    run.layer.experts_per_gpu(lanes, shape.ep),
-                )
-                for tp, lanes in known
-            ]
-            for run in runs
-        ]
-        parameters, experts = np.moveaxis(np.array(counts, dtype=np.int64), -1, 0)
-        return (parameters, experts) if apart else (parameters + experts, 0 * experts)
 
     def _optimizer_ns(self, parameters: Array, experts: Array) -> Array:
         """[U, used groups] of so many parameters."""
-        speeds = [group.gpu.memory_bandwidth_bytes_per_s for group in self.order.groups]
-        columns = zip(self.order.used, parameters.T, experts.T, strict=True)
-        held = np.stack([shards(self.shape, 1, *own) for own in columns], axis=1)
-        return at_least_ns(touched_bytes(self.instance.workload) * held / np.array(speeds))
+        workload, columns = self.instance.workload, []
+        touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
+        for j, group in zip(self.used, self.groups, strict=True):
+            rows = zip(parameters[:, j].tolist(), experts[:, j].tolist(), strict=True)
+            states = np.array([self.shape.own_states(n, j, routed) for n, routed in rows])
+            columns.append(at_least_ns(touched * states / group.gpu.memory_bandwidth_bytes_per_s))
+        return np.stack(columns, axis=1)
 
-    def _expert_rings_ns(self, experts: Array) -> Array:
-        """[U] both collectives of experts that GPUs share, which no order changes."""
-        workload, found = self.instance.workload, np.zeros(len(experts), dtype=np.int64)
-        counts = np.zeros((len(experts), len(self.shape.degrees)), dtype=np.int64)
-        counts[:, self.order.used] = experts
-        factors = collective_factors(self.instance, self.shape)
-        sizes = workload.gradient_bytes, workload.parameter_bytes
-        for factor, size in zip(factors, sizes, strict=True):
-            found = found + rings_of_experts_ns(self.instance, self.shape, factor, size * counts)
-        return found
+    def _collective_ns(self, factor: float, sizes_bytes: Array) -> tuple[Array, int]:
+        """[U] ring collective of any stage, and its start; sizes_bytes: [U, used groups].
+
+        For each number N of nodes that the stage may lie on; the least over N counts, layer by
+        layer. One node holds ceil(dp / N) slots or more, which a ring joins inside. If N > 1, tp
+        rings cross each border at least, and one of the N nodes' links is no faster than the N-th
+        fastest of all. Where groups differ in their degrees, buffers are as small as on any of
+        them, lanes as few, and a slot has as few parts.
+        """
+        degrees = [self.shape.degrees[j] for j in self.used]
+        copies = min(slot.copies for slot in degrees)
+        smallest = sizes_bytes.min(axis=1)
+        crossing = (sizes_bytes * [slot.tp for slot in degrees]).min(axis=1)
+        inner = max(group.intra_node.bandwidth_bytes_per_s for group in self.groups)
+        outer = sorted(
+            (
+                group.inter_node.bandwidth_bytes_per_s
+                for j, group in zip(self.used, self.groups, strict=True)
+                for _ in range(self.shape.nodes_used[j])
+            ),
+            reverse=True,
+        )
+        inner_s = min(group.intra_node.latency_s for group in self.groups)
+        outer_s = min(group.inter_node.latency_s for group in self.groups)
+        layers, starts = [], []
+        for nodes in self.spans():
+            ranks = ceil_div(self.shape.dp, nodes) * copies
+            efficiency = self.instance.cluster.efficiency(nodes)
+            between = factor * (nodes - 1) / nodes / outer[nodes - 1] / efficiency
+            inside = factor * (ranks - 1) / ranks / inner
+            layers.append(at_least_ns(smallest * inside) + at_least_ns(crossing * between))
+            delays = factor * inner_s * (ranks - 1), factor * outer_s * (nodes - 1)
+            starts.append(sum(map(int, at_least_ns(delays))))
+        return np.min(layers, axis=0), min(starts)

@@ -1,35 +1,60 @@
 """All checks of one file of mixed lengths: its problem, groups, times, and that none is faster.
 
 What strategies, groups and switches take is that of `formulations.lengths` and `.switching`; none
-of the planner's choices is believed. In ascending order the least time is worked out again, from
-the longest sequences down. In any order the bound is CP-SAT's word, and said to be.
+of the planner's choices is believed. Of strategies that were measured the instance has the times.
+Any other one has a plan file; its rows take what `formulations.lengths.row_times` works out of that
+plan, and fit every replica, as often as 1F1B holds them. Switches of the step have switch files,
+which show that they are possible. Of the others, a time that is too long would make a slower step
+the best one: times have to be between what no switch plan goes below and the published rule
+(HotSPa, SOSP 2024).
+
+In ascending order the least time is worked out again, from the longest sequences down. In any order
+the bound is CP-SAT's word, and said to be.
 """
 
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass, replace
+from itertools import pairwise, permutations
+from typing import Any
 
 import numpy as np
 
-from formulations.lengths.problem import Mixed
+from formulations.instance import Instance
+from formulations.lengths.problem import Mixed, Strategy, Switching
+from formulations.lengths.row_times import (
+    RowCosts,
+    atoms_of,
+    instance_of_time,
+    measured_problem,
+    of_rows,
+)
 from formulations.lengths.strategy_time import NEVER, Numbers, strategy_times
 from formulations.lengths.tour import (
     Group,
     Tour,
     back_ns,
+    best_single,
     between_ns,
-    groups_ns,
+    group_figures,
     hops,
     out_ns,
     step_ns,
 )
+from formulations.plan import Plan
+from formulations.space import PlanSpace
+from formulations.switching.shards import layout_of
+from formulations.switching.switch import port_bound, published_plan, switch_of
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
-from solver.lengths_document import GroupDocument, HopDocument, LengthsDocument, SingleDocument
+from solver.document import PlanDocument
+from solver.lengths_document import LengthsDocument
 from solver.result import Status, Termination, proves, relative_gap
+from solver.switch_document import KINDS
 from solver.verify.cascade import Effort
 from solver.verify.clock import Clock, TimeUpError
+from solver.verify.feasibility import checked_plan
 from solver.verify.findings import Findings, Verification, verification
-from solver.verify.lengths_strategies import check_strategies
-from solver.verify.lengths_switches import check_switches, shortest_switches
+from solver.verify.plan_file import verify_document
+from solver.verify.switch_file import verify_switch
 
 
 def verify_lengths(document: LengthsDocument, effort: Effort | None = None) -> Verification:
@@ -41,45 +66,42 @@ def verify_lengths(document: LengthsDocument, effort: Effort | None = None) -> V
 
 
 def _check(document: LengthsDocument, findings: Findings, effort: Effort) -> None:
-    mixed = document.problem.mixed
-    groups = tuple(Group(group.strategy, group.atoms) for group in document.groups)
-    tour = Tour(document.anchor, groups)
-    if not _check_tour(document, tour, findings):
+    if not _check_tour(document, findings):
         return
-    _check_figures(document, mixed, tour, findings)
-    _check_claims(document, findings)
+    _check_figures(document, findings)
     if effort.prove == "nothing" or findings.num_problems:
         return
-    clock, plans = Clock(effort.time_limit_s), []
+    clock = Clock(effort.time_limit_s)
     try:
-        plans = check_strategies(document, findings, clock)
+        plans = _check_strategies(document, findings, clock)
         if plans:
-            check_switches(document, hops(mixed.switching, tour), plans, findings)
+            _check_switches(document, plans, findings)
         if findings.num_problems:
             return
-        _prove(document, mixed, findings)
+        _prove(document, findings)
         if plans and not findings.num_problems:
-            shortest = replace(mixed, switching=shortest_switches(document, plans, findings, clock))
-            share = 100 * seconds(least_ascending_ns(shortest)) / document.step_time_s
+            shortest = _shortest_switches(document, plans, findings, clock)
+            least_ns = least_ascending_ns(replace(document.problem, switching=shortest))
             findings.note(
                 "all switches, between what no plan goes below and the published rule; with the"
-                f" former no step in ascending order is below {share:.4g} % of this one"
+                " former no step in ascending order is below"
+                f" {100 * seconds(least_ns) / document.step_time_s:.4g} % of this one"
             )
     except TimeUpError:
         findings.reserve("what strategies and switches take, and the bound: no time was left")
 
 
-def _check_tour(document: LengthsDocument, tour: Tour, findings: Findings) -> bool:
+def _check_tour(document: LengthsDocument, findings: Findings) -> bool:
     """That strategies exist, and that every atom is in one group, as the order allows."""
     before, num_strategies = findings.num_problems, len(document.problem.strategies)
-    visited = [group.strategy for group in tour.groups]
-    for field, strategy in (("anchor", tour.anchor), *((f"groups: {q}", q) for q in visited)):
+    visited = [group.strategy for group in document.groups]
+    for field, strategy in (("anchor", document.anchor), *((f"groups: {q}", q) for q in visited)):
         findings.require(strategy < num_strategies, field, strategy, f"below {num_strategies}")
-    listed = [k for group in tour.groups for k in group.atoms]
+    listed = [k for group in document.groups for k in group.atoms]
     findings.equal("groups: atoms", sorted(listed), list(range(len(document.problem.atoms))))
     again = any(a == b for a, b in pairwise(visited))
     findings.require(not again, "groups", visited, "no strategy twice in a row")
-    rising = all(group.atoms == tuple(sorted(group.atoms)) for group in tour.groups)
+    rising = all(group.atoms == tuple(sorted(group.atoms)) for group in document.groups)
     findings.require(rising, "groups: atoms", listed, "ascending in each group")
     once = len(set(visited)) == len(visited)
     allowed = "ascending" if document.order == "ascending" else "once each, or ascending"
@@ -89,48 +111,32 @@ def _check_tour(document: LengthsDocument, tour: Tour, findings: Findings) -> bo
     return findings.num_problems == before
 
 
-def _check_figures(document: LengthsDocument, mixed: Mixed, tour: Tour, findings: Findings) -> None:
-    """Content and time of every group, every switch, their sum, and the best single strategy."""
-    total_ns, times = step_ns(mixed, tour), groups_ns(mixed, tour)
-    for n, (group, time_ns) in enumerate(zip(tour.groups, times, strict=True)):
-        if time_ns is None:
+def _check_figures(document: LengthsDocument, findings: Findings) -> None:
+    """Groups, switches, their sum, the best single strategy; gap, status and termination."""
+    mixed, tour = document.problem, document.tour
+    for n, (written, defined) in enumerate(
+        zip(document.groups, group_figures(mixed, tour), strict=True)
+    ):
+        if defined is None:
             allowed = "one that takes these lengths"
-            findings.refuse(f"groups[{n}].strategy", group.strategy, allowed)
+            findings.refuse(f"groups[{n}].strategy", written.strategy, allowed)
         else:
-            expected = GroupDocument.of(mixed, group, time_ns)
-            for field in GroupDocument.model_fields:
-                found = getattr(document.groups[n], field)
-                findings.equal(f"groups[{n}].{field}", found, getattr(expected, field))
+            _check_value(f"groups[{n}]", written, defined, findings)
+    total_ns = step_ns(mixed, tour)
     if total_ns is None:
-        found = [(hop.leaves, hop.enters) for hop in document.switches]
-        findings.refuse("switches", found, "possible ones")
+        pairs = [(hop.leaves, hop.enters) for hop in document.switches]
+        findings.refuse("switches", pairs, "possible ones")
         return
-    switches = tuple(map(HopDocument.of, hops(mixed.switching, tour)))
-    findings.equal("switches", document.switches, switches)
+    findings.equal("switches", document.switches, tuple(hops(mixed.switching, tour)))
     findings.equal("step_time_s", document.step_time_s, seconds(total_ns))
-    single = SingleDocument.of(mixed)
-    same = document.single == single or (  # another one may be as good
-        document.single is not None
-        and single is not None
-        and document.single.step_time_s == single.step_time_s == _alone_s(document, mixed)
-    )
-    findings.require(same, "single", document.single, repr(single))
+    single, written_single = best_single(mixed), document.single
+    same = written_single == single
+    if written_single and single and written_single.strategy < len(mixed.strategies):
+        q = written_single.strategy  # another one may be as good
+        alone_ns = step_ns(mixed, Tour(q, (Group(q, tuple(range(len(mixed.atoms)))),)))
+        same |= written_single.step_ns == single.step_ns == alone_ns
+    findings.require(same, "single", written_single, repr(single))
     findings.note("rows, times of groups and switches")
-
-
-def _alone_s(document: LengthsDocument, mixed: Mixed) -> float | None:
-    """What the single strategy of the file takes for all lengths; None: it does not take them."""
-    assert document.single is not None
-    q = document.single.strategy
-    if q >= len(mixed.strategies):
-        return None
-    atoms = tuple(range(len(mixed.atoms)))
-    alone_ns = step_ns(mixed, Tour(q, (Group(q, atoms),)))
-    return None if alone_ns is None else seconds(alone_ns)
-
-
-def _check_claims(document: LengthsDocument, findings: Findings) -> None:
-    """Gap, status and termination, from step time and bound."""
     step_s, bound_s = document.step_time_s, document.lower_bound_s
     allowed = f"at most step_time_s, {step_s}"
     findings.require(bound_s <= step_s, "lower_bound_s", bound_s, allowed)
@@ -142,15 +148,179 @@ def _check_claims(document: LengthsDocument, findings: Findings) -> None:
     findings.require(closed, "termination", document.termination, "another, or a proof")
 
 
-def _prove(document: LengthsDocument, mixed: Mixed, findings: Findings) -> None:
+def _check_value(place: str, written: Any, defined: Any, findings: Findings) -> None:
+    """A value is as it is defined, field by field where it has some."""
+    if is_dataclass(written) and type(written) is type(defined):
+        for field in fields(written):
+            pair = getattr(written, field.name), getattr(defined, field.name)
+            _check_value(f"{place}.{field.name}", *pair, findings)
+    elif isinstance(written, tuple) and len(written) == len(defined):
+        for n, pair in enumerate(zip(written, defined, strict=True)):
+            _check_value(f"{place}[{n}]", *pair, findings)
+    else:
+        findings.equal(place, written, defined)
+
+
+def _check_strategies(
+    document: LengthsDocument, findings: Findings, clock: Clock
+) -> list[tuple[Plan, PlanDocument]]:
+    """The problem of the file beside that of its instance. Raises TimeUpError.
+
+    Returns the plans of all strategies; none if they were measured, or one is refused.
+    """
+    instance, problem = document.instance, document.problem
+    lengths = None if instance is None else instance.lengths
+    if instance is None or lengths is None or lengths.strategies:
+        above: tuple[float, ...] = ()
+        if instance is None:
+            findings.reserve("what strategies and switches take: the file holds no instance")
+        elif lengths is None:
+            allowed = "the section of a step of mixed lengths"
+            findings.refuse("instance.lengths", None, allowed)
+            return []
+        else:
+            findings.equal("workload", document.workload, instance.workload.name)
+            mixed, above = measured_problem(instance)
+            _check_value("problem", problem, mixed, findings)
+            findings.note("times of strategies and switches are those of the instance")
+        findings.equal("above", document.above, above)
+        findings.equal("plans: number", len(document.plans), 0)
+        findings.equal("switch_plans: number", len(document.switch_plans), 0)
+        return []
+    findings.equal("workload", document.workload, instance.workload.name)
+    findings.equal("problem.rows", problem.rows, lengths.rows)
+    findings.equal("problem.atoms", problem.atoms, atoms_of(lengths))
+    findings.equal("problem.parameters_return", problem.switching.parameters_return, False)
+    if not findings.equal("plans: number", len(document.plans), len(problem.strategies)):
+        return []
+    timed, plans = instance_of_time(instance), list[tuple[Plan, PlanDocument]]()
+    findings.equal("above: number", len(document.above), len(document.plans))
+    for q, strategy in enumerate(problem.strategies):
+        clock.check()
+        plan = _plan_of(timed, strategy, document.plans[q], f"plans[{q}]", findings)
+        if plan is None:
+            return []
+        above = document.above[q : q + 1]
+        _check_strategy(timed, strategy, plan, above, f"problem.strategies[{q}]", findings)
+        plans.append((plan, document.plans[q]))
+    findings.note(f"rows, reduction of gradients and optimizer of {len(plans)} strategies")
+    return [] if findings.num_problems else plans
+
+
+def _plan_of(
+    timed: Instance, strategy: Strategy, file: PlanDocument, field: str, findings: Findings
+) -> Plan | None:
+    """The plan of a strategy, if it is one of the instance with rows as long as they get."""
+    if strategy.atoms_ns:
+        findings.refuse(f"{field}: strategy", "measured", "as many replicas as a plan has")
+        return None
+    tokens, longest = timed.workload.sequence_length, max(r.longest_row for r in strategy.replicas)
+    if not findings.require(longest <= tokens, f"{field}: longest_row", longest, f"up to {tokens}"):
+        return None
+    num_rows = sum(replica.micro_batches for replica in file.replicas)
+    same = file.instance == of_rows(timed, strategy.longest, num_rows)
+    allowed = f"that of the file with rows of {strategy.longest} tokens"
+    findings.require(same, f"{field}.instance", "another", allowed)
+    for problem in verify_document(file, Effort(prove="nothing")).problems:
+        findings.refuse(field, problem, "a plan file that verify accepts")
+    if findings.num_problems:
+        return None
+    plan = checked_plan(PlanSpace(file.instance), file, Findings())
+    if findings.require(plan is not None, f"{field}.shape", None, "a plan") and plan:
+        dp = plan.shape.dp
+        if findings.equal(f"{field}: replicas of its strategy", strategy.dp, dp):
+            return plan
+    return None
+
+
+def _check_strategy(
+    timed: Instance,
+    strategy: Strategy,
+    plan: Plan,
+    above: Sequence[float],
+    field: str,
+    findings: Findings,
+) -> None:
+    """Degrees in the name, rows that fit, and all times of a strategy that has a plan."""
+    shape = plan.shape
+    tps = "/".join(dict.fromkeys(str(degrees.tp) for degrees in shape.degrees_used))
+    words = strategy.name.split(" (")[0].split(", ")
+    degrees = [word for word in words if word[:3] in ("dp ", "tp ", "pp ")]
+    findings.equal(f"{field}.name", degrees, [f"dp {shape.dp}", f"tp {tps}", f"pp {shape.pp}"])
+    costs = RowCosts(timed, plan)
+    longest_rows = [replica.longest_row for replica in strategy.pipelines]
+    for r, longest in enumerate(longest_rows):
+        where = f"{field}.replicas, pipeline {r}: longest_row"
+        findings.require(costs.fits(longest, r), where, longest, "rows that fit its GPUs")
+    fewest = min(replica.micro_batches for replica in plan.replicas)
+    text = f"{shape.pp}, as many as a stage may hold at once"
+    findings.require(fewest >= shape.pp, f"{field}: micro-batches of its plan", fewest, text)
+    defined = costs.strategy(strategy.name, longest_rows)
+    _check_value(field, strategy, defined.strategy, findings)
+    findings.equal(f"above of {field}", tuple(above), (defined.above,))
+
+
+def _check_switches(
+    document: LengthsDocument, plans: Sequence[tuple[Plan, PlanDocument]], findings: Findings
+) -> None:
+    """Those of the step: files of these plans, of the times in the tables."""
+    switching = document.problem.switching
+    tables = {"parameters": switching.parameters_ns, "gradients": switching.gradients_ns}
+    pairs = [(hop, kind) for hop in document.switches for kind in KINDS[hop.moves]]
+    if not findings.equal("switch_plans: number", len(document.switch_plans), len(pairs)):
+        return
+    for n, ((hop, kind), file) in enumerate(zip(pairs, document.switch_plans, strict=True)):
+        field, (before, before_file) = f"switch_plans[{n}]", plans[hop.leaves]
+        findings.equal(f"{field}.moves", file.moves, kind)
+        same = (file.before, file.after) == (before, plans[hop.enters][0])
+        model = before_file.instance  # the workload of a switch is that of `before`
+        same &= (file.workload, file.cluster) == (model.workload, model.cluster)
+        text = f"of plans {hop.leaves} and {hop.enters}"
+        findings.require(same, f"{field}: plans, model and machines", "others", text)
+        for problem in verify_switch(file).problems:
+            findings.refuse(field, problem, "a switch file that verify accepts")
+        time_ns = tables[kind][hop.leaves][hop.enters]
+        findings.equal(f"{field}.time_s", file.time_s, seconds(time_ns or 0))
+    findings.note(f"{len(pairs)} switches of the step, sending by sending")
+
+
+def _shortest_switches(
+    document: LengthsDocument,
+    plans: Sequence[tuple[Plan, PlanDocument]],
+    findings: Findings,
+    clock: Clock,
+) -> Switching:
+    """What no switch plan goes below, of every pair. Raises TimeUpError.
+
+    Times in the tables have to be no less, and no more than by the published rule.
+    """
+    model, switching = plans[0][1].instance, document.problem.switching
+    layouts = [layout_of(model.cluster, plan) for plan, _ in plans]
+    bounds = {}
+    for kind, table in zip(
+        KINDS["both"], (switching.parameters_ns, switching.gradients_ns), strict=True
+    ):
+        shortest = [[0] * len(plans) for _ in plans]
+        for a, b in permutations(range(len(plans)), 2):
+            clock.check()
+            switch = switch_of(model.cluster, model.workload, layouts[a], layouts[b], [kind])
+            bound_ns, rule_ns = port_bound(switch).time_ns, switch.time_ns(published_plan(switch))
+            time_ns, field = table[a][b], f"problem.switching.{kind}_ns[{a}][{b}]"
+            fits = time_ns is not None and bound_ns <= time_ns <= rule_ns
+            findings.require(fits, field, time_ns, f"{bound_ns} to {rule_ns}")
+            shortest[a][b] = bound_ns
+        itself = {table[a][a] for a in range(len(plans))}
+        findings.equal(f"problem.switching.{kind}_ns, to itself", itself, {0})
+        bounds[kind] = tuple(map(tuple, shortest))
+    return Switching(bounds["parameters"], bounds["gradients"])
+
+
+def _prove(document: LengthsDocument, findings: Findings) -> None:
     """That no step in ascending order is below the bound."""
-    claimed_ns, least_ns = (
-        round(document.lower_bound_s * NANOSECONDS_PER_SECOND),
-        least_ascending_ns(mixed),
-    )
+    bound_s, least_ns = document.lower_bound_s, least_ascending_ns(document.problem)
     allowed = f"at most {seconds(least_ns)}, that of a step in ascending order"
-    field, bound_s = "lower_bound_s", document.lower_bound_s
-    if not findings.require(claimed_ns <= least_ns, field, bound_s, allowed):
+    holds = round(bound_s * NANOSECONDS_PER_SECOND) <= least_ns
+    if not findings.require(holds, "lower_bound_s", bound_s, allowed):
         return
     findings.note("no step in ascending order is below the bound")
     if document.order == "free":

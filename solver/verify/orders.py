@@ -11,7 +11,7 @@ What is told apart of the nodes used up is a tally: weights of the groups that a
 weight per group, 1 for itself, those are all orders. With fewer it is more than these, and a
 smaller graph: every order is still a path, as its tally is what the nodes of the shape weigh.
 
-Costs of a step are those of `recount`, and exact but for links between zones. What a stage sends
+Costs of a step are those of the plan, and exact but for links between zones. What a stage sends
 over these is known, as it is decided by that stage and the one before. Of rings between zones only
 the stage's own are counted, not those of other stages that share the link, and tied embeddings
 that cross not at all: a plan takes no less time. Where no stage is to lie in two zones (`apart`)
@@ -27,12 +27,12 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.instance import Instance
+from formulations.costs.tables import CostTables
+from formulations.costs.transfers import inside_ns, outside_ns
+from formulations.instance import Link
 from formulations.plan import Degrees, Shape
 from formulations.slot_degrees import limits_orders, may_follow
-from solver.verify.stage_messages import Messages, Spot, stage_slots
-from solver.verify.tails import Tails
-from solver.verify.volumes import num_slots
+from solver.verify.epilogue import Epilogues
 from solver.verify.zone_links import passing, zone_legs
 
 Array = NDArray[np.int64]
@@ -41,6 +41,19 @@ Array = NDArray[np.int64]
 MOST_STEPS = 100_000
 
 Used = tuple[int, ...]  #: what the nodes used up weigh, by the dimensions of a tally
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A node by its group and the slots that it covers."""
+
+    group: int
+    slots: range
+
+
+def stage_slots(shape: Shape, k: int) -> range:
+    """Slots of a stage."""
+    return range(k * shape.dp, (k + 1) * shape.dp)
 
 
 State = tuple[Used, tuple[Spot, ...], Degrees | None]  #: first: where orders are limited
@@ -72,7 +85,7 @@ class Step:
     source, target: [A] states before and after. group: [A, R] node group. send: [A, R, K] message
     between the stage before and this one, either way, of every number of tensors. back: the same
     between the last stage and the first one, as far as the nodes of the first decide it; 0 on
-    others. tail: [A] row of `Tails`. begins: per step the groups of the nodes whose
+    others. tail: [A] row of `Epilogues`. begins: per step the groups of the nodes whose
     first slots are of this stage.
     """
 
@@ -89,17 +102,15 @@ class Step:
 class OrderGraph:
     """The graph of one shape. `steps` is None if there are too many."""
 
-    def __init__(
-        self, instance: Instance, shape: Shape, tally: Tally | None = None, apart: bool = False
-    ) -> None:
-        self.instance, self.shape, self.apart = instance, shape, apart
-        self.tally = tally or exact_tally(shape.nodes_used)
-        self.limited = limits_orders(instance, shape)
-        self.sizes = [num_slots(instance, shape, j) for j in range(len(shape.degrees))]
-        used = [c for c, n in zip(self.sizes, shape.nodes_used, strict=True) if n]
-        self.width = gcd(shape.dp, *used)
-        self.lanes = range(0, shape.dp, self.width)
-        self.messages, self.tails = Messages(instance, shape), Tails(instance, shape)
+    def __init__(self, tables: CostTables, tally: Tally | None = None, apart: bool = False) -> None:
+        self.tables, self.apart = tables, apart
+        self.instance, self.shape = tables.instance, tables.shape
+        self.tally = tally or exact_tally(self.shape.nodes_used)
+        self.limited = limits_orders(self.instance, self.shape)
+        self.sizes = tables.slots_per_node
+        self.width = gcd(self.shape.dp, *(self.sizes[j] for j in tables.used))
+        self.lanes = range(0, self.shape.dp, self.width)
+        self.epilogues = Epilogues(tables)
         self._transfer_ns = lru_cache(maxsize=None)(self._send_ns)
 
     @property
@@ -157,7 +168,7 @@ class OrderGraph:
         tails = {spots: self._tail_row(k, spots) for spots in stood}
         backs = {spots: self._backs_ns(k, own) for spots, own in stood.items()}
         groups = {spots: [spot.group for spot in own] for spots, own in stood.items()}
-        size = len(rows), len(self.lanes), len(self.messages.sizes_bytes[0])  # A, which may be 0
+        size = len(rows), len(self.lanes), len(self.tables.tensors)  # A, which may be 0
         step = Step(
             source=np.array([row[0] for row in rows], dtype=np.int64),
             target=np.array([row[1] for row in rows], dtype=np.int64),
@@ -215,8 +226,16 @@ class OrderGraph:
     def _backs_ns(self, k: int, owners: Sequence[Spot]) -> list[list[int]]:
         """[R, K] messages from the last stage to the first on these nodes; 0 to others."""
         if k:
-            return [[0] * len(self.messages.sizes_bytes[0]) for _ in owners]
-        return [self.messages.back_ns(one, r) for r, one in zip(self.lanes, owners, strict=True)]
+            return [[0] * len(self.tables.tensors) for _ in owners]
+        return [self._back_ns(spot, r) for r, spot in zip(self.lanes, owners, strict=True)]
+
+    def _back_ns(self, spot: Spot, r: int) -> list[int]:
+        """[K] to replica r of the first stage on this node from that of the last."""
+        last = self.shape.pp - 1
+        if last * self.shape.dp + r in spot.slots:
+            return self._inside_ns(spot)
+        group = self.instance.cluster.groups[spot.group]
+        return self._slowest_ns([(spot.group, group.inter_node, self._arriving(spot, last))])
 
     def _sends_ns(
         self, k: int, before: tuple[Spot, ...], spots: tuple[Spot, ...]
@@ -224,9 +243,9 @@ class OrderGraph:
         """[R, K] messages between stages k - 1 and k on these nodes; 0 before the first."""
         after = self._owners(k, spots)
         if not k:
-            return [[0] * len(self.messages.sizes_bytes[0]) for _ in after]
+            return [[0] * len(self.tables.tensors) for _ in after]
         sources = self._owners(k - 1, before)
-        groups = ([spot.group for spot in own] for own in (sources, after))
+        groups = ([spot.group for spot in owners] for owners in (sources, after))
         crossing = passing(self.instance, *groups)
         width = self.shape.dp if self.apart else self.width
         each = zip(sources, after, crossing, strict=True)
@@ -234,8 +253,36 @@ class OrderGraph:
 
     def _send_ns(self, k: int, source: Spot, target: Spot, crossing: int) -> list[int]:
         """[K] messages between stages k - 1 and k on these nodes, so many between their zones."""
-        return self.messages.between_ns(k, source, target, crossing)
+        if source == target:
+            return self._inside_ns(source)
+        groups, cluster = (source.group, target.group), self.instance.cluster
+        flows = self._crossing(source, k - 1, self.shape.dp), self._arriving(target, k - 1)
+        ends = [(j, cluster.groups[j].inter_node, n) for j, n in zip(groups, flows, strict=True)]
+        for leg in zone_legs(self.instance, groups):
+            ends += [(j, cluster.link_between(*leg), crossing) for j in groups]
+        return self._slowest_ns(ends)
+
+    def _inside_ns(self, spot: Spot) -> list[int]:
+        """[K] messages inside a node."""
+        return [inside_ns(self.tables, spot.group, n) for n in self.tables.tensors]
+
+    def _slowest_ns(self, ends: Sequence[tuple[int, Link, int]]) -> list[int]:
+        """[K] messages over links at nodes of these groups, each with the flows that share it."""
+        return [
+            max(outside_ns(self.tables, j, flows, link, n) for j, link, flows in ends)
+            for n in self.tables.tensors
+        ]
+
+    def _arriving(self, spot: Spot, k: int) -> int:
+        """Flows from stage k to the next, or from the last to the first, that enter the node."""
+        dp, last = self.shape.dp, k == self.shape.pp - 1
+        return self._crossing(spot, 0, k * dp) if last else self._crossing(spot, k + 1, -dp)
+
+    def _crossing(self, spot: Spot, k: int, shift: int) -> int:
+        """Slots of stage k on the node whose other ends, so far on, are not on it."""
+        stage = stage_slots(self.shape, k)
+        return sum(slot in stage and slot + shift not in spot.slots for slot in spot.slots)
 
     def _tail_row(self, k: int, spots: tuple[Spot, ...]) -> int:
-        """Row of `tails` of a stage on these nodes."""
-        return self.tails.row(k, spots)
+        """Row of `epilogues` of a stage on these nodes."""
+        return self.epilogues.row(k, [(spot.group, spot.slots.start) for spot in spots])

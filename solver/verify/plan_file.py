@@ -6,10 +6,9 @@ from solver.document import PlanDocument
 from solver.verify.cascade import Effort
 from solver.verify.certificate import check_log
 from solver.verify.claims import check_claims
-from solver.verify.feasibility import checked_plan
+from solver.verify.feasibility import check_target, checked_plan
 from solver.verify.figures import check_absent, check_figures
 from solver.verify.findings import Findings, Verification, verification
-from solver.verify.launch import check_target
 
 
 def verify_document(document: PlanDocument, effort: Effort | None = None) -> Verification:

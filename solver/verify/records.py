@@ -6,12 +6,10 @@ from itertools import chain
 
 from formulations.instance import Instance
 from formulations.plan import Plan
-from solver.result import Proof, Reason, ShapeRecord
-from solver.verify.bounds import Prover
+from solver.result import Proof, Reason, ShapeRecord, longest_step_ns
+from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.cascade import Claim, Effort, Verdict, quick_verdicts, verdicts
-from solver.verify.figures import shortest_refused_ns
 from solver.verify.findings import Findings
-from solver.verify.longest import ANY_TIME_NS
 
 #: Which proofs can stand behind which claim.
 SEARCHES: tuple[Proof, ...] = ("enumeration", "cpsat", "milp")
@@ -26,9 +24,10 @@ PROOFS: dict[Reason, tuple[Proof, ...]] = {
 
 def claim_of(instance: Instance, index: int, record: ShapeRecord) -> Claim:
     """No plan of the shape within the limits on step time and cost is faster, a record claims."""
-    refused_ns = shortest_refused_ns(instance, record.shape.nodes_used)
-    known = [ns for ns in (record.bound_ns, refused_ns) if ns is not None]
-    below_ns = min([*known, ANY_TIME_NS])
+    longest_ns = longest_step_ns(instance, record.shape.nodes_used)
+    refused_ns = None if longest_ns is None else longest_ns + 1
+    limits = [ns for ns in (record.bound_ns, refused_ns) if ns is not None]
+    below_ns = min([*limits, ANY_TIME_NS])
     return Claim(index, record.shape, below_ns, nothing_fits=record.bound_ns is None)
 
 

@@ -58,7 +58,7 @@ def question_of(
 
     below_ns: with several chunks per device no claim is above this; without it there is none.
     """
-    graph = graph or OrderGraph(prover.instance, shape)
+    graph = graph or OrderGraph(prover.tables(shape))
     stages = Stages(prover, shape, graph)
     if shape.vpp > 1 and below_ns is not None:
         stages = ChunkStages(prover, shape, graph, below_ns - 1)
@@ -112,8 +112,9 @@ class Refutation:
 
     def _by_embedding(self, left: Left) -> list[Left]:
         """By what the links of the last stage take for tied embeddings, if it has any."""
-        tails, rows = self.stages.graph.tails, self.stages.graph.built[-1].tail[left[-1].step]
-        times = np.array(tails.embeddings)[rows]
+        epilogues = self.stages.graph.epilogues
+        rows = self.stages.graph.built[-1].tail[left[-1].step]
+        times = np.array(epilogues.embeddings)[rows]
         return [[*left[:-1], left[-1].take(times == ns)] for ns in np.unique(times)]
 
     def everything(self, below_ns: int, allowed: Allowed | None = None) -> Left:

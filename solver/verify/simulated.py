@@ -60,7 +60,7 @@ class PlanTimes:
     @cached_property
     def _tails(self) -> tuple[Array, Array]:
         """[T, n, n] tails of the graph, and of these the sync."""
-        return np.stack(self.order.tails.whole), np.stack(self.order.tails.syncs)
+        return np.stack(self.order.epilogues.all_ns), np.stack(self.order.epilogues.syncs)
 
     def of(self, plans: Plans, r: int, micro_batches: int) -> Array:
         """[N] step time if lane r, with so many micro-batches, were alone; a lower bound."""
@@ -120,8 +120,13 @@ class PlanTimes:
             ]
             return np.stack(rows)
         least: Array = prover.stage_times(shape)[1][groups, first, last]
-        ends = np.concatenate([first, last[-1:]])
-        return least + prover.chunk_ways(shape).extra_ns(groups, micro_batches, ends)
+        chunks, ends = prover.stage_costs(shape).chunks, np.concatenate([first, last[-1:]])
+        orders, which = np.unique(groups[: shape.pp], axis=1, return_inverse=True)
+        for i, order in enumerate(orders.T):
+            plans = np.flatnonzero(which.ravel() == i)
+            extra = chunks.extra(order[:, None], micro_batches, ends[:, plans].T)
+            least[:, plans] += extra[:, 0]
+        return least
 
     def _sends(self, plans: Plans, r: int) -> Array:
         """[S - 1, N] messages from a virtual stage to the next."""
@@ -129,7 +134,7 @@ class PlanTimes:
         sends = [step.send[own, r] for step, own in steps]
         around = [steps[0][0].back[plans.steps[0], r], *sends[1:]]
         into = np.stack(list(chain(sends, around * (self.shape.vpp - 1))))[1:]
-        kinds = self.order.messages.kind[plans.ends[1:-1]]
+        kinds = self.order.tables.message_kind[plans.ends[1:-1]]
         own: Array = np.take_along_axis(into, kinds[..., None], axis=2)[..., 0]
         return own
 
@@ -149,9 +154,9 @@ def ended(graph: OrderGraph, ready: Array, rows: Array, tail: Array, sync: Array
     embeddings, each as fast as its nodes.
     """
     whole: Array = (ready + tail).max(axis=0)
-    if not any(graph.tails.tied):
+    if not graph.tables.tied:
         return whole
-    embedding = np.array(graph.tails.embeddings)[rows]
+    embedding = np.array(graph.epilogues.embeddings)[rows]
     synced = (ready + sync)[[0, -1]].max(axis=0) + embedding[[0, -1]].max(axis=0)
     after = (tail - sync - embedding)[[0, -1]].max(axis=0)
     latest: Array = np.maximum(whole, synced + after)

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-from formulations.costs.plan_costs import PlanCosts
+from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.plan import Plan, Shape
 from formulations.space import PlanSpace
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.exhaust import Trial
-from solver.verify.recount import Recount
 from solver.verify.refutation import Refutation
 from solver.verify.simulated import Outcome
 from solver.verify.stage_orders import StageGraph, places_of
@@ -31,7 +30,7 @@ class StageTrial(Trial):
 
     def costs(self, plan: Plan) -> PlanCosts:
         """What it costs, on the nodes of the instance."""
-        return Recount(self.whole.instance, plan).costs()
+        return plan_costs(self.whole.instance, plan)
 
 
 def exhaust_stages(prover: Prover, shape: Shape, below_ns: int, clock: Clock) -> Outcome | None:

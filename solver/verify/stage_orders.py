@@ -13,17 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from formulations.costs.stage_places import with_places
+from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.instance import Instance
 from formulations.plan import Degrees, Group, Plan, Replica, Shape, Stage
 from formulations.schedules import in_flight
 from formulations.slot_degrees import Place, may_follow, slot_degrees
 from formulations.space import PlanSpace
-from formulations.units import ceil_div, ceil_ns
+from formulations.units import ceil_div
 from solver.verify.bounds import Prover
-from solver.verify.link_times import inside_s, outside_s, pair_s
 from solver.verify.orders import OrderGraph, Step
-from solver.verify.volumes import message_lanes, tied_bytes
 
 
 class Standing(NamedTuple):
@@ -63,8 +61,9 @@ class StageGraph(OrderGraph):
 
     def __init__(self, instance: Instance, shape: Shape, places: Sequence[Place]) -> None:
         self.cluster, self.whole, self.places = instance.cluster, shape, places
-        super().__init__(*with_places(instance, shape, places))
+        super().__init__(stage_tables(instance, shape, tuple(places)))
         self.width, self.lanes = shape.dp, range(1)
+        self.placer = StagePlacer(self.tables)
 
     def _gpus(self, place: int) -> tuple[int, int]:
         """Of a node, and of all replicas of a stage."""
@@ -143,52 +142,30 @@ class StageGraph(OrderGraph):
 
     def _sends(self, move: Move) -> list[int]:
         """[K] messages between the stage before and this one; 0 before the first."""
-        sizes = self.messages.sizes_bytes
         if move.before is None:
-            return [0] * len(sizes[0])
-        ends = move.before.place, move.after.place
-        inside = move.before.taken < self._gpus(ends[0])[0]
-        each = [[self._send_s(x, ends, size, inside) for size in sizes[x]] for x in ends]
-        return [ceil_ns(max(both)) for both in zip(*each, strict=True)]
-
-    def _send_s(self, x: int, ends: tuple[int, int], size_bytes: int, inside: bool) -> float:
-        """What the end at place x makes of a message."""
-        group, degrees = self.instance.cluster.groups[x], self.shape.degrees
-        if inside:
-            return inside_s(group, size_bytes)
-        widest = max(degrees[y].tp for y in ends)
-        lanes = message_lanes(self.instance, self.shape, x, widest)
-        flows = lanes * (self.whole.dp // self._num_nodes(x))
-        return outside_s(self.instance, degrees[x].tp, group, group.inter_node, flows, size_bytes)
+            return [0] * len(self.tables.tensors)
+        together = move.before.taken < self._gpus(move.before.place)[0]
+        return list(self.placer.send_ns(move.before.place, move.after.place, together))
 
     def _tail(self, k: int, place: int) -> int:
-        """Row of `tails` of a stage."""
-        number, tp = self._num_nodes(place), self.shape.degrees[place].tp
-        slots = self.whole.dp // number
-        members = [(place, slots, tp * (number > 1))] * number
+        """Row of `epilogues` of a stage."""
         ends = k in (0, self.whole.pp - 1)
-        return self.tails.row_of_nodes(members, self._embedding_ns(place, slots) if ends else 0)
+        embedding = self._embedding_ns(place) if ends else 0
+        return self.epilogues.row_of_rings(place, embedding, self.placer.rings(place))
 
-    def _embedding_ns(self, place: int, slots: int) -> int:
+    def _embedding_ns(self, place: int) -> int:
         """Tied embeddings, as far as an outer stage decides; on one node only if all stages are."""
-        size = tied_bytes(self.instance, self.shape, place)
-        if not size:
-            return 0
-        group = self.instance.cluster.groups[place]
-        if sum(self.whole.nodes_used) == 1:
-            return ceil_ns(pair_s(group.intra_node, 1, size))
-        lanes = slots * self.shape.degrees[place].width
-        return ceil_ns(pair_s(group.inter_node, lanes, size))
+        return self.placer.embedding_ns(place, sum(self.whole.nodes_used) == 1)
 
     def plan(self, prover: Prover, steps: Sequence[int], ends: Sequence[int]) -> Plan:
         """The plan of these steps and layer boundaries; `prover`: of the instance by place."""
         m = self.instance.workload.global_batch // self.whole.micro_batch // self.whole.dp
         moves = [own[i] for own, i in zip(self._levels, steps, strict=True)]
-        known, rows = prover.recomputation(self.shape), list[list[Stage]]()
+        costs, rows = prover.stage_costs(self.shape), list[list[Stage]]()
         for k, move in enumerate(moves):
             x, layers = move.after.place, (ends[k], ends[k + 1])
             held = ((in_flight(self.whole.schedule, self.whole.pp, k, m), 0),)
-            recomputed = known.chosen(x, held, layers)
+            recomputed = costs.recomputed_of(x, held, layers)
             degrees = self.places[x][1]
             rows.append(
                 [

@@ -23,16 +23,16 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.stage_places import with_places
+from formulations.costs.stage_places import stage_tables
+from formulations.costs.tables import CostTables
+from formulations.costs.transfers import outside_ns
 from formulations.plan import Shape
 from formulations.slot_degrees import Place
 from formulations.units import ceil_div
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import passes_left
 from solver.verify.findings import NOISE
-from solver.verify.link_times import outside_s
 from solver.verify.stage_orders import places_of
-from solver.verify.volumes import message_bytes, message_lanes
 
 Numbers = NDArray[np.float64]
 
@@ -42,32 +42,29 @@ class StageWork:
 
     def __init__(self, prover: Prover) -> None:
         self.prover, self.instance = prover, prover.instance
-        self._known: dict[tuple[object, ...], Numbers] = {}
+        self._tables: dict[tuple[object, ...], CostTables] = {}
 
-    def _times(self, shape: Shape, places: list[Place]) -> Numbers:
-        """[2, L, C] forward and backward of every layer by place."""
-        key = shape.micro_batch, shape.recompute[0], tuple(places)
-        if key not in self._known:
-            wide, own = with_places(self.instance, shape, places)
-            prover = Prover(type(self.prover.space)(wide))
-            times = prover.times(own.degrees, shape.micro_batch, shape.recompute[0])
-            self._known[key] = np.array([times.forward_ns, times.backward_ns], dtype=np.float64)
-        return self._known[key]
+    def _tables_of(self, shape: Shape, places: tuple[Place, ...]) -> CostTables:
+        """Tables by place [C], for layer times and messages of any number of replicas."""
+        key = shape.micro_batch, shape.recompute[0], places
+        if key not in self._tables:
+            self._tables[key] = stage_tables(self.instance, shape, places)
+        return self._tables[key]
 
-    def _places(self, shape: Shape) -> list[Place]:
+    def _places(self, shape: Shape) -> tuple[Place, ...]:
         """Those that leave the other stages the smallest slots."""
         groups = zip(self.instance.cluster.groups, shape.nodes_used, strict=True)
-        known = places_of(self.prover.space, shape)
-        others = (shape.pp - 1) * shape.dp * min(own.width for _, own in known)
-        left = sum(n * group.gpus_per_node for group, n in groups) - others
-        return [(j, own) for j, own in known if own.width * shape.dp <= left]
+        places = places_of(self.prover.space, shape)
+        others = (shape.pp - 1) * shape.dp * min(degrees.width for _, degrees in places)
+        rest = sum(n * group.gpus_per_node for group, n in groups) - others
+        return tuple(place for place in places if place[1].width * shape.dp <= rest)
 
-    def _by_gpus(self, shape: Shape, places: list[Place], whole: Numbers) -> Numbers:
+    def _by_gpus(self, shape: Shape, places: tuple[Place, ...], work: Numbers) -> Numbers:
         """[C] weights of a stage of one replica at every place, by its GPUs."""
         width = np.array([degrees.width for _, degrees in places], dtype=np.float64)
-        busy, group = np.maximum(whole.sum(axis=0) * width, 1), np.array([j for j, _ in places])
+        busy, group = np.maximum(work.sum(axis=0) * width, 1), np.array([j for j, _ in places])
         v = {j: 1 / float(busy[group == j].min()) for j in set(group.tolist())}
-        sizes = [one.gpus_per_node for one in self.instance.cluster.groups]
+        sizes = [node_group.gpus_per_node for node_group in self.instance.cluster.groups]
         gpus = sum(v[j] * shape.nodes_used[j] * sizes[j] for j in v)
         weights: Numbers = np.array([v[j] for j in group.tolist()]) * width / gpus
         return weights
@@ -75,31 +72,31 @@ class StageWork:
     def bound_ns(self, shape: Shape) -> int:
         """No plan has a shorter step."""
         places = self._places(shape)
-        times = self._times(shape, places)
-        whole, dp = times.sum(axis=0), shape.dp
+        tables = self._tables_of(shape, places)
+        times = np.array([tables.forward_ns, tables.backward_ns], dtype=np.float64)  # [2, L, C]
+        work, dp = times.sum(axis=0), shape.dp
         m = self.instance.workload.global_batch // shape.micro_batch // dp
         shares = np.zeros((3, 1))
-        shares[:2, 0] = np.where(whole > 0, times / np.maximum(whole, 1), 0.0).max(axis=(1, 2))
-        left = max(0.0, float(passes_left([shape], shares, np.array([m])).min()))
-        by_gpus, once_ns = self._by_gpus(shape, places, whole), self._once_ns(shape, places)
+        shares[:2, 0] = np.where(work > 0, times / np.maximum(work, 1), 0.0).max(axis=(1, 2))
+        c = max(0.0, float(passes_left([shape], shares, np.array([m])).min()))
+        by_gpus, once_ns = self._by_gpus(shape, places, work), self._once_ns(shape, tables)
         bounds = []
-        for weights in _with_even(by_gpus, 1 / (dp * shape.pp), shape.pp / max(left, 1.0)):
-            bounds.append((whole * (1 + left * dp * weights)).min(axis=1).sum() + once_ns)
-            bounds.append((whole * (m * dp * weights)).min(axis=1).sum())
+        for weights in _with_even(by_gpus, 1 / (dp * shape.pp), shape.pp / max(c, 1.0)):
+            bounds.append((work * (1 + c * dp * weights)).min(axis=1).sum() + once_ns)
+            bounds.append((work * (m * dp * weights)).min(axis=1).sum())
         return int(max(bounds) * (1 - 1000 * NOISE))
 
-    def _once_ns(self, shape: Shape, places: list[Place]) -> float:
+    def _once_ns(self, shape: Shape, tables: CostTables) -> float:
         """Least messages of a micro-batch between nodes, there and back."""
-        wide, own = with_places(self.instance, shape, places)
-        tensors = min(layer.output_tensors for layer in wide.workload.layers)
-        most, least = 1, float("inf")
-        for x, (group, degrees) in enumerate(zip(wide.cluster.groups, own.degrees, strict=True)):
-            span = ceil_div(own.dp * degrees.width, group.gpus_per_node)
-            flows = own.dp // span * message_lanes(wide, own, x, degrees.tp)
-            size = tensors * message_bytes(wide, own, x)
-            time = outside_s(wide, degrees.tp, group, group.inter_node, flows, size)
-            most, least = max(most, span), min(least, time)
-        return 2e9 * (ceil_div(sum(shape.nodes_used), most) - 1) * least
+        widest_span, times = 1, []
+        groups = zip(tables.instance.cluster.groups, tables.shape.degrees, strict=True)
+        for x, (group, degrees) in enumerate(groups):
+            span = ceil_div(shape.dp * degrees.width, group.gpus_per_node)
+            flows, link = shape.dp // span, group.inter_node
+            times.append(outside_ns(tables, x, flows, link, tables.tensors[0], degrees.tp))
+            widest_span = max(widest_span, span)
+        borders = ceil_div(sum(shape.nodes_used), widest_span) - 1
+        return 2.0 * borders * min(times)
 
 
 def _with_even(gpus: Numbers, evenly: float, far: float) -> Iterator[Numbers]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.plan import Shape
-from formulations.schedules import SCHEDULES, in_flight
+from formulations.schedules import SCHEDULES
 from solver.verify.bounds import Prover
 from solver.verify.families import NEVER, Member, families
 from solver.verify.lengths import Costs, LaneWays
@@ -68,7 +68,7 @@ class Stages:
     @cached_property
     def kind(self) -> Array:
         """[n] of which number of tensors K the message before a layer is."""
-        return self.graph.messages.kind
+        return self.graph.tables.message_kind
 
     def send(self, k: int) -> Array:
         """[A, R, K] messages between a device and the one before, by step."""
@@ -89,10 +89,7 @@ class Stages:
         if self.even:
             held = np.where(prover.extra(shape, k, self.least) < NEVER, NEVER, 0)
         else:
-            prefixes = SCHEDULES[shape.schedule].prefixes
-            most = in_flight(shape.schedule, shape.pp, k, NEVER) if prefixes else 1
-            held = prover.recomputation(shape).most_held
-            held = np.where(held >= most, NEVER, held)
+            held = prover.held(shape, k, self.total)
         return held.reshape(len(held), -1)
 
     def _passes(self, k: int) -> list[list[Array]]:
@@ -121,7 +118,7 @@ class Stages:
     @cached_property
     def _tails(self) -> Array:
         """[T, n * n] of the graph."""
-        return np.stack(self.graph.tails.whole).reshape(len(self.graph.tails.whole), -1)
+        return np.stack(self.graph.epilogues.all_ns).reshape(len(self.graph.epilogues.all_ns), -1)
 
     def tail_ns(self, k: int, tails: Array, own: Array) -> Array:
         """[M] of a device on nodes with these rows of tails."""
@@ -166,8 +163,8 @@ class Stages:
 
     def _waits(self, left: Left, k: int) -> Array | int:
         """[M] what the choices of an outer device wait for the links of the other one."""
-        if not any(self.graph.tails.tied) or k % (len(left) - 1 or 1):
+        if not self.graph.tables.tied or k % (len(left) - 1 or 1):
             return 0
         steps = self.graph.built
         own, others = (steps[i].tail[left[i].step] for i in (k, len(left) - 1 - k))
-        return self.graph.tails.waits_ns(own, others)
+        return self.graph.epilogues.waits_ns(own, others)

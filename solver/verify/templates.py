@@ -28,10 +28,9 @@ from formulations.costs.transfers import inside_ns
 from formulations.fleet import Design, Strategy
 from formulations.instance import Instance
 from formulations.instance.input_limits import can_be_simulated
-from formulations.instance.instance import plain_schedules
 from formulations.node_sharing import NodeSplit, filled, may_start
 from formulations.plan import Degrees, Plan, Shape
-from formulations.space import PlanSpace, recompute_ways
+from formulations.space import PlanSpace, pipeline_strategies
 from formulations.template import Template
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.fleet_document import FleetDocument, TemplateBound
@@ -82,12 +81,6 @@ class PipelineSpace:
         search = instance.search.model_copy(update={"target": "any", "micro_batches": "even"})
         return instance.model_copy(update={"workload": workload, "search": search})
 
-    def strategies(self) -> Iterator[Strategy]:
-        """All of the instance."""
-        for recompute in recompute_ways(self.instance, 0):
-            for schedule in plain_schedules(self.instance.search):
-                yield Strategy(micro_batch=self.micro_batch, recompute=recompute, schedule=schedule)
-
     def shapes(self, strategy: Strategy) -> Iterator[Shape]:
         """Of every number of stages."""
         pairs = [(n, gpus) for n, gpus in zip(self.counts, self.node_gpus, strict=True) if n]
@@ -115,7 +108,7 @@ class TemplateGraph(StageGraph):
         used = [j for j, count in enumerate(space.counts) if count]
         places = [(j, Degrees(tp=g)) for j in used for g in space.degrees[j]]
         super().__init__(space.alone, shape, places)
-        self.tables = {
+        self.by_gpus = {
             degrees.tp: stage_tables(space.instance, strategy, degrees.tp, shape.pp)
             for _, degrees in places
         }
@@ -131,14 +124,14 @@ class TemplateGraph(StageGraph):
                 yield move
 
     def _sends(self, move: Move) -> list[int]:
-        return [self._message_ns(move, move.after.place)] * len(self.messages.sizes_bytes[0])
+        return [self._message_ns(move, move.after.place)] * len(self.tables.tensors)
 
     def _message_ns(self, move: Move, receiver: int) -> int:
         """One message over the border that a stage has to the one before; 0 before the first."""
         if move.before is None:
             return 0
         (i, _), (j, _) = (self.places[end.place] for end in (move.before, move.after))
-        tables = self.tables[self.places[receiver][1].tp]
+        tables = self.by_gpus[self.places[receiver][1].tp]
         if move.before.taken < self._gpus(move.before.place)[0]:
             return inside_ns(tables, i, tables.tensors[-1])
         return between_ns(tables, i, j)
@@ -151,10 +144,10 @@ class TemplateGraph(StageGraph):
             for moves in self._levels
         ]
 
-    def _embedding_ns(self, place: int, slots: int) -> int:
+    def _embedding_ns(self, place: int) -> int:
         j, degrees = self.places[place]
         across = self.space.instance.cluster.links_among(j for j, _ in self.places)
-        return tied_ns(self.tables[degrees.tp], j, across)[sum(self.space.counts) > 1]
+        return tied_ns(self.by_gpus[degrees.tp], j, across)[sum(self.space.counts) > 1]
 
     def template(self, plan: Plan) -> Template:
         """The pipeline of a plan."""
@@ -217,7 +210,7 @@ def faster_template(space: PipelineSpace, below_ns: int, clock: Clock) -> tuple[
 
     Raises TimeUpError, also where there are too many pipelines.
     """
-    for strategy in space.strategies():
+    for strategy in pipeline_strategies(space.instance, space.micro_batch):
         for shape in space.shapes(strategy):
             clock.check()
             graph = TemplateGraph(space, strategy, shape)

@@ -37,7 +37,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.schedules import Kind, schedule_graph
 from solver.verify.clock import Clock
 from solver.verify.families import BACK, NEVER

@@ -6,13 +6,13 @@ from itertools import combinations, product
 
 import numpy as np
 
-from formulations.costs.collectives import ring_latency_s, ring_share
-from formulations.costs.memory import layer_memory
+from formulations.costs.placement import Placer
+from formulations.costs.sharding import widest_group
+from formulations.costs.tables import CostTables
+from formulations.costs.transfers import RingRate
 from formulations.instance import Instance
 from formulations.plan import Shape
-from formulations.units import ceil_ns
 from solver.verify.bounds import Prover
-from solver.verify.volumes import collective_factors, num_slots, widest
 
 
 def zone_legs(instance: Instance, groups: Iterable[int]) -> list[frozenset[str | None]]:
@@ -24,17 +24,17 @@ def zone_legs(instance: Instance, groups: Iterable[int]) -> list[frozenset[str |
 def passing(instance: Instance, before: Sequence[int], after: Sequence[int]) -> list[int]:
     """[R] of lanes on these groups: how many go from zone to zone as each does; 0 if it stays."""
     zone = [group.zone for group in instance.cluster.groups]
-    ways = [(zone[i], zone[j]) for i, j in zip(before, after, strict=True)]
-    lanes = Counter(ways)
-    return [lanes[one] if one[0] != one[1] else 0 for one in ways]
+    moves = [(zone[i], zone[j]) for i, j in zip(before, after, strict=True)]
+    lanes = Counter(moves)
+    return [lanes[move] if move[0] != move[1] else 0 for move in moves]
 
 
-def zone_slots(instance: Instance, shape: Shape) -> Counter[str | None]:
+def zone_slots(tables: CostTables) -> Counter[str | None]:
     """Slots of the nodes used in every zone."""
     slots = Counter[str | None]()
-    groups = zip(instance.cluster.groups, shape.nodes_used, strict=True)
-    for j, (group, count) in enumerate(groups):
-        slots[group.zone] += count * num_slots(instance, shape, j)
+    groups = tables.instance.cluster.groups
+    for j in tables.used:
+        slots[groups[j].zone] += tables.shape.nodes_used[j] * tables.slots_per_node[j]
     return slots
 
 
@@ -61,21 +61,17 @@ def spanning_ns(prover: Prover, shape: Shape) -> int:
     on it. Of several layers each adds its own time; the least over layers, N and links is no more
     than any.
     """
-    instance, tp = prover.instance, shape.widest_tp
-    used = [j for j, n in enumerate(shape.nodes_used) if n]
-    forward, _, _ = prover.stage_times(shape)
-    onward = np.diff(forward[used, 0], axis=1).min(axis=0).sum()
-    parameters = layer_memory(instance, shape)[widest(shape)].parameters
-    sizes = (instance.workload.gradient_bytes, instance.workload.parameter_bytes)
-    phases = list(zip(collective_factors(instance, shape), sizes, strict=True))
+    tables, cluster = prover.tables(shape), prover.instance.cluster
+    placer, widest = Placer(tables), widest_group(shape)
+    phases = [phase for phase in (placer.sync, placer.gather) if phase is not None]
+    counts = range(2, min(shape.dp, sum(shape.nodes_used)) + 1)
     least = []
-    most, links = min(shape.dp, sum(shape.nodes_used)), instance.cluster.links_among(used)
-    for nodes, link in product(range(2, most + 1), links):
-        after = 0
-        for factor, size in phases:
-            s_per_byte = tp * ring_share(factor, nodes) / link.bandwidth_bytes_per_s
-            smallest = size * int(parameters.min())
-            after += ceil_ns(smallest * (s_per_byte / instance.cluster.efficiency(nodes)))
-            after += ceil_ns(ring_latency_s(factor, nodes, link.latency_s))
-        least.append(after)
+    for nodes, link in product(counts, cluster.links_among(tables.used)):
+        rate = RingRate(shape.widest_tp / link.bandwidth_bytes_per_s, widest)
+        efficiency = cluster.efficiency(nodes)
+        rings = (int(phase.outside_ns(rate, nodes, efficiency).min()) for phase in phases)
+        starts = (phase.latency_ns(0.0, nodes, link.latency_s) for phase in phases)
+        least.append(sum(rings) + sum(starts))
+    forward, _, _ = prover.stage_times(shape)
+    onward = np.diff(forward[tables.used, 0], axis=1).min(axis=0).sum()
     return int(onward) + min(least)

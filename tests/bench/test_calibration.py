@@ -21,7 +21,7 @@ from bench.calibrate import FIGURES, FITS, fit_all
 from bench.fitting import Floats, log_errors
 from bench.published_times import Observation
 from bench.read_published import read_all
-from formulations.instance.load import gpu_catalogue
+from formulations.instance.catalogue import gpu_catalogue
 
 #: (GPU type, source) -> rows, bound of the median and of the 90th percentile of |relative error|.
 BOUNDS = {

@@ -14,8 +14,8 @@ from solver.heuristics.neighbours import start_orders
 from solver.heuristics.shape_search import LONGEST_NS, ShapeSearch
 from solver.heuristics.time_tables import TimeTables
 from solver.heuristics.trial import PathPool
+from solver.layered.placements import StageZones
 from solver.layered.problem import Intervals
-from solver.layered.zones import StageZones
 from solver.search.enumeration import enumerate_shape
 
 FILES = sorted(INSTANCES.glob("*.yaml"))

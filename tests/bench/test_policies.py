@@ -3,7 +3,7 @@
 import pytest
 
 from bench.policies import POLICIES, line, measured, with_bandwidth
-from solver.replay.planned import instance_with
+from solver.replay.policies import instance_with
 from tests.small_instances import random_instance
 
 

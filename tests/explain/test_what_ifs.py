@@ -13,7 +13,7 @@ from solver.evaluate.evaluation import checked
 from solver.evaluate.run_plan import judged
 from solver.explain.what_ifs import answers, kept, what_ifs
 from solver.options import SolveOptions
-from solver.report.compared import _gain
+from solver.report.compared import gain_text
 from solver.search.driver import solve
 from tests.command_line import output, run
 from tests.seeds import few_and_many
@@ -159,17 +159,17 @@ def test_bug_changes_that_keep_the_plan_had_no_plan_without_time(
     monkeypatch.setattr("solver.search.open_list.AT_ONCE", 1)
     monkeypatch.setattr("solver.interrupt.Deadline.over", lambda self: True)
     found = told(instance, plan, SolveOptions(time_limit_s=1.0))
-    gains = {_gain(answer) for answer in found}
+    gains = {gain_text(answer) for answer in found}
     assert gains >= {"0 % at least, not reached in time", "not reached in time"}
     for answer, what_if in zip(found, what_ifs(instance), strict=True):
         start = kept(plan, instance, what_if.instance)
         if start is None:
             assert (answer.least, answer.step_time_s) == (None, None)
-            assert _gain(answer) == "not reached in time"
+            assert gain_text(answer) == "not reached in time"
         else:
             assert answer.step_time_s == pytest.approx(start[1] / 1e9)
             assert answer.most is None
-            assert _gain(answer).endswith("at least, not reached in time")
+            assert gain_text(answer).endswith("at least, not reached in time")
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(40), 8))

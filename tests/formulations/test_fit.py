@@ -1,11 +1,11 @@
-"""Promises of formulations.lengths.fit: the least a l^2 + b l + c above what is known."""
+"""Promises of formulations.lengths.row_times: the least a l^2 + b l + c above what is known."""
 
 from random import Random
 
 import pytest
 
-from formulations.lengths.fit import Point, upper_fit
 from formulations.lengths.problem import RowTime
+from formulations.lengths.row_times import Point, upper_fit
 
 
 def time_ns(curve: RowTime, point: Point) -> float:

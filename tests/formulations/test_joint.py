@@ -3,22 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
 
 from formulations.costs.tables import CostTables
-from formulations.decisions import Decisions, decisions_of
-from formulations.fixed import Given
+from formulations.decisions import Decisions, Given, decisions_of
+from formulations.models.milp import Milp
+from formulations.models.step_time import OneShape
 from solver.result import Status
-from solver.search.engines import OneShape
 from solver.search.paths import first_cuts
 from tests import brute_force
 from tests.loop_checks import need_bytes, random_decisions
 from tests.random_shapes import random_optimum_ns, random_tables
 from tests.seeds import few_and_many, one_each
-from tests.twins import CPSAT, MILP, TWINS, Twin, number_of_variables, solved
+from tests.twins import MILP, TWINS, Twin, solved
 
 #: A literal that is off by HiGHS's tolerance, 1e-9, is worth half a nanosecond of so long a time.
 LONG_NS = 500_000_000
@@ -38,16 +37,16 @@ def roomy(tables: CostTables) -> CostTables:
     return replace(tables, capacity_bytes=tables.capacity_bytes + 2**60)
 
 
-def values_of(twin: Twin, built: Any, decisions: Decisions) -> list[float]:
+def values_of(built: OneShape, decisions: Decisions) -> list[float]:
     """A solution vector in which nothing but decisions is set."""
     built.hint(decisions)
-    if twin is CPSAT:
-        values = [0.0] * number_of_variables(built.model)
-        hint = built.model.proto.solution_hint
-        for index, value in zip(hint.vars, hint.values, strict=True):
-            values[index] = value
-        return values
-    return [variable.varValue or 0 for variable in built.model.variables()]
+    if isinstance(built.model, Milp):
+        return [variable.varValue or 0 for variable in built.model.native.variables()]
+    values = [0.0] * len(built.model.variables)
+    hint = built.model.native.proto.solution_hint
+    for index, value in zip(hint.vars, hint.values, strict=True):
+        values[index] = value
+    return values
 
 
 def least_capacity(tables: CostTables) -> int:
@@ -64,7 +63,7 @@ def test_memory_to_the_byte(twin: Twin, seeds: Sequence[int], spare: int, status
     for seed in seeds:
         tables = random_tables(seed)
         capacity = np.full_like(tables.capacity_bytes, least_capacity(tables) + spare)
-        built = twin.joint.build(replace(tables, capacity_bytes=capacity))
+        built = OneShape(twin.model(), replace(tables, capacity_bytes=capacity))
         assert solved(built.model).status is status
 
 
@@ -83,7 +82,7 @@ def test_without_paths_it_is_a_lower_bound(twin: Twin, seeds: Sequence[int]) -> 
 
 
 def _bare_and_started(twin: Twin, tables: CostTables) -> list[OneShape]:
-    return [twin.joint.build(tables), with_first_cuts(tables, twin.joint.build(tables))]
+    return [OneShape(twin.model(), tables), with_first_cuts(tables, OneShape(twin.model(), tables))]
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
@@ -91,12 +90,13 @@ def _bare_and_started(twin: Twin, tables: CostTables) -> list[OneShape]:
 def test_solutions_are_plans(twin: Twin, seed: int) -> None:
     """What is extracted is an order, a split and shares of the shape that fit in memory."""
     tables = random_tables(seed)
-    built = twin.joint.build(tables)
+    built = OneShape(twin.model(), tables)
     values = solved(built.model).values
     if values is None:
         assert random_optimum_ns(seed) is None
         return
     found = built.extract(values)
+    assert found is not None
     assert found.order in brute_force.all_orders(tables)
     assert found.boundaries in list(brute_force.all_splits(tables))
     assert found.micro_batches in list(brute_force.all_shares(tables))
@@ -118,8 +118,8 @@ def test_variables_stand_for_the_decisions(twin: Twin) -> None:
     for seed in range(0, 60, 4):
         tables = roomy(random_tables(seed))
         made = random_decisions(tables, seed)
-        built = twin.joint.build(tables)
-        assert built.extract(values_of(twin, built, made)) == made
+        built = OneShape(twin.model(), tables)
+        assert built.extract(values_of(built, made)) == made
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
@@ -134,9 +134,9 @@ def test_budget_to_the_nanosecond(
     """
     for seed in seeds:
         tables = random_tables(seed)
-        best = solved(with_first_cuts(tables, twin.joint.build(tables)).model).objective
+        best = solved(with_first_cuts(tables, OneShape(twin.model(), tables)).model).objective
         if best is not None and not (twin is MILP and best > LONG_NS):
-            built = twin.joint.build(tables, Given(max_step_time_ns=best + spare))
+            built = OneShape(twin.model(), tables, Given(max_step_time_ns=best + spare))
             assert solved(with_first_cuts(tables, built).model).status is status
 
 
@@ -145,23 +145,27 @@ def test_milp_values_that_disagree_are_no_decisions(seed: int) -> None:
     """A vector that turns one literal of a plan around is refused, unless it makes another plan."""
     tables = roomy(random_tables(seed))
     made = random_decisions(tables, seed)
-    built = MILP.joint.build(tables)
-    values = values_of(MILP, built, made)
-    literals = {variable.name for variable, _ in built.parts.assignment(made)}
-    for n, variable in enumerate(built.model.variables()):
+    built = OneShape(MILP.model(), tables)
+    values = values_of(built, made)
+    literals = {
+        built.model.variables[index].name
+        for variable, _ in built.assignment(made)
+        for index in variable.terms
+    }
+    for n, variable in enumerate(built.model.native.variables()):
         if variable.name in literals:
             turned = [*values[:n], 1 - values[n], *values[n + 1 :]]
             found = built.extract(turned)
             assert found != made
-            assert found is None or list(values_of(MILP, built, found)) == turned
+            assert found is None or list(values_of(built, found)) == turned
 
 
 def test_milp_fractional_values_are_no_decisions() -> None:
     """A literal at one half is neither; one at 1 - 1e-7 is 1."""
     tables = roomy(random_tables(0))
     made = random_decisions(tables, 0)
-    built = MILP.joint.build(tables)
-    values = values_of(MILP, built, made)
+    built = OneShape(MILP.model(), tables)
+    values = values_of(built, made)
     one = values.index(1)
     for value, expected in ((0.5, None), (1 - 1e-7, made)):
         assert built.extract([*values[:one], value, *values[one + 1 :]]) == expected
@@ -172,9 +176,10 @@ def test_milp_exclusion_leaves_out_one_plan() -> None:
     known = [random_tables(seed) for seed in (9, 10, 15, 21)]
     for tables in map(roomy, known):
         assert len(brute_force.all_orders(tables)) > 1
-        built, left = MILP.joint.build(tables), set(brute_force.all_decisions(tables))
+        built, left = OneShape(MILP.model(), tables), set(brute_force.all_decisions(tables))
         while (values := solved(built.model).values) is not None:
             decisions = built.extract(values)
+            assert decisions is not None
             left.remove(decisions)
             built.exclude(decisions)
         assert not left

@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
+from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables, build_tables
-from formulations.fixed import Given
+from formulations.decisions import Given
 from formulations.instance import SearchSpace
+from formulations.models.layer_to_stage import Split, possible_runs
+from formulations.models.model import Model
+from formulations.models.step_time import OneShape
 from tests.brute_force import all_splits
 from tests.small_instances import (
     gpu,
@@ -22,7 +25,7 @@ from tests.small_instances import (
     plain_shape,
     workload,
 )
-from tests.twins import CPSAT, TWINS, Twin, all_solutions, fix, has_solution, least_values
+from tests.twins import TWINS, Twin, all_solutions, fix, has_solution, least_values
 
 
 def chain(kinds: str, pp: int, embedding_only: bool = False) -> CostTables:
@@ -35,6 +38,11 @@ def chain(kinds: str, pp: int, embedding_only: bool = False) -> CostTables:
     search = SearchSpace(embedding_only_stages=embedding_only)
     instance = instance_of("chain", work, [group], search=search)
     return build_tables(instance, plain_shape((pp,), pp=pp))
+
+
+def free(model: Model, tables: CostTables) -> Split:
+    """A free split."""
+    return Split(model, tables, possible_runs(StageCosts(tables)))
 
 
 def sized(
@@ -59,7 +67,7 @@ def test_solutions_are_the_splits(twin: Twin, kinds: str, pp: int, embedding_onl
     """The constraints (6) and (7) admit every split with enough blocks, once, and no other."""
     tables = chain(kinds, pp, embedding_only)
     model = twin.model()
-    split = twin.layer_to_stage.SplitVariables(model, tables)
+    split = free(model, tables)
     assert all_solutions(model, split) == sorted(all_splits(tables))
 
 
@@ -67,16 +75,17 @@ def test_solutions_are_the_splits(twin: Twin, kinds: str, pp: int, embedding_onl
 @pytest.mark.parametrize(("kinds", "feasible"), [("ebbbh", True), ("ebbh", False)])
 def test_every_stage_needs_a_block(twin: Twin, kinds: str, feasible: bool) -> None:
     """Three stages take three blocks, not two."""
-    built = twin.joint.build(chain(kinds, 3), Given(order=[0, 0, 0], micro_batches=[4]))
+    built = OneShape(twin.model(), chain(kinds, 3), Given(order=[0, 0, 0], micro_batches=[4]))
     assert has_solution(built.model) == feasible
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 def test_stage_without_blocks_where_allowed(twin: Twin) -> None:
     """Two blocks make three stages, and four layers four, if a stage may hold the head alone."""
-    build = partial(twin.joint.build, given=Given(order=[0] * 4, micro_batches=[4]))
-    assert has_solution(build(chain("ebbh", 4, True)).model)
-    assert not has_solution(build(chain("ebh", 4, True)).model)
+    for kinds, feasible in (("ebbh", True), ("ebh", False)):
+        given = Given(order=[0] * 4, micro_batches=[4])
+        built = OneShape(twin.model(), chain(kinds, 4, True), given)
+        assert has_solution(built.model) == feasible
 
 
 VALUES = [3, 0, 7, 7, 2, 5]
@@ -88,22 +97,11 @@ SPLITS = [(0, 1, 2, 6), (0, 2, 4, 6), (0, 3, 4, 6), (0, 1, 5, 6)]
 def test_stage_terms_are_sums(twin: Twin, boundaries: tuple[int, ...]) -> None:
     """(8) A stage's sum is that of its layers."""
     model = twin.model()
-    split = twin.layer_to_stage.SplitVariables(model, chain("bbbbbb", 3))
+    split = free(model, chain("bbbbbb", 3))
     fix(model, split, boundaries)
     terms = [split.stage_sum(k, np.array(VALUES)) for k in range(3)]
     own = [VALUES[a:b] for a, b in pairwise(boundaries)]
     assert least_values(model, terms) == [sum(values) for values in own]
-
-
-@pytest.mark.parametrize("boundaries", SPLITS)
-def test_stage_terms_are_maxima(boundaries: tuple[int, ...]) -> None:
-    """(8) A stage's largest value is that of its layers."""
-    model = CPSAT.model()
-    split = CPSAT.layer_to_stage.SplitVariables(model, chain("bbbbbb", 3))
-    fix(model, split, boundaries)
-    terms = [split.largest([k], np.array(VALUES)) for k in range(3)]
-    own = [VALUES[a:b] for a, b in pairwise(boundaries)]
-    assert least_values(model, terms) == [max(values) for values in own]
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
@@ -127,13 +125,13 @@ def test_memory(
     """(2) Four layers on two stages, with just the bytes that they take at best, or one less."""
     tables = sized(chain("bbbb", 2), least + spare, **sizes)
     given = Given(order=[0, 0], micro_batches=[micro_batches])
-    assert has_solution(twin.joint.build(tables, given).model) == feasible
+    assert has_solution(OneShape(twin.model(), tables, given).model) == feasible
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 def test_split_is_its_variables(twin: Twin) -> None:
     """The variables of a split, and they alone, stand for it."""
     model = twin.model()
-    split = twin.layer_to_stage.SplitVariables(model, chain("bbbbbb", 3))
+    split = free(model, chain("bbbbbb", 3))
     fix(model, split, (0, 2, 3, 6))
     assert all_solutions(model, split) == [(0, 2, 3, 6)]

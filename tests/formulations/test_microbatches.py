@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from formulations.costs.tables import CostTables
-from formulations.decisions import share_range
-from formulations.fixed import FixedOrder, Given
+from formulations.decisions import Given, share_range
+from formulations.models.microbatches import Shares
+from formulations.models.node_order import FixedOrder, FreeOrder
+from formulations.models.step_time import OneShape
 from tests import brute_force
 from tests.loop_checks import need_bytes
 from tests.random_shapes import crowded_instance, random_tables
@@ -60,8 +62,8 @@ def test_solutions_are_the_shares(twin: Twin, seeds: Sequence[int]) -> None:
     """(9) and (10) admit every distribution once where replicas may differ."""
     for tables in several_replicas(seeds):
         model = twin.model()
-        order = twin.node_order.OrderVariables(twin.model(), tables)
-        shares = twin.microbatches.ShareVariables(model, tables, order, share_range(tables))
+        order = FreeOrder(twin.model(), tables)
+        shares = Shares(model, tables, order, share_range(tables))
         assert all_solutions(model, shares) == sorted(brute_force.all_shares(tables))
 
 
@@ -73,7 +75,7 @@ def test_equal_replicas_get_descending_shares(twin: Twin, seeds: Sequence[int]) 
         for nodes in brute_force.all_orders(tables):
             order = FixedOrder(tables, nodes)
             model = twin.model()
-            part = twin.microbatches.ShareVariables(model, tables, order, share_range(tables))
+            part = Shares(model, tables, order, share_range(tables))
             classes = [order.column(r) for r in range(tables.shape.dp)]
 
             def kept(share: tuple[int, ...], classes: list[object]) -> bool:
@@ -101,7 +103,7 @@ def test_share_is_limited_by_memory(
         shares = brute_force.all_shares(tables)
         need = min(need_bytes(tables, boundaries, share) for share in shares)
         roomy = replace(tables, capacity_bytes=np.full(2, need + spare))
-        built = twin.joint.build(roomy, Given(order=order, boundaries=boundaries))
+        built = OneShape(twin.model(), roomy, Given(order=order, boundaries=boundaries))
         assert has_solution(built.model) == feasible
 
 
@@ -115,4 +117,4 @@ def test_too_small_a_largest_share_is_infeasible(twin: Twin) -> None:
     roomy = replace(tables, capacity_bytes=np.full(2, 1 << 60))
     for most in (enough, enough - 1):
         given = Given(order, boundaries, largest_share=most)
-        assert has_solution(twin.joint.build(roomy, given).model) == (most == enough)
+        assert has_solution(OneShape(twin.model(), roomy, given).model) == (most == enough)

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from formulations.costs.tables import Array
-from formulations.milp.big_m import choice_slack, excess, longest_path, pair_slack
+from formulations.models.layer_to_stage import excess, longest_path
+from formulations.models.milp import choice_slack, pair_slack
+from formulations.models.model import Term
 
 
 def runs(length: int, seed: int) -> Array:
@@ -15,6 +17,12 @@ def runs(length: int, seed: int) -> Array:
     rng = random.Random(seed)
     known = list(combinations(range(length + 1), 2))
     return np.array(sorted(rng.sample(known, 6)), dtype=np.int64)
+
+
+def value(term: Term) -> int:
+    """Of a term of constants."""
+    assert isinstance(term, int)
+    return term
 
 
 def values(length: int, seed: int) -> Array:
@@ -52,7 +60,9 @@ def test_choice_rows_value_the_choice(seed: int) -> None:
 
     for holds, (a, b) in product(costs, intervals):
         literals = {key: int(key == holds) for key in costs}
-        rows = [int(costs[key][a:b].sum()) - choice_slack(key, literals, more) for key in costs]
+        rows = [
+            int(costs[key][a:b].sum()) - value(choice_slack(key, literals, more)) for key in costs
+        ]
         assert max(rows) == costs[holds][a:b].sum()
 
 
@@ -70,7 +80,8 @@ def test_pair_rows_value_both_choices(seed: int) -> None:
         firsts = {key: int(key == first) for key in range(3)}
         seconds = {key: int(key == second) for key in (1, 2)}
         rows = [
-            int(costs[key][a:b].sum()) - pair_slack(*key, firsts, seconds, more) for key in keys
+            int(costs[key][a:b].sum()) - value(pair_slack(*key, firsts, seconds, more))
+            for key in keys
         ]
         assert max(rows) == costs[first, second][a:b].sum()
 

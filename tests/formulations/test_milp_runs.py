@@ -5,8 +5,9 @@ from itertools import pairwise
 
 import pytest
 
+from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
-from formulations.milp.runs import possible_runs
+from formulations.models.layer_to_stage import possible_runs
 from tests import brute_force
 from tests.loop_checks import judge
 from tests.random_shapes import random_tables
@@ -22,7 +23,10 @@ def runs_of(tables: CostTables, splits: list[tuple[int, ...]]) -> Runs:
 
 def as_sets(tables: CostTables, share: int = 1, limit_ns: int | None = None) -> Runs:
     """What `possible_runs` says."""
-    return [set(map(tuple, runs.tolist())) for runs in possible_runs(tables, share, limit_ns)]
+    return [
+        set(map(tuple, runs.tolist()))
+        for runs in possible_runs(StageCosts(tables), share, limit_ns)
+    ]
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 3))

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from formulations.costs.tables import CostTables
-from formulations.decisions import possible_starts
-from formulations.fixed import FixedOrder, FixedSplit, Given
+from formulations.decisions import ALL_FREE, Given, possible_starts
+from formulations.models.layer_to_stage import Split, given_runs
+from formulations.models.model import Solution
+from formulations.models.node_order import FixedOrder, FreeOrder, order_part
+from formulations.models.step_time import OneShape
 from tests import brute_force
 from tests.equal_nodes import equal_nodes
 from tests.random_shapes import random_tables, wide_zones
@@ -50,7 +53,7 @@ def test_solutions_are_the_orders(twin: Twin, seeds: Sequence[int]) -> None:
     """The constraints (12) to (14) admit every different order, once."""
     for tables in mixed(seeds) + in_zones(seeds):
         model = twin.model()
-        order = twin.node_order.OrderVariables(model, tables)
+        order = FreeOrder(model, tables)
         assert all_solutions(model, order) == brute_force.all_orders(tables)
 
 
@@ -59,8 +62,8 @@ def least_terms(
 ) -> list[int]:
     """Values of sends, syncs, gathers and embedding when their sum is minimised."""
     model = twin.model()
-    part = twin.node_order.OrderVariables(model, tables)
-    split, shape = FixedSplit(boundaries), tables.shape
+    part = FreeOrder(model, tables)
+    split, shape = Split(model, tables, given_runs(boundaries)), tables.shape
     terms = [part.send(k, r, split) for k in range(shape.pp - 1) for r in range(shape.dp)]
     terms += [part.sync(k, split) for k in range(shape.pp)]
     terms += [part.gather(k, split) for k in range(shape.pp)]
@@ -135,7 +138,7 @@ def test_small_nodes_stand_where_they_fit(
         )
         capacity = np.array([1 << 60, need + spare])
         small = replace(tables, capacity_bytes=capacity)
-        built = twin.joint.build(small, Given(boundaries=boundaries, micro_batches=shares))
+        built = OneShape(twin.model(), small, Given(boundaries=boundaries, micro_batches=shares))
         assert has_solution(built.model) == feasible
 
 
@@ -147,6 +150,6 @@ def test_single_group_leaves_no_choice(twin: Twin) -> None:
         for tables in (random_tables(seed) for seed in range(1, 99))
         if tables.shape.nodes_used in ((2,), (2, 0))
     )
-    order = twin.node_order.order_part(twin.model(), tables)
+    order = order_part(twin.model(), tables, ALL_FREE)
     assert isinstance(order, FixedOrder)
-    assert order.extract([]) == (0, 0)
+    assert order.extract(Solution([])) == (0, 0)

@@ -6,10 +6,8 @@ import pytest
 
 from formulations.instance import Cluster, Instance, Workload
 from formulations.plan import Degrees, Group, Plan, Recomputed, Replica, Shape, Stage
-from formulations.switching.port_bound import port_bound
-from formulations.switching.published import published_plan
-from formulations.switching.seats import Kind, layout_of
-from formulations.switching.switch import switch_of
+from formulations.switching.shards import Kind, layout_of
+from formulations.switching.switch import port_bound, published_plan, switch_of
 from solver.switch_document import gpu_names
 from tests.expert_instances import expert_instance
 from tests.oracles.switch_bounds import SwitchBounds

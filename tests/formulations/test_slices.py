@@ -3,8 +3,15 @@
 import pytest
 
 from bench.switching import TABLE_3, in_order, llama_32b
-from formulations.switching.seats import Kind, Layout, Seat, grid_of, holders, tensors_of
-from formulations.switching.slices import slice_classes
+from formulations.switching.shards import (
+    Kind,
+    Layout,
+    Seat,
+    grid_of,
+    holders,
+    slice_classes,
+    tensors_of,
+)
 from formulations.units import ceil_div
 from tests.small_instances import layer, workload
 

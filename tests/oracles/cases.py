@@ -2,18 +2,17 @@
 
 import random
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from formulations.costs.stage_places import stage_tables
 from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions, boundary_ranges, even_shares, least_end
-from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace, ZoneLink
-from formulations.instance.instance import ScheduleName
-from formulations.instance.overlap import Overlap
+from formulations.instance import Cluster, GpuType, Instance, Link, SearchSpace, ZoneLink
+from formulations.instance.search import Overlap, ScheduleName
 from formulations.instance.sizes import MoeSizes, TransformerSizes
 from formulations.instance.transformer import build_workload
-from formulations.instance.workload import Precision
-from formulations.plan import Plan, Shape
+from formulations.instance.workload import OptimizerState, Precision, Recompute
+from formulations.plan import Degrees, Plan, Recomputed, Shape
 from formulations.slot_degrees import stage_places
 from formulations.space import shapes
 from formulations.stage_layouts import layouts
@@ -21,16 +20,15 @@ from tests.oracles.layers import Model
 from tests.small_instances import ROOMY, gpu, nodes_of
 
 TOKENS = 64
-FREE_LINK = Link(bandwidth_bytes_per_s=1e18, latency_s=0)
+WAYS: tuple[Recompute, ...] = ("none", "selective", "full")
 
 
 class Case(NamedTuple):
-    """A plan of an instance, its model, and whether layers take time of their own."""
+    """A plan of an instance, and its model."""
 
     instance: Instance
     plan: Plan
     model: Model
-    computes: bool
 
 
 def cases(seed: int, number: int = 4) -> Iterator[Case]:
@@ -38,9 +36,8 @@ def cases(seed: int, number: int = 4) -> Iterator[Case]:
     rng = random.Random(seed)
     kind = rng.choice(["dense", "dense", "experts", "experts", "two stacks"])
     per = rng.choice(["uniform", "uniform", "per_group", "per_stage"])
-    computes = kind != "experts" and per != "per_stage" and rng.random() < 0.4
-    precision: Precision = rng.choice(["bf16", "bf16", "fp32"])
-    width, gradient = (2, rng.choice([2, 4])) if precision == "bf16" else (4, 4)
+    precision: Precision = rng.choice(["bf16", "bf16", "fp32", "fp8"])
+    width, gradient = (4, 4) if precision == "fp32" else (2, rng.choice([2, 4]))
     sizes = _sizes(rng, kind)
     instance = Instance(
         name=f"traffic_{seed}",
@@ -53,9 +50,10 @@ def cases(seed: int, number: int = 4) -> Iterator[Case]:
             global_batch=8,
             precision=precision,
             gradient_bytes=gradient,
-            flash_attention=precision == "bf16",
+            flash_attention=precision != "fp32" and rng.random() < 0.7,
+            optimizer_state=rng.choice(get_args(OptimizerState)),
         ),
-        cluster=_cluster(rng, precision, computes, zones=per != "per_stage" and rng.random() < 0.3),
+        cluster=_cluster(rng, zones=per != "per_stage" and rng.random() < 0.3),
         search=_search(rng, kind, per, precision),
         limits=ROOMY,
     )
@@ -63,7 +61,7 @@ def cases(seed: int, number: int = 4) -> Iterator[Case]:
     for shape in _shapes(rng, instance, number):
         plan = _plan(rng, instance, shape)
         if plan is not None:
-            yield Case(instance, plan, model, computes)
+            yield Case(instance, plan, model)
 
 
 def _shapes(rng: random.Random, instance: Instance, number: int) -> list[Shape]:
@@ -109,18 +107,30 @@ def _link(rng: random.Random, bandwidth: float) -> Link:
     return Link(bandwidth_bytes_per_s=speed, latency_s=latency)
 
 
-def _cluster(rng: random.Random, precision: Precision, computes: bool, zones: bool) -> Cluster:
+def _gpu(rng: random.Random) -> GpuType:
+    """One whose every figure counts for layers as small as these."""
+    bf16 = 1e10 * rng.randint(1, 3)
+    return gpu("g", 1, 80).but(
+        peak_flops={"bf16": bf16, "fp32": bf16 / 2, "fp8": 2 * bf16},
+        memory_bandwidth_bytes_per_s=rng.uniform(1e9, 1e10),
+        efficiency_half_flops=rng.choice([0, 1e5]),
+        attention_maximum=rng.choice([None, 0.4]),
+        attention_half_flops=rng.choice([0, 2e5]),
+        grouped_maximum=rng.choice([None, 0.3]),
+        grouped_bandwidth=rng.choice([1, 0.8]),
+        permute_bandwidth=rng.choice([1, 0.6]),
+        memory_latency_s=rng.choice([None, 2e-6]),
+        launch_overhead_s=rng.choice([0, 1e-6, 3e-5]),
+    )
+
+
+def _cluster(rng: random.Random, zones: bool) -> Cluster:
     """One to three node groups, in zones where they stand in several."""
-    flops = 1e10 if computes else 1e18
     number = rng.randint(1, 3)
     names = [rng.choice("wxyz") if zones else None for _ in range(number)]
-    kind = gpu("g", 1, 80)
     groups = [
         nodes_of(
-            kind.but(
-                peak_flops={precision: flops * rng.randint(1, 3)},
-                memory_bandwidth_bytes_per_s=1e18,
-            ),
+            _gpu(rng),
             name=f"g{j}",
             gpus_per_node=rng.choice([1, 2, 4, 4, 8]),
             nodes=rng.randint(1, 2),
@@ -136,8 +146,9 @@ def _cluster(rng: random.Random, precision: Precision, computes: bool, zones: bo
 
 
 def _search(rng: random.Random, kind: str, per: Any, precision: Precision) -> SearchSpace:
+    free = rng.random() < 0.3
     routes, by_stage = kind == "experts" and per != "per_stage", per == "per_stage"
-    sequences = precision == "bf16" and not by_stage and kind != "two stacks"
+    sequences = precision != "fp32" and not by_stage and kind != "two stacks"
     schedules: list[ScheduleName] = rng.sample(["1f1b", "gpipe", "interleaved", "zb-h1"], 2)
     return SearchSpace(
         degrees=per,
@@ -145,7 +156,8 @@ def _search(rng: random.Random, kind: str, per: Any, precision: Precision) -> Se
         micro_batch=(1, 2, 4),
         zero=(0, 1, 2, 3) if per == "uniform" else (0, 1),
         schedule=("1f1b",) if by_stage else tuple(schedules),
-        recompute=(rng.choice(["none", "full"]),),
+        recompute=("none", "selective", "full") if free else (rng.choice(WAYS),),
+        recompute_per="stage" if free else "plan",
         sequence_parallel=kind == "experts" or rng.random() < 0.5,
         scatter_gather=rng.random() < 0.5,
         expert_parallel=(1, 2, 4) if routes else (1,),
@@ -179,16 +191,23 @@ def _plan(rng: random.Random, instance: Instance, shape: Shape) -> Plan | None:
         low = max(low, least_end(tables, cuts[-1]))
         cuts.append(rng.randint(low, max(low, high)))
     cuts.append(tables.num_layers)
-    return Decisions(order, tuple(cuts), even_shares(tables)).plan(tables)
+    plan = Decisions(order, tuple(cuts), even_shares(tables)).plan(tables)
+    return plan if len(shape.recompute) == 1 or shape.vpp > 1 else _recomputing(rng, instance, plan)
 
 
-def without_traffic(instance: Instance) -> Instance:
-    """The instance on links that take no time."""
-    groups = tuple(_free(group) for group in instance.cluster.groups)
-    return instance.model_copy(
-        update={"cluster": instance.cluster.model_copy(update={"groups": groups})}
-    )
-
-
-def _free(group: NodeGroup) -> NodeGroup:
-    return group.but(intra_node=FREE_LINK, inter_node=FREE_LINK)
+def _recomputing(rng: random.Random, instance: Instance, plan: Plan) -> Plan:
+    """The plan whose stages recompute each in a way of its own, some of their blocks."""
+    blocks = [layer.is_block for layer in instance.workload.layers]
+    chosen: dict[tuple[tuple[int, int], int, Degrees], Recomputed] = {}
+    replicas = []
+    for replica in plan.replicas:
+        stages = []
+        for stage in replica.stages:
+            number, way = sum(blocks[slice(*stage.layers)]), rng.choice(WAYS)
+            count = {"none": 0, "selective": number, "full": rng.randint(0, number)}[way]
+            own = Recomputed(way=way if count else "none", blocks=count)
+            place = instance.cluster.node_groups[stage.group.node]
+            own = chosen.setdefault((stage.layers, place, stage.degrees), own)
+            stages.append(stage.but(recomputed=own))
+        replicas.append(replica.but(stages=tuple(stages)))
+    return plan.but(replicas=tuple(replicas))

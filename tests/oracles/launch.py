@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from formulations.instance import Instance
-from formulations.instance.instance import ZeroStage
+from formulations.instance.search import ZeroStage
 from formulations.instance.target import Target
 from formulations.plan import Degrees, Shape
 

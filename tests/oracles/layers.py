@@ -64,6 +64,37 @@ class Model:
             layer.parameters.experts,
         )
 
+    def flops(self, layer: Row) -> int:
+        """Of a sequence forward: 2 s x (parameters of products) + 4 s^2 x (heads x head size)."""
+        sizes, s = self.sizes, self.tokens
+        projection = 2 * s * self.hidden * sizes.vocabulary_size
+        if layer.kind == "embedding":
+            return 0
+        if layer.kind == "head":
+            joined = 4 * s * self.hidden**2
+            module = joined + self._block_flops(sizes.moe is not None) + projection
+            return projection + sizes.mtp_layers * module
+        crossing = self._attention_flops() if layer.kind == "decoder" else 0
+        return self._block_flops(layer.routed) + crossing
+
+    def _block_flops(self, routed: bool) -> int:
+        sizes, s = self.sizes, self.tokens
+        matrices = 3 if sizes.gated_ffn else 2
+        width = sizes.ffn_size or 4 * self.hidden
+        if routed and sizes.moe is not None:
+            moe = sizes.moe
+            width = (moe.experts_per_token + moe.shared_experts) * moe.ffn_size
+            router = 2 * s * self.hidden * moe.experts
+        else:
+            router = 0
+        return self._attention_flops() + 2 * s * self.hidden * width * matrices + router
+
+    def _attention_flops(self) -> int:
+        sizes, s = self.sizes, self.tokens
+        queries = sizes.heads * self._head_dim
+        values = (sizes.kv_heads or sizes.heads) * self._head_dim
+        return 2 * s * self.hidden * 2 * (queries + values) + 4 * s * s * queries
+
     def key_value_bytes(self) -> int:
         """Keys and values of a sequence."""
         heads = self.sizes.kv_heads or self.sizes.heads

@@ -1,48 +1,47 @@
 """Passes of the stages of a plan: tensor groups, experts, long sequences, ZeRO 2 and 3."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Stage
+from tests.oracles.compute import Compute
 from tests.oracles.places import Places, ns, ring_s
 from tests.oracles.rings import Rings
 
-#: Of a layer and a node group: forward pass, backward pass, of that for weight gradients.
-Compute = Callable[[int, int], tuple[int, int, int]]
 #: Rate of an all-to-all over that of an all-gather.
 RATE = 0.597 / 0.673
 
 
 @dataclass(frozen=True)
 class Passes:
-    """Those of one plan, whose layers take `compute_ns` without traffic."""
+    """Those of one plan."""
 
     at: Places
     rings: Rings
-    compute_ns: Compute
 
-    def times_ns(self, s: int, r: int) -> tuple[int, int]:
-        """Forward and backward pass of virtual stage s of replica r, with its traffic."""
+    def times_ns(self, s: int, r: int) -> tuple[int, int, int]:
+        """Forward and backward pass of virtual stage s of replica r; of that weight gradients."""
         stage, rows = self.at.stages[s][r], self.at.rows
         blocks = [x for x in range(*stage.layers) if rows[x].kind in ("block", "decoder")]
-        again = set(blocks[: stage.recomputed.blocks] if stage.recomputed.way == "full" else [])
-        forward = backward = 0
+        again = dict.fromkeys(blocks[: stage.recomputed.blocks], stage.recomputed.way)
+        forward = backward = late = 0
         for x in range(*stage.layers):
-            there, inputs, weight = self._layer(x, stage, x in again)
+            there, inputs, weight = self._layer(x, stage, again.get(x, "none"))
             gather, reduce = self.rings.with_micro_batches_ns(x)
             forward += self._beside(there, gather)
+            late += self._beside(weight, reduce)
             backward += self._beside(inputs, gather) + self._beside(weight, reduce)
-        return forward, backward
+        return forward, backward, late
 
     def _beside(self, time_ns: int, exchange_ns: int) -> int:
         """A pass, and what is exchanged in it, of which a share hides while the pass lasts."""
         hidden = int(self.at.instance.search.overlap.sharding * exchange_ns)
         return time_ns + exchange_ns - min(hidden, time_ns)
 
-    def _layer(self, x: int, stage: Stage, again: bool) -> tuple[int, int, int]:
+    def _layer(self, x: int, stage: Stage, again: Recompute) -> tuple[int, int, int]:
         """Passes of a layer: forward, for input gradients, for weight gradients.
 
-        On the slowest nodes where replicas, or groups of experts, wait for these. again: whether
+        On the slowest nodes where replicas, or groups of experts, wait for these. again: what of
         it is recomputed.
         """
         at = self.at
@@ -53,12 +52,13 @@ class Passes:
         forward, inputs, weight = (max(times) for times in zip(*each, strict=True))
         return forward, inputs, weight
 
-    def _alone(self, x: int, j: int, slot: Degrees, again: bool) -> tuple[int, int, int]:
+    def _alone(self, x: int, j: int, slot: Degrees, again: Recompute) -> tuple[int, int, int]:
         """The same on one node group, whatever others do."""
-        forward, backward, weight = self.compute_ns(x, j)
-        more = self._layer_s(x, j, slot)
-        forward, inputs = forward + ns(more[0]), backward - weight + ns(more[1])
-        return forward, inputs + again * forward, weight
+        seconds, traffic = Compute(self.at).of(x, j, slot), self._layer_s(x, j, slot)
+        forward = seconds.forward + traffic[0]
+        repeated = {"none": 0.0, "selective": seconds.core, "full": forward}[again]
+        weight = int(seconds.weight * 1e9)
+        return ns(forward), ns(seconds.backward + traffic[1] + repeated) - weight, weight
 
     def _layer_s(self, x: int, j: int, slot: Degrees) -> tuple[float, float]:
         """Traffic in the forward and in the backward pass of a layer on a node group."""

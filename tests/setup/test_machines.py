@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from formulations.errors import InstanceError, PlannerError
-from formulations.instance.load import gpu_catalogue, load_instance
+from formulations.instance.catalogue import gpu_catalogue
+from formulations.instance.load import load_instance
 from solver.cli.setup import init_command
 from solver.setup.machines import (
     Machines,

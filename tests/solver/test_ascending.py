@@ -1,4 +1,4 @@
-"""Tests of solver.lengths.ascending and of the time that it minimises."""
+"""Tests of solver.lengths.choose and of the time that it minimises."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -8,7 +8,6 @@ import pytest
 from formulations.errors import PlannerError
 from formulations.lengths.problem import (
     Atom,
-    Measured,
     Mixed,
     Replica,
     Rows,
@@ -18,7 +17,7 @@ from formulations.lengths.problem import (
 )
 from formulations.lengths.strategy_time import NEVER, StrategyTimes, strategy_times
 from formulations.lengths.tour import Group, Tour, step_ns
-from solver.lengths.ascending import ascending
+from solver.lengths.choose import ascending
 from tests.mixed_lengths import ascending_tours, least_ns, random_mixed, set_ns, tour_ns
 from tests.seeds import few_and_many
 
@@ -129,7 +128,7 @@ def _least_ns(mixed: Mixed) -> int:
 
 def test_a_tour_alone_has_no_switch() -> None:
     """One strategy for all is its own anchor, whatever its switches would cost."""
-    mixed = Mixed((Atom(1, 1),), (Measured("one", (5,)),), Switching(((9,),), ((9,),)))
+    mixed = Mixed((Atom(1, 1),), (Strategy("one", atoms_ns=(5,)),), Switching(((9,),), ((9,),)))
     assert ascending(mixed) == Tour(0, (Group(0, (0,)),))
     assert step_ns(mixed, Tour(0, (Group(0, (0,)),))) == 5
 
@@ -137,7 +136,7 @@ def test_a_tour_alone_has_no_switch() -> None:
 def test_bug_a_step_of_one_group_was_anchored_elsewhere() -> None:
     """Of an anchor that costs nothing to leave, and the strategy alone, which is as good, this."""
     atoms, free = (Atom(10, 1),), ((0, 0), (0, 0))
-    strategies = (Measured("slow", (9,)), Measured("fast", (5,)))
+    strategies = (Strategy("slow", atoms_ns=(9,)), Strategy("fast", atoms_ns=(5,)))
     assert ascending(Mixed(atoms, strategies, Switching(free, free))) == Tour(1, (Group(1, (0,)),))
 
 

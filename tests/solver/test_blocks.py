@@ -10,7 +10,7 @@ import pytest
 
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
-from formulations.costs.recompute_costs import least_recomputed, memory_parts
+from formulations.costs.stage_costs import least_recomputed, memory_parts
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance, Link, SearchSpace
 from formulations.units import GIB

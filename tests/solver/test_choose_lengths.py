@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from formulations.lengths.problem import Atom, Measured, Mixed, Rows, Switching
-from formulations.lengths.tour import Group, Tour, best_single
+from formulations.lengths.problem import Atom, Mixed, Rows, Strategy, Switching
+from formulations.lengths.tour import Group, Single, Tour, best_single
 from solver.lengths.candidates import candidates
-from solver.lengths.choose import NoStepError, choose
-from solver.lengths.content import build_lengths
+from solver.lengths.choose import NoStepError, build_lengths, choose
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.verify import verify_lengths
@@ -70,7 +69,7 @@ def test_the_best_single_strategy_takes_all() -> None:
         tours = [Tour(q, (Group(q, every),)) for q in range(len(mixed.strategies))]
         known = [tour_ns(mixed, tour) for tour in tours]
         least = min(ns for ns in known if ns is not None)
-        assert best_single(mixed) == (known.index(least), least)
+        assert best_single(mixed) == Single(known.index(least), least)
         assert choose(mixed, "ascending").step_ns <= least
 
 
@@ -92,7 +91,7 @@ def test_lengths_that_nothing_takes() -> None:
             replace(
                 long,
                 strategies=tuple(
-                    replace(one, atoms_ns=(1, 1, 1, None)) if isinstance(one, Measured) else one
+                    replace(one, atoms_ns=(1, 1, 1, None)) if one.atoms_ns else one
                     for one in long.strategies
                 ),
             ),
@@ -104,7 +103,7 @@ def test_lengths_that_nothing_takes() -> None:
 def test_strategies_that_no_switch_joins() -> None:
     """Each atom has its strategy, but the step cannot be made."""
     none = ((None, None), (None, None))
-    strategies = (Measured("short", (1, None)), Measured("long", (None, 1)))
+    strategies = (Strategy("short", atoms_ns=(1, None)), Strategy("long", atoms_ns=(None, 1)))
     mixed = Mixed((Atom(1, 1), Atom(2, 1)), strategies, Switching(none, none))
     for order in ("ascending", "free"):
         with pytest.raises(NoStepError, match="no switches join strategies"):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from formulations.instance.load import load_instance
-from formulations.lengths.problem import Measured
+from formulations.lengths.problem import Strategy
 from formulations.lengths.strategy_time import strategy_times
 from formulations.units import seconds
 from solver.evaluate.row_plans import row_plans
@@ -63,7 +63,7 @@ def test_bug_rows_of_any_length_took_as_long_as_the_one_measured(tmp_path: Path)
     assert "of wide, with a single row, by the model's FLOPs" in told
     document = LengthsDocument.model_validate_json(out.read_text())
     [wide, _] = document.problem.strategies
-    [curve] = wide.replicas
+    curve = wide.replicas[0].time
     row_ns = 8000 * (8000 * curve.per_square_ns + curve.per_token_ns) + curve.per_row_ns
     assert row_ns == pytest.approx(113.5698e6, rel=1e-6)
     assert "verified" in output("verify", out)
@@ -97,7 +97,9 @@ def test_measured_classes(tmp_path: Path) -> None:
     text = text.replace(",\n       row_times: {1024: 10 ms, 2048: 20 ms}", "")
     path = written(tmp_path, text)
     mixed = candidates(load_instance(path)).mixed
-    assert mixed.strategies[1] == Measured("dp 4, tp 1, pp 1", (2 * 10**9, 4 * 10**9, None))
+    assert mixed.strategies[1] == Strategy(
+        "dp 4, tp 1, pp 1", atoms_ns=(2 * 10**9, 4 * 10**9, None)
+    )
     assert mixed.switching.gradients_ns == ((0, 200_000_000), (200_000_000, 0))
     assert run("lengths", path)[0] == 0
 
@@ -108,12 +110,12 @@ def test_what_strategies_take_once(tmp_path: Path) -> None:
     text = (SMALL + TABLE).replace("pipeline_parallel: 1, longest", once)
     output("lengths", written(tmp_path, text), "--out", tmp_path / "step.json")
     document = LengthsDocument.model_validate_json((tmp_path / "step.json").read_text())
-    wide = document.problem.mixed.strategies[0]
+    wide = document.problem.strategies[0]
     assert (wide.visit_ns, wide.anchor_ns) == (2 * 10**9, 3 * 10**9)
     assert document.single is not None
-    alone = strategy_times(document.problem.mixed)[0].of_set((0, 1, 2))
+    alone = strategy_times(document.problem)[0].of_set((0, 1, 2))
     assert alone is not None
-    assert document.single.step_time_s == seconds(alone) + 3.0
+    assert document.single.step_ns == alone + 3 * 10**9
     _, out, _ = run("show", tmp_path / "step.json", "--svg", tmp_path / "step.svg")
     assert "2.000 s in reduction of gradients, 3.000 s in optimizer" in out
     picture = (tmp_path / "step.svg").read_text()

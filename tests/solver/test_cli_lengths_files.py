@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from solver.files import sealed, to_json
-from solver.lengths.choose import choose
-from solver.lengths.content import build_lengths
+from solver.lengths.choose import build_lengths, choose
 from solver.lengths_document import LengthsDocument
 from tests.command_line import output, refused, run
 from tests.mixed_rows import SIZES, SMALL
@@ -44,7 +43,7 @@ def test_a_step_is_verified(files: Path) -> None:
 def test_bug_forged_times_passed_as_those_of_the_instance(files: Path) -> None:
     """A right step of other strategies is one by itself, but not of the instance in the file."""
     document = LengthsDocument.model_validate_json((files / "step.json").read_text())
-    mixed = document.problem.mixed
+    mixed = document.problem
     strategies = (replace(mixed.strategies[0], visit_ns=7), *mixed.strategies[1:])
     chosen = choose(replace(mixed, strategies=strategies), "ascending")
     forged = files / "forged_times.json"
@@ -111,11 +110,16 @@ def test_changed_files_are_not_shown(files: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("schema_version",), 9, "schema version 9; allowed: 3; run lengths again"),
+        (("schema_version",), 9, "schema version 9; allowed: 4; run lengths again"),
         (("problem", "atoms", 0, "tokens"), 4000, "by ascending tokens"),
-        (("problem", "gradients_ns"), [[0]], "a table of switches of another size"),
+        (("problem", "switching", "gradients_ns"), [[0]], "a table of switches of another size"),
         (("problem", "strategies", 0, "replicas"), [], "replicas and atoms_ns; allowed: one"),
-        (("problem", "strategies", 0, "replicas", 0, "rows_ns"), [5], "1 rows_ns, packed"),
+        (
+            ("problem", "strategies", 0, "replicas", 0, "time", "rows_ns"),
+            [[5, 5]],
+            "1 rows_ns, packed",
+        ),
+        (("problem", "rowz"), 5, "problem.rowz"),
         (("groups",), [], "groups"),
     ],
 )

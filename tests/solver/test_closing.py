@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from formulations.decisions import decisions_of
-from formulations.instance.instance import ScheduleName
-from solver.bounds.shape_bound import shape_bound_ns
+from formulations.instance.search import ScheduleName
+from solver.bounds.largest_share import shape_bound_ns
 from solver.layered.problem import Intervals
 from solver.search.driver import solve
 from solver.search.enumeration import enumerate_shape, lacks_memory

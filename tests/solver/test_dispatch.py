@@ -8,9 +8,8 @@ from itertools import product
 import pytest
 
 from formulations.errors import PlannerError
-from formulations.lengths.dispatch import Dispatch, dispatch_ns, is_dispatch
 from formulations.lengths.problem import Replica, Rows, RowTime, Strategy
-from solver.lengths.dispatch import dispatch, least_dispatch_ns
+from solver.lengths.dispatch import Dispatch, dispatch, dispatch_ns, least_dispatch_ns
 
 
 def random_step(seed: int) -> tuple[Strategy, tuple[int, ...], Rows]:
@@ -37,6 +36,16 @@ def random_step(seed: int) -> tuple[Strategy, tuple[int, ...], Rows]:
     return Strategy("random", replicas), lengths, rng.choice(["packed", "padded"])
 
 
+def is_dispatch(strategy: Strategy, lengths: Sequence[int], rows: Rows, rows_of: Dispatch) -> bool:
+    """Whether every sequence lies in one row, and no row is longer than its replica takes."""
+    dealt = sorted(i for replica_rows in rows_of for row in replica_rows for i in row)
+    return dealt == list(range(len(lengths))) and all(
+        sum(lengths[i] for i in row) <= replica.longest_row and (rows == "packed" or len(row) == 1)
+        for replica, replica_rows in zip(strategy.replicas, rows_of, strict=True)
+        for row in replica_rows
+    )
+
+
 def partitions(items: Sequence[int]) -> Iterator[list[list[int]]]:
     """Every way to put items into rows."""
     if not items:
@@ -57,8 +66,8 @@ def least_by_hand(strategy: Strategy, lengths: tuple[int, ...], rows: Rows) -> i
                 tuple(tuple(row) for row, at in zip(packing, where, strict=True) if at == r)
                 for r in range(len(strategy.replicas))
             )
-            if is_dispatch(strategy, lengths, rows, Dispatch(own)):
-                best.append(dispatch_ns(strategy, lengths, Dispatch(own)))
+            if is_dispatch(strategy, lengths, rows, own):
+                best.append(dispatch_ns(strategy, lengths, own))
     return min(best)
 
 

@@ -9,11 +9,10 @@ import pytest
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance.instance import ScheduleName
-from solver.bounds.kinds import kinds_of
+from formulations.instance.search import ScheduleName
 from solver.bounds.latency_bottleneck import tighten
-from solver.bounds.light_replica import LightReplica
-from solver.bounds.replica_relaxation import Relaxation
+from solver.bounds.node_classes import kinds_of
+from solver.bounds.surrogate_replica import Relaxation, SurrogateReplica
 from solver.enumeration import engine
 from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.layered.all_orders import free_order
@@ -168,7 +167,7 @@ def test_one_replica_is_never_slower_than_the_best_plan(
     if best is None:
         return
     intervals = Intervals(tables)
-    replica = LightReplica(intervals, Placer(tables), kinds_of(intervals, 0.0))
+    replica = SurrogateReplica(intervals, Placer(tables), kinds_of(intervals, 0.0))
     relaxation = Relaxation(replica, best + 1)
     assert not relaxation.refutes(lambda: False)
     assert relaxation.problem is not None

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import build_tables
 from formulations.space import PlanSpace
 from solver.simulate import step_time_ns
@@ -13,7 +14,6 @@ from solver.verify import orders
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.exhaust import exhaust
-from solver.verify.recount import Recount
 from tests import brute_force
 from tests.best_plans import check_claims
 from tests.chain_instances import FAST, SLOW, measured_chain
@@ -52,7 +52,7 @@ def test_what_refutes_a_claim_is_a_plan_below_it(seed: int) -> None:
     found = exhaust(Prover(PlanSpace(tables.instance)), tables.shape, 3 * best, Clock())
     assert found is not None
     assert found.plan is not None
-    costs = Recount(tables.instance, found.plan).costs()
+    costs = plan_costs(tables.instance, found.plan)
     assert (costs.memory_bytes <= costs.limit_bytes).all()
     assert found.step_time_ns == step_time_ns(costs) < 3 * best
     total = sum(replica.micro_batches for replica in found.plan.replicas)

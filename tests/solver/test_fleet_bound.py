@@ -10,14 +10,13 @@ from formulations.instance import Instance
 from formulations.pipelines import InstantiationProblem
 from solver.files import sealed
 from solver.fleet_document import FleetDocument
+from solver.fleets.designs import designs_of, fleet_templates
 from solver.fleets.fleet import next_fleet, start_fleet
-from solver.fleets.fleet_templates import designs_of, fleet_templates
 from solver.fleets.instantiate import instantiate
 from solver.fleets.recovery import Horizon
 from solver.fleets.step_times import kinds_of
 from solver.simulate import pipeline_step_ns
-from solver.templates.generate import TemplateGenerator
-from solver.templates.template_options import TemplateOptions
+from solver.templates.generate import TemplateGenerator, TemplateOptions
 from solver.verify import verify_fleet
 from solver.verify.fleet_bound import least_step_ns, stage_lines
 from tests.random_fleets import enlarged, even_designs, fleet_instance

@@ -1,18 +1,19 @@
-"""Tests of formulations.cpsat.hot_switch: tours in any order."""
+"""Tests of formulations.models.hot_switch: tours in any order."""
 
 from itertools import product
 
 import pytest
 
-from formulations.cpsat.hot_switch import build
 from formulations.lengths.problem import Mixed, Rows
 from formulations.lengths.tour import step_ns
+from formulations.models.hot_switch import HotSwitch
 from solver.backends import cpsat
-from solver.lengths.ascending import ascending
+from solver.lengths.choose import ascending
 from solver.options import SolveOptions
 from solver.result import Status
 from tests.mixed_lengths import free_tours, least_ns, random_mixed, tour_ns
 from tests.seeds import few_and_many
+from tests.twins import fix
 
 MOST_NS = 1 << 40
 
@@ -28,8 +29,8 @@ def test_the_model_finds_the_best_of_all_tours(seeds: range, rows: Rows) -> None
     """Its optimum, its tour and brute force over sets, orders and anchors agree."""
     for seed in seeds:
         mixed = random_mixed(seed, rows=rows)
-        built = build(mixed, MOST_NS, every(mixed))
-        outcome = cpsat.run(built.model, SolveOptions())
+        built = HotSwitch(mixed, MOST_NS, every(mixed))
+        outcome = cpsat.run(built.model.native, SolveOptions())
         best_ns = least_ns(mixed, free_tours(mixed))
         if best_ns is None:
             assert outcome.status is Status.INFEASIBLE
@@ -46,13 +47,7 @@ def test_a_hint_is_a_solution() -> None:
         mixed = random_mixed(seed)
         tour = ascending(mixed)
         assert tour is not None
-        built = build(mixed, MOST_NS, every(mixed))
-        built.hint(tour)
-        for literal, value in zip(
-            built.model.proto.solution_hint.vars,
-            built.model.proto.solution_hint.values,
-            strict=True,
-        ):
-            built.model.add(built.model.get_int_var_from_proto_index(literal) == value)
-        outcome = cpsat.run(built.model, SolveOptions())
+        built = HotSwitch(mixed, MOST_NS, every(mixed))
+        fix(built.model, built, tour)
+        outcome = cpsat.run(built.model.native, SolveOptions())
         assert outcome.objective == step_ns(mixed, tour)

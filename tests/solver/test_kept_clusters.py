@@ -113,32 +113,32 @@ def test_study_of_any_families_gives_what_a_fresh_search_gives(
 
 
 def test_command_line_keeps_subsets(tmp_path: Path) -> None:
-    """`subsets --study` goes on from what is there, on the machines that `solve` plans for."""
+    """`pareto --subsets --study` goes on from what is there, on machines of `solve`."""
     small, path = BERT.with_name("hetero_small.yaml"), tmp_path / "study.db"
     words = ["--gap", "0.2", "--workers", "1", "--study", path]
     assert run("solve", small, *words)[0] == 0
     first, again = (
         [p["plan"]["step_time_s"] for p in json.loads(one)["points"]]
-        for one in (run("subsets", small, *words, "--json")[1] for _ in range(2))
+        for one in (run("pareto", small, "--subsets", *words, "--json")[1] for _ in range(2))
     )
     assert first == again
-    shown = output("study", "show", path)
+    shown = output("show", "--study", path)
     assert "shapes closed, 0 open" in shown
     assert "subsets       hetero_small: clusters 7 closed, 0 open" in shown
 
 
 def test_bug_subsets_overwrote_what_a_study_said_of_the_front(tmp_path: Path) -> None:
-    """`study show` has a line for every question; another length of training is none."""
+    """`show --study` has a line for every question; another length of training is none."""
     text = BERT.read_text(encoding="utf-8").replace("max: 8", "max: 1")
     family, path = tmp_path / "four.yaml", tmp_path / "study.db"
     family.write_text(text.replace("profiles/", f"{BERT.parent}/profiles/"), encoding="utf-8")
     words = [family, "--gap", "0.2", "--workers", "1", "--study", path]
-    pareto, subsets = ["pareto"], ["subsets"]
+    pareto, subsets = ["pareto"], ["pareto", "--subsets"]
     budget, longer = ["pareto", "--budget", "20000"], ["pareto", "--sequences", "1000"]
     for asked in (pareto, subsets, budget, longer):
         assert run(*asked, *words)[0] == 0
-    shown = output("study", "show", path)
+    shown = output("show", "--study", path)
     assert shown.startswith("pareto        aws_bert: clusters 3 closed, 0 open, ")
-    kept = json.loads(output("study", "show", path, "--json"))["clusters"]
+    kept = json.loads(output("show", "--study", path, "--json"))["clusters"]
     found = [(one["aim"], one["max_cost_usd_per_step"]) for one in kept]
     assert sorted(found) == [("front", None), ("subsets", None), ("time", 20000 / 3125000)]

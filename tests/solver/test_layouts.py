@@ -9,17 +9,14 @@ import pytest
 from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.instance import Instance
 from formulations.instance.lengths import LengthClass
-from formulations.instance.rows import of_rows
-from formulations.lengths.problem import Atom, PaddedTime, RowTime
-from formulations.lengths.row_times import PlanRows, plan_rows
+from formulations.lengths.problem import Atom, RowTime
+from formulations.lengths.row_times import PlanRows, of_rows, plan_rows
 from formulations.lengths.strategy_time import StrategyTimes
 from formulations.plan import Shape
-from solver.lengths import layouts
-from solver.lengths.candidates import candidates
-from solver.lengths.layouts import _variants, found_strategies
+from solver.lengths import candidates as module
+from solver.lengths.candidates import _variants, candidates, found_strategies
 from solver.simulate import step_time_ns
 from solver.study.store import open_study
-from solver.switching import all_pairs
 from tests.command_line import run
 from tests.mixed_rows import mixed_strategies, small
 
@@ -44,7 +41,7 @@ def slowest_ns(costs: PlanCosts, replica: int) -> int:
     return int((costs.forward_ns + costs.backward_ns)[:, replica].max())
 
 
-def row_ns(time: RowTime | PaddedTime, tokens: int, sequences: int = 1) -> int:
+def row_ns(time: RowTime, tokens: int, sequences: int = 1) -> int:
     """Time of a row of so many sequences, together so many tokens."""
     return sequences * time.sequence_ns(tokens // sequences) + time.per_row_ns
 
@@ -55,7 +52,7 @@ def test_rows_fit_up_to_the_longest(name: str) -> None:
     instance, found = strategies(name)
     most = instance.workload.sequence_length
     for one in found:
-        for r, replica in enumerate(one.strategy.replicas):
+        for r, replica in enumerate(one.strategy.pipelines):
             inside = costs_of(instance, one, replica.longest_row)
             assert (inside.memory_bytes <= inside.limit_bytes)[:, r].all()
             if replica.longest_row < most:
@@ -68,7 +65,7 @@ def test_times_are_never_below_the_model(name: str) -> None:
     """Rows of half the longest length and more take what the fit says, or less by what it says."""
     instance, found = strategies(name)
     for one in found:
-        for r, replica in enumerate(one.strategy.replicas):
+        for r, replica in enumerate(one.strategy.pipelines):
             for share in (0.5, 0.61, 0.83, 1.0):
                 tokens = int(replica.longest_row * share)
                 known = slowest_ns(costs_of(instance, one, tokens), r)
@@ -89,7 +86,7 @@ def test_rows_of_short_sequences(name: str) -> None:
         plan = one.plan.model_copy(update={"shape": shape})
         rows = 8 * sum(replica.micro_batches for replica in plan.replicas)
         costs = plan_costs(of_rows(instance, tokens, rows), plan)
-        for r, replica in enumerate(one.strategy.replicas):
+        for r, replica in enumerate(one.strategy.pipelines):
             known, fit = slowest_ns(costs, r), row_ns(replica.time, 8 * tokens, 8)
             assert known <= fit * (1 + 1e-6) <= known * 1.03
 
@@ -99,13 +96,13 @@ def test_padded_rows_take_what_the_model_says(name: str) -> None:
     """Of every class that fits, to the ns, of short rows too, which the host bounds."""
     instance, found = strategies(name)
     assert instance.lengths is not None
-    classes = tuple(LengthClass(tokens=n, count=3) for n in range(100, 8100, 400))
+    classes = tuple(LengthClass(up_to=n, count=3) for n in range(100, 8100, 400))
     lengths = instance.lengths.model_copy(update={"rows": "padded", "classes": classes})
     padded = instance.model_copy(update={"lengths": lengths})
     for plan in (one.plan for one in found[::3]):
         one = plan_rows(padded, plan, "padded")
         assert one.above == 0
-        for r, replica in enumerate(one.strategy.replicas):
+        for r, replica in enumerate(one.strategy.pipelines):
             fitting = [n for n in range(100, 8100, 400) if n <= replica.longest_row]
             known = {n: slowest_ns(costs_of(padded, one, n), r) for n in fitting}
             assert {n: row_ns(replica.time, n) for n in fitting} == known
@@ -116,10 +113,10 @@ def test_rows_shorter_than_any_class() -> None:
     """A replica without room for a class takes none, and has the time of the shortest."""
     instance, found = strategies("alike")
     assert instance.lengths is not None
-    classes = (LengthClass(tokens=found[0].strategy.longest + 1, count=1),)
+    classes = (LengthClass(up_to=found[0].strategy.longest + 1, count=1),)
     lengths = instance.lengths.model_copy(update={"rows": "padded", "classes": classes})
     one = plan_rows(instance.model_copy(update={"lengths": lengths}), found[0].plan, "padded")
-    atoms = [Atom(classes[0].tokens, 1)]
+    atoms = [Atom(classes[0].up_to, 1)]
     assert StrategyTimes(one.strategy, atoms, "padded").of_set((0,)) is None
 
 
@@ -151,9 +148,9 @@ def test_unlike_replicas() -> None:
     """On two types of GPUs the replica on the slower one is slower, and holds shorter rows."""
     _, found = strategies("mixed")
     apart = next(one for one in found if (one.plan.shape.dp, one.plan.shape.pp) == (2, 1))
-    fast, slow = sorted(row_ns(one.time, 4096) for one in apart.strategy.replicas)
+    fast, slow = sorted(row_ns(one.time, 4096) for one in apart.strategy.pipelines)
     assert slow > 1.5 * fast
-    longest = [one.longest_row for one in apart.strategy.replicas]
+    longest = [one.longest_row for one in apart.strategy.pipelines]
     assert longest[0] != longest[1] or min(longest) == 8064
 
 
@@ -179,15 +176,15 @@ def test_killed_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             raise KilledError
         yield from _variants(own, shape)
 
-    monkeypatch.setattr(layouts, "_variants", variants)
+    monkeypatch.setattr(module, "_variants", variants)
     with pytest.raises(KilledError), open_study(path, instance) as study:
         candidates(instance, study=study)
     for _ in range(2):
         with open_study(path, instance) as study:
             found = candidates(instance, study=study)
         assert found == known
-        monkeypatch.setattr(all_pairs, "plan_switch", None)  # all are known the second time
+        monkeypatch.setattr(module, "plan_switch", None)  # all are known the second time
     assert begun.count(begun[3]) == 2
     assert len(begun) == len(set(begun)) + 1
-    code, out, _ = run("study", "show", path)
+    code, out, _ = run("show", "--study", path)
     assert (code, f"{len(set(begun))} layouts closed, 0 open; " in out) == (0, True)

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from formulations.costs.tables import CostTables, build_tables
+from formulations.decisions import Given
 from formulations.errors import InstanceError
-from formulations.milp.degrees import Built
-from formulations.milp.step_time import Built as OneShape
+from formulations.models.model import Model
+from formulations.models.step_time import OneShape
 from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import Status, Termination
@@ -188,19 +189,17 @@ def test_trouble_keeps_the_incumbent() -> None:
         assert (outcome.trouble is None) == (outcome.status == "optimal")
 
 
-def test_solution_out_of_memory_is_no_plan() -> None:
+def test_solution_out_of_memory_is_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """A solution whose stages do not fit the GPUs is trouble, not a plan."""
     roomy, _ = free_choice(range(0, 40, 2))[0]
     small = replace(roomy, capacity_bytes=0 * roomy.capacity_bytes)
 
-    class Blind(Built):
+    def blind(model: Model, tables: CostTables, given: Given) -> OneShape:
         """Takes the GPUs for as large as they were."""
+        return OneShape(model, replace(tables, capacity_bytes=roomy.capacity_bytes), given)
 
-        def add_shape(self, tables: CostTables, *rest: Any) -> OneShape:
-            capacity = roomy.capacity_bytes
-            return super().add_shape(replace(tables, capacity_bytes=capacity), *rest)
-
-    outcome = solve_shape(small, replace(ENGINE, build=Blind))
+    monkeypatch.setattr("formulations.models.degrees.OneShape", blind)
+    outcome = solve_shape(small, ENGINE)
     assert (outcome.status, outcome.plan) == ("unknown", None)
     assert "do not fit in memory" in (outcome.trouble or "")
 

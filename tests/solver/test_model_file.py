@@ -103,7 +103,7 @@ def test_cuts_of_the_search_are_enough(
         assert plan is not None
         built = model_of(engine, tables, plan, pool.of(tables.shape))
         assert pool.of(tables.shape) <= built.cuts
-        assert engine.run(built.model, SolveOptions()).objective == best
+        assert engine.run(built.model.native, SolveOptions()).objective == best
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from solver.search.engines import Family, model_engine
 from tests.loop_checks import FREE, Free, feasible, finds_the_best, limited, solve_shape
 from tests.random_shapes import random_tables

@@ -7,7 +7,7 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance, Link
-from solver.bounds.node_costs import least_costs
+from solver.bounds.node_classes import least_costs
 from tests.chain_instances import FAST, SLOW, chain_instance
 from tests.small_instances import plain_shape
 

@@ -4,8 +4,8 @@ import pytest
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance.instance import ScheduleName
-from solver.bounds.replica_relaxation import order_along
+from formulations.instance.search import ScheduleName
+from solver.bounds.surrogate_replica import order_along
 from solver.layered.problem import Intervals
 from solver.search.by_relaxation import ByRelaxation
 from tests import brute_force

@@ -11,9 +11,9 @@ from formulations.costs.memory import LayerMemory
 from formulations.costs.placement import Placer
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.instance import Link, SearchSpace
-from formulations.instance.instance import ScheduleName
-from solver.bounds import shape_bound
-from solver.bounds.shape_bound import shape_bound_ns
+from formulations.instance.search import ScheduleName
+from solver.bounds import largest_share
+from solver.bounds.largest_share import shape_bound_ns
 from solver.layered.all_orders import order_graph
 from solver.layered.problem import Intervals
 from tests import brute_force
@@ -87,7 +87,7 @@ def test_replicas_of_unlike_speed_share_the_work(
     time = tables.forward_ns + tables.backward_ns
     assert time.sum(axis=0).tolist() == [3 * 10**9, 9 * 10**9]
     bound = shape_bound_ns(Intervals(tables), NO_CUTOFF)
-    assert seconds * 10**9 * (1 - 1 / shape_bound.RESOLUTION) <= bound <= seconds * 10**9
+    assert seconds * 10**9 * (1 - 1 / largest_share.RESOLUTION) <= bound <= seconds * 10**9
 
 
 def with_activations(memory: LayerMemory, size_bytes: Array) -> LayerMemory:
@@ -112,7 +112,7 @@ def test_memory_limits_the_share_of_a_replica() -> None:
 
 def test_too_many_orders_have_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a graph of all orders the bound is 0, which holds for any plan."""
-    monkeypatch.setattr(shape_bound, "order_graph", lambda *_: None)
+    monkeypatch.setattr(largest_share, "order_graph", lambda *_: None)
     assert shape_bound_ns(Intervals(two_speeds(8, "even")), NO_CUTOFF) == 0
 
 

@@ -2,17 +2,11 @@
 
 import pytest
 
-from formulations.costs.plan_costs import plan_costs, plan_memory
-from formulations.costs.tables import build_tables
 from formulations.instance import Instance
-from formulations.instance.overlap import Overlap
-from formulations.space import shapes
+from formulations.instance.search import Overlap
 from solver.options import Method, SolveOptions
 from solver.search.driver import solve
-from solver.verify.recount import Recount
 from tests.best_plans import check_space, check_verified, least_objective
-from tests.certified import best_of
-from tests.random_shapes import zoned
 from tests.seeds import one_each
 from tests.widened import widened
 
@@ -53,25 +47,6 @@ def test_all_engines_agree_with_all_strategies(seed: int, method: Method) -> Non
 def test_verifier_lists_the_same_shapes(seed: int) -> None:
     """Search and verifier enumerate one space, on their own."""
     check_space(widened(seed))
-
-
-@pytest.mark.parametrize("seed", one_each(range(40), 4))
-def test_costs_are_counted_again(seed: int) -> None:
-    """The verifier's own count of times and memory equals that of the search, shape by shape."""
-    instance = widened(seed) if seed % 3 else zoned(widened(seed), seed)
-    for shape in shapes(instance):
-        best = best_of(build_tables(instance, shape))
-        if best is None:
-            continue
-        recount, costs = Recount(instance, best.plan), plan_costs(instance, best.plan)
-        counted = recount.costs()
-        for name in ("forward_ns", "backward_ns", "weight_ns", "send_ns", "sync_ns", "gather_ns"):
-            assert getattr(counted, name).tolist() == getattr(costs, name).tolist(), (shape, name)
-        assert counted.optimizer_ns.tolist() == costs.optimizer_ns.tolist()
-        assert counted.memory_bytes.tolist() == costs.memory_bytes.tolist()
-        for r, replica in enumerate(plan_memory(instance, best.plan)):
-            for k, parts in enumerate(replica):
-                assert recount.memory.parts(k, r) == parts._asdict()
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 10))

@@ -251,7 +251,7 @@ def test_file_that_must_not_grow(tmp_path: Path, small_files: None) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["study", "show", "none.db"], "none.db: no such file; name a file that --study has"),
+        (["show", "--study", "none.db"], "none.db: no such file; name a file that --study has"),
         (["solve", "SMALL", "--study", "a/b.db"], "a/b.db: it cannot be opened; name a file in a"),
         (["solve", "SMALL", "--study", "."], ".: it cannot be opened; name a file in a folder"),
         (["solve", "SMALL", "--study", "x.db", "--method", "milp"], "--study keeps what --method"),

@@ -16,12 +16,10 @@ from formulations.lengths.problem import Moves
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import build_document
-from solver.report.html.switch_page import switch_page
-from solver.report.switch_picture import switch_picture
-from solver.report.switch_text import device_rows
+from solver.report.switch import switch_page
+from solver.report.switch_picture import device_rows, switch_picture
 from solver.switch_document import SwitchDocument
-from solver.switching.alike import check_alike
-from solver.switching.documented import switch_document
+from solver.switching.documented import check_alike, switch_document
 from solver.verify import verify_switch
 from tests.command_line import output, refused, run
 from tests.conftest import ROOT

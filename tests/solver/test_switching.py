@@ -7,12 +7,11 @@ import pytest
 
 from bench.switching import TABLE_3, in_order, llama_32b
 from formulations.instance import Cluster
-from formulations.switching.port_bound import port_bound
-from formulations.switching.seats import Kind, Layout, Seat, layout_of
-from formulations.switching.switch import Demand, Sending, Switch, switch_of
+from formulations.switching.shards import Kind, Layout, Seat, layout_of
+from formulations.switching.switch import Demand, Sending, Switch, port_bound, switch_of
 from solver.interrupt import TimeUp
+from solver.lengths.candidates import switch_times
 from solver.switching import quickest
-from solver.switching.all_pairs import switch_times
 from solver.switching.quickest import plan_switch
 from tests.hand_made import results
 from tests.switch_cases import (

@@ -8,7 +8,7 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import Array, CostTables
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from solver.heuristics.balance import Balance, SplitSpace, group_of_slot
 from solver.heuristics.trial import OrderTrial, PathPool
 from solver.simulate import step_time_ns

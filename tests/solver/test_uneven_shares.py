@@ -9,22 +9,19 @@ import numpy as np
 import pytest
 
 from formulations.costs.placement import Placer
-from formulations.costs.plan_costs import split_costs
+from formulations.costs.plan_costs import plan_costs, split_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions
 from formulations.instance import LayerRun
-from formulations.instance.instance import ScheduleName
 from formulations.instance.load import load_instance
+from formulations.instance.search import ScheduleName
 from formulations.space import shapes
-from solver.bounds import uneven_shares
-from solver.bounds.lane_places import Counts
-from solver.bounds.place_knapsack import dealt, needed, together
-from solver.bounds.uneven_shares import Uneven
-from solver.enumeration.uneven_search import best_dealing
+from solver.bounds.lanes import Counts, dealt, needed, together
+from solver.enumeration import uneven_shares
+from solver.enumeration.uneven_shares import Uneven, best_dealing
 from solver.layered.problem import Array, Intervals
 from solver.search.enumeration import enumerate_shape
 from solver.simulate import step_time_ns
-from solver.verify.recount import Recount
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables, scheduled, unlike_replicas
 from tests.seeds import few_and_many, one_each
@@ -111,7 +108,7 @@ def test_found_plan_takes_as_long_as_the_verifier_counts(seed: int) -> None:
         pytest.skip("nothing fits")
     assert sum(found.shares) == tables.num_micro_batches
     plan = Decisions(found.order, found.split, found.shares).plan(tables)
-    assert step_time_ns(Recount(tables.instance, plan).costs()) == found.step_time_ns
+    assert step_time_ns(plan_costs(tables.instance, plan)) == found.step_time_ns
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(140), 19))
@@ -170,7 +167,7 @@ def test_kinds_taken_together_only_lower_the_bound(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slowest types as one: the optimum stays possible, and no plan is claimed exact."""
-    monkeypatch.setattr("solver.bounds.lane_places.MOST_EDGES", 1)
+    monkeypatch.setattr("solver.bounds.lanes.MOST_EDGES", 1)
     tables, best = unlike_tables(seed), optimum_ns(seed)
     lanes = lanes_of(tables)
     assert len(lanes.places.kinds) == 2

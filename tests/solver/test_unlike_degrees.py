@@ -16,7 +16,7 @@ from formulations.instance.load import load_instance, parse_instance
 from formulations.instance.profile import Profile, ProfileEntry
 from formulations.plan import Degrees
 from formulations.space import PlanSpace, shapes
-from solver.bounds.shape_bound import shape_bound_ns
+from solver.bounds.largest_share import shape_bound_ns
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS
 from solver.heuristics.local import local_plans
@@ -32,10 +32,9 @@ from solver.search.engines import Family, model_engine
 from solver.search.enumeration import enumerate_shape
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
-from solver.verify.recount import Recount
 from tests import brute_force
 from tests.best_plans import check_claims, check_space
-from tests.formulations.test_placement import assert_counted
+from tests.costs.test_placement import assert_counted
 from tests.hand_made import document_of, result_of
 from tests.loop_checks import solve_shape
 from tests.seeds import few_and_many, one_each
@@ -66,7 +65,7 @@ def test_search_and_models_equal_brute_force(seeds: Sequence[int]) -> None:
         found = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
         assert (found.step_time_ns, found.complete) == (best, True), seed
         if found.plan is not None:
-            costs = Recount(tables.instance, found.plan).costs()
+            costs = plan_costs(tables.instance, found.plan)
             assert step_time_ns(costs) == best, seed
             assert (
                 plan_costs(tables.instance, found.plan).memory_bytes == costs.memory_bytes

@@ -1,4 +1,4 @@
-"""Promises of solver.lengths.useful: strategies that may be worth a switch, and their rows."""
+"""Promises of solver.lengths.candidates: strategies that may be worth a switch, and their rows."""
 
 from dataclasses import replace
 from functools import cache
@@ -6,11 +6,10 @@ from functools import cache
 import numpy as np
 
 from formulations.instance import Instance
-from formulations.instance.rows import lengths_of
 from formulations.lengths.problem import Atom
-from formulations.lengths.row_times import PlanRows
+from formulations.lengths.row_times import PlanRows, lengths_of
 from formulations.lengths.strategy_time import NEVER, Numbers, StrategyTimes
-from solver.lengths.useful import CLOSE, useful
+from solver.lengths.candidates import CLOSE, useful
 from tests.mixed_rows import mixed_strategies
 
 
@@ -23,7 +22,7 @@ def strategies() -> tuple[Instance, list[PlanRows], list[PlanRows]]:
 
 def least(instance: Instance, found: list[PlanRows]) -> Numbers:
     """[i, j] time of the fastest rows for the classes i .. j - 1."""
-    atoms = [Atom(one.tokens, one.count) for one in lengths_of(instance).classes]
+    atoms = [Atom(one.up_to, one.count) for one in lengths_of(instance).classes]
     rows = [replace(one.strategy, visit_ns=0) for one in found]
     times = [StrategyTimes(one, atoms, "packed").of_intervals() for one in rows]
     fastest: Numbers = np.minimum.reduce(times)

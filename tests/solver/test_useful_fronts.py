@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from formulations.costs.renting import worthwhile_terms
-from formulations.instance.cluster import Spot
 from formulations.instance.family import Family
+from formulations.instance.machines import Spot
 from formulations.instance.preemption import Preemption
 from solver.clusters.front import Figures, TimeAndMoney
 from solver.family_result import FamilyResult
@@ -16,7 +16,7 @@ from solver.front_document import Aim, FrontDocument
 from solver.report.document import build_front
 from solver.report.front_picture import front_picture
 from solver.verify import verify_front
-from solver.verify.renting import offered
+from tests.oracles.preemption import all_terms
 from tests.resealed import Changes, resealed
 from tests.small_families import points_of, searched, small_family, times_by_force
 
@@ -63,11 +63,11 @@ def front(seed: int = SEEDS[0]) -> FrontDocument:
 @pytest.mark.parametrize("limit", [None, 2.0])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_front_is_that_of_every_plan_on_all_terms(seed: int, limit: float | None) -> None:
-    """By brute force, with the terms that the verifier lists."""
+    """By brute force, with all terms that there are."""
     family = spot_family(seed, limit)
     known: set[Figures] = set()
     for counts, ns in times_by_force(family).items():
-        for _, own in offered(family.instance, counts) if ns is not None else ():
+        for own in all_terms(family.instance, counts) if ns is not None else ():
             assert ns is not None
             known.add((ns * own.slowdown, ns * own.useful_usd_per_hour))
     best = sorted(a for a in known if not any(b < a and b[1] <= a[1] for b in known))
@@ -98,7 +98,7 @@ def test_limits_are_of_steps_that_are_kept(seed: int) -> None:
         (ns * own.slowdown, ns * own.useful_usd_per_hour)
         for counts, ns in times_by_force(family).items()
         if ns is not None
-        for _, own in offered(family.instance, counts)
+        for own in all_terms(family.instance, counts)
     }
     times, costs = (sorted({one[i] for one in known}) for i in (0, 1))
     for cost in costs[:: max(1, len(costs) // 2)]:

@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 
 from formulations.costs.tables import build_tables
 from formulations.space import PlanSpace, shapes
 from solver.verify import exhaust as module
-from solver.verify.bounds import Prover
+from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.chunk_stages import ChunkStages
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.exhaust import exhaust
-from solver.verify.longest import ANY_TIME_NS
 from solver.verify.orders import OrderGraph
 from tests.best_plans import check_claims
 from tests.expert_instances import expert_instance
@@ -48,7 +46,7 @@ def test_bug_runs_of_layers_that_no_chunk_may_have_took_no_time() -> None:
     shape = tables.shape
     batch = 256 * shape.dp * shape.micro_batch
     prover = Prover(PlanSpace(tables.instance.but(workload={"global_batch": batch})))
-    stages = ChunkStages(prover, shape, OrderGraph(prover.instance, shape), ANY_TIME_NS - 1)
+    stages = ChunkStages(prover, shape, OrderGraph(prover.tables(shape)), ANY_TIME_NS - 1)
     outer = [stages.sizes(0)[0], stages.sizes(1)[1]]  # with embedding or head, and a block
     assert [own.min() for own in outer] == [2, 2]
 
@@ -58,7 +56,6 @@ def test_bug_chunks_recomputed_all_experts_of_a_block() -> None:
     instance = scheduled(expert_instance(3), "interleaved", 2)
     instance = instance.but(search={"recompute": ("none", "full")})
     shape = next(one for one in shapes(instance) if one.ep > 1 and one.vpp > 1)
-    extra = Prover(PlanSpace(instance)).chunk_ways(shape).extra
-    layers = np.arange(len(instance.workload.layers))
-    for way, planned in enumerate(build_tables(instance, shape).recompute_ns):
-        assert extra[way][:, layers, layers + 1].T.tolist() == planned.tolist()
+    extra = Prover(PlanSpace(instance)).tables(shape).recompute_ns
+    for by_prover, planned in zip(extra, build_tables(instance, shape).recompute_ns, strict=True):
+        assert by_prover.tolist() == planned.tolist()

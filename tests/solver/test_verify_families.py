@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.schedules import SCHEDULES, schedule_graph
 from solver.simulate import Times, simulate
 from solver.verify.families import Member, Visits, families, members_of, of_one_chunk

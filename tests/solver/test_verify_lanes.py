@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.load import load_instance
 from formulations.plan import Degrees, Shape
@@ -18,7 +19,6 @@ from solver.verify.clock import Clock, TimeUpError
 from solver.verify.dealing import Nodes, best_deal, deal
 from solver.verify.lane_exhaust import exhaust_lanes
 from solver.verify.lanes import Lanes
-from solver.verify.recount import Recount
 from solver.verify.refutation import question_of
 from solver.verify.simulated import Outcome
 from tests import brute_force
@@ -85,7 +85,7 @@ def test_claims_above_the_optimum_are_refuted(seeds: Sequence[int], even: bool) 
             found = opinion(tables, claim)
             assert found is not None, seed
             assert found.plan is not None, seed
-            costs = Recount(tables.instance, found.plan).costs()
+            costs = plan_costs(tables.instance, found.plan)
             assert (costs.memory_bytes <= costs.limit_bytes).all()
             assert found.step_time_ns == step_time_ns(costs) < claim
 

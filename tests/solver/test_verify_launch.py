@@ -6,13 +6,13 @@ from typing import Any, get_args
 import pytest
 
 from formulations.costs.tables import build_tables
-from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, SearchSpace
-from formulations.instance.target import RULES, Target, allows, untrained
+from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, SearchSpace
+from formulations.instance.target import RULES, Target, allows
 from formulations.space import shapes
 from solver.search.driver import solve
 from solver.verify import verify_document
+from solver.verify.feasibility import check_target
 from solver.verify.findings import Findings
-from solver.verify.launch import check_target, trains
 from tests.best_plans import check_space, check_verified
 from tests.brute_force import all_orders
 from tests.hand_made import document_of, pipelined_result
@@ -48,25 +48,6 @@ def test_verifier_and_instance_agree_on_targets(target: Target, fields: dict[str
     if name == "zero" and target == "torchtitan":
         runs = True  # by the number of stages, below
     assert (findings.num_problems == 0) == runs
-
-
-TRAINED: list[dict[str, Any]] = [
-    {"precision": "fp8"},
-    {"precision": "fp32", "optimizer_bytes": 8},
-    {"precision": "bf16"},
-    {"gradient_bytes": 2},
-    {"optimizer_bytes": 8},
-    {"optimizer_bytes": 6, "optimizer_block_bytes": 8},
-    {"mtp_layers": 1},
-    {"layer_runs": pipelined_result().instance.workload.layer_runs[:-1]},
-]
-
-
-@pytest.mark.parametrize(("target", "fields"), [*product(RULES, TRAINED)])
-def test_both_agree_on_what_a_target_trains(target: Target, fields: dict[str, Any]) -> None:
-    """Precisions, formats of gradients and states, further tokens, chains without a head."""
-    workload = pipelined_result().instance.workload.model_copy(update=fields)
-    assert (trains(target, workload) is None) == (not any(untrained(target, workload)))
 
 
 def test_forged_target_is_found() -> None:

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from formulations.lengths.problem import Order, Rows
 from formulations.lengths.strategy_time import NEVER
 from solver.files import sealed
-from solver.lengths.choose import choose
-from solver.lengths.content import build_lengths
+from solver.lengths.choose import build_lengths, choose
 from solver.lengths_document import LengthsDocument
 from solver.verify import Effort, verify_lengths
 from solver.verify.lengths_file import least_ascending_ns
@@ -79,7 +78,7 @@ def _still_true(field: str, forged: LengthsDocument) -> bool:
     """Another problem, to which the same step is as good an answer."""
     if not (field.startswith("problem") or field in ("order", "requested_gap", "termination")):
         return False
-    chosen = choose(forged.problem.mixed, forged.order)
+    chosen = choose(forged.problem, forged.order)
     honest = build_lengths(replace(chosen, requested_gap=forged.requested_gap), "toy")
     same = ("step_time_s", "lower_bound_s", "single", "status")
     return all(getattr(honest, name) == getattr(forged, name) for name in same)
@@ -91,15 +90,17 @@ def test_a_slower_step_is_no_optimum() -> None:
     best = choose(mixed, "ascending")
     single = best.single
     assert single is not None
-    assert single[1] > best.step_ns
+    assert single.step_ns > best.step_ns
     tour = replace(
         best.tour,
-        anchor=single[0],
+        anchor=single.strategy,
         groups=(
-            replace(best.tour.groups[0], strategy=single[0], atoms=tuple(range(len(mixed.atoms)))),
+            replace(
+                best.tour.groups[0], strategy=single.strategy, atoms=tuple(range(len(mixed.atoms)))
+            ),
         ),
     )
-    claimed = replace(best, tour=tour, step_ns=single[1], bound_ns=single[1])
+    claimed = replace(best, tour=tour, step_ns=single.step_ns, bound_ns=single.step_ns)
     found = verify_lengths(build_lengths(claimed, "toy"))
     assert any(problem.startswith("lower_bound_s") for problem in found.problems)
 

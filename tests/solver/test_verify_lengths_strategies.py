@@ -10,8 +10,7 @@ import pytest
 from solver.evaluate.row_plans import row_plans
 from solver.files import sealed
 from solver.lengths.candidates import candidates
-from solver.lengths.choose import choose
-from solver.lengths.content import build_lengths
+from solver.lengths.choose import build_lengths, choose
 from solver.lengths_document import LengthsDocument
 from solver.verify import Verification, verify_lengths
 from tests.mixed_rows import OTHER_NODE, small
@@ -80,7 +79,7 @@ def _strategy(document: Fields) -> Fields:
 def _every_row(name: str, factor: float) -> Callable[[Fields], None]:
     def forge(document: Fields) -> None:
         for one in _strategy(document)["replicas"]:
-            _scaled(one, name, factor)
+            _scaled(one if name in one else one["time"], name, factor)
 
     return forge
 
@@ -118,18 +117,18 @@ def _unused_switch(factor: float) -> Callable[[Fields], None]:
     """One that the step does not make, as it looks at that time."""
 
     def forge(document: Fields) -> None:
-        row = document["problem"]["parameters_ns"][1]
+        row = document["problem"]["switching"]["parameters_ns"][1]
         row[0] = int(row[0] * factor)
 
     return forge
 
 
 def _free_stay(document: Fields) -> None:
-    document["problem"]["gradients_ns"][1][1] = 5
+    document["problem"]["switching"]["gradients_ns"][1][1] = 5
 
 
 def _parameters_back(document: Fields) -> None:
-    document["problem"]["parameters_return"] = True
+    document["problem"]["switching"]["parameters_return"] = True
 
 
 def _swapped_plans(document: Fields) -> None:
@@ -174,7 +173,7 @@ def _row(change_ns: int) -> Callable[[Fields], None]:
     """The longest of a replica's rows."""
 
     def forge(document: Fields) -> None:
-        document["problem"]["strategies"][-1]["replicas"][-1]["rows_ns"][-1] += change_ns
+        document["problem"]["strategies"][-1]["replicas"][-1]["time"]["rows_ns"][-1][1] += change_ns
 
     return forge
 
@@ -182,7 +181,7 @@ def _row(change_ns: int) -> Callable[[Fields], None]:
 def _curves(document: Fields) -> None:
     """Times that are above those of all rows, as packed ones have them."""
     for one in document["problem"]["strategies"][0]["replicas"]:
-        one["per_row_ns"] = one.pop("rows_ns")[-1]
+        one["time"]["per_row_ns"] = one["time"].pop("rows_ns")[-1][1]
 
 
 @pytest.mark.parametrize("forge", [_row(-1), _row(1), _curves])
@@ -198,7 +197,7 @@ def test_no_padded_row_can_be_forged(forge: Callable[[Fields], None]) -> None:
 def _honest(fields: Fields) -> Verification:
     """Verified with the step that is the best one of the forged problem."""
     forged = LengthsDocument.model_validate_json(json.dumps(fields))
-    chosen = choose(forged.problem.mixed, "ascending")
+    chosen = choose(forged.problem, "ascending")
     document = build_lengths(chosen, forged.workload, forged.instance, (), forged.above)
     plans = {name: tuple(map(sealed, getattr(forged, name))) for name in ("plans", "switch_plans")}
     return verify_lengths(sealed(document.model_copy(update=plans)))

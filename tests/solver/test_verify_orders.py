@@ -8,9 +8,9 @@ import pytest
 from formulations.costs.intervals import interval_sums
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Link
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.space import PlanSpace, shapes
-from solver.bounds.shape_bound import shape_bound_ns
+from solver.bounds.largest_share import shape_bound_ns
 from solver.layered.problem import Intervals
 from solver.verify import orders
 from solver.verify.bounds import Prover
@@ -45,14 +45,14 @@ def in_order(tables: CostTables, groups: Iterable[int]) -> tuple[int, ...]:
 
 def by_graph(tables: CostTables) -> list[set[Content]]:
     """Per stage all that the graph knows of its steps."""
-    graph = OrderGraph(tables.instance, tables.shape)
+    graph = OrderGraph(tables)
     assert graph.steps is not None
     return [
         {
             (
                 in_order(tables, step.group[i].tolist()),
                 tuple(tuple(times) for times in step.send[i].tolist()),
-                graph.tails.whole[step.tail[i]].tobytes(),
+                graph.epilogues.all_ns[step.tail[i]].tobytes(),
             )
             for i in range(len(step.source))
         }
@@ -68,7 +68,7 @@ def by_size(times: dict[int, int]) -> tuple[int, ...]:
 def by_orders(tables: CostTables) -> list[set[Content]]:
     """The same from every order, each placed slot by slot."""
     dp, pp = tables.shape.dp, tables.shape.pp
-    lanes, none = OrderGraph(tables.instance, tables.shape).lanes, (0,) * len(tables.tensors)
+    lanes, none = OrderGraph(tables).lanes, (0,) * len(tables.tensors)
     found: list[set[Content]] = [set() for _ in range(pp)]
     for order in brute_force.all_orders(tables):
         placed = brute_force.place(tables, order)
@@ -114,18 +114,11 @@ def test_transfers_between_zones_are_those_of_all_orders(seed: int) -> None:
 
 def test_tied_embeddings_are_in_the_tails_of_the_outer_stages() -> None:
     """512 rows (500, padded) of 2000 fp32 gradients, 4.096 MB, at 1 GB/s: 4.096 ms."""
-    one = chain_instance([1, 1, 1], [SLOW] * 3)
-    tied = workload(list(one.workload.layers), 4, 1000, tied=True)
-    instance = one.but(workload=tied)
-    shape = chain_tables(instance).shape
-    with_tied, without = OrderGraph(instance, shape), OrderGraph(instance, shape)
-    without.tails.tied = [0] * 3
-    added = []
-    assert with_tied.steps is not None
-    assert without.steps is not None
-    for step, other in zip(with_tied.steps, without.steps, strict=True):
-        added.append(with_tied.tails.whole[step.tail[0]] - without.tails.whole[other.tail[0]])
-    assert [set(np.unique(one).tolist()) for one in added] == [{4_096_000}, {0}, {4_096_000}]
+    plain = chain_instance([1, 1, 1], [SLOW] * 3)
+    tied = workload(list(plain.workload.layers), 4, 1000, tied=True)
+    graph = OrderGraph(chain_tables(plain.but(workload=tied)))
+    times = [graph.epilogues.embeddings[step.tail[0]] for step in graph.built]
+    assert times == [4_096_000, 0, 4_096_000]
 
 
 def tied_chain() -> CostTables:

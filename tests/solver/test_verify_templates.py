@@ -12,8 +12,7 @@ from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon
 from solver.fleets.template_document import templates_document
 from solver.layered.gpu_graph import Counts
-from solver.templates.generate import TemplateGenerator
-from solver.templates.template_options import TemplateObjective, TemplateOptions
+from solver.templates.generate import TemplateGenerator, TemplateOptions
 from solver.verify import Effort, verify_fleet
 from solver.verify.clock import Clock
 from solver.verify.templates import PipelineSpace, faster_template
@@ -126,10 +125,3 @@ def test_what_is_not_proved_is_said() -> None:
         assert verification.problems == ()
         word = "templates.bounds[{}], at the word of the search"
         assert verification.reservations == tuple(map(word.format, range(number)))
-
-
-def test_templates_by_another_objective_claim_nothing() -> None:
-    """Oobleck's is no time of a step."""
-    options = TemplateOptions(objective=TemplateObjective.OOBLECK, micro_batch=1)
-    document = templates_document(TemplateGenerator(random_instance(0), options), 0)
-    assert document.claims is None

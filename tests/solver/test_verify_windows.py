@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.schedules import Kind, ScheduleGraph, path_counts, schedule_graph
 from formulations.space import PlanSpace
 from solver.verify import windows

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables
 from formulations.instance.load import load_instance
 from formulations.space import PlanSpace, recompute_ways
@@ -13,7 +14,6 @@ from solver.simulate import step_time_ns
 from solver.verify.bounds import Prover
 from solver.verify.cascade import Claim, searched
 from solver.verify.clock import Clock
-from solver.verify.recount import Recount
 from solver.verify.zone_links import keeps_stages_apart, spanning_ns
 from tests import brute_force
 from tests.random_shapes import extreme_optimum_ns, extreme_tables
@@ -58,7 +58,7 @@ def test_claims_over_extreme_links_are_proved_up_to_the_optimum(seeds: Sequence[
         assert searched(prover_of(tables), true, Clock()).argument is not None, seed
         found = searched(prover_of(tables), forged, Clock())
         assert found.plan is not None, seed
-        assert step_time_ns(Recount(tables.instance, found.plan).costs()) == best, seed
+        assert step_time_ns(plan_costs(tables.instance, found.plan)) == best, seed
 
 
 @pytest.mark.parametrize("dp", [4, 8, 16, 32])

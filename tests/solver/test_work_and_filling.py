@@ -8,12 +8,11 @@ import pytest
 from formulations.costs.compute import layer_times
 from formulations.costs.tables import CostTables
 from formulations.instance import SearchSpace
-from formulations.instance.instance import ScheduleName
+from formulations.instance.search import ScheduleName
 from formulations.space import PlanSpace, shapes
-from solver.bounds.order_free_costs import ShapeColumns
+from solver.bounds.closed_forms import Filling, WorkBounds, closed_forms
 from solver.bounds.packing import Packing, packed_ns, refuted
-from solver.bounds.work import WorkBounds
-from solver.bounds.work_and_filling import Filling, closed_forms
+from solver.bounds.placement_independent import ShapeColumns
 from solver.verify import whole_blocks
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms

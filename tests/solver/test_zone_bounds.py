@@ -7,11 +7,11 @@ import pytest
 from formulations.costs.compute import layer_times
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
-from solver.bounds.shape_bound import shape_bound_ns
-from solver.bounds.work_and_filling import closed_forms
+from solver.bounds.closed_forms import closed_forms
+from solver.bounds.largest_share import shape_bound_ns
 from solver.layered.all_orders import free_order
+from solver.layered.placements import StageZones
 from solver.layered.problem import Intervals
-from solver.layered.zones import StageZones
 from solver.search.enumeration import enumerate_shape
 from tests import brute_force
 from tests.random_shapes import extreme_optimum_ns, extreme_tables

@@ -9,6 +9,7 @@ from itertools import accumulate
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance.target import TARGET_NAMES
 from solver.document import MemoryDocument, PlanDocument
+from solver.report.chart import Axis, Chart
 from solver.report.critical import by_type, improvements
 from solver.report.layout import Lines
 from solver.report.naming import layers_text
@@ -18,6 +19,17 @@ from solver.report.step import replicas_text, timeline_data
 from solver.report.text import figures, heading_lines, outcome
 from solver.simulate import Step
 
+PALETTE = 8  #: colours for GPU types and for parts in the style sheet, used again beyond that
+#: Of lines with a number, in px, so that phones can have larger ones.
+_APART = 24
+_MEMORY_NAMES = {
+    "weights_bytes": "weights",
+    "gradients_bytes": "gradients",
+    "optimizer_bytes": "optimizer state",
+    "activations_bytes": "activations",
+    "buffers_bytes": "buffers",
+    "reserve_bytes": "framework reserve",
+}
 _NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
 _TIMELINE = (
     '<div class=tools><button id=in title="zoom in">+</button>'
@@ -90,15 +102,7 @@ def _headline(document: PlanDocument) -> str:
     return f"<dl class=headline>{cells}</dl>"
 
 
-PALETTE = 8  #: colours for GPU types and for parts in the style sheet, used again beyond that
-_MEMORY_NAMES = {
-    "weights_bytes": "weights",
-    "gradients_bytes": "gradients",
-    "optimizer_bytes": "optimizer state",
-    "activations_bytes": "activations",
-    "buffers_bytes": "buffers",
-    "reserve_bytes": "framework reserve",
-}
+# Parts that need no script: figures, machines, stages, memory, time
 
 
 def section(title: str, body: str, note: str = "") -> str:
@@ -257,16 +261,14 @@ def time_spent(document: PlanDocument, costs: PlanCosts, step: Step) -> str:
     )
 
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 700, 226, 60, 46
-_APART = 24  #: between lines with a number, so that phones can have larger ones
-Point = tuple[float, float]  #: seconds; share of the objective of the best plan
-
-
 def search_chart(document: PlanDocument) -> str:
-    """The best plan and the bound after every moment that was noted; empty if there are none."""
+    """The best plan and the bound after every moment that was noted, as shares of the last plan.
+
+    Empty if nothing was noted.
+    """
     step_s = document.step_time_s
-    plans = [(one.elapsed_s, one.step_time_s) for one in document.history if one.step_time_s]
-    bounds = [(one.elapsed_s, one.bound) for one in document.history if one.bound is not None]
+    plans = [(note.elapsed_s, note.step_time_s) for note in document.history if note.step_time_s]
+    bounds = [(note.elapsed_s, note.bound) for note in document.history if note.bound is not None]
     if not step_s or not plans or not bounds:
         return ""
     shares = [(at_s, time_s / step_s) for at_s, time_s in plans]
@@ -275,39 +277,23 @@ def search_chart(document: PlanDocument) -> str:
     top = max(1.02, min(max(share for _, share in shares), 2.0))
     low = max(0.0, min(share for _, share in rising) - 0.02)
     end_s = max(document.runtime_s, shares[-1][0], rising[-1][0])
-
-    def path(points: Sequence[Point]) -> str:
-        corners = [(at_s, min(share, top)) for at_s, share in points]
-        steps = [f"M{_x(corners[0][0], end_s):.1f} {_y(corners[0][1], low, top):.1f}"]
-        for at_s, share in corners[1:]:
-            steps.append(f"H{_x(at_s, end_s):.1f}V{_y(share, low, top):.1f}")
-        return "".join([*steps, f"H{_x(end_s, end_s):.1f}"])
-
-    marks = "".join(
-        f'<line class=grid x1="{_LEFT}" x2="{_WIDTH}" y1="{_y(share, low, top):.1f}" '
-        f'y2="{_y(share, low, top):.1f}"/><text x="{_LEFT - 6}" y="{_y(share, low, top) + 4:.1f}" '
-        f'text-anchor="end">{escape(percent(share))}</text>'
+    chart = Chart(Axis(0.0, end_s or 1.0), Axis(low, top), 60, 10, 640, 170)
+    marks = [
+        f'<line class=grid x1="60" x2="700" y1="{y:.1f}" y2="{y:.1f}"/>'
+        f'<text x="54" y="{y + 4:.1f}" text-anchor="end">{escape(percent(share))}</text>'
         for share in sorted({low, 1.0, top})
-        if share == 1.0 or abs(_y(share, low, top) - _y(1.0, low, top)) > _APART
-    )
-    times = "".join(
-        f'<text x="{_x(at_s, end_s):.1f}" y="{_HEIGHT - 26}" text-anchor="middle">'
+        for y in (chart.y(share),)
+        if share == 1.0 or abs(y - chart.y(1.0)) > _APART
+    ]
+    marks += [
+        f'<text x="{chart.x(at_s):.1f}" y="200" text-anchor="middle">'
         f"{escape(significant(at_s, 2))} s</text>"
         for at_s in (0.0, end_s / 2, end_s)
-    )
+    ]
+    lines = chart.steps(shares, end_s, "class=plans") + chart.steps(rising, end_s, "class=bounds")
     return (
-        f'<svg class=search viewBox="0 0 {_WIDTH + 30} {_HEIGHT}" role=img '
-        f'aria-label="best plan and bound against search time">{marks}{times}'
-        f'<text x="{_LEFT}" y="{_HEIGHT - 5}">search time; 100 % is the best plan in the end</text>'
-        f'<path class=plans d="{path(shares)}"/><path class=bounds d="{path(rising)}"/></svg>'
-        "<ul class=legend><li><i class=t1></i>best plan so far</li>"
-        "<li><i class=t0></i>proved: no plan is below</li></ul>"
+        '<svg class=search viewBox="0 0 730 226" role=img '
+        f'aria-label="best plan and bound against search time">{"".join(marks)}'
+        f'<text x="60" y="221">search time; 100 % is the best plan in the end</text>{lines}</svg>'
+        + legend([("t1", "best plan so far"), ("t0", "proved: no plan is below")])
     )
-
-
-def _x(at_s: float, end_s: float) -> float:
-    return _LEFT + (_WIDTH - _LEFT) * (at_s / end_s if end_s else 1.0)
-
-
-def _y(share: float, low: float, top: float) -> float:
-    return 10 + (_HEIGHT - _BOTTOM - 10) * (top - share) / (top - low)

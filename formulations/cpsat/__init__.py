@@ -1,1 +1,0 @@
-"""CP-SAT models of the planning problem."""

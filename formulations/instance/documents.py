@@ -1,0 +1,398 @@
+"""Files as values with positions: text, read whole or refused in one line, JSON and YAML.
+
+An error names the line and column of the field that it is about. This is the one place where YAML
+is read.
+"""
+
+import csv
+import errno
+import io
+import json
+import os
+import re
+import stat
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from typing import cast
+
+import yaml
+
+from formulations.errors import InstanceError
+from formulations.instance.input_limits import (
+    MOST_BYTES,
+    MOST_TEXT,
+    MOST_VALUES,
+    MOST_WRITTEN_BYTES,
+    MOST_WRITTEN_VALUES,
+    check_extent,
+    printable,
+)
+
+Part = str | int | float | bool | None  #: key of a mapping, or index in a list
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Line and column, both from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Node:
+    """Positions of one value of a file and of all that is in it."""
+
+    mark: Mark
+    is_list: bool = False
+    children: Mapping[Part, "Node"] = field(default_factory=dict)
+    key_marks: Mapping[Part, Mark] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A parsed file: its name in messages, its plain values, and their positions."""
+
+    name: str
+    value: object
+    root: Node
+
+    def where(self, path: Sequence[Part], *, key: bool = False) -> str:
+        """`FILE:LINE:COLUMN PATH` of a field, or of what would contain it if it is missing.
+
+        With `key`, the position of the field's name instead of its value's.
+        """
+        mark, node, text = self.root.mark, self.root, ""
+        known = True
+        for i, part in enumerate(path):
+            name = printable(str(part))
+            text += f"[{name}]" if node.is_list and known else f".{name}"
+            known = known and part in node.children
+            if known:
+                at_key = key and i == len(path) - 1 and part in node.key_marks
+                mark = node.key_marks[part] if at_key else node.children[part].mark
+                node = node.children[part]
+        path_text = f" {text.removeprefix('.')}" if text else ""
+        return f"{self.name}:{mark.line}:{mark.column}{path_text}"
+
+    def has(self, path: Sequence[Part]) -> bool:
+        """Whether the file has a field at this path."""
+        node = self.root
+        for part in path:
+            if part not in node.children:
+                return False
+            node = node.children[part]
+        return True
+
+
+@dataclass(frozen=True)
+class Place:
+    """A field of a document, for the checks that look at several fields."""
+
+    document: Document
+    path: tuple[Part, ...] = ()
+
+    def at(self, *parts: Part) -> "Place":
+        """The field further down."""
+        return replace(self, path=self.path + parts)
+
+    def listed(self, index: int) -> "Place":
+        """Entry `index` of a list, or the field itself where one bare value stands for a list."""
+        entry = self.at(index)
+        return entry if self.document.has(entry.path) else self
+
+    def error(self, found: str, allowed: str) -> InstanceError:
+        """The error to raise for this field."""
+        return InstanceError(self.document.where(self.path), found, allowed)
+
+    def unknown(self, kind: str, name: str, known: Iterable[str]) -> InstanceError:
+        """The error for a name that is not among the known ones."""
+        names = list(known)
+        return self.error(f"unknown {kind} {name!r}{suggestion(name, names)}", ", ".join(names))
+
+
+def suggestion(name: object, names: Sequence[str]) -> str:
+    """` (did you mean ...?)` with up to three close names, or nothing."""
+    by_lower = {known.lower(): known for known in names}
+    close = [by_lower[low] for low in get_close_matches(str(name).lower(), by_lower, n=3)]
+    return f" (did you mean {' or '.join(close)}?)" if close else ""
+
+
+def read_bytes(path: Path, allowed: str, place: Place | None = None) -> bytes:
+    """What a file of at most 256 MiB holds.
+
+    Raises InstanceError; a file that cannot be opened is reported at `place`, where another file
+    names it, and `allowed` says which file is meant.
+    """
+    try:
+        with open(path, "rb", opener=_opened) as file:
+            data = file.read(MOST_BYTES + 1)
+            if not data and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EPIPE, "a pipe that nobody writes to")
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        if place is None:
+            raise InstanceError(str(path), reason, allowed) from None
+        found = f"cannot read {printable(str(path))}: {reason}"
+        raise place.error(found, allowed) from None
+    if len(data) > MOST_BYTES:
+        raise InstanceError(str(path), "more than 256 MiB", allowed)
+    return data
+
+
+def _opened(path: str, flags: int) -> int:
+    """A file descriptor; a pipe that nobody writes to is not waited for, but found empty."""
+    number = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(number, True)
+    return number
+
+
+def read_text(path: Path, allowed: str, place: Place | None = None) -> str:
+    """Text of a UTF-8 file without its byte order mark. Raises InstanceError as `read_bytes`."""
+    data = read_bytes(path, allowed, place)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8", errors="replace")
+        where = f"{path}:{line_and_column(before)}"
+        raise InstanceError(where, f"byte 0x{data[error.start]:02x}", "text in UTF-8") from None
+
+
+def line_and_column(before: str) -> str:
+    """Position, from 1, of what follows the text `before`."""
+    return f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+
+
+def csv_rows(path: Path, allowed: str) -> list[list[str]]:
+    """Rows of a CSV file whose fields may be quoted. Raises InstanceError."""
+    try:
+        return list(csv.reader(io.StringIO(read_text(path, allowed))))
+    except csv.Error as error:
+        raise InstanceError(str(path), str(error), allowed) from None
+
+
+def csv_fields(text: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
+    """Line number and (column, text) of the fields of every line of a CSV that is not blank."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        column, fields = 1, []
+        for entry in line.split(","):
+            fields.append((column + len(entry) - len(entry.lstrip()), entry.strip()))
+            column += len(entry) + 1
+        yield number, fields
+
+
+_DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+class _RepeatedError(ValueError):
+    """An object with a field twice, of which readers would choose one, each in its own way."""
+
+
+def _each_once(fields: Sequence[tuple[str, object]]) -> dict[str, object]:
+    by_name = dict(fields)
+    if len(by_name) < len(fields):
+        raise _RepeatedError
+    return by_name
+
+
+def parse_json(text: str, name: str, allowed: str = "valid JSON") -> object:
+    """Plain values of JSON text; `name` stands for the file. Raises InstanceError.
+
+    allowed: what errors say of text that is no JSON.
+    """
+    check_extent(name, sum(map(text.count, ",[{")), MOST_VALUES)
+    try:
+        return json.loads(text, object_pairs_hook=_each_once)
+    except _RepeatedError:
+        _json_positions(text, name)  # tells which
+        raise
+    except json.JSONDecodeError as error:
+        where = f"{name}:{error.lineno}:{error.colno}"
+        raise InstanceError(where, error.msg, allowed) from None
+    except RecursionError:
+        raise _nested(name) from None
+    except ValueError as error:  # a number of thousands of digits
+        found = str(error).partition(";")[0]
+        raise InstanceError(f"{name}:1:1", found, "numbers of usual size") from None
+
+
+def json_document(text: str, name: str) -> Document:
+    """Values and positions of JSON text. Raises InstanceError as `parse_json`."""
+    return Document(name, parse_json(text, name), _json_positions(text, name))
+
+
+def _json_positions(text: str, name: str) -> Node:
+    """Positions of valid JSON text. Raises InstanceError for a field that is repeated."""
+    lines = [0, *(match.end() for match in re.finditer("\n", text))]
+    try:
+        return _json_node(text, _skip(text, 0), lines, name)[0]
+    except RecursionError:
+        raise _nested(name) from None
+
+
+def _json_node(text: str, at: int, lines: list[int], name: str) -> tuple[Node, int]:
+    """The value that begins at offset `at`, and the offset behind it; the text is valid JSON."""
+    mark = _mark(at, lines)
+    if text[at] not in "[{":
+        return Node(mark), _DECODER.raw_decode(text, at)[1]
+    is_list = text[at] == "["
+    children: dict[Part, Node] = {}
+    key_marks: dict[Part, Mark] = {}
+    at = _skip(text, at + 1)
+    while text[at] not in "]}":
+        key: Part = len(children)
+        if not is_list:
+            key_mark = _mark(at, lines)
+            key, at = _DECODER.raw_decode(text, at)
+            if key in key_marks:
+                raise _repeated(name, key_mark, key, key_marks[key].line)
+            key_marks[key] = key_mark
+            at = _skip(text, _skip(text, at) + len(":"))
+        children[key], at = _json_node(text, at, lines, name)
+        at = _skip(text, at)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+    return Node(mark, is_list, children, key_marks), at + 1
+
+
+def _nested(name: str) -> InstanceError:
+    return InstanceError(f"{name}:1:1", "too many nested levels", "at most some 100")
+
+
+def _repeated(name: str, mark: Mark, key: Part, first_line: int) -> InstanceError:
+    where = f"{name}:{mark.line}:{mark.column} {printable(str(key))}"
+    return InstanceError(where, f"repeated; it stands in line {first_line} too", "every field once")
+
+
+def _skip(text: str, at: int) -> int:
+    """Offset of the first character from `at` on that is no white space."""
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def _mark(at: int, lines: list[int]) -> Mark:
+    line = bisect_right(lines, at)
+    return Mark(line, at - lines[line - 1] + 1)
+
+
+_FOLDER = "catalogue"
+
+
+def read_yaml_resource(name: str) -> object:
+    """Plain values of a YAML file of the catalogue, such as workloads.yaml."""
+    return resource(name).value
+
+
+def resource(name: str) -> Document:
+    """A parsed YAML file of the catalogue."""
+    file = resources.files("formulations.instance").joinpath(_FOLDER, name)
+    return parse_document(file.read_text(encoding="utf-8"), f"{_FOLDER}/{name}")
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, where 1e9 is a number, as in YAML 1.2."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
+        """Value of a node; one such as the date 2001-99-99 or !!bool x is an error with a place."""
+        try:
+            return super().construct_object(node, deep)
+        except (ArithmeticError, AttributeError, LookupError, ValueError) as error:
+            unfit = f"not a value of the kind {node.tag.rpartition(':')[2]}"
+            problem = str(error).partition(";")[0] if isinstance(error, ValueError) else unfit
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"),
+    list("-+0123456789"),
+)
+
+
+def parse_document(text: str, name: str) -> Document:
+    """Values and positions of YAML text. Raises InstanceError for syntax and repeated keys."""
+    if len(text) > MOST_WRITTEN_BYTES:
+        raise InstanceError(name, "more than 1 MiB", "a YAML file of at most that size")
+    try:
+        loader = _Loader(text)
+        root = loader.get_single_node()
+        if root is None:
+            raise InstanceError(f"{name}:1:1", "an empty file", "a mapping of fields")
+        check_extent(name, _num_values(root, name, (), {}), MOST_WRITTEN_VALUES)
+        value = loader.construct_document(root)
+        return Document(name, value, _yaml_node(root, loader, {}))
+    except yaml.reader.ReaderError as error:
+        where = f"{name}:{line_and_column(text[: error.position])}"
+        found = f"the character {chr(error.character)!r}"
+        raise InstanceError(where, found, "printable text") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+        found = ", ".join(filter(None, [error.context, error.problem])) or "a syntax error"
+        raise InstanceError(where, found, "valid YAML") from None
+    except RecursionError:
+        raise _nested(name) from None
+
+
+def _num_values(
+    node: yaml.Node, name: str, above: tuple[yaml.Node, ...], counts: dict[yaml.Node, int]
+) -> int:
+    """Values in a node, with aliases and merge keys written out.
+
+    Raises InstanceError for a repeated key, a text that is too long, and an alias of what contains
+    it. `above`: the nodes that contain this one. `counts`: of nodes so far, which have aliases.
+    """
+    where = f"{name}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
+    if node in above:
+        raise InstanceError(where, "a value that contains itself", "aliases of other values")
+    if node in counts:
+        return counts[node]
+    inner = node.value if isinstance(node, yaml.SequenceNode) else []
+    if isinstance(node, yaml.MappingNode):
+        first_lines: dict[str, int] = {}
+        for key, value in node.value:
+            mark = _yaml_mark(key)
+            if not isinstance(key, yaml.ScalarNode):
+                at = f"{name}:{mark.line}:{mark.column}"
+                raise InstanceError(at, "a key of several parts", "a name or number")
+            _num_values(key, name, (), {})
+            if key.value in first_lines:
+                raise _repeated(name, mark, key.value, first_lines[key.value])
+            first_lines[key.value] = mark.line
+            inner.append(value)
+    elif isinstance(node, yaml.ScalarNode) and len(node.value) > MOST_TEXT:
+        found = f"a text of {len(node.value):,} characters"
+        raise InstanceError(where, found, f"at most {MOST_TEXT:,}")
+    counts[node] = 1 + sum(_num_values(value, name, (*above, node), counts) for value in inner)
+    return counts[node]
+
+
+def _yaml_node(node: yaml.Node, loader: _Loader, done: dict[yaml.Node, Node]) -> Node:
+    """Positions of a node and of all it contains; merge keys are already flattened."""
+    if node in done:
+        return done[node]
+    children: dict[Part, Node] = {}
+    key_marks: dict[Part, Mark] = {}
+    if isinstance(node, yaml.SequenceNode):
+        children = {i: _yaml_node(entry, loader, done) for i, entry in enumerate(node.value)}
+    elif isinstance(node, yaml.MappingNode):
+        for key_node, value_node in node.value:
+            key = cast("Part", loader.construct_object(key_node, deep=True))
+            is_empty = isinstance(value_node, yaml.ScalarNode) and value_node.value == ""
+            key_marks[key] = _yaml_mark(key_node)
+            at_key = Node(key_marks[key])
+            children[key] = at_key if is_empty else _yaml_node(value_node, loader, done)
+    is_list = isinstance(node, yaml.SequenceNode)
+    done[node] = Node(_yaml_mark(node), is_list, children, key_marks)
+    return done[node]
+
+
+def _yaml_mark(node: yaml.Node) -> Mark:
+    return Mark(node.start_mark.line + 1, node.start_mark.column + 1)

@@ -1,0 +1,223 @@
+"""The section `search`: the plans to choose among, and which share of traffic hides.
+
+That share is an assumption, with its source. Visible time is (1 - share) times the whole, so bounds
+that are linear in it carry over; what ZeRO 2 and 3 exchange with every micro-batch is a constant of
+each layer, and hides no longer than the pass lasts. What is hidden still occupies its link.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag
+
+from formulations.instance.input_limits import MOST_CHOICES, Count, Fraction, Name, Text
+from formulations.instance.record import (
+    MAPPING,
+    NAME,
+    Named,
+    OneOrMany,
+    Record,
+    name_or_mapping,
+    refusal,
+    shown,
+)
+from formulations.instance.sources import NOT_STATED, Kind
+from formulations.instance.target import Target
+from formulations.instance.workload import ExpertSplit, Recompute
+
+ZeroStage = Literal[0, 1, 2, 3]
+#: Least time, and most memory, first.
+RECOMPUTE_WAYS: tuple[Recompute, ...] = ("none", "selective", "full")
+ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
+#: What has a tensor-parallel degree, and parts of a micro-batch, of its own.
+DegreesPer = Literal["uniform", "per_group", "per_stage"]
+#: Schedules that templates and fleets know.
+PlainSchedule = Literal["1f1b", "gpipe"]
+#: How attention sees all tokens of a sequence that GPUs share, see `formulations.costs.context`.
+ContextMethod = Literal["ring", "all_to_all"]
+
+Counts = Annotated[tuple[Count, ...], Field(max_length=MOST_CHOICES), OneOrMany()]
+#: PyTorch's names, torch.distributed.fsdp.ShardingStrategy.
+_FSDP = {"NO_SHARD": 0, "SHARD_GRAD_OP": 2, "FULL_SHARD": 3}
+Zero = Annotated[ZeroStage, Named(_FSDP)]
+
+
+def _no_truth(value: object) -> object:
+    if isinstance(value, bool):  # which is a number elsewhere
+        raise refusal(shown(value), "1 or tp")
+    return value
+
+
+Split = Annotated[ExpertSplit, BeforeValidator(_no_truth)]
+Chunks = Annotated[int, Field(ge=2, le=64)]
+Splits = Annotated[tuple[Split, ...], OneOrMany()]
+Zeros = Annotated[tuple[Zero, ...], OneOrMany()]
+Recomputes = Annotated[tuple[Recompute, ...], OneOrMany()]
+
+
+class Overlap(Record):
+    """Which share of traffic hides behind computation."""
+
+    tensor_parallel: Fraction = Field(
+        default=0.0, description="Of tensor-parallel traffic behind products."
+    )
+    gradient_sync: Fraction = Field(
+        default=0.0,
+        description="Of the gradient sync behind backward passes, where a replica is one stage;"
+        " with several, the last chunk of a GPU is never hidden.",
+    )
+    sharding: Fraction = Field(
+        default=0.0,
+        description="Of what ZeRO 2 and 3 reduce and gather with every micro-batch, behind the pass"
+        " it belongs to, as far as that lasts.",
+    )
+    kind: Kind = Field(default="assumed", description="How the shares were found.")
+    source: Text = Field(default=NOT_STATED, description="Where the shares come from.")
+
+    def hidden_sync(self, pp: int, chunks: int) -> float:
+        """Share of the gradient sync that a shape hides.
+
+        Gradients are sent layer by layer where a replica is one stage, and else chunk by chunk, of
+        which the last is seen (NeMo user guide, "Communication Overlap").
+        """
+        return self.gradient_sync if pp == 1 else min(self.gradient_sync, (chunks - 1) / chunks)
+
+
+class FrameworksFile(Record):
+    """The file overlap.yaml."""
+
+    overlap: dict[Name, Overlap]
+
+
+Framework = Annotated[
+    Annotated[Name, Tag(NAME)] | Annotated[Overlap, Tag(MAPPING)],
+    Discriminator(name_or_mapping),
+]
+
+
+class SearchFile(Record):
+    """The plans to choose among, as written: a list may also be one bare value.
+
+    What is not stated depends on the target, the machines, the model and the profile.
+    """
+
+    target: Target = Field(
+        default="megatron",
+        description="Who is to run the plan: what it cannot run is not chosen. megatron:"
+        " Megatron-LM, all ranks alike but for their layers. flagscale: degrees and recomputation"
+        " per stage. torchtitan: any schedule, ZeRO 2 and 3. any: all of it, uneven micro-batches.",
+    )
+    tensor_parallel: Counts | None = Field(
+        default=None,
+        description="GPUs per tensor-parallel group. Default: every power of two that fits a node,"
+        " divides the key and value heads and is in the profile.",
+    )
+    degrees: DegreesPer = Field(
+        default="uniform",
+        description="uniform: one tensor-parallel degree for all GPUs. per_group: every node group"
+        " has its own, and may run the sequences of each micro-batch of a stage in equal parts on"
+        " several tensor groups of a node. per_stage: so may every stage, alike on all replicas;"
+        " unlike stages may share a node.",
+    )
+    data_parallel: Counts | None = Field(default=None, description="Replicas. Default: any.")
+    pipeline_parallel: Counts | None = Field(default=None, description="Stages. Default: any.")
+    context_parallel: Counts = Field(
+        default=(1,),
+        description="GPUs of a node that share every sequence, beside tensor_parallel. Twice as"
+        " many divide the tokens of a sequence; needs flash attention.",
+    )
+    context_method: ContextMethod | None = Field(
+        default=None,
+        description="Do keys and values go round a ring of these GPUs, or are heads exchanged?"
+        " Default: what sends less; all_to_all where tp cp divides the key and value heads.",
+    )
+    expert_parallel: Counts | None = Field(
+        default=None,
+        description="GPUs that share the experts of a block, of all replicas of a stage. Default:"
+        " every power of two that divides the experts; 1 without experts, and with a profile.",
+    )
+    expert_tensor_parallel: Splits | None = Field(
+        default=None,
+        description="GPUs that split every expert (Megatron's name; etp). tp: all of a tensor"
+        " group, as all else. 1: each has whole experts for its own part of the sequence, so the"
+        " GPUs of tensor groups share experts too: needs sequence_parallel. Default: both; tp"
+        " without experts, and with a profile.",
+    )
+    micro_batch: Counts | None = Field(
+        default=None,
+        description="Sequences per micro-batch. Default: every power of two up to 64 that divides"
+        " the global batch.",
+    )
+    recompute: Recomputes = Field(
+        default=("none", "selective", "full"),
+        description="Recomputation of activations in the backward pass. selective: of scores,"
+        " softmax and dropout of attention; none of it with flash attention, which keeps none."
+        " Default: all that the target runs.",
+    )
+    recompute_per: Literal["stage", "plan"] = Field(
+        default="stage",
+        description="Does every stage recompute as little as fits, of its first blocks, or all"
+        " stages alike? With interleaved every GPU all blocks of its chunks in one way; with ZeRO 2"
+        " and 3 always all alike. Default: the former where the target can.",
+    )
+    sequence_parallel: bool | None = Field(
+        default=None,
+        description="Do the GPUs of a tensor-parallel group split the sequence between their"
+        " products? Default: what the profile says, else where tensor_parallel is above 1.",
+    )
+    zero: Zeros = Field(
+        default=(0, 1, 2, 3),
+        description="What replicas split (ZeRO): 1 the optimizer state, 2 gradients too, 3"
+        " parameters too. 2 and 3 exchange gradients with every micro-batch: only with one pipeline"
+        " stage (DeepSpeed refuses others) and even micro-batches. FSDP's names: NO_SHARD is 0,"
+        " SHARD_GRAD_OP 2, FULL_SHARD 3. Default: all that the target runs.",
+    )
+    schedule: Annotated[tuple[ScheduleName, ...], OneOrMany()] = Field(
+        default=("1f1b",),
+        description="Pipeline schedules. interleaved: 1F1B with several chunks of layers per GPU, a"
+        " shorter bubble for more memory and transfers. zb-h1: zero bubble, 1F1B that puts weight"
+        " gradients off, a shorter bubble for more memory on the later stages.",
+    )
+    virtual_pipeline: Annotated[tuple[Chunks, ...], OneOrMany()] = Field(
+        default=(2,), description="Chunks of layers per GPU; only with interleaved."
+    )
+    micro_batches: Literal["even", "uneven"] = Field(
+        default="even", description="Do all replicas run equally many micro-batches?"
+    )
+    idle_nodes: bool = Field(default=True, description="May a plan leave nodes unused?")
+    embedding_only_stages: bool = Field(default=False, description="May a stage hold no block?")
+    blocking_sends: bool = Field(default=False, description="Does a send keep the sender busy?")
+    scatter_gather: bool = Field(
+        default=False, description="Does each of the tp GPUs send 1/tp of the activations?"
+    )
+    overlap: Framework | None = Field(
+        default=None,
+        description="Traffic that hides behind computation: a framework of the catalogue (megatron,"
+        " torchtitan), or shares. Default: none. Reports state it as an assumption.",
+    )
+
+
+class SearchSpace(SearchFile):
+    """Which plans may be chosen, all decided. None means every value that fits the cluster."""
+
+    target: Target = "any"
+    expert_parallel: Counts = (1,)
+    expert_tensor_parallel: Splits = ("tp",)
+    recompute: Recomputes = ("none", "full")
+    sequence_parallel: bool = False
+    zero: Zeros = (0, 1)
+    overlap: Overlap = Overlap()
+
+    @property
+    def splits_messages(self) -> bool:
+        """Whether each of the tp lanes sends 1/tp of a message between stages."""
+        return self.scatter_gather or self.sequence_parallel
+
+    @property
+    def gathers_messages(self) -> bool:
+        """Whether the receivers put it together; of a split sequence each needs its part alone."""
+        return self.scatter_gather and not self.sequence_parallel
+
+
+def plain_schedules(search: SearchSpace) -> list[PlainSchedule]:
+    """Those to choose among that templates, fleets and stages of unlike degrees know."""
+    return [name for name in search.schedule if name == "1f1b" or name == "gpipe"]

@@ -1,0 +1,1 @@
+"""One formulation per decision, for CP-SAT and for MILP."""

@@ -1,0 +1,230 @@
+"""In which order the nodes stand, so which node group runs which slot: free, or given.
+
+Sets. Node groups j with n_j nodes of c_j slots; slots s < S; stages k < p, devices where these
+have several chunks: all of them lie on its slots, and the last sends to the first; N, nodes of one.
+Parameters. NodeTerms of (j, a): what a node of group j brings if its first slot is a.
+Variables. start[j, a]: a node of group j starts at slot a, for every a that is a sum of sizes of
+other nodes; owner[s, j]: group j owns slot s; span[k, N]: stage k lies on N nodes; send[k, r];
+inside[k], outside[k] of the gradient sync and of the gather, bytes and start-up apart; embedding.
+Where nodes stand in several zones y, z: those of `zones`.
+Objective. Step time, with the rest of the constraints: `step_time`.
+Constraints.
+(12) Tiling: every slot is covered by exactly one start.
+(13) Every node is used: sum over a of start[j, a] = n_j.
+(14) owner[s, j] = sum of start[j, a] over a that cover s.
+(15) send[k, r] >= the term of the start that covers either of its two slots, and the term of n
+     flows between zones if flows[k, y, z, n] and its ends' owners stand in y and z.
+(16) Exactly one span[k, N], and sum of N span[k, N] = number of starts that overlap stage k.
+(17) inside[k], outside[k]: see `rings`.
+(18) embedding >= the term of the start that covers a slot, for those of the tied stages, and the
+     term of n lanes if lanes[y, z, n].
+(19)-(21) What crosses between zones: see `zones`.
+(26) Not both owner[s, i] and owner[t, j] where the target runs no such order.
+Assumptions. Nodes of a group are interchangeable and therefore have no names here.
+Left out. Orders that differ only inside a group, for the same reason.
+Size. O(J S) literals, O(J S R) rows, for sync times the largest N. Z zones add O(Z^2 (S + p R))
+literals, O(J^2 S R) rows for sends and O(Z^2 p^2 N) for sync.
+"""
+
+from collections.abc import Hashable, Sequence
+from itertools import accumulate
+from typing import TypeAlias
+
+from formulations.costs.placement import Placer
+from formulations.costs.stage_places import placement_of
+from formulations.costs.tables import CostTables
+from formulations.decisions import Given, only_order, possible_starts
+from formulations.models.layer_to_stage import Split
+from formulations.models.model import (
+    Costs,
+    Linear,
+    Literal,
+    Model,
+    Pairs,
+    Solution,
+    Term,
+    of_numbers,
+    total_of,
+    weighted,
+)
+from formulations.models.rings import RingTimes
+from formulations.models.zones import ZoneVariables
+from formulations.slot_degrees import apart
+
+
+class FreeOrder:
+    """A free node order: `start`, see the header."""
+
+    def __init__(self, model: Model, tables: CostTables) -> None:
+        self.model, self.tables, self.placer = model, tables, Placer(tables)
+        self.start = {(j, a): model.literal(f"start_{j}_{a}") for j, a in possible_starts(tables)}
+        shape, sizes = tables.shape, tables.slots_per_node
+        #: [slot] starts whose node covers it
+        self._covering = [
+            [(j, a) for j, a in self.start if a <= s < a + sizes[j]] for s in range(shape.slots)
+        ]
+        for covering in self._covering:
+            model.exactly_one(12, [self.start[key] for key in covering])
+        for j, count in enumerate(shape.nodes_used):
+            starts = [literal for key, literal in self.start.items() if key[0] == j]
+            model.equal(13, total_of(*starts), count)
+        self._spans = [self._span_literals(k) for k in range(shape.pp)]
+        self._owners = [self._owner_literals(s) for s in range(shape.slots)]
+        owner = [dict(owners) for owners in self._owners]
+        for (s, i), (t, j) in apart(tables.instance, shape):
+            model.some_of(26, (), owner[s].get(i, 0), owner[t].get(j, 0))
+        self._zones = ZoneVariables(model, tables, self._owners)
+        literals = [[(self.start[key], key) for key in covering] for covering in self._covering]
+        self._rings = RingTimes(model, self.placer, literals, self._spans, self._zones)
+        self._sends: dict[tuple[int, int], Term] = {}
+
+    def _span_literals(self, stage: int) -> dict[int, Literal]:
+        """(16)."""
+        dp = self.tables.shape.dp
+        num_spans = min(dp, sum(self.tables.shape.nodes_used))
+        if num_spans == 1:
+            return {1: 1}
+        span = {n: self.model.literal(f"span_{stage}_{n}") for n in range(1, num_spans + 1)}
+        self.model.exactly_one(16, span.values())
+        overlapping = {key for s in range(dp) for key in self._covering[stage * dp + s]}
+        starts = [literal for key, literal in self.start.items() if key in overlapping]
+        self.model.equal(16, weighted(span, span.values()), total_of(*starts))
+        return {**span}
+
+    def _owner_literals(self, slot: int) -> list[tuple[int, Literal]]:
+        """(14)."""
+        owners: dict[int, list[Linear]] = {}
+        for key in self._covering[slot]:
+            owners.setdefault(key[0], []).append(self.start[key])
+        if len(owners) == 1:
+            return [(j, 1) for j in owners]
+        return [
+            (j, self.model.joined(14, literals, f"owner_{slot}_{j}"))
+            for j, literals in sorted(owners.items())
+        ]
+
+    def types(self, slot: int) -> Sequence[tuple[int, Literal]]:
+        """Node groups that may own a slot, and whether they do; exactly one does."""
+        return self._owners[slot]
+
+    def column(self, replica: int) -> Hashable:
+        """Every replica may differ from every other."""
+        return replica
+
+    def send(self, stage: int, replica: int, split: Split) -> Term:
+        """(15) Transfer from a virtual stage to the next, ns."""
+        if (stage, replica) not in self._sends:
+            shape = self.tables.shape
+            slot = stage % shape.pp * shape.dp + replica
+            self._sends[stage, replica] = self._send(slot, stage, replica, split)
+        return self._sends[stage, replica]
+
+    def _send(self, slot: int, stage: int, replica: int, split: Split) -> Term:
+        choices = list(self._zones.sends(slot))
+        for end in (slot, (slot + self.tables.shape.dp) % self.tables.shape.slots):
+            times = [(key, self.placer.terms(*key).send_ns[slot]) for key in self._covering[end]]
+            choices.append(((), [(self.start[key], own_ns) for key, own_ns in times]))
+        messages = {times_ns for _, options in choices for _, times_ns in options}
+        costs = Costs(
+            {times_ns: split.message_ns(self.tables, times_ns, stage) for times_ns in messages},
+            lambda a, b: max(first - second for first, second in zip(a, b, strict=True)),
+            {times_ns: max(times_ns) for times_ns in messages},
+        )
+        rows = [
+            row
+            for holds, options in choices
+            for row in self.model.choose(costs, options, None, holds)
+        ]
+        return self.model.maximum(15, rows, costs.upper, f"send_{stage}_{replica}")
+
+    def sync(self, device: int, split: Split) -> Term:
+        """Gradient sync of a device, ns."""
+        return self._rings.phase(self.placer.sync, device, split, "sync")
+
+    def gather(self, device: int, split: Split) -> Term:
+        """Parameter gather of a device, ns."""
+        if self.placer.gather is None:
+            return 0
+        return self._rings.phase(self.placer.gather, device, split, "gather")
+
+    def embedding(self) -> Term:
+        """(18) All-reduce of the tied embeddings, ns."""
+        shape = self.tables.shape
+        choices = self._zones.embeddings() if self.tables.tied else []
+        for slot in {*range(shape.dp), *range(shape.slots - shape.dp, shape.slots)}:
+            terms = [(key, self.placer.terms(*key)) for key in self._covering[slot]]
+            choices.append([(self.start[key], node.embedding_ns) for key, node in terms])
+        costs = of_numbers({ns: ns for options in choices for _, ns in options})
+        rows = [row for options in choices for row in self.model.choose(costs, options)]
+        return self.model.maximum(18, rows, costs.upper, "embedding")
+
+    def assignment(self, order: Sequence[int]) -> Pairs:
+        """The starts of an order."""
+        sizes = self.tables.slots_per_node
+        starts = set(zip(order, accumulate((sizes[j] for j in order), initial=0), strict=False))
+        return [(literal, int(key in starts)) for key, literal in self.start.items()]
+
+    def extract(self, solution: Solution) -> tuple[int, ...]:
+        """Node groups in node order in a solution."""
+        chosen = [(a, j) for (j, a), literal in self.start.items() if solution.value(literal)]
+        return tuple(j for _, j in sorted(chosen))
+
+
+class FixedOrder:
+    """A node order that is given, as group indices, or a layout; its costs are `placement_of`."""
+
+    def __init__(self, tables: CostTables, order: Sequence[int]) -> None:
+        self.order, self._tables = tuple(order), tables
+        self._dp = tables.shape.dp
+        self._costs = placement_of(tables, order)
+        groups = self._costs.group_of_slot.tolist()
+        self._groups = [groups[k * self._dp :][: self._dp] for k in range(tables.shape.pp)]
+
+    def types(self, slot: int) -> Sequence[tuple[int, Literal]]:
+        """The node group that owns a slot."""
+        return ((self._groups[slot // self._dp][slot % self._dp], 1),)
+
+    def column(self, replica: int) -> Hashable:
+        """Equal for replicas with equal groups and transfers on all devices."""
+        return (
+            tuple(row[replica] for row in self._groups),
+            self._costs.send_ns[:, :, replica].tobytes(),
+        )
+
+    def send(self, stage: int, replica: int, split: Split) -> Term:
+        """Transfer from a stage to the next, ns."""
+        times_ns = self._costs.send_ns[:, stage % self._tables.shape.pp, replica].tolist()
+        return split.message_ns(self._tables, times_ns, stage)
+
+    def sync(self, device: int, split: Split) -> Term:
+        """Gradient sync of a device, ns."""
+        costs, stages = self._costs, self._tables.shape.stages_of(device)
+        total = split.device_sum(stages, costs.sync_ns[device])
+        return total_of(total, int(costs.sync_latency_ns[device]))
+
+    def gather(self, device: int, split: Split) -> Term:
+        """Parameter gather of a device, ns."""
+        costs, stages = self._costs, self._tables.shape.stages_of(device)
+        total = split.device_sum(stages, costs.gather_ns[device])
+        return total_of(total, int(costs.gather_latency_ns[device]))
+
+    def embedding(self) -> Term:
+        """All-reduce of the tied embeddings, ns."""
+        return self._costs.embedding_ns
+
+    def assignment(self, order: Sequence[int]) -> Pairs:
+        """No variables."""
+        return ()
+
+    def extract(self, solution: object) -> tuple[int, ...]:
+        """The order given."""
+        return self.order
+
+
+Order: TypeAlias = FreeOrder | FixedOrder
+
+
+def order_part(model: Model, tables: CostTables, given: Given) -> Order:
+    """The free order; fixed where it is given, or nodes of a single group leave no choice."""
+    order = only_order(tables) if given.order is None else given.order
+    return FreeOrder(model, tables) if order is None else FixedOrder(tables, order)

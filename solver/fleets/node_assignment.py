@@ -1,0 +1,319 @@
+"""Which node takes which position of a new fleet, and who sends it what it lacks."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+
+from formulations.fleet import Pipeline, holdings, layers_by_position
+from formulations.template import Template
+from formulations.transition import Copy, Links, missing
+from solver.fleets.assignment import FORBIDDEN, Array, cheapest, least_largest
+
+#: Positions above which only fewest bytes are asked for, not the fastest to receive.
+LARGE = 200
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is left of a fleet. groups: node group of every node of the cluster.
+
+    before: pipelines before the failure, with lost nodes. ready: nodes to use, those that joined
+    included. layer_bytes: state of every layer.
+    """
+
+    links: Links
+    groups: tuple[int, ...]
+    before: tuple[Pipeline, ...]
+    ready: tuple[int, ...]
+    layer_bytes: tuple[int, ...]
+
+    @cached_property
+    def holdings(self) -> dict[int, range]:
+        """Layers on the nodes that are ready."""
+        ready = set(self.ready)
+        return {node: layers for node, layers in holdings(self.before).items() if node in ready}
+
+    @cached_property
+    def former(self) -> dict[int, int]:
+        """Pipeline before of every node that was in one."""
+        return {node: p for p, pipeline in enumerate(self.before) for node in pipeline.nodes}
+
+    def partners(self, templates: Sequence[Template]) -> list[int | None]:
+        """For every new pipeline the one that it goes on from: equal, then of similar size."""
+        alive = Counter(self.former[node] for node in self.holdings)
+
+        def distance(template: Template, p: int) -> int:
+            before = self.before[p].template
+            is_same = template == before and alive[p] == before.num_nodes
+            return 0 if is_same else 1 + abs(template.num_nodes - alive[p])
+
+        costs = [
+            [distance(template, p) for p in range(len(self.before))] + [1 << 20] * len(templates)
+            for template in templates
+        ]
+        chosen = cheapest(np.array(costs, dtype=np.int64))
+        assert chosen is not None
+        return [int(p) if p < len(self.before) else None for p in chosen]
+
+
+@dataclass(frozen=True)
+class NodeAssignment:
+    """Nodes of every new pipeline, the copies that this takes, and their time."""
+
+    nodes: tuple[tuple[int, ...], ...]
+    copies: tuple[Copy, ...]
+    transfer_ns: int
+
+
+class _Position(NamedTuple):
+    """A position of a new pipeline, which a node of the group may take to hold the layers."""
+
+    pipeline: int
+    group: int
+    layers: range
+
+
+class NodeAssigner:
+    """The positions of new pipelines, for the nodes that are ready.
+
+    In tables positions are rows, nodes that are ready columns; FORBIDDEN for nodes of other groups.
+    """
+
+    def __init__(self, situation: Situation, templates: Sequence[Template]) -> None:
+        self._situation, self._templates = situation, templates
+        self._positions = [
+            _Position(q, group, layers)
+            for q, template in enumerate(templates)
+            for group, layers in zip(
+                template.node_groups, layers_by_position(template), strict=True
+            )
+        ]
+        self._layers = [situation.holdings.get(node, range(0)) for node in situation.ready]
+        self._bytes_before = [0, *accumulate(situation.layer_bytes)]
+
+    def _lacking(self, rows: Sequence[int], columns: Sequence[int]) -> Array:
+        """Bytes to receive for some positions on some nodes."""
+        groups = [self._situation.groups[node] for node in self._situation.ready]
+        before = self._bytes_before
+        lacking = np.full((len(rows), len(columns)), FORBIDDEN, dtype=np.int64)
+        for r, row in enumerate(rows):
+            _, group, layers = self._positions[row]
+            for c, column in enumerate(columns):
+                if groups[column] == group:
+                    have = self._layers[column]
+                    start, end = max(layers.start, have.start), min(layers.stop, have.stop)
+                    present = before[end] - before[start] if start < end else 0
+                    lacking[r, c] = before[layers.stop] - before[layers.start] - present
+        return lacking
+
+    @cached_property
+    def _all_bytes(self) -> Array:
+        """[positions, nodes] bytes to receive."""
+        return self._lacking(range(len(self._positions)), range(len(self._layers)))
+
+    @cached_property
+    def _all_ns(self) -> Array:
+        """[positions, nodes] ns on the node's own link, rounded up."""
+        times, links = self._all_bytes.copy(), self._situation.links
+        for column, node in enumerate(self._situation.ready):
+            sizes, back = np.unique(times[:, column], return_inverse=True)
+            each = [s if s == FORBIDDEN else ceil(links.node_ns(node, int(s))) for s in sizes]
+            times[:, column] = np.array(each, dtype=np.int64)[back]
+        return times
+
+    @cached_property
+    def _least_ns(self) -> int:
+        """No assignment of the nodes receives faster, latency apart.
+
+        Proof. Each node receives all that it lacks over its own link; the slowest of them is
+        least in `least_largest`. The transfer is no shorter than the slowest link, rounded up.
+        """
+        least = least_largest(self._all_ns)
+        assert least is not None
+        return least
+
+    @cached_property
+    def _partner_of(self) -> list[int | None]:
+        return self._situation.partners(self._templates)
+
+    @cached_property
+    def least_receiving_ns(self) -> int:
+        """No assignment of the nodes receives faster; 0 for large fleets, where it takes long.
+
+        The transfer begins with the latency unless nothing has to be received.
+        """
+        if len(self._positions) > LARGE:
+            return 0
+        return self._least_ns + self._situation.links.latency_ns if self._least_ns else 0
+
+    def best(self) -> NodeAssignment:
+        """A good assignment of the nodes, of which there must be enough in every group.
+
+        Fewest bytes of all, and fewest among the assignments that are fastest to receive: the one
+        that is faster with its sources. Ties stay with the pipeline that a node was in.
+        """
+        assignments = [self._with_copies(self._with_fewest_bytes())]
+        if len(self._positions) <= LARGE:
+            fast = self._all_ns <= self._least_ns
+            costs = np.where(fast, self._all_bytes, FORBIDDEN)
+            rows, columns = map(range, costs.shape)
+            assignments.append(self._with_copies(self._cheapest(costs, rows, columns)))
+        return min(assignments, key=lambda assignment: assignment.transfer_ns)
+
+    def _with_fewest_bytes(self) -> list[int]:
+        """A column for every position, with the least sum of bytes.
+
+        Positions take nodes that hold just their layers, as many as there are. Proof that some
+        least sum does so. Let v hold just the layers R of position P, but take Q with layers S,
+        while w takes P. With v on P and w on Q nothing is received for P, and for Q what S has
+        beyond w's layers W. That is no more than what S has beyond R plus what R has beyond W,
+        which v and w received before. All four are of one node group.
+        """
+        chosen = self._same_layers()
+        rows = [row for row in range(len(self._positions)) if row not in chosen]
+        taken = set(chosen.values())
+        columns = [c for c in range(len(self._situation.ready)) if c not in taken]
+        rest = self._cheapest(self._lacking(rows, columns), rows, columns)
+        chosen |= dict(zip(rows, rest, strict=True))
+        return [chosen[row] for row in range(len(self._positions))]
+
+    def _same_layers(self) -> dict[int, int]:
+        """Columns of nodes that hold just a position's layers, those of its partner first."""
+        situation, former = self._situation, self._situation.former
+        pools: dict[tuple[int, range], list[int]] = {}
+        for column, (node, layers) in enumerate(zip(situation.ready, self._layers, strict=True)):
+            pools.setdefault((situation.groups[node], layers), []).append(column)
+        chosen = dict[int, int]()
+        for only_partner in (True, False):
+            for row, position in enumerate(self._positions):
+                pool = pools.get((position.group, position.layers), [])
+                for column in pool if row not in chosen else ():
+                    home = former.get(situation.ready[column])
+                    if not only_partner or home == self._partner_of[position.pipeline]:
+                        chosen[row] = column
+                        pool.remove(column)
+                        break
+        return chosen
+
+    def _cheapest(self, costs: Array, rows: Sequence[int], columns: Sequence[int]) -> list[int]:
+        """Columns for rows: bytes first; of equal ones one that stays with its pipeline."""
+        former = self._situation.former
+        homes = [former.get(self._situation.ready[column]) for column in columns]
+        partners = [self._partner_of[self._positions[row].pipeline] for row in rows]
+        moves = [[home != partner for home in homes] for partner in partners]
+        extra = np.array(moves, dtype=np.int64).reshape(costs.shape)
+        chosen = cheapest(np.where(costs == FORBIDDEN, FORBIDDEN, costs * (len(rows) + 1) + extra))
+        assert chosen is not None
+        return [columns[column] for column in chosen]
+
+    def _with_copies(self, chosen: Sequence[int]) -> NodeAssignment:
+        situation = self._situation
+        ready = iter(situation.ready[column] for column in chosen)
+        nodes = tuple(tuple(next(ready) for _ in one.node_groups) for one in self._templates)
+        fleet = [Pipeline(*pair, 1) for pair in zip(self._templates, nodes, strict=True)]
+        wanted = list(missing(situation.holdings, fleet))
+        copies = chosen_sources(situation.links, situation.holdings, wanted, situation.layer_bytes)
+        time_ns = situation.links.transfer_ns(copies, situation.layer_bytes)
+        return NodeAssignment(nodes, copies, time_ns)
+
+
+class _Senders:
+    """Copies with a source, and how long each sending link is busy with them."""
+
+    def __init__(self, links: Links, layer_bytes: Sequence[int]) -> None:
+        self._links = links
+        self._layer_bytes = layer_bytes
+        self._loads: dict[tuple[str, int, int], Fraction] = defaultdict(Fraction)
+
+    def uses(self, copy: Copy) -> dict[tuple[str, int, int], Fraction]:
+        """Links that the choice of a source decides, and the time that the copy takes on each."""
+        loads = self._links.loads_ns([copy], self._layer_bytes)
+        return {link: time for link, time in loads.items() if link[0] != "in"}
+
+    def after(self, copy: Copy) -> Fraction:
+        """When the busiest link of the copy would be done with it."""
+        return max(self._loads[link] + time for link, time in self.uses(copy).items())
+
+    def add(self, copy: Copy, sign: int = 1) -> None:
+        """Counts a copy, or no longer."""
+        for link, time in self.uses(copy).items():
+            self._loads[link] += sign * time
+
+    def busiest(self) -> tuple[str, int, int]:
+        """The link that is done last."""
+        return max(self._loads, key=lambda link: self._loads[link])
+
+    def load(self, link: tuple[str, int, int]) -> Fraction:
+        """When a link is done."""
+        return self._loads[link]
+
+
+def chosen_sources(
+    links: Links,
+    held: dict[int, range],
+    wanted: Iterable[tuple[int, int]],
+    layer_bytes: Sequence[int],
+) -> tuple[Copy, ...]:
+    """A copy for every wanted (node, layer); source None exactly where no node holds the layer.
+
+    Layers with few holders come first. Up to the time that the slowest node receives for in any
+    case, a node that sends to the target already goes on to do so; beyond, each takes the holder
+    whose links are then least busy. At last copies leave the busiest link, if it is busy longer
+    than that, as long as they are done sooner from another holder.
+    """
+    holders: dict[int, list[int]] = defaultdict(list)
+    for node, layers in sorted(held.items()):
+        for layer in layers:
+            holders[layer].append(node)
+    order = sorted(wanted, key=lambda w: (len(holders[w[1]]), -layer_bytes[w[1]], w))
+    senders = _Senders(links, layer_bytes)
+    received = links.loads_ns((Copy(layer, None, node) for node, layer in order), layer_bytes)
+    slowest = max(received.values(), default=Fraction(0))
+    sending = set[tuple[int | None, int]]()
+    copies = list[Copy]()
+
+    def rank(copy: Copy) -> tuple[Fraction, bool, Fraction]:
+        after = senders.after(copy)
+        return max(after, slowest), (copy.source, copy.target) not in sending, after
+
+    for node, layer in order:
+        if not holders[layer]:
+            copies.append(Copy(layer, None, node))
+            continue
+        options = (Copy(layer, source, node) for source in holders[layer])
+        copies.append(min(options, key=rank))
+        senders.add(copies[-1])
+        sending.add((copies[-1].source, node))
+    while _moved(senders, copies, holders, slowest):
+        pass
+    return tuple(sorted(copies, key=lambda copy: (copy.target, copy.layer)))
+
+
+def _moved(
+    senders: _Senders, copies: list[Copy], holders: dict[int, list[int]], soon: Fraction
+) -> bool:
+    """Whether a copy left the busiest link, done after `soon`, and is done sooner even so."""
+    if all(copy.source is None for copy in copies):
+        return False
+    link = senders.busiest()
+    latest = senders.load(link)
+    if latest <= soon:
+        return False
+    for n, copy in enumerate(copies):
+        if copy.source is None or link not in senders.uses(copy):
+            continue
+        senders.add(copy, -1)
+        options = (Copy(copy.layer, source, copy.target) for source in holders[copy.layer])
+        best = min(options, key=senders.after)
+        copies[n] = best if senders.after(best) < latest else copy
+        senders.add(copies[n])
+        if copies[n] != copy:
+            return True
+    return False

@@ -1,0 +1,140 @@
+"""The figures of a plan file that follow from its instance and its plan: times, memory, money.
+
+The only place that derives them: `report` writes them, `verify` compares a file's with them.
+"""
+
+from collections import Counter
+from itertools import pairwise
+
+from formulations.costs.memory import MemoryParts
+from formulations.costs.plan_costs import PlanCosts, plan_memory, plan_tables, rounding_error_ns
+from formulations.costs.renting import checkpoint_every_s, terms_of
+from formulations.instance import Instance
+from formulations.instance.instance import gpu_evidence
+from formulations.plan import Plan, Replica, Shape, Stage, num_gpus
+from formulations.units import SECONDS_PER_HOUR, seconds
+from solver.document import (
+    MemoryDocument,
+    RentingDocument,
+    ReplicaDocument,
+    StageDocument,
+    StepDocument,
+)
+from solver.result import price_usd_per_hour
+from solver.simulate import critical_path, replica_times
+
+#: Part of the step that every kind of operation on the critical path counts for.
+PATH_FIELDS = {
+    "sync": "gradient_sync_s",
+    "gather": "gradient_sync_s",
+    "embedding": "embedding_sync_s",
+    "optimizer": "optimizer_s",
+}
+
+
+def plan_figures(
+    instance: Instance, plan: Plan, costs: PlanCosts, step_time_ns: int
+) -> dict[str, object]:
+    """Fields of `PlanDocument`, and what they hold for a plan with these costs and this step."""
+    shape, step_time_s = plan.shape, seconds(step_time_ns)
+    instance = instance.on(shape.nodes_used)
+    tables = plan_tables(instance, plan)
+    price = price_usd_per_hour(instance, shape)
+    cost = price * step_time_s / SECONDS_PER_HOUR
+    steps = instance.objective.steps
+    rounding_ns = rounding_error_ns(shape, tables.num_layers, max(costs.micro_batches))
+    memory, names = plan_memory(instance, plan), instance.cluster.node_names
+    flop_per_s = instance.workload.training_flops * instance.workload.global_batch / step_time_s
+    return {
+        "step_time_s": step_time_s,
+        "shape": shape,
+        "critical_path": _step(costs),
+        "rounding_error_s": seconds(rounding_ns),
+        "throughput_sequences_per_s": instance.workload.global_batch / step_time_s,
+        "model_flop_per_s_per_gpu": flop_per_s / num_gpus(instance, shape),
+        "mfu": flop_per_s / peak_flop_per_s(instance, shape),
+        "price_usd_per_hour": price,
+        "cost_usd_per_step": cost,
+        "training_cost_usd": None if steps is None else cost * steps,
+        "renting": _renting(instance, shape, step_time_s),
+        "evidence": gpu_evidence(instance, shape.nodes_used),
+        "time_sources": tuple(sorted(tables.origins)),
+        "node_order": tuple(names[n] for n in plan.node_order),
+        "idle_nodes": tuple(name for n, name in enumerate(names) if n not in set(plan.node_order)),
+        "replicas": tuple(
+            _replica(instance, replica, costs, memory[r], r)
+            for r, replica in enumerate(plan.replicas)
+        ),
+    }
+
+
+def _renting(instance: Instance, shape: Shape, step_time_s: float) -> RentingDocument | None:
+    """The terms that the objective chose, if it chose any."""
+    if instance.objective.minimize != "cost_per_useful_sequence" or instance.preemption is None:
+        return None
+    terms = terms_of(instance, shape.nodes_used)
+    per_s = instance.workload.global_batch / step_time_s / terms.slowdown
+    return RentingDocument(
+        on_spot=terms.on_spot,
+        preemptions_per_hour=terms.preemptions_per_hour,
+        availability=1 / terms.slowdown,
+        checkpoint_every_s=checkpoint_every_s(instance.preemption, terms.preemptions_per_s),
+        useful_sequences_per_s=per_s,
+        cost_usd_per_useful_sequence=terms.usd_per_hour / SECONDS_PER_HOUR / per_s,
+    )
+
+
+def peak_flop_per_s(instance: Instance, shape: Shape) -> float:
+    """Dense peaks of all GPUs of the nodes that a shape uses, in the workload's precision."""
+    groups, precision = instance.cluster.groups, instance.workload.precision
+    return sum(
+        n * group.gpus_per_node * group.gpu.peak_flops[precision]
+        for n, group in zip(shape.nodes_used, groups, strict=True)
+    )
+
+
+def _step(costs: PlanCosts) -> StepDocument:
+    """Where the time goes along one longest path; gaps between its operations are transfers."""
+    path = critical_path(costs)
+    parts = Counter(transfers_s=sum(b.start_ns - a.end_ns for a, b in pairwise(path)))
+    for operation in path:
+        field = PATH_FIELDS.get(operation.kind, "compute_s")
+        parts[field] += operation.end_ns - operation.start_ns
+    return StepDocument(**{name: seconds(parts[name]) for name in StepDocument.model_fields})
+
+
+def _replica(
+    instance: Instance, replica: Replica, costs: PlanCosts, memory: list[MemoryParts], r: int
+) -> ReplicaDocument:
+    stages = tuple(
+        _stage(instance, stage, costs, memory[s % costs.shape.pp], s, r)
+        for s, stage in enumerate(replica.stages)
+    )
+    return ReplicaDocument(micro_batches=replica.micro_batches, stages=stages)
+
+
+def _stage(
+    instance: Instance, stage: Stage, costs: PlanCosts, memory: MemoryParts, s: int, r: int
+) -> StageDocument:
+    cluster, node, shape = instance.cluster, stage.group.node, costs.shape
+    device, last = s % shape.pp, shape.num_stages - 1
+    put_off = replica_times(costs, [r]).weight
+    return StageDocument(
+        layers=stage.layers,
+        node=cluster.node_names[node],
+        gpus=stage.group.gpus,
+        gpu_type=cluster.groups[cluster.node_groups[node]].gpu.name,
+        degrees=stage.degrees,
+        forward_s=seconds(int(costs.forward_ns[s, r])),
+        backward_s=seconds(int(costs.backward_ns[s, r])),
+        recomputed=stage.recomputed,
+        weight_gradient_s=0.0 if put_off is None else seconds(int(put_off[s, 0])),
+        send_forward_s=seconds(int(costs.send_ns[s, r])) if s < last else 0.0,
+        send_backward_s=seconds(int(costs.send_ns[s - 1, r])) if s > 0 else 0.0,
+        gradient_sync_s=seconds(int(costs.sync_ns[device] + costs.gather_ns[device])),
+        embedding_sync_s=seconds(costs.embedding_ns) if device in (0, shape.pp - 1) else 0.0,
+        optimizer_s=seconds(int(costs.optimizer_ns[device])),
+        memory_bytes=int(costs.memory_bytes[device, r]),
+        memory_limit_bytes=int(costs.limit_bytes[device, r]),
+        memory=MemoryDocument(**memory._asdict()),
+    )

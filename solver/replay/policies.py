@@ -1,0 +1,342 @@
+"""The policies that an instance is replayed with; plans and templates are made when one asks.
+
+`ours`: pipelines come from templates, and every failure leads to the fleet that trains most until
+the next one is expected, given what has to be copied for it (`recovery`). So it uses nodes that
+join only if that pays by then. `restart` and `redundancy` train the best plan for the nodes that
+are ready. Their costs are those that Oobleck's authors measured of Varuna and Bamboo.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Literal
+
+from formulations.errors import PlannerError
+from formulations.fleet import Design, Pipeline
+from formulations.instance import Instance
+from formulations.instance.preemption import NODE_READY_S, costs_of_size, measured_as
+from formulations.transition import Links, layer_state_bytes
+from formulations.units import ceil_div, ceil_ns
+from solver.fleets.designs import designs_of, fleet_sizes, fleet_templates, generator_for
+from solver.fleets.fleet import starting
+from solver.fleets.node_assignment import Situation
+from solver.fleets.recovery import Horizon, RecoveryError, recover
+from solver.fleets.step_times import kinds_of
+from solver.interrupt import GRACE_S, NoTimeError
+from solver.options import SolveOptions
+from solver.replay.policy import Checkpoints, Configuration, InFlight, Policy, Recovery
+from solver.replay.trace import Trace
+from solver.result import Result, Status, Termination
+from solver.search.driver import solve
+from solver.search.progress import Report
+from solver.templates.generate import NoTemplateError, TemplateOptions
+
+PolicyName = Literal["ours", "restart", "redundancy"]
+CHECKPOINT_EVERY_STEPS = 10
+SLOWDOWN_PERCENT = 150
+FATAL_PAUSE_S = 30.0
+#: A neighbour computes the forward pass of its successor's layers too: one part in three of forward
+#: and backward is done twice.
+REDUNDANT_WORK = (4, 3)
+#: What reports say of policies without checkpoints.
+NO_CHECKPOINTS = "no checkpoints: where no node is left that holds some layer, training begins anew"
+
+
+def recovery_of_size(
+    policy: PolicyName, parameters: int, in_flight: InFlight
+) -> tuple[int, Recovery, str]:
+    """Pause after a failure, in ns, the rules of `policy`, and where these figures come from."""
+    costs, factor = costs_of_size(parameters)
+    ready_ns = ceil_ns(NODE_READY_S)
+    if policy == "ours":
+        pause_s, recovery = costs.oobleck_s, Recovery(in_flight, None, ready_ns)
+    elif policy == "restart":
+        time_ns = ceil_ns(costs.varuna_checkpoint_s * factor)
+        checkpoints = Checkpoints(CHECKPOINT_EVERY_STEPS, time_ns)
+        pause_s, recovery = costs.varuna_restart_s, Recovery(in_flight, checkpoints, ready_ns)
+    else:
+        fatal_ns = ceil_ns(FATAL_PAUSE_S)
+        pause_s = costs.bamboo_rebalance_s
+        recovery = Recovery("slowed", None, ready_ns, SLOWDOWN_PERCENT, fatal_ns)
+    return ceil_ns(pause_s * factor), recovery, measured_as(costs, factor)
+
+
+def designs_for(
+    instance: Instance, faults: int, time_limit_s: float | None = None
+) -> tuple[Design, ...]:
+    """The templates of least simulated step that `templates` has too; NoTemplateError, exit code 3.
+
+    Of every mix of nodes of `fleet_sizes`, and those besides that `fleet_templates` adds.
+    """
+    generator = generator_for(instance, TemplateOptions(time_limit_s=time_limit_s), faults)
+    results = fleet_templates(generator, fleet_sizes(generator, faults))
+    designs = designs_of(results)
+    if generator.interrupted:
+        raise KeyboardInterrupt
+    if not designs and any(result.status is Status.UNKNOWN for result in results):
+        raise NoTimeError("no template found within the limit; raise --time-limit")
+    if not designs:
+        total = sum(generator.mixes.available)
+        raise NoTemplateError(f"no template fits {total} nodes {faults + 1} times; lower --faults")
+    return designs
+
+
+class FleetPlanner:
+    """Fleets of one instance that survive `faults` failures as long as the nodes allow it.
+
+    rest_s: seconds left for templates and every recovery, which gets GRACE_S more; None: any.
+    Raises NoTemplateError or RecoveryError, exit code 3, if the whole cluster does not.
+    """
+
+    def __init__(
+        self, instance: Instance, faults: int, rest_s: Callable[[], float | None] = lambda: None
+    ) -> None:
+        self.instance = instance
+        self.faults = faults
+        self._rest_s = rest_s
+        self.designs = designs_for(instance, faults, rest_s())
+        self.kinds = kinds_of(instance, self.designs)
+        starting(instance, self.designs, self.kinds, faults)
+        self.micro_batch = self.designs[0].strategy.micro_batch
+        self._numbers = {name: i for i, name in enumerate(instance.cluster.node_names)}
+        self._links = Links(instance.cluster)
+        self._bytes = layer_state_bytes(instance.workload)
+
+    def next(
+        self, former: Configuration | None, ready: frozenset[str], horizon: Horizon
+    ) -> Configuration | None:
+        """The next fleet; None if no template fits. Nothing is copied for the first one."""
+        before = () if former is None else self._remains(former)
+        situation = Situation(
+            self._links,
+            self.instance.cluster.node_groups,
+            before,
+            tuple(sorted(self._numbers[name] for name in ready)),
+            self._bytes,
+        )
+        templates = [design.template for design in self.designs]
+        total = self.instance.workload.global_batch // self.micro_batch
+        rest_s = self._rest_s()
+        limit_s = None if rest_s is None else rest_s + GRACE_S
+        try:
+            fleet = recover(situation, templates, self.kinds, self.faults, total, horizon, limit_s)
+        except RecoveryError:
+            return None
+        names = self.instance.cluster.node_names
+        copies = fleet.assignment.copies if before else ()
+        copying_ns = fleet.assignment.transfer_ns if before else 0
+        return Configuration(
+            nodes=frozenset(names[i] for pipeline in fleet.pipelines for i in pipeline.nodes),
+            step_ns=fleet.step_ns,
+            pause_ns=0 if fleet.goes_on else horizon.restart_ns + copying_ns,
+            pipelines=fleet.pipelines,
+            loses_state=any(copy.source is None for copy in copies),
+        )
+
+    def _remains(self, former: Configuration) -> tuple[Pipeline, ...]:
+        """The former pipelines; nodes that have failed since, even if they are back, are no one."""
+        lost = {self._numbers[name]: -1 - i for i, name in enumerate(sorted(former.lost))}
+        return tuple(
+            replace(pipeline, nodes=tuple(lost.get(node, node) for node in pipeline.nodes))
+            for pipeline in former.pipelines
+        )
+
+
+def fleet_policy(
+    planner: FleetPlanner, in_flight: InFlight, pause_ns: int | None, expected_ns: int
+) -> Policy:
+    """How `ours` trains and recovers the planner's instance.
+
+    pause_ns: of a recovery besides copying layers; None: all that was published for a model of this
+    size. expected_ns: time to the next failure that it reckons with.
+    """
+    workload = planner.instance.workload
+    usual_ns, recovery, source = recovery_of_size("ours", workload.parameters, in_flight)
+    horizon = Horizon(expected_ns, usual_ns if pause_ns is None else pause_ns)
+
+    def reconfigure(former: Configuration | None, ready: frozenset[str]) -> Configuration | None:
+        return planner.next(former, ready, horizon)
+
+    sources = (
+        "step times: fleets of templates, sequences per micro-batch: "
+        f"{planner.micro_batch}, {planner.faults + 1} pipelines at least, gradients added up "
+        "after the last backward",
+        f"costs: {source}" if pause_ns is None else "costs: the stated pause",
+        "copies: over the links between nodes, on top",
+        NO_CHECKPOINTS,
+    )
+    return Policy("ours", reconfigure, recovery, workload.global_batch, sources)
+
+
+def instance_with(instance: Instance, counts: Sequence[int]) -> Instance:
+    """The instance with so many nodes in each group; groups without nodes are left out."""
+    cluster = instance.cluster
+    groups = tuple(
+        group.but(nodes=count) for group, count in zip(cluster.groups, counts, strict=True) if count
+    )
+    return instance.but(cluster=cluster.with_groups(groups))
+
+
+class Planner:
+    """The best plan for every number of nodes per group, found when it is first asked for.
+
+    rest_s: seconds left for all plans together; None: each has the limit of the options.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        options: SolveOptions,
+        report: Report | None = None,
+        rest_s: Callable[[], float | None] | None = None,
+    ) -> None:
+        self.instance = instance
+        self._options = options
+        self._report = report
+        self._rest_s = rest_s
+        self._results: list[Result] = []
+        cluster = instance.cluster
+        self._nodes = tuple(zip(cluster.node_names, cluster.node_groups, strict=True))
+        self.result = cache(self._result)
+
+    def _result(self, counts: tuple[int, ...]) -> Result:
+        options = self._options
+        if self._rest_s is not None:
+            options = replace(options, time_limit_s=self._rest_s())
+        result = solve(instance_with(self.instance, counts), options, self._report)
+        if result.termination is Termination.INTERRUPTED:
+            raise KeyboardInterrupt
+        if result.status is Status.UNKNOWN:
+            parts = ", ".join(
+                f"{count} {group.name}"
+                for count, group in zip(counts, self.instance.cluster.groups, strict=True)
+            )
+            raise NoTimeError(f"no plan found for {parts} within the limit; raise --time-limit")
+        self._results.append(result)
+        return result
+
+    @property
+    def summary(self) -> str:
+        """How many plans were made so far, and how good they are proved to be."""
+        proved = sum(result.status is not Status.FEASIBLE for result in self._results)
+        if proved == len(self._results):
+            return f"{proved} plans, all proved to be the best"
+        gap = max(result.gap or 0.0 for result in self._results)
+        return f"{len(self._results)} plans, {proved} proved to be the best, largest gap {gap:.2%}"
+
+    def plan(self, ready: frozenset[str]) -> tuple[frozenset[str], int] | None:
+        """Nodes used and step time of the best plan on these nodes; None: there is none."""
+        of_group: list[list[str]] = [[] for _ in self.instance.cluster.groups]
+        for node, group in self._nodes:
+            if node in ready:
+                of_group[group].append(node)
+        counts = tuple(map(len, of_group))
+        result = self.result(counts) if any(counts) else None
+        if result is None or result.plan is None or result.step_time_ns is None:
+            return None
+        present = [nodes for nodes in of_group if nodes]
+        used = zip(result.plan.shape.nodes_used, present, strict=True)
+        nodes = frozenset(node for count, group in used for node in group[:count])
+        return nodes, result.step_time_ns
+
+
+def planned_policy(
+    planner: Planner, name: PolicyName, in_flight: InFlight, pause_ns: int | None = None
+) -> Policy:
+    """How `restart` or `redundancy` trains and recovers the planner's instance.
+
+    pause_ns: after a failure; None: as published for a model of this size. With redundancy a step
+    takes 4/3 of the time, for the redundant forward passes; that they may hide in bubbles, and the
+    memory of the redundant layers, are left out. It survives failures without checkpoints, so its
+    planner should be of plans that keep whole optimizer states.
+    """
+    workload = planner.instance.workload
+    usual_ns, recovery, source = recovery_of_size(name, workload.parameters, in_flight)
+    numerator, denominator = REDUNDANT_WORK if name == "redundancy" else (1, 1)
+
+    def reconfigure(_: Configuration | None, ready: frozenset[str]) -> Configuration | None:
+        best = planner.plan(ready)
+        if best is None:
+            return None
+        nodes, step_ns = best
+        step_ns = ceil_div(step_ns * numerator, denominator)
+        return Configuration(nodes, step_ns, usual_ns if pause_ns is None else pause_ns)
+
+    sources = ["step times: best plan of every number of nodes, replicas alike", f"costs: {source}"]
+    if recovery.checkpoints is None:
+        sources.append(NO_CHECKPOINTS)
+    return Policy(name, reconfigure, recovery, workload.global_batch, tuple(sources))
+
+
+@dataclass(frozen=True)
+class PolicyOptions:
+    """What may be chosen.
+
+    faults: failures at once that ours is to survive. pause_ns: after a failure; None: as published
+    for a model of this size. horizon_ns: time to the next failure that ours reckons with; None: the
+    mean of the trace. search: for the plans of the others; its time limit is for all that is
+    planned.
+    """
+
+    in_flight: InFlight = "lost"
+    faults: int = 1
+    pause_ns: int | None = None
+    horizon_ns: int | None = None
+    search: SolveOptions = field(default_factory=SolveOptions)
+
+
+def mean_interval_ns(trace: Trace) -> int:
+    """The run divided by its failures, the end counted as one."""
+    failures = sum(event.kind == "fail" for event in trace.events)
+    return trace.end_ns // (failures + 1)
+
+
+class InstancePolicies:
+    """Policies of one instance."""
+
+    def __init__(self, instance: Instance, options: PolicyOptions, report: Report | None) -> None:
+        self.instance = instance
+        self.options = options
+        self._report = report
+        self._planners: dict[str, Planner] = {}
+        self._begin = time.monotonic()
+
+    def _rest_s(self) -> float | None:
+        """Seconds left of the time limit; None without one."""
+        limit_s = self.options.search.time_limit_s
+        return None if limit_s is None else max(0.0, limit_s - (time.monotonic() - self._begin))
+
+    def out_of_time(self) -> bool:
+        """Whether the time limit is reached."""
+        return self._rest_s() == 0.0
+
+    def of(self, name: PolicyName, trace: Trace) -> Policy:
+        """The policy of that name for a run of `trace`. Raises RecoveryError, exit code 3."""
+        chosen = self.options
+        if name == "ours":
+            expected_ns = chosen.horizon_ns or mean_interval_ns(trace)
+            return fleet_policy(self.fleets, chosen.in_flight, chosen.pause_ns, expected_ns)
+        if name not in self._planners:
+            instance = self.instance
+            if name == "redundancy":  # parts of an optimizer state would be lost with their node
+                instance = instance.but(search={"zero": (0,)})
+            self._planners[name] = Planner(instance, chosen.search, self._report, self._rest_s)
+        return planned_policy(self._planners[name], name, chosen.in_flight, chosen.pause_ns)
+
+    @property
+    def summary(self) -> str | None:
+        """How good the plans made so far are proved to be; None without any."""
+        made = [f"{name}: {planner.summary}" for name, planner in self._planners.items()]
+        return "; ".join(made) if made else None
+
+    @cached_property
+    def fleets(self) -> FleetPlanner:
+        """The fleets of ours."""
+        nodes = sum(group.nodes for group in self.instance.cluster.groups)
+        if self.options.faults >= nodes:
+            raise PlannerError(
+                f"--faults {self.options.faults}; allowed: 0 to {nodes - 1}, as there are {nodes} "
+                "nodes"
+            )
+        return FleetPlanner(self.instance, self.options.faults, self._rest_s)

@@ -1,0 +1,140 @@
+"""Costs of one plan, by hand."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from formulations.costs.placement import Placer
+from formulations.costs.plan_costs import plan_costs, rounding_error_ns, split_costs
+from formulations.costs.stage_costs import StageCosts
+from formulations.costs.tables import build_tables
+from formulations.errors import PlanError
+from formulations.instance import GpuType, Instance, Link
+from formulations.instance.search import ScheduleName
+from formulations.plan import Recomputed, Shape, uniform_plan
+from formulations.schedules import schedule_graph
+from solver.simulate import step_time_ns
+from tests.equal_nodes import equal_nodes
+from tests.hand_made import results
+from tests.seeds import few_and_many
+from tests.small_instances import layer, plain_shape, workload
+
+
+@pytest.mark.usefixtures("round_times")
+def test_recomputed_blocks_prolong_the_backward_pass() -> None:
+    """Of two stages of two blocks of 0.2 ms forward, the first recomputes one, the other none."""
+    base = equal_nodes(1, 2, 1, 1, 2).instance
+    chain = [layer(kind, 10, 0, 0) for kind in ("embedding", *["block"] * 4, "head")]
+    instance = base.model_copy(update={"workload": workload(chain, 4, 10**6, False)})
+    tables = build_tables(instance, plain_shape((1,), pp=2, recompute=("none", "full")))
+    first, second = Recomputed(way="full", blocks=1), Recomputed(way="none", blocks=0)
+    costs = split_costs(
+        tables, Placer(tables).costs([0]), (0, 3, 6), (4,), lambda d, *_: [(first, second)[d]]
+    )
+    # Three layers on each; 10 GFLOPs at 50 TFLOP/s are 0.2 ms, backward twice.
+    assert costs.forward_ns.tolist() == [[600_000], [600_000]]
+    assert costs.backward_ns.tolist() == [[1_200_000 + 200_000], [1_200_000]]
+
+
+SCALE = 1 << 18  # times of the slowest instances stay within the longest step
+
+
+def shape(pp: int, zero: bool) -> Shape:
+    """A shape of one GPU per stage."""
+    return plain_shape((1,), pp=pp, zero=1 if zero else 0)
+
+
+def test_single_stage_counts_every_figure_once() -> None:
+    """Three layers, one micro-batch: F and B of 3 + 1 figures, sync 8, embedding 1, optimizer 3."""
+    # 2 * (3 + 1) + (2 * 3 + 2) + 1 + 3 = 20
+    assert rounding_error_ns(shape(1, False), 3, 1) == 20
+
+
+def test_pipeline_counts_the_longest_chain_and_the_gather() -> None:
+    """5 layers on 2 stages, 3 micro-batches: 8 operations of 4 + 1 figures, two times 10, 1, 4."""
+    # 2 * (3 + 2 - 1) * (4 + 1) + 2 * (2 * 4 + 2) + 1 + 4 = 40 + 20 + 5 = 65
+    assert rounding_error_ns(shape(2, True), 5, 3) == 65
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@given(num_stages=st.integers(1, 9), micro_batches=st.integers(1, 12))
+@settings(max_examples=40, deadline=None)
+def test_no_chain_of_operations_is_longer_than_assumed(
+    schedule: ScheduleName, num_stages: int, micro_batches: int
+) -> None:
+    """The longest chain of every operation graph has at most 2 (m + p - 1) operations."""
+    graph = schedule_graph(schedule, num_stages, micro_batches)
+    assert len(graph.levels) <= 2 * (micro_batches + num_stages - 1)
+
+
+def slowed_link(link: Link) -> Link:
+    """The link with every time SCALE times as long."""
+    return Link(
+        bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / SCALE,
+        latency_s=link.latency_s * SCALE,
+    )
+
+
+def slowed_gpu(gpu: GpuType) -> GpuType:
+    """The GPU with every time SCALE times as long."""
+    return gpu.but(
+        peak_flops={name: peak / SCALE for name, peak in gpu.peak_flops.items()},
+        memory_bandwidth_bytes_per_s=gpu.memory_bandwidth_bytes_per_s / SCALE,
+        launch_overhead_s=gpu.launch_overhead_s * SCALE,
+    )
+
+
+def slowed(instance: Instance) -> Instance:
+    """The instance with every time SCALE times as long: its rounding is SCALE times smaller."""
+    groups = tuple(
+        group.but(
+            gpu=slowed_gpu(group.gpu),
+            intra_node=slowed_link(group.intra_node),
+            inter_node=slowed_link(group.inter_node),
+        )
+        for group in instance.cluster.groups
+    )
+    return instance.but(cluster={"groups": groups})
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(30), 4))
+def test_rounding_of_random_plans_stays_below_the_bound(seeds: Sequence[int]) -> None:
+    """Integer step time minus the one with a millionth of the rounding is within the bound."""
+    errors = []
+    for result in results(seeds):
+        plan = result.plan
+        assert plan is not None
+        costs = plan_costs(result.instance, plan)
+        layers = len(result.instance.workload.layers)
+        bound = rounding_error_ns(plan.shape, layers, max(costs.micro_batches))
+        fine = step_time_ns(plan_costs(slowed(result.instance), plan)) / SCALE
+        error = step_time_ns(costs) - fine
+        assert -bound / SCALE - 1e-3 <= error <= bound
+        errors.append(error)
+    assert np.max(errors) > 5  # the comparison does see rounding
+
+
+def test_rounding_counts_every_operation_of_a_path() -> None:
+    """ZB-H1, p = 2, m = 2, 4 layers: 7 levels, each of 2 (4 - 2 + 1) figures and a transfer.
+
+    F0 B0 F1 B1 of the last stage, one F before, W0 W1 behind; then 2 x 3 + 2 for the sync, 1 for
+    tied embeddings and 3 for the optimizer: 7 x 7 + 8 + 1 + 3 = 61.
+    """
+    shape = plain_shape((2,), pp=2, schedule="zb-h1")
+    assert rounding_error_ns(shape, 4, 2) == 61
+
+
+def test_replicas_alike_recompute_alike() -> None:
+    """A plan in which one of two replicas on equal GPUs recomputes has no costs."""
+    tables = equal_nodes(1, 2, 1, 2, 1)
+    instance, shape = tables.instance, tables.shape
+    choose = StageCosts(tables).recomputed
+    plan = uniform_plan(instance, shape, [0], (0, tables.num_layers), (1, 1), choose)
+    first, second = plan.replicas
+    stage = second.stages[0].but(recomputed=Recomputed(way="full", blocks=1))
+    unlike = plan.but(replicas=(first, second.but(stages=(stage,))))
+    with pytest.raises(PlanError, match="unlike recomputation"):
+        plan_costs(instance, unlike)

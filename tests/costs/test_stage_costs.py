@@ -1,0 +1,257 @@
+"""What stages recompute: as little as fits, however it is worked out."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+
+from formulations.costs.compute import layer_times
+from formulations.costs.placement import Placer
+from formulations.costs.stage_costs import (
+    NEVER,
+    StageCosts,
+    least_recomputed,
+    memory_parts,
+    recomputed_ns,
+)
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Instance, Profile, ProfileEntry
+from formulations.instance.workload import Recompute
+from formulations.models.stage_times import least_runs
+from formulations.plan import Degrees, Recomputed
+from formulations.space import PlanSpace
+from solver.verify.bounds import Prover
+from tests import brute_force
+from tests.cramped import cramped_tables
+from tests.equal_nodes import equal_nodes
+from tests.recursion import stage_ends
+from tests.seeds import few_and_many, one_each
+from tests.small_instances import layer, plain_shape, workload
+
+SCHEDULES = ("1f1b", "gpipe", "zb-h1")
+
+
+def all_stages(tables: CostTables) -> list[tuple[int, int, int, int, int]]:
+    """Stage, group, micro-batches, first layer and one after the last."""
+    layers = range(tables.num_layers + 1)
+    kinds = product(range(tables.shape.pp), range(len(tables.capacity_bytes)), (1, 2, 5))
+    return [(*kind, a, b) for kind in kinds for a, b in product(layers, layers) if a < b]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("seeds", few_and_many(range(40), 10))
+def test_least_time_is_that_of_all_options(seeds: list[int], schedule: str) -> None:
+    """Search and verifier find the least time of any way and number of blocks that has room."""
+    recomputed = 0
+    for seed in seeds:
+        tables = cramped_tables(seed, schedule)
+        stages, prover = StageCosts(tables), Prover(PlanSpace(tables.instance))
+        for k, j, m, a, b in all_stages(tables):
+            choices = brute_force.options(tables, range(a, b))
+            chunks = [range(0)] * k + [range(a, b)]
+            times = [
+                sum(int(tables.recompute_ns[i][x, j]) for x, i in ways.items())
+                for ways in choices
+                if brute_force.device_bytes(tables, chunks, k, m, ways) <= tables.capacity_bytes[j]
+            ]
+            least = min(times, default=None)
+            for found in (stages.extra(j, k, m)[a, b], prover.extra(tables.shape, k, m)[j, a, b]):
+                assert (None if found >= 1 << 59 else int(found)) == least
+            recomputed += bool(least)
+    assert recomputed
+
+
+@pytest.mark.parametrize("seed", one_each(range(40), 4))
+def test_chosen_blocks_are_those_of_the_time(seed: int) -> None:
+    """What a stage is said to recompute takes the least time, and fits where anything does."""
+    tables = cramped_tables(seed, SCHEDULES[seed % 3])
+    stages = StageCosts(tables)
+    for k, j, m, a, b in all_stages(tables):
+        extra = int(stages.extra(j, k, m)[a, b])
+        moments = stages.moments(k, m)
+        other = stages.recomputed_of(j, moments, (a, b))
+        for found in (*stages.recomputed(k, j, m, [(a, b)]), other):
+            time_ns = recomputed_ns(tables, j, (a, b), found)
+            need = sum(memory_parts(tables, [(a, b)], k, j, m, [found]))
+            fits = need <= tables.capacity_bytes[j]
+            assert (fits, time_ns) == ((True, extra) if extra < NEVER else (False, 0))
+
+
+@pytest.mark.parametrize("seed", one_each(range(40), 8))
+def test_rows_of_the_models_give_the_time(seed: int) -> None:
+    """The largest of the least runs that a stage holds is its time, and it never falls."""
+    tables = cramped_tables(seed)
+    extra = StageCosts(tables).extra(0, 0, 3)
+    runs = least_runs(extra)
+    for a, b in zip(*np.triu_indices(len(extra), k=1), strict=True):
+        held = [
+            NEVER if run.extra_ns is None else run.extra_ns
+            for run in runs
+            if a <= run.start and run.end <= b
+        ]
+        assert max(held, default=0) == extra[a, b]
+
+
+@pytest.mark.parametrize("seed", one_each(range(24), 6))
+def test_no_other_choice_makes_a_step_shorter(seed: int) -> None:
+    """Every combination of options that fits, stage by stage of one replica, is no faster."""
+    tables = cramped_tables(seed, SCHEDULES[seed % 3])
+    tables = replace(tables, shape=tables.shape.but(dp=1))
+    order = brute_force.all_orders(tables)[0]
+    groups = list(order)[: tables.shape.pp]
+    if len(groups) < tables.shape.pp or tables.shape.pp < 2:
+        pytest.skip("fewer nodes than stages")
+    split = next(brute_force.all_splits(tables))
+    layers = [range(a, b) for a, b in pairwise(split)]
+    m, best = 3, []
+    weights = tables.weight_ns if tables.shape.schedule == "zb-h1" else 0 * tables.weight_ns
+    for ways in product(*(list(brute_force.options(tables, own)) for own in layers)):
+        need = [brute_force.device_bytes(tables, layers, k, m, own) for k, own in enumerate(ways)]
+        if any(size > tables.capacity_bytes[j] for size, j in zip(need, groups, strict=True)):
+            continue
+        forward, backward, weight = (
+            [sum(int(table[x, j]) for x in own) for own, j in zip(layers, groups, strict=True)]
+            for table in (tables.forward_ns, tables.backward_ns - weights, weights)
+        )
+        again = [
+            sum(int(tables.recompute_ns[i][x, j]) for x, i in own.items())
+            for own, j in zip(ways, groups, strict=True)
+        ]
+        backward = [time + more for time, more in zip(backward, again, strict=True)]
+        send = [0] * (tables.shape.pp - 1)
+        schedule = tables.shape.schedule
+        ends = stage_ends(schedule, m, forward, backward, send, False, weight=weight)
+        best.append((max(ends), sum(again)))
+    stages = StageCosts(tables)
+    least = [int(stages.extra(j, k, m)[split[k], split[k + 1]]) for k, j in enumerate(groups)]
+    if best:
+        assert min(best) == min(pair for pair in best if pair[1] == sum(least))
+    else:
+        assert max(least) >= NEVER
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 10))
+def test_devices_take_the_least_that_fits(seeds: Sequence[int]) -> None:
+    """Of all chunks alike: brute force agrees on times and choice."""
+    again = 0
+    for seed in seeds:
+        tables = cramped_tables(seed, "interleaved")
+        shape, stages = tables.shape, StageCosts(tables)
+        m = tables.num_micro_batches // shape.dp
+        order = brute_force.all_orders(tables)[0]
+        placed = brute_force.place(tables, order)
+        groups = Placer(tables).costs(order).group_of_slot.reshape(shape.pp, -1)[:, 0]
+        splits = np.array(list(brute_force.all_splits(tables))[-12:])
+        extra = stages.extra_of_splits(groups.tolist(), m, splits)
+        for i, split in enumerate(splits.tolist()):
+            for d, j in enumerate(groups.tolist()):
+                chunks = list(pairwise(split))[d :: shape.pp]
+                least = brute_force.recomputed_ns(tables, placed, split, d, 0, m)
+                assert extra[d :: shape.pp, i].tolist() == (least or [0] * shape.vpp)
+                found = stages.recomputed(d, j, m, chunks)
+                times = [recomputed_ns(tables, j, *one) for one in zip(chunks, found, strict=True)]
+                assert times == (least or [0] * shape.vpp)
+                fits = sum(memory_parts(tables, chunks, d, j, m, found)) <= tables.capacity_bytes[j]
+                assert fits == (least is not None)
+                again += bool(least and any(least))
+    assert again
+
+
+MODES: tuple[Recompute, ...] = ("none", "selective", "full")
+ALONE = (Degrees(tp=1),)
+#: Of a block: 10 GFLOP, a fifth of them in the core of attention, which keeps 600 of 1000 B.
+BLOCK = layer("block", 10, 0, 1000).but(
+    unweighted_flops=2 * 10**9,
+    core_kernels=1,
+    core_bytes=600,
+    replicated_activation_bytes=400,
+    unsplit_bytes=100,
+    input_bytes=200,
+)
+
+
+def instance() -> Instance:
+    """Two nodes of two GPUs of 50 TFLOP/s."""
+    one = equal_nodes(2, 2, 1, 2, 2).instance
+    chain = [layer("embedding", 1, 0, 0), BLOCK, BLOCK, layer("head", 1, 0, 0)]
+    return one.but(workload=workload(chain, 4, 10**6, False))
+
+
+@pytest.mark.usefixtures("round_times")
+def test_recomputation_prolongs_the_backward_pass_of_blocks() -> None:
+    """Selective repeats the core's fifth of a forward pass of 0.2 ms, full all of it."""
+    found = {
+        mode: layer_times(instance(), ALONE, 1, mode).backward_ns[:, 0].tolist() for mode in MODES
+    }
+    ends = 40_000
+    assert found == {
+        "none": [ends, 400_000, 400_000, ends],
+        "selective": [ends, 440_000, 440_000, ends],
+        "full": [ends, 600_000, 600_000, ends],
+    }
+
+
+@pytest.mark.usefixtures("round_times")
+def test_first_blocks_of_a_stage_are_recomputed() -> None:
+    """Without need for memory none of them, or all where nothing else is allowed."""
+    free = build_tables(instance(), plain_shape((1,), recompute=("none", "full")))
+    bound = build_tables(instance(), plain_shape((1,), recompute=("full",)))
+    assert least_recomputed(free, (0, 3)) == Recomputed(way="none", blocks=0)
+    assert least_recomputed(bound, (0, 3)) == Recomputed(way="full", blocks=2)
+    # forward passes of 0.2 ms once more, of one block and of both; the last is not of the stage
+    for layers, blocks, again_ns in (
+        ((0, 4), 1, 200_000),
+        ((0, 4), 2, 400_000),
+        ((0, 2), 2, 200_000),
+    ):
+        recomputed = Recomputed(way="full", blocks=blocks)
+        assert recomputed_ns(free, 0, layers, recomputed) == again_ns
+
+
+@pytest.mark.usefixtures("round_times")
+def test_measured_times_are_shared_out_as_the_analytic_model_does() -> None:
+    """A fifth of the measured millisecond, as the profile has no time of the core alone."""
+    entries = tuple(
+        ProfileEntry(kind=kind, gpu="one", tp=1, micro_batch=1, forward_s=1e-3, backward_s=2e-3)
+        for kind in ("embedding", "block", "head")
+    )
+    profile = Profile(source="test", includes_tensor_parallel_traffic=True, entries=entries)
+    measured = instance().but(profile=profile)
+    found = [int(layer_times(measured, ALONE, 1, mode).backward_ns[1, 0]) for mode in MODES]
+    assert found == [2_000_000, 2_200_000, 3_000_000]
+
+
+def test_bytes_that_a_block_keeps() -> None:
+    """On two ranks: kept for the backward pass, and besides while it is recomputed."""
+    # Not split: 400 + 1000 / 2. Split: 100 + (300 + 1000) / 2; inputs 200, or 100 of them.
+    whole, split = 900, 750
+    assert [BLOCK.recomputed_bytes(mode, 2, False) for mode in MODES] == [
+        (whole, 0),
+        (whole - 300, 300),
+        (200, whole),
+    ]
+    assert [BLOCK.recomputed_bytes(mode, 2, True) for mode in MODES] == [
+        (split, 0),
+        (split - 300, 300),
+        (100, split),
+    ]
+
+
+def test_ends_of_the_chain_are_not_recomputed() -> None:
+    """Embedding and head keep the same whatever the choice."""
+    head = layer("head", 1, 0, 1000)
+    assert {head.recomputed_bytes(mode, 1, False) for mode in MODES} == {(1250, 0)}
+
+
+def test_a_split_sequence_is_sent_in_parts_that_nobody_gathers() -> None:
+    """Each of two lanes sends half a message, and buffers hold halves; scatter and gather too."""
+    one = instance()
+    for scatter_gather in (False, True):
+        choices = {"sequence_parallel": True, "scatter_gather": scatter_gather}
+        search = one.search.model_copy(update=choices)
+        tables = build_tables(one.but(search=search), plain_shape((2,), tp=2, pp=2))
+        assert search.splits_messages
+        assert not search.gathers_messages
+        assert (tables.send_bytes, tables.memory[0].buffers_bytes) == ((500_000,), 2 * 500_000)

@@ -1,0 +1,55 @@
+"""What models and search read of one shape, by hand."""
+
+import pytest
+
+from formulations.costs.placement import Placer
+from formulations.costs.plan_costs import split_costs
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance.search import ScheduleName
+from solver.simulate import step_time_ns
+from tests.equal_nodes import equal_nodes
+from tests.small_instances import layer, plain_shape, workload
+
+
+def tables_of(schedule: ScheduleName) -> CostTables:
+    """Two blocks of 0.2 ms forward, a fifth of it scores, between ends of 0.02 ms."""
+    base = equal_nodes(1, 2, 1, 1, 2).instance
+    chain = [layer(kind, 1 if kind != "block" else 10, 0, 0) for kind in ("embedding", "head")]
+    block = layer("block", 10, 0, 0).but(unweighted_flops=2 * 10**9)
+    work = workload([chain[0], block, block, chain[1]], 4, 10**6, False)
+    instance = base.model_copy(update={"workload": work})
+    shape = plain_shape((1,), pp=2, schedule=schedule, recompute=("none", "full"))
+    return build_tables(instance, shape)
+
+
+@pytest.mark.usefixtures("round_times")
+def test_passes_of_a_micro_batch() -> None:
+    """Backward takes twice as long, and once more where all is recomputed."""
+    tables = tables_of("1f1b")
+    forward, backward = tables.passes
+    assert forward[:, 0].tolist() == [20_000, 200_000, 200_000, 20_000]
+    assert backward[:, 0].tolist() == [40_000, 400_000, 400_000, 40_000]
+    assert tables.longest_passes[1][:, 0].tolist() == [40_000, 600_000, 600_000, 40_000]
+    assert tables.work_ns[:, 0].tolist() == [60_000, 600_000, 600_000, 60_000]
+    assert (tables.least_forward_ns, tables.least_work_ns) == (440_000, 1_320_000)
+
+
+@pytest.mark.usefixtures("round_times")
+def test_passes_where_weight_gradients_are_split_off() -> None:
+    """They take half of the backward pass of ends, 8 of the 20 GFLOPs of blocks."""
+    tables = tables_of("zb-h1")
+    _, inputs, weight = tables.passes
+    assert weight[:, 0].tolist() == [20_000, 160_000, 160_000, 20_000]
+    assert inputs[:, 0].tolist() == [20_000, 240_000, 240_000, 20_000]
+    _, longest, same = tables.longest_passes
+    assert longest[:, 0].tolist() == [20_000, 440_000, 440_000, 20_000]
+    assert same.tolist() == weight.tolist()
+
+
+@pytest.mark.usefixtures("round_times")
+def test_no_path_is_longer_than_the_longest() -> None:
+    """Two nodes of one GPU, one micro-batch of 4 sequences: two messages of 4 MB at 1 GB/s."""
+    base = equal_nodes(2, 1, 1, 1, 2).instance
+    tables = build_tables(base, plain_shape((2,), pp=2, micro_batch=4))
+    costs = split_costs(tables, Placer(tables).costs([0, 0]), (0, 2, 4), (1,))
+    assert 2 * 4_010_000 < step_time_ns(costs) <= tables.longest_ns

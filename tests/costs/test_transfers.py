@@ -1,0 +1,284 @@
+"""What crosses a boundary between stages, and the links between zones: 0.5 GB/s and 1 ms, by hand.
+
+Each letter is a node, in node order; `equal_nodes` has the other figures.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import pytest
+from pydantic import ValidationError
+
+from formulations.costs.placement import PlacementCosts, Placer
+from formulations.costs.plan_costs import plan_costs
+from formulations.costs.tables import CostTables, build_tables
+from formulations.costs.transfers import neighbours
+from formulations.decisions import Decisions
+from formulations.instance import Cluster, Instance, Workload, ZoneLink
+from formulations.instance.machines import ZonePair
+from formulations.instance.search import ZeroStage
+from formulations.instance.transformer import TransformerSizes, build_workload
+from solver.layered.problem import Intervals, longest
+from solver.search.engines import model_engine
+from solver.search.enumeration import enumerate_shape
+from tests import brute_force
+from tests.equal_nodes import BETWEEN_ZONES, equal_nodes
+from tests.loop_checks import solve_shape
+from tests.random_shapes import random_tables
+
+#: Layers 0 embedding, 1-2 encoder, 3-4 decoder, 5 head.
+SMALL = TransformerSizes(
+    hidden_size=512,
+    layers=2,
+    decoder_layers=2,
+    heads=8,
+    ffn_size=2048,
+    vocabulary_size=1024,
+)
+
+
+@pytest.fixture
+def encoder_decoder() -> Instance:
+    """Three nodes of one GPU; sequences of 500 tokens, so a tensor is 2 x 500 x 512 bytes."""
+    tables = equal_nodes(3, 1, 1, 1, 3)
+    workload = build_workload(
+        SMALL, name="t5", source="test", sequence_length=500, global_batch=4, precision="bf16"
+    )
+    return tables.instance.but(workload=workload)
+
+
+@pytest.mark.parametrize(
+    ("cuts", "expected"),
+    [
+        # 512,000 bytes over 1 GB/s are 512 us, and 10 us of latency; twice that is 1,024 us.
+        ([0, 1, 2, 6], [522_000, 522_000]),  # behind the embedding, and the first encoder block
+        ([0, 2, 3, 6], [522_000, 522_000]),  # the encoder's output alone goes to the decoder
+        ([0, 3, 4, 6], [522_000, 1_034_000]),  # from then on it travels with the decoder's
+        ([0, 4, 5, 6], [1_034_000, 1_034_000]),
+    ],
+)
+def test_bug_encoder_boundaries_are_charged_one_tensor(
+    encoder_decoder: Instance, cuts: list[int], expected: list[int]
+) -> None:
+    """Two were charged everywhere; Megatron-LM sends two behind decoder blocks alone."""
+    shape = equal_nodes(3, 1, 1, 1, 3).shape
+    plan = Decisions((0, 0, 0), tuple(cuts), (4,)).plan(build_tables(encoder_decoder, shape))
+    assert plan_costs(encoder_decoder, plan).send_ns.ravel().tolist() == expected
+
+
+@pytest.mark.parametrize("zones", [False, True])
+@pytest.mark.parametrize("seed", [10, 46, 74])
+def test_cut_that_decides_its_message_is_chosen_exactly(seed: int, zones: bool) -> None:
+    """Enumeration, CP-SAT and MILP find the best of all plans, faster than two tensors allow."""
+    tables = random_tables(seed, zones)
+    best = brute_force.optimum_ns(tables)
+    assert best is not None
+    slower = brute_force.optimum_ns(of_two_tensors(tables))
+    assert slower is not None
+    assert best < slower
+    assert enumerate_shape(Intervals(tables), 1 << 56, 0.0, lambda: False).step_time_ns == best
+    for method in ("cpsat", "milp"):
+        found = solve_shape(tables, model_engine(method))
+        assert found.step_time_ns == found.bound_ns == best
+
+
+def of_two_tensors(tables: CostTables) -> CostTables:
+    """The same shape where two tensors cross every boundary."""
+    workload = tables.instance.workload
+    runs = tuple(run.but(layer={"output_tensors": 2}) for run in workload.layer_runs)
+    twice = Workload.model_validate(workload.model_dump() | {"layer_runs": runs})
+    return build_tables(tables.instance.but(workload=twice), tables.shape)
+
+
+def test_messages_are_compared_kind_by_kind() -> None:
+    """A link may be slower for one tensor, by its latency, and faster for two."""
+    assert longest((5, 9), (4, 10)) == (5, 10)
+
+
+def placed(
+    zones: str,
+    dp: int,
+    pp: int,
+    gpus: int = 1,
+    tp: int = 1,
+    zero: ZeroStage = 0,
+    tied: bool = False,
+    scatter_gather: bool = False,
+    own: Mapping[str, ZoneLink] = MappingProxyType({}),
+) -> PlacementCosts:
+    """Costs of the nodes in these zones, in this order; `own`: links of pairs."""
+    tables = equal_nodes(len(zones), gpus, tp, dp, pp, zero, tied, zones, scatter_gather, own=own)
+    return Placer(tables).costs(range(len(zones)))
+
+
+def test_transfer_inside_a_zone_and_between_zones() -> None:
+    """A stage boundary inside a zone costs what it did; one between zones its slower link."""
+    # 1 MB / 1 GB/s + 10 us; 1 MB / 0.5 GB/s + 1 ms.
+    assert placed("xxy", 1, 3).send_ns.ravel().tolist() == [1_010_000, 3_000_000]
+
+
+@pytest.mark.parametrize(
+    ("zones", "expected"),
+    [
+        ("xxyy", [5_000_000] * 2),  # both from x to y: 2 MB / 0.5 GB/s + 1 ms
+        ("xyyx", [3_000_000] * 2),  # one each way
+        ("xxyz", [3_000_000] * 2),  # to two zones
+        ("xyxz", [1_010_000, 3_000_000]),  # the first one stays in x
+    ],
+)
+def test_flows_from_zone_to_zone_share_the_link(zones: str, expected: list[int]) -> None:
+    """Two replicas, one node per slot: only flows with equal ends share, way by way."""
+    assert placed(zones, 2, 2).send_ns.ravel().tolist() == expected
+
+
+def test_scattered_message_is_gathered_after_the_link() -> None:
+    """Two lanes of half a message share the link, then each part passes inside the node."""
+    # 2 x 0.5 MB / 0.5 GB/s + 1 ms + 0.5 MB / 10 GB/s + 1 us.
+    costs = placed("xy", 1, 2, gpus=2, tp=2, scatter_gather=True)
+    assert costs.send_ns.tolist() == [[[3_051_000]]]
+
+
+def test_sync_between_zones() -> None:
+    """The rings of both tensor ranks share the link, at the efficiency for two nodes."""
+    # 2 rings x 2 x 1/2 x 10 MB / (0.5 GB/s x 0.5) = 80 ms a layer; 2 steps of 1 ms.
+    costs = placed("xy", 2, 1, gpus=2, tp=2)
+    assert costs.sync_ns.tolist() == [[80_000_000] * 4]
+    assert costs.sync_latency_ns.tolist() == [2_000_000]
+
+
+@pytest.mark.parametrize(
+    ("zones", "expected"),
+    [
+        ("xyxy", [80_000_000, 80_000_000]),  # two rings x 10 MB / (0.5 GB/s x 0.5)
+        ("xyxz", [40_000_000, 40_000_000]),  # different links
+        ("xyzz", [40_000_000, 20_000_000]),  # the second inside z: 10 MB / (1 GB/s x 0.5)
+    ],
+)
+def test_rings_of_two_stages_share_the_link(zones: str, expected: list[int]) -> None:
+    """Two stages of two nodes each: rings between the same zones share their link."""
+    assert placed(zones, 2, 2).sync_ns[:, 0].tolist() == expected
+
+
+@pytest.mark.parametrize("zones", ["wxyzwwyy", "wyxzwwyy", "xwyzyywy"])
+def test_bug_ring_over_four_zones_went_in_the_order_of_their_names(zones: str) -> None:
+    """A ring over w, x, y, z shares the link between w and y, whatever is named first."""
+    assert len(neighbours([3, 1, 0, 2, 1])) == 6
+    # 2 rings x 2 x 3/4 x 10 MB / (0.5 GB/s x 0.5) = 120 ms.
+    assert placed(zones, 4, 2).sync_ns[:, 0].tolist() == [120_000_000] * 2
+
+
+def test_ring_inside_a_zone_has_no_neighbours() -> None:
+    """One zone, however often it is named, needs no link."""
+    assert neighbours([2, 2, 2]) == set()
+
+
+def test_gather_between_zones() -> None:
+    """ZeRO 1 moves half an all-reduce, and then the parameters, over the link."""
+    # 1/2 x 10 MB / (0.5 GB/s x 0.5) = 20 ms; 1/2 x 5 MB / (0.5 GB/s x 0.5) = 10 ms; 1 ms each.
+    costs = placed("xy", 2, 1, zero=1)
+    assert (costs.sync_ns[0, 0], costs.gather_ns[0, 0]) == (20_000_000, 10_000_000)
+    assert (costs.sync_latency_ns[0], costs.gather_latency_ns[0]) == (1_000_000, 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("zones", "expected"),
+    [
+        ("xxyy", 2 * 8_192_000 + 2_000_000),
+        ("xyyx", 2 * 8_192_000 + 2_000_000),  # an all-reduce goes both ways
+        ("xxyz", 8_192_000 + 2_000_000),
+        ("xyxy", 4_096_000 + 20_000),  # inside the zones
+    ],
+)
+def test_tied_embeddings_between_zones(zones: str, expected: int) -> None:
+    """Lanes with ends in the same two zones share the link: 4.096 MB each at 0.5 GB/s."""
+    assert placed(zones, 2, 2, tied=True).embedding_ns == expected
+
+
+def link(gb_per_s: float, latency_ms: float) -> ZoneLink:
+    """A link between two zones."""
+    return ZoneLink(bandwidth_bytes_per_s=gb_per_s * 1e9, latency_s=latency_ms / 1e3)
+
+
+def test_messages_take_the_link_of_their_pair() -> None:
+    """Named in either order; other pairs keep the common one."""
+    # 1 MB at 0.1 GB/s + 2 ms twice, at 0.5 GB/s + 1 ms three times, at 0.25 GB/s.
+    own = {"zx": link(0.1, 2), "yz": link(0.25, 0)}
+    sends = placed("xzxyxyz", 1, 7, own=own).send_ns.ravel().tolist()
+    assert sends == [*[12_000_000] * 2, *[3_000_000] * 3, 4_000_000]
+
+
+@pytest.mark.parametrize(
+    ("own", "sync_ns", "latency_ns"),
+    [
+        # x-y: 2 rings x 2 x 2/3 x 10 MB / (0.5 GB/s x 0.5); 2 x 2 steps of 1 ms.
+        ({}, 106_666_667, 4_000_000),
+        # x-z at 0.2 GB/s: 2 rings too, the second stage's with it.
+        ({"xz": link(0.2, 1)}, 266_666_667, 4_000_000),
+        # y-z: 1 ring at 0.1 GB/s is slower than 2 at 0.5, and its 3 ms are the longest.
+        ({"yz": link(0.1, 3)}, 266_666_667, 12_000_000),
+        # x-y has 1 ring, and is faster: nothing changes.
+        ({"xy": link(5, 0)}, 106_666_667, 4_000_000),
+    ],
+)
+def test_ring_takes_as_long_as_its_slowest_link(
+    own: Mapping[str, ZoneLink], sync_ns: int, latency_ns: int
+) -> None:
+    """Of x, y, z, with what shares each link: a second stage's ring passes between x and z."""
+    costs = placed("xyzxxz", 3, 2, own=own)
+    assert costs.sync_ns[0, 0] == sync_ns
+    assert costs.sync_latency_ns[0] == latency_ns
+
+
+def test_tied_embeddings_take_the_slowest_pair() -> None:
+    """Two lanes from x to y at 0.5 GB/s, one from x to z at 0.2: 4.096 MB each."""
+    own = {"xz": link(0.2, 0)}
+    assert placed("xxxyyz", 3, 2, tied=True, own=own).embedding_ns == 20_480_000
+    assert placed("xxxyyz", 3, 2, tied=True).embedding_ns == 2 * 8_192_000 + 2_000_000
+
+
+def test_links_of_zones_that_are_left_out_go_too() -> None:
+    """Of x, y, z without y only x-z is left; of x alone no link at all."""
+    own = {"xz": link(0.2, 0), "yz": link(0.1, 0)}
+    cluster = equal_nodes(3, 1, 1, 1, 3, zones="xyz", own=own).instance.cluster
+    some = cluster.with_groups([cluster.groups[0], cluster.groups[2]])
+    assert [pair.zones for pair in some.zone_links] == [("x", "z")]
+    assert some.links_among((0, 1)) == (link(0.2, 0),)
+    alone = cluster.with_groups(cluster.groups[:1])
+    assert (alone.zone_link, alone.zone_links) == (None, ())
+    assert Cluster.model_validate(some.model_dump()) == some
+
+
+def test_single_zone_costs_what_no_zone_does() -> None:
+    """Naming the one zone changes nothing."""
+    named = placed("xxxx", 2, 2, zero=1, tied=True)
+    plain = Placer(equal_nodes(4, 1, 1, 2, 2, 1, True)).costs([0, 0, 0, 0])
+    for one, other in (
+        (named.send_ns, plain.send_ns),
+        (
+            named.sync_ns + named.sync_latency_ns[:, None],
+            plain.sync_ns + plain.sync_latency_ns[:, None],
+        ),
+        (named.gather_ns, plain.gather_ns),
+    ):
+        assert one.tolist() == other.tolist()
+    assert named.embedding_ns == plain.embedding_ns
+
+
+@pytest.mark.parametrize(
+    ("zones", "linked"), [((None, "x"), False), (("x", "y"), False), (("x", "x"), True)]
+)
+def test_cluster_refuses_zones_that_do_not_fit(zones: tuple[str | None, ...], linked: bool) -> None:
+    """Zones of some groups only, no link where one is needed, and one with nothing to join."""
+    known = equal_nodes(2, 1, 1, 1, 2, zones="xy").instance.cluster
+    groups = tuple(group.but(zone=zone) for group, zone in zip(known.groups, zones, strict=True))
+    with pytest.raises(ValidationError, match="zone"):
+        Cluster(groups=groups, zone_link=BETWEEN_ZONES if linked else None)
+
+
+@pytest.mark.parametrize("pairs", [["xx"], ["xq"], ["xy", "yx"], ["xy", "xz"]])
+def test_cluster_refuses_pairs_that_do_not_fit(pairs: list[str]) -> None:
+    """A zone with itself, an unknown one, a pair twice, and none for y and z without a default."""
+    cluster = equal_nodes(3, 1, 1, 1, 3, zones="xyz").instance.cluster
+    own = tuple(ZonePair(zones=(pair[0], pair[1]), link=BETWEEN_ZONES) for pair in pairs)
+    with pytest.raises(ValidationError, match="zone"):
+        Cluster(groups=cluster.groups, zone_links=own)

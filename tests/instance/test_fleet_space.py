@@ -1,0 +1,176 @@
+"""What fleets make of every field of `search` and `limits`, in the search and in `verify`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from formulations.errors import InstanceError
+from formulations.instance import Instance
+from formulations.instance.instance import LimitsFile
+from formulations.instance.load import parse_instance
+from formulations.instance.search import Overlap, SearchFile
+from solver.fleet_document import FleetDocument
+from solver.fleets.designs import designs_of, generator_for
+from solver.fleets.fleet import start_fleet
+from solver.templates.generate import NoTemplateError, TemplateOptions
+from solver.verify import verify_fleet
+from tests.command_line import run
+from tests.conftest import ROOT
+from tests.resealed import resealed
+
+#: Four layers and four GPUs on two nodes. What is asked of fleets follows.
+TEXT = """
+name: fields
+workload:
+  sizes: {hidden_size: 512, layers: 2, heads: 8, vocabulary_size: 1000, learned_positions: 128}
+  sequence_length: 128
+  global_batch: 8
+cluster:
+  groups: [{name: a, gpu: A40, gpus_per_node: 2, nodes: 2, inter_node: 10 Gbit/s, price: 1 USD/h}]
+"""
+LIMITS = ("memory_headroom", "framework_reserve")
+
+#: Attributes of instances, so that a fleet of the first ones keeps to no other ones.
+HONOURED: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "tensor_parallel": ({"tensor_parallel": (2,)}, {"tensor_parallel": (1,)}),
+    "micro_batch": ({"micro_batch": (1,)}, {"micro_batch": (2,)}),
+    "recompute": ({"recompute": ("full",)}, {"recompute": ("none",)}),
+    "recompute_per": ({"recompute_per": "stage"}, {"recompute_per": "plan"}),
+    "sequence_parallel": ({"sequence_parallel": True}, {"sequence_parallel": False}),
+    "schedule": ({"schedule": ("gpipe",)}, {"schedule": ("1f1b",)}),
+    "embedding_only_stages": (
+        {"tensor_parallel": (1,), "embedding_only_stages": True},
+        {"tensor_parallel": (1,), "embedding_only_stages": False},
+    ),
+    "blocking_sends": ({"blocking_sends": False}, {"blocking_sends": True}),
+    "scatter_gather": ({"scatter_gather": True}, {"scatter_gather": False}),
+    "overlap": ({"overlap": Overlap(tensor_parallel=0.5)}, {"overlap": Overlap()}),
+    "memory_headroom": ({"memory_headroom": 0.0}, {"memory_headroom": 0.99}),
+    "framework_reserve": (
+        {"framework_reserve_bytes": 1 << 30},
+        {"framework_reserve_bytes": 1 << 36},
+    ),
+}
+#: What is written, and the line that it gives: place, what was found, the begin of what is allowed.
+REFUSED = {
+    "data_parallel": ("[4, 8]", "10:18 search.data_parallel: 4 or 8; allowed: none; as many"),
+    "pipeline_parallel": ("2", "10:22 search.pipeline_parallel: 2; allowed: none; pipelines have"),
+    "context_parallel": ("2", "10:21 search.context_parallel: 2; allowed: 1 too; solve takes"),
+    "expert_parallel": ("2", "10:20 search.expert_parallel: 2; allowed: 1 too; solve takes"),
+    "expert_tensor_parallel": ("1", "10:27 search.expert_tensor_parallel: 1; allowed: tp too"),
+    "zero": ("[1]", "10:10 search.zero[0]: 1; allowed: 0 too; solve takes the others"),
+    "schedule": ("[1f1b, zb-h1]", "10:20 search.schedule[1]: the schedule zb-h1; allowed: 1f1b or"),
+    "virtual_pipeline": (
+        "[2], schedule: interleaved",
+        "10:36 search.schedule: the schedule interleaved; allowed: 1f1b or gpipe",
+    ),
+    "idle_nodes": ("false", "10:15 search.idle_nodes: false; allowed: true; nodes idle where"),
+    "max_step_time": ("10 s", "12:18 limits.max_step_time: 10 s; allowed: none; with every node"),
+    "max_cost_per_step": ("1 USD", "12:22 limits.max_cost_per_step: 1 USD; allowed: none; steps"),
+    "max_price_per_hour": ("9 USD/h", "12:23 limits.max_price_per_hour: 9 USD/h; allowed: none"),
+}
+#: Of replicas alike, or of degrees that fleets do not have: docs/failures.md says so.
+SAID = {"target", "degrees", "micro_batches", "context_method"}
+
+
+_LIMIT_NAMES = [
+    str(field.validation_alias or name) for name, field in LimitsFile.model_fields.items()
+]
+
+
+def written(field: str, value: str) -> str:
+    """An instance file with a value of a field."""
+    if field in _LIMIT_NAMES:
+        return f"{TEXT}search:\n  {{target: any}}\nlimits:\n  {field}: {value}\n"
+    experts = field.startswith("expert")
+    extra = ", moe: {experts: 4, experts_per_token: 2, ffn_size: 512}" if experts else ""
+    text = TEXT.replace("learned_positions: 128", f"learned_positions: 128{extra}")
+    more = ", tensor_parallel: 2" if field == "expert_tensor_parallel" else ""
+    return f"{text}search: {{\n  {field}: {value}{more}, target: any}}\n"
+
+
+def with_fields(field: str, changes: Mapping[str, Any]) -> Instance:
+    """The instance with stages of two GPUs, and these attributes."""
+    instance = parse_instance(f"{TEXT}search: {{target: any}}\n", "x.yaml", Path())
+    usual = {"tensor_parallel": (2,), "micro_batch": (1,), "sequence_parallel": False}
+    instance = instance.but(search=usual)
+    return instance.but(**{"limits" if field in LIMITS else "search": dict(changes)})
+
+
+def fleet_of(instance: Instance) -> FleetDocument | None:
+    """One pipeline on both nodes; None where none fits."""
+    try:
+        generator = generator_for(instance, TemplateOptions(), 0)
+    except NoTemplateError:
+        return None
+    designs = designs_of(generator.by_mix([2]))
+    return start_fleet(instance, designs, 0) if designs else None
+
+
+def test_bug_every_field_is_honoured_refused_or_said() -> None:
+    """A new field has to be decided upon here."""
+    fields = {*SearchFile.model_fields, *_LIMIT_NAMES}
+    assert fields == {*HONOURED, *REFUSED, *SAID}
+    assert {*HONOURED} & {*REFUSED} == {"schedule"}  # some are known, others are not
+    page = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
+    assert all(f"`{field}`" in page for field in fields)
+
+
+@pytest.mark.parametrize("field", HONOURED)
+def test_bug_fleets_keep_to_a_field_in_search_and_verify(field: str) -> None:
+    """Another value gives another fleet, and a file that states the other value is refused."""
+    kept, others = (with_fields(field, changes) for changes in HONOURED[field])
+    fleet, other = fleet_of(kept), fleet_of(others)
+    assert fleet is not None
+    assert verify_fleet(fleet).ok
+    if other is not None:
+        told = [(one.designs, one.step_time_s) for one in (fleet, other)]
+        assert told[0] != told[1]
+    forged = resealed(fleet, {"instance": others.model_dump(mode="json")})
+    assert not verify_fleet(forged).ok
+
+
+@pytest.mark.parametrize("field", REFUSED)
+def test_bug_fields_that_fleets_cannot_keep_to_are_refused(field: str, tmp_path: Path) -> None:
+    """One line with file, line, column and field, whatever the command."""
+    value, words = REFUSED[field]
+    path = tmp_path / "x.yaml"
+    path.write_text(written(field, value), encoding="utf-8")
+    for command in (("templates", path), ("replay", path, "--every", "1h")):
+        code, out, err = run(*command)
+        assert (code, out) == (2, "")
+        assert err.startswith(f"error: {path}:{words}")
+        assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("section", "changes"),
+    [
+        ("search", {"pipeline_parallel": (2,)}),
+        ("search", {"zero": (1,)}),
+        ("search", {"idle_nodes": False}),
+        ("limits", {"max_step_time_s": 1e-9}),
+    ],
+)
+def test_bug_fleet_files_of_instances_that_fleets_cannot_keep_to(
+    section: str, changes: dict[str, Any]
+) -> None:
+    """Checked files name the field, as does the search where no file is known."""
+    fleet = fleet_of(with_fields("", {}))
+    assert fleet is not None
+    other = fleet.instance.but(**{section: changes})
+    name = next(iter(changes)).removesuffix("_s")
+    found = verify_fleet(resealed(fleet, {"instance": other.model_dump(mode="json")}))
+    assert any(one.startswith(f"instance.{section}.{name}: found") for one in found.problems)
+    with pytest.raises(InstanceError, match=f"^{section}.{name}: "):
+        fleet_of(other)
+
+
+def test_policies_without_fleets_keep_to_limits(tmp_path: Path) -> None:
+    """Varuna runs plans of `solve`, which may have a longest step."""
+    path = tmp_path / "x.yaml"
+    path.write_text(written("max_step_time", "10 s"), encoding="utf-8")
+    assert run("replay", path, "--every", "1h", "--policy", "restart")[0] == 0
+    assert run("replay", path, "--every", "1h", "--policy", "restart", "--policy", "ours")[0] == 2

@@ -1,0 +1,140 @@
+"""Path families: paths of the graph by construction, and as long as the schedules state."""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from formulations.instance.search import ScheduleName
+from formulations.schedules import (
+    SCHEDULES,
+    ScheduleGraph,
+    device_path,
+    last_down,
+    path_counts,
+    returned,
+    schedule_graph,
+    turns,
+)
+from solver.simulate import Array, Times, simulate
+
+NAMES: tuple[ScheduleName, ...] = get_args(ScheduleName)
+
+
+def graphs(schedule: ScheduleName, most: int = 5) -> Iterator[tuple[ScheduleGraph, int]]:
+    """Small graphs of a schedule, with their chunks per device."""
+    chunks = (2, 3) if SCHEDULES[schedule].interleaves else (1,)
+    for p in range(1 + SCHEDULES[schedule].interleaves, most):
+        for v in chunks:
+            step = p if SCHEDULES[schedule].interleaves else 1
+            for m in range(step, 9, step):
+                yield schedule_graph(schedule, p, m, v), v
+
+
+def random_times(graph: ScheduleGraph, rng: random.Random) -> Times:
+    """Times of one random pipeline."""
+
+    def column(rows: int) -> Array:
+        values = [rng.randint(1, 9) for _ in range(rows)]
+        return np.array(values, dtype=np.int64).reshape(rows, 1)
+
+    stages = graph.num_stages
+    weight = column(stages) if len(graph.index) == 3 else None
+    return Times(column(stages), column(stages), column(stages - 1), weight=weight)
+
+
+def families(graph: ScheduleGraph) -> Iterator[Array]:
+    """Every member of the families that hold for any schedule."""
+    for device in range(graph.num_devices):
+        yield device_path(graph, device)
+        yield device_path(graph, device, device)
+    for stage in range(graph.num_stages):
+        yield returned(graph, stage)
+
+
+@pytest.mark.parametrize("schedule", NAMES)
+def test_no_family_is_longer_than_the_step(schedule: ScheduleName) -> None:
+    """Every member is a path, and no longer than the makespan of random pipelines."""
+    rng = random.Random(7)
+    for graph, _ in graphs(schedule):
+        times = random_times(graph, rng)
+        makespan = simulate(graph, times).max()
+        for path in families(graph):
+            counts = path_counts(graph, path)
+            length = counts.weights @ times.weights[:, 0] + counts.transfers @ times.transfers[:, 0]
+            assert length <= makespan
+
+
+Family = Callable[[ScheduleGraph, int], Array]
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "interleaved"])
+def test_latency_paths_miss_what_the_schedule_states(schedule: ScheduleName) -> None:
+    """`missed` equals the counts along the explicit paths, which the graph confirms arc by arc.
+
+    Weight gradients: one micro-batch's on stage 0 follow the last backward.
+    """
+    members: tuple[Family, Family] = (returned, last_down)
+    for graph, v in graphs(schedule):
+        p, m, stages = graph.num_devices, graph.micro_batches, graph.num_stages
+        for stage in range(stages):
+            sizes = (np.array([x]) for x in (p, stage, m, v))
+            for missed, member in zip(SCHEDULES[schedule].missed(*sizes), members, strict=True):
+                found = path_counts(graph, member(graph, stage)).weights[stage::stages].tolist()
+                after = int(stage == 0)
+                expected = [m - int(missed.forward[0]), m - int(missed.backward[0])]
+                if SCHEDULES[schedule].splits_backward:
+                    expected.append(m - 1 - int(missed.weight[0]) + after)
+                assert found == expected
+
+
+#: Two devices with two chunks each, two micro-batches; "F 2.1": forward of stage 2, micro-batch 1.
+#: Device 0: F 0.0 F 0.1 F 2.0 F 2.1 B 2.0 B 2.1 B 0.0 B 0.1
+#: Device 1: F 1.0 F 1.1 F 3.0 B 3.0 F 3.1 B 3.1 B 1.0 B 1.1
+DOWN = "F 0.0 F 1.0 F 2.0 F 3.0"
+
+
+@pytest.mark.parametrize(
+    ("member", "stage", "path"),
+    [
+        (returned, 3, f"{DOWN} B 3.0 F 3.1 B 3.1 B 1.0 B 1.1 B 0.1"),
+        (returned, 2, f"{DOWN} B 3.0 B 2.0 B 2.1 B 0.0 B 0.1"),
+        (returned, 1, f"{DOWN} B 3.0 B 2.0 B 1.0 B 1.1 B 0.1"),
+        (returned, 0, f"{DOWN} B 3.0 B 2.0 B 1.0 B 0.0 B 0.1"),
+        (last_down, 3, "F 0.0 F 1.0 F 1.1 F 3.0 B 3.0 F 3.1 B 3.1 B 2.1 B 1.1 B 0.1"),
+        (last_down, 2, "F 0.0 F 0.1 F 2.0 F 2.1 F 3.1 B 3.1 B 2.1 B 1.1 B 0.1"),
+        (last_down, 1, "F 0.0 F 1.0 F 1.1 F 2.1 F 3.1 B 3.1 B 2.1 B 1.1 B 0.1"),
+        (last_down, 0, "F 0.0 F 0.1 F 1.1 F 2.1 F 3.1 B 3.1 B 2.1 B 1.1 B 0.1"),
+        (device_path, 0, "F 0.0 F 0.1 F 2.0 F 2.1 B 2.0 B 2.1 B 0.0 B 0.1"),
+        (device_path, 1, "F 0.0 F 1.0 F 1.1 F 3.0 B 3.0 F 3.1 B 3.1 B 1.0 B 1.1 B 0.1"),
+    ],
+)
+def test_paths_of_interleaved_operation_by_operation(member: Family, stage: int, path: str) -> None:
+    """Each family's member, written out by hand from the order of both devices."""
+    graph = schedule_graph("interleaved", 2, 2, 2)
+    operations = [graph.operation(int(number)) for number in member(graph, stage)]
+    written = [f"{kind.name[0]} {s}.{i}" for kind, s, i in operations]
+    assert " ".join(written) == path
+
+
+def test_turns_of_1f1b_are_paths() -> None:
+    """A turn of stages i..j leads from B(i, x) to B(i, x + j - i + 1)."""
+    graph = schedule_graph("1f1b", 4, 12)
+    for first in range(4):
+        for last in range(first, 4):
+            n, q = last - first + 1, 4 - first
+            number = (12 - 1 - q) // n
+            counts = path_counts(graph, turns(graph, first, last, number))
+            # One micro-batch down and back, the turns, and what is left on the first stage.
+            assert counts.weights[last] >= 1 + number
+            assert counts.weights[first] == 1 + number + (12 - q - number * n)
+
+
+def test_what_is_no_path_is_refused() -> None:
+    """A step from one stage to another that nothing waits for is no arc."""
+    graph = schedule_graph("1f1b", 2, 3)
+    first, other = graph.index[0, 0, 0], graph.index[0, 1, 1]
+    with pytest.raises(ValueError, match="no arc between"):
+        path_counts(graph, [int(first), int(other)])

@@ -1,0 +1,195 @@
+"""Schedules as fixed operation orders."""
+
+import json
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from formulations.instance.search import ScheduleName
+from formulations.schedules import device_order, held, in_flight, registry, schedule_graph
+from formulations.schedules.operations import Kind
+from solver.simulate import Times, simulate
+from tests.recursion import most_in_flight, operations
+
+SIZES = [(p, m) for p in (1, 2, 3, 5) for m in (1, 2, 3, 4, 9)]
+SCHEDULES: list[ScheduleName] = ["1f1b", "gpipe"]
+
+
+def words(schedule: ScheduleName, p: int, k: int, m: int) -> str:
+    """Operations of a stage as F0 F1 B0 ..."""
+    return " ".join(f"{kind.name[0]}{i}" for kind, _, i in device_order(schedule, p, k, m))
+
+
+def test_1f1b_with_three_stages() -> None:
+    """Stage k of 3 warms up with 2 - k forwards (PipeDream; Narayanan et al. 2021, figure 4)."""
+    assert words("1f1b", 3, 0, 4) == "F0 F1 F2 B0 F3 B1 B2 B3"
+    assert words("1f1b", 3, 1, 4) == "F0 F1 B0 F2 B1 F3 B2 B3"
+    assert words("1f1b", 3, 2, 4) == "F0 B0 F1 B1 F2 B2 F3 B3"
+
+
+def test_1f1b_with_fewer_micro_batches_than_stages() -> None:
+    """A warm-up longer than the batch is the whole batch."""
+    assert words("1f1b", 4, 0, 2) == "F0 F1 B0 B1"
+
+
+def test_gpipe_runs_all_forwards_first() -> None:
+    """GPipe: all forwards, then all backwards, on every stage."""
+    assert words("gpipe", 2, 0, 3) == "F0 F1 F2 B0 B1 B2"
+    assert words("gpipe", 2, 1, 3) == "F0 F1 F2 B0 B1 B2"
+
+
+@pytest.mark.parametrize("schedule", [*SCHEDULES, "zb-h1"])
+@pytest.mark.parametrize(("p", "m"), SIZES)
+def test_order_is_as_many_forwards_ahead_as_allowed(schedule: ScheduleName, p: int, m: int) -> None:
+    """1F1B is the greedy order with at most p - k micro-batches in flight; GPipe has no limit.
+
+    ZB-H1: a B is followed by the oldest W once more than k wait, or than there are pairs.
+    """
+    for k in range(p):
+        order = [(kind.name[0], stage, i) for kind, stage, i in device_order(schedule, p, k, m)]
+        assert order == operations(schedule, p, k, m)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("p", "m"), SIZES)
+def test_in_flight_is_the_most_activations_held(schedule: ScheduleName, p: int, m: int) -> None:
+    """The closed form equals a count along the order."""
+    for k in range(p):
+        assert in_flight(schedule, p, k, m) == most_in_flight(schedule, p, k, m)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("p", "m"), SIZES)
+def test_fewer_micro_batches_leave_the_order_of_the_rest(
+    schedule: ScheduleName, p: int, m: int
+) -> None:
+    """Without its last micro-batch an order is that of m - 1: cuts carry over to larger m."""
+    for k in range(p):
+        longer = [one for one in device_order(schedule, p, k, m + 1) if one.micro_batch < m]
+        assert longer == list(device_order(schedule, p, k, m))
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("p", "m"), SIZES)
+def test_levels_follow_their_predecessors(schedule: ScheduleName, p: int, m: int) -> None:
+    """Every operation appears once, after what it waits for."""
+    graph = schedule_graph(schedule, p, m)
+    level = np.full(graph.num_operations + 1, -1)
+    for number, one in enumerate(graph.levels):
+        assert (level[one.operation] == -1).all()
+        level[one.operation] = number
+        assert (level[one.device_before] < number).all()
+        assert (level[one.data_before] < number).all()
+    assert (level[:-1] >= 0).all()
+    assert graph.num_operations == 2 * m * p
+
+
+def test_data_edges_of_two_stages() -> None:
+    """F(1, i) waits for F(0, i) over transfer 0; B(0, i) for B(1, i) over transfer 1."""
+    graph = schedule_graph("1f1b", 2, 2)
+    # Stage 0 holds operations 0-3 = F0 F1 B0 B1, stage 1 holds 4-7 = F0 B0 F1 B1; 8 is none.
+    assert graph.data_before.tolist() == [8, 8, 5, 7, 0, 4, 1, 6]
+    assert graph.transfer.tolist() == [2, 2, 1, 1, 0, 2, 0, 2]
+    assert graph.last.tolist() == [3, 7]
+
+
+def test_zb_h1_with_four_stages() -> None:
+    """Stage k puts off k weight gradients (Qi et al., ICLR 2024, figure 2, top)."""
+    assert words("zb-h1", 4, 0, 5) == "F0 F1 F2 F3 B0 W0 F4 B1 W1 B2 W2 B3 W3 B4 W4"
+    assert words("zb-h1", 4, 3, 5) == "F0 B0 F1 B1 F2 B2 F3 B3 W0 F4 B4 W1 W2 W3 W4"
+
+
+@pytest.mark.parametrize(("p", "groups", "v"), [(2, 1, 2), (2, 3, 4), (3, 2, 2), (4, 2, 3)])
+def test_interleaved_is_megatrons_order(p: int, groups: int, v: int) -> None:
+    """Groups of p micro-batches through all chunks (Narayanan et al. 2021, figure 4)."""
+    for device in range(p):
+        order = [
+            (kind.name[0], stage, i)
+            for kind, stage, i in device_order("interleaved", p, device, groups * p, v)
+        ]
+        assert order == operations("interleaved", p, device, groups * p, v)
+
+
+def test_activations_held_by_two_chunks() -> None:
+    """Two devices, chunks and micro-batches. Device 0: chunk 0 twice, chunk 1 twice."""
+    # Warm-up of device 0: 2 + 2 = 4 forwards, all there are; of device 1: 2 forwards of chunk 0.
+    assert held("interleaved", 2, 0, 2, 2).whole.tolist() == [[2, 2]]
+    assert held("interleaved", 2, 1, 2, 2).whole.tolist() == [[2, 1]]
+
+
+def test_zero_bubble_figures_of_its_authors(reference: Path) -> None:
+    """ZB-H1's span and its peaks of memory, where the authors' memory limit is that of 1F1B."""
+    cases = json.loads((reference / "schedules" / "zero_bubble.json").read_text())["cases"]
+    cases = [c for c in cases if c.get("kind") is None and c["max_mem"] == c["mem_f"] * c["p"]]
+    assert len(cases) == 7
+    for case in cases:
+        p, m = case["p"], case["m"]
+
+        def column(name: str, rows: int, case: dict[str, int] = case) -> NDArray[np.int64]:
+            return np.full((rows, 1), case[name], dtype=np.int64)
+
+        graph = schedule_graph("zb-h1", p, m)
+        times = Times(column("F", p), column("B", p), column("comm", p - 1), weight=column("W", p))
+        end = simulate(graph, times)[:, 0]
+        begin = end[graph.index[0, :, 0]] - case["F"]
+        assert (end[graph.last] - begin).max() == case["result"]["stage_span"]
+        assert end.max() == case["result"]["wall"]
+        peaks = []
+        for k in range(p):
+            most = held("zb-h1", p, k, m)
+            bytes_of = most.whole[:, 0] * case["mem_f"] - most.put_off * case["mem_w"]
+            peaks.append(bytes_of.max())
+        assert peaks == case["result"]["peak"]
+
+
+@pytest.mark.parametrize(("p", "groups"), [(2, 2), (3, 1), (4, 2), (8, 3)])
+def test_bubbles_of_equal_stages(p: int, groups: int) -> None:
+    """1F1B (p-1)(F+B), interleaved that over v, ZB-H1 (p-1)(F+B-W), without transfers."""
+    m = p * groups
+    for schedule, v, bubble in [
+        ("1f1b", 1, (p - 1) * (6 + 12)),
+        ("interleaved", 2, (p - 1) * (6 + 12) // 2),
+        ("interleaved", 3, (p - 1) * (6 + 12) // 3),
+        ("zb-h1", 1, (p - 1) * (6 + 7 - 5)),
+    ]:
+        name = cast(ScheduleName, schedule)
+        graph = schedule_graph(name, p, m, v)
+        split = 5 if name == "zb-h1" else 0
+        full = np.ones((p * v, 1), dtype=np.int64)
+        times = Times(
+            full * (6 // v),
+            full * (12 // v - split),
+            full[1:] * 0,
+            weight=full * split if split else None,
+        )
+        assert simulate(graph, times).max() == m * (6 + 12) + bubble
+
+
+@pytest.mark.parametrize(
+    "schedule", [name for name, one in registry.SCHEDULES.items() if one.settles]
+)
+@pytest.mark.parametrize(("p", "v"), [(1, 1), (2, 3), (3, 1), (4, 2)])
+def test_devices_hold_no_more_for_more_micro_batches(
+    schedule: ScheduleName, p: int, v: int
+) -> None:
+    """What `held` looks at, a few micro-batches per stage, has the fullest moments of many."""
+    chunks = v if registry.SCHEDULES[schedule].interleaves else 1
+    for m in range(p, 9 * p * chunks, p if registry.SCHEDULES[schedule].interleaves else 1):
+        for device in range(p):
+            order = np.array(list(device_order(schedule, p, device, m, chunks)))
+            change = 1 * (order[:, 0] == Kind.FORWARD) - (order[:, 0] == Kind.BACKWARD)
+            most = int(np.cumsum(change).max())
+            assert most == held(schedule, p, device, m, chunks).whole.sum(axis=1).max()
+
+
+@pytest.mark.parametrize("schedule", [*SCHEDULES, "zb-h1"])
+@pytest.mark.parametrize(("p", "m"), SIZES)
+def test_more_micro_batches_hold_no_less(schedule: ScheduleName, p: int, m: int) -> None:
+    """Every moment of a device with m micro-batches has one at least as full with m + 1."""
+    for k in range(p):
+        fewer, more = held(schedule, p, k, m), held(schedule, p, k, m + 1)
+        for whole, put_off in zip(fewer.whole, fewer.put_off, strict=True):
+            assert ((more.whole >= whole).all(axis=1) & (more.put_off >= put_off)).any()
