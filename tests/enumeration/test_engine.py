@@ -194,7 +194,7 @@ def stop_after(calls: int) -> Callable[[], bool]:
 
 
 def test_stopped_at_once_the_bound_is_not_far() -> None:
-    """Before the first prefix is extended, cuts and frontiers bound all splits together."""
+    """Before the first prefix is extended, cuts and latency plus terms bound all splits."""
     for seed in range(20):
         problem = random_chain(seed)
         best = solve_split(problem, NO_CUTOFF).step_time_ns
