@@ -12,7 +12,7 @@ from formulations.instance.cluster import Cluster, flash_obstacle, flash_remedy,
 from formulations.instance.documents import Place
 from formulations.instance.profile import ProfileFile
 from formulations.instance.record import shown
-from formulations.instance.schema import WorkloadFile
+from formulations.instance.resolve_workload import WorkloadFile
 from formulations.instance.search import PlainSchedule, SearchFile
 from formulations.instance.target import (
     RULES,

@@ -19,7 +19,7 @@ from formulations.costs.memory import layer_parameters
 from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS, expert_rings_ns
 from formulations.costs.tables import embedding_bytes, send_bytes
 from formulations.instance import Instance
-from formulations.instance.cluster import Link
+from formulations.instance.machines import Link
 from formulations.plan import STATES_SPLIT, Shape
 from formulations.units import NANOSECONDS_PER_SECOND
 

@@ -301,7 +301,7 @@ def catalogue_command(
 ) -> None:
     """List the GPUs and workloads that an instance may name, or print the figures of a workload."""
     from formulations.instance.catalogue import catalogue, workload_from_catalogue
-    from formulations.instance.schema import instance_json_schema
+    from formulations.instance.resolve import instance_json_schema
     from formulations.instance.transformer import build_workload
     from solver.report.catalogue import (
         gpu_json,

@@ -125,13 +125,13 @@ def candidates(
 
 def _check_longest(lengths: Lengths, strategies: Sequence[Strategy]) -> None:
     """Refuses sequences that are longer than any strategy takes."""
-    tokens, last = [one.tokens for one in lengths.classes], lengths.classes[-1]
+    tokens, last = [one.up_to for one in lengths.classes], lengths.classes[-1]
     longest = 0
     for strategy in strategies:
         measured = zip(tokens, strategy.atoms_ns, strict=False)
         sizes = [n for n, time_ns in measured if time_ns is not None]
         longest = max([longest, *sizes, *([strategy.longest] if strategy.replicas else [])])
-    if longest < last.tokens:
+    if longest < last.up_to:
         remedy = (
             "measure a strategy for them: longest_row, class_times"
             if lengths.strategies
@@ -140,7 +140,7 @@ def _check_longest(lengths: Lengths, strategies: Sequence[Strategy]) -> None:
         )
         limit = f"{longest} tokens at most; cut them off there, or "
         raise LongSequenceError(
-            f"lengths: sequences of {last.tokens} tokens, {last.count} a step, fit no strategy:"
+            f"lengths: sequences of {last.up_to} tokens, {last.count} a step, fit no strategy:"
             f" {limit if longest else 'none has room for a row; '}{remedy}"
         )
 

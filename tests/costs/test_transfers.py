@@ -15,7 +15,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.costs.transfers import neighbours
 from formulations.decisions import Decisions
 from formulations.instance import Cluster, Instance, Workload, ZoneLink
-from formulations.instance.cluster import ZonePair
+from formulations.instance.machines import ZonePair
 from formulations.instance.search import ZeroStage
 from formulations.instance.transformer import TransformerSizes, build_workload
 from solver.layered.problem import Intervals, longest

@@ -96,7 +96,7 @@ def test_padded_rows_take_what_the_model_says(name: str) -> None:
     """Of every class that fits, to the ns, of short rows too, which the host bounds."""
     instance, found = strategies(name)
     assert instance.lengths is not None
-    classes = tuple(LengthClass(tokens=n, count=3) for n in range(100, 8100, 400))
+    classes = tuple(LengthClass(up_to=n, count=3) for n in range(100, 8100, 400))
     lengths = instance.lengths.model_copy(update={"rows": "padded", "classes": classes})
     padded = instance.model_copy(update={"lengths": lengths})
     for plan in (one.plan for one in found[::3]):
@@ -113,10 +113,10 @@ def test_rows_shorter_than_any_class() -> None:
     """A replica without room for a class takes none, and has the time of the shortest."""
     instance, found = strategies("alike")
     assert instance.lengths is not None
-    classes = (LengthClass(tokens=found[0].strategy.longest + 1, count=1),)
+    classes = (LengthClass(up_to=found[0].strategy.longest + 1, count=1),)
     lengths = instance.lengths.model_copy(update={"rows": "padded", "classes": classes})
     one = plan_rows(instance.model_copy(update={"lengths": lengths}), found[0].plan, "padded")
-    atoms = [Atom(classes[0].tokens, 1)]
+    atoms = [Atom(classes[0].up_to, 1)]
     assert StrategyTimes(one.strategy, atoms, "padded").of_set((0,)) is None
 
 

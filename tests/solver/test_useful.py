@@ -22,7 +22,7 @@ def strategies() -> tuple[Instance, list[PlanRows], list[PlanRows]]:
 
 def least(instance: Instance, found: list[PlanRows]) -> Numbers:
     """[i, j] time of the fastest rows for the classes i .. j - 1."""
-    atoms = [Atom(one.tokens, one.count) for one in lengths_of(instance).classes]
+    atoms = [Atom(one.up_to, one.count) for one in lengths_of(instance).classes]
     rows = [replace(one.strategy, visit_ns=0) for one in found]
     times = [StrategyTimes(one, atoms, "packed").of_intervals() for one in rows]
     fastest: Numbers = np.minimum.reduce(times)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from formulations.costs.renting import worthwhile_terms
-from formulations.instance.cluster import Spot
 from formulations.instance.family import Family
+from formulations.instance.machines import Spot
 from formulations.instance.preemption import Preemption
 from solver.clusters.measure import Figures, TimeAndMoney
 from solver.family_result import FamilyResult

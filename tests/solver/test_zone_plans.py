@@ -11,8 +11,8 @@ import pytest
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Cluster, Instance, ZoneLink
-from formulations.instance.cluster import ZonePair
 from formulations.instance.load import load_instance
+from formulations.instance.machines import ZonePair
 from formulations.plan import Plan
 from formulations.space import shapes
 from formulations.switching.switch import Line, Network
