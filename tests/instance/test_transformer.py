@@ -49,6 +49,8 @@ DEEPSEEK = LLAMA_STYLE.but(
         dense_first_layers=3,
     ),
 )
+MOE = {"experts": 4, "experts_per_token": 2, "ffn_size": 8}
+LATENT = {"kv_rank": 8, "nope_head_dim": 8, "rope_head_dim": 8, "value_head_dim": 8}
 
 
 def gpt(hidden: int, layers: int, heads: int, vocabulary: int, positions: int) -> TransformerSizes:
@@ -389,34 +391,10 @@ def test_sequence_longer_than_position_table() -> None:
         ({"hidden_size": 10**8}, "less than or equal to 10000000"),
         ({"layers": -1}, "greater than or equal to 1"),
         ({"rotary_positions": True}, "more than one of learned_positions"),
-        ({"moe": {"experts": 4, "experts_per_token": 5, "ffn_size": 8}}, "5, above experts 4"),
-        (
-            {
-                "moe": {
-                    "experts": 4,
-                    "experts_per_token": 2,
-                    "ffn_size": 8,
-                    "dense_first_layers": 13,
-                }
-            },
-            "dense_first_layers is 13, above layers 12",
-        ),
-        (
-            {
-                "head_dim": 64,
-                "latent_attention": {
-                    "kv_rank": 8,
-                    "nope_head_dim": 8,
-                    "rope_head_dim": 8,
-                    "value_head_dim": 8,
-                },
-            },
-            "latent_attention excludes",
-        ),
-        (
-            {"decoder_layers": 2, "moe": {"experts": 4, "experts_per_token": 2, "ffn_size": 8}},
-            "an encoder-decoder has neither",
-        ),
+        ({"moe": MOE | {"experts_per_token": 5}}, "5, above experts 4"),
+        ({"moe": MOE | {"dense_first_layers": 13}}, "dense_first_layers is 13, above layers 12"),
+        ({"head_dim": 64, "latent_attention": LATENT}, "latent_attention excludes"),
+        ({"decoder_layers": 2, "moe": MOE}, "an encoder-decoder has neither"),
         ({"window": {"tokens": 4, "layers": [12]}}, "window.layers are not all from 0 to 11"),
         ({"decoder_layers": 2, "mtp_layers": 1}, "neither window nor mtp_layers"),
         ({"hidden": 768}, "Extra inputs are not permitted"),

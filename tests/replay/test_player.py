@@ -16,7 +16,7 @@ from solver.replay.policy import (
     Recovery,
 )
 from solver.replay.spans import Cause, Replay
-from solver.replay.trace import Event, Trace, failures_trace, regular_trace
+from solver.replay.trace import Event, Trace
 from tests.random_fleets import even_designs, fleet_of
 from tests.tick_replay import Ticks
 
@@ -59,22 +59,11 @@ def test_without_failures_only_the_first_pause_is_lost() -> None:
     assert (run.steps, times(run)) == (9, {"reconfiguration": 5, "training": 90, "unfinished": 3})
 
 
-def test_a_step_that_ends_with_the_run_counts() -> None:
-    """5 ns of pause and 9 whole steps are 95 ns."""
-    assert played([], 95, Recovery(), {4: 10}).steps == 9
-
-
 def test_failure_loses_the_step_in_flight() -> None:
     """Steps end at 15, 25; a fails at 32; pause to 37; steps of 20 ns end at 57, 77; end 80."""
     run = played([(32, "a", "fail")], 80, Recovery(), {4: 10, 3: 20})
     expected = {"reconfiguration": 10, "training": 60, "lost": 7, "unfinished": 3}
     assert (run.steps, times(run)) == (4, expected)
-
-
-def test_failure_at_the_end_of_a_step_comes_first() -> None:
-    """The step that would end at 25 is lost: it began at 15."""
-    run = played([(25, "a", "fail")], 30, Recovery(), {4: 10, 3: 20})
-    assert (run.steps, times(run)["lost"]) == (1, 10)
 
 
 def test_background_training_counts_what_ends_before_the_pause_does() -> None:
@@ -119,14 +108,6 @@ def test_neighbour_finishes_the_step_more_slowly() -> None:
     assert (run.steps, times(run)) == (3, expected)
 
 
-def test_second_failure_before_the_pause_is_over_is_fatal() -> None:
-    """Node a fails at 20, b at 22: the step since 15 is lost, the fatal pause ends at 42."""
-    recovery = Recovery("slowed", slowdown_percent=150, fatal_pause_ns=20)
-    run = played([(20, "a", "fail"), (22, "b", "fail")], 50, recovery, {4: 10, 3: 20, 2: 30})
-    expected = {"reconfiguration": 25, "training": 10, "lost": 7, "unfinished": 8}
-    assert (run.steps, times(run)) == (1, expected)
-
-
 def test_too_few_nodes_wait_for_one_that_joins() -> None:
     """Node a fails at 17; three cannot train; e joins at 30 and is ready at 34; pause to 39.
 
@@ -148,25 +129,6 @@ def test_joining_node_is_used_after_the_step_in_flight() -> None:
     """Node e is ready at 18; the step ends at 25, then a pause to 30 and steps of 8 ns to 46."""
     run = played([(18, "e", "join")], 46, Recovery(), {4: 10, 5: 8})
     assert (run.steps, times(run)) == (4, {"reconfiguration": 10, "training": 36})
-
-
-def test_joining_node_that_helps_nobody_waits() -> None:
-    """With five nodes a step takes as long as with four: nothing is interrupted."""
-    run = played([(18, "e", "join")], 45, Recovery(), {4: 10, 5: 10})
-    assert (run.steps, times(run)) == (4, {"reconfiguration": 5, "training": 40})
-
-
-def test_simultaneous_failures_are_one_reconfiguration() -> None:
-    """Nodes a and b fail at 20; one pause to 25, then 30 ns a step."""
-    run = played([(20, "a", "fail"), (20, "b", "fail")], 55, Recovery(), {4: 10, 2: 30})
-    assert (run.steps, times(run)) == (2, {"reconfiguration": 10, "training": 40, "lost": 5})
-
-
-def test_node_that_fails_before_it_is_ready_is_never_noticed() -> None:
-    """Node e joins at 10, would be ready at 20 and fails at 15."""
-    recovery = Recovery(node_ready_ns=10)
-    run = played([(10, "e", "join"), (15, "e", "fail")], 45, recovery, {4: 10, 5: 1})
-    assert (run.steps, times(run)) == (3, {"waiting": 10, "reconfiguration": 5, "training": 30})
 
 
 def test_idle_node_fails_without_a_loss() -> None:
@@ -214,17 +176,6 @@ def test_published_throughput_is_taken_between_steps() -> None:
     assert run.samples_per_s == pytest.approx(3 / 40 * 1e9)
 
 
-def test_regular_failures_take_nodes_until_half_is_left() -> None:
-    """Of five nodes two fail, and the second ends the run; the seed decides which."""
-    nodes = ("a", "b", "c", "d", "e")
-    trace = regular_trace(nodes, 10, seed=3)
-    [failure] = trace.events
-    assert (failure.time_ns, failure.kind, trace.end_ns) == (10, "fail", 20)
-    assert trace == regular_trace(nodes, 10, seed=3)
-    found = {regular_trace(nodes, 10, seed).events[0].node for seed in range(50)}
-    assert found == set(nodes)
-
-
 def _random_trace(rng: random.Random) -> Trace:
     there = [f"n{i}" for i in range(rng.randint(1, 5))]
     nodes, away, events, now = tuple(there), ["x", "y"], [], 0
@@ -260,14 +211,6 @@ def test_replay_agrees_with_a_look_at_every_tick(
         assert times(run) == ticks.time_by_cause, seed
         assert [run.spans[0].start_ns, run.spans[-1].end_ns] == [0, trace.end_ns]
         assert all(a.end_ns == b.start_ns for a, b in zip(run.spans, run.spans[1:], strict=False))
-
-
-def test_failures_trace_ends_with_the_last_failure() -> None:
-    """The last time is the end of the run; no node fails twice."""
-    trace = failures_trace(FOUR, [10, 25, 25, 40], seed=0)
-    assert [event.time_ns for event in trace.events] == [10, 25, 25]
-    assert len({event.node for event in trace.events}) == 3
-    assert (trace.nodes, trace.end_ns) == (FOUR, 40)
 
 
 def test_lost_state_discards_all_that_was_trained() -> None:

@@ -1,11 +1,18 @@
-"""Failure traces as CSV files: what they mean, and one line for everything unfit."""
+"""Failure traces: drawn, or as CSV files, with one line for everything unfit."""
 
 from pathlib import Path
 
 import pytest
 
 from formulations.errors import InstanceError
-from solver.replay.trace import Event, Trace, length_ns, read_trace
+from solver.replay.trace import (
+    Event,
+    Trace,
+    failures_trace,
+    length_ns,
+    read_trace,
+    regular_trace,
+)
 
 NODES = ("a-0", "a-1", "b-0")
 
@@ -73,3 +80,22 @@ def test_unfit_trace_is_one_line(lines: str, found: str, tmp_path: Path) -> None
         read(tmp_path, lines)
     assert found in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_regular_failures_take_nodes_until_half_is_left() -> None:
+    """Of five nodes two fail, and the second ends the run; the seed decides which."""
+    nodes = ("a", "b", "c", "d", "e")
+    trace = regular_trace(nodes, 10, seed=3)
+    [failure] = trace.events
+    assert (failure.time_ns, failure.kind, trace.end_ns) == (10, "fail", 20)
+    assert trace == regular_trace(nodes, 10, seed=3)
+    found = {regular_trace(nodes, 10, seed).events[0].node for seed in range(50)}
+    assert found == set(nodes)
+
+
+def test_failures_trace_ends_with_the_last_failure() -> None:
+    """The last time is the end of the run; no node fails twice."""
+    trace = failures_trace(NODES, [10, 25, 25], seed=0)
+    assert [event.time_ns for event in trace.events] == [10, 25]
+    assert len({event.node for event in trace.events}) == 2
+    assert (trace.nodes, trace.end_ns) == (NODES, 25)

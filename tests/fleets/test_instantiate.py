@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from formulations.errors import PlannerError
 from formulations.models.cpsat import CpSat
 from formulations.models.instantiation import InstantiationModel
-from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind, conjugate
+from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind
 from solver.backends import cpsat
 from solver.fleets.instantiate import instantiate
 from solver.options import SolveOptions
@@ -110,14 +110,6 @@ def test_models_equal_the_knapsack(problem: InstantiationProblem) -> None:
     assert solved(problem, MILP) == step
 
 
-@settings(max_examples=40, deadline=None)
-@given(problems(unit=10**9))
-def test_cpsat_equals_the_knapsack_on_long_steps(problem: InstantiationProblem) -> None:
-    """Steps of 1 to 60 s: objective and bound are exact to the nanosecond."""
-    found = instantiate(problem)
-    assert solved(problem, CPSAT) == (found and found.step_ns(problem))
-
-
 def test_bug_presolve_lost_the_optimum_of_long_steps() -> None:
     """Four pipelines of one node take 66 s; CP-SAT 9.15 swore to 70 s (google/or-tools#5293)."""
     problem = InstantiationProblem(
@@ -183,13 +175,6 @@ def test_idling_a_node_may_be_better() -> None:
     assert idle.nodes(problem) == (4,)
 
 
-def test_of_equal_steps_the_one_without_idle_nodes_is_taken() -> None:
-    """Two or three nodes alike: 5 = 2 + 3 idles none, 4 = 2 + 2 one."""
-    kinds = (PipelineKind((2,), linear(30, 0, 4)), PipelineKind((3,), linear(30, 0, 4)))
-    found = instantiate(InstantiationProblem(kinds, (5,), 1, 4, all_nodes=False))
-    assert found == Instantiation(((2,), (2,)))
-
-
 @pytest.mark.parametrize(("exchange", "expected"), [(1, ((2, 2), ())), (9, ((), (4,)))])
 def test_gradients_that_take_long_make_pipelines_few(
     exchange: int, expected: tuple[tuple[int, ...], ...]
@@ -206,13 +191,6 @@ def test_gradients_that_take_long_make_pipelines_few(
     assert found.step_ns(problem) == min(20 + exchange, 22)
     for twin in TWINS:
         assert solved(problem, twin) == min(20 + exchange, 22)
-
-
-def test_more_pipelines_than_micro_batches_fit() -> None:
-    """Four nodes make four pipelines of one, but two micro-batches feed only two of two."""
-    kinds = (PipelineKind((1,), linear(10, 0, 2)), PipelineKind((2,), linear(9, 0, 2)))
-    found = instantiate(InstantiationProblem(kinds, (4,), 1, 2))
-    assert found == Instantiation(((), (1, 1)))
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
@@ -232,13 +210,6 @@ def test_too_short_a_step_is_infeasible(twin: Twin) -> None:
     built = InstantiationModel(twin.model(), SEVEN, latest_ns=119)
     outcome = twin.run(built.model.native, SolveOptions())
     assert outcome.status is Status.INFEASIBLE
-
-
-def test_conjugate_counts_back() -> None:
-    """Every vector of shares is known by how many are at least 1, 2, ..."""
-    for shares in product(range(1, 4), repeat=3):
-        counts = [sum(share >= q for share in shares) for q in range(1, 5)]
-        assert conjugate(counts) == tuple(sorted(shares, reverse=True))
 
 
 def test_more_mixes_than_memory_holds_are_refused() -> None:

@@ -1,13 +1,22 @@
-"""Promises of the GPU and link catalogues, and of formulations.instance.catalogue."""
+"""Promises of formulations.instance.catalogue, and of the figures in catalogue/*.yaml."""
 
 import pytest
 
 from formulations.errors import InstanceError
-from formulations.instance.catalogue import catalogue, gpu_catalogue, gpus_of, links_of
+from formulations.instance.catalogue import (
+    CatalogueEntry,
+    catalogue,
+    gpu_catalogue,
+    gpus_of,
+    links_of,
+    workload_from_catalogue,
+)
 from formulations.instance.documents import parse_document, read_yaml_resource
 from formulations.instance.workload import Precision
+from tests.architectures import COUNTED, PUBLISHED
 
 GPUS = gpu_catalogue()
+WORKLOADS = catalogue().workloads
 
 #: Memory that the datasheets print, in the GB of 2^30 bytes that GPU memory is built in.
 NOMINAL_GIB = {
@@ -188,6 +197,65 @@ def test_faults_of_the_catalogue_have_positions(old: str, new: str, line: str) -
     assert str(caught.value).startswith(line)
 
 
-def test_workloads_are_in_the_catalogue() -> None:
-    """Workloads are handed on as parsed, under their names."""
-    assert "bert-large" in catalogue().workloads
+#: Workloads that no config.json of tests/data describes, as Hugging Face counts them.
+OTHERS = {
+    "bert-large": 335_141_888,
+    "t5-3b": 2_851_598_336,
+    "gpt2-xl": 1_557_611_200,
+    "llama3-70b": 70_553_706_496,
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in PUBLISHED | COUNTED | OTHERS if name in WORKLOADS]
+)
+def test_published_parameter_counts(name: str) -> None:
+    """The parameter count of a named workload equals the published model's."""
+    parameters = (PUBLISHED | COUNTED | OTHERS)[name]
+    assert workload_from_catalogue(WORKLOADS, name).parameters == parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "hidden"), [("gpt-145b", 80, 12288), ("gpt3-175b", 96, 12288)]
+)
+def test_gpt_parameter_counts(name: str, layers: int, hidden: int) -> None:
+    """A GPT has 12 h^2 + 13 h parameters per block, two tables and a final norm."""
+    # Narayanan et al. 2021, equation 2: 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h))
+    counted = layers * (12 * hidden**2 + 13 * hidden) + (51200 + 2048) * hidden + 2 * hidden
+    assert workload_from_catalogue(WORKLOADS, name).parameters == counted
+
+
+@pytest.mark.parametrize(
+    ("name", "kv_heads"),
+    [("gpt2-xl", 25), ("gpt2-xl-16-heads", 16), ("qwen2-7b", 4), ("deepseek-v3", 128)],
+)
+def test_workload_carries_the_heads_that_tensor_groups_share(name: str, kv_heads: int) -> None:
+    """As in the published configs: grouped heads count groups, latent attention every head."""
+    assert workload_from_catalogue(WORKLOADS, name).kv_heads == kv_heads
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_entry_has_a_source_and_builds(name: str) -> None:
+    """Every entry states its source and becomes a workload of its own length and batch."""
+    entry = CatalogueEntry.model_validate(WORKLOADS[name])
+    workload = workload_from_catalogue(WORKLOADS, name)
+    assert workload.source == entry.source
+    assert workload.sequence_length == entry.sequence_length
+    assert workload.global_batch == entry.global_batch
+
+
+def test_length_and_batch_can_be_given() -> None:
+    """Given figures replace the entry's."""
+    workload = workload_from_catalogue(
+        WORKLOADS,
+        "bert-large",
+        sequence_length=128,
+        global_batch=32,
+    )
+    assert (workload.sequence_length, workload.global_batch) == (128, 32)
+
+
+def test_unknown_name_lists_the_known_ones() -> None:
+    """An unknown name is answered with close matches and all names."""
+    with pytest.raises(InstanceError, match=r"'bert-lrage' \(did you mean bert-large.*gpt-145b"):
+        workload_from_catalogue(WORKLOADS, "bert-lrage")

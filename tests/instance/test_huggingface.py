@@ -10,36 +10,9 @@ from formulations.instance.huggingface import sizes_from_config
 from formulations.instance.huggingface_model import maximum_positions
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Workload
+from tests.architectures import COUNTED, PUBLISHED
 
 CONFIGS = Path(__file__).resolve().parent.parent / "data" / "huggingface"
-
-#: Parameters of the published models, as Hugging Face transformers counts them.
-PUBLISHED = {
-    "gpt2": 124_439_808,
-    "llama2-7b": 6_738_415_616,
-    "llama3-8b": 8_030_261_248,
-    "qwen2-7b": 7_615_616_512,
-    "qwen3-8b": 8_190_735_360,
-    "mixtral-8x7b": 46_702_792_704,
-    "deepseek-v3": 671_026_404_352,
-    "bert-base": 109_482_240,
-    "t5-small": 60_506_624,
-}
-
-#: Of the other supported types, as the library counts their models.
-COUNTED = {
-    "mistral-7b": 7_241_732_096,
-    "qwen3-30b-a3b": 30_532_122_624,
-    "gemma-7b": 8_537_680_896,
-    "gemma2-2b": 2_614_341_888,
-    "gemma3-1b": 999_885_952,
-    "phi3-mini": 3_821_079_552,
-    "olmo2-7b": 7_298_617_344,
-    "gpt-oss-20b": 20_914_757_184,
-    "glm-4.5-air": 106_852_245_504,
-    "deepseek-v2-lite": 15_706_484_224,
-    "kimi-k2": 1_026_408_209_408,
-}
 
 
 def config_of(name: str) -> dict[str, object]:
@@ -192,12 +165,6 @@ def test_null_key_value_heads_are_as_many_as_heads() -> None:
     """A null num_key_value_heads means plain attention."""
     config = config_of("mixtral-8x7b") | {"num_key_value_heads": None}
     assert sizes_from_config(config, "c").num_kv_heads == 32
-
-
-def test_gated_t5() -> None:
-    """A gated feed_forward_proj adds a third matrix to every block (T5 v1.1)."""
-    gated = workload_of(config_of("t5-small") | {"feed_forward_proj": "gated-gelu"})
-    assert gated.parameters == PUBLISHED["t5-small"] + 12 * 512 * 2048
 
 
 def test_deepseek_has_dense_blocks_first() -> None:

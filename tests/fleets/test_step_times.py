@@ -58,20 +58,6 @@ def test_many_micro_batches_equal_the_simulator() -> None:
             assert found[m - 1] == pipeline_step_ns(costs, m)
 
 
-def test_a_single_stage() -> None:
-    """Forward and backward of m micro-batches and the optimizer: m (2 + 3) + 7."""
-    rng = random.Random(0)
-    costs = next(c for _ in range(99) if (c := random_costs(rng)).num_stages == 1)
-    costs = replace(
-        costs,
-        tied=False,
-        forward_ns=np.array([2]),
-        backward_ns=np.array([3]),
-        optimizer_ns=np.array([7]),
-    )
-    assert step_times_ns(costs, 3) == [12, 17, 22]
-
-
 def test_times_end_where_memory_does() -> None:
     """GPipe holds all micro-batches: of 20 with one byte each 5 fit into 5 bytes."""
     costs = replace(random_costs(random.Random(1), "gpipe"))
@@ -102,29 +88,3 @@ def test_costs_of_a_template_are_those_of_its_layers() -> None:
         (kind,) = kinds_of(instance, [Design(template=template, strategy=strategy)])
         assert kind.nodes == template.counts(len(gpus))
         assert list(kind.times_ns) == step_times_ns(costs, instance.workload.global_batch)
-
-
-def test_messages_inside_a_node_are_faster() -> None:
-    """Between nodes the link out of the node counts, inside the link between its GPUs."""
-    instance = next(
-        one
-        for one in map(random_instance, range(99))
-        if one.cluster.groups[0].gpus_per_node == 2 and one.cluster.groups[0].nodes == 2
-    )
-    half = len(instance.workload.layers) // 2
-    ends = (0, half), (half, len(instance.workload.layers))
-
-    def cut(second_node: int) -> Template:
-        places = [(0, 0), (second_node, 1 - second_node)]
-        return Template(
-            node_groups=(0,) * (second_node + 1),
-            stages=tuple(
-                stage_on(layers=layers, node=node, first_gpu=gpu, gpus=1)
-                for layers, (node, gpu) in zip(ends, places, strict=True)
-            ),
-        )
-
-    strategy = Strategy(micro_batch=1, recompute=("none",), schedule="1f1b")
-    inside, between = (template_costs(instance, strategy, cut(n)) for n in (0, 1))
-    assert inside.send_ns[0] < between.send_ns[0]
-    assert inside.embedding_ns <= between.embedding_ns

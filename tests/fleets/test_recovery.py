@@ -263,16 +263,6 @@ def test_bug_templates_without_room_for_a_micro_batch() -> None:
     assert [one.template.num_nodes for one in found.pipelines] == [2, 2]
 
 
-def test_nodes_that_join_are_used() -> None:
-    """A pair becomes two pairs when two nodes join: each joined node receives its layers."""
-    case = Case(5, [(2,)], cluster(4))
-    old = fleet_of(case.templates)
-    found = case.recover(old, [0, 1, 2, 3], 1)
-    assert found.pipelines[0].nodes == (0, 1)
-    assert {copy.target for copy in found.assignment.copies} == {2, 3}
-    assert found.faults == 1
-
-
 def test_bug_a_fleet_that_is_whole_may_go_on_without_a_restart() -> None:
     """Two nodes join a pair: two pairs step in half the time, but 500 of 600 s go to the restart.
 
@@ -292,15 +282,6 @@ def test_bug_a_fleet_that_is_whole_may_go_on_without_a_restart() -> None:
     assert not moves.goes_on
     assert len(moves.pipelines) == 2
     assert float(moves.steps) == pytest.approx(400 / 0.6)
-
-
-def test_a_fleet_of_too_few_pipelines_does_not_go_on() -> None:
-    """The same pair, where one failure is to be survived: two pairs, whatever the restart."""
-    case = Case(5, [(2,)], cluster(4))
-    old = [replace(one, micro_batches=12) for one in fleet_of(case.templates)]
-    found = case.recover(old, [0, 1, 2, 3], 1, Horizon(600 * 10**9, 500 * 10**9))
-    assert not found.goes_on
-    assert len(found.pipelines) == 2
 
 
 def test_nothing_moves_without_a_failure() -> None:

@@ -9,6 +9,7 @@ from formulations.costs.memory import layer_memory
 from formulations.instance import GpuType, Instance, Layer, Link
 from formulations.instance.load import parse_instance
 from formulations.instance.workload import PRECISIONS, Precision
+from tests.export_cases import instance_of
 from tests.small_instances import nodes_of, plain_shape
 
 S, H, HEADS = 8, 4, 2
@@ -146,3 +147,10 @@ def test_efficiency_is_assumed_in_precisions_that_nobody_measured() -> None:
     """Fitted in bf16: measured there, assumed in fp8."""
     kinds = [GPU.efficiency_evidence(precision).kind for precision in ("bf16", "fp8")]
     assert kinds == ["measured", "assumed"]
+
+
+def test_bug_copies_kept_what_followed_from_the_fields_they_replace() -> None:
+    """A workload whose layers were asked for has layers with flash attention once it gets that."""
+    workload = instance_of("catalogue: gpt2, flash_attention: false").workload
+    assert any(layer.core_bytes for layer in workload.layers)
+    assert not any(layer.core_bytes for layer in workload.with_flash().layers)
