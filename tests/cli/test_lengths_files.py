@@ -10,9 +10,9 @@ import pytest
 from solver.files import sealed, to_json
 from solver.lengths.choose import build_lengths, choose
 from solver.lengths_document import LengthsDocument
+from tests.cli.test_lengths import TABLE
 from tests.command_line import output, refused, run
 from tests.mixed_rows import SIZES, SMALL
-from tests.solver.test_cli_lengths import TABLE
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from solver.switch_document import gpu_names
 from tests.expert_instances import expert_instance
 from tests.oracles.switch_bounds import SwitchBounds
 from tests.small_instances import random_instance
-from tests.solver.test_switch_file import switches, zoned_instance
 from tests.switch_cases import cluster, machines, tiny_model
+from tests.switching.test_documented import switches, zoned_instance
 from tests.unlike_degrees import unlike_instance
 
 KINDS: tuple[Kind, ...] = ("parameters", "gradients")

@@ -1,21 +1,26 @@
-"""The layer-to-stage models, CP-SAT and MILP: exactly the splits that there are, within memory."""
+"""The split of a model: exactly the splits that there are, within memory, and their bounds."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 from formulations.costs.stage_costs import StageCosts
-from formulations.costs.tables import CostTables, build_tables
+from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.decisions import Given
 from formulations.instance import SearchSpace
-from formulations.models.layer_to_stage import Split, possible_runs
+from formulations.models.layer_to_stage import Split, excess, longest_path, possible_runs
 from formulations.models.model import Model
 from formulations.models.step_time import OneShape
+from tests import brute_force
 from tests.brute_force import all_splits
+from tests.loop_checks import judge
+from tests.random_shapes import random_tables
+from tests.seeds import one_each
 from tests.small_instances import (
     gpu,
     instance_of,
@@ -135,3 +140,104 @@ def test_split_is_its_variables(twin: Twin) -> None:
     split = free(model, chain("bbbbbb", 3))
     fix(model, split, (0, 2, 3, 6))
     assert all_solutions(model, split) == [(0, 2, 3, 6)]
+
+
+RunSets = list[set[tuple[int, int]]]
+
+
+def runs_of(tables: CostTables, splits: list[tuple[int, ...]]) -> RunSets:
+    """Runs of every stage in some splits."""
+    return [{(split[k], split[k + 1]) for split in splits} for k in range(tables.shape.pp)]
+
+
+def as_sets(tables: CostTables, share: int = 1, limit_ns: int | None = None) -> RunSets:
+    """What `possible_runs` says."""
+    return [
+        set(map(tuple, runs.tolist()))
+        for runs in possible_runs(StageCosts(tables), share, limit_ns)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 3))
+def test_with_room_and_time_every_split_counts(seed: int) -> None:
+    """Without limits the runs are those of all splits."""
+    tables = random_tables(seed)
+    roomy = replace(tables, capacity_bytes=tables.capacity_bytes + 2**60)
+    assert as_sets(roomy) == runs_of(roomy, list(brute_force.all_splits(roomy)))
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 3))
+def test_no_plan_within_the_limits_is_lost(seed: int) -> None:
+    """Every plan that fits in memory and in the limit has its stages among the runs."""
+    tables = random_tables(seed)
+    judged = [(made, judge(tables, made)) for made in brute_force.all_decisions(tables)]
+    times = sorted(step for _, step in judged if step is not None)
+    for limit in times[:1] + times[len(times) // 2 :][:1]:
+        plans = [made for made, step in judged if step is not None and step <= limit]
+        share = min(min(made.micro_batches) for made in plans)
+        possible = as_sets(tables, share, limit)
+        for made in plans:
+            assert all(run in possible[k] for k, run in enumerate(pairwise(made.boundaries)))
+
+
+def test_memory_and_time_leave_runs_out() -> None:
+    """On no memory or in no time there is no run at all."""
+    tables = random_tables(0)
+    none: RunSets = [set()] * tables.shape.pp
+    assert as_sets(replace(tables, capacity_bytes=0 * tables.capacity_bytes)) == none
+    assert as_sets(tables, 1, 0) == none
+
+
+def random_runs(length: int, seed: int) -> Array:
+    """Some runs of layers that a stage may be."""
+    rng = random.Random(seed)
+    every = list(combinations(range(length + 1), 2))
+    return np.array(sorted(rng.sample(every, 6)), dtype=np.int64)
+
+
+def values(length: int, seed: int) -> Array:
+    """Random values per layer."""
+    return np.random.default_rng(seed).integers(0, 100, length)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_excess_is_the_largest_difference(seed: int) -> None:
+    """No run has a larger difference of sums, and one has this."""
+    intervals, first, second = random_runs(6, seed), values(6, seed), values(6, seed + 99)
+    differences = [int((first - second)[a:b].sum()) for a, b in intervals]
+    assert excess(intervals, first, second) == max(differences)
+
+
+def test_excess_may_be_negative() -> None:
+    """Two layers of 1 against two of 4: at best 3 less, for the shorter run."""
+    intervals = np.array([[0, 1], [0, 2]])
+    assert excess(intervals, np.array([1, 1]), np.array([4, 4])) == -3
+
+
+def test_excess_of_no_run_is_nothing() -> None:
+    """A stage that cannot be needs no slack."""
+    assert excess(np.zeros((0, 2), dtype=np.int64), values(6, 0), values(6, 1)) == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_longest_path_is_the_longest(seed: int) -> None:
+    """No split of 6 layers over 3 stages has a longer path, and one has this."""
+    rng = random.Random(seed)
+    columns = [[values(6, seed + 7 * k), values(6, seed + 9 * k + 1)] for k in range(3)]
+    splits = [(0, a, b, 6) for a, b in combinations(range(1, 6), 2) if rng.random() < 0.7]
+    stages = [(np.array(sorted({(s[k], s[k + 1]) for s in splits})), columns[k]) for k in range(3)]
+    # Runs of the stages meet in more splits than those that made them.
+    sets = [{tuple(run) for run in intervals.tolist()} for intervals, _ in stages]
+    longest = max(
+        sum(max(int(c[s[k] : s[k + 1]].sum()) for c in columns[k]) for k in range(3))
+        for s in ((0, a, b, 6) for a, b in combinations(range(1, 6), 2))
+        if all((s[k], s[k + 1]) in sets[k] for k in range(3))
+    )
+    assert longest_path(stages, 6) == longest
+
+
+def test_no_path_is_nothing() -> None:
+    """Stages that do not meet leave no split, and nothing to take back."""
+    ones = np.ones(4, dtype=np.int64)
+    stages = [(np.array([[0, 1]]), [ones]), (np.array([[2, 4]]), [ones])]
+    assert longest_path(stages, 4) == 0
