@@ -14,7 +14,7 @@ from solver.result import max_step_time_ns, objective_weight
 from solver.search import critical_path
 from solver.search.critical_path import CutLoop
 from solver.search.engines import Family, model_engine
-from solver.search.held_shapes import OpenShape, whole_weights
+from solver.search.paths import OpenShape, whole_weights
 from tests.brute_force import optimum_ns
 from tests.loop_checks import judge
 from tests.random_shapes import scheduled, slower, zoned

@@ -14,8 +14,8 @@ from typing import Any
 
 from formulations.errors import PlannerError
 from solver.files import HETPLAN_VERSION
-from solver.search.closing import Stop
-from solver.search.crew import (
+from solver.search.enumeration import Stop
+from solver.search.worker_pool import (
     Answer,
     Answerer,
     Asked,

@@ -9,10 +9,10 @@ from solver.bounds.surrogate_replica import order_along
 from solver.layered.problem import Intervals
 from solver.search.by_relaxation import ByRelaxation
 from tests import brute_force
+from tests.enumeration.test_engine import NO_CUTOFF, even_tables
 from tests.random_shapes import crowded_instance
 from tests.seeds import one_each
 from tests.small_instances import plain_shape
-from tests.solver.test_enumeration import NO_CUTOFF, even_tables
 
 
 @pytest.mark.parametrize("schedule", [None, "zb-h1"])

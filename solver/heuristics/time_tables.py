@@ -1,46 +1,24 @@
-"""The best plan over shapes and node orders, for a rule that splits the layers of each."""
+"""What the shapes of an instance share: layer times, costs, and bounds in closed form."""
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import TypeVar
-
-import numpy as np
 
 from formulations.costs.compute import LayerTimes, TimeColumns
 from formulations.costs.experts import Members, members_of
-from formulations.costs.placement import Placer
-from formulations.costs.plan_costs import PlanCosts, split_costs
 from formulations.costs.sharding import with_exchanges
 from formulations.costs.stage_places import stage_tables, with_stages
-from formulations.costs.tables import Array, CostTables, build_tables
-from formulations.decisions import Decisions, even_shares
+from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
-from formulations.plan import Degrees, Plan, Shape, simulable
-from formulations.slot_degrees import runs_order, stage_places
+from formulations.plan import Degrees, Shape, simulable
+from formulations.slot_degrees import stage_places
 from solver.bounds.closed_forms import ClosedForm, closed_forms
 from solver.bounds.packing import packed_ns, refuted
 from solver.bounds.stage_choice import StageChoice
-from solver.heuristics.estimates import compute_bound_ns, pipeline_bound_ns
-from solver.heuristics.node_orders import node_orders
-from solver.heuristics.stages import OrderStages, Split
-from solver.layered.problem import Intervals
-from solver.result import max_step_time_ns, objective_weight
-from solver.simulate import step_time_ns
+from solver.result import objective_weight
 
 Known = TypeVar("Known")
-
-#: Splits the layers, or finds that they do not fit: None.
-SplitRule = Callable[[OrderStages], Split | None]
-
-#: More distinct orders than these are not all tried.
-ORDER_LIMIT = 64
-
-
-def group_of_slot(tables: CostTables, order: Sequence[int]) -> Array:
-    """Node group of every slot of a node order, [pp * dp]."""
-    return np.repeat(np.array(order, np.int64), [tables.slots_per_node[j] for j in order])
 
 
 class _SideTables:
@@ -72,28 +50,23 @@ class _SideTables:
         return self._ways(shape)[0]
 
     def costs(self, shape: Shape) -> CostTables:
-        if shape.per_stage:
-            return self._stage_costs(shape)
-        return build_tables(self.instance, shape, self._ways(shape))
-
-    def _stage_costs(self, shape: Shape) -> CostTables:
-        """Costs by place: the same for every number of stages."""
-        some = shape.model_copy(update={"pp": 2})
-        if some not in self._by_place:
-            places = stage_places(self.instance, some)
-            self._by_place[some] = stage_tables(self.instance, some, places)
-        return with_stages(self._by_place[some], shape.pp)
+        if not shape.per_stage:
+            return build_tables(self.instance, shape, self._ways(shape))
+        # costs by place are the same for every number of stages
+        of_two = shape.but(pp=2)
+        if of_two not in self._by_place:
+            places = stage_places(self.instance, of_two)
+            self._by_place[of_two] = stage_tables(self.instance, of_two, places)
+        return with_stages(self._by_place[of_two], shape.pp)
 
     def forms(self, shapes: Sequence[Shape]) -> list[ClosedForm]:
         new = [shape for shape in shapes if shape not in self._forms and not shape.per_stage]
         found = closed_forms(self.instance, new, [self.times(shape) for shape in new])
         self._forms.update(zip(new, found, strict=True))
-        return [self._form(shape) for shape in shapes]
-
-    def _form(self, shape: Shape) -> ClosedForm:
-        if shape not in self._forms:
-            self._forms[shape] = ClosedForm(self._choice.bound_ns(shape), "filling")
-        return self._forms[shape]
+        for shape in shapes:
+            if shape not in self._forms:
+                self._forms[shape] = ClosedForm(self._choice.bound_ns(shape), "filling")
+        return [self._forms[shape] for shape in shapes]
 
     def refuted(self, shapes: Sequence[Shape], below_ns: Sequence[int]) -> list[bool]:
         """It knows no stages with degrees of their own, and refutes none of their shapes."""
@@ -173,91 +146,3 @@ class TimeTables:
             for form, shape in zip(forms, space, strict=True)
         ]
         return sorted(ranked, key=lambda pair: pair[0])
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A split of a shape and order, with its costs."""
-
-    order: tuple[int, ...]
-    split: Split
-    costs: PlanCosts
-
-    def plan(self, instance: Instance) -> Plan:
-        """The plan of the candidate."""
-        counts = self.costs.micro_batches
-        tables = build_tables(instance, self.costs.shape)
-        return Decisions(self.order, self.split, counts).plan(tables)
-
-
-class Choice:
-    """The best candidate so far. The objective is `solver.result.Result.objective`."""
-
-    def __init__(self, instance: Instance) -> None:
-        self.instance = instance
-        self.candidate: Candidate | None = None
-        self.time_ns = 0
-        self.objective = float("inf")
-
-    def hopeless(self, shape: Shape, bound_ns: int) -> bool:
-        """Whether no plan of the shape with at least this step time is better."""
-        return bound_ns * objective_weight(self.instance, shape) >= self.objective
-
-    def offer(self, candidate: Candidate) -> None:
-        """Keeps the candidate if it is better and within the limits."""
-        shape = candidate.costs.shape
-        if self.hopeless(shape, pipeline_bound_ns(candidate.costs)):
-            return
-        time_ns = step_time_ns(candidate.costs)
-        limit = max_step_time_ns(self.instance, shape)
-        if not self.hopeless(shape, time_ns) and (limit is None or time_ns <= limit):
-            self.candidate, self.time_ns = candidate, time_ns
-            self.objective = time_ns * objective_weight(self.instance, shape)
-
-    @property
-    def result(self) -> tuple[Plan, int] | None:
-        """Plan and step time in ns; None without a plan."""
-        if self.candidate is None:
-            return None
-        return self.candidate.plan(self.instance), self.time_ns
-
-
-def try_orders(
-    choice: Choice, tables: CostTables, rule: SplitRule, orders: Iterable[tuple[int, ...]]
-) -> None:
-    """Offers the split that `rule` finds for every order of a shape with one chunk per device."""
-    shape = tables.shape
-    if shape.vpp > 1:
-        return
-    shares = even_shares(tables)
-    placer, intervals = Placer(tables), Intervals(tables)
-    for order in orders:
-        if not runs_order(tables.instance, shape, order):
-            continue
-        stages = OrderStages(intervals, group_of_slot(tables, order), shares)
-        split = rule(stages)
-        if split and not choice.hopeless(shape, compute_bound_ns(stages, split)):
-            costs = split_costs(tables, placer.costs(order), split, shares)
-            choice.offer(Candidate(order, split, costs))
-
-
-def best_plan(
-    instance: Instance,
-    shapes: Iterable[Shape],
-    rule: SplitRule,
-    stop: Callable[[], bool] = lambda: False,
-) -> tuple[Plan, int] | None:
-    """Best plan by simulated step time, or money, over all shapes and `node_orders`; and its ns.
-
-    Shapes are visited by their closed-form bound, so that the first ones are good and those whose
-    bound is no better than the best plan are left out; no plan is lost by that. Ends early, with
-    the best plan so far, when `stop()` becomes true between two shapes. None: nothing fits.
-    """
-    known = TimeTables(instance)
-    choice = Choice(instance)
-    for bound, shape in known.by_bound(shapes):
-        if bound >= choice.objective or stop():
-            break
-        orders = node_orders(shape.nodes_used, ORDER_LIMIT)
-        try_orders(choice, known.costs(shape), rule, orders)
-    return choice.result

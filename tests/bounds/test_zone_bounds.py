@@ -12,7 +12,7 @@ from solver.bounds.largest_share import shape_bound_ns
 from solver.layered.all_orders import free_order
 from solver.layered.placements import StageZones
 from solver.layered.problem import Intervals
-from solver.search.closing import enumerate_shape
+from solver.search.enumeration import enumerate_shape
 from tests import brute_force
 from tests.random_shapes import extreme_optimum_ns, extreme_tables
 from tests.seeds import few_and_many

@@ -20,7 +20,7 @@ from solver.bounds.lanes import Counts, dealt, needed, together
 from solver.enumeration import uneven_shares
 from solver.enumeration.uneven_shares import Uneven, best_dealing
 from solver.layered.problem import Array, Intervals
-from solver.search.closing import enumerate_shape
+from solver.search.enumeration import enumerate_shape
 from solver.simulate import step_time_ns
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables, scheduled, unlike_replicas
@@ -163,14 +163,14 @@ def test_bound_holds_for_any_shape(
 
 
 @pytest.mark.parametrize("seed", one_each(range(40), 3))
-def test_kinds_taken_together_only_lower_the_bound(
+def test_classes_taken_together_only_lower_the_bound(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slowest types as one: the optimum stays possible, and no plan is claimed exact."""
     monkeypatch.setattr("solver.bounds.lanes.MOST_EDGES", 1)
     tables, best = unlike_tables(seed), optimum_ns(seed)
     lanes = lanes_of(tables)
-    assert len(lanes.places.kinds) == 2
+    assert len(lanes.places.classes) == 2
     assert lanes.exact == (sum(n > 0 for n in tables.shape.nodes_used) == 2)
     assert best is None or bound_ns(lanes, 2 * best) <= best
 

@@ -11,7 +11,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.search import ScheduleName
 from solver.bounds.latency_bottleneck import tighten
-from solver.bounds.node_classes import kinds_of
+from solver.bounds.node_classes import classes_of
 from solver.bounds.surrogate_replica import Relaxation, SurrogateReplica
 from solver.enumeration import engine
 from solver.enumeration.engine import SplitOutcome, solve_split
@@ -167,7 +167,7 @@ def test_one_replica_is_never_slower_than_the_best_plan(
     if best is None:
         return
     intervals = Intervals(tables)
-    replica = SurrogateReplica(intervals, Placer(tables), kinds_of(intervals, 0.0))
+    replica = SurrogateReplica(intervals, Placer(tables), classes_of(intervals, 0.0))
     relaxation = Relaxation(replica, best + 1)
     assert not relaxation.refutes(lambda: False)
     assert relaxation.problem is not None
@@ -194,7 +194,7 @@ def stop_after(calls: int) -> Callable[[], bool]:
 
 
 def test_stopped_at_once_the_bound_is_not_far() -> None:
-    """Before the first prefix is extended, cuts and frontiers bound all splits together."""
+    """Before the first prefix is extended, cuts and latency plus terms bound all splits."""
     for seed in range(20):
         problem = random_chain(seed)
         best = solve_split(problem, NO_CUTOFF).step_time_ns

@@ -6,11 +6,11 @@ from itertools import islice, takewhile
 
 from formulations.errors import InstanceError
 from formulations.plan import Shape
-from solver.heuristics.choose import TimeTables
+from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp
 from solver.result import ShapeRecord, objective_weight
-from solver.search.closer import Closer, Task
-from solver.search.closing import Stop
+from solver.search.enumeration import Stop
+from solver.search.fathoming import Closer, Task
 
 #: Shapes that are looked at together, before time is looked at again.
 AT_ONCE = 512
@@ -18,7 +18,7 @@ AT_ONCE = 512
 MOST_SHAPES = 10**6
 
 
-class Agenda:
+class OpenList:
     """Shapes of an instance; `complete` unless there was no time to list them: then none.
 
     tasks: with closed-form bounds. records: how shapes were closed, or what is proved of them.
@@ -35,23 +35,21 @@ class Agenda:
         self.tasks, self.complete = list[Task](), True
         self.records: dict[Shape, ShapeRecord] = {}
         try:
-            self._list(space, times, stop)
+            while batch := list(islice(space, AT_ONCE)):
+                if self.tasks and stop():
+                    raise TimeUp
+                if len(self.tasks) >= MOST_SHAPES:
+                    text = (
+                        f"more than {MOST_SHAPES:,} combinations of nodes, degrees and strategies"
+                    )
+                    raise InstanceError("search", text, "fewer, or idle_nodes: false")
+                self.tasks += [
+                    Task(form.bound_ns * objective_weight(self.instance, shape), *form, shape)
+                    for form, shape in zip(times.forms(batch), batch, strict=True)
+                ]
         except TimeUp:
             self.tasks, self.complete = [], False
         self.tasks.sort(key=lambda task: task.objective)
-
-    def _list(self, space: Iterator[Shape], times: TimeTables, stop: Stop) -> None:
-        """The tasks, those that are looked at together at a time. TimeUp when `stop` says so."""
-        while some := list(islice(space, AT_ONCE)):
-            if self.tasks and stop():
-                raise TimeUp
-            if len(self.tasks) >= MOST_SHAPES:
-                found = f"more than {MOST_SHAPES:,} combinations of nodes, degrees and strategies"
-                raise InstanceError("search", found, "fewer, or idle_nodes: false")
-            self.tasks += [
-                Task(form.bound_ns * objective_weight(self.instance, shape), *form, shape)
-                for form, shape in zip(times.forms(some), some, strict=True)
-            ]
 
     @property
     def num_closed(self) -> int:
@@ -63,14 +61,18 @@ class Agenda:
 
         Devices with several chunks come last: their bounds are low, and take longest to rise.
         """
-        near = takewhile(lambda task: not self.closer.beyond(task, best), self.tasks)
-        known = (self._with_what_is_proved(task, best) for task in near)
-        left = [
-            replace(task, effort=effort)
-            for task in known
-            if task is not None and not self.closer.beyond(task, best)
-        ]
-        return sorted(left, key=lambda task: (task.shape.vpp > 1, task.objective))
+        may_beat = list[Task]()
+        for task in takewhile(lambda task: not self.closer.beyond(task, best), self.tasks):
+            record = self.records.get(task.shape)
+            if record is not None:  # with what is proved, which may close it
+                if self.closer.cutoffs.reviewed(record, best).reason != "open":
+                    continue
+                bound_ns = record.bound_ns or 0
+                objective = bound_ns * objective_weight(self.instance, task.shape)
+                task = replace(task, objective=objective, bound_ns=bound_ns, proof=record.proof)
+            if not self.closer.beyond(task, best):
+                may_beat.append(replace(task, effort=effort))
+        return sorted(may_beat, key=lambda task: (task.shape.vpp > 1, task.objective))
 
     def least_bound(self, best: float | None) -> float | None:
         """No plan has a lower objective, by what is proved of open and closed shapes; None: none.
@@ -81,30 +83,15 @@ class Agenda:
         for task in self.tasks:
             if least is not None and task.objective >= least:
                 break
-            if (proved := self._proved(task)) is not None:
+            record, proved = self.records.get(task.shape), task.objective
+            if record is None:
+                has_plan = task.bound_ns < self.closer.cutoffs.refused(task.shape)
+            else:
+                has_plan = record.bound_ns is not None
+                proved = (record.bound_ns or 0) * objective_weight(self.instance, task.shape)
+            if has_plan:
                 least = proved if least is None else min(least, proved)
         return least
-
-    def _proved(self, task: Task) -> float | None:
-        """Lower bound of the objective of a shape; None if it is known to have no plan."""
-        record = self.records.get(task.shape)
-        if record is None:
-            refused = task.bound_ns >= self.closer.cutoffs.refused(task.shape)
-            return None if refused else task.objective
-        if record.bound_ns is None:
-            return None
-        return record.bound_ns * objective_weight(self.instance, task.shape)
-
-    def _with_what_is_proved(self, task: Task, best: float | None) -> Task | None:
-        """The task with the bound of its record; None if that closes it."""
-        record = self.records.get(task.shape)
-        if record is None:
-            return task
-        if self.closer.cutoffs.reviewed(record, best).reason != "open":
-            return None
-        bound_ns = record.bound_ns or 0
-        objective = bound_ns * objective_weight(self.instance, task.shape)
-        return replace(task, objective=objective, bound_ns=bound_ns, proof=record.proof)
 
     def unpacked(self, tasks: Sequence[Task], best: float | None, stop: Stop) -> list[Task]:
         """The tasks that whole blocks do not close; the others are. All are left without time."""

@@ -9,10 +9,9 @@ on the number of workers, on their speed, or on which of them are lost.
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 
-from solver.search.closer import Closer, Closing, Task
-from solver.search.closing import Stop
-from solver.search.crew import Asked, Best, Crew, Losses, Reply, Round
-from solver.search.shape_answers import Answer
+from solver.search.enumeration import Stop
+from solver.search.fathoming import Answer, Closer, Closing, Task
+from solver.search.worker_pool import Asked, Best, Crew, Losses, Reply, Round
 
 #: Seconds between two looks at the time.
 LOOK_S = 0.1

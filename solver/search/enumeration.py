@@ -1,4 +1,4 @@
-"""Closing one shape: infeasible, bounded or solved, over all node orders and shares."""
+"""Solving one shape exactly: infeasible, bounded or solved, over all node orders and shares."""
 
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
@@ -30,6 +30,9 @@ from solver.search.distribute import least_vectors, shares
 
 #: With more distinct node orders than these only the heuristic's are tried: the shape stays open.
 ORDER_LIMIT = 20_000
+
+#: Up to so many are tried without a relaxation before.
+FEW_ORDERS = 100
 
 #: Larger gaps are not taken off a cutoff.
 MOST_GAP = 0.5
@@ -183,7 +186,7 @@ def _closed(
     problem = _of_all_orders(intervals, placer, split)
     if problem is None:
         even = intervals.tables.instance.search.micro_batches == "even"
-        several = _relaxed if even else _uneven
+        several = _even if even else _uneven
         close = _by_order if intervals.tables.shape.pp == 1 else several
         return close(intervals, placer, cutoff, gap, stop)
     if not problem.stages:
@@ -230,25 +233,31 @@ def _dealt(
             return answer, bound_ns
 
 
-def _relaxed(
-    intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
-) -> ShapeAnswer:
-    """One order after the other, or by relaxations where these are too many.
+def _even(intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+    """By relaxations, and if that is not enough one order after the other, unless they are many.
 
-    What crosses between zones is in the graph of all orders alone.
+    Few orders are tried at once: relaxations would seldom spare that. What crosses between zones
+    is in the graph of all orders alone.
     """
     target, low = below(cutoff, gap), 0
     if intervals.tables.instance.cluster.has_zones:
         low = shape_bound_ns(intervals, target, stop)
     if low >= target:
         return ShapeAnswer(None, None, True, target)
-    if count_orders(intervals.tables.shape.nodes_used) <= ORDER_LIMIT:
-        answer = _by_order(intervals, placer, cutoff, gap, stop)
-        return replace(answer, bound_ns=max(answer.bound_ns, low))
-    search = ByRelaxation(intervals, placer, gap, stop, cutoff, low)
-    complete = search.run()
-    time_ns = None if search.plan is None else search.best
-    return ShapeAnswer(search.plan, time_ns, complete, search.bound_ns)
+    num_orders = count_orders(intervals.tables.shape.nodes_used)
+    relaxed = ShapeAnswer(None, None, False, low)
+    if num_orders > FEW_ORDERS:
+        search = ByRelaxation(intervals, placer, gap, stop, cutoff, low)
+        complete = search.run()
+        time_ns = None if search.plan is None else search.best
+        relaxed, cutoff = ShapeAnswer(search.plan, time_ns, complete, search.bound_ns), search.best
+    if relaxed.complete or num_orders > ORDER_LIMIT:
+        return relaxed
+    tried = _by_order(intervals, placer, cutoff, gap, stop)
+    bound_ns = max(tried.bound_ns, relaxed.bound_ns)
+    if tried.plan is None:
+        tried = replace(relaxed, complete=tried.complete)
+    return replace(tried, bound_ns=bound_ns)
 
 
 def _chunked(

@@ -12,7 +12,7 @@ from solver.layered import devices
 from solver.layered.all_orders import order_graph
 from solver.layered.devices import DeviceGraph
 from solver.layered.problem import Intervals
-from solver.search.closing import enumerate_shape
+from solver.search.enumeration import enumerate_shape
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables
 from tests.seeds import few_and_many
