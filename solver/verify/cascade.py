@@ -22,16 +22,11 @@ from typing import Literal
 
 from formulations.plan import Plan, Shape
 from formulations.slot_degrees import limits_orders
-from solver.verify.bounds import ANY_TIME_NS, Prover
-from solver.verify.clock import Clock, TimeUpError
-from solver.verify.closed_forms import ClosedForms
-from solver.verify.exhaust import exhaust
-from solver.verify.lane_exhaust import exhaust_lanes
-from solver.verify.lanes import Lanes
-from solver.verify.simulated import Outcome
-from solver.verify.stage_exhaust import exhaust_stages
-from solver.verify.stage_work import StageWork
-from solver.verify.whole_blocks import refuted
+from solver.verify.bounds import ANY_TIME_NS, Clock, Prover, TimeUpError
+from solver.verify.closed_forms import ClosedForms, refuted
+from solver.verify.exhaust import Outcome, exhaust
+from solver.verify.replica_groups import Lanes, exhaust_lanes
+from solver.verify.stage_degrees import StageWork, exhaust_stages
 
 #: Seconds that every claim gets before any gets more.
 FIRST_S = 1.0

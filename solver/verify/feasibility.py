@@ -1,7 +1,7 @@
 """The constraints of a plan, checked on the document: shape, node order, placement, layers, shares.
 
 Everything is compared with the instance in the same document, and that with what its target runs.
-What needs costs (memory, limits on time and money) is in `solver.verify.figures`.
+What needs costs (memory, limits on time and money) is in `solver.verify.plan_file`.
 """
 
 from collections import Counter

@@ -1,12 +1,15 @@
-"""Records of the log: what each may say, what it claims, and what was found out about that."""
+"""The log of closed shapes: that it is complete, what its records claim, and whether that holds."""
 
 from collections import Counter
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 
 from formulations.instance import Instance
-from formulations.plan import Plan
-from solver.result import Proof, Reason, ShapeRecord, longest_step_ns
+from formulations.plan import Plan, Shape
+from formulations.space import Nodes, PlanSpace, may_use
+from solver.document import PlanDocument
+from solver.result import Proof, Reason, ShapeRecord, longest_step_ns, objective_weight
 from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.cascade import Claim, Effort, Verdict, quick_verdicts, verdicts
 from solver.verify.findings import Findings
@@ -104,3 +107,79 @@ def _refuse(
         f"a bound of at most {verdict.step_time_ns}, the step time of a plan: nodes {nodes}; "
         f"layers {layers}; micro-batches {shares}",
     )
+
+
+#: Missing or surplus shapes that are named one by one.
+EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class LogSummary:
+    """What the log says of the whole plan space.
+
+    bounds: lower bound of the objective of every record that leaves a plan possible.
+    num_open: shapes that are not closed.
+    """
+
+    bounds: tuple[float, ...]
+    num_open: int
+
+
+def check_log(
+    space: PlanSpace, document: PlanDocument, findings: Findings, effort: Effort
+) -> LogSummary | None:
+    """Checks the log of a document; None if it has none, so that nothing is proved."""
+    _check_counts(document, findings)
+    if not document.closed_shapes and space_has_shapes(space):
+        findings.note("no log of closed shapes: nothing is proved of other plans")
+        return None
+    prover = Prover(space)
+    known = _check_coverage(space, document, findings)
+    records = [
+        (i, record) for i, record in enumerate(document.closed_shapes) if record.shape in known
+    ]
+    check_records(prover, records, findings, effort)
+    weighted = [(r.bound_ns, r.shape) for _, r in records if r.bound_ns is not None]
+    return LogSummary(
+        bounds=tuple(
+            bound * objective_weight(space.instance, shape)
+            for bound, shape in weighted
+            if may_use(space.instance, shape.nodes_used)
+        ),
+        num_open=sum(record.reason == "open" for record in document.closed_shapes),
+    )
+
+
+def space_has_shapes(space: PlanSpace) -> bool:
+    """Whether the plan space holds any shape at all."""
+    return any(True for _ in space.shapes())
+
+
+def _check_coverage(
+    space: PlanSpace, document: PlanDocument, findings: Findings
+) -> Collection[Shape]:
+    """Every shape once; returns those of the plan space, up to one more than there are records."""
+    number = len(document.closed_shapes)
+    # a file may ask for more than can be listed
+    expected = Counter(islice(space.shapes(), number + 1))
+    found = Counter(record.shape for record in document.closed_shapes)
+    _name_some("closed_shapes: missing shapes", (expected - found).keys(), findings)
+    if expected.total() <= number:
+        _name_some("closed_shapes: closed twice or outside", (found - expected).keys(), findings)
+    return expected.keys()
+
+
+def _name_some(field: str, items: Iterable[Shape | Nodes], findings: Findings) -> None:
+    names = sorted(map(repr, items))
+    shown = "; ".join(names[:EXAMPLES])
+    more = f" and {len(names) - EXAMPLES} more" if len(names) > EXAMPLES else ""
+    findings.require(not names, field, f"{shown}{more}", "every shape of the plan space once")
+
+
+def _check_counts(document: PlanDocument, findings: Findings) -> None:
+    """How many shapes the document says were closed how, against its log."""
+    closed = [record.proof for record in document.closed_shapes if record.reason != "open"]
+    total, claimed = len(document.closed_shapes), document.shapes
+    findings.equal("shapes.total", claimed.total, total)
+    findings.equal("shapes.open", claimed.open, total - len(closed))
+    findings.equal("shapes.closed_by", claimed.closed_by, dict(Counter(closed)))

@@ -14,8 +14,7 @@ from solver.document import PlanDocument
 from solver.result import Proof
 from solver.verify import verify_document
 from solver.verify.bounds import Prover
-from solver.verify.closed_forms import ClosedForms
-from solver.verify.whole_blocks import refuted
+from solver.verify.closed_forms import ClosedForms, refuted
 from tests import brute_force
 from tests.best_plans import check_space
 from tests.certified import certified_document
