@@ -371,25 +371,14 @@ class Trial:
 
     def _dealt(self, most: Sequence[int]) -> list[int] | None:
         """Micro-batches of every replica, none above its most; None if that is too few."""
-        total = self.instance.workload.global_batch // self.shape.micro_batch
-        shares = [min(one, self.stages.least) for one in most]
-        if min(shares) < self.stages.least:
-            return None
-        for r, one in enumerate(most):
-            shares[r] += min(one - shares[r], total - sum(shares))
+        shares, total = [self.stages.least] * self.shape.dp, self.stages.total
+        for r, largest in enumerate(most):
+            shares[r] += min(largest - shares[r], total - sum(shares))
         return shares if sum(shares) == total else None
 
 
 def _alone(costs: PlanCosts, r: int, micro_batches: int) -> PlanCosts:
     """The costs with replica r only."""
-    one = slice(r, r + 1)
-    return replace(
-        costs,
-        micro_batches=(micro_batches,),
-        forward_ns=costs.forward_ns[:, one],
-        backward_ns=costs.backward_ns[:, one],
-        weight_ns=costs.weight_ns[:, one],
-        send_ns=costs.send_ns[:, one],
-        memory_bytes=costs.memory_bytes[:, one],
-        limit_bytes=costs.limit_bytes[:, one],
-    )
+    names = "forward_ns", "backward_ns", "weight_ns", "send_ns", "memory_bytes", "limit_bytes"
+    columns = {name: getattr(costs, name)[:, r : r + 1] for name in names}
+    return replace(costs, micro_batches=(micro_batches,), **columns)

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from formulations.space import Nodes, PlanSpace, may_use
-from solver.document import PlanDocument
+from solver.document import PlanDocument, shape_counts
 from solver.result import Proof, Reason, ShapeRecord, longest_step_ns, objective_weight
 from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.cascade import Claim, Effort, Verdict, quick_verdicts, verdicts
@@ -58,37 +58,27 @@ def check_records(
     sound = {i: r for i, r in records if is_sound(f"closed_shapes[{i}]", r, findings)}
     if effort.prove == "nothing":
         return
-    claims = [claim_of(prover.instance, i, record) for i, record in sound.items()]
-    shown: Counter[str] = Counter()
-    left = set(sound)
-    at_word = [
-        claim
-        for claim in claims
-        if effort.prove == "quick" and sound[claim.index].proof in SEARCHES
-    ]
-    others = [
-        claim
-        for claim in claims
-        if effort.prove == "all" or sound[claim.index].proof not in SEARCHES
-    ]
+    at_word, to_prove = list[Claim](), list[Claim]()
+    for i, record in sound.items():
+        believed = effort.prove == "quick" and record.proof in SEARCHES
+        (at_word if believed else to_prove).append(claim_of(prover.instance, i, record))
+    arguments, unproved = Counter[str](), set(sound)
     try:
-        for verdict in chain(quick_verdicts(prover, at_word), verdicts(prover, others, effort)):
+        for verdict in chain(quick_verdicts(prover, at_word), verdicts(prover, to_prove, effort)):
+            index = verdict.claim.index
             if verdict.plan is not None:
-                _refuse(
-                    prover.instance, sound[verdict.claim.index], verdict.plan, verdict, findings
-                )
+                _refuse(prover.instance, sound[index], verdict.plan, verdict, findings)
             elif verdict.argument is not None:
-                shown[verdict.argument] += 1
-            else:
-                continue
-            left.discard(verdict.claim.index)
+                arguments[verdict.argument] += 1
+            if not verdict.open:
+                unproved.discard(index)
     except KeyboardInterrupt:
         findings.note("nothing more: interrupted")
-    findings.unproved += sorted(left)
-    kinds = ", ".join(f"{argument} {n}" for argument, n in sorted(shown.items()))
+    findings.unproved += sorted(unproved)
+    kinds = ", ".join(f"{argument} {n}" for argument, n in sorted(arguments.items()))
     findings.note(
-        f"log of {len(records)} shapes: {shown.total()} proved again"
-        f"{f' ({kinds})' if kinds else ''}, {len(left)} not"
+        f"log of {len(records)} shapes: {arguments.total()} proved again"
+        f"{f' ({kinds})' if kinds else ''}, {len(unproved)} not"
     )
 
 
@@ -96,14 +86,15 @@ def _refuse(
     instance: Instance, record: ShapeRecord, plan: Plan, verdict: Verdict, findings: Findings
 ) -> None:
     """A claim that a plan refutes, with its layout."""
-    name = "reason" if record.bound_ns is None else "bound_ns"
-    found = "infeasible" if record.bound_ns is None else record.bound_ns
+    name, claimed = "bound_ns", str(record.bound_ns)
+    if record.bound_ns is None:
+        name, claimed = "reason", "infeasible"
     nodes = ", ".join(instance.cluster.node_names[node] for node in plan.node_order)
     layers = ", ".join(f"{a}-{b - 1}" for a, b in (s.layers for s in plan.replicas[0].stages))
     shares = ", ".join(str(replica.micro_batches) for replica in plan.replicas)
     findings.refuse(
         f"closed_shapes[{verdict.claim.index}].{name}",
-        found,
+        claimed,
         f"a bound of at most {verdict.step_time_ns}, the step time of a plan: nodes {nodes}; "
         f"layers {layers}; micro-batches {shares}",
     )
@@ -134,10 +125,9 @@ def check_log(
         findings.note("no log of closed shapes: nothing is proved of other plans")
         return None
     prover = Prover(space)
-    known = _check_coverage(space, document, findings)
-    records = [
-        (i, record) for i, record in enumerate(document.closed_shapes) if record.shape in known
-    ]
+    listed = _check_coverage(space, document, findings)
+    log = enumerate(document.closed_shapes)
+    records = [(i, record) for i, record in log if record.shape in listed]
     check_records(prover, records, findings, effort)
     weighted = [(r.bound_ns, r.shape) for _, r in records if r.bound_ns is not None]
     return LogSummary(
@@ -162,10 +152,10 @@ def _check_coverage(
     number = len(document.closed_shapes)
     # a file may ask for more than can be listed
     expected = Counter(islice(space.shapes(), number + 1))
-    found = Counter(record.shape for record in document.closed_shapes)
-    _name_some("closed_shapes: missing shapes", (expected - found).keys(), findings)
+    closed = Counter(record.shape for record in document.closed_shapes)
+    _name_some("closed_shapes: missing shapes", (expected - closed).keys(), findings)
     if expected.total() <= number:
-        _name_some("closed_shapes: closed twice or outside", (found - expected).keys(), findings)
+        _name_some("closed_shapes: closed twice or outside", (closed - expected).keys(), findings)
     return expected.keys()
 
 
@@ -178,8 +168,6 @@ def _name_some(field: str, items: Iterable[Shape | Nodes], findings: Findings) -
 
 def _check_counts(document: PlanDocument, findings: Findings) -> None:
     """How many shapes the document says were closed how, against its log."""
-    closed = [record.proof for record in document.closed_shapes if record.reason != "open"]
-    total, claimed = len(document.closed_shapes), document.shapes
-    findings.equal("shapes.total", claimed.total, total)
-    findings.equal("shapes.open", claimed.open, total - len(closed))
-    findings.equal("shapes.closed_by", claimed.closed_by, dict(Counter(closed)))
+    counts = shape_counts(document.closed_shapes)
+    for name in type(counts).model_fields:
+        findings.equal(f"shapes.{name}", getattr(document.shapes, name), getattr(counts, name))
