@@ -17,7 +17,7 @@ from bench.command import command
 from bench.records import INSTANCES, append, cpu_seconds, record
 from formulations.instance import Cluster, Link, NodeGroup, Workload
 from formulations.instance.load import load_instance
-from formulations.switching.seats import Kind, Layout, Seat
+from formulations.switching.shards import Kind, Layout, Seat
 from formulations.switching.switch import switch_of
 from solver.result import relative_gap
 from solver.switching.quickest import plan_switch

@@ -24,8 +24,8 @@ from bench.planner import PS_PER_MS, PlannerCase, places, read_case
 from bench.records import append, cpu_seconds, record, reference
 from formulations.template import Template
 from solver.layered.places import PlaceCosts
+from solver.templates.generate import until
 from solver.templates.step_time import TemplateOutcome, best_template
-from solver.templates.time_shares import until
 
 
 def costs_of(case: PlannerCase) -> PlaceCosts:

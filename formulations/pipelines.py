@@ -91,6 +91,14 @@ class Instantiation:
 
     shares: tuple[tuple[int, ...], ...]
 
+    @classmethod
+    def of(cls, num_kinds: int, kinds: Sequence[int], shares: Sequence[int]) -> "Instantiation":
+        """Pipelines by their kinds, with their shares."""
+        by_kind: list[list[int]] = [[] for _ in range(num_kinds)]
+        for i, share in zip(kinds, shares, strict=True):
+            by_kind[i].append(share)
+        return cls(tuple(tuple(sorted(each, reverse=True)) for each in by_kind))
+
     @property
     def counts(self) -> tuple[int, ...]:
         """Pipelines of every kind."""

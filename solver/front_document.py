@@ -16,7 +16,7 @@ from solver.document import PlanDocument
 from solver.files import Envelope
 from solver.result import Termination
 
-#: What clusters are compared by: `solver.clusters.measure`.
+#: What clusters are compared by: `solver.clusters.front`.
 Aim = Literal["front", "time", "money", "subsets"]
 #: best: on the front; dominated: by a plan of another cluster; infeasible: no plan within the
 #: limits; open: neither is shown.

@@ -1,28 +1,26 @@
 """The file of a switch: who sends which slices of tensors to whom between two plans.
 
-One JSON object. Slices that the same GPUs hold and the same
-GPUs need are one class, laid end to end in the order in which they are listed, each layer by layer;
-sendings name bytes of that run. GPUs are named NODE:NUMBER. `verify` derives every figure again,
-except `hetplan_version` and `runtime_s`.
+One JSON object. Slices that the same GPUs hold and the same GPUs need are one class, laid end to
+end in the order in which they are listed, each layer by layer; sendings name bytes of that run.
+GPUs are named NODE:NUMBER. `verify` derives every figure again, except `hetplan_version` and
+`runtime_s`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from formulations.instance import Cluster, Workload
-from formulations.instance.input_limits import Bytes, Count, Index, Name, Seconds
+from formulations.instance.input_limits import Bytes, Name, Seconds
 from formulations.instance.record import Record
 from formulations.lengths.problem import Moves
 from formulations.plan import Plan
-from formulations.switching.network import Line
-from formulations.switching.seats import Kind
-from formulations.switching.slices import Slice
+from formulations.switching.shards import Kind, Slice
+from formulations.switching.switch import Line, Sending, Switch, port_bound, published_plan
+from formulations.units import seconds
 from solver.files import Envelope
-
-Share = tuple[Index, Index, Count]  #: from, to, of so many equal parts
-
+from solver.result import relative_gap
 
 #: Kinds of tensors that move.
 KINDS: Mapping[Moves, tuple[Kind, ...]] = {
@@ -30,6 +28,8 @@ KINDS: Mapping[Moves, tuple[Kind, ...]] = {
     "gradients": ("gradients",),
     "both": ("parameters", "gradients"),
 }
+#: Sent inside the node and between nodes, received inside and between, bytes.
+Volumes = tuple[int, int, int, int]
 
 
 def gpu_names(cluster: Cluster) -> list[str]:
@@ -39,39 +39,6 @@ def gpu_names(cluster: Cluster) -> list[str]:
         for name, j in zip(cluster.node_names, cluster.node_groups, strict=True)
         for gpu in range(cluster.groups[j].gpus_per_node)
     ]
-
-
-class SliceDocument(Record):
-    """A part of like tensors of layers [start, end).
-
-    matrices: those that tensor parallelism cuts; whole: those that it does not. experts: which of
-    them; cut: of the dimension that tensor parallelism cuts, of a vocabulary matrix its rows;
-    split: of another dimension, which ZeRO cuts. size_bytes: per layer.
-    """
-
-    kind: Literal["parameters", "gradients"]
-    what: Literal["matrices", "whole", "experts", "vocabulary"]
-    layers: tuple[Index, Index]
-    experts: Share
-    cut: Share
-    split: Share
-    size_bytes: Bytes
-
-    @classmethod
-    def of(cls, piece: Slice) -> "SliceDocument":
-        """A slice of a class."""
-        experts, cut, split = (
-            (*share, units) for share, units in zip(piece.part, piece.grid, strict=True)
-        )
-        return cls(
-            kind=piece.kind,
-            what=piece.what,
-            layers=piece.layers,
-            experts=experts,
-            cut=cut,
-            split=split,
-            size_bytes=piece.size_bytes,
-        )
 
 
 class SendingDocument(Record):
@@ -91,7 +58,7 @@ class SendingDocument(Record):
 class ClassDocument(Record):
     """Slices with the same owners and the same GPUs that need them, and how these get them."""
 
-    slices: tuple[SliceDocument, ...] = Field(min_length=1)
+    slices: tuple[Slice, ...] = Field(min_length=1)
     sendings: tuple[SendingDocument, ...] = Field(min_length=1)
 
 
@@ -104,17 +71,11 @@ class DeviceDocument(Record):
     received_inside_bytes: Bytes
     received_between_bytes: Bytes
 
-    @classmethod
-    def of(cls, gpu: str, volumes: Sequence[int]) -> "DeviceDocument":
-        """A GPU by name, and its volumes in the order of the fields."""
-        sent_inside, sent_between, received_inside, received_between = volumes
-        return cls(
-            gpu=gpu,
-            sent_inside_bytes=sent_inside,
-            sent_between_bytes=sent_between,
-            received_inside_bytes=received_inside,
-            received_between_bytes=received_between,
-        )
+    @property
+    def volumes(self) -> Volumes:
+        """All of them, in this order."""
+        sent = self.sent_inside_bytes, self.sent_between_bytes
+        return *sent, self.received_inside_bytes, self.received_between_bytes
 
 
 class ChannelDocument(Record):
@@ -126,15 +87,6 @@ class ChannelDocument(Record):
     line: Literal["send", "receive", "out", "in", "zone"]
     at: Name
     to: Name | None = None
-
-    @classmethod
-    def of(cls, cluster: Cluster, line: Line) -> "ChannelDocument":
-        """A port or link of a cluster."""
-        zones = list(dict.fromkeys(group.zone or "" for group in cluster.groups))
-        gpus = gpu_names(cluster)
-        places = {"send": gpus, "receive": gpus, "zone": zones}
-        at = places.get(line.what, list(cluster.node_names))[line.first]
-        return cls(line=line.what, at=at, to=zones[line.second] if line.what == "zone" else None)
 
 
 class SwitchDocument(Envelope):
@@ -161,3 +113,32 @@ class SwitchDocument(Envelope):
     after: Plan
     workload: Workload
     cluster: Cluster
+
+
+def switch_figures(cluster: Cluster, switch: Switch, sendings: Sequence[Sending]) -> dict[str, Any]:
+    """The fields of a file that follow from what is sent: volumes, times and bound."""
+    names, bound = gpu_names(cluster), port_bound(switch)
+    time_s, bound_s = seconds(switch.time_ns(sendings)), seconds(bound.time_ns)
+    fields = [name for name in DeviceDocument.model_fields if name != "gpu"]
+    volumes = sorted(switch.volumes(sendings).items())
+    return {
+        "time_s": time_s,
+        "lower_bound_s": bound_s,
+        "gap": relative_gap(time_s, bound_s) or 0.0,
+        "published_s": seconds(switch.time_ns(published_plan(switch))),
+        "devices": tuple(
+            DeviceDocument(gpu=names[gpu], **dict(zip(fields, sizes, strict=True)))
+            for gpu, sizes in volumes
+        ),
+        "bound_by": tuple(_channel(cluster, names, line) for line in bound.channels),
+    }
+
+
+def _channel(cluster: Cluster, gpus: Sequence[str], line: Line) -> ChannelDocument:
+    """A port or link of a cluster by name."""
+    zones = list(dict.fromkeys(group.zone or "" for group in cluster.groups))
+    places = {"send": gpus, "receive": gpus, "zone": zones}
+    at = places.get(line.what, list(cluster.node_names))[line.first]
+    return ChannelDocument(
+        line=line.what, at=at, to=zones[line.second] if line.what == "zone" else None
+    )

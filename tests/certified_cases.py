@@ -18,7 +18,7 @@ from formulations.instance import (
     SearchSpace,
     ZoneLink,
 )
-from formulations.instance.cluster import Spot
+from formulations.instance.machines import Spot
 from formulations.instance.preemption import Preemption
 from formulations.instance.search import Overlap
 from formulations.units import GIB

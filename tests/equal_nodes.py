@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, Link, SearchSpace, ZoneLink
-from formulations.instance.cluster import ZonePair
+from formulations.instance.machines import ZonePair
 from formulations.instance.search import ZeroStage
 from tests.small_instances import gpu, layer, nodes_of, plain_shape, workload
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, LayerRun, Link, SearchSpace, ZoneLink
-from formulations.instance.cluster import ZonePair
+from formulations.instance.machines import ZonePair
 from formulations.instance.search import ScheduleName
 from formulations.plan import Shape
 from formulations.space import shapes

@@ -3,7 +3,7 @@
 import random
 
 from formulations.instance import Instance, Objective
-from formulations.instance.cluster import Spot
+from formulations.instance.machines import Spot
 from formulations.instance.preemption import Preemption
 from tests.small_instances import random_instance
 

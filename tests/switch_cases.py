@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from bench.switching import in_order
 from formulations.instance import Cluster, Link, NodeGroup, Workload
-from formulations.instance.cluster import ZoneLink, ZonePair
-from formulations.switching.seats import Layout, Seat
+from formulations.instance.machines import ZoneLink, ZonePair
+from formulations.switching.shards import Layout, Seat
 from tests.small_instances import gpu, layer, nodes_of, workload
 
 #: Seeds from which on clusters have three zones, and links of their own between some.

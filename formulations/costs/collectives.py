@@ -8,7 +8,7 @@ Patarasuk and Yuan 2009, doi 10.1016/j.jpdc.2008.09.002).
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.instance.cluster import Link
+from formulations.instance.machines import Link
 
 ALL_REDUCE = 2
 HALF = 1  # reduce-scatter, or all-gather

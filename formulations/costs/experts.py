@@ -46,7 +46,7 @@ from math import gcd
 
 from formulations.costs.collectives import ring_latency_s
 from formulations.instance import GpuType, Instance, Layer
-from formulations.instance.cluster import Link
+from formulations.instance.machines import Link
 from formulations.instance.workload import WEIGHT_BYTES, Precision
 from formulations.plan import Shape
 

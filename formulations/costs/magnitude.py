@@ -1,7 +1,7 @@
 """Figures that cannot be meant, refused before they leave the range of 64-bit integers.
 
 Costs are added up along paths of one step, and such sums are multiplied with numbers of stages:
-bounds compare n (T - latency) with N C - S, see `solver.bounds.cycle_means`, where N C <= n T + S
+bounds compare n (T - latency) with N C - S, see `solver.bounds.cycle_bound`, where N C <= n T + S
 for the windows of n <= p stages that are looked at, and T is a trial time. T is at most twice the
 longest path. So all products stay below 2^63 if (p + 2) times that path stays below 2^59.
 """

@@ -1,7 +1,8 @@
 """What the user has and wants: workload, cluster, profile, limits."""
 
-from formulations.instance.cluster import Cluster, GpuType, Link, NodeGroup, ZoneLink
+from formulations.instance.cluster import Cluster, NodeGroup
 from formulations.instance.instance import Instance, Limits, Objective
+from formulations.instance.machines import GpuType, Link, ZoneLink
 from formulations.instance.profile import Profile, ProfileEntry
 from formulations.instance.search import SearchSpace
 from formulations.instance.workload import Layer, LayerRun, Workload

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import cast
 
 from pydantic import Field
 
 from formulations.errors import InstanceError
-from formulations.instance.cluster import GpuType, Link
 from formulations.instance.documents import (
     Document,
     Place,
@@ -17,16 +16,22 @@ from formulations.instance.documents import (
     suggestion,
 )
 from formulations.instance.input_limits import Name
-from formulations.instance.record import Record
-from formulations.instance.schema_cluster import (
+from formulations.instance.machines import (
+    NETWORK_LATENCY_S,
     EfficiencyFile,
+    GpuFile,
+    GpuType,
+    Link,
     LinkFile,
     PeakFile,
+    as_link,
+    gpu_type,
 )
+from formulations.instance.record import Record
 from formulations.instance.search import FrameworksFile, Overlap
 from formulations.instance.transformer import TransformerSizes, build_workload
 from formulations.instance.validation import validated
-from formulations.instance.workload import Precision, Workload
+from formulations.instance.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -52,15 +57,6 @@ def catalogue() -> Catalogue:
     workloads = cast("Mapping[str, object]", read_yaml_resource("workloads.yaml"))
     overlap = validated(FrameworksFile, resource("overlap.yaml")).overlap
     return Catalogue(gpus=gpus, links=links, workloads=workloads, overlap=overlap)
-
-
-#: Of one step of a ring inside a node, over PCIe, and between nodes, by NCCL's own model
-#: (NVIDIA/nccl 2.19, src/graph/tuning.cc, hwLat), for links that are written without.
-NODE_LATENCY_S, NETWORK_LATENCY_S = 5.7e-6, 14e-6
-
-#: Compute capability from which on GPUs have a precision (NVIDIA, Transformer Engine, datatype and
-#: hardware support matrix; of tf32 PTX ISA, wmma, sm_80). fp16 and fp32 are on older ones, too.
-CAPABILITIES: Mapping[Precision, float] = {"bf16": 8.0, "tf32": 8.0, "fp8": 8.9}
 
 
 class LinksFile(Record):
@@ -90,69 +86,13 @@ def gpus_of(document: Document, links: Mapping[str, Link]) -> dict[str, GpuType]
         found = f"{name!r} in only one of gpus and efficiency"
         raise place.at("efficiency").error(found, "the same names in both")
     return {
-        name: gpu_type(name, peak, written.efficiency[name], place.at("gpus", name), links)
+        name: gpu_type(
+            GpuFile.model_validate({**dict(peak), **dict(written.efficiency[name]), "name": name}),
+            place.at("gpus", name),
+            links,
+        )
         for name, peak in written.gpus.items()
     }
-
-
-def gpu_type(
-    name: str,
-    peak: PeakFile,
-    efficiency: EfficiencyFile,
-    place: Place,
-    links: Mapping[str, Link],
-) -> GpuType:
-    """The GPU type of written figures; bytes of memory are rounded down."""
-    figures = {name: getattr(efficiency, name) for name in EfficiencyFile.model_fields}
-    reached: dict[str, Any] = {
-        k: tuple(own) if isinstance(own, list) else own for k, own in figures.items()
-    }
-    return GpuType(
-        name=name,
-        source=peak.source,
-        kind=peak.kind,
-        assumed_peaks=peak.assumed_peaks,
-        memory_source=peak.memory_source or peak.source,
-        memory_kind=peak.memory_kind,
-        peak_flops=dict(peak.peak),
-        memory_bytes=int(peak.memory),
-        memory_bandwidth_bytes_per_s=peak.memory_bandwidth,
-        link=find_link(peak.link, place.at("link"), links),
-        compute_capability=peak.compute_capability or _least_capability(peak),
-        **reached,
-    )
-
-
-def _least_capability(peak: PeakFile) -> float | None:
-    """What the precisions that have a peak need at least; None where older GPUs have them."""
-    return max((CAPABILITIES[name] for name in peak.peak if name in CAPABILITIES), default=None)
-
-
-def find_link(
-    written: LinkFile | str,
-    place: Place,
-    links: Mapping[str, Link],
-    latency_s: float = NODE_LATENCY_S,
-) -> Link:
-    """The link of a written name or of written figures; `latency_s`: where none is written."""
-    if isinstance(written, LinkFile):
-        return as_link(written, latency_s)
-    if written not in links:
-        raise place.unknown("link", written, links)
-    return links[written]
-
-
-def as_link(written: LinkFile, latency_s: float) -> Link:
-    """The link of written figures; `latency_s`: where none is written."""
-    source = written.source
-    if written.latency is None:
-        source += f"; latency of {latency_s * 1e6:g} us: NCCL 2.19"
-    return Link(
-        bandwidth_bytes_per_s=written.bandwidth,
-        latency_s=latency_s if written.latency is None else written.latency,
-        kind=written.kind,
-        source=source,
-    )
 
 
 class CatalogueEntry(Record):

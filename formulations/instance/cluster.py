@@ -3,25 +3,30 @@
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, combinations
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Field, model_validator
 
 from formulations.instance.input_limits import (
     MOST_GPUS,
     MOST_GROUPS,
-    MOST_TEXT,
     MOST_ZONE_PAIRS,
-    Bytes,
     Count,
     GpusPerNode,
     Name,
-    Seconds,
-    Text,
     first_beyond,
 )
+from formulations.instance.machines import (
+    FLASH_CAPABILITY,
+    Efficiency,
+    GpuType,
+    Link,
+    Price,
+    Spot,
+    ZoneLink,
+    ZonePair,
+)
 from formulations.instance.record import Record
-from formulations.instance.sources import NOT_STATED, Evidence, Kind
 from formulations.instance.workload import FLASH_PRECISIONS, Precision
 
 ZoneNames = tuple[str, str]
@@ -60,7 +65,7 @@ def zone_faults(
 
 
 def _pair_faults(named: Sequence[str], pairs: Sequence[ZoneNames]) -> Iterator[ZoneFault]:
-    known: dict[frozenset[str], int] = {}
+    first_of_pair: dict[frozenset[str], int] = {}
     for i, pair in enumerate(pairs):
         path = "zone_links", i, "zones"
         for end, zone in enumerate(pair):
@@ -69,7 +74,7 @@ def _pair_faults(named: Sequence[str], pairs: Sequence[ZoneNames]) -> Iterator[Z
                 yield ZoneFault((*path, end), found, ", ".join(named))
         if pair[0] == pair[1]:
             yield ZoneFault(path, f"{pair[0]!r} with itself", "two different zones")
-        elif (first := known.setdefault(frozenset(pair), i)) != i:
+        elif (first := first_of_pair.setdefault(frozenset(pair), i)) != i:
             found = f"{pair[0]} and {pair[1]}, as in zone_links[{first}]"
             yield ZoneFault(path, found, "every pair of zones once, in either order")
 
@@ -86,112 +91,6 @@ def _missing(named: Sequence[str], pairs: Sequence[ZoneNames]) -> Iterator[ZoneF
         yield ZoneFault(
             ("zone_link",), found, "the link of all pairs that zone_links does not name"
         )
-
-
-#: Peaks that half-sizes hold for, the first that a GPU has.
-_HALF_PEAKS: tuple[Precision, ...] = ("fp16", "bf16", "tf32", "fp32", "fp8")
-
-#: Compute capability from which on there is flash attention: Ampere (Dao, FlashAttention-2,
-#: ICLR 2024, and its README).
-FLASH_CAPABILITY = 8.0
-Rate = Annotated[float, Field(ge=1e-12, le=1e18)]  # per second
-HalfFlops = Annotated[float, Field(ge=0, le=1e18)]
-Efficiency = Annotated[float, Field(ge=1e-6, le=1)]
-Price = Annotated[float, Field(ge=0, le=1e6)]  # USD per hour
-
-
-class Link(Record):
-    """One direction of a full-duplex link, or one GPU's share of the fabric inside a node."""
-
-    bandwidth_bytes_per_s: Rate
-    latency_s: Seconds
-    kind: Kind = "assumed"
-    source: Text = NOT_STATED
-
-
-class ZoneLink(Link):
-    """The link that joins two zones; all flows from one to the other share it."""
-
-
-class ZonePair(Record):
-    """Two zones, in either order, with a link of their own."""
-
-    zones: tuple[Name, Name]
-    link: ZoneLink
-
-
-class GpuType(Record):
-    """A GPU with its sourced figures. Peaks are dense, without sparsity."""
-
-    name: Name
-    source: Text  #: of peaks, memory bandwidth and link
-    kind: Kind = "assumed"
-    #: Peaks that the source does not state, and what they come from.
-    assumed_peaks: dict[Precision, Text] = Field(default={})
-    memory_source: Text = NOT_STATED
-    memory_kind: Kind = "assumed"
-    peak_flops: Annotated[dict[Precision, Rate], Field(min_length=1)]  #: FLOP/s
-    memory_bytes: Annotated[Bytes, Field(gt=0)]
-    memory_bandwidth_bytes_per_s: Rate
-    link: Link  #: GPU to GPU inside a node, one direction, per GPU
-    #: See formulations.costs.compute. Fitted once per type on published times: bench.calibrate.
-    efficiency_maximum: Efficiency
-    efficiency_half_flops: HalfFlops  #: FLOPs per kernel at half the maximum, in 16 bit
-    #: The same of fused attention, of the FLOPs that it works out; None: as other products.
-    attention_maximum: Efficiency | None = None
-    attention_half_flops: HalfFlops = 0
-    #: Grouped products of experts, and what reads their weights: formulations.costs.experts.
-    grouped_maximum: Efficiency | None = None
-    grouped_bandwidth: Efficiency = 1.0
-    permute_bandwidth: Efficiency = 1.0  #: what puts tokens into the order of the experts
-    #: Of a kernel that is bound by memory, before the first byte; None: it ramps up as products do.
-    memory_latency_s: Seconds | None = None
-    launch_overhead_s: Seconds  #: host time per kernel, hidden by longer kernels
-    efficiency_source: Text
-    compute_capability: float | None = Field(default=None, ge=1, le=100)  #: NVIDIA's version
-    measured_in: tuple[Precision, ...] = ()  #: precisions of the times that were fitted
-    assumed_efficiency: tuple[Name, ...] = ()  #: what of them was not fitted all the same
-
-    def peak_evidence(self, precision: Precision) -> Evidence:
-        """As the type's source, unless a peak that the precision uses is assumed."""
-        used = (precision, *(_HALF_PEAKS[:2] if precision == "fp8" else ()))
-        why = next((self.assumed_peaks[one] for one in used if one in self.assumed_peaks), None)
-        if why is None:
-            return Evidence(kind=self.kind, source=self.source)
-        return Evidence(kind="assumed", source=why)
-
-    def efficiency_evidence(self, precision: Precision) -> Evidence:
-        """Measured in the precisions that were fitted, assumed in all others."""
-        kind: Kind = "measured" if precision in self.measured_in else "assumed"
-        if self.measured_in and kind == "assumed":
-            source = f"measured in {', '.join(self.measured_in)}: {self.efficiency_source}"
-            return Evidence(kind=kind, source=source[:MOST_TEXT])
-        assumed = self.assumed_efficiency if self.measured_in else ()
-        return Evidence(kind=kind, source=self.efficiency_source, assumed=assumed)
-
-    @property
-    def has_flash(self) -> bool:
-        """Whether it is known to have flash attention, in the precisions that this has."""
-        return (self.compute_capability or 0) >= FLASH_CAPABILITY
-
-    @property
-    def half_peak(self) -> float:
-        """FLOP/s in 16 bit, for which the half-sizes hold; of what comes next where it has none."""
-        return next(self.peak_flops[one] for one in _HALF_PEAKS if one in self.peak_flops)
-
-    def peak_outside_blocks(self, precision: Precision) -> float:
-        """FLOP/s of attention and head, which fp8 leaves in 16 bit."""
-        return self.half_peak if precision == "fp8" else self.peak_flops[precision]
-
-
-class Spot(Record):
-    """Terms on which the provider may take a node back at any moment."""
-
-    price_usd_per_hour: Price  #: per node
-    preemptions_per_hour: float = Field(ge=0, le=1e4)  #: per node, each at its own time
-    only: bool = False  #: may the nodes not be rented on demand?
-    kind: Kind = "assumed"
-    source: Text = NOT_STATED
 
 
 class NodeGroup(Record):
@@ -298,7 +197,7 @@ class Cluster(Record):
 
 def has_flash(cluster: Cluster, precision: Precision) -> bool:
     """Whether every GPU is known to have flash attention in this precision."""
-    return precision in FLASH_PRECISIONS and all(one.gpu.has_flash for one in cluster.groups)
+    return precision in FLASH_PRECISIONS and all(group.gpu.has_flash for group in cluster.groups)
 
 
 def flash_obstacle(cluster: Cluster, precision: Precision) -> tuple[str, str] | None:

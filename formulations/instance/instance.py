@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from math import ceil
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from formulations.instance.calibration import Calibration
-from formulations.instance.cluster import Cluster, GpuType
+from formulations.instance.cluster import Cluster
 from formulations.instance.input_limits import (
     MOST_CHOICES_OF_TERMS,
     Bytes,
@@ -16,6 +17,7 @@ from formulations.instance.input_limits import (
     Text,
 )
 from formulations.instance.lengths import Lengths
+from formulations.instance.machines import GpuType
 from formulations.instance.preemption import Preemption
 from formulations.instance.profile import Profile
 from formulations.instance.record import Quantity, Record
@@ -25,7 +27,7 @@ from formulations.instance.workload import Precision, Workload
 from formulations.units import GIB
 
 Minimize = Literal["step_time", "cost_per_step", "training_cost", "cost_per_useful_sequence"]
-Reserve = Annotated[Bytes, Quantity("size", most="10 TiB", example="1 GiB")]
+Reserve = Annotated[Bytes, Quantity("size", most="10 TiB", example="1 GiB", rounded=ceil)]
 LongestTime = Annotated[
     float, Field(gt=0), Quantity("time", least="1 ns", most="100000 h", example="2 s")
 ]
@@ -136,8 +138,8 @@ class Instance(Record):
 
     @cached_property
     def _sides(self) -> tuple["Instance", ...]:
-        whole = tuple(cp for cp in self.search.context_parallel if cp == 1)
-        search = self.search.model_copy(update={"context_parallel": whole})
+        undivided = tuple(cp for cp in self.search.context_parallel if cp == 1)
+        search = self.search.model_copy(update={"context_parallel": undivided})
         return (
             self.model_copy(update={"fused": None, "search": search}),
             self.model_copy(update={"fused": None, "workload": self.fused}),

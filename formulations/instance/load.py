@@ -14,10 +14,9 @@ from formulations.instance.family import MOST_MEMBERS, Family
 from formulations.instance.fleet_space import check_fleets
 from formulations.instance.instance import Instance
 from formulations.instance.profile import ProfileFile
-from formulations.instance.resolve import WrittenProfile, resolve
+from formulations.instance.resolve import InstanceFile, WrittenProfile, resolve
+from formulations.instance.resolve_cluster import CountRange
 from formulations.instance.resolve_lengths import read_classes
-from formulations.instance.schema import InstanceFile
-from formulations.instance.schema_cluster import CountRange
 from formulations.instance.validation import validated
 
 _ALLOWED = "the path of an instance file, such as instances/hetero_small.yaml"

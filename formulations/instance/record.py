@@ -3,13 +3,15 @@
 And field types of what people write: quantities with units, shares, one value or a list of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import floor
 from typing import Any, Self
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
@@ -97,6 +99,8 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+#: Annotation of a tuple that files state as a list.
+FROM_LIST = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 #: Context of the validation of what people write.
 WRITTEN = "written"
 
@@ -105,13 +109,14 @@ WRITTEN = "written"
 class Quantity:
     """Annotation of a number: a text with a unit where people write it, here in the base unit.
 
-    Whole numbers are rounded up.
+    Whole numbers are rounded.
     """
 
     dimension: str  #: a key of `formulations.units.UNITS`
     most: str
     example: str
     least: str = "0"  #: which is allowed itself
+    rounded: Callable[[float], int] = floor  #: of whole numbers
 
     def parse(self, value: object) -> float:
         """Value in the base unit; raises the error that names the units or the range."""
@@ -131,7 +136,7 @@ class Quantity:
             if info.context != WRITTEN:
                 return value
             number = self.parse(value)
-            return -int(-number // 1) if is_whole else number
+            return self.rounded(number) if is_whole else number
 
         inner = handler(source)
         is_whole = inner["type"] == "int"

@@ -1,17 +1,25 @@
-"""From a validated instance file to an `Instance`: defaults, catalogues, checks across fields."""
+"""Instance files as people write them, and from them to an `Instance`.
+
+Defaults, catalogues, checks across fields.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Field, Tag
 
 from formulations.errors import InstanceError, Mistakes, joined
-from formulations.instance.calibration import resolve_calibration
+from formulations.instance.calibration import CalibrationFile, resolve_calibration
 from formulations.instance.catalogue import Catalogue
 from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
-from formulations.instance.instance import Instance, Limits
-from formulations.instance.preemption import resolve_preemption
+from formulations.instance.input_limits import MOST_CHOICES_OF_TERMS, Name, Text
+from formulations.instance.instance import Instance, Limits, LimitsFile, Objective
+from formulations.instance.lengths import LengthsFile
+from formulations.instance.preemption import PreemptionFile, resolve_preemption
 from formulations.instance.profile import (
     Profile,
     ProfileFile,
@@ -19,13 +27,18 @@ from formulations.instance.profile import (
     covered_degrees,
     resolve_profile,
 )
-from formulations.instance.resolve_cluster import resolve_cluster
+from formulations.instance.record import (
+    MAPPING,
+    NAME,
+    Record,
+    name_or_mapping,
+)
+from formulations.instance.resolve_cluster import ClusterFile, resolve_cluster
 from formulations.instance.resolve_lengths import (
     WrittenLengths,
     resolve_lengths,
     with_lengths,
 )
-from formulations.instance.resolve_objective import check_objective
 from formulations.instance.resolve_search import (
     check_context,
     check_per_stage,
@@ -40,11 +53,49 @@ from formulations.instance.resolve_search import (
     resolve_recompute,
     resolve_sequence_parallel,
 )
-from formulations.instance.resolve_workload import resolve_workload
-from formulations.instance.schema import InstanceFile
+from formulations.instance.resolve_workload import WorkloadFile, resolve_workload
 from formulations.instance.search import Overlap, SearchFile, SearchSpace
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import PRECISIONS, Workload
+
+WrittenLayerTimes = Annotated[
+    Annotated[Name, Tag(NAME)] | Annotated[ProfileFile, Tag(MAPPING)],
+    Discriminator(name_or_mapping),
+]
+
+
+class InstanceFile(Record):
+    """One planning problem."""
+
+    name: Name = Field(description="Name of the instance.")
+    source: Text = Field(default="not stated", description="Where its figures come from.")
+    workload: WorkloadFile = Field(description="The model and its training settings.")
+    cluster: ClusterFile = Field(description="The machines.")
+    profile: WrittenLayerTimes | None = Field(
+        default=None,
+        description="Measured layer times, or the path of a file with them, relative to this"
+        " file's folder. Default: the analytic model.",
+    )
+    calibration: CalibrationFile | None = Field(
+        default=None, description="Corrections of layer times by measured steps."
+    )
+    search: SearchFile = Field(default=SearchFile(), description="The plans to choose among.")
+    limits: LimitsFile = Field(default_factory=LimitsFile, description="What a plan must respect.")
+    objective: Objective = Field(default=Objective(), description="What is minimised.")
+    preemption: PreemptionFile | None = Field(
+        default=None, description="What preemptions cost, for cost_per_useful_sequence."
+    )
+    lengths: LengthsFile | None = Field(
+        default=None,
+        description="Sequences of many lengths in a step. Default: all are as long as the workload"
+        " says.",
+    )
+
+
+def instance_json_schema() -> dict[str, Any]:
+    """JSON schema of instance files, for editors."""
+    schema = InstanceFile.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 @dataclass(frozen=True)
@@ -197,7 +248,7 @@ def _check_alone(
 
 def _check_precision(workload: Workload, cluster: Cluster, place: Place) -> None:
     peaks = [group.gpu.peak_flops for group in cluster.groups]
-    shared = [one for one in PRECISIONS if all(one in peak for peak in peaks)]
+    shared = [precision for precision in PRECISIONS if all(precision in peak for peak in peaks)]
     for group, peak in zip(cluster.groups, peaks, strict=True):
         if workload.precision not in peak:
             found = f"{workload.precision}, for which {group.gpu.name} of group {group.name!r}"
@@ -208,15 +259,15 @@ def _check_precision(workload: Workload, cluster: Cluster, place: Place) -> None
 def _check_profile(profile: WrittenProfile, workload: Workload) -> None:
     """What a profile was measured with must be what it is used for, as far as it says so."""
     for name in ("precision", "hidden_size", "sequence_length"):
-        measured, own = getattr(profile.profile, name), getattr(workload, name)
-        if measured not in (None, own):
+        measured, trained = getattr(profile.profile, name), getattr(workload, name)
+        if measured not in (None, trained):
             field = name.replace("_", " ")
-            found = f"times in {measured}, for a workload in {own}"
+            found = f"times in {measured}, for a workload in {trained}"
             if name != "precision":
-                found = f"times of {field} {measured}, for a workload of {own}"
-            allowed = f"times of {own}, or a workload of {measured}"
+                found = f"times of {field} {measured}, for a workload of {trained}"
+            allowed = f"times of {trained}, or a workload of {measured}"
             if name == "precision":
-                allowed = f"times in {own}, or workload.precision: {measured}"
+                allowed = f"times in {trained}, or workload.precision: {measured}"
             raise profile.place.at(name).error(found, allowed)
 
 
@@ -229,25 +280,27 @@ def _tensor_degrees(
     kinds: list[str],
 ) -> Sequence[int]:
     """The degrees to choose from: as written, else all powers of two that can be used."""
-    most = max(group.gpus_per_node for group in cluster.groups)
+    largest_node = max(group.gpus_per_node for group in cluster.groups)
     heads = architecture.num_kv_heads
     at = place.at("tensor_parallel")
     if written.search.tensor_parallel is not None:
         for i, tp in enumerate(written.search.tensor_parallel):
-            if tp > most:
+            if tp > largest_node:
                 found = f"{tp} GPUs per tensor-parallel group, larger than every node"
-                raise at.listed(i).error(found, f"1 to {most}, the GPUs of the largest node")
+                raise at.listed(i).error(
+                    found, f"1 to {largest_node}, the GPUs of the largest node"
+                )
             if heads % tp:
                 kind = "attention" if heads == architecture.heads else "key and value"
                 found = f"{tp} does not divide the {heads} {kind} heads"
-                raise at.listed(i).error(found, f"divisors of {heads} up to {most}")
+                raise at.listed(i).error(found, f"divisors of {heads} up to {largest_node}")
             sizes = sorted({group.gpus_per_node for group in cluster.groups})
             if all(size % tp for size in sizes):
                 nodes = " or ".join(map(str, sizes))
                 found = f"{tp} GPUs per tensor-parallel group, which fill no node of {nodes}"
                 raise at.listed(i).error(found, f"divisors of {nodes}")
         return written.search.tensor_parallel
-    degrees = [1 << i for i in range(most.bit_length()) if heads % (1 << i) == 0]
+    degrees = [1 << i for i in range(largest_node.bit_length()) if heads % (1 << i) == 0]
     return (profile and covered_degrees(profile, kinds, cluster, degrees)) or degrees
 
 
@@ -286,3 +339,41 @@ def _limits(written: InstanceFile) -> Limits:
     measured = written.calibration and written.calibration.memory_headroom
     headroom = max(written.limits.memory_headroom, measured or 0.0)
     return Limits.model_validate({**dict(written.limits), "memory_headroom": headroom})
+
+
+def check_objective(written: InstanceFile, place: Place) -> None:
+    """Raises InstanceError for steps or prices that are missing, and limits that do not fit."""
+    objective, limits = written.objective, written.limits
+    if objective.minimize == "training_cost" and objective.steps is None:
+        allowed = "steps of the training, which training_cost needs"
+        raise place.at("objective", "steps").error("missing", allowed)
+    chooses = objective.minimize == "cost_per_useful_sequence"
+    if chooses:
+        _check_terms(written, place)
+    wants_prices = (
+        objective.minimize != "step_time"
+        or limits.max_cost_usd_per_step is not None
+        or limits.max_price_usd_per_hour is not None
+    )
+    for j, group in enumerate(written.cluster.groups):
+        if wants_prices and group.price_usd_per_hour is None and not (chooses and group.spot):
+            allowed = "the price of one node, as objective or limits ask for money"
+            raise place.at("cluster", "groups", j, "price").error("missing", allowed)
+
+
+def _check_terms(written: InstanceFile, place: Place) -> None:
+    """What the choice between on demand and spot cannot do."""
+    if written.limits.max_cost_usd_per_step is not None:
+        found = "a limit, with the objective cost_per_useful_sequence"
+        allowed = "max_step_time or max_price_per_hour"
+        raise place.at("limits", "max_cost_per_step").error(found, allowed)
+    groups = written.cluster.groups
+    both = [
+        j for j, group in enumerate(groups) if group.spot and group.price_usd_per_hour is not None
+    ]
+    if len(both) > MOST_CHOICES_OF_TERMS:
+        found = f"a price on demand and on spot, as of {len(both) - 1} other groups"
+        allowed = f"at most {MOST_CHOICES_OF_TERMS} groups with both; leave out one of the two"
+        raise place.at("cluster", "groups", both[MOST_CHOICES_OF_TERMS], "spot").error(
+            found, allowed
+        )

@@ -1,35 +1,159 @@
-"""From written node groups to a cluster in which nothing has to be looked up any more."""
+"""The section `cluster` as people write it, and the cluster in which all is looked up."""
 
 from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from formulations.errors import Mistakes, joined
-from formulations.instance.catalogue import (
+from formulations.instance.catalogue import Catalogue
+from formulations.instance.cluster import Cluster, NodeGroup, zone_faults
+from formulations.instance.documents import Place
+from formulations.instance.input_limits import (
+    MOST_CHOICES,
+    MOST_GPUS,
+    MOST_GROUPS,
+    MOST_ZONE_PAIRS,
+    Count,
+    GpusPerNode,
+    Index,
+    Name,
+    first_beyond,
+)
+from formulations.instance.machines import (
     NETWORK_LATENCY_S,
-    Catalogue,
-    as_link,
+    Efficiency,
+    GpuFile,
+    GpuType,
+    Link,
+    Memory,
+    Price,
+    Spot,
+    SpotFile,
+    WrittenLink,
+    ZoneLink,
+    ZonePair,
     find_link,
     gpu_type,
 )
-from formulations.instance.cluster import (
-    Cluster,
-    GpuType,
-    Link,
-    NodeGroup,
-    Spot,
-    ZoneLink,
-    ZonePair,
-    zone_faults,
-)
-from formulations.instance.documents import Place
-from formulations.instance.input_limits import MOST_GPUS, first_beyond
-from formulations.instance.schema_cluster import (
-    ClusterFile,
-    GpuFile,
-    NodeGroupFile,
-    SpotFile,
-    ZoneLinkFile,
+from formulations.instance.record import (
+    FROM_LIST,
+    MAPPING,
+    NAME,
+    NUMBER,
+    Record,
+    name_or_mapping,
+    number_or_mapping,
+    refusal,
 )
 from formulations.instance.sources import NOT_STATED
+
+Gpu = Annotated[
+    Annotated[Name, Tag(NAME)] | Annotated[GpuFile, Tag(MAPPING)], Discriminator(name_or_mapping)
+]
+
+
+class CountRange(Record):
+    """How many nodes may be rented, both ends among them: `pareto` decides."""
+
+    min: Index = Field(default=0, description="The least number of nodes.")
+    max: Count = Field(description="The largest number of nodes.")
+
+    @model_validator(mode="after")
+    def _check_order(self) -> "CountRange":
+        if self.min > self.max:
+            raise refusal(f"min {self.min} above max {self.max}", "min up to max")
+        return self
+
+
+NumNodes = Annotated[
+    Annotated[Count, Tag(NUMBER)] | Annotated[CountRange, Tag(MAPPING)],
+    Discriminator(number_or_mapping),
+]
+
+
+class NodeGroupFile(Record):
+    """Equal machines."""
+
+    name: Name = Field(description="Name of the group; its nodes are NAME-0, NAME-1, ...")
+    gpu: Gpu = Field(description="A name of the GPU catalogue, or the figures of a GPU.")
+    gpus_per_node: GpusPerNode = Field(description="GPUs in each node.")
+    nodes: NumNodes = Field(
+        description="Number of nodes; for pareto also a range such as {min: 0, max: 8}."
+    )
+    price_usd_per_hour: Price | None = Field(
+        default=None,
+        validation_alias="price",
+        description="Price of one node, such as 16.39 USD/h; default 0.",
+    )
+    spot: SpotFile | None = Field(
+        default=None,
+        description="Other terms, for cost_per_useful_sequence: a choice, or without `price` the"
+        " only ones.",
+    )
+    memory_bytes: Memory | None = Field(
+        default=None,
+        validation_alias="memory",
+        description="Memory per GPU, where it differs from the catalogue's.",
+    )
+    intra_node: WrittenLink | None = Field(
+        default=None,
+        description="One GPU's link inside the node, one direction; default: the GPU type's.",
+    )
+    inter_node: WrittenLink | None = Field(
+        default=None,
+        description="The node's link to the others, one direction, shared by its GPUs. Needed where"
+        " there are several nodes.",
+    )
+    zone: Name | None = Field(
+        default=None,
+        description="Where the nodes stand, such as an availability zone; of all groups or none.",
+    )
+
+    @property
+    def most_nodes(self) -> int:
+        """The number of nodes, or its upper end."""
+        return self.nodes.max if isinstance(self.nodes, CountRange) else self.nodes
+
+    @property
+    def fewest_nodes(self) -> int:
+        """The number of nodes, or its lower end."""
+        return self.nodes.min if isinstance(self.nodes, CountRange) else self.nodes
+
+
+class ZonePairFile(ZoneLink):
+    """The link that joins two zones."""
+
+    zones: Annotated[tuple[Name, Name], FROM_LIST] = Field(
+        description="The two zones, in either order."
+    )
+
+
+class ClusterFile(Record):
+    """The machines."""
+
+    groups: list[NodeGroupFile] = Field(
+        min_length=1, max_length=MOST_GROUPS, description="Groups of equal nodes."
+    )
+    zone_link: ZoneLink | None = Field(
+        default=None,
+        description="The link, one direction, that joins each pair of zones and that all flows from"
+        " one to the other share. Needed where there are several zones, for all pairs of them that"
+        " zone_links does not name.",
+    )
+    zone_links: list[ZonePairFile] = Field(
+        default=[],
+        max_length=MOST_ZONE_PAIRS,
+        description="Links of pairs of zones that zone_link does not hold for, such as {zones:"
+        " [east, west], bandwidth: 5 Gbit/s, latency: 30 ms}.",
+    )
+    network_efficiency: dict[Count, Efficiency] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MOST_CHOICES,
+        description="Number of nodes -> share of the nominal bandwidth that a collective over so"
+        " many nodes, or more, reaches. Default: 1.0 for all.",
+    )
 
 
 def resolve_cluster(written: ClusterFile, place: Place, catalogue: Catalogue) -> Cluster:
@@ -42,26 +166,26 @@ def resolve_cluster(written: ClusterFile, place: Place, catalogue: Catalogue) ->
     ]
     wrong.tell()
     _check_zones(written, place)
-    pairs = ((pair.zones, pair) for pair in written.zone_links)
     table = {1: 1.0} | (written.network_efficiency or {})
     return Cluster(
         groups=tuple(filter(None, groups)),
-        zone_link=None if written.zone_link is None else _zone_link(written.zone_link),
-        zone_links=tuple(ZonePair(zones=(a, b), link=_zone_link(one)) for (a, b), one in pairs),
+        zone_link=written.zone_link,
+        zone_links=tuple(map(_zone_pair, written.zone_links)),
         network_efficiency=tuple(sorted(table.items())),
     )
 
 
 def _check_zones(written: ClusterFile, place: Place) -> None:
     zones = [group.zone for group in written.groups]
-    pairs = [(pair.zones[0], pair.zones[1]) for pair in written.zone_links]
+    pairs = [pair.zones for pair in written.zone_links]
     faults = zone_faults(zones, written.zone_link is not None, pairs)
     if errors := [place.at(*fault.path).error(fault.found, fault.allowed) for fault in faults]:
         raise joined(errors)
 
 
-def _zone_link(written: ZoneLinkFile) -> ZoneLink:
-    return ZoneLink(**as_link(written, NETWORK_LATENCY_S).model_dump())
+def _zone_pair(written: ZonePairFile) -> ZonePair:
+    link = ZoneLink.model_validate(written.model_dump(exclude={"zones"}))
+    return ZonePair(zones=written.zones, link=link)
 
 
 def _check_groups(groups: list[NodeGroupFile], place: Place) -> None:
@@ -80,22 +204,28 @@ def _group(written: NodeGroupFile, place: Place, catalogue: Catalogue, *, alone:
     """One group; `alone`: the cluster is a single node and needs no network."""
     wrong, links = Mistakes(), catalogue.links
     gpu = wrong.of(_gpu, written.gpu, place.at("gpu"), catalogue)
-    own = written.intra_node
-    inside = None if own is None else wrong.of(find_link, own, place.at("intra_node"), links)
+    written_link = written.intra_node
+    inside = (
+        None
+        if written_link is None
+        else wrong.of(find_link, written_link, place.at("intra_node"), links)
+    )
     outside = wrong.of(_network, written, place.at("inter_node"), links, alone=alone)
     if gpu is None or wrong.errors:
         raise joined(wrong.errors)
-    if written.memory is not None:
+    if written.memory_bytes is not None:
         source = {"memory_source": NOT_STATED, "memory_kind": "assumed"}
-        gpu = gpu.model_copy(update={"memory_bytes": int(written.memory)} | source)
-    intra_node = inside or gpu.link
+        gpu = gpu.model_copy(update={"memory_bytes": written.memory_bytes} | source)
+    intra_node, price, spot = inside or gpu.link, written.price_usd_per_hour, None
+    if written.spot is not None:
+        spot = Spot.model_validate({**dict(written.spot), "only": price is None})
     return NodeGroup(
         name=written.name,
         gpu=gpu,
         gpus_per_node=written.gpus_per_node,
         nodes=written.most_nodes,
-        price_usd_per_hour=written.price or 0.0,
-        spot=_spot(written.spot, only=written.price is None),
+        price_usd_per_hour=price or 0.0,
+        spot=spot,
         intra_node=intra_node,
         inter_node=outside or intra_node,
         zone=written.zone,
@@ -113,21 +243,9 @@ def _network(
     raise place.error("missing", allowed)
 
 
-def _spot(written: SpotFile | None, *, only: bool) -> Spot | None:
-    if written is None:
-        return None
-    return Spot(
-        price_usd_per_hour=written.price,
-        preemptions_per_hour=written.preemptions,
-        only=only,
-        kind=written.kind,
-        source=written.source,
-    )
-
-
 def _gpu(written: GpuFile | str, place: Place, catalogue: Catalogue) -> GpuType:
     if isinstance(written, GpuFile):
-        return gpu_type(written.name, written, written, place, catalogue.links)
+        return gpu_type(written, place, catalogue.links)
     if written not in catalogue.gpus:
         raise place.unknown("GPU", written, catalogue.gpus)
     return catalogue.gpus[written]

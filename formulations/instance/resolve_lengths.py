@@ -11,17 +11,17 @@ from formulations.errors import all_of
 from formulations.instance.cluster import Cluster, flash_remedy
 from formulations.instance.documents import Place
 from formulations.instance.input_limits import MOST_BATCH, first_beyond
-from formulations.instance.length_classes import classes_of, log_normal_classes
+from formulations.instance.length_classes import classes_of, log_normal_classes, read_lengths
 from formulations.instance.lengths import (
+    CLASSES,
     LengthClass,
     Lengths,
+    LengthsFile,
     MeasuredStrategy,
     MeasuredSwitch,
 )
-from formulations.instance.lengths_file import read_lengths
 from formulations.instance.record import shown
-from formulations.instance.schema import WorkloadFile
-from formulations.instance.schema_lengths import CLASSES, LengthsFile, StrategyFile, SwitchFile
+from formulations.instance.resolve_workload import WorkloadFile
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import Workload
 from formulations.units import ceil_div
@@ -84,16 +84,16 @@ def _histogram(written: LengthsFile, place: Place) -> tuple[LengthClass, ...]:
             found = f"{getattr(written, field)}, with a histogram"
             raise place.at(field).error(found, "none; it is for log_normal and file")
     histogram = written.histogram or []
-    for i, (before, own) in enumerate(pairwise(histogram), 1):
-        if own.up_to <= before.up_to:
-            found = f"{own.up_to} after {before.up_to}"
+    for i, (before, after) in enumerate(pairwise(histogram), 1):
+        if after.up_to <= before.up_to:
+            found = f"{after.up_to} after {before.up_to}"
             allowed = "classes by ascending length, each once"
             raise place.at("histogram", i, "up_to").error(found, allowed)
     beyond = first_beyond((one.count for one in histogram), MOST_BATCH)
     if beyond is not None:
         found = f"more than {MOST_BATCH} sequences up to this class"
         raise place.at("histogram", beyond, "count").error(found, f"at most {MOST_BATCH} in all")
-    return tuple(LengthClass(tokens=one.up_to, count=one.count) for one in histogram)
+    return tuple(histogram)
 
 
 def with_lengths(
@@ -105,7 +105,7 @@ def with_lengths(
     """
     if lengths is None:
         return workload
-    longest = lengths.classes[-1].tokens
+    longest = lengths.classes[-1].up_to
     sequences = sum(one.count for one in lengths.classes)
     if workload.sequence_length is not None and workload.sequence_length < longest:
         found = f"{workload.sequence_length}, below the {longest} tokens of the longest sequence"
@@ -140,12 +140,16 @@ def resolve_lengths(
     if profile and not written.strategies:
         found = "rows of many lengths, with a profile, whose layer times are of one"
         raise place.error(found, "measured strategies here, or no profile")
-    checks = [
-        partial(_strategy, one, place.at("strategies", i), cluster, architecture, lengths.classes)
-        for i, one in enumerate(written.strategies or [])
-    ]
-    strategies = tuple(all_of(checks))
-    names = [one.name for one in strategies]
+    strategies = written.strategies or []
+    num_gpus = sum(group.nodes * group.gpus_per_node for group in cluster.groups)
+    positions, classes = architecture.learned_positions, lengths.classes
+    all_of(
+        [
+            partial(_check_strategy, one, place.at("strategies", i), num_gpus, positions, classes)
+            for i, one in enumerate(strategies)
+        ]
+    )
+    names = [strategy.title for strategy in strategies]
     for i, name in enumerate(names):
         if name in names[:i]:
             found = f"{name!r} is also the name of strategies[{names.index(name)}]"
@@ -156,42 +160,17 @@ def resolve_lengths(
         classes=lengths.classes,
         rows=written.rows,
         architecture=architecture,
-        strategies=strategies,
+        strategies=tuple(strategies),
         switching=_switching(written.switching or [], place.at("switching"), names),
     )
 
 
-def _strategy(
-    written: StrategyFile,
+def _check_strategy(
+    written: MeasuredStrategy,
     place: Place,
-    cluster: Cluster,
-    architecture: Architecture,
+    num_gpus: int,
+    positions: int | None,
     classes: Sequence[LengthClass],
-) -> MeasuredStrategy:
-    _check_times(written, place, architecture.learned_positions, classes)
-    tp, cp, pp = written.tensor_parallel, written.context_parallel, written.pipeline_parallel
-    shared = f", cp {cp}" if cp > 1 else ""
-    own = MeasuredStrategy(
-        name=written.name or f"dp {written.data_parallel}, tp {tp}{shared}, pp {pp}",
-        data_parallel=written.data_parallel,
-        tensor_parallel=tp,
-        pipeline_parallel=pp,
-        context_parallel=cp,
-        longest_row=written.longest_row,
-        row_times_s=tuple(sorted((written.row_times or {}).items())),
-        class_times_s=tuple(sorted((written.class_times or {}).items())),
-        per_visit_s=written.per_visit,
-        per_step_s=written.per_step,
-    )
-    num_gpus = sum(group.nodes * group.gpus_per_node for group in cluster.groups)
-    if own.num_gpus > num_gpus:
-        found = f"{own.num_gpus} GPUs, of {num_gpus} in the cluster"
-        raise place.error(found, f"degrees whose product is at most {num_gpus}")
-    return own
-
-
-def _check_times(
-    written: StrategyFile, place: Place, positions: int | None, classes: Sequence[LengthClass]
 ) -> None:
     """Of rows that are a sequence of the model, with the longest; or of classes that there are."""
     if (written.row_times is None) == (written.class_times is None):
@@ -205,43 +184,39 @@ def _check_times(
         if positions is not None and tokens > positions:
             found = f"a sequence of {tokens} tokens on {positions} learned positions"
             raise place.at("row_times", tokens).error(found, f"1 to {positions}")
-    known = [one.tokens for one in classes]
+    uppers = [one.up_to for one in classes]
     for tokens in written.class_times or {}:
-        if tokens not in known:
+        if tokens not in uppers:
             raise place.at("class_times", tokens).error(
-                f"no class of up to {tokens} tokens", ", ".join(map(str, known))
+                f"no class of up to {tokens} tokens", ", ".join(map(str, uppers))
             )
+    if written.num_gpus > num_gpus:
+        found = f"{written.num_gpus} GPUs, of {num_gpus} in the cluster"
+        raise place.error(found, f"degrees whose product is at most {num_gpus}")
 
 
 def _switching(
-    written: list[SwitchFile], place: Place, names: list[str]
+    written: list[MeasuredSwitch], place: Place, names: list[str]
 ) -> tuple[MeasuredSwitch, ...]:
     """Every ordered pair once; one that is not written takes as long as the way back."""
     if written and not names:
         allowed = "none, or measured strategies to go with them"
         raise place.error("times of switches without strategies", allowed)
-    known: dict[tuple[str, str], SwitchFile] = {}
-    for i, one in enumerate(written):
+    ways: dict[tuple[str, str], MeasuredSwitch] = {}
+    for i, way in enumerate(written):
         for field in ("leave", "enter"):
-            if getattr(one, field) not in names:
-                raise place.at(i, field).unknown("strategy", getattr(one, field), names)
-        if one.leave == one.enter:
-            raise place.at(i, "enter").error(shown(one.enter), "another strategy than leave")
-        if (one.leave, one.enter) in known:
-            raise place.at(i).error(f"{one.leave!r} to {one.enter!r} again", "every pair once")
-        known[one.leave, one.enter] = one
-    found = []
-    for pair in permutations(names, 2):
-        way = known.get(pair) or known.get(pair[::-1])
-        if way is None:
-            missing = f"no times from {pair[0]!r} to {pair[1]!r}, nor back"
+            if getattr(way, field) not in names:
+                raise place.at(i, field).unknown("strategy", getattr(way, field), names)
+        if way.leave == way.enter:
+            raise place.at(i, "enter").error(shown(way.enter), "another strategy than leave")
+        if (way.leave, way.enter) in ways:
+            raise place.at(i).error(f"{way.leave!r} to {way.enter!r} again", "every pair once")
+        ways[way.leave, way.enter] = way
+    switches = []
+    for leave, enter in permutations(names, 2):
+        either = ways.get((leave, enter)) or ways.get((enter, leave))
+        if either is None:
+            missing = f"no times from {leave!r} to {enter!r}, nor back"
             raise place.error(missing, "times for every pair of strategies")
-        found.append(
-            MeasuredSwitch(
-                leave=pair[0],
-                enter=pair[1],
-                parameters_s=way.parameters,
-                gradients_s=way.gradients,
-            )
-        )
-    return tuple(found)
+        switches.append(either.but(leave=leave, enter=enter))
+    return tuple(switches)

@@ -266,7 +266,7 @@ def _lengths(instance: Instance, longest: int) -> list[int]:
     """Lengths of rows, ascending, that steps have: padded, all, and be it one that is too long."""
     lengths = lengths_of(instance)
     if lengths.rows == "padded":
-        tokens = [length_class.tokens for length_class in lengths.classes]
+        tokens = [length_class.up_to for length_class in lengths.classes]
         return tokens[: max(1, bisect_right(tokens, longest))]
     return sorted({int(n) for n in np.linspace(ceil_div(longest, 2), longest, SAMPLES)})
 
@@ -287,29 +287,29 @@ def measured_problem(instance: Instance) -> tuple[Mixed, tuple[float, ...]]:
             for a in names
         )
 
-    switching = Switching(times("parameters_s"), times("gradients_s"))
+    switching = Switching(times("parameters"), times("gradients"))
     return Mixed(atoms_of(lengths), strategies, switching, lengths.rows), above
 
 
 def atoms_of(lengths: Lengths) -> tuple[Atom, ...]:
     """The classes of the histogram."""
-    return tuple(Atom(one.tokens, one.count) for one in lengths.classes)
+    return tuple(Atom(one.up_to, one.count) for one in lengths.classes)
 
 
 def _measured(instance: Instance, measured: MeasuredStrategy) -> tuple[Strategy, float]:
     """By its times of rows, or of whole classes, as a step has them."""
-    once = ceil_ns(measured.per_visit_s), ceil_ns(measured.per_step_s)
-    if measured.class_times_s:
-        times = {tokens: ceil_ns(time_s) for tokens, time_s in measured.class_times_s}
-        atoms_ns = tuple(times.get(one.tokens) for one in lengths_of(instance).classes)
-        return Strategy(measured.name, (), *once, atoms_ns), 0.0
+    once = ceil_ns(measured.per_visit), ceil_ns(measured.per_step)
+    if measured.class_times:
+        times = {tokens: ceil_ns(time_s) for tokens, time_s in measured.class_times.items()}
+        atoms_ns = tuple(times.get(one.up_to) for one in lengths_of(instance).classes)
+        return Strategy(measured.title, (), *once, atoms_ns), 0.0
     points = [Point(n * n, n, time_ns) for n, time_ns in measured_rows(instance, measured)]
     curve, above = upper_fit(points)
     assert measured.longest_row is not None
     replica = Replica(
         measured.pipeline_parallel, measured.longest_row, curve, measured.data_parallel
     )
-    return Strategy(measured.name, (replica,), *once), above
+    return Strategy(measured.title, (replica,), *once), above
 
 
 def measured_rows(instance: Instance, strategy: MeasuredStrategy) -> list[tuple[int, int]]:
@@ -319,7 +319,9 @@ def measured_rows(instance: Instance, strategy: MeasuredStrategy) -> list[tuple[
     model has more FLOPs in it (Narayanan et al. 2021, equation 3: in proportion to s + s^2 / 6 h,
     and the head): the longest sequence, or a row of half the tokens where that was measured.
     """
-    rows = [(tokens, ceil_ns(time_s)) for tokens, time_s in strategy.row_times_s]
+    rows = [
+        (tokens, ceil_ns(time_s)) for tokens, time_s in sorted((strategy.row_times or {}).items())
+    ]
     if len(rows) > 1:
         return rows
     [(tokens, time_ns)] = rows

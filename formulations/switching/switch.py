@@ -1,25 +1,117 @@
-"""Who may send what to whom in a switch, and how long that takes.
+"""Who may send what to whom in a switch, how long that takes, and what no switch is quicker than.
 
-Sets. Classes of slices; demands: a class and the GPUs of one node that need it; ports and links.
+Sets. Classes of slices; demands: a class and the GPUs of one node that need it; channels: GPUs' own
+ports, links into nodes and out of them, links between zones.
 Decisions. For every byte of a demand: an owner sends it to each of the GPUs, or to one of them, the
 *via*, which forwards it to the others. So it enters the node once, or once for each GPU.
-Objective. The time of the busiest port or link (`network`), and start-up, alike for all plans.
+Objective. The time of the busiest channel, and start-up, alike for all plans. A GPU sends and
+receives all its bytes, also those of other nodes, through a port as quick as its link inside the
+node. All flows run at constant rates from begin to end, forwarded bytes behind those that come in:
+then no schedule beats the time of the busiest channel.
 Assumptions. A class can be divided between elements. No node passes a slice on to another node.
 What a GPU needs and holds stays where it is, at no cost.
+
+Bound: the busiest channel, or several that share a load. Proof. Channels together carry no more in
+a time than the sum of their rates allows (1). Every GPU receives what it needs, through its port
+(2). One copy of a demand comes from an owner: over the channels that the paths from all owners have
+in common (3), and over one of `slowest`, the slowest channel of each path; for such a set it counts
+once, by its slowest common channel where that is one of the set, else where `slowest` is the set
+(4).
+
+Published rule, for comparison (Ge et al., HotSPa, SOSP 2024, section 5). Slice by slice and GPU by
+GPU: an owner on the same node that has sent least inside nodes so far; where there is none, the
+owner that has sent least between nodes. Every GPU is sent its own copy. Slices that have one owner
+to come from are counted before all others.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from math import ceil
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from formulations.instance import Cluster, Workload
-from formulations.switching.network import Network
-from formulations.switching.seats import Kind, Layout
-from formulations.switching.slices import SliceClass, slice_classes
+from formulations.switching.shards import Kind, Layout, SliceClass, first_gpus, slice_classes
+from formulations.transition import Links, ns_per_byte
+from formulations.units import ceil_ns
+
+Numbers = NDArray[np.int64]
+
+
+class Line(NamedTuple):
+    """A port of a GPU, a link of a node, or the link from one zone to another."""
+
+    what: Literal["send", "receive", "out", "in", "zone"]
+    first: int  #: number of the GPU, node or zone
+    second: int = 0  #: of the zone to which it leads
+
+
+class Network:
+    """Ports and links of a cluster by number, with the time of a byte on each."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        links, groups = Links(cluster), cluster.groups
+        first, nodes = first_gpus(cluster), range(len(cluster.node_groups))
+        self.node_of = [n for n in nodes for _ in range(first[n], first[n + 1])]
+        self.num_gpus, self._zone_of = len(self.node_of), links.zone_of
+        self._zones, self._out = len(set(links.zone_of)), 2 * self.num_gpus
+        gpus, zones = range(self.num_gpus), range(self._zones)
+        self.lines = [
+            *(Line("send", gpu) for gpu in gpus),
+            *(Line("receive", gpu) for gpu in gpus),
+            *(Line("out", node) for node in nodes),
+            *(Line("in", node) for node in nodes),
+            *(Line("zone", a, b) for a, b in product(zones, zones)),
+        ]
+        inside = [ns_per_byte(g.intra_node.bandwidth_bytes_per_s) for g in groups]
+        port = [inside[cluster.node_groups[node]] for node in self.node_of]
+        node = [links.node_ns(n, 1) for n in nodes]
+        pairs = product(zones, zones)
+        zone = [links.zone_ns(a, b, 1) if a != b else Fraction(0) for a, b in pairs]
+        self.ns_per_byte = [*port, *port, *node, *node, *zone]
+        self.inside_latency_ns = ceil_ns(max(g.intra_node.latency_s for g in groups))
+        self.between_latency_ns = links.latency_ns
+
+    def receives(self, gpu: int) -> int:
+        """Number of the port through which a GPU receives; that through which it sends is its."""
+        return self.num_gpus + gpu
+
+    def between(self, source: int, target: int) -> tuple[int, ...]:
+        """Links from node to node; none inside a node."""
+        if source == target:
+            return ()
+        nodes, zones = len(self._zone_of), (self._zone_of[source], self._zone_of[target])
+        links = self._out + source, self._out + nodes + target
+        if zones[0] == zones[1]:
+            return links
+        return *links, self._out + 2 * nodes + zones[0] * self._zones + zones[1]
+
+    def loads(self, hops: Numbers) -> list[int]:
+        """Bytes by line of copies [from, to, bytes] between GPUs."""
+        loads = np.zeros(len(self.lines), dtype=np.int64)
+        source, target, size = hops.T
+        np.add.at(loads, source, size)
+        np.add.at(loads, self.num_gpus + target, size)
+        node, zone = np.array(self.node_of), np.array(self._zone_of)
+        crosses = node[source] != node[target]
+        out, into, size = node[source][crosses], node[target][crosses], size[crosses]
+        np.add.at(loads, self._out + out, size)
+        np.add.at(loads, self._out + len(zone) + into, size)
+        pair, between = zone[out] * self._zones + zone[into], zone[out] != zone[into]
+        np.add.at(loads, self._out + 2 * len(zone) + pair[between], size[between])
+        by_line: list[int] = loads.tolist()
+        return by_line
+
+    def busiest_ns(self, loads: Sequence[int]) -> Fraction:
+        """Time of the busiest port or link; loads: bytes by line."""
+        used = zip(loads, self.ns_per_byte, strict=True)
+        return max((load * rate for load, rate in used if load), default=Fraction(0))
 
 
 class Sending(NamedTuple):
@@ -81,24 +173,18 @@ class Switch:
     @cached_property
     def demands(self) -> tuple[Demand, ...]:
         """Every class by the nodes that need it."""
-        found, node_of = [], self.network.node_of
-        for number, one in enumerate(self.classes):
-            owners, receivers = by_node(one.owners, node_of), by_node(one.needers, node_of)
-            size = one.size_bytes
+        demands, node_of = [], self.network.node_of
+        for number, slices in enumerate(self.classes):
+            owners, receivers = by_node(slices.owners, node_of), by_node(slices.needers, node_of)
+            size = slices.size_bytes
             for node, gpus in receivers.items():
                 near = tuple(owners.get(node, ()))
-                found.append(Demand(number, node, tuple(gpus), one.owners, near, size))
-        return tuple(found)
-
-    def path(self, source: int, target: int) -> tuple[int, ...]:
-        """Ports and links from GPU to GPU."""
-        network, node_of = self.network, self.network.node_of
-        links = network.between(node_of[source], node_of[target])
-        return source, network.receives(target), *links
+                demands.append(Demand(number, node, tuple(gpus), slices.owners, near, size))
+        return tuple(demands)
 
     def loads(self, sendings: Iterable[Sending]) -> list[int]:
         """Bytes on every port and link."""
-        hops = [(*hop, one.end - one.begin) for one in sendings for hop in one.hops()]
+        hops = [(*hop, way.end - way.begin) for way in sendings for hop in way.hops()]
         return self.network.loads(np.array(hops, dtype=np.int64).reshape(-1, 3))
 
     def volumes(self, sendings: Iterable[Sending]) -> dict[int, list[int]]:
@@ -116,8 +202,8 @@ class Switch:
         """Start-up of the longest way that a slice may go: between nodes, then inside one."""
         if not self.demands:
             return 0
-        nodes = {self.network.node_of[gpu] for one in self.demands for gpu in one.owners}
-        crosses = len(nodes | {one.node for one in self.demands}) > 1
+        nodes = {self.network.node_of[gpu] for demand in self.demands for gpu in demand.owners}
+        crosses = len(nodes | {demand.node for demand in self.demands}) > 1
         return self.network.inside_latency_ns + crosses * self.network.between_latency_ns
 
     def time_ns(self, sendings: Iterable[Sending]) -> int:
@@ -127,10 +213,10 @@ class Switch:
 
 def by_node(gpus: Iterable[int], node_of: Sequence[int]) -> dict[int, list[int]]:
     """GPUs node by node."""
-    found: dict[int, list[int]] = {}
+    nodes: dict[int, list[int]] = {}
     for gpu in gpus:
-        found.setdefault(node_of[gpu], []).append(gpu)
-    return found
+        nodes.setdefault(node_of[gpu], []).append(gpu)
+    return nodes
 
 
 def switch_of(
@@ -142,3 +228,77 @@ def switch_of(
 ) -> Switch:
     """What has to move of some kinds from one layout to another."""
     return Switch(Network(cluster), slice_classes(workload, before, after, kinds))
+
+
+@dataclass(frozen=True)
+class PortBound:
+    """No plan is quicker, start-up included; the channels that show it."""
+
+    time_ns: int
+    channels: tuple[Line, ...] = ()
+
+
+def port_bound(switch: Switch) -> PortBound:
+    """The bound of the module; 0 where nothing moves."""
+    if not switch.demands:
+        return PortBound(0)
+    network = switch.network
+    rates = network.ns_per_byte
+    loads = [0] * len(rates)  # bytes that each channel carries at least
+    alone: dict[int, int] = defaultdict(int)  # of demands, by their slowest common channel
+    together: dict[frozenset[int], int] = defaultdict(int)
+    for demand in switch.demands:
+        for gpu in demand.receivers:
+            loads[network.receives(gpu)] += demand.size_bytes  # (2)
+        # from every owner to the node, its own port first
+        paths = [
+            (owner, *network.between(network.node_of[owner], demand.node))
+            for owner in demand.owners
+        ]
+        common = set.intersection(*map(set, paths))
+        for channel in common:
+            loads[channel] += demand.size_bytes  # (3)
+        slowest = frozenset(max(path, key=rates.__getitem__) for path in paths)
+        bottleneck = max(common, key=rates.__getitem__, default=None)
+        if bottleneck is not None:
+            alone[bottleneck] += demand.size_bytes
+        if bottleneck not in slowest:
+            together[slowest] += demand.size_bytes  # (4)
+    times: dict[tuple[int, ...], Fraction] = {
+        (channel,): load * rates[channel] for channel, load in enumerate(loads) if load
+    }
+    for channels, size in together.items():  # (1)
+        load = size + sum(alone[channel] for channel in channels)
+        together_ns = load / sum((1 / rates[channel] for channel in channels), Fraction(0))
+        times[tuple(sorted(channels))] = together_ns
+    best = max(times, key=times.__getitem__)
+    shown = tuple(network.lines[channel] for channel in best)
+    return PortBound(ceil(times[best]) + switch.latency_ns, shown)
+
+
+def published_plan(switch: Switch) -> list[Sending]:
+    """Sendings of the published rule, layer by layer."""
+    inside, between = ([0] * switch.network.num_gpus for _ in range(2))
+    sendings, free = list[Sending](), dict[int, list[Demand]]()
+    for demand in switch.demands:
+        if len(demand.senders) > 1:
+            free.setdefault(demand.number, []).append(demand)
+            continue
+        sendings.append(demand.direct())
+        sent = inside if demand.near else between
+        sent[demand.senders[0]] += demand.size_bytes * len(demand.receivers)
+    slices = []  # layer, class, first byte in the class and size
+    for number in free:
+        begin = 0
+        for piece in switch.classes[number].slices:
+            for layer in range(*piece.layers):
+                slices.append((layer, number, begin, piece.size_bytes))
+                begin += piece.size_bytes
+    for _, number, begin, size in sorted(slices):
+        for demand in free[number]:
+            sent = inside if demand.near else between
+            for gpu in demand.receivers:
+                source = min(demand.senders, key=sent.__getitem__)
+                sent[source] += size
+                sendings.append(Sending(number, begin, begin + size, source, None, (gpu,)))
+    return sendings

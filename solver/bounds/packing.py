@@ -1,9 +1,9 @@
 """A lower bound of the step time of every plan of a shape: stages hold whole blocks.
 
-Paths: the latency paths, see `work_and_filling`. A trial time leaves each stage room for so many
+Paths: the latency paths, see `closed_forms`. A trial time leaves each stage room for so many
 whole blocks; if all of them hold fewer than there are, no plan is as fast.
 
-With the notation of `work_and_filling`, a plan of step time T of a schedule that keeps backwards
+With the notation of `closed_forms`, a plan of step time T of a schedule that keeps backwards
 whole, with one chunk per device, keeps, for every stage i of every replica r with m micro-batches
 or more,
 
@@ -32,9 +32,8 @@ import numpy as np
 from formulations.costs.compute import LayerTimes
 from formulations.instance import Instance
 from formulations.plan import Shape
-from solver.bounds.order_free_costs import Array, Mask, Numbers, ShapeColumns
-from solver.bounds.work import MARGIN, WorkBounds
-from solver.bounds.work_and_filling import Filling
+from solver.bounds.closed_forms import MARGIN, Filling, WorkBounds
+from solver.bounds.placement_independent import Array, Mask, Numbers, ShapeColumns
 
 #: More blocks than all stages can hold.
 NEVER = 1 << 40
@@ -101,7 +100,7 @@ class Packing:
 
     def __init__(self, filling: Filling) -> None:
         bounds = filling.bounds
-        self.filling, self.loads, self.stages = filling, filling.loads, filling.stages
+        self.filling, self.loads = filling, filling.loads
         self.bounds = bounds
         layers = bounds.columns.instance.workload.layer_runs
         self.is_block = np.array([run.layer.is_block for run in layers])
@@ -149,7 +148,7 @@ class Packing:
         refuted = np.zeros(len(below_ns), dtype=bool)
         for replica in self.replicas:
             refuted |= self._refutes(replica, below_ns)
-        whole = ~self.stages.splits & ~self.stages.chunked
+        whole = ~self.filling.splits & ~self.filling.chunked
         return refuted & whole & (self.blocks > 0)
 
     def _refutes(self, replica: _Replica, below_ns: Array) -> Mask:
@@ -176,7 +175,7 @@ class Packing:
 
     def _blocks(self, room: Numbers, each: Numbers, ends: Numbers) -> Array:
         """[N, P] most blocks of every stage, -NEVER where too few fit; 0 beyond the last."""
-        factors = self.stages.factors
+        factors = self.filling.factors
         with np.errstate(divide="ignore", invalid="ignore"):
             time = np.where(factors > 0, room[:, None] / factors, np.inf)
             time[:, 0] -= ends[:, 0]

@@ -3,7 +3,7 @@
 Proof. All replicas are alike. With t_k the forward and backward of a micro-batch on stage k, at
 least as if nothing more were recomputed than may be, a step takes at least the sum of all t_k and
 c_k t_k more, for any k: c_k is m - 1 less what a latency path of stage k misses, see
-`work_and_filling`. Let c be the least of them. Take any weights v_j >= 0 of the node groups. Stages
+`closed_forms`. Let c be the least of them. Take any weights v_j >= 0 of the node groups. Stages
 fill the nodes, so with v_k that of the group under stage k and w_k GPUs for each of dp replicas,
 the sum of dp w_k v_k over the stages is V, that of v_j over all GPUs of the nodes used. A mean of
 bounds with weights dp w_k v_k / V is a bound:

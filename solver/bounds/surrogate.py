@@ -26,9 +26,9 @@ from formulations.schedules import (
     schedule_graph,
 )
 from formulations.schedules.paths import PathCounts
-from solver.bounds.latency_bottleneck import path_of, walk
+from solver.bounds.latency_bottleneck import path_of
 from solver.layered.cuts import Cuts, evaluate, join_cuts, rows_of
-from solver.layered.edges import Layers, so_far, to_go
+from solver.layered.edges import Layers, shortest_path, so_far, to_go
 from solver.layered.problem import Array, Mask, SplitProblem
 
 Numbers = NDArray[np.float64]
@@ -119,8 +119,7 @@ class _Ascent:
         rest = to_go(self.layers, combined)
         if int(rest[0][0]) > self.best[0]:
             self.best = int(rest[0][0]), combined
-        onward = zip(self.layers, combined, rest[1:], strict=True)
-        path = walk(self.layers, [cost + after[edges.target] for edges, cost, after in onward])
+        path = shortest_path(self.layers, combined, rest)
         lengths: Numbers = np.sum(
             [own[:, edge] for own, edge in zip(self.values, path, strict=True)], axis=0
         )

@@ -56,7 +56,6 @@ def with_error_line(command: Callable[P, None]) -> Callable[P, None]:
     import typer  # here, as this module is loaded before Ctrl-C is listened to
 
     from formulations.errors import PlannerError
-    from formulations.instance.input_limits import MOST_TEXT, printable
     from solver.cli.terminal import say
 
     @wraps(command)
@@ -71,6 +70,8 @@ def with_error_line(command: Callable[P, None]) -> Callable[P, None]:
             with _heard_by(hear):
                 command(*args, **kwargs)
         except PlannerError as error:
+            from formulations.instance.input_limits import MOST_TEXT, printable
+
             for line in error.lines:
                 say(f"error: {printable(line, MOST_TEXT)}", err=True)
             raise typer.Exit(error.exit_code) from error

@@ -20,16 +20,15 @@ from solver.report.document import costs_of
 from solver.report.front import front_report
 from solver.report.front_picture import front_page, front_picture
 from solver.report.html.page import html_page
-from solver.report.html.switch_page import switch_page
 from solver.report.lengths import lengths_page, step_text
 from solver.report.lengths_picture import lengths_picture
 from solver.report.step import chrome_trace
+from solver.report.switch import switch_page, switch_text
 from solver.report.switch_picture import switch_picture
-from solver.report.switch_text import switch_text
 from solver.report.text import plan_text
 from solver.simulate import Step, simulate_step
 from solver.switch_document import SwitchDocument
-from solver.switching.alike import unlike
+from solver.switching.documented import unlike
 from solver.verify import (
     Effort,
     Verification,
@@ -85,7 +84,9 @@ def _front_differs(front: FrontDocument, path: Path) -> list[str]:
 def _switch_differs(switch: SwitchDocument, path: Path) -> list[str]:
     instance = load_instance(path)
     pair = (switch.workload, switch.cluster), (instance.workload, instance.cluster)
-    return [f"{field}: found {one}, expected {other}" for field, one, other in unlike(*pair)]
+    return [
+        f"{field}: found {found}, expected {expected}" for field, found, expected in unlike(*pair)
+    ]
 
 
 def _lengths_differs(lengths: LengthsDocument, path: Path) -> tuple[str, ...]:

@@ -1,12 +1,11 @@
 """`lengths`: which strategy runs which sequences of a step of many lengths, and when."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from formulations.errors import InstanceError, PlanError
-from formulations.lengths.problem import Order
 from solver.cli.files import check_folder, check_writable, write_folder, write_text
 from solver.cli.search_options import (
     GapOption,
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
     from solver.lengths_document import LengthsDocument
 
 OrderOption = Annotated[
-    Order, typer.Option(help="Shorter sequences first, or groups of any lengths in any order.")
+    Literal["ascending", "free"],
+    typer.Option(help="Shorter sequences first, or groups of any lengths in any order."),
 ]
 OutOption = Annotated[
     Path | None, typer.Option("--out", help="Write the step, its times and bound here.")

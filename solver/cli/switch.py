@@ -1,11 +1,10 @@
 """`switch`: who sends which slices of tensors to whom between two plans."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from formulations.lengths.problem import Moves
 from solver.cli.files import check_writable, checked_plan, write_text
 from solver.cli.search_options import JsonOption, limit
 from solver.cli.terminal import print_report, say
@@ -19,7 +18,8 @@ def switch_command(
         Path, typer.Argument(metavar="TO", help="Another one, of the same model and machines.")
     ],
     moves: Annotated[
-        Moves, typer.Option(help="What moves; gradients are accumulated ones, reduced before.")
+        Literal["parameters", "gradients", "both"],
+        typer.Option(help="What moves; gradients are accumulated ones, reduced before."),
     ] = "parameters",
     out: Annotated[Path | None, typer.Option(help="Write the switch here.")] = None,
     as_json: JsonOption = False,
@@ -30,9 +30,8 @@ def switch_command(
     Exit code 0: a plan; 2: bad input.
     """
     from solver.files import to_json
-    from solver.report.switch_text import switch_text
-    from solver.switching.alike import check_alike
-    from solver.switching.documented import switch_document
+    from solver.report.switch import switch_text
+    from solver.switching.documented import check_alike, switch_document
 
     check_writable(out, keep=(before, after))
     first, second = checked_plan(before), checked_plan(after)

@@ -10,21 +10,24 @@ one of them is a bound, and there are far fewer halves below a low one.
 Thinning and halving lose no plan below the cutoff, and plans are simulated with all their costs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from formulations.costs.placement import Placer
+from formulations.plan import Plan
+from formulations.slot_degrees import ByPlace
 from solver.bounds.surrogate import family_cuts
-from solver.enumeration.descent import descend
+from solver.enumeration.engine import SplitOutcome, Stop, descend, solve_split
 from solver.enumeration.enumerate import below
 from solver.layered.all_orders import order_graph
 from solver.layered.cuts import evaluate
-from solver.layered.devices import DeviceGraph, Left
-from solver.layered.placements import fixed_order, replica_classes
+from solver.layered.devices import DeviceGraph, DeviceLayers
+from solver.layered.edges import shortest_path, to_go
+from solver.layered.pipelines import StageDegrees
+from solver.layered.placements import StageZones, fixed_order, replica_classes
 from solver.layered.problem import INFINITY, Array, Intervals, SplitProblem
-from solver.layered.zones import StageZones
 
 #: Plans that are simulated rather than halved further.
 FEW = 128
@@ -38,8 +41,6 @@ HALVES_PER_STOP = 4
 FIRST_HALVES = 32
 #: A bound is found by thinning to this part of the cutoff; from there on only the cutoff is tried.
 RESOLUTION = 400
-
-Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class _Search:
         """Plans of at least this are not looked for."""
         return below(self.best_time, self.gap)
 
-    def run(self, left: Left) -> DeviceAnswer:
+    def run(self, left: DeviceLayers) -> DeviceAnswer:
         """First below the best plan; if that takes long, below cutoffs that grow."""
         root = self.thinned(left, self.target)
         if root is None or self.search(root, self.target, FIRST_HALVES):
@@ -153,7 +154,7 @@ class _Search:
                 return DeviceAnswer(self.best, low, True)
         return DeviceAnswer(self.best, low, False)
 
-    def thinning_bound(self, root: Left) -> int:
+    def thinning_bound(self, root: DeviceLayers) -> int:
         """Below this no plan is left by thinning."""
         low, high = 0, self.target
         while (high - low) * RESOLUTION > self.target and not self.stop():
@@ -165,12 +166,12 @@ class _Search:
                 root, high = found, middle
         return low
 
-    def thinned(self, left: Left, cutoff: int) -> Left | None:
+    def thinned(self, left: DeviceLayers, cutoff: int) -> DeviceLayers | None:
         """By all paths known."""
         known = self.known
         return self.graph.thinned(left, known[:, :-1], known[:, -1], cutoff)
 
-    def search(self, root: Left, cutoff: int, most: int | None) -> bool:
+    def search(self, root: DeviceLayers, cutoff: int, most: int | None) -> bool:
         """Whether all plans below the cutoff were looked at, within so many halves."""
         stack, halves = [root], 0
         while stack:
@@ -189,12 +190,12 @@ class _Search:
                 stack.extend(_halves(left))
         return True
 
-    def some(self, left: Left) -> tuple[Array, Array]:
+    def some(self, left: DeviceLayers) -> tuple[Array, Array]:
         """A plan on a shortest path by all known paths together: arcs [1, p], split [1, S + 1]."""
         rows, device = self.known[:, :-1], self.known[:, -1]
         costs = [edges.values(rows, device, k, 0).sum(axis=0) for k, edges in enumerate(left)]
-        path = self.graph.shortest(left, costs)
-        single = [edges.take(np.array([own])) for edges, own in zip(left, path, strict=True)]
+        path = shortest_path(left, costs, to_go(left, costs))
+        single = [edges.take(np.array([edge])) for edges, edge in zip(left, path, strict=True)]
         return self.graph.plans(single)
 
     def learn(self, path: Array) -> None:
@@ -232,7 +233,7 @@ class _Search:
         return True
 
 
-def _halves(left: Left) -> Sequence[Left]:
+def _halves(left: DeviceLayers) -> Sequence[DeviceLayers]:
     """The device with most choices cut in two: by layers in all, of a chunk, before, or arc."""
     sizes = [len(np.unique(edges.sizes, axis=1).T) for edges in left]
     for k in sorted(range(len(left)), key=lambda k: (-sizes[k], -len(left[k]))):
@@ -243,3 +244,22 @@ def _halves(left: Left) -> Sequence[Left]:
                 low = values < known[len(known) // 2]
                 return [[*left[:k], edges.take(part), *left[k + 1 :]] for part in (~low, low)]
     raise AssertionError("one plan is not halved")
+
+
+#: With more arcs the graph of all layouts is not looked at.
+MOST_ARCS = 20_000
+
+
+def best_by_stage(
+    intervals: Intervals, whole: ByPlace, cutoff: int, gap: float, stop: Stop
+) -> tuple[Plan | None, SplitOutcome]:
+    """The best plan of a shape with a step time below `cutoff`; intervals: by place."""
+    graph = StageDegrees(intervals, whole)
+    if sum(map(len, graph.arcs)) > MOST_ARCS:
+        return None, SplitOutcome(None, None, None, 0, False)
+    if not graph.arcs:
+        return None, SplitOutcome(None, None, None, cutoff, True)
+    found = solve_split(graph.problem, cutoff, gap, stop)
+    if found.arcs is None or found.split is None:
+        return None, found
+    return graph.plan(found.arcs.tolist(), found.split.tolist()), found

@@ -1,9 +1,10 @@
 """All splits that may be faster than a cutoff, stage by stage, pruned by completion bounds.
 
-A prefix is dropped if some critical-path cut plus its cheapest completion, or for some lane the
-best point of the completion frontier, reaches the cutoff. Chunks of prefixes are extended depth
-first, so that memory stays small and every complete split lowers the cutoff for the rest. Splits
-that only the simulation refutes give new cuts: their critical paths refute those like them.
+A prefix is dropped if some critical-path cut plus its cheapest completion, or for some lane latency
+plus the largest term of a stage (see `latency_bottleneck`), reaches the cutoff. Chunks of prefixes
+are extended depth first, so that memory stays small and every complete split lowers the cutoff for
+the rest. Splits that only the simulation refutes give new cuts: their critical paths refute those
+like them.
 """
 
 from collections.abc import Callable
@@ -11,28 +12,87 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.bounds.frontier import Frontier, Head, no_stages
-from solver.bounds.latency_bottleneck import latencies, path_of, terms
-from solver.enumeration.cut_tables import CutTables
-from solver.layered.cuts import Cuts, evaluate
-from solver.layered.edges import Layers
+from solver.bounds.latency_bottleneck import latencies, least_term, path_of, terms
+from solver.layered.cuts import Cuts, evaluate, join_cuts
+from solver.layered.edges import Layers, to_go
 from solver.layered.problem import Array, Mask, SplitProblem, runs
 
 #: Prefixes extended at once.
 CHUNK = 4096
+#: Cuts kept, and entries of their tables; cuts learned at a time.
+MAX_CUTS = 192
+MOST_ENTRIES = 1 << 25
+LEARNED = 8
 #: Refuted splits whose critical paths are looked at, at a time.
 SAMPLE = 64
 
 
+class CutTables:
+    """Cuts of one round.
+
+    values: per stage [C, M] what an edge adds. completions: [C, nodes] least sums to the end.
+    refuted: [C] prefixes that a cut has refuted. combined: one more cut, see `Enumerator`.
+    """
+
+    def __init__(self, layers: Layers, cuts: Cuts, combined: list[Array] | None) -> None:
+        self.layers, self.combined, self.round = layers, combined, 0
+        self.most_cuts = max(1, min(MAX_CUTS, MOST_ENTRIES // sum(map(len, layers))))
+        self._use(self._strongest(cuts))
+
+    def _strongest(self, cuts: Cuts) -> Cuts:
+        """The cuts with the highest bounds over all splits."""
+        sample = cuts.take(np.arange(0, len(cuts), max(1, len(cuts) // (8 * self.most_cuts))))
+        roots = []
+        for first in range(0, len(sample), 64):
+            part = sample.take(np.arange(first, min(first + 64, len(sample))))
+            values = [part.values(k, edges) for k, edges in enumerate(self.layers)]
+            roots.append(to_go(self.layers, values)[0][:, 0])
+        keep = np.argsort(-np.concatenate(roots), kind="stable")[: self.most_cuts]
+        return sample.take(keep)
+
+    def _use(self, cuts: Cuts) -> None:
+        self.cuts = cuts
+        self.values = [cuts.values(k, edges) for k, edges in enumerate(self.layers)]
+        if self.combined is not None:
+            pairs = zip(self.values, self.combined, strict=True)
+            self.values = [np.concatenate([own, one[None]]) for own, one in pairs]
+        self.refuted = np.zeros(len(self.values[0]), dtype=np.int64)
+        self.completions = to_go(self.layers, self.values)
+
+    def learn(self, cuts: Cuts, edges: Array, cutoff: int) -> None:
+        """Takes those of `cuts` that together refute most of the complete splits `edges` [N, p].
+
+        Beyond the number that is kept, the cuts that refuted least have to go.
+        """
+        values = [cuts.values(k, one)[:, edges[:, k]] for k, one in enumerate(self.layers)]
+        refutes = np.sum(values, axis=0) >= cutoff
+        chosen: list[int] = []
+        while len(chosen) < LEARNED and refutes.any():
+            chosen.append(int(refutes.sum(axis=1).argmax()))
+            refutes = refutes & ~refutes[chosen[-1]]
+        if chosen:
+            room = self.most_cuts - len(chosen)
+            refuted = self.refuted[: len(self.cuts)]
+            old = self.cuts.take(np.argsort(-refuted, kind="stable")[: max(0, room)])
+            self.round += 1
+            self._use(join_cuts([old, cuts.take(np.array(chosen))]))
+
+
 @dataclass(frozen=True)
 class Prefixes:
-    """N placements of the first k stages."""
+    """N placements of the first k stages; R lanes, ns.
 
-    edges: Array  #: [N, k]
-    node: Array  #: [N]
-    heads: list[Head]  #: per lane
-    bound: Array  #: [N] lower bound of all splits that begin like this
-    cuts: Array  #: [C, N] values of the cuts of a round
+    edges: [N, k]. node: [N]. latency, term: [R, N] of these stages, and the largest of what one of
+    them adds to the latency of a split. bound: [N] no split that begins like this is faster. cuts:
+    [C, N] values of the cuts of a round.
+    """
+
+    edges: Array
+    node: Array
+    latency: Array
+    term: Array
+    bound: Array
+    cuts: Array
     round: int
 
     def take(self, keep: Array | Mask | slice) -> "Prefixes":
@@ -40,7 +100,8 @@ class Prefixes:
         return Prefixes(
             self.edges[keep],
             self.node[keep],
-            [head.take(keep) for head in self.heads],
+            self.latency[:, keep],
+            self.term[:, keep],
             self.bound[keep],
             self.cuts[:, keep],
             self.round,
@@ -62,16 +123,24 @@ class Enumerator:
         self,
         problem: SplitProblem,
         layers: Layers,
-        fronts: list[Frontier],
         cutoff: int,
         cuts: Cuts,
         gap: float,
         combined: list[Array] | None = None,
     ) -> None:
-        self.problem, self.layers, self.fronts = problem, layers, fronts
+        self.problem, self.layers = problem, layers
         self.cutoff, self.gap = cutoff, gap
-        self.costs = [latencies(layers, lane) for lane in range(problem.num_lanes)]
-        self.terms = [terms(problem, layers, lane) for lane in range(problem.num_lanes)]
+        lanes = range(problem.num_lanes)
+        #: Per stage [R, M] latency and terms of its edges; [R, nodes] latency from a node on.
+        self.latency = [
+            np.stack(of_lanes)
+            for of_lanes in zip(*(latencies(layers, lane) for lane in lanes), strict=True)
+        ]
+        self.terms = [
+            np.stack(of_lanes)
+            for of_lanes in zip(*(terms(problem, layers, lane) for lane in lanes), strict=True)
+        ]
+        self.onward = to_go(layers, self.latency)
         self.best: tuple[Array, Array] | None = None
         self.best_time: int | None = None
         self.cuts = CutTables(layers, cuts, combined)
@@ -91,22 +160,23 @@ class Enumerator:
         first, count = edges.range_of
         parent, edge = runs(first[prefixes.node], count[prefixes.node])
         node = edges.target[edge]
-        bound, heads = prefixes.bound[parent], list[Head]()
-        for lane, (front, head) in enumerate(zip(self.fronts, prefixes.heads, strict=True)):
-            costs = self.costs[lane][k], self.terms[lane][k]
-            heads.append(head.take(parent).extended(self.problem, k, lane, edges, edge, *costs))
-            np.maximum(bound, front.bound(k + 1, node, heads[-1]), out=bound)
+        # Latency plus the largest term so far, [R, N], of every lane.
+        latency = prefixes.latency[:, parent] + self.latency[k][:, edge]
+        term = np.maximum(prefixes.term[:, parent], self.terms[k][:, edge])
+        by_lane = latency + self.onward[k + 1][:, node] + term
+        bound = np.maximum(prefixes.bound[parent], by_lane.max(axis=0))
         keep = np.flatnonzero((bound < self.cutoff) & self._fit(k, prefixes, parent, edge))
         parent, edge, node = parent[keep], edge[keep], node[keep]
+        # Every cut plus the least that it still costs, [C, N].
         cuts = prefixes.cuts[:, parent] + self.cuts.values[k][:, edge]
-        whole = cuts + self.cuts.completions[k + 1][:, node]
-        self.cuts.refuted += (whole >= self.cutoff).sum(axis=1)
-        bound = np.maximum(bound[keep], whole.max(axis=0))
+        completed = cuts + self.cuts.completions[k + 1][:, node]
+        self.cuts.refuted += (completed >= self.cutoff).sum(axis=1)
+        bound = np.maximum(bound[keep], completed.max(axis=0))
         order = np.argsort(bound, kind="stable")
         order = order[: np.searchsorted(bound[order], self.cutoff)]
-        found = np.column_stack([prefixes.edges[parent], edge])
-        heads = [head.take(keep) for head in heads]
-        return Prefixes(found, node, heads, bound, cuts, prefixes.round).take(order)
+        path = np.column_stack([prefixes.edges[parent], edge])
+        latency, term = latency[:, keep], term[:, keep]
+        return Prefixes(path, node, latency, term, bound, cuts, prefixes.round).take(order)
 
     def _fit(self, k: int, prefixes: Prefixes, parent: Array, edge: Array) -> Mask | bool:
         """[N] whether the device of stage k has room for its chunks so far."""
@@ -138,19 +208,17 @@ class Enumerator:
                 self.cuts.learn(cuts, prefixes.edges, self.cutoff)
         return len(times)
 
-    def _least(self) -> int:
-        """Lower bound of every split: the strongest completion of nothing at all."""
-        none = np.zeros(1, dtype=np.int64)
-        by_front = [int(front.bound(0, none, no_stages())[0]) for front in self.fronts]
-        return max(int(self.cuts.completions[0][:, 0].max(initial=0)), *by_front)
-
     def run(self, stop: Callable[[], bool]) -> int:
         """Lower bound of every split that was not looked at; at least the cutoff when complete."""
+        lanes = range(self.problem.num_lanes)
+        term = np.array([[least_term(self.layers, lane)] for lane in lanes], dtype=np.int64)
+        by_lane = self.onward[0][:, :1] + term
         root = Prefixes(
             edges=np.zeros((1, 0), dtype=np.int64),
             node=np.zeros(1, dtype=np.int64),
-            heads=[no_stages() for _ in self.fronts],
-            bound=np.full(1, self._least()),
+            latency=np.zeros_like(term),
+            term=term,
+            bound=np.full(1, max(by_lane.max(), self.cuts.completions[0][:, 0].max(initial=0))),
             cuts=np.zeros((len(self.cuts.refuted), 1), dtype=np.int64),
             round=self.cuts.round,
         )

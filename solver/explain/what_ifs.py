@@ -13,7 +13,8 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.costs.renting import chooses_terms
 from formulations.errors import PlannerError
 from formulations.instance import Instance
-from formulations.instance.cluster import Link, NodeGroup
+from formulations.instance.cluster import NodeGroup
+from formulations.instance.machines import Link
 from formulations.instance.target import RULES, TARGET_NAMES, Target
 from formulations.launch import obstacles, recomputed_blocks, widened
 from formulations.plan import Degrees, Plan, Replica, Shape

@@ -21,7 +21,7 @@ from solver.fleet_document import (
 from solver.fleets.distribution import Distribution, least_variance
 from solver.fleets.instantiate import instantiate
 from solver.fleets.node_assignment import Situation
-from solver.fleets.recovery import Horizon, Recovery, RecoveryError, recover
+from solver.fleets.recovery import Horizon, RecoveryError, recover
 from solver.fleets.step_times import kinds_of
 
 
@@ -40,12 +40,15 @@ def start_fleet(
     of these templates do not fit.
     """
     kinds = kinds_of(instance, designs)
-    problem, found = starting(instance, designs, kinds, faults)
+    problem, instantiation = starting(instance, designs, kinds, faults)
     if distribution == "variance":
-        found = _by_variance(problem, found)
-    free = [[*range(first, first + n)] for first, n in _groups(instance)]
+        each = [i for i, count in enumerate(instantiation.counts) for _ in range(count)]
+        shares = least_variance([kinds[i].times_ns for i in each], problem.micro_batches)
+        instantiation = Instantiation.of(len(kinds), each, shares)
+    groups = zip(instance.cluster.first_node, instance.cluster.groups, strict=True)
+    free = [[*range(first, first + group.nodes)] for first, group in groups]
     pipelines = list[Pipeline]()
-    for design, shares in zip(designs, found.shares, strict=True):
+    for design, shares in zip(designs, instantiation.shares, strict=True):
         for share in shares:
             nodes = tuple(free[j].pop(0) for j in design.template.node_groups)
             pipelines.append(Pipeline(design.template, nodes, share))
@@ -62,44 +65,26 @@ def starting(
     available = tuple(group.nodes for group in instance.cluster.groups)
     total = instance.workload.global_batch // designs[0].strategy.micro_batch
     problem = InstantiationProblem(tuple(kinds), available, faults, total, all_nodes=False)
-    found = instantiate(problem)
-    if found is None:
-        raise RecoveryError(_reason(problem))
-    return problem, found
-
-
-def _by_variance(problem: InstantiationProblem, found: Instantiation) -> Instantiation:
-    """The same pipelines, with steps of least variance."""
-    kinds = [i for i, count in enumerate(found.counts) for _ in range(count)]
-    shares = least_variance([problem.kinds[i].times_ns for i in kinds], problem.micro_batches)
-    own: list[list[int]] = [[] for _ in problem.kinds]
-    for i, share in zip(kinds, shares, strict=True):
-        own[i].append(share)
-    return Instantiation(tuple(tuple(sorted(one, reverse=True)) for one in own))
-
-
-def _reason(problem: InstantiationProblem) -> str:
-    """Why no fleet fits the nodes of the cluster."""
-    able = [kind for kind in problem.kinds if kind.times_ns]
+    instantiation = instantiate(problem)
+    if instantiation is not None:
+        return problem, instantiation
+    able = [kind for kind in kinds if kind.times_ns]
     if not able:
-        return "templates: none has room for a micro-batch; allowed: smaller ones, or more nodes"
-    nodes, least = sum(problem.available), min(sum(kind.nodes) for kind in able)
-    pipelines, most = problem.faults + 1, min(nodes // least, problem.micro_batches) - 1
-    if most < problem.faults:
-        return (
-            f"--faults {problem.faults}: {pipelines} pipelines take {least} nodes or more and a "
-            f"micro-batch each; the cluster has {nodes} nodes, a step {problem.micro_batches} "
-            f"micro-batches; allowed: at most {most} faults"
+        raise RecoveryError(
+            "templates: none has room for a micro-batch; allowed: smaller ones, or more nodes"
         )
-    return (
-        f"templates: {pipelines} or more pipelines cannot take {nodes} nodes and "
-        f"{problem.micro_batches} micro-batches; allowed: other sizes, fewer faults"
+    nodes, fewest = sum(available), min(sum(kind.nodes) for kind in able)
+    survivable = min(nodes // fewest, total) - 1
+    if survivable < faults:
+        raise RecoveryError(
+            f"--faults {faults}: {faults + 1} pipelines take {fewest} nodes or more and a "
+            f"micro-batch each; the cluster has {nodes} nodes, a step {total} "
+            f"micro-batches; allowed: at most {survivable} faults"
+        )
+    raise RecoveryError(
+        f"templates: {faults + 1} or more pipelines cannot take {nodes} nodes and "
+        f"{total} micro-batches; allowed: other sizes, fewer faults"
     )
-
-
-def _groups(instance: Instance) -> Iterable[tuple[int, int]]:
-    cluster = instance.cluster
-    return zip(cluster.first_node, (group.nodes for group in cluster.groups), strict=True)
 
 
 def _document(
@@ -145,20 +130,20 @@ def _document(
     )
 
 
-def _known(names: Mapping[str, int], chosen: Iterable[str], option: str) -> set[int]:
+def _numbers(names: Mapping[str, int], chosen: Iterable[str], option: str) -> set[int]:
     """Numbers of the nodes of an option. Raises PlanError for a name that the cluster lacks."""
     numbers = set[int]()
     for name in chosen:
         if name not in names:
-            found = f"unknown node {name!r}{suggestion(name, list(names))}"
-            raise PlanError(option, found, f"nodes of the cluster: {_some(names)}")
+            unknown = f"unknown node {name!r}{suggestion(name, list(names))}"
+            raise PlanError(option, unknown, f"nodes of the cluster: {_listed(names)}")
         numbers.add(names[name])
     return numbers
 
 
-def _some(names: Iterable[str]) -> str:
-    known = list(names)
-    return ", ".join(known if len(known) <= 8 else [*known[:4], "...", *known[-2:]])
+def _listed(names: Iterable[str]) -> str:
+    each = list(names)
+    return ", ".join(each if len(each) <= 8 else [*each[:4], "...", *each[-2:]])
 
 
 def next_fleet(
@@ -174,60 +159,34 @@ def next_fleet(
     there to be lost or to join, RecoveryError if no template fits what is left, and NoTimeError.
     """
     instance, designs = document.instance, document.designs
-    names = {name: n for n, name in enumerate(instance.cluster.node_names)}
-    gone, back = _known(names, lost, "--lost"), _known(names, joined, "--joined")
-    away = {names[name] for name in document.away}
-    _check(document, gone & away, back - away, gone & back)
+    names = instance.cluster.node_names
+    numbers = {name: n for n, name in enumerate(names)}
+    gone, back = _numbers(numbers, lost, "--lost"), _numbers(numbers, joined, "--joined")
+    away = {numbers[name] for name in document.away}
+    if both := gone & back:
+        raise PlanError("--joined", f"{names[min(both)]} is lost as well", "one of the two")
+    if absent := gone & away:
+        allowed = "nodes that the fleet still has"
+        raise PlanError("--lost", f"{names[min(absent)]} is lost already", allowed)
+    if present := back - away:
+        allowed = f"nodes that are lost: {_listed(document.away) or 'none is'}"
+        raise PlanError("--joined", f"{names[min(present)]} is still there", allowed)
     away = (away | gone) - back
-    old = pipelines_of(document, document.pipelines)
     situation = Situation(
         Links(instance.cluster),
         instance.cluster.node_groups,
-        old,
-        tuple(node for node in names.values() if node not in away),
+        pipelines_of(document, document.pipelines),
+        tuple(node for node in range(len(names)) if node not in away),
         layer_state_bytes(instance.workload),
     )
     kinds = kinds_of(instance, designs)
     templates = [design.template for design in designs]
-    total = document.micro_batches
-    found = recover(situation, templates, kinds, document.faults, total, horizon, time_limit_s)
-    return _document(
-        instance,
-        designs,
-        kinds,
-        document.faults,
-        found.pipelines,
-        away=away,
-        claims=document.templates,
-        recovery=_recovery(document, situation, found, horizon, (tuple(lost), tuple(joined))),
-    )
-
-
-def _check(document: FleetDocument, gone: set[int], there: set[int], both: set[int]) -> None:
-    names = document.instance.cluster.node_names
-    if both:
-        raise PlanError("--joined", f"{names[min(both)]} is lost as well", "one of the two")
-    if gone:
-        raise PlanError(
-            "--lost", f"{names[min(gone)]} is lost already", "nodes that the fleet still has"
-        )
-    if there:
-        allowed = f"nodes that are lost: {_some(document.away) or 'none is'}"
-        raise PlanError("--joined", f"{names[min(there)]} is still there", allowed)
-
-
-def _recovery(
-    document: FleetDocument,
-    situation: Situation,
-    found: Recovery,
-    horizon: Horizon,
-    changes: tuple[tuple[str, ...], tuple[str, ...]],
-) -> RecoveryDocument:
-    names, former = document.instance.cluster.node_names, situation.former
-    return RecoveryDocument(
+    total, former = document.micro_batches, situation.former
+    fleet = recover(situation, templates, kinds, document.faults, total, horizon, time_limit_s)
+    recovery = RecoveryDocument(
         before=document.pipelines,
-        lost=changes[0],
-        joined=changes[1],
+        lost=tuple(lost),
+        joined=tuple(joined),
         horizon_s=seconds(horizon.time_ns),
         restart_s=seconds(horizon.restart_ns),
         copies=tuple(
@@ -238,11 +197,21 @@ def _recovery(
                 target=names[copy.target],
                 size_bytes=situation.layer_bytes[copy.layer],
             )
-            for copy in found.assignment.copies
+            for copy in fleet.assignment.copies
         ),
-        transfer_s=seconds(found.assignment.transfer_ns),
-        steps=float(found.steps),
-        steps_bound=float(found.bound),
+        transfer_s=seconds(fleet.assignment.transfer_ns),
+        steps=float(fleet.steps),
+        steps_bound=float(fleet.bound),
+    )
+    return _document(
+        instance,
+        designs,
+        kinds,
+        document.faults,
+        fleet.pipelines,
+        away=away,
+        claims=document.templates,
+        recovery=recovery,
     )
 
 
@@ -251,5 +220,5 @@ def step_of_all_nodes_ns(document: FleetDocument) -> int | None:
     kinds = kinds_of(document.instance, document.designs)
     faults = min(document.faults, document.survives)
     problem = InstantiationProblem(kinds, document.nodes_left, faults, document.micro_batches)
-    found = instantiate(problem)
-    return None if found is None else found.step_ns(problem)
+    instantiation = instantiate(problem)
+    return None if instantiation is None else instantiation.step_ns(problem)

@@ -189,10 +189,8 @@ class _Search:
         table = self._table(choice.capacities)
         kinds = sorted(self._knapsack.chosen(table, choice.capacities, nodes, level))
         times = [self.problem.kinds[i].times_ns for i in kinds]
-        own: list[list[int]] = [[] for _ in self.problem.kinds]
-        for i, share in zip(kinds, shortest(times, self.problem.micro_batches), strict=True):
-            own[i].append(share)
-        return Instantiation(tuple(tuple(sorted(one, reverse=True)) for one in own))
+        shares = shortest(times, self.problem.micro_batches)
+        return Instantiation.of(len(self.problem.kinds), kinds, shares)
 
 
 def instantiate(problem: InstantiationProblem) -> Instantiation | None:

@@ -121,40 +121,43 @@ class FleetSearch:
 
     def best(self) -> Recovery:
         """The best fleet found, with a bound on all fleets."""
-        known: Recovery | None = None
+        best: Recovery | None = None
         try:
             with time_up_after(self._limit_s):
-                for one in self._better():
-                    known = one
+                for recovery in self._better():
+                    best = recovery
         except TimeUp:
-            if known is None:
+            if best is None:
                 late = "no recovery found within the limit; raise --time-limit"
                 raise NoTimeError(late) from None
-        assert known is not None
-        return known
+        assert best is not None
+        return best
 
     def _better(self) -> Iterator[Recovery]:
         """Ever better fleets, with ever lower bounds on all fleets."""
-        first = instantiate(self._problem)
-        assert first is not None
-        least_ns = first.step_ns(self._problem)
+        problem, horizon = self._problem, self._horizon
+        shortest_step = instantiate(problem)
+        assert shortest_step is not None
+        least_ns = shortest_step.step_ns(problem)
         best: Recovery | None = None
-        for one in self._starts(first.counts):
-            best = one if best is None else max(best, one, key=_worth)
-            yield _bounded(best, self._horizon.steps(least_ns, 0))
+        for recovery in self._starts(shortest_step.counts):
+            best = recovery if best is None else max(best, recovery, key=_worth)
+            yield _bounded(best, horizon.steps(least_ns, 0))
         assert best is not None
-        fleets, missing_ns = listed(self._problem, self._longest_ns(best), least_ns)
-        bound = best.steps if missing_ns is None else self._horizon.steps(missing_ns, 0)
-        most_assigned = max(LEAST_ASSIGNED, ASSIGNMENT_WORK // len(self._situation.ready) ** 2)
+        # No fleet with a longer step trains more: T steps in (H - restart) / T at most.
+        longest_ns = int(horizon.steps(1, 0) / best.steps) if best.steps else None
+        fleets, missing_ns = listed(problem, longest_ns, least_ns)
+        bound = best.steps if missing_ns is None else horizon.steps(missing_ns, 0)
+        limit = max(LEAST_ASSIGNED, ASSIGNMENT_WORK // len(self._situation.ready) ** 2)
         for n, fleet in enumerate(fleets):
-            above = self._horizon.steps(fleet.step_ns, 0)
+            above = horizon.steps(fleet.step_ns, 0)
             if above <= best.steps:
                 break
             yield _bounded(best, max(bound, above))
-            if n == most_assigned:
+            if n == limit:
                 return
             nodes = self._nodes(fleet.counts)
-            above = self._horizon.steps(fleet.step_ns, nodes.least_receiving_ns)
+            above = horizon.steps(fleet.step_ns, nodes.least_receiving_ns)
             if above > best.steps:
                 bound = max(bound, above)
                 best = max(best, self._recovery(fleet, nodes), key=lambda one: one.steps)
@@ -162,46 +165,44 @@ class FleetSearch:
 
     def _starts(self, counts: tuple[int, ...]) -> Iterator[Recovery]:
         """The fleet that goes on, the one of these numbers, those of the survivors."""
-        yield from self._as_it_is()
-        for own in dict.fromkeys((counts, *self._survivors())):
-            yield self._recovery(choice(self._problem, own), self._nodes(own))
+        before, ready = self._situation.before, set(self._situation.ready)
+        intact = [pipeline for pipeline in before if ready.issuperset(pipeline.nodes)]
+        templates = [pipeline.template for pipeline in intact]
+        survivors = tuple(map(templates.count, self._templates))
+        fleets = [counts]
+        if sum(survivors) == len(intact):  # all are of these templates
+            if len(intact) == len(before):
+                yield from self._as_it_is(survivors)
+            ready.difference_update(node for pipeline in intact for node in pipeline.nodes)
+            fleets += self._with_survivors(survivors, ready)
+        for fleet in dict.fromkeys(fleets):
+            yield self._recovery(choice(self._problem, fleet), self._nodes(fleet))
 
-    def _as_it_is(self) -> Iterator[Recovery]:
-        """The fleet that goes on, if all its pipelines are whole and enough."""
-        old, ready, problem = self._situation.before, set(self._situation.ready), self._problem
-        counts = tuple(sum(one.template == own for one in old) for own in self._templates)
-        whole = all(ready.issuperset(one.nodes) for one in old) and sum(counts) == len(old)
-        total = sum(one.micro_batches for one in old)
-        if not whole or total != problem.micro_batches or len(old) <= problem.faults:
+    def _as_it_is(self, counts: tuple[int, ...]) -> Iterator[Recovery]:
+        """The fleet before, of so many pipelines per kind, all of them intact, if it is enough."""
+        before, problem = self._situation.before, self._problem
+        total = sum(pipeline.micro_batches for pipeline in before)
+        if total != problem.micro_batches or len(before) <= problem.faults:
             return
         times = {t: kind.times_ns for t, kind in zip(self._templates, problem.kinds, strict=True)}
-        slowest = max(times[one.template][one.micro_batches - 1] for one in old)
-        step_ns = slowest + problem.slowest_exchange_ns(counts)
+        slowest_ns = max(times[one.template][one.micro_batches - 1] for one in before)
+        step_ns = slowest_ns + problem.slowest_exchange_ns(counts)
         steps = Fraction(self._horizon.time_ns, max(step_ns, 1))
-        stays = NodeAssignment(tuple(one.nodes for one in old), (), 0)
-        yield Recovery(old, stays, problem.faults, step_ns, steps, bound=steps, goes_on=True)
+        stays = NodeAssignment(tuple(pipeline.nodes for pipeline in before), (), 0)
+        yield Recovery(before, stays, problem.faults, step_ns, steps, bound=steps, goes_on=True)
 
-    def _survivors(self) -> Iterator[tuple[int, ...]]:
-        """Fleets that will do with all pipelines that are whole, and of one kind beside them."""
-        ready, problem = set(self._situation.ready), self._problem
-        whole = [one for one in self._situation.before if ready.issuperset(one.nodes)]
-        ready.difference_update(node for one in whole for node in one.nodes)
-        counts = [sum(one.template == own for one in whole) for own in self._templates]
-        if sum(counts) < len(whole):
-            return
-        groups = [self._situation.groups[node] for node in ready]
-        left = replace(
-            problem, available=tuple(groups.count(j) for j in range(len(problem.available)))
-        )
-        for i in range(len(counts)):
-            fleet = (*counts[:i], counts[i] + left.most(i), *counts[i + 1 :])
-            for chosen in dict.fromkeys((tuple(counts), fleet)):
-                if suffices(problem, chosen):
-                    yield chosen
-
-    def _longest_ns(self, best: Recovery) -> int | None:
-        """No fleet with a longer step trains more: T steps in (H - restart) / T at most."""
-        return int(self._horizon.steps(1, 0) / best.steps) if best.steps else None
+    def _with_survivors(
+        self, survivors: tuple[int, ...], free: set[int]
+    ) -> Iterator[tuple[int, ...]]:
+        """Fleets that will do with all intact pipelines, and of one kind on the free nodes."""
+        groups = [self._situation.groups[node] for node in free]
+        available = tuple(map(groups.count, range(len(self._problem.available))))
+        rest = replace(self._problem, available=available)
+        for i, count in enumerate(survivors):
+            fleet = (*survivors[:i], count + rest.most(i), *survivors[i + 1 :])
+            for counts in dict.fromkeys((survivors, fleet)):
+                if suffices(self._problem, counts):
+                    yield counts
 
     def _nodes(self, counts: Sequence[int]) -> NodeAssigner:
         return NodeAssigner(self._situation, [self._templates[i] for i in _each(counts)])
@@ -216,9 +217,8 @@ class FleetSearch:
             for i, own, share in zip(each, assignment.nodes, shares, strict=True)
         )
         steps = self._horizon.steps(fleet.step_ns, assignment.transfer_ns)
-        return Recovery(
-            pipelines, assignment, self._problem.faults, fleet.step_ns, steps, bound=steps
-        )
+        faults = self._problem.faults
+        return Recovery(pipelines, assignment, faults, fleet.step_ns, steps, bound=steps)
 
 
 def _each(counts: Sequence[int]) -> list[int]:
@@ -226,11 +226,11 @@ def _each(counts: Sequence[int]) -> list[int]:
     return [kind for kind, count in enumerate(counts) for _ in range(count)]
 
 
-def _bounded(one: Recovery, bound: Fraction) -> Recovery:
+def _bounded(recovery: Recovery, bound: Fraction) -> Recovery:
     """The recovery, where no other one trains more than `bound`."""
-    return replace(one, bound=max(one.steps, bound))
+    return replace(recovery, bound=max(recovery.steps, bound))
 
 
-def _worth(one: Recovery) -> tuple[Fraction, bool, int]:
+def _worth(recovery: Recovery) -> tuple[Fraction, bool, int]:
     """Larger for what is rather taken of starts."""
-    return one.steps, one.goes_on, -one.assignment.transfer_ns
+    return recovery.steps, recovery.goes_on, -recovery.assignment.transfer_ns

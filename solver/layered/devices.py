@@ -10,13 +10,213 @@ So any path of the operation graph is a sum over edges, and no plan is faster th
 What a device does with all its chunks is known of an edge, unlike in the graph of virtual stages.
 """
 
-from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
 
 import numpy as np
 
-from solver.layered.device_edges import DeviceEdges, device_edges
-from solver.layered.least_chunks import LeastChunks
-from solver.layered.problem import INFINITY, Array, Intervals, SplitProblem
+from formulations.costs.intervals import interval_maxima, interval_sums
+from formulations.costs.memory import LayerMemory
+from formulations.schedules import held
+from solver.layered.edges import Level, so_far, taken, to_go
+from solver.layered.problem import INFINITY, Array, Intervals, Mask, SplitProblem
+
+
+class LeastChunks:
+    """Chunks of one problem, by virtual stage and number of layers.
+
+    n = L + 1, S virtual stages; W ways to recompute, J node groups, T rows of sync and finish.
+    """
+
+    def __init__(self, intervals: Intervals, problem: SplitProblem) -> None:
+        self.intervals, self.problem = intervals, problem
+        self.p, self.v = problem.num_devices, problem.chunks
+        self.length, self.size = problem.num_layers, problem.num_layers + 1
+        (self.share,) = set(problem.micro_batches)
+        self._memories: dict[int, tuple[Array, list[tuple[Array, Array]]]] = {}
+
+    @cached_property
+    def _places(self) -> Mask:
+        """[S, L, n] whether a virtual stage may have so many layers from this one on."""
+        stages, length = self.p * self.v, self.length
+        s, first, count = np.ogrid[:stages, :length, : self.size]
+        last = first + count
+        inside = (first >= s) & (last <= length - (stages - 1 - s))
+        inside &= ((s > 0) | (first == 0)) & ((s < stages - 1) | (last == length))
+        places: Mask = inside & self.intervals.allowed[first[0], np.minimum(last[0], length)]
+        return places
+
+    def _least(self, values: Array) -> Array:
+        """[S, n] least of [n, n] over the places of so many layers; INFINITY if there is none."""
+        first = np.arange(self.length)[:, None]
+        own = values[first, np.minimum(first + np.arange(self.size), self.length)]
+        least: Array = np.where(self._places, own, INFINITY).min(axis=1)
+        return least
+
+    @cached_property
+    def times(self) -> Array:
+        """[2, W, J, S, n] forward and backward, by what is recomputed."""
+        problem, ways = self.problem, self.intervals.tables.recompute_ns
+        forward = np.stack([self._least(own) for own in problem.forward])
+        backward = [
+            [self._least(own + more) for own, more in zip(problem.backward, extra, strict=True)]
+            for extra in (interval_sums(way.T) for way in ways)
+        ]
+        return np.stack([np.repeat(forward[None], len(ways), axis=0), backward])
+
+    @cached_property
+    def tails(self) -> Array:
+        """[T, S, n] sync and finish."""
+        pairs = zip(self.problem.sync, self.problem.finish, strict=True)
+        return np.stack([self._least(sync + finish) for sync, finish in pairs])
+
+    def _memory(self, own: LayerMemory) -> tuple[Array, list[tuple[Array, Array]]]:
+        """[S, n] bytes: what stays; per way, of a micro-batch held, and while one recomputes."""
+        if id(own) not in self._memories:
+            kept = [
+                (
+                    self._least(interval_sums(way.activation_bytes)),
+                    self._least(interval_maxima(way.workspace_bytes)),
+                )
+                for way in own.kept
+            ]
+            self._memories[id(own)] = self._least(interval_sums(own.static_bytes)), kept
+        return self._memories[id(own)]
+
+    def ways(self, k: int, sizes: Array) -> Array:
+        """[J, N] the first way that may have room on device k with chunks of sizes [v, N].
+
+        W where none has. No plan with such chunks takes one before it.
+        """
+        tables, needs = self.intervals.tables, dict[int, Array]()
+        for own in tables.memory:
+            if id(own) not in needs:
+                needs[id(own)] = self._bytes(k, sizes, own)
+        found = []
+        for own, most in zip(tables.memory, tables.capacity_bytes.tolist(), strict=True):
+            room = needs[id(own)] <= most
+            found.append(np.where(room.any(axis=0), room.argmax(axis=0), len(room)))
+        return np.stack(found)
+
+    def _bytes(self, k: int, sizes: Array, own: LayerMemory) -> Array:
+        """[W, N] that device k needs at least with chunks of these sizes [v, N]."""
+        stages = np.arange(k, self.p * self.v, self.p)[:, None]
+        static, kept = self._memory(own)
+        whole = held(self.problem.schedule, self.p, k, self.share, self.v).whole
+        stays = static[stages, sizes].sum(axis=0) + own.fixed_bytes
+        return np.stack(
+            [
+                stays
+                + (whole @ activation[stages, sizes]).max(axis=0)
+                + workspace[stages, sizes].max(axis=0)
+                for activation, workspace in kept
+            ]
+        )
+
+    def within(self, k: int, cutoff: int) -> Array:
+        """[v, N] sizes of chunks with which device k is not busy until the cutoff on every group.
+
+        The other devices have a layer for each of their chunks.
+        """
+        columns = np.unique(self.problem.stages[k].column)
+        work = self.times[:, 0].sum(axis=0)[columns].min(axis=0)
+        most = self.length - (self.p - 1) * self.v
+        sizes, busy = np.zeros((0, 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
+        for s in range(k, self.p * self.v, self.p):
+            possible = np.flatnonzero(work[s] < INFINITY)
+            more = busy[:, None] + self.share * work[s, possible]
+            fits = (more < cutoff) & (sizes.sum(axis=0)[:, None] + possible <= most)
+            own, count = np.nonzero(fits)
+            sizes = np.concatenate([sizes[:, own], possible[None, count]])
+            busy = more[own, count]
+        return sizes
+
+
+@dataclass(frozen=True)
+class DeviceEdges(Level):
+    """M ways to run one device; v chunks, R lanes, ns. A node is state * n + layers so far.
+
+    arc: [M]. before: [M] layers of the devices before. sizes: [v, M]. passes: [2 v, R, M] forward
+    of the chunks, then backward. send: [v, R, M] to every chunk from the virtual stage before, and
+    back. tail: [M].
+    """
+
+    arc: Array
+    before: Array
+    sizes: Array
+    passes: Array
+    send: Array
+    tail: Array
+
+    def values(self, rows: Array, device: Array, k: int, lane: int) -> Array:
+        """[C, M] what the edges of device k add to paths; see `Cuts` of S virtual stages."""
+        chunks, stages = len(self.sizes), rows.shape[1] // 5
+        p = stages // chunks
+        forward, backward, send, back, _ = (
+            rows[:, i * stages + k : (i + 1) * stages : p] for i in range(5)
+        )
+        visits = np.concatenate([forward, backward, send + back], axis=1)
+        values: Array = visits @ np.concatenate([self.passes[:, lane], self.send[:, lane]])
+        values[device == k] += self.tail
+        return values
+
+
+def device_edges(costs: LeastChunks, k: int, cutoff: int, most: int) -> DeviceEdges | None:
+    """Edges of device k that is not busy until the cutoff and fits; None if above `most`."""
+    arcs, p, v = costs.problem.stages[k], costs.p, costs.v
+    sizes = costs.within(k, cutoff)
+    count, ways = sizes.sum(axis=0), costs.ways(k, sizes)
+    num_ways = len(costs.times[0])
+    before = np.arange(k * v, costs.length - (p - k) * v + 1) if k else np.zeros(1, np.int64)
+    rest = costs.length - before[:, None] - count
+    joined = (rest == 0) if k == p - 1 else (rest >= (p - 1 - k) * v)
+    stages = np.arange(k, p * v, p)
+    rows, total = [], 0
+    for x, column in enumerate(arcs.column):
+        way = np.minimum(ways[column], num_ways - 1)[:, None]
+        times = costs.times[:, way, column[:, None, None], stages[:, None], sizes]
+        busy = costs.share * times.sum(axis=(0, 2))
+        room = (ways[column] < num_ways).all(axis=0)
+        first, own = np.nonzero(joined & room & (busy < cutoff).all(axis=0))
+        total += len(own)
+        if total > most:
+            return None
+        rows.append((np.full(len(own), x), before[first], own))
+    arc, first, own = (np.concatenate(column) for column in zip(*rows, strict=True))
+    return _priced(costs, k, arc, first, sizes[:, own], ways[:, own])
+
+
+def _priced(
+    costs: LeastChunks, k: int, arc: Array, before: Array, sizes: Array, ways: Array
+) -> DeviceEdges:
+    stages = np.arange(k, costs.p * costs.v, costs.p)
+    arcs = [costs.problem.stages[s] for s in stages]
+    column = arcs[0].column[arc].T
+    way = ways[column, np.arange(len(arc))][None]
+    passes = costs.times[:, way, column[None], stages[:, None, None], sizes[:, None]]
+    tail = sum(
+        (
+            costs.tails[own.tail[arc], s, n] + own.embedding[arc] * costs.problem.tied
+            for own, s, n in zip(arcs, stages, sizes, strict=True)
+        ),
+        np.zeros(len(arc), dtype=np.int64),
+    )
+    source = arcs[0].source[arc] * costs.size + before
+    edges = DeviceEdges(
+        source=source,
+        target=arcs[0].target[arc] * costs.size + before + sizes.sum(axis=0),
+        num_sources=costs.size * (costs.problem.stages[k - 1].num_states if k else 1),
+        num_targets=costs.size * costs.problem.stages[k].num_states,
+        arc=arc,
+        before=before,
+        sizes=sizes,
+        passes=passes.reshape(2 * costs.v, *column.shape),
+        send=np.stack([own.send[arc].T for own in arcs]),
+        tail=tail,
+    )
+    return edges.take(np.argsort(source, kind="stable"))
+
 
 #: With more edges the graph is not built.
 MOST_EDGES = 400_000
@@ -24,7 +224,7 @@ MOST_EDGES = 400_000
 MOST_ENTRIES = 1 << 22
 
 
-Left = list[DeviceEdges]
+DeviceLayers = list[DeviceEdges]
 
 
 class DeviceGraph:
@@ -37,9 +237,9 @@ class DeviceGraph:
         self._costs = LeastChunks(intervals, problem)
         self.share = self._costs.share
 
-    def everything(self, cutoff: int) -> Left | None:
+    def everything(self, cutoff: int) -> DeviceLayers | None:
         """All edges of devices that are not busy until the cutoff and fit; None if too many."""
-        found: Left = []
+        found: DeviceLayers = []
         for k in range(self.p):
             edges = device_edges(self._costs, k, cutoff, MOST_EDGES - sum(map(len, found)))
             if edges is None:
@@ -47,7 +247,9 @@ class DeviceGraph:
             found.append(edges)
         return found
 
-    def thinned(self, left: Left, rows: Array, device: Array, cutoff: int) -> Left | None:
+    def thinned(
+        self, left: DeviceLayers, rows: Array, device: Array, cutoff: int
+    ) -> DeviceLayers | None:
         """Edges of paths below the cutoff by all these paths [C, 5 S], until nothing changes.
 
         None if there are none. device: [C] with which a path ends.
@@ -55,63 +257,31 @@ class DeviceGraph:
         before = -1
         while before != (count := sum(map(len, left))):
             before = count
-            for lane in range(self.problem.num_lanes):
-                for some in self._blocks(len(rows), count):
-                    if not all(map(len, left)):
-                        return None
-                    left = self._kept(left, rows[some], device[some], lane, cutoff)
+            # Runs of so many paths that their tables are small.
+            each = max(1, MOST_ENTRIES // max(1, count))
+            for lane, i in product(range(self.problem.num_lanes), range(0, len(rows), each)):
+                if not all(map(len, left)):
+                    return None
+                block = slice(i, i + each)
+                costs = [e.values(rows[block], device[block], k, lane) for k, e in enumerate(left)]
+                so_far_ns, to_go_ns = so_far(left, costs), to_go(left, costs)
+                through = [
+                    so_far_ns[k][:, edges.source] + cost + to_go_ns[k + 1][:, edges.target]
+                    for k, (edges, cost) in enumerate(zip(left, costs, strict=True))
+                ]
+                left = taken(left, [length.max(axis=0) < cutoff for length in through])
         return left
 
-    def _blocks(self, number: int, edges: int) -> Iterator[slice]:
-        """Runs of so many paths that their tables are small."""
-        each = max(1, MOST_ENTRIES // max(1, edges))
-        return (slice(i, i + each) for i in range(0, number, each))
-
-    def _kept(self, left: Left, rows: Array, device: Array, lane: int, cutoff: int) -> Left:
-        costs = [edges.values(rows, device, k, lane) for k, edges in enumerate(left)]
-        after = self._to_go(left, costs)
-        before = np.zeros((len(rows), self.size), dtype=np.int64)
-        found = []
-        for k, (edges, cost) in enumerate(zip(left, costs, strict=True)):
-            so_far = before[:, edges.source] + cost
-            keep = (so_far + after[k + 1][:, edges.target]).max(axis=0) < cutoff
-            before = edges.by_target.least(so_far, self._nodes(k))
-            found.append(edges if keep.all() else edges.take(keep))
-        return found
-
-    def _nodes(self, k: int) -> int:
-        """Nodes after device k."""
-        return self.problem.stages[k].num_states * self.size
-
-    def _to_go(self, left: Left, costs: list[Array]) -> list[Array]:
-        """Least sums [C, nodes] from a node to the end, p + 1 times."""
-        found = [np.zeros((len(costs[0]), self._nodes(self.p - 1)), dtype=np.int64)]
-        for k in range(self.p - 1, -1, -1):
-            cost = costs[k] + found[-1][:, left[k].target]
-            nodes = self._nodes(k - 1) if k else self.size
-            found.append(left[k].by_source.least(cost, nodes))
-        return found[::-1]
-
-    def shortest(self, left: Left, costs: list[Array]) -> list[int]:
-        """Edges [p] of least sum of `costs`, p times [M]."""
-        after, node, path = self._to_go(left, [cost[None] for cost in costs]), 0, list[int]()
-        for edges, cost, rest in zip(left, costs, after[1:], strict=True):
-            whole = np.where(edges.source == node, cost + rest[0, edges.target], INFINITY)
-            path.append(int(whole.argmin()))
-            node = int(edges.target[path[-1]])
-        return path
-
-    def count(self, left: Left) -> float:
+    def count(self, left: DeviceLayers) -> float:
         """Number of plans."""
-        number = np.zeros(self.size)
-        number[0] = 1
-        for k, edges in enumerate(left):
+        number = np.ones(1)
+        for edges in left:
             reached = number[edges.source]
-            number = np.zeros(self._nodes(k))
+            number = np.zeros(edges.num_targets)
             np.add.at(number, edges.target, reached)
         return float(number.sum())
 
-    def plans(self, left: Left) -> tuple[Array, Array]:
+    def plans(self, left: DeviceLayers) -> tuple[Array, Array]:
         """Arcs [N, p] and splits [N, S + 1] of all plans."""
         chosen, node = np.empty((0, 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
         for edges in left:

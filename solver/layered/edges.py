@@ -6,8 +6,9 @@ worked out for all plans at once.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -15,90 +16,25 @@ from solver.layered.problem import INFINITY, Array, Mask, SplitProblem
 
 
 @dataclass(frozen=True)
-class Edges:
-    """M ways to run one stage, sorted by source; R lanes, ns.
+class Level:
+    """M edges from the nodes of one depth to those of the next, sorted by source.
 
-    arc, start, end: [M]. source, target: [M] node ids, state * n + layer boundary. forward,
-    backward, send, send_back: [R, M] as in `Arcs`. work, ahead, behind: [R, M] device time per
-    micro-batch, and of its forward and backward, with blocking sends. term: [R, M] what the stage
-    adds to the latency at least, see `solver.bounds.latency_bottleneck`. weight: [R, M] weight
-    gradients, if split off. tail: [M] from the last backward to the end of the step, at least.
+    source, target: [M] node ids.
     """
 
-    arc: Array
-    start: Array
-    end: Array
     source: Array
     target: Array
-    forward: Array
-    backward: Array
-    send: Array
-    send_back: Array
-    work: Array
-    ahead: Array
-    behind: Array
-    term: Array
-    tail: Array
-    weight: Array | None
     num_sources: int
     num_targets: int
 
     def __len__(self) -> int:
-        return len(self.arc)
+        return len(self.source)
 
-    @cached_property
-    def filled(self) -> Mask:
-        """[M] whether the stage has layers."""
-        filled: Mask = self.end > 0
-        return filled
-
-    @property
-    def least(self) -> Array:
-        """[R, M] device time of the shorter one of forward and backward."""
-        return np.minimum(self.ahead, self.behind)
-
-    @cached_property
-    def opens(self) -> Mask:
-        """[M] whether the stage is the first one with layers."""
-        opens: Mask = (self.start == 0) & self.filled
-        return opens
-
-    @cached_property
-    def longest(self) -> Array:
-        """[R, M] device time of the longer one of forward and backward."""
-        return np.maximum(self.ahead, self.behind)
-
-    @cached_property
-    def sends(self) -> Array:
-        """[R, M] transfers from and to the stage before."""
-        return self.send + self.send_back
-
-    @cached_property
-    def latency(self) -> Array:
-        """[R, M] of one micro-batch there and back: compute and transfers from and to before."""
-        return self.forward + self.backward + self.sends
-
-    def take(self, keep: Mask) -> "Edges":
-        """The edges of a mask."""
-        return Edges(
-            self.arc[keep],
-            self.start[keep],
-            self.end[keep],
-            self.source[keep],
-            self.target[keep],
-            self.forward[:, keep],
-            self.backward[:, keep],
-            self.send[:, keep],
-            self.send_back[:, keep],
-            self.work[:, keep],
-            self.ahead[:, keep],
-            self.behind[:, keep],
-            self.term[:, keep],
-            self.tail[keep],
-            None if self.weight is None else self.weight[:, keep],
-            self.num_sources,
-            self.num_targets,
-        )
+    def take(self, keep: Mask | Array) -> Self:
+        """Some of the edges, in their order."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        arrays = (n for n, value in values.items() if isinstance(value, np.ndarray))
+        return type(self)(**values | {name: values[name][..., keep] for name in arrays})
 
     @cached_property
     def first(self) -> Array:
@@ -130,10 +66,64 @@ class Edges:
         return np.minimum(best, INFINITY)
 
 
+@dataclass(frozen=True)
+class Edges(Level):
+    """M ways to run one stage; R lanes, ns. A node is state * n + layer boundary.
+
+    arc, start, end: [M]. forward,
+    backward, send, send_back: [R, M] as in `Arcs`. work, ahead, behind: [R, M] device time per
+    micro-batch, and of its forward and backward, with blocking sends. term: [R, M] what the stage
+    adds to the latency at least, see `solver.bounds.latency_bottleneck`. weight: [R, M] weight
+    gradients, if split off. tail: [M] from the last backward to the end of the step, at least.
+    """
+
+    arc: Array
+    start: Array
+    end: Array
+    forward: Array
+    backward: Array
+    send: Array
+    send_back: Array
+    work: Array
+    ahead: Array
+    behind: Array
+    term: Array
+    tail: Array
+    weight: Array | None
+
+    @cached_property
+    def filled(self) -> Mask:
+        """[M] whether the stage has layers."""
+        filled: Mask = self.end > 0
+        return filled
+
+    @property
+    def least(self) -> Array:
+        """[R, M] device time of the shorter one of forward and backward."""
+        return np.minimum(self.ahead, self.behind)
+
+    @cached_property
+    def opens(self) -> Mask:
+        """[M] whether the stage is the first one with layers."""
+        opens: Mask = (self.start == 0) & self.filled
+        return opens
+
+    @cached_property
+    def sends(self) -> Array:
+        """[R, M] transfers from and to the stage before."""
+        return self.send + self.send_back
+
+    @cached_property
+    def latency(self) -> Array:
+        """[R, M] of one micro-batch there and back: compute and transfers from and to before."""
+        return self.forward + self.backward + self.sends
+
+
 Layers = list[Edges]
+_Level = TypeVar("_Level", bound=Level)
 
 
-def taken(layers: Layers, masks: Sequence[Mask]) -> Layers:
+def taken(layers: Sequence[_Level], masks: Sequence[Mask]) -> list[_Level]:
     """The edges of a mask per stage."""
     return [
         edges if mask.all() else edges.take(mask) for edges, mask in zip(layers, masks, strict=True)
@@ -308,7 +298,7 @@ def edges_of(problem: SplitProblem, stage: int, arc: Array, start: Array, end: A
     )
 
 
-def to_go(layers: Layers, costs: Sequence[Array]) -> list[Array]:
+def to_go(layers: Sequence[Level], costs: Sequence[Array]) -> list[Array]:
     """Least sum of `costs` (p times [.., M]) from a node to the end: p + 1 times [.., nodes]."""
     found = [np.zeros((*costs[-1].shape[:-1], layers[-1].num_targets), dtype=np.int64)]
     for edges, cost in zip(reversed(layers), reversed(costs), strict=True):
@@ -316,7 +306,7 @@ def to_go(layers: Layers, costs: Sequence[Array]) -> list[Array]:
     return found[::-1]
 
 
-def so_far(layers: Layers, costs: Sequence[Array]) -> list[Array]:
+def so_far(layers: Sequence[Level], costs: Sequence[Array]) -> list[Array]:
     """Least sum of `costs` (p times [.., M]) from the start to a node: p + 1 times [.., nodes]."""
     start = np.full((*costs[0].shape[:-1], layers[0].num_sources), INFINITY)
     start[..., 0] = 0
@@ -324,3 +314,16 @@ def so_far(layers: Layers, costs: Sequence[Array]) -> list[Array]:
     for edges, cost in zip(layers, costs, strict=True):
         found.append(edges.into_targets(cost + found[-1][..., edges.source]))
     return found
+
+
+def shortest_path(
+    layers: Sequence[Level], costs: Sequence[Array], onward: Sequence[Array]
+) -> Array:
+    """Edges [p] of least sum of `costs` [M] from the start to the end; onward: what is `to_go`."""
+    node, path = 0, []
+    for edges, cost, rest in zip(layers, costs, onward[1:], strict=True):
+        first, count = (int(x[node]) for x in edges.range_of)
+        run = slice(first, first + count)
+        path.append(first + int((cost[run] + rest[edges.target[run]]).argmin()))
+        node = int(edges.target[path[-1]])
+    return np.array(path)

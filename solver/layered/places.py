@@ -11,7 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
+from formulations.costs.intervals import interval_sums
 from formulations.costs.stage_costs import NEVER
+from formulations.costs.stage_places import StagePlacer
 from formulations.costs.template_costs import between_ns, stage_tables, template_degrees, tied_ns
 from formulations.costs.transfers import inside_ns
 from formulations.fleet import Strategy
@@ -20,6 +22,7 @@ from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit, filled
 from formulations.plan import Recomputed
 from formulations.schedules import in_flight
+from formulations.slot_degrees import ByPlace
 from formulations.template import NOTHING
 from solver.layered.problem import Array, Intervals, Mask
 
@@ -179,3 +182,36 @@ def place_costs(
     Memory of a stage alone holds no buffers and no second embedding.
     """
     return PlaceCosts(*(_places(instance, strategy, split, pp, across) for pp in (1, 2)))
+
+
+def places_of(intervals: Intervals, by_place: ByPlace) -> Places:
+    """Tables by place as those that graphs of GPUs read; sends have the kinds of messages too."""
+    tables, groups = intervals.tables, by_place.instance.cluster.groups
+    placer, shape, each = StagePlacer(tables), tables.shape, range(len(by_place.places))
+    send = [
+        [[placer.send_ns(x, y, together) for y in each] for x in each] for together in (True, False)
+    ]
+    embedding = [[placer.embedding_ns(x, one) for x in each] for one in (True, False)]
+    return Places(
+        split=NodeSplit.ANY,
+        nodes=tuple(group.nodes for group in groups),
+        node_gpus=tuple(group.gpus_per_node for group in groups),
+        group=tuple(j for j, _ in by_place.places),
+        gpus=tuple(shape.dp * degrees.width for _, degrees in by_place.places),
+        forward=intervals.forward,
+        backward=intervals.backward,
+        finish=np.stack([intervals.optimizer[x] + stage_rings(placer, x)[1] for x in each]),
+        memory=PlaceMemory([(intervals, x) for x in each]),
+        send=np.array(send, dtype=np.int64),
+        send_back=np.array(send, dtype=np.int64),
+        embedding=np.array(embedding, dtype=np.int64),
+        tied=tables.tied,
+        blocking=tables.instance.search.blocking_sends,
+        schedule=shape.schedule,
+    )
+
+
+def stage_rings(placer: StagePlacer, place: int) -> tuple[Array, Array]:
+    """[n, n] gradient sync and parameter gather of layers at a place."""
+    sync, latency, gather, gather_latency = placer.rings(place)
+    return interval_sums(sync) + latency, interval_sums(gather) + gather_latency

@@ -6,7 +6,7 @@ free one a state for every set of nodes used and every way in which the last sta
 Lanes are replicas that behave alike under every order: equal node groups, transfers, shares.
 
 One problem may hold pipelines of several lengths: where an arc allows layers [0, 0), a stage at the
-front may be empty, which takes no time and sends nothing (`free_degrees`). In 1F1B and GPipe the
+front may be empty, which takes no time and sends nothing (`pipelines`). In 1F1B and GPipe the
 others do not notice. Proof for 1F1B, GPipe's is plain: an empty stage k before a first stage s
 delays F(x) until its own B(x - w_k - 1), which ends with B_s(x - w_k - 1); as w_k > w_s, stage s
 runs that before F_s(x) anyhow. The last backward of an empty stage ends with that of stage s.
@@ -34,10 +34,43 @@ Mask = NDArray[np.bool_]
 INFINITY = np.int64(1) << 60
 
 
+def distinct(values: Array) -> Array:
+    """[N] distinct values, ascending. `np.unique` would do, but loads numpy's masked arrays."""
+    ordered = np.sort(values, axis=None)
+    kept = np.ones(len(ordered), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=kept[1:])
+    return ordered[kept]
+
+
+def distinct_rows(rows: Array) -> Array:
+    """[N, C] distinct rows of a matrix, in lexicographic order."""
+    ordered = rows[np.lexsort(rows.T[::-1])]
+    kept = np.ones(len(ordered), dtype=bool)
+    kept[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    return ordered[kept]
+
+
 def runs(first: Array, count: Array) -> tuple[Array, Array]:
     """Of runs of numbers, `count` from `first` on each: the run of every number, and the number."""
     owner = np.repeat(np.arange(len(count)), count)
     return owner, np.arange(len(owner)) + np.repeat(first - (np.cumsum(count) - count), count)
+
+
+def by_message(tables: CostTables, stage: int, allowed: Mask) -> dict[int, Mask]:
+    """Layers that a stage may have, by the kind of message that comes to it; one at least.
+
+    So the arcs of a stage are told apart by what crosses the boundary before their first layer.
+    """
+    if stage == 0 or len(tables.tensors) == 1:
+        return {0: allowed}
+    kinds = range(len(tables.tensors))
+    masks = {n: allowed & (tables.message_kind == n)[:, None] for n in kinds}
+    return {n: mask for n, mask in masks.items() if mask.any()} or {0: allowed}
+
+
+def longest(*times: tuple[int, ...]) -> tuple[int, ...]:
+    """The largest of several times, kind by kind of message."""
+    return tuple(map(max, *times))
 
 
 class HeldIntervals:

@@ -44,14 +44,13 @@ from formulations.lengths.row_times import (
 from formulations.lengths.strategy_time import NEVER, Numbers, StrategyTimes
 from formulations.plan import GRADIENTS_SPLIT, Plan, Shape
 from formulations.space import node_vectors, shapes_of
-from formulations.switching.seats import Kind, Layout, layout_of
+from formulations.switching.shards import Kind, Layout, layout_of
 from formulations.switching.switch import switch_of
-from solver.heuristics.choose import ORDER_LIMIT, TimeTables, group_of_slot
-from solver.heuristics.minmax import fitting_even_split
-from solver.heuristics.node_orders import node_orders
-from solver.heuristics.stages import OrderStages
+from solver.heuristics.balance import SplitSpace, order_balance
+from solver.heuristics.baselines import fitting_even_split
+from solver.heuristics.node_orders import ORDER_LIMIT, node_orders
+from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp, time_up_after
-from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.search.driver import ShapeSearch
 from solver.study.store import Study, made_once
@@ -125,13 +124,13 @@ def candidates(
 
 def _check_longest(lengths: Lengths, strategies: Sequence[Strategy]) -> None:
     """Refuses sequences that are longer than any strategy takes."""
-    tokens, last = [one.tokens for one in lengths.classes], lengths.classes[-1]
+    tokens, last = [one.up_to for one in lengths.classes], lengths.classes[-1]
     longest = 0
     for strategy in strategies:
         measured = zip(tokens, strategy.atoms_ns, strict=False)
         sizes = [n for n, time_ns in measured if time_ns is not None]
         longest = max([longest, *sizes, *([strategy.longest] if strategy.replicas else [])])
-    if longest < last.tokens:
+    if longest < last.up_to:
         remedy = (
             "measure a strategy for them: longest_row, class_times"
             if lengths.strategies
@@ -140,7 +139,7 @@ def _check_longest(lengths: Lengths, strategies: Sequence[Strategy]) -> None:
         )
         limit = f"{longest} tokens at most; cut them off there, or "
         raise LongSequenceError(
-            f"lengths: sequences of {last.tokens} tokens, {last.count} a step, fit no strategy:"
+            f"lengths: sequences of {last.up_to} tokens, {last.count} a step, fit no strategy:"
             f" {limit if longest else 'none has room for a row; '}{remedy}"
         )
 
@@ -213,9 +212,9 @@ def _rows(instance: Instance, shape: Shape, tokens: int) -> Instance:
 def _has_room(instance: Instance, shape: Shape, tokens: int) -> bool:
     """Whether some split fits the memory, in some node order, with rows of so many tokens."""
     tables = TimeTables(_rows(instance, shape, tokens)).costs(shape)
-    intervals, shares = Intervals(tables), (shape.pp * ROWS_PER_STAGE,) * shape.dp
+    space, shares = SplitSpace(tables), (shape.pp * ROWS_PER_STAGE,) * shape.dp
     orders = node_orders(shape.nodes_used, ORDER_LIMIT)
-    trials = (OrderStages(intervals, group_of_slot(tables, order), shares) for order in orders)
+    trials = (order_balance(space, order, shares) for order in orders)
     return any(fitting_even_split(stages) is not None for stages in trials)
 
 
@@ -223,7 +222,7 @@ def _best_plan(instance: Instance, shape: Shape, tokens: int) -> Plan | None:
     """The best plan of a layout for rows of so many tokens, or the best within the time."""
     options = SolveOptions(time_limit_s=LIMIT_S)
     search = ShapeSearch(_rows(instance, shape, tokens), options, None, space=iter([shape]))
-    with suppress(TimeUp), time_up_after(search.clock.left_s):
+    with suppress(TimeUp), time_up_after(search.deadline.end_s):
         search.incumbents.seed([shape])
         search.run()
     return search.incumbents.known.plan

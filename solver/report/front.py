@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from formulations.costs.renting import Terms, chooses_terms, worthwhile_terms
 from formulations.units import SECONDS_PER_HOUR
 from solver.document import PlanDocument
-from solver.front_document import FrontDocument, PointDocument, TermsDocument
+from solver.front_document import FrontDocument, PointDocument
 from solver.report.assumptions import flash_lines
 from solver.report.layout import Grid, Lines, labelled, table
 from solver.report.naming import degrees_line, degrees_of
@@ -75,21 +75,7 @@ def training_usd(document: FrontDocument, step_usd: float) -> float:
     return step_usd * (1e6 / instance.workload.global_batch if steps is None else steps)
 
 
-def rows_of(document: FrontDocument) -> Iterator[tuple[PointDocument, TermsDocument]]:
-    """Points with their terms, fastest first."""
-    rows = [(point, terms) for point in document.points for terms in point.terms]
-    return iter(sorted(rows, key=lambda row: -row[1].sequences_per_s))
-
-
 # Fronts of money
-
-
-def front_text(document: FrontDocument) -> list[RenderableType]:
-    """The points, then where all other clusters stand."""
-    parts: list[RenderableType] = []
-    if document.points:
-        parts += [table(*point_rows(document)), ""]
-    return [*parts, labelled([*cost_lines(document), *search_lines(document)])]
 
 
 def least_text(document: FrontDocument) -> str:
@@ -149,19 +135,21 @@ def degrees_text(plan: PlanDocument) -> str:
 def point_rows(document: FrontDocument) -> tuple[list[str], list[str], list[list[str]]]:
     """Headings of texts and of numbers, and a row for every point on each of its terms."""
     chooses = chooses_terms(document.family.instance)
-    longest = max((one.plan.step_time_s or 0.0 for one in document.points), default=0.0)
+    on_terms = ((point, terms) for point in document.points for terms in point.terms)
+    pairs = sorted(on_terms, key=lambda pair: -pair[1].sequences_per_s)
+    longest_s = max(map(_step_s, document.points), default=0.0)
     rows = [
         [
-            cluster_name(document, one.nodes, terms.on_spot),
-            degrees_text(one.plan),
+            cluster_name(document, point.nodes, terms.on_spot),
+            degrees_text(point.plan),
             f"{terms.price_usd_per_hour:,.2f}",
-            time_text(one.plan.step_time_s or 0.0, longest),
+            time_text(_step_s(point), longest_s),
             *([percent(terms.availability)] if chooses else []),
             significant(terms.sequences_per_s),
             money(training_usd(document, terms.cost_usd_per_step)),
-            "open" if one.plan.gap is None else percent(one.plan.gap),
+            "open" if point.plan.gap is None else percent(point.plan.gap),
         ]
-        for one, terms in rows_of(document)
+        for point, terms in pairs
     ]
     kept = ["kept"] if chooses else []
     numbers = ["USD/h", "step", *kept, speed_name(document), "cost", "gap"]
@@ -176,19 +164,22 @@ def search_lines(document: FrontDocument) -> Lines:
     lines += lengths_lines(document.family.instance)
     lines += flash_lines(document.family.instance)
     lines.append(("clusters", _standings(document)))
-    if document.num_open:
-        lines.append(("open", _open(document)))
-    for one in document.points:
-        if one.nodes != one.nodes_used:
-            used = cluster_name(document, one.nodes_used)
-            lines.append(("idle", f"{cluster_name(document, one.nodes)}: the plan uses {used}"))
+    if document.num_open:  # clusters whose place is not shown
+        open_ = [cluster for cluster in document.clusters if cluster.standing == "open"]
+        names = [f"({cluster_name(document, cluster.nodes)})" for cluster in open_[:FEW]]
+        more = f" and {len(open_) - FEW:,} more" if len(open_) > FEW else ""
+        lines.append(("open", f"{', '.join(names)}{more} may still have better plans"))
+    for point in document.points:
+        if point.nodes != point.nodes_used:
+            used = cluster_name(document, point.nodes_used)
+            lines.append(("idle", f"{cluster_name(document, point.nodes)}: the plan uses {used}"))
     searched, ended = time_text(document.runtime_s), _TERMINATION[document.termination]
     return [*lines, ("search", f"{searched}, {ended}")]
 
 
 def _standings(document: FrontDocument) -> str:
-    count = Counter((one.standing, one.closed_by) for one in document.clusters)
-    by = Counter(one.standing for one in document.clusters)
+    count = Counter((cluster.standing, cluster.closed_by) for cluster in document.clusters)
+    by = Counter(cluster.standing for cluster in document.clusters)
     parts = [f"{len(document.clusters):,}", f"{len(document.points):,} on the front"]
     if by["dominated"]:
         alone = count["dominated", "bounds"]
@@ -201,28 +192,18 @@ def _standings(document: FrontDocument) -> str:
     return "; ".join(parts)
 
 
-def _open(document: FrontDocument) -> str:
-    """Clusters whose place is not shown."""
-    open_ = [one for one in document.clusters if one.standing == "open"]
-    names = [f"({cluster_name(document, one.nodes)})" for one in open_[:FEW]]
-    more = f" and {len(open_) - FEW:,} more" if len(open_) > FEW else ""
-    return f"{', '.join(names)}{more} may still have better plans"
-
-
 def front_report(document: FrontDocument) -> list[RenderableType]:
-    """A front as its aim asks for it."""
-    return subsets_text(document) if document.aim == "subsets" else front_text(document)
+    """The points, or the best of every size, then where all other clusters stand."""
+    search = search_lines(document)
+    if document.aim != "subsets":
+        lines = labelled([*cost_lines(document), *search])
+        return [table(*point_rows(document)), "", lines] if document.points else [lines]
+    if not document.points:
+        return [labelled(search)]
+    return [_size_table(document), "", labelled([*subset_lines(document), *search])]
 
 
 # Subsets of the nodes of one cluster: the best of every number, what is lost without some
-
-
-def subsets_text(document: FrontDocument) -> list[RenderableType]:
-    """The table of sizes, then groups, then idle nodes."""
-    if not document.points:
-        return [labelled(search_lines(document))]
-    lines = [*subset_lines(document), *search_lines(document)]
-    return [_size_table(document), "", labelled(lines)]
 
 
 def subset_lines(document: FrontDocument) -> Lines:
@@ -243,7 +224,7 @@ def _fastest(points: Iterable[PointDocument]) -> PointDocument | None:
 def _best_of_sizes(document: FrontDocument) -> dict[int, PointDocument]:
     """The fastest point of every number of nodes that brings something, fewest nodes first."""
     best = dict[int, PointDocument]()
-    for point in sorted(document.points, key=lambda one: (sum(one.nodes), _step_s(one))):
+    for point in sorted(document.points, key=lambda point: (sum(point.nodes), _step_s(point))):
         if not best or _step_s(point) < min(map(_step_s, best.values())):
             best[sum(point.nodes)] = point
     return best
@@ -253,7 +234,7 @@ def _other_sizes(document: FrontDocument) -> Lines:
     """Numbers of nodes that are not in the table, and why."""
     sizes = [*_best_of_sizes(document)]
     sure = "" if document.num_open else ", proved"
-    others = sorted({sum(one.nodes) for one in document.clusters} - {*sizes})
+    others = sorted({sum(cluster.nodes) for cluster in document.clusters} - {*sizes})
     few = [size for size in others if size < sizes[0]]
     many = [size for size in others if size > sizes[0]]
     lines = [(few, "no plan"), (many, "no plan is faster than the best of fewer nodes")]
@@ -262,23 +243,22 @@ def _other_sizes(document: FrontDocument) -> Lines:
 
 def _size_table(document: FrontDocument) -> Grid:
     """The best of every number of nodes that brings something."""
-    longest = max(map(_step_s, document.points))
+    longest_s = max(map(_step_s, document.points))
     rows, before = [], None
-    for size, found in _best_of_sizes(document).items():
-        speed = found.plan.throughput_sequences_per_s or 0.0
-        adds = "" if before is None else percent(_step_s(before) / _step_s(found) - 1)
+    for size, point in _best_of_sizes(document).items():
+        adds = "" if before is None else percent(_step_s(before) / _step_s(point) - 1)
         rows.append(
             [
-                cluster_name(document, found.nodes),
-                degrees_text(found.plan),
+                cluster_name(document, point.nodes),
+                degrees_text(point.plan),
                 f"{size}",
-                time_text(_step_s(found), longest),
-                significant(speed),
+                time_text(_step_s(point), longest_s),
+                significant(point.plan.throughput_sequences_per_s or 0.0),
                 adds,
-                "open" if found.plan.gap is None else percent(found.plan.gap),
+                "open" if point.plan.gap is None else percent(point.plan.gap),
             ]
         )
-        before = found
+        before = point
     numbers = ["nodes", "step", "sequences/s", "faster by", "gap"]
     return table(["best subset", DEGREES], numbers, rows)
 
@@ -290,22 +270,23 @@ def _without(document: FrontDocument) -> Lines:
     if best is None:
         return lines
     for j, group in enumerate(document.family.instance.cluster.groups):
-        less = _fastest(one for one in document.points if one.nodes[j] < document.family.most[j])
-        none = _fastest(one for one in document.points if not one.nodes[j])
+        fewer = (point for point in document.points if point.nodes[j] < document.family.most[j])
+        less = _fastest(fewer)
+        none = _fastest(point for point in document.points if not point.nodes[j])
         lines.append((f"without {group.name}", _longer(document, best, none)))
         if group.nodes > 1:
             lines.append(("one less", f"of {group.name}: {_longer(document, best, less)}"))
     return lines
 
 
-def _longer(document: FrontDocument, best: PointDocument, other: PointDocument | None) -> str:
-    if other is None:
+def _longer(document: FrontDocument, best: PointDocument, slower: PointDocument | None) -> str:
+    if slower is None:
         return "no plan"
-    more = _step_s(other) / _step_s(best) - 1
+    more = _step_s(slower) / _step_s(best) - 1
     if not more:
         return "no loss"
-    step = time_text(_step_s(other), _step_s(best))
-    return f"a step takes {step}, {percent(more)} longer, on {cluster_name(document, other.nodes)}"
+    step = time_text(_step_s(slower), _step_s(best))
+    return f"a step takes {step}, {percent(more)} longer, on {cluster_name(document, slower.nodes)}"
 
 
 def _idle(document: FrontDocument) -> Iterator[tuple[str, str]]:
@@ -313,7 +294,7 @@ def _idle(document: FrontDocument) -> Iterator[tuple[str, str]]:
     best = _fastest(document.points)
     if best is None:
         return
-    standing = {one.nodes: one for one in document.clusters}
+    standing = {cluster.nodes: cluster for cluster in document.clusters}
     for j, group in enumerate(document.family.instance.cluster.groups):
         idle = document.family.most[j] - best.nodes[j]
         if not idle:

@@ -104,7 +104,7 @@ def lines(document: LengthsDocument) -> Lines:
         rows = f"of every length as {model} has them"
     lengths = document.instance and document.instance.lengths
     measured = lengths.strategies if lengths else ()
-    if single_rows := [strategy.name for strategy in measured if len(strategy.row_times_s) == 1]:
+    if single_rows := [one.title for one in measured if len(one.row_times or ()) == 1]:
         rows += f"; of {', '.join(single_rows)}, with a single row, by the model's FLOPs"
     least = f"no step in {orders[document.order]} takes less than"
     return [

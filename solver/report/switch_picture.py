@@ -9,14 +9,37 @@ from collections.abc import Callable, Iterator, Sequence
 from xml.sax.saxutils import escape
 
 from solver.report.chart import LETTER, key, key_width, picture, round_ticks, upright_lines, written
-from solver.report.quantities import Unit, round_time_text, size_unit, time_text
-from solver.report.switch_text import COLUMNS, Volumes, few_rows
-from solver.switch_document import SwitchDocument
+from solver.report.quantities import Unit, ranges, round_time_text, size_unit, time_text
+from solver.switch_document import SwitchDocument, Volumes
 
+#: Rows of a table; what busy GPUs send and receive stands before the rest.
+MOST_ROWS = 40
+#: Volumes of a GPU in the order of the columns.
+COLUMNS = ("sent inside", "sent between", "received inside", "received between")
 _WIDTH, _RIGHT, _TOP = 760, 110, 64
 _BAR, _STEP, _GAP = 11, 28, 76  # height of a bar, of a row, and between the two charts
 _INSIDE, _BETWEEN = "#86b3e3", "#e39a2d"
 _TIMES = (("this plan", "#3f9a5b"), ("no plan below", "#7a7a7a"), ("published rule", "#b5567f"))
+
+
+def device_rows(document: SwitchDocument) -> list[tuple[str, Volumes]]:
+    """GPUs and their volumes, bytes; GPUs of a node with equal volumes share a row."""
+    alike: dict[tuple[str, Volumes], list[int]] = {}
+    for device in document.devices:
+        node, _, gpu = device.gpu.rpartition(":")
+        alike.setdefault((node, device.volumes), []).append(int(gpu))
+    return [(f"{node}: {ranges(gpus)}", volumes) for (node, volumes), gpus in alike.items()]
+
+
+def few_rows(document: SwitchDocument) -> list[tuple[str, Volumes]]:
+    """As `device_rows`, those beyond MOST_ROWS as one with the largest volumes."""
+    rows = device_rows(document)
+    if len(rows) <= MOST_ROWS:
+        return rows
+    rest = rows[MOST_ROWS - 1 :]
+    sent, away, received, into = (max(row[1][n] for row in rest) for n in range(4))
+    more = f"{len(rest)} more rows, at most", (sent, away, received, into)
+    return [*rows[: MOST_ROWS - 1], more]
 
 
 def switch_picture(document: SwitchDocument) -> str:
@@ -46,9 +69,9 @@ def _times(document: SwitchDocument) -> Iterator[str]:
 
 def _volumes(rows: Sequence[tuple[str, Volumes]], top: float) -> Iterator[str]:
     """Two bars a row: sent above, received below."""
-    most = max(max(sum(volumes[:2]), sum(volumes[2:])) for _, volumes in rows)
-    unit = size_unit(most)
-    ticks = round_ticks(most / unit.factor)
+    largest = max(max(sum(volumes[:2]), sum(volumes[2:])) for _, volumes in rows)
+    unit = size_unit(largest)
+    ticks = round_ticks(largest / unit.factor)
     yield from _axis(
         ticks, top, len(rows), lambda tick: f"{round(tick, 12):g} {unit.name}" if tick else "0"
     )

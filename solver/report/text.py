@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import get_args
 
 from rich.console import RenderableType
 
@@ -23,7 +24,7 @@ from solver.report.assumptions import (
 )
 from solver.report.critical import busy_share, summary
 from solver.report.document import costs_of, plan_of
-from solver.report.layout import Labelled, Lines, labelled
+from solver.report.layout import Lines, labelled
 from solver.report.naming import by_group, degrees_of, experts_text, layers_text, tensor_text
 from solver.report.quantities import (
     counted,
@@ -42,7 +43,7 @@ from solver.report.stages import (
     zone_lines,
 )
 from solver.report.step import text_timeline
-from solver.result import Infeasibility, OtherTarget
+from solver.result import Infeasibility, OtherTarget, Reason
 from solver.simulate import Step, simulate_step
 
 _RECOMPUTED: dict[Recompute, str] = {
@@ -63,6 +64,11 @@ _TERMINATION = {
     "unfinished": "some shapes could not be closed",
     "heuristic": "a heuristic, which proves nothing",
     "given": "the plan was given",
+}
+_DEGREES: dict[DegreesPer, str] = {
+    "uniform": "uniform degrees",
+    "per_group": "degrees per node group",
+    "per_stage": "degrees per stage",
 }
 _MOST_RUNS = 8  # of equal layers, that are listed one by one
 _SCHEDULES: dict[ScheduleName, str] = {
@@ -116,27 +122,15 @@ def lengths_lines(instance: Instance) -> Lines:
     return [("lengths", f"not looked at: {taken}; the command lengths does")]
 
 
-def _recompute_text(document: PlanDocument) -> str:
-    """What the stages of a plan recompute, in words."""
-    found = {stage.recomputed.way for one in document.replicas for stage in one.stages}
-    if len(found) > 1:
-        return "recomputation where memory asks for it"
-    return _RECOMPUTED[found.pop()]
-
-
-_DEGREES: dict[DegreesPer, str] = {
-    "uniform": "uniform degrees",
-    "per_group": "degrees per node group",
-    "per_stage": "degrees per stage",
-}
-
-
 def shape_text(document: PlanDocument, shape: Shape) -> str:
     """Degrees and memory strategy in words."""
-    recompute = _recompute_text(document)
+    ways = {stage.recomputed.way for replica in document.replicas for stage in replica.stages}
+    recompute = "recomputation where memory asks for it"
+    if len(ways) == 1:
+        recompute = _RECOMPUTED[ways.pop()]
     zero = f", ZeRO {shape.zero}" if shape.zero else ""
     degrees = degrees_of(document)
-    grouped = any(own.tp > 1 for own in degrees)
+    grouped = any(group.tp > 1 for group in degrees)
     sequence_parallel = document.instance.search.sequence_parallel and grouped
     split = ", sequence parallel" if sequence_parallel else ""
     chunks = f", {shape.vpp} chunks per GPU," if shape.vpp > 1 else ""
@@ -152,9 +146,9 @@ def shape_text(document: PlanDocument, shape: Shape) -> str:
 def batches_text(document: PlanDocument, shape: Shape) -> str:
     """Micro-batches and schedule in words."""
     counts = [replica.micro_batches for replica in document.replicas]
-    least, most = min(counts), max(counts)
-    number = f"{least:,} to {most:,}" if least < most else f"{most:,}"
-    noun = "micro-batch" if most == 1 else "micro-batches"
+    fewest, largest = min(counts), max(counts)
+    number = f"{fewest:,} to {largest:,}" if fewest < largest else f"{largest:,}"
+    noun = "micro-batch" if largest == 1 else "micro-batches"
     size = counted(shape.micro_batch, "sequence")
     return f"{number} {noun} of {size} per replica, {_SCHEDULES[shape.schedule]} schedule"
 
@@ -175,22 +169,6 @@ def heading_lines(document: PlanDocument) -> Lines:
     return lines
 
 
-def _table_note(document: PlanDocument) -> str:
-    split = any(stage.weight_gradient_s for one in document.replicas for stage in one.stages)
-    weights = " (weights: the part of backward that is put off)" if split else ""
-    return f"stages; times per micro-batch{weights}, memory per GPU"
-
-
-def _closed(document: PlanDocument) -> str:
-    reasons = Counter(record.reason for record in document.closed_shapes)
-    return ", ".join(f"{reasons[r]:,} {r}" for r in ("infeasible", "bounded", "solved", "open"))
-
-
-def _closed_by(document: PlanDocument) -> Lines:
-    counts = ", ".join(f"{name} {count:,}" for name, count in document.shapes.closed_by.items())
-    return [("closed by", counts)] if counts else []
-
-
 def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines:
     """Status, bound, gap, what other targets may bring, and what the search did."""
     bound, gap, asked = document.lower_bound_s, document.gap, document.requested_gap
@@ -203,90 +181,82 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
     if bound is not None:
         of = "" if document.minimize == "step_time" else " at this price per hour"
         proof.append(f"lower bound {time_text(bound)}{of}")
-    runtime = significant(document.runtime_s, 3)
-    return [
+    lines = [
         ("plan space", plan_space_text(document.instance.search)),
         ("status", ", ".join(proof)),
         *(("elsewhere", line) for line in _elsewhere(document, others)),
-        *([("shapes", _closed(document))] if document.closed_shapes else []),
-        *_closed_by(document),
-        ("search", f"{document.method}, {runtime} s, {_TERMINATION[document.termination]}"),
     ]
+    if document.closed_shapes:
+        reasons = Counter(record.reason for record in document.closed_shapes)
+        counts = (f"{reasons[reason]:,} {reason}" for reason in get_args(Reason))
+        lines.append(("shapes", ", ".join(counts)))
+    closed_by = document.shapes.closed_by.items()
+    if closed_by:
+        lines.append(("closed by", ", ".join(f"{name} {count:,}" for name, count in closed_by)))
+    runtime = significant(document.runtime_s, 3)
+    ended = _TERMINATION[document.termination]
+    return [*lines, ("search", f"{document.method}, {runtime} s, {ended}")]
 
 
 def _elsewhere(document: PlanDocument, others: Sequence[OtherTarget]) -> Iterator[str]:
     """What other launch targets may bring; those that nobody had time for together."""
     better = "faster" if document.minimize == "step_time" else "cheaper"
-    late = dict.fromkeys(TARGET_NAMES[one.target] for one in others if one.gain is None)
-    for one in others:
-        if one.gain is not None:
-            yield _other(one, one.gain, better)
+    late = dict.fromkeys(TARGET_NAMES[other.target] for other in others if other.gain is None)
+    for other in others:
+        if other.gain is None:
+            continue
+        up_to, found_gain = percent(other.gain), percent(other.found_gain)
+        if not other.found_gain:
+            gain = f"not yet ruled out that a plan is up to {up_to} {better}"
+        else:
+            gain = f"{found_gain} {better}" + (f", at most {up_to}" if up_to != found_gain else "")
+        yield f"{TARGET_NAMES[other.target]}: {gain}, with search: {other.search}"
     if late:
         yield f"not yet looked at for want of time: {', '.join(late)}; `explain` does"
-
-
-def _other(other: OtherTarget, most: float, better: str) -> str:
-    """What one that was looked at brings, and may bring at most."""
-    name, least = TARGET_NAMES[other.target], other.found_gain
-    if not least:
-        found = f"not yet ruled out that a plan is up to {percent(most)} {better}"
-    else:
-        found = f"{percent(least)} {better}"
-        found += f", at most {percent(most)}" if percent(most) != percent(least) else ""
-    return f"{name}: {found}, with search: {other.search}"
 
 
 def figures(document: PlanDocument) -> Lines:
     """Step time, throughput, money and tightest memory; empty without a plan."""
     step_s, rate = document.step_time_s, document.throughput_sequences_per_s
     per_step, per_hour = document.cost_usd_per_step, document.price_usd_per_hour
-    if step_s is None or rate is None or per_step is None or per_hour is None:
+    shape = document.shape
+    if step_s is None or rate is None or per_step is None or per_hour is None or shape is None:
         return []
-    tokens = rate * document.instance.workload.sequence_length
-    busy = percent(busy_share(document) or 0.0)
-    steps, training = document.instance.objective.steps, document.training_cost_usd
-    whole = f", {money(training)} for {steps:,} steps" if steps and training is not None else ""
-    sources = ", ".join(_SOURCES[source] for source in document.time_sources)
+    workload = document.instance.workload
     rounding = time_text(document.rounding_error_s or 0.0)
-    rent = f"{money(per_step)} per step, {money(per_hour)} per hour{whole}"
-    idle = node_ranges(document.idle_nodes)
-    return [
+    per_gpu = significant((document.model_flop_per_s_per_gpu or 0.0) / 1e12)
+    mfu = f"MFU {percent(document.mfu or 0.0)} of the dense {workload.precision} peaks"
+    tokens = significant(rate * workload.sequence_length)
+    lines = [
         ("step time", f"{time_text(step_s)}, of which at most {rounding} is rounding up"),
-        ("throughput", f"{significant(rate)} sequences/s, {significant(tokens)} tokens/s"),
-        ("model FLOPs", _speed(document)),
-        *([("money", rent)] if per_hour else []),
-        *renting_lines(document),
-        ("memory", tightest(document)),
-        ("layout", _launchers(document)),
+        ("throughput", f"{significant(rate)} sequences/s, {tokens} tokens/s"),
+        ("model FLOPs", f"{per_gpu} TFLOP/s per GPU, {mfu}"),
+    ]
+    if per_hour:
+        steps, training = document.instance.objective.steps, document.training_cost_usd
+        of_all = (
+            f", {money(training)} for {steps:,} steps" if steps and training is not None else ""
+        )
+        lines.append(("money", f"{money(per_step)} per step, {money(per_hour)} per hour{of_all}"))
+    lines += [*renting_lines(document), ("memory", tightest(document))]
+    launchers = [TARGET_NAMES[target] for target in able(document.instance, plan_of(document))]
+    names = ", ".join(launchers) or "no launch target that is known"
+    busy = percent(busy_share(document) or 0.0)
+    sources = ", ".join(_SOURCES[source] for source in document.time_sources)
+    lines += [
+        ("layout", f"{names} can run it"),
         ("GPUs", f"compute {busy} of the time, traffic in layers included; layer times: {sources}"),
-        *([("idle", idle)] if idle else []),
+    ]
+    if idle := node_ranges(document.idle_nodes):
+        lines.append(("idle", idle))
+    return [
+        *lines,
         *zone_lines(document),
         *evidence_lines(document),
         *calibration_lines(document),
-        *_assumptions(document),
+        *assumptions(document.instance, shape, degrees_of(document)),
+        *cost_without_flash(document, shape),
     ]
-
-
-def _assumptions(document: PlanDocument) -> Lines:
-    shape = document.shape
-    if shape is None:
-        return []
-    lines = assumptions(document.instance, shape, degrees_of(document))
-    return [*lines, *cost_without_flash(document, shape)]
-
-
-def _launchers(document: PlanDocument) -> str:
-    """Who can launch the layout as it is."""
-    names = [TARGET_NAMES[one] for one in able(document.instance, plan_of(document))]
-    return f"{', '.join(names) or 'no launch target that is known'} can run it"
-
-
-def _speed(document: PlanDocument) -> str:
-    """Model FLOP/s, and their share of what the GPUs could do at most."""
-    per_gpu = significant((document.model_flop_per_s_per_gpu or 0.0) / 1e12)
-    precision = document.instance.workload.precision
-    mfu = percent(document.mfu or 0.0)
-    return f"{per_gpu} TFLOP/s per GPU, MFU {mfu} of the dense {precision} peaks"
 
 
 def plan_space_text(search: SearchSpace) -> str:
@@ -295,6 +265,13 @@ def plan_space_text(search: SearchSpace) -> str:
     alike = ", recomputation alike in all stages" if search.recompute_per == "plan" else ""
     degrees = _DEGREES[search.degrees]
     return f"{who}, {degrees}, {search.micro_batches} micro-batches{alike}"
+
+
+def _table_note(document: PlanDocument) -> str:
+    stages = (stage for replica in document.replicas for stage in replica.stages)
+    split = any(stage.weight_gradient_s for stage in stages)
+    weights = " (weights: the part of backward that is put off)" if split else ""
+    return f"stages; times per micro-batch{weights}, memory per GPU"
 
 
 def result_text(
@@ -311,11 +288,6 @@ def result_text(
     return [*parts, labelled(outcome(document, others))]
 
 
-def infeasible_text(infeasibility: Infeasibility) -> Labelled:
-    """What stands in the way, and what would help."""
-    return labelled([("not met", infeasibility.constraint), ("would help", infeasibility.remedy)])
-
-
 def solution_text(
     document: PlanDocument,
     infeasibility: Infeasibility | None,
@@ -327,7 +299,10 @@ def solution_text(
     else:
         costs = costs_of(document)
         parts = result_text(document, costs, simulate_step(costs), others)
-    return parts if infeasibility is None else [*parts, infeasible_text(infeasibility)]
+    if infeasibility is None:
+        return parts
+    reason = [("not met", infeasibility.constraint), ("would help", infeasibility.remedy)]
+    return [*parts, labelled(reason)]
 
 
 def plan_text(document: PlanDocument, step: Step) -> list[RenderableType]:

@@ -12,15 +12,13 @@ from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions, even_shares
 from formulations.plan import Plan
 from formulations.slot_degrees import runs_order
-from solver.bounds.kinds import kinds_of
-from solver.bounds.light_replica import LightReplica
-from solver.bounds.replica_relaxation import Relaxation, order_along
+from solver.bounds.node_classes import classes_of
+from solver.bounds.surrogate_replica import Relaxation, SurrogateReplica, order_along
 from solver.enumeration.engine import deepened, solve_split
 from solver.enumeration.enumerate import below
 from solver.heuristics.blocks import with_blocks
-from solver.heuristics.pool import PathPool
-from solver.heuristics.shape_search import ShapeSearch
-from solver.heuristics.shape_starts import State
+from solver.heuristics.shape_search import ShapeSearch, State
+from solver.heuristics.trial import PathPool
 from solver.layered.placements import fixed_order, replica_classes
 from solver.layered.problem import Array, Intervals
 
@@ -30,7 +28,7 @@ PATIENCE = 100
 NEAR = 1.01
 #: Moves that are worth asking whether to stop.
 MOVES_PER_STOP = 100
-#: Groups with less difference in speed are first taken for one kind.
+#: Groups with less difference in speed are first taken for one class.
 ALIKE = 0.02
 #: The first trial time is below the target by this part of it, the last ones apart by that part.
 FIRST, RESOLUTION = 16, 512
@@ -97,16 +95,16 @@ class ByRelaxation:
     def run(self) -> bool:
         """Whether relaxations close the shape: of groups of unlike speed, then of all."""
         for apart in (ALIKE, 0.0):
-            kinds = kinds_of(self.intervals, apart)
-            replica = LightReplica(self.intervals, self.placer, kinds)
+            classes = classes_of(self.intervals, apart)
+            replica = SurrogateReplica(self.intervals, self.placer, classes)
             if self._closes(replica):
                 return True
             if not replica.merged or self.stop():
                 break
         return False
 
-    def _closes(self, replica: LightReplica) -> bool:
-        """Whether its light replicas do, at once or by bisection of trial times.
+    def _closes(self, replica: SurrogateReplica) -> bool:
+        """Whether its surrogate replicas do, at once or by bisection of trial times.
 
         A high cutoff leaves many edges: what takes long below it is often refuted below lower ones.
         """
@@ -132,7 +130,7 @@ class ByRelaxation:
         return self.bound_ns >= self.target
 
     def _reach_ns(self, relaxation: Relaxation) -> int | None:
-        """From here on light replicas refute no cutoff, as far as is known; None: they do this one.
+        """From here on surrogates refute no cutoff, as far as is known; None: they do this one.
 
         Where windows cannot tell, the best splits of one do.
         """
@@ -145,7 +143,7 @@ class ByRelaxation:
         return None if self.bound_ns >= relaxation.cutoff else found_ns or relaxation.cutoff
 
     def _solve(self, relaxation: Relaxation) -> int | None:
-        """Step time of the best splits of a light replica if found, with a bound and a plan.
+        """Step time of the best splits of a surrogate replica if found, with a bound and a plan.
 
         Half of the gap is for the relaxation, which then need not be solved to its end.
         """

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from formulations.instance.cluster import GpuType
+from formulations.instance.machines import GpuType
 from solver.setup.machines import Machines
 
 #: The networks of whole systems of 8 GPUs, and of everything else: what is assumed if nobody says.

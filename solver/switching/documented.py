@@ -1,27 +1,31 @@
-"""From two plan files to the sealed switch file between them."""
+"""From two plan files to the sealed switch file between them, if they are alike.
 
-from collections.abc import Sequence
+Alike: of one model on the same machines. Sequence length, batch, and what machines cost are left
+aside.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 from time import monotonic
 
+from formulations.errors import PlanError
+from formulations.instance import Cluster, Link, Workload
+from formulations.instance.input_limits import MOST_TEXT
 from formulations.lengths.problem import Moves
 from formulations.plan import Plan
-from formulations.switching.seats import layout_of
+from formulations.switching.shards import layout_of
 from formulations.switching.switch import Sending, Switch, switch_of
-from formulations.units import seconds
 from solver.document import PlanDocument
 from solver.files import sealed
-from solver.result import relative_gap
 from solver.switch_document import (
     KINDS,
-    ChannelDocument,
     ClassDocument,
-    DeviceDocument,
     SendingDocument,
-    SliceDocument,
     SwitchDocument,
     gpu_names,
+    switch_figures,
 )
-from solver.switching.quickest import SwitchPlan, plan_switch
+from solver.switching.quickest import plan_switch
 
 
 def switch_document(
@@ -30,28 +34,20 @@ def switch_document(
     """The switch between two files with plans, for the same model and the same machines."""
     begin = monotonic()
     workload, cluster = before.instance.workload, before.instance.cluster
-    ends = [_plan(one) for one in (before, after)]
-    held, wanted = (layout_of(cluster, one) for one in ends)
-    switch = switch_of(cluster, workload, held, wanted, KINDS[moves])
-    found = plan_switch(switch, time_limit_s)
-    names = gpu_names(cluster)
-    volumes = sorted(switch.volumes(found.sendings).items())
-    time_s, bound_s = seconds(found.time_ns), seconds(found.bound.time_ns)
+    ends = [_plan(document) for document in (before, after)]
+    first, last = (layout_of(cluster, plan) for plan in ends)
+    switch = switch_of(cluster, workload, first, last, KINDS[moves])
+    sendings = plan_switch(switch, time_limit_s).sendings
     return sealed(
         SwitchDocument(
+            **switch_figures(cluster, switch, sendings),
             moves=moves,
-            time_s=time_s,
-            lower_bound_s=bound_s,
-            gap=relative_gap(time_s, bound_s) or 0.0,
-            published_s=seconds(found.published_ns),
-            runtime_s=monotonic() - begin,
-            devices=tuple(DeviceDocument.of(names[gpu], sizes) for gpu, sizes in volumes),
-            bound_by=tuple(ChannelDocument.of(cluster, line) for line in found.bound.channels),
-            classes=_classes(switch, found, names),
+            classes=_classes(switch, sendings, gpu_names(cluster)),
             before=ends[0],
             after=ends[1],
             workload=workload,
             cluster=cluster,
+            runtime_s=monotonic() - begin,
         )
     )
 
@@ -67,26 +63,88 @@ def _plan(document: PlanDocument) -> Plan:
     )
 
 
-def _sending(sending: Sending, names: Sequence[str]) -> SendingDocument:
-    """Who sends what to whom, by name."""
-    return SendingDocument(
-        begin=sending.begin,
-        end=sending.end,
-        source=names[sending.source],
-        via=None if sending.via is None else names[sending.via],
-        receivers=tuple(names[gpu] for gpu in sending.receivers),
-    )
-
-
-def _classes(switch: Switch, found: SwitchPlan, names: Sequence[str]) -> tuple[ClassDocument, ...]:
+def _classes(
+    switch: Switch, sendings: Sequence[Sending], names: Sequence[str]
+) -> tuple[ClassDocument, ...]:
     merged: dict[Sending, list[int]] = {}  # what an owner sends to GPUs of many nodes is one
-    for one in found.sendings:
-        key = one if one.via is not None else one._replace(receivers=())
-        merged.setdefault(key, []).extend(one.receivers)
-    sendings: list[list[SendingDocument]] = [[] for _ in switch.classes]
-    for key, receivers in merged.items():
-        sendings[key.number].append(_sending(key._replace(receivers=tuple(receivers)), names))
+    for way in sendings:
+        key = way if way.via is not None else way._replace(receivers=())
+        merged.setdefault(key, []).extend(way.receivers)
+    documents: list[list[SendingDocument]] = [[] for _ in switch.classes]
+    for way, receivers in merged.items():
+        documents[way.number].append(
+            SendingDocument(
+                begin=way.begin,
+                end=way.end,
+                source=names[way.source],
+                via=None if way.via is None else names[way.via],
+                receivers=tuple(names[gpu] for gpu in receivers),
+            )
+        )
     return tuple(
-        ClassDocument(slices=tuple(map(SliceDocument.of, own.slices)), sendings=tuple(ways))
-        for own, ways in zip(switch.classes, sendings, strict=True)
+        ClassDocument(slices=moved.slices, sendings=tuple(ways))
+        for moved, ways in zip(switch.classes, documents, strict=True)
     )
+
+
+def check_alike(before: PlanDocument, after: PlanDocument, names: tuple[str, str]) -> None:
+    """Returns if two plans are of one model and one cluster; PlanError with the first difference.
+
+    Sequence length, batch, and what machines cost are left aside.
+    """
+    pair = [(file.instance.workload, file.instance.cluster) for file in (after, before)]
+    for field, text, expected in unlike(*pair):
+        allowed = f"{expected}, as in {names[0]}"
+        raise PlanError(f"{names[1]}: {field}", text[:MOST_TEXT], allowed[:MOST_TEXT])
+
+
+def unlike(
+    first: tuple[Workload, Cluster], second: tuple[Workload, Cluster]
+) -> Iterator[tuple[str, str, str]]:
+    """Where models and machines differ in what a switch rests on: field, that of both."""
+    for what, texts, expected in (
+        ("workload", _model(first[0]), _model(second[0])),
+        ("cluster", _machines(first[1]), _machines(second[1])),
+    ):
+        for field, value in expected.items():
+            if texts.get(field) != value:
+                yield f"instance.{what}: {field}", texts.get(field, "none"), value
+
+
+def _model(workload: Workload) -> dict[str, str]:
+    """All that the sizes of tensors depend on, in words."""
+    texts = {
+        "name": workload.name,
+        "parameters": str(workload.parameters),
+        "layers": str(len(workload.layers)),
+        "bytes per parameter": str(workload.parameter_bytes),
+        "bytes per gradient": str(workload.gradient_bytes),
+    }
+    for n, run in enumerate(workload.layer_runs):
+        layer = run.layer
+        texts[f"layer_runs[{n}]"] = (
+            f"{run.count} of {layer.sharded_parameters} split, {layer.replicated_parameters} whole,"
+            f" {layer.expert_parameters} expert parameters, {layer.vocabulary_rows} x"
+            f" {layer.vocabulary_columns} of the vocabulary{', tied' * layer.tied_copy}"
+        )
+    return texts
+
+
+def _machines(cluster: Cluster) -> dict[str, str]:
+    """Machines and links, in words."""
+    groups = [
+        f"{group.nodes} {group.name} of {group.gpus_per_node} {group.gpu.name}"
+        for group in cluster.groups
+    ]
+    texts = {"groups": ", ".join(groups)}
+    for j, group in enumerate(cluster.groups):
+        texts[f"groups[{j}].zone"] = str(group.zone)
+        texts[f"groups[{j}].intra_node"] = _link(group.intra_node)
+        texts[f"groups[{j}].inter_node"] = _link(group.inter_node)
+    for pair in combinations(cluster.zones, 2):
+        texts[f"zone_link of {' and '.join(map(str, pair))}"] = _link(cluster.link_between(*pair))
+    return texts
+
+
+def _link(link: Link) -> str:
+    return f"{link.bandwidth_bytes_per_s:g} bytes/s, {link.latency_s:g} s"

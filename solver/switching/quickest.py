@@ -1,13 +1,27 @@
-"""The quickest switch plan that is found, what no plan beats, and what the published rule takes."""
+"""The quickest switch plan that is found: balancing, or the published rule.
 
+By balancing every demand goes where it is least in the way: once whole, once in a few pieces.
+"""
+
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 
-from formulations.switching.port_bound import PortBound, port_bound
-from formulations.switching.published import published_plan
-from formulations.switching.switch import Sending, Switch
+from formulations.switching.switch import (
+    Demand,
+    PortBound,
+    Sending,
+    Switch,
+    port_bound,
+    published_plan,
+)
 from solver.interrupt import TimeUp, time_up_after
-from solver.switching.balancing import balanced_plan, joined
+
+#: Pieces of a demand: where few classes make up the load, one owner of each is not enough.
+PIECES = 4
+#: Of all demands; where there would be more, each goes whole: it is a small part of the load.
+MOST_PIECES = 200_000
 
 
 @dataclass(frozen=True)
@@ -45,3 +59,79 @@ def plan_switch(switch: Switch, time_limit_s: float | None = None) -> SwitchPlan
     except KeyboardInterrupt:
         interrupted = True
     return SwitchPlan(tuple(sendings), time_ns, bound, published_ns, interrupted)
+
+
+class _Balance:
+    """Times of all ports and links under what is placed so far, ns."""
+
+    def __init__(self, switch: Switch, fixed: Sequence[Sending]) -> None:
+        self._network, self._rates = switch.network, [float(r) for r in switch.network.ns_per_byte]
+        loads = zip(switch.loads(fixed), self._rates, strict=True)
+        self.times = [size * rate for size, rate in loads]
+
+    def place(self, demand: Demand, begin: int, end: int) -> Sending:
+        """Bytes of a demand, from the owner and by the GPU that forwards them with least to do."""
+        times, rates, size, copies = self.times, self._rates, end - begin, len(demand.receivers)
+        source, via = demand.senders[0], None
+        if len(demand.senders) > 1:  # after whose sending its busiest line has least to do
+            ways = ((self._after(demand, gpu, size), times[gpu], gpu) for gpu in demand.senders)
+            source = min(ways)[2]
+        if copies > 1:
+            first = min(demand.receivers, key=times.__getitem__)
+            forwarded_ns = times[first] + (copies - 1) * size * rates[first]
+            via_ns = max(self._after(demand, source, size), forwarded_ns)
+            if not demand.near or via_ns < self._after(demand, source, copies * size):
+                via = first
+                times[via] += (copies - 1) * size * rates[via]
+        for line in self._links(demand, source):
+            times[line] += (copies if via is None else 1) * size * rates[line]
+        for gpu in demand.receivers:
+            times[self._network.receives(gpu)] += size * rates[gpu]
+        return Sending(demand.number, begin, end, source, via, demand.receivers)
+
+    def _after(self, demand: Demand, owner: int, size: int) -> float:
+        lines = self._links(demand, owner)
+        return max(self.times[line] + size * self._rates[line] for line in lines)
+
+    def _links(self, demand: Demand, owner: int) -> tuple[int, ...]:
+        """The port through which an owner sends, and links to the node."""
+        return owner, *self._network.between(self._network.node_of[owner], demand.node)
+
+
+def balanced_plan(switch: Switch, enough_ns: float = 0.0) -> list[Sending]:
+    """The better of two plans: with demands as they are, and in pieces.
+
+    Least free demands first, largest first. enough_ns: no plan is quicker, start-up left aside.
+    """
+    fixed = [demand.direct() for demand in switch.demands if not demand.is_free]
+    free = sorted(
+        (demand for demand in switch.demands if demand.is_free),
+        key=lambda demand: (len(demand.senders), -demand.size_bytes * len(demand.receivers)),
+    )
+    plans: list[tuple[float, list[Sending]]] = []
+    for parts in (1, PIECES):
+        if parts * len(free) > MOST_PIECES and plans:
+            break
+        balance, sendings = _Balance(switch, fixed), list[Sending]()
+        for demand in free:
+            width = switch.classes[demand.number].element_bytes
+            elements = demand.size_bytes // width
+            edges = [width * (elements * n // parts) for n in range(parts + 1)]
+            sendings += [
+                balance.place(demand, *ends) for ends in pairwise(edges) if ends[0] < ends[1]
+            ]
+        plans.append((max(balance.times, default=0.0), sendings))
+        if plans[-1][0] <= enough_ns:
+            break
+    return joined([*fixed, *min(plans, key=lambda plan: plan[0])[1]])
+
+
+def joined(sendings: Iterable[Sending]) -> list[Sending]:
+    """The same sendings, neighbours that go the same way as one."""
+    ways: list[Sending] = []
+    for way in sorted(sendings, key=lambda way: (way.number, way.receivers, way.begin)):
+        if ways and ways[-1] == way._replace(begin=ways[-1].begin, end=way.begin):
+            ways[-1] = way._replace(begin=ways[-1].begin)
+        else:
+            ways.append(way)
+    return ways

@@ -1,10 +1,14 @@
 """The best template of every size of an instance, and of every mix of its nodes."""
 
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
+from time import perf_counter
+from types import FrameType
+from typing import Any, TypeVar
 
 from formulations.costs.template_costs import template_costs
 from formulations.errors import PlannerError
@@ -15,10 +19,10 @@ from formulations.node_sharing import NodeSplit
 from formulations.space import pipeline_strategies
 from formulations.units import ceil_div
 from solver.enumeration.enumerate import below
-from solver.interrupt import NoTimeError, TimeUp
+from solver.interrupt import GRACE_S, NoTimeError, TimeUp, time_up_after
 from solver.layered.edges import has_split
-from solver.layered.free_degrees import FreeDegrees
 from solver.layered.gpu_graph import Counts, GpuGraph
+from solver.layered.pipelines import FreeDegrees
 from solver.layered.places import PlaceCosts, place_costs
 from solver.layered.problem import INFINITY
 from solver.result import Status
@@ -26,7 +30,8 @@ from solver.simulate import pipeline_step_ns
 from solver.study.store import Study
 from solver.templates.kept_templates import Found, KeptTemplates
 from solver.templates.step_time import Stop, TemplateOutcome, alone, best_template
-from solver.templates.time_shares import Clock
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,67 @@ class TemplateResult:
         """Distance of the bound to the value, relative to the value."""
         value = self.outcome.value
         return None if value is None else 1 - self.outcome.bound / value
+
+
+class Clock:
+    """The time from now on, `limit_s` of it if given; `around`: one that ends and hears this one.
+
+    The first Ctrl-C is a wish to stop, heard where work asks for it, so that none of its tables is
+    left half made; the second one ends everything.
+    """
+
+    def __init__(self, limit_s: float | None, around: "Clock | None" = None) -> None:
+        self._end_s = None if limit_s is None else perf_counter() + limit_s
+        self._hard_end_s = None if self._end_s is None else self._end_s + GRACE_S
+        self._heard = list[int]()
+        if around is not None:
+            self._hard_end_s, self._heard = around._hard_end_s, around._heard
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C has come."""
+        return bool(self._heard)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no time left, or Ctrl-C has come."""
+        return self.interrupted or (self._end_s is not None and perf_counter() >= self._end_s)
+
+    @contextmanager
+    def until_hard_end(self) -> Iterator[None]:
+        """What does not ask whether to stop is ended a little after the limit. Raises TimeUp."""
+        end_s = self._hard_end_s
+        with time_up_after(None if end_s is None else max(0.0, end_s - perf_counter())):
+            yield
+
+    def share(self, parts: float) -> Stop:
+        """Stops after one of so many equal shares of the time that is left."""
+        return until(self._end_s, parts)
+
+    def run(self, work: Callable[[Stop], T], stop: Stop) -> T:
+        """What work gives; after Ctrl-C what it gives without more time."""
+
+        def hear(signum: int, frame: FrameType | None) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self._heard.append(signum)
+
+        if threading.current_thread() is not threading.main_thread():
+            return work(stop)
+        before = signal.signal(signal.SIGINT, hear)
+        try:
+            return work(lambda: self.interrupted or stop())
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def until(end_s: float | None, sharing: float) -> Stop:
+    """Stops after one of so many equal shares of the time that is left."""
+    if end_s is None:
+        return lambda: False
+    now_s = perf_counter()
+    stop_s = now_s + max(0.0, end_s - now_s) / sharing
+    return lambda: perf_counter() > stop_s
 
 
 class Mixes:

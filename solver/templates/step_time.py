@@ -1,7 +1,7 @@
 """Templates of least simulated step time, proved optimal: a template is a path of a split problem.
 
 The engine of plans solves it, for pipelines of all numbers of stages together, see
-`solver.layered.free_degrees`. Where time runs out, the bounds of what is left bound the optimum.
+`solver.layered.pipelines`. Where time runs out, the bounds of what is left bound the optimum.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,8 +11,8 @@ from formulations.template import Template, stage_on
 from solver.enumeration.engine import SplitOutcome, deepened, solve_split
 from solver.enumeration.enumerate import below
 from solver.layered.edges import has_split
-from solver.layered.free_degrees import FreeDegrees
 from solver.layered.gpu_graph import Counts, GpuGraph
+from solver.layered.pipelines import FreeDegrees
 from solver.layered.places import PlaceCosts, Places
 from solver.layered.problem import INFINITY, SplitProblem
 

@@ -42,10 +42,8 @@ from formulations.lengths.tour import (
 )
 from formulations.plan import Plan
 from formulations.space import PlanSpace
-from formulations.switching.port_bound import port_bound
-from formulations.switching.published import published_plan
-from formulations.switching.seats import layout_of
-from formulations.switching.switch import switch_of
+from formulations.switching.shards import layout_of
+from formulations.switching.switch import port_bound, published_plan, switch_of
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.document import PlanDocument
 from solver.lengths_document import LengthsDocument

@@ -10,21 +10,14 @@ from itertools import pairwise
 
 from formulations.instance import Cluster, Workload
 from formulations.plan import Plan
-from formulations.switching.port_bound import port_bound
-from formulations.switching.published import published_plan
-from formulations.switching.seats import layout_of
-from formulations.switching.slices import SliceClass
+from formulations.switching.shards import SliceClass, layout_of
 from formulations.switching.switch import Sending, Switch, by_node, switch_of
-from formulations.units import seconds
-from solver.result import relative_gap
 from solver.switch_document import (
     KINDS,
-    ChannelDocument,
     ClassDocument,
-    DeviceDocument,
-    SliceDocument,
     SwitchDocument,
     gpu_names,
+    switch_figures,
 )
 from solver.verify.cascade import Effort
 from solver.verify.findings import Findings, Verification, verification
@@ -46,9 +39,8 @@ def _check_content(document: SwitchDocument, findings: Findings) -> None:
         return
     before, after = (layout_of(cluster, plan) for plan in (document.before, document.after))
     switch = switch_of(cluster, document.workload, before, after, KINDS[document.moves])
-    slices = [own.slices for own in document.classes]
-    expected = [tuple(map(SliceDocument.of, own.slices)) for own in switch.classes]
-    if slices != expected:
+    slices = [written.slices for written in document.classes]
+    if slices != [defined.slices for defined in switch.classes]:
         findings.refuse("classes: slices", "others", "those into which both plans cut what moves")
         return
     number = {name: n for n, name in enumerate(gpu_names(cluster))}
@@ -57,7 +49,11 @@ def _check_content(document: SwitchDocument, findings: Findings) -> None:
         sendings += _sendings(n, written, defined, switch, number, findings)
     if not findings.num_problems:
         findings.note(f"every part arrives once: {len(document.classes)} classes of slices")
-        _check_figures(document, switch, sendings, findings)
+        for field, expected in switch_figures(cluster, switch, sendings).items():
+            findings.equal(field, getattr(document, field), expected)
+        findings.note(
+            "time of the busiest port or link, what no plan goes below, the published rule"
+        )
 
 
 def _sendings(
@@ -101,25 +97,6 @@ def _sendings(
         )
 
 
-def _check_figures(
-    document: SwitchDocument, switch: Switch, sendings: list[Sending], findings: Findings
-) -> None:
-    """Volumes, time, bound and the published rule."""
-    names = gpu_names(document.cluster)
-    volumes = sorted(switch.volumes(sendings).items())
-    devices = tuple(DeviceDocument.of(names[gpu], sizes) for gpu, sizes in volumes)
-    findings.equal("devices", document.devices, devices)
-    time_ns, bound = switch.time_ns(sendings), port_bound(switch)
-    findings.equal("time_s", document.time_s, seconds(time_ns))
-    findings.equal("lower_bound_s", document.lower_bound_s, seconds(bound.time_ns))
-    channels = tuple(ChannelDocument.of(document.cluster, line) for line in bound.channels)
-    findings.equal("bound_by", document.bound_by, channels)
-    findings.close("gap", document.gap, relative_gap(time_ns, bound.time_ns) or 0.0)
-    rule_ns = switch.time_ns(published_plan(switch))
-    findings.equal("published_s", document.published_s, seconds(rule_ns))
-    findings.note("time of the busiest port or link, what no plan goes below, the published rule")
-
-
 def _check_plan(
     workload: Workload, cluster: Cluster, plan: Plan, field: str, findings: Findings
 ) -> None:
@@ -148,8 +125,10 @@ def _check_plan(
             for layer in range(stage.layers[0], min(stage.layers[1], len(copies))):
                 copies[layer] += ranks
         findings.equal(f"{field}.replicas[{r}]: layers", end, len(workload.layers))
-    least = min(
+    fewest = min(
         (n for n, layer in zip(copies, workload.layers, strict=True) if layer.expert_parameters),
         default=plan.shape.ep,
     )
-    findings.require(least >= plan.shape.ep, f"{field}.shape.ep", plan.shape.ep, f"at most {least}")
+    findings.require(
+        fewest >= plan.shape.ep, f"{field}.shape.ep", plan.shape.ep, f"at most {fewest}"
+    )

@@ -15,7 +15,7 @@ from formulations.costs.renting import (
     worthwhile_terms,
 )
 from formulations.instance import Instance
-from formulations.instance.cluster import Spot
+from formulations.instance.machines import Spot
 from formulations.instance.preemption import Preemption
 from tests.small_instances import random_instance
 from tests.spot_instances import USEFUL, spot_instance

@@ -15,13 +15,12 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.costs.transfers import neighbours
 from formulations.decisions import Decisions
 from formulations.instance import Cluster, Instance, Workload, ZoneLink
-from formulations.instance.cluster import ZonePair
+from formulations.instance.machines import ZonePair
 from formulations.instance.search import ZeroStage
 from formulations.instance.transformer import TransformerSizes, build_workload
-from solver.layered.messages import longest
-from solver.layered.problem import Intervals
-from solver.search.closing import enumerate_shape
+from solver.layered.problem import Intervals, longest
 from solver.search.engines import model_engine
+from solver.search.enumeration import enumerate_shape
 from tests import brute_force
 from tests.equal_nodes import BETWEEN_ZONES, equal_nodes
 from tests.loop_checks import solve_shape

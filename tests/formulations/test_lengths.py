@@ -32,7 +32,7 @@ def parsed(text: str, folder: Path = Path()) -> Instance:
 def classes(instance: Instance) -> list[tuple[int, int]]:
     """Tokens and count of every class."""
     assert instance.lengths is not None
-    return [(one.tokens, one.count) for one in instance.lengths.classes]
+    return [(one.up_to, one.count) for one in instance.lengths.classes]
 
 
 def npy(kind: str, values: "array[int]", *, swapped: bool = False) -> bytes:
@@ -140,7 +140,7 @@ def test_classes_are_never_shorter(seed: int) -> None:
     lengths = [int(random.lognormvariate(5, 1.5)) + 1 for _ in range(300)]
     counts = dict(sorted(Counter(lengths).items()))
     found = classes_of(counts, random.randint(1, 40))
-    put = sorted((one.tokens for one in found for _ in range(one.count)), reverse=True)
+    put = sorted((one.up_to for one in found for _ in range(one.count)), reverse=True)
     assert len(put) == len(lengths)
     assert all(a >= b for a, b in zip(put, sorted(lengths, reverse=True), strict=True))
 
@@ -148,18 +148,18 @@ def test_classes_are_never_shorter(seed: int) -> None:
 def test_few_classes_by_least_ratio() -> None:
     """Of 1, 2, 100, 150, 160 three classes: ratios 2, 1.5 and 1.6 are possible; 1 | 2 is not."""
     found = classes_of({1: 1, 2: 1, 100: 1, 150: 1, 160: 1}, 3)
-    assert [(one.tokens, one.count) for one in found] == [(1, 1), (2, 1), (160, 3)]
+    assert [(one.up_to, one.count) for one in found] == [(1, 1), (2, 1), (160, 3)]
 
 
 def test_log_normal() -> None:
     """So many sequences; half of them within the classes up to the median."""
     found = log_normal_classes(500, 1.5, 32768, 1000, 64)
     assert sum(one.count for one in found) == 1000
-    assert found[-1].tokens == 32768
-    short = sum(one.count for one in found if one.tokens <= 500)
+    assert found[-1].up_to == 32768
+    short = sum(one.count for one in found if one.up_to <= 500)
     assert 450 <= short <= 500
 
 
 def test_log_normal_of_few_sequences() -> None:
     """A step of one sequence has the longest: what is cut off counts up, not down."""
-    assert [one.tokens for one in log_normal_classes(500, 1.5, 4096, 1, 8)] == [4096]
+    assert [one.up_to for one in log_normal_classes(500, 1.5, 4096, 1, 8)] == [4096]

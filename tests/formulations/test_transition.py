@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from formulations.fleet import Pipeline, holdings, layers_by_position
 from formulations.instance import Cluster, Link, NodeGroup
-from formulations.instance.cluster import ZoneLink, ZonePair
+from formulations.instance.machines import ZoneLink, ZonePair
 from formulations.template import Template, stage_on
 from formulations.transition import Copy, Links, layer_state_bytes, missing
 from tests.small_instances import gpu, layer, nodes_of, workload

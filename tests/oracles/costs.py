@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from formulations.instance import Instance
-from formulations.instance.cluster import Link
+from formulations.instance.machines import Link
 from formulations.plan import Degrees, Plan, Stage
 from tests.oracles.layers import Model
 from tests.oracles.memory import Memory

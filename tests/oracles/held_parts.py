@@ -12,7 +12,7 @@ from typing import Literal
 
 from formulations.instance import Cluster, Workload
 from formulations.plan import Plan, Stage
-from solver.switch_document import Share
+from formulations.switching.shards import Part as Share
 
 Kind = Literal["parameters", "gradients"]
 Part = tuple[Share, Share, Share]

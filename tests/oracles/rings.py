@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import ceil
 
-from formulations.instance.cluster import Link
+from formulations.instance.machines import Link
 from formulations.plan import Degrees
 from tests.oracles.places import Pair, Places, ns
 

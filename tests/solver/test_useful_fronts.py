@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from formulations.costs.renting import worthwhile_terms
-from formulations.instance.cluster import Spot
 from formulations.instance.family import Family
+from formulations.instance.machines import Spot
 from formulations.instance.preemption import Preemption
-from solver.clusters.measure import Figures, TimeAndMoney
+from solver.clusters.front import Figures, TimeAndMoney
 from solver.family_result import FamilyResult
 from solver.front_document import Aim, FrontDocument
 from solver.report.document import build_front

@@ -11,11 +11,11 @@ import pytest
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Cluster, Instance, ZoneLink
-from formulations.instance.cluster import ZonePair
 from formulations.instance.load import load_instance
+from formulations.instance.machines import ZonePair
 from formulations.plan import Plan
 from formulations.space import shapes
-from formulations.switching.network import Line, Network
+from formulations.switching.switch import Line, Network
 from solver.options import SolveOptions
 from solver.search.driver import solve
 from solver.simulate import step_time_ns

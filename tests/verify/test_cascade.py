@@ -16,18 +16,16 @@ from formulations.instance import Instance, Link
 from formulations.instance.load import load_family
 from formulations.plan import Plan
 from formulations.space import PlanSpace, shapes
-from solver.bounds import uneven_shares
+from solver.bounds.closed_forms import Filling, WorkBounds
 from solver.bounds.packing import Packing
-from solver.bounds.work import WorkBounds
-from solver.bounds.work_and_filling import Filling
 from solver.document import PlanDocument
-from solver.enumeration import engine
+from solver.enumeration import engine, uneven_shares
 from solver.heuristics.local import local_plans
 from solver.layered import edges
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Proof, Reason, Result, SearchLog, ShapeRecord, Status
-from solver.search import closer, closing, incumbents
+from solver.search import enumeration, fathoming, incumbents
 from solver.search.driver import solve
 from solver.verify import Effort, cascade, orders, verify_document
 from solver.verify.bounds import ANY_TIME_NS, Clock, Prover
@@ -246,12 +244,12 @@ def one_stage(true: Any) -> Any:
 PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "split": (engine, "tighten", split_bound),
     "bottleneck": (edges, "bottlenecks", bottleneck),
-    "shape": (closing, "shape_bound_ns", stretched),
+    "shape": (enumeration, "shape_bound_ns", stretched),
     "lanes": (uneven_shares, "shared_out", lane_bound),
     "work": (WorkBounds, "work_ns", stretched),
     "filling": (Filling, "filling_ns", stretched),
     "packing": (Packing, "refutes", eager),
-    "memory": (closer, "lacks_memory", one_stage),
+    "memory": (fathoming, "lacks_memory", one_stage),
 }
 
 

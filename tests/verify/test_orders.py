@@ -10,7 +10,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Link
 from formulations.instance.search import ScheduleName
 from formulations.space import PlanSpace, shapes
-from solver.bounds.shape_bound import shape_bound_ns
+from solver.bounds.largest_share import shape_bound_ns
 from solver.layered.problem import Intervals
 from solver.verify import orders
 from solver.verify.bounds import Prover

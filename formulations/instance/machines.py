@@ -1,0 +1,307 @@
+"""What machines are made of, as written and as read: links, GPU types, spot terms.
+
+What is written may be a name, or leave something to be looked up; the values have it all.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag
+
+from formulations.instance.documents import Place
+from formulations.instance.input_limits import (
+    MOST_TEXT,
+    Bytes,
+    Name,
+    Seconds,
+    Text,
+)
+from formulations.instance.record import (
+    FROM_LIST,
+    MAPPING,
+    NAME,
+    Quantity,
+    Record,
+    name_or_mapping,
+)
+from formulations.instance.sources import NOT_STATED, Evidence, Kind
+from formulations.instance.workload import Precision
+
+Rate = Annotated[float, Field(ge=1e-12, le=1e18)]  # per second
+HalfFlops = Annotated[float, Field(ge=0, le=1e18)]
+Efficiency = Annotated[float, Field(ge=1e-6, le=1)]
+Memory = Annotated[
+    Bytes, Field(gt=0), Quantity("size", least="1 B", most="10 TiB", example="39.59 GiB")
+]
+Bandwidth = Annotated[
+    Rate, Quantity("bandwidth", least="1 B/s", most="100 TB/s", example="40 Gbit/s")
+]
+Latency = Annotated[Seconds, Quantity("time", most="1 s", example="5 us")]
+FlopRate = Annotated[
+    Rate, Quantity("compute", least="1 FLOP/s", most="1000 PFLOP/s", example="312 TFLOP/s")
+]
+Price = Annotated[
+    float, Field(ge=0, le=1e6), Quantity("price", most="1000000 USD/h", example="16.39 USD/h")
+]
+Preemptions = Annotated[
+    float, Field(ge=0, le=1e4), Quantity("rate", most="10000 /h", example="0.05 /h")
+]
+
+
+class LinkFile(Record):
+    """One direction of a full-duplex link."""
+
+    bandwidth_bytes_per_s: Bandwidth = Field(
+        validation_alias="bandwidth", description="Bandwidth of one direction, such as 40 Gbit/s."
+    )
+    latency_s: Latency | None = Field(
+        default=None,
+        validation_alias="latency",
+        description="Time of an empty message, such as 14 us. Default: one step of NCCL's rings,"
+        " 5.7 us inside a node and 14 us between nodes.",
+    )
+    kind: Kind = Field(default="assumed", description="How the figures were found.")
+    source: Text = Field(default=NOT_STATED, description="Where the figures come from.")
+
+
+class Link(LinkFile):
+    """One direction of a full-duplex link, or one GPU's share of the fabric inside a node."""
+
+    latency_s: Latency = Field(
+        validation_alias="latency", description="Time of an empty message, such as 1 ms."
+    )
+
+
+class ZoneLink(Link):
+    """The link that joins two zones, all flows from one to the other share it; none by default."""
+
+
+class ZonePair(Record):
+    """Two zones, in either order, with a link of their own."""
+
+    zones: tuple[Name, Name]
+    link: ZoneLink
+
+
+def _bandwidth_alone(value: object) -> object:
+    """400 Gbit/s stands for {bandwidth: 400 Gbit/s}; names of links start with a letter."""
+    return {"bandwidth": value} if isinstance(value, str) and value[:1].isdigit() else value
+
+
+WrittenLink = Annotated[
+    Annotated[Name, Tag(NAME)] | Annotated[LinkFile, Tag(MAPPING)],
+    Discriminator(name_or_mapping),
+    BeforeValidator(_bandwidth_alone),
+]
+
+
+class EfficiencyFile(Record):
+    """How much of its peak a GPU reaches; see `formulations.costs.compute`."""
+
+    efficiency_maximum: Efficiency = Field(
+        default=0.6, description="Share of the peak that an endless kernel reaches."
+    )
+    efficiency_half_flops: HalfFlops = Field(
+        default=1e9, description="FLOPs of a kernel that reaches half of that share, in 16 bit."
+    )
+    attention_maximum: Efficiency | None = Field(
+        default=None,
+        description="The same share for fused attention, of the FLOPs that it works out; default:"
+        " as other products.",
+    )
+    attention_half_flops: HalfFlops = Field(
+        default=0, description="FLOPs of an attention kernel that reaches half of its share."
+    )
+    grouped_maximum: Efficiency | None = Field(
+        default=None,
+        description="The same share for grouped products of experts; default: as other products.",
+    )
+    grouped_bandwidth: Efficiency = Field(
+        default=1.0, description="Share of the memory bandwidth that reads and updates experts."
+    )
+    permute_bandwidth: Efficiency = Field(
+        default=1.0,
+        description="Share of the memory bandwidth that puts tokens into the order of experts.",
+    )
+    memory_latency_s: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Seconds that a kernel bound by memory takes to start. Default: as products.",
+    )
+    launch_overhead_s: float = Field(
+        default=5e-6, ge=0, le=1, description="Seconds per kernel launch."
+    )
+    efficiency_source: Text = Field(
+        default="assumed, not fitted", description="Where these figures come from."
+    )
+    measured_in: Annotated[tuple[Precision, ...], FROM_LIST] = Field(
+        default=(), description="Precisions of the times that they were fitted to."
+    )
+    assumed_efficiency: Annotated[tuple[Name, ...], FROM_LIST] = Field(
+        default=(), description="Which of them were not fitted all the same, such as launches."
+    )
+
+
+class PeakFile(Record):
+    """What a GPU can do at most, with the sources."""
+
+    source: Text = Field(default=NOT_STATED, description="Where the figures come from.")
+    kind: Kind = Field(
+        default="assumed", description="How peak, memory_bandwidth and link were found."
+    )
+    peak_flops: dict[Precision, FlopRate] = Field(
+        min_length=1,
+        validation_alias="peak",
+        description="Peak per precision, dense (without sparsity), such as {bf16: 312 TFLOP/s}.",
+    )
+    assumed_peaks: dict[Precision, Text] = Field(
+        default={}, description="Peaks that the source does not state, and what they come from."
+    )
+    compute_capability: float | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="Version of the architecture, such as 8.0: flash attention needs 8.0 or more."
+        " Default: 8.0 with a peak in bf16 or tf32, 8.9 in fp8, else not known.",
+    )
+    memory_bytes: Memory = Field(
+        validation_alias="memory", description="Memory that CUDA can allocate, such as 79.1 GiB."
+    )
+    memory_source: Text | None = Field(default=None, description="Source of `memory`, if another.")
+    memory_kind: Kind = Field(default="assumed", description="How `memory` was found.")
+    memory_bandwidth_bytes_per_s: Bandwidth = Field(
+        validation_alias="memory_bandwidth", description="Of the GPU's memory, such as 2039 GB/s."
+    )
+    link: WrittenLink = Field(
+        description="One GPU's link to the others in its node, one direction: a name of the link"
+        " catalogue, a bandwidth, or bandwidth and latency."
+    )
+
+
+class GpuFile(EfficiencyFile, PeakFile):
+    """A GPU type that the catalogue does not list."""
+
+    name: Name = Field(description="Name in reports and in the profile.")
+
+
+#: Peaks that half-sizes hold for, the first that a GPU has.
+_HALF_PEAKS: tuple[Precision, ...] = ("fp16", "bf16", "tf32", "fp32", "fp8")
+
+#: Compute capability from which on there is flash attention: Ampere (Dao, FlashAttention-2,
+#: ICLR 2024, and its README).
+FLASH_CAPABILITY = 8.0
+
+
+class GpuType(GpuFile):
+    """A GPU with its sourced figures, all looked up. Peaks are dense, without sparsity.
+
+    Efficiency: see `formulations.costs.compute`. Fitted once per type on published times:
+    bench.calibrate.
+    """
+
+    memory_source: Text = NOT_STATED
+    link: Link  #: GPU to GPU inside a node, one direction, per GPU
+
+    def peak_evidence(self, precision: Precision) -> Evidence:
+        """As the type's source, unless a peak that the precision uses is assumed."""
+        used = (precision, *(_HALF_PEAKS[:2] if precision == "fp8" else ()))
+        why = next((self.assumed_peaks[peak] for peak in used if peak in self.assumed_peaks), None)
+        if why is None:
+            return Evidence(kind=self.kind, source=self.source)
+        return Evidence(kind="assumed", source=why)
+
+    def efficiency_evidence(self, precision: Precision) -> Evidence:
+        """Measured in the precisions that were fitted, assumed in all others."""
+        kind: Kind = "measured" if precision in self.measured_in else "assumed"
+        if self.measured_in and kind == "assumed":
+            source = f"measured in {', '.join(self.measured_in)}: {self.efficiency_source}"
+            return Evidence(kind=kind, source=source[:MOST_TEXT])
+        assumed = self.assumed_efficiency if self.measured_in else ()
+        return Evidence(kind=kind, source=self.efficiency_source, assumed=assumed)
+
+    @property
+    def has_flash(self) -> bool:
+        """Whether it is known to have flash attention, in the precisions that this has."""
+        return (self.compute_capability or 0) >= FLASH_CAPABILITY
+
+    @property
+    def half_peak(self) -> float:
+        """FLOP/s in 16 bit, for which the half-sizes hold; of what comes next where it has none."""
+        return next(
+            self.peak_flops[precision] for precision in _HALF_PEAKS if precision in self.peak_flops
+        )
+
+    def peak_outside_blocks(self, precision: Precision) -> float:
+        """FLOP/s of attention and head, which fp8 leaves in 16 bit."""
+        return self.half_peak if precision == "fp8" else self.peak_flops[precision]
+
+
+class SpotFile(Record):
+    """Terms on which the provider may take nodes back."""
+
+    price_usd_per_hour: Price = Field(
+        validation_alias="price", description="Price of one node on spot, such as 5.2 USD/h."
+    )
+    preemptions_per_hour: Preemptions = Field(
+        validation_alias="preemptions",
+        description="How often one node is taken back on average, such as 0.05 /h.",
+    )
+    kind: Kind = Field(default="assumed", description="How the figures were found.")
+    source: Text = Field(default=NOT_STATED, description="Where the figures come from.")
+
+
+class Spot(SpotFile):
+    """Terms on which the provider may take a node back at any moment, each at its own time."""
+
+    only: bool = False  #: may the nodes not be rented on demand?
+
+
+#: Of one step of a ring inside a node, over PCIe, and between nodes, by NCCL's own model
+#: (NVIDIA/nccl 2.19, src/graph/tuning.cc, hwLat), for links that are written without.
+NODE_LATENCY_S, NETWORK_LATENCY_S = 5.7e-6, 14e-6
+
+#: Compute capability from which on GPUs have a precision (NVIDIA, Transformer Engine, datatype and
+#: hardware support matrix; of tf32 PTX ISA, wmma, sm_80). fp16 and fp32 are on older ones, too.
+CAPABILITIES: Mapping[Precision, float] = {"bf16": 8.0, "tf32": 8.0, "fp8": 8.9}
+
+
+def gpu_type(gpu: GpuFile, place: Place, links: Mapping[str, Link]) -> GpuType:
+    """The GPU type of written figures."""
+    needed = [CAPABILITIES[name] for name in gpu.peak_flops if name in CAPABILITIES]
+    decided = {
+        "memory_source": gpu.memory_source or gpu.source,
+        "link": find_link(gpu.link, place.at("link"), links),
+        # what the precisions that have a peak need at least; None where older GPUs have them
+        "compute_capability": gpu.compute_capability or max(needed, default=None),
+    }
+    return GpuType.model_validate({**dict(gpu), **decided})
+
+
+def find_link(
+    written: LinkFile | str,
+    place: Place,
+    links: Mapping[str, Link],
+    latency_s: float = NODE_LATENCY_S,
+) -> Link:
+    """The link of a written name or of written figures; `latency_s`: where none is written."""
+    if isinstance(written, LinkFile):
+        return as_link(written, latency_s)
+    if written not in links:
+        raise place.unknown("link", written, links)
+    return links[written]
+
+
+def as_link(written: LinkFile, latency_s: float) -> Link:
+    """The link of written figures; `latency_s`: where none is written."""
+    if isinstance(written, Link):
+        return written
+    source = written.source
+    if written.latency_s is None:
+        source += f"; latency of {latency_s * 1e6:g} us: NCCL 2.19"
+    return Link(
+        bandwidth_bytes_per_s=written.bandwidth_bytes_per_s,
+        latency_s=latency_s if written.latency_s is None else written.latency_s,
+        kind=written.kind,
+        source=source,
+    )

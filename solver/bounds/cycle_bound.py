@@ -1,0 +1,399 @@
+"""Bounds by what windows of stages add to the latency of one lane, more than their slowest stage.
+
+A window turns like a cycle of a max-plus matrix: N turns take N times its cycle mean C / n, less
+what its ends save (Baccelli, Cohen, Olsder and Quadrat 1992, chapter 3). The bound is the least
+over all paths of the layered graph, by label setting with dominance (Desrochers and Soumis 1988),
+see `undominated`. Path families: latency and turns (`formulations.schedules.paths`); of schedules
+that state no turns, single stages alone, see `latency_bottleneck`.
+
+Window. In 1F1B let C be all f_k + b_k of the stages i..j and the transfers between them, both ways,
+S these transfers, n = j - i + 1, q = p - i and N = m - 1 - q >= 0. Then
+
+    end of the last backward of stage 0 >= latency + (C of i..p-1) + (N C - S) / n.
+
+Proof. Stage i runs F_i(x + q) right after B_i(x), and stage j B_j(x + n) right after F_j(x + q). So
+from B_i(x), as long as there is a F_i(x + q), a path leads down to stage j and back to B_i(x + n):
+a turn, of length C. It begins with micro-batch 0 down to the last stage and back to B_i(0). Of the
+N = a n + r micro-batches until B_i(N), a n take a turns. If r > 0, look at the n cyclic runs of r
+of the stages i..j: a run that does not wrap is a window of r stages, one that does is two, r stages
+together. On the first way back up to i the path takes a turn of each as it reaches its upper stage:
+r micro-batches further. Of all the runs together every stage has r, every transfer inside i..j has
+r - 1 or more, so the longest adds (r C - S) / n or more. After B_i(N) a last turn, down to the last
+stage, ends with B_i(m - 1), which goes up.
+
+Drain. With A = N + n, for every stage k <= i
+
+    end of the last backward of stage 0 >= latency + (A C - S) / n + (m - 1 - A) b_k.
+
+Proof. The last turn after B_i(N) is one of the window: it ends with B_i(A). From there up to stage
+k, which has m - 1 - A backwards left, and with the last of them up to stage 0. Early stages have no
+window of their own if m <= p, and are then slowest when they drain.
+
+Classes tell paths apart by M, the largest of what terms, rounds and windows add: it is at most
+`high`, and more than in the class before, so the least latency plus `low` bounds a class. Labels,
+from the last stage on, are what is known of ways to run the rest of the stages. Of the windows that
+begin with the first of these a label keeps one: n, C, S, and q and N of its first stage. It is
+refuted if N C - S > n (high - latency), as by rounds if N = 0, and so are edges before it whose b_k
+is beyond what its drains leave.
+One label stands for another if its latency is no larger, its limit of b_k no smaller and its window
+no longer, however both go on: with t more stages, P more work and transfers,
+
+    N C - S - n H  for H = high - latency of the stages before, linear in N and H, N work <= H;
+    C - (S + s) / A - (n + t) (high - (q - n) b_k) / A  for drains, where A is the same for all t
+        and P, and s are the transfers between the t stages; linear in each of t, s and b_k:
+
+the ends of their ranges are enough. The second is compared in whole ns, which may make a window
+longer by less than 1 ns per stage: drains may be longer by p A. Whatever window a label keeps, and
+whatever label stands for it, a way that is possible leads from label to label; every edge of it
+stays useful.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from formulations.schedules import SCHEDULES
+from solver.bounds.latency_bottleneck import latencies, least_term, rounds
+from solver.layered.edges import Layers, shortest_path, so_far, to_go
+from solver.layered.problem import INFINITY, Array, Mask, SplitProblem, runs
+
+#: Classes at first, and how often the one of least bound is halved: more if that is as near as this
+#: to the cutoff.
+CLASSES = 8
+HALVINGS = 8
+MORE_HALVINGS = 24
+NEAR = 0.02
+#: Classes are not made narrower than this part of the cutoff.
+RESOLUTION = 20_000
+#: Labels of a stage compared with another one at most; of a node, one label stands for the rest.
+MOST_COMPARED = 1 << 21
+#: With more micro-batches per stage than this drains are too short to be worth their keys.
+DRAINED = 4
+
+
+@dataclass(frozen=True)
+class Labels:
+    """L ways to run the stages from one on, sorted by node, ns.
+
+    node: [L] where they start. latency: with the transfers into the first stage, and the tail of
+    stage 0. embedding: all-reduce of tied embeddings, as far as the last stage decides it. length,
+    sends, count: C, S and n of a window that begins with the first stage; C and S with the
+    transfers into it; all 0 if there is none. limit: b_k of no earlier stage may be longer. edge,
+    onward: the first edge and the label after it.
+    """
+
+    node: Array
+    latency: Array
+    embedding: Array
+    length: Array
+    sends: Array
+    count: Array
+    limit: Array
+    edge: Array
+    onward: Array
+
+    def take(self, keep: Array) -> "Labels":
+        """The labels with these indices."""
+        return Labels(*(getattr(self, name)[keep] for name in self.__dataclass_fields__))
+
+
+def no_stages(node: Array) -> Labels:
+    """No stage is left."""
+    none = np.zeros(len(node), dtype=np.int64)
+    return Labels(node, none, none, none, none, none, none + INFINITY, none, none)
+
+
+def _merged(labels: Labels) -> Labels:
+    """One label per node, without a window, that stands for all of the node."""
+    starts = np.flatnonzero(np.diff(labels.node, prepend=-1))
+    least = {
+        name: np.minimum.reduceat(getattr(labels, name), starts)
+        for name in ("latency", "embedding")
+    }
+    nothing = np.zeros(len(starts), dtype=np.int64)
+    return replace(
+        labels.take(starts),
+        **least,
+        limit=np.maximum.reduceat(labels.limit, starts),
+        length=nothing,
+        sends=nothing,
+        count=nothing,
+    )
+
+
+def undominated(labels: Labels, keys: list[Array], most: int) -> Labels:
+    """The labels that no other of their node stands for.
+
+    A label is compared with one of its node at a time, the first in the order of the keys. After
+    `most` comparisons in all, one label stands for what is left of a node.
+    """
+    order = np.lexsort((*reversed(keys), labels.node))
+    node, key, rest = labels.node[order], np.stack(keys)[:, order], np.arange(len(order))
+    kept, compared = list[Array](), 0
+    while len(rest) and compared <= most:
+        compared += len(rest)
+        starts = np.flatnonzero(np.diff(node[rest], prepend=-1))
+        first = np.repeat(starts, np.diff(starts, append=len(rest)))
+        kept.append(rest[starts])
+        undecided = np.flatnonzero((key[:, first] > key).any(axis=0))
+        rest, key = rest[undecided], key[:, undecided]
+    chosen = labels.take(order[np.sort(np.concatenate(kept))])
+    if not len(rest):
+        return chosen
+    merged = _merged(labels.take(order[rest]))
+    names = Labels.__dataclass_fields__
+    both = Labels(
+        *(np.concatenate([getattr(part, name) for part in (chosen, merged)]) for name in names)
+    )
+    return both.take(np.argsort(both.node, kind="stable"))
+
+
+@dataclass(frozen=True)
+class ByClass:
+    """Bounds of all paths below a cutoff.
+
+    bound_ns: least step time. path: [p] edges of the path with that bound, None if there
+    is none. useful: per stage [M] edges that paths may use.
+    """
+
+    bound_ns: int
+    path: Array | None
+    useful: list[Mask]
+
+
+@dataclass(frozen=True, order=True)
+class Class:
+    """Paths with M from `low` to `high` take `bound_ns` or more; the edges of the best one."""
+
+    bound_ns: int
+    low: int
+    high: int
+    path: Array | None = field(compare=False, default=None)
+    useful: list[Mask] = field(compare=False, default_factory=list)
+
+
+class _Lane:
+    """One lane of tightened layers. least, most: M of the paths that matter below the cutoff."""
+
+    def __init__(self, problem: SplitProblem, layers: Layers, cutoff: int, lane: int) -> None:
+        self.problem, self.layers, self.cutoff, self.lane = problem, layers, cutoff, lane
+        self.costs = latencies(layers, lane)
+        self.least = least_term(layers, lane)
+        self.most = max(cutoff - int(to_go(layers, self.costs)[0][0]), self.least + 1)
+        self.drains = problem.micro_batches[lane] <= DRAINED * problem.num_stages
+
+    def turns_left(self, stage: int) -> int:
+        """N of windows that begin with a stage; below 0 there are none."""
+        if not SCHEDULES[self.problem.schedule].turns:
+            return -1
+        return self.problem.micro_batches[self.lane] - 1 - (self.problem.num_stages - stage)
+
+    def bounded(self, low: int, high: int) -> Class | None:
+        """The class of M from `low` to `high`; None if it has no path below the cutoff."""
+        one_pass = _Pass(self, low, high)
+        labels = no_stages(np.unique(self.layers[-1].target))
+        passed, useful = [], []
+        for k in reversed(range(len(self.layers))):
+            labels = one_pass.extended(k, labels)
+            if not len(labels.node):
+                return None
+            mask = np.zeros(len(self.layers[k]), dtype=np.bool_)
+            mask[labels.edge] = True
+            useful.append(mask)
+            labels = undominated(labels, one_pass.keys(k, labels), MOST_COMPARED)
+            passed.append(labels)
+        at = int(labels.latency.argmin())
+        bound_ns, path = low + int(labels.latency[at]), []
+        for labels in reversed(passed):
+            path.append(labels.edge[at])
+            at = int(labels.onward[at])
+        return Class(bound_ns, low, high, np.array(path), useful[::-1])
+
+
+class _Range(NamedTuple):
+    """Of some edges the least f + b, the least and the longest b, the longest transfers, ns."""
+
+    work: int
+    least_backward: int
+    backward: int
+    sends: int
+
+
+class _Pass:
+    """The labels of one class, from the last stage to the first."""
+
+    def __init__(self, lane: _Lane, low: int, high: int) -> None:
+        self.lane, self.low, self.high = lane, low, high
+        layers, r = lane.layers, lane.lane
+        costs = [
+            np.where(edges.term[r] > high, INFINITY, cost)
+            for edges, cost in zip(layers, lane.costs, strict=True)
+        ]
+        self.before, after = so_far(layers, costs), to_go(layers, costs)
+        self.usable = [
+            np.flatnonzero(
+                self.before[k][edges.source] + cost + after[k + 1][edges.target] + low < lane.cutoff
+            )
+            for k, (edges, cost) in enumerate(zip(layers, costs, strict=True))
+        ]
+
+    def _pairs(self, k: int, labels: Labels) -> tuple[Array, Array]:
+        """Every usable edge of stage k with every label of its target."""
+        edges, usable = self.lane.layers[k], self.usable[k]
+        count = np.bincount(labels.node, minlength=edges.num_targets)
+        target = edges.target[usable]
+        own, onward = runs((np.cumsum(count) - count)[target], count[target])
+        return usable[own], onward
+
+    def _ends(self, k: int, edge: Array, onward: Array) -> tuple[Array, Array | int]:
+        """All-reduce of tied embeddings as the last stage decides, what it adds on the first."""
+        problem, edges = self.lane.problem, self.lane.layers[k]
+        if not problem.tied:
+            return np.zeros_like(onward), 0
+        own = problem.stages[k].embedding[edges.arc[edge]]
+        if k == problem.num_stages - 1:
+            onward = own
+        return onward, np.maximum(onward - own, 0) * edges.opens[edge]
+
+    def extended(self, k: int, labels: Labels) -> Labels:
+        """All labels of stage k that are not refuted."""
+        problem, edges, lane = self.lane.problem, self.lane.layers[k], self.lane.lane
+        edge, own = self._pairs(k, labels)
+        times = (edges.forward[lane] + edges.backward[lane])[edge]
+        sends = (edges.send[lane] + edges.send_back[lane])[edge]
+        embedding, extra = self._ends(k, edge, labels.embedding[own])
+        # Empty stages have no windows: the latency after them has the tail of the first stage.
+        latency = (labels.latency[own] + times) * edges.filled[edge]
+        whole = labels.latency[own] + self.lane.costs[k][edge] + extra
+        good = self.before[k][edges.source[edge]] + whole + self.low < self.lane.cutoff
+        good &= rounds(problem, k, lane, latency, edges.work[lane][edge]) <= self.high
+        length, inside, count = times + labels.length[own], labels.sends[own], labels.count[own] + 1
+        room, left = self.high - latency, self.lane.turns_left(k)
+        excess = left * length - inside - count * room
+        limit = labels.limit[own]
+        good &= edges.backward[lane][edge] <= limit
+        if left >= 0:
+            good &= excess <= 0
+        if left >= 0 and self.lane.drains:
+            limit = np.minimum(limit, self._limit(k, length, inside, count))
+            limit = np.minimum(limit, self._limit(k, times, 0, 1))
+            good &= limit >= 0
+        longer = excess > left * times - room
+        return Labels(
+            node=edges.source[edge],
+            latency=whole,
+            embedding=embedding,
+            length=np.where(longer, length, times) + sends,
+            sends=np.where(longer, inside, 0) + sends,
+            count=np.where(longer, count, 1),
+            limit=limit,
+            edge=edge,
+            onward=own,
+        ).take(np.flatnonzero(good))
+
+    def _limit(self, k: int, length: Array, sends: Array | int, count: Array | int) -> Array:
+        """[L] the longest b_k that drains after these windows from stage k on leave room for."""
+        steps = self.lane.problem.micro_batches[self.lane.lane] - 1
+        turned = self.lane.turns_left(k) + count
+        room = self.high + len(self.lane.layers) * turned - (turned * length - sends) // count
+        left = steps - turned
+        limit: Array = np.where(left > 0, room // np.maximum(left, 1), INFINITY)
+        return np.where(room < 0, -1, limit)
+
+    @cached_property
+    def _ranges(self) -> list[_Range]:
+        """Of the usable edges of every stage."""
+        lane, found = self.lane.lane, []
+        for edges, usable in zip(self.lane.layers, self.usable, strict=True):
+            backward = edges.backward[lane][usable]
+            work = edges.forward[lane][usable] + backward
+            sends = (edges.send[lane] + edges.send_back[lane])[usable]
+            found.append(
+                _Range(
+                    work=int(work.min(initial=INFINITY)),
+                    least_backward=int(backward.min(initial=self.high)),
+                    backward=int(backward.max(initial=0)),
+                    sends=int(sends.max(initial=0)),
+                )
+            )
+        return found
+
+    def keys(self, k: int, labels: Labels) -> list[Array]:
+        """What must be no larger for a label of stage k to stand for another."""
+        keys = [labels.latency, labels.embedding]
+        if not k:
+            return keys
+        if self.lane.drains:
+            keys += [-labels.limit, *self._drains(k, labels)]
+        most = self.lane.turns_left(k - 1)
+        if most < 1:
+            return keys
+        fewest = max(1, self.lane.turns_left(0))
+        work = min(one.work for one in self._ranges[:k])
+        room = self.high - int(labels.latency.min())
+        windows = [
+            left * labels.length - labels.count * above - labels.sends
+            for left in {most, fewest}
+            for above in (left * work, room)
+        ]
+        return [*keys, *windows]
+
+    def _drains(self, k: int, labels: Labels) -> list[Array]:
+        """How long drains after the windows of labels of stage k can be, in whole ns."""
+        left, warm = self.lane.turns_left(k), len(self.lane.layers) - k - labels.count
+        if left < 0:
+            return []
+        turned, whole = np.maximum(left + labels.count, 1), labels.length * (left + labels.count)
+        before, most = self._ranges[:k], min(left, k)
+        drains = min(one.least_backward for one in before), max(one.backward for one in before)
+        inside = sum(one.sends for one in before[k - most + 1 :])
+        return [
+            (whole - labels.sends - send - (labels.count + more) * (self.high - warm * drain))
+            // turned
+            for more in {0, most}
+            for send in {0, inside}
+            for drain in set(drains)
+        ]
+
+
+def by_windows(
+    problem: SplitProblem,
+    layers: Layers,
+    cutoff: int,
+    stop: Callable[[], bool] = lambda: False,
+    lane: int = 0,
+    halve: bool = True,
+) -> ByClass:
+    """The bounds of tightened layers, as far as one lane shows; with classes halved if asked."""
+    search, open_ = _Lane(problem, layers, cutoff, lane), list[Class]()
+    ends = np.linspace(search.least - 1, search.most, CLASSES + 1).astype(np.int64).tolist()
+    for before, end in pairwise(ends):
+        if stop():
+            # What is known of all paths without classes.
+            rest = to_go(layers, search.costs)
+            path = shortest_path(layers, search.costs, rest)
+            useful = [np.ones(len(edges), dtype=np.bool_) for edges in layers]
+            return ByClass(int(rest[0][0]) + search.least, path, useful)
+        bounded = search.bounded(before + 1, end)
+        open_ += [] if bounded is None else [bounded]
+    heapify(open_)
+    for halved in range(MORE_HALVINGS if halve else 0):
+        if not open_ or stop() or open_[0].high - open_[0].low < cutoff // RESOLUTION:
+            break
+        if halved >= HALVINGS and open_[0].bound_ns < (1 - NEAR) * cutoff:
+            break
+        widest = heappop(open_)
+        middle = (widest.low + widest.high) // 2
+        for low, high in ((widest.low, middle), (middle + 1, widest.high)):
+            half = search.bounded(low, high)
+            if half is not None:
+                heappush(open_, replace(half, bound_ns=max(half.bound_ns, widest.bound_ns)))
+    if not open_:
+        return ByClass(cutoff, None, [np.zeros(len(edges), dtype=np.bool_) for edges in layers])
+    useful = [np.any(masks, axis=0) for masks in zip(*(one.useful for one in open_), strict=True)]
+    return ByClass(open_[0].bound_ns, open_[0].path, useful)

@@ -1,0 +1,330 @@
+"""Lanes of a shape on given numbers of nodes, whatever the node order, and how places are divided.
+
+Lanes are the replicas in blocks of q = `lane_width`, which no node border parts: on every stage a
+lane stands on one node. So a node of c slots is c / q places, each for one stage of one lane, and a
+lane of p stages takes p places. Where every node used is one place, and no link joins zones, any
+dealing of the places to stages and lanes is a node order: the ways here are `exact` if all messages
+are equally long, as the least one stands for all. Where no stage spans zones, `split`, each lane
+has as many places in a zone as stages lie there.
+
+Classes are node groups; several of them together cost what their nodes cost at least. The tail of a
+stage depends on all nodes of the stage. A lane knows only its own, which gives a lower bound,
+unless it is decided on which classes the stage stands.
+
+How many micro-batches all lanes can have together is a knapsack, solved by dynamic programming
+with a dimension for every class of places (Kellerer, Pferschy and Pisinger 2004, multidimensional
+knapsack). shares: by counts of places, the largest share of a lane with these; [A] for A questions
+at once, 0 or less if there is no such lane. With G_l(t) the most micro-batches that l lanes can
+have with t places by class, G_0(0) = 0 and G_l(t) = max over counts c of G_{l-1}(t - c) + share(c).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.intervals import interval_sums
+from formulations.costs.placement import Placer
+from solver.bounds.node_classes import (
+    ClassGraph,
+    NodeClass,
+    PlacesLeft,
+    Step,
+    Tail,
+    allowed_on,
+    classes_of,
+    least_of,
+    steps,
+)
+from solver.layered.all_orders import lane_width
+from solver.layered.placements import finish_ns
+from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
+
+#: Classes are taken together until the ways on all counts have no more edges, about.
+MOST_EDGES = 50_000_000
+
+Counts = tuple[int, ...]  #: places of one lane by class
+
+
+@dataclass(frozen=True)
+class LanePlaces:
+    """Places of `number` lanes, each of `width` replicas and as many places as `stages`.
+
+    classes: the first of them the fastest; there: places of each in the shape. parted: those of
+    every zone, where lanes have equally many of its places, as no stage spans zones.
+    """
+
+    number: int
+    width: int
+    stages: int
+    classes: tuple[NodeClass, ...]
+    there: Counts
+    parted: tuple[tuple[int, ...], ...] = ()
+
+    def counts(self) -> Iterator[Counts]:
+        """All ways to divide the places of one lane among the classes."""
+        for counts in _divided(self.stages, self.there):
+            if all(
+                self.number * sum(counts[i] for i in zone) == sum(self.there[i] for i in zone)
+                for zone in self.parted
+            ):
+                yield counts
+
+    def num_edges(self, num_layers: int) -> int:
+        """About how many edges the ways on all counts have.
+
+        Those of a lane with the counts of the mean lane, times the ways to divide its places; runs
+        of layers are taken to be up to twice as long as they would be if all stages were alike.
+        """
+        p, size = self.stages, num_layers
+        states = prod(min(p, n // self.number) + 1 for n in self.there[:-1]) * len(self.classes)
+        return sum(1 for _ in self.counts()) * p * states * size * min(size, 2 * size // p)
+
+
+def lane_places(intervals: Intervals, placer: Placer, split: bool) -> LanePlaces:
+    """The places of a shape; the slowest classes as one, while there are too many ways.
+
+    split: no stage spans zones.
+    """
+    tables, zone = intervals.tables, placer.zones.zone_of_group
+    shape, width = tables.shape, lane_width(tables)
+    slots = zip(shape.nodes_used, tables.slots_per_node, strict=True)
+    each = [nodes * size // width for nodes, size in slots]
+    classes = classes_of(intervals, 0.0)
+    while True:
+        found = LanePlaces(
+            number=shape.dp // width,
+            width=width,
+            stages=shape.pp,
+            classes=tuple(classes),
+            there=tuple(sum(each[j] for j in node_class) for node_class in classes),
+            parted=_by_zone([{zone[j] for j in node_class} for node_class in classes])
+            if split
+            else (),
+        )
+        if len(classes) <= 2 or found.num_edges(tables.num_layers) <= MOST_EDGES:
+            return found
+        classes = [*classes[:-2], classes[-2] + classes[-1]]
+
+
+def _by_zone(homes: Sequence[set[int]]) -> tuple[tuple[int, ...], ...]:
+    """Classes of every zone; none if some class is of several. homes: zones by class."""
+    if any(len(home) > 1 for home in homes):
+        return ()
+    return tuple(
+        tuple(i for i, home in enumerate(homes) if z in home) for z in sorted(set().union(*homes))
+    )
+
+
+def _divided(total: int, places: Sequence[int]) -> Iterator[Counts]:
+    """All ways to take so many of the places."""
+    if len(places) == 1:
+        if total <= places[0]:
+            yield (total,)
+        return
+    for count in range(min(total, places[0]) + 1):
+        yield from ((count, *more) for more in _divided(total - count, places[1:]))
+
+
+#: Less than any number of micro-batches, also if a few are added.
+NEVER = -(1 << 40)
+
+
+def grids(shares: Mapping[Counts, Array], lanes: int, places: Sequence[int]) -> list[Array]:
+    """Most micro-batches of 0, 1, .. lanes: [places + 1 of every class but the last, A].
+
+    The last class has what is left: a lane has p places. Below 0: the places cannot be dealt so.
+    """
+    size = len(next(iter(shares.values())))
+    known = [(c[:-1], np.where(own > 0, own, NEVER)) for c, own in shares.items()]
+    grid = np.full((*(n + 1 for n in places[:-1]), size), NEVER)
+    grid[(0,) * (len(places) - 1)] = 0
+    found = [grid]
+    for _ in range(lanes):
+        more = np.full_like(grid, NEVER)
+        for counts, own in known:
+            to = tuple(slice(c, None) for c in counts)
+            since = tuple(slice(0, n + 1 - c) for c, n in zip(counts, places, strict=False))
+            np.maximum(more[to], found[-1][since] + own, out=more[to])
+        found.append(more)
+    return found
+
+
+def together(shares: Mapping[Counts, Array], lanes: int, places: Sequence[int]) -> Array:
+    """[A] most micro-batches of all lanes with all places."""
+    most: Array = grids(shares, lanes, places)[-1][tuple(places[:-1])]
+    return most
+
+
+def needed(
+    shares: Mapping[Counts, int], lanes: int, places: Sequence[int], total: int
+) -> dict[Counts, int]:
+    """What a lane with each of these counts has to do at least if all lanes are to have `total`.
+
+    That much, less the most that the other lanes can do with the places left. Counts that cannot
+    do it are left out: no lane has them.
+    """
+    if not shares:
+        return {}
+    grid = grids({c: np.array([s]) for c, s in shares.items()}, lanes - 1, places)[-1][..., 0]
+    least = {}
+    for counts, share in shares.items():
+        left = tuple(n - c for n, c in zip(places[:-1], counts, strict=False))
+        own = max(1, total - int(grid[left])) if min(left, default=0) >= 0 else total + 1
+        if own <= share:
+            least[counts] = own
+    return least
+
+
+def dealt(shares: Mapping[Counts, int], lanes: int, places: Sequence[int]) -> list[Counts]:
+    """Counts of every lane that together can have the most, where all places can be dealt."""
+    found = [
+        grid[..., 0] for grid in grids({c: np.array([s]) for c, s in shares.items()}, lanes, places)
+    ]
+    left, chosen = tuple(places[:-1]), []
+    for before, now in zip(reversed(found[:-1]), reversed(found[1:]), strict=True):
+        for counts, share in shares.items():
+            rest = tuple(n - c for n, c in zip(left, counts, strict=False))
+            if min(rest, default=0) >= 0 and before[rest] + share == now[left]:
+                chosen.append(counts)
+                left = rest
+                break
+    return chosen
+
+
+#: More than float noise, relative.
+MARGIN = 1e-9
+
+Numbers = NDArray[np.float64]
+Hosts = tuple[int, ...] | None  #: the classes that a stage stands on; None while undecided
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What may be used: per stage [n, n] its layers, and its hosts."""
+
+    layers: tuple[Mask, ...]
+    hosts: tuple[Hosts, ...]
+
+    def with_layers(self, k: int, start: int, end: int) -> "Stages":
+        """Only these layers on stage k."""
+        only = np.zeros_like(self.layers[k])
+        only[start, end] = True
+        return replace(self, layers=(*self.layers[:k], only, *self.layers[k + 1 :]))
+
+    def with_hosts(self, k: int, hosts: Hosts) -> "Stages":
+        """These hosts of stage k."""
+        return replace(self, hosts=(*self.hosts[:k], hosts, *self.hosts[k + 1 :]))
+
+
+class Lane:
+    """Any lane of a shape whose places are dealt out as `places` says; J classes."""
+
+    def __init__(
+        self, intervals: Intervals, placer: Placer, places: LanePlaces, split: bool
+    ) -> None:
+        self.intervals, self.placer, self.places = intervals, placer, places
+        self.tables, self.classes = intervals.tables, places.classes
+        flows = self.tables.shape.dp if split else places.width
+        self.costs = ClassGraph(intervals, placer, self.classes, flows)
+        self._steps: dict[Counts, list[list[Step]]] = {}
+        self._tails: dict[tuple[int, ...], Tail] = {}
+        self._fitting: dict[tuple[int, int, int], Mask] = {}
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether the ways are node orders, with their own costs."""
+        shape, sizes = self.tables.shape, self.tables.slots_per_node
+        used = [j for j, count in enumerate(shape.nodes_used) if count]
+        whole = all(sizes[j] == self.places.width for j in used)
+        alike = len(self.tables.tensors) == 1 and len(self.classes) == len(used)
+        return whole and alike and not self.tables.instance.cluster.has_zones
+
+    @cached_property
+    def room(self) -> Array:
+        """[J, n, n] micro-batches in flight that have room."""
+        return -least_of(-self.intervals.room, self.classes)
+
+    @cached_property
+    def _speeds(self) -> Numbers:
+        """[J] what one ns of a slot is worth in micro-batches of a replica: see `most`."""
+        work = self.costs.work
+        layers = np.arange(work.shape[-1] - 1)
+        each = work[:, layers, layers + 1]
+        whole = np.maximum(each.sum(axis=1), 1)
+        least = float((each / whole[:, None]).min(axis=0).sum())
+        speeds: Numbers = 1 / (whole * max(least, MARGIN))
+        return speeds
+
+    def most(self, counts: Counts, cutoff: int) -> int:
+        """The most micro-batches of a lane with these counts below the cutoff, by its work.
+
+        Proof. A slot of class j is busy for m t below the cutoff, t the time of one micro-batch.
+        With W_j the time of all layers on class j, add up m t / W_j over the slots of a replica:
+        each layer x adds m times the least of t_xj / W_j at least.
+        """
+        return int((cutoff - 1) * float(np.array(counts) @ self._speeds) * (1 + MARGIN))
+
+    def least_ns(self, total: int) -> int:
+        """A step time that no plan is below whose lanes have `total` micro-batches, by `most`."""
+        return int(total / float(np.array(self.places.there) @ self._speeds) * (1 - MARGIN))
+
+    def everything(self) -> Stages:
+        """All layers on all stages, hosts undecided."""
+        pp = self.tables.shape.pp
+        return Stages((self.intervals.allowed,) * pp, (None,) * pp)
+
+    def _fits(self, k: int, node_class: int, share: int) -> Mask:
+        """[n, n] layers that some node of the class may have on stage k."""
+        key = k, node_class, share
+        if key not in self._fitting:
+            self._fitting[key] = allowed_on(self.intervals, k, self.classes[node_class], share)
+        return self._fitting[key]
+
+    def _steps_of(self, counts: Counts) -> list[list[Step]]:
+        """Steps of a lane with exactly these counts."""
+        if counts not in self._steps:
+            classes = dict.fromkeys(range(len(self.classes)), 1)
+            self._steps[counts] = steps([classes] * self.tables.shape.pp, PlacesLeft(counts)) or []
+        return self._steps[counts]
+
+    def problem(self, counts: Counts, stages: Stages, share: int = 1) -> SplitProblem:
+        """One replica of a lane with these counts and micro-batches."""
+        arcs = [
+            self._arcs(k, own, layers, hosts, share)
+            for k, (own, layers, hosts) in enumerate(
+                zip(self._steps_of(counts), stages.layers, stages.hosts, strict=True)
+            )
+        ]
+        return self.costs.problem(arcs, list(self._tails.values()), share)
+
+    def _arcs(self, k: int, own: list[Step], layers: Mask, hosts: Hosts, share: int) -> Arcs:
+        classes = range(len(self.classes))
+        masks = [layers & self._fits(k, j, share) & (hosts is None or j in hosts) for j in classes]
+        rows = np.array([self._tail(hosts or (j,)) for j in classes])
+        tails = list(self._tails.values())
+        return self.costs.arcs(k, own, [masks[one.now] for one in own], rows, tails, share)
+
+    def _tail(self, hosts: tuple[int, ...]) -> int:
+        """Row of the tail of a stage on these classes."""
+        if hosts not in self._tails:
+            least = self.costs.tails[hosts[0]]
+            self._tails[hosts] = self._exact_tail(hosts) if self.exact else least
+        return list(self._tails).index(hosts)
+
+    def _exact_tail(self, hosts: tuple[int, ...]) -> Tail:
+        """Of a stage on these classes, nodes of each; of them all, if they are more than lanes."""
+        groups = [self.classes[j][0] for j in hosts]
+        groups += groups[:1] * (self.places.number - len(groups))
+        nodes = [self.placer.terms(j, 0) for j in groups]
+        sync, latency, gather, gather_latency = self.placer.stage(0, nodes, groups)
+        ends = 0, (self.tables.shape.pp - 1) * self.tables.shape.dp
+        first, last = (max(self.placer.terms(j, end).embedding_ns for j in groups) for end in ends)
+        return Tail(
+            interval_sums(sync) + latency,
+            finish_ns(self.intervals, groups, gather, gather_latency),
+            (first, last),
+        )

@@ -1,0 +1,372 @@
+"""Node classes: sets of node groups that are taken for one, and the graph of one replica over them.
+
+A class costs what its groups cost at least, wherever in an order their nodes stand. So every
+replica of every plan is a path that is no longer than it.
+
+The ways of one replica, stage by stage, are an automaton. A state is the class of the last stage
+and the resources used by the stages so far, or left by them: the weight of a surrogate replica,
+places of a lane. One way is a word of it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd, lcm
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from formulations.costs.intervals import interval_sums
+from formulations.costs.placement import NodeTerms, Placer, SyncPhase
+from formulations.costs.transfers import ZoneTerms
+from formulations.units import ceil_div
+from solver.layered.placements import Columns, allowed_layers
+from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
+
+
+@dataclass(frozen=True)
+class NodeCosts:
+    """Of one node group, ns.
+
+    inside: transfer to the next stage on the same node, None if no node has two; outside: to or
+    from another node. sync, gather: [L] and start-up. embedding: tied embeddings, where it has a
+    node on the first stage, and on the last.
+    """
+
+    inside: int | None
+    outside: int
+    sync: tuple[Array, int]
+    gather: tuple[Array, int]
+    embedding: tuple[int, int]
+
+    @property
+    def sync_matrix(self) -> Array:
+        """[n, n] of the layers of a stage."""
+        return interval_sums(self.sync[0]) + self.sync[1]
+
+    @property
+    def gather_matrix(self) -> Array:
+        """[n, n] of the layers of a stage."""
+        return interval_sums(self.gather[0]) + self.gather[1]
+
+    @property
+    def sync_ns(self) -> int:
+        """Of all layers."""
+        return int(self.sync[0].sum()) + self.sync[1]
+
+
+def cheapest(parts: Sequence[NodeCosts]) -> NodeCosts:
+    """What the nodes of several groups cost at least."""
+    first, *others = parts
+    for other in others:
+        inside = [time for time in (first.inside, other.inside) if time is not None]
+        sync, gather, ends = zip(
+            *((part.sync, part.gather, part.embedding) for part in (first, other)), strict=True
+        )
+        first = NodeCosts(
+            inside=min(inside, default=None),
+            outside=min(first.outside, other.outside),
+            sync=(np.minimum(sync[0][0], sync[1][0]), min(sync[0][1], sync[1][1])),
+            gather=(np.minimum(gather[0][0], gather[1][0]), min(gather[0][1], gather[1][1])),
+            embedding=(min(ends[0][0], ends[1][0]), min(ends[0][1], ends[1][1])),
+        )
+    return first
+
+
+NodeClass = tuple[int, ...]  #: node groups
+
+
+def classes_of(intervals: Intervals, apart: float) -> list[NodeClass]:
+    """The groups used, those together whose speeds are less than this relative difference apart."""
+    work = (intervals.forward + intervals.backward)[:, 0, -1]
+    used = np.flatnonzero(intervals.tables.shape.nodes_used)
+    classes: list[list[int]] = []
+    for j in used[np.argsort(work[used], kind="stable")].tolist():
+        if classes and work[j] < work[classes[-1][0]] * (1 + apart):
+            classes[-1].append(j)
+        else:
+            classes.append([j])
+    return [tuple(node_class) for node_class in classes]
+
+
+def least_of(values: Array, classes: Sequence[NodeClass]) -> Array:
+    """[J, ..] least of `values` [groups, ..] over the groups of every class."""
+    return np.stack([values[list(node_class)].min(axis=0) for node_class in classes])
+
+
+def allowed_on(intervals: Intervals, stage: int, node_class: NodeClass, share: int) -> Mask:
+    """[n, n] layers that some group of the class may run as a stage with so many micro-batches."""
+    masks = [allowed_layers(intervals, stage, [j], [share]) for j in node_class]
+    allowed: Mask = np.any(masks, axis=0)
+    return allowed
+
+
+def least_sends(
+    costs: Sequence[NodeCosts], classes: Sequence[NodeClass], terms: ZoneTerms, flows: int
+) -> Array:
+    """[J, J] least transfer between stages on two classes: the slower side counts.
+
+    Or the link between their zones, which `flows` replicas at least share: those that no node
+    border parts, or where no stage spans zones all of them. The least of all messages.
+    """
+    outside = np.array([cost.outside for cost in costs])
+    send: Array = np.maximum(outside[:, None], outside)
+    for j, cost in enumerate(costs):
+        if cost.inside is not None:
+            send[j, j] = min(cost.inside, cost.outside)
+    if not terms.tables.instance.cluster.has_zones:
+        return send
+    zone = terms.zone_of_group
+    across = [
+        [
+            min(
+                min(terms.send_ns(i, j, flows)) if zone[i] != zone[j] else 0
+                for i in before
+                for j in after
+            )
+            for after in classes
+        ]
+        for before in classes
+    ]
+    least: Array = np.maximum(send, np.array(across))
+    return least
+
+
+Resources = tuple[int, ...]  #: what the first stages use, or leave
+
+
+class ResourceRule(Protocol):
+    """Of ways to run the first stages, what is added up of them."""
+
+    @property
+    def start(self) -> Resources:
+        """Of no stages."""
+
+    def after(self, resources: Resources, node_class: int, left: int) -> Resources | None:
+        """With one stage more, and `left` to come; None if no replica that is meant begins so."""
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """Weights of the classes, and the most that the surrogate replica weighs."""
+
+    weights: tuple[int, ...]
+    most: int
+
+    def coarser(self, unit: int) -> "Weighed":
+        """In larger units."""
+        return Weighed(tuple(weight // unit for weight in self.weights), self.most // unit)
+
+    @cached_property
+    def least(self) -> int:
+        """Weight of the lightest class."""
+        return min(self.weights)
+
+    @property
+    def start(self) -> Resources:
+        """No weight."""
+        return (0,)
+
+    def after(self, resources: Resources, node_class: int, left: int) -> Resources | None:
+        """Weight; None if it is too heavy."""
+        weight = resources[0] + self.weights[node_class]
+        return (weight,) if weight <= self.most - self.least * left else None
+
+
+@dataclass(frozen=True)
+class PlacesLeft:
+    """Replicas with exactly these numbers of stages on the classes; resources: those left."""
+
+    start: Resources
+
+    def after(self, resources: Resources, node_class: int, left: int) -> Resources | None:
+        """One place of the class less; None if there is none."""
+        after = tuple(n - (j == node_class) for j, n in enumerate(resources))
+        return after if resources[node_class] else None
+
+
+class Step(NamedTuple):
+    """One stage: states before and after, classes before and now."""
+
+    source: int
+    target: int
+    before: int
+    now: int
+
+
+def steps(
+    classes: Sequence[Mapping[int, int]], rule: ResourceRule, most: int | None = None
+) -> list[list[Step]] | None:
+    """The steps of every stage; None if they have `most` edges.
+
+    classes: per stage those that it may stand on, with the edges of each.
+    """
+    states: dict[tuple[int, Resources], int] = {(0, rule.start): 0}
+    stages, edges = [], 0
+    for k, own in enumerate(classes):
+        found: dict[tuple[int, Resources], int] = {}
+        taken = []
+        for (before, resources), index in states.items():
+            for node_class, size in own.items():
+                whole = rule.after(resources, node_class, len(classes) - 1 - k)
+                if whole is not None:
+                    target = found.setdefault((node_class, whole), len(found))
+                    taken.append(Step(index, target, before, node_class))
+                    edges += size
+            if most is not None and edges >= most:
+                return None
+        stages.append(taken)
+        states = found
+    return stages
+
+
+def _starts(placer: Placer, j: int) -> list[int]:
+    """First slots of a node that between them show all its terms.
+
+    Nodes start at multiples of the greatest common divisor of their sizes. Away from both ends of
+    the order terms depend on the place within a stage alone, so they repeat after the least common
+    multiple of that and dp. On the first stage nothing enters, from the last one nothing leaves.
+    """
+    tables = placer.tables
+    dp, last = tables.shape.dp, tables.shape.slots - tables.slots_per_node[j]
+    used = zip(tables.slots_per_node, tables.shape.nodes_used, strict=True)
+    step = gcd(*(size for size, n in used if n))
+    period = dp + lcm(step, dp)
+    return [start for start in range(0, last + 1, step) if start < period or start > last - dp]
+
+
+def _sync(placer: Placer, phase: SyncPhase, nodes: list[NodeTerms]) -> tuple[Array, int]:
+    """[L] and start-up that no stage with such a node undercuts."""
+    tables = placer.tables
+    cluster, dp = tables.instance.cluster, tables.shape.dp
+    fewest = ceil_div(dp, max(tables.slots_per_node))
+    counts = range(max(2, fewest), min(dp, sum(tables.shape.nodes_used)) + 1)
+    least: list[tuple[Array, int]] = []
+    pairs = {
+        (node.inside[k], node.inside_latency_s[k], node.outside.get(k))
+        for node in nodes
+        for k in node.inside
+    }
+    for rate, latency_s, outside in pairs:
+        inside, start = phase.inside_ns(rate), phase.latency_ns(latency_s, 1, 0.0)
+        if outside is not None:
+            rings = [phase.outside_ns(outside, n, cluster.efficiency(n)) for n in counts]
+            inside = inside + np.min(rings, axis=0)
+        least.append((inside, start))
+    return np.min([ring for ring, _ in least], axis=0), min(start for _, start in least)
+
+
+def _sends(placer: Placer, j: int, starts: list[int]) -> Iterator[tuple[bool, int]]:
+    """Transfers of nodes from these slots: whether to the same node, and ns."""
+    dp, size = placer.tables.shape.dp, placer.tables.slots_per_node[j]
+    for start in starts:
+        for slot, (time, *_) in placer.terms(j, start).send_ns.items():
+            yield start <= slot and slot + dp < start + size, time
+
+
+def least_costs(placer: Placer, j: int) -> NodeCosts:
+    """Those of node group j."""
+    tables, starts = placer.tables, _starts(placer, j)
+    dp, size = tables.shape.dp, tables.slots_per_node[j]
+    nodes = [placer.terms(j, start) for start in starts]
+    sends = list(_sends(placer, j, starts))
+    embedding = [(start, node.embedding_ns) for start, node in zip(starts, nodes, strict=True)]
+    none = np.zeros(tables.num_layers, dtype=np.int64), 0
+    return NodeCosts(
+        inside=min((time for own, time in sends if own), default=None),
+        outside=min((time for own, time in sends if not own), default=0),
+        sync=_sync(placer, placer.sync, nodes),
+        gather=_sync(placer, placer.gather, nodes) if placer.gather else none,
+        embedding=(
+            min(time for start, time in embedding if start < dp),
+            min(time for start, time in embedding if start + size > tables.shape.slots - dp),
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What follows the last backward of a stage: sync, finish [n, n], embedding on both ends."""
+
+    sync: Array
+    finish: Array
+    embedding: tuple[int, int]
+
+
+class ClassGraph:
+    """What one replica of a shape costs on J classes; of each the groups, least sync first.
+
+    flows: replicas at least that share a link between zones, see `least_sends`.
+    """
+
+    def __init__(
+        self, intervals: Intervals, placer: Placer, classes: Sequence[NodeClass], flows: int
+    ) -> None:
+        self.tables = intervals.tables
+        costs = {j: least_costs(placer, j) for node_class in classes for j in node_class}
+        self.classes = [
+            tuple(sorted(node_class, key=lambda j: costs[j].sync_ns)) for node_class in classes
+        ]
+        self._least = [cheapest([costs[j] for j in node_class]) for node_class in classes]
+        self._send_ns = least_sends(self._least, classes, placer.zones, flows)
+        self._columns = Columns(intervals, classes)
+        self.forward, self.backward, _ = self._columns.times()
+        self.optimizer = least_of(intervals.optimizer, classes)
+
+    @property
+    def work(self) -> Array:
+        """[J, n, n] forward and backward pass at least, without weight gradients split off."""
+        return self.forward + self.backward
+
+    @cached_property
+    def tails(self) -> list[Tail]:
+        """[J] of a stage with a node of the class, at least."""
+        return [
+            Tail(one.sync_matrix, optimizer + one.gather_matrix, one.embedding)
+            for one, optimizer in zip(self._least, self.optimizer, strict=True)
+        ]
+
+    def arcs(
+        self,
+        stage: int,
+        steps: Sequence[Step],
+        allowed: Sequence[Mask],
+        rows: Array,
+        tails: list[Tail],
+        share: int,
+    ) -> Arcs:
+        """The steps of a stage, with the layers allowed on each; rows: [J] of the tails.
+
+        Of replicas with `share` micro-batches, or more.
+        """
+        source, target, before, now = np.array(steps).T
+        send = self._send_ns[before, now][:, None] * (stage > 0)
+        last = stage == self.tables.shape.pp - 1
+        embedding = np.array([tail.embedding[last] for tail in tails], dtype=np.int64)
+        return Arcs(
+            source=source,
+            target=target,
+            column=now[:, None] + self._columns.first(stage, share),
+            send=send,
+            send_back=send,
+            tail=rows[now],
+            embedding=embedding[rows[now]] * (last or stage == 0),
+            allowed=tuple(allowed),
+            begins=tuple(self.classes[j][:1] for j in now.tolist()),
+        )
+
+    def problem(self, stages: Sequence[Arcs], tails: list[Tail], share: int) -> SplitProblem:
+        """One replica with `share` micro-batches."""
+        forward, backward, weight = self._columns.times()
+        return SplitProblem(
+            schedule=self.tables.shape.schedule,
+            blocking=self.tables.instance.search.blocking_sends,
+            tied=self.tables.tied,
+            stages=tuple(stages),
+            micro_batches=(share,),
+            forward=forward,
+            backward=backward,
+            weight=weight,
+            sync=np.stack([tail.sync for tail in tails]),
+            finish=np.stack([tail.finish for tail in tails]),
+        )

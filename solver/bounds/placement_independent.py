@@ -1,0 +1,381 @@
+"""What communication and optimizer cost at least, whatever the node order: many shapes at once.
+
+Slots are in node order; a node of group j covers c_j of them in a row, stage k of
+replica r has slot k dp + r. Borders of nodes and of stages lie at multiples of q, the greatest
+common divisor of dp and the c_j of the groups used. Every figure is one of `formulations.costs`
+with the least that its unknowns can be, rounded up like that one. Links between zones, which only
+add to a cost, are left out. Times are whole ns, as floats.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.collectives import ALL_REDUCE, ring_share
+from formulations.costs.memory import layer_parameters
+from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS, expert_rings_ns
+from formulations.costs.tables import embedding_bytes, send_bytes
+from formulations.instance import Instance
+from formulations.instance.machines import Link
+from formulations.plan import STATES_SPLIT, Shape
+from formulations.units import NANOSECONDS_PER_SECOND
+
+Numbers = NDArray[np.float64]
+Array = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+#: Twice the relative float noise that rounding up forgives.
+NOISE = 2e-12
+
+
+def at_least_ns(seconds: Numbers) -> Numbers:
+    """Nanoseconds, rounded up where it is sure that the cost is."""
+    return np.ceil(seconds * (NANOSECONDS_PER_SECOND * (1 - NOISE)))
+
+
+@dataclass(frozen=True)
+class ShapeColumns:
+    """N shapes, field by field. J node groups, U runs of equal layers."""
+
+    instance: Instance
+    shapes: Sequence[Shape]
+
+    @cached_property
+    def _figures(self) -> Array:
+        rows = [(one.dp, one.pp, one.zero, one.micro_batch, one.ep) for one in self.shapes]
+        return np.array(rows, dtype=np.int64).T
+
+    @cached_property
+    def _degrees(self) -> Array:
+        """[2, N, J] of groups not used those of some that are."""
+        rows = [[(own.tp, own.copies) for own in one.degrees] for one in self.shapes]
+        degrees = np.array(rows, dtype=np.int64).transpose(2, 0, 1)
+        own = np.argmax(self.used, axis=1)[None, :, None]
+        usual = np.take_along_axis(degrees, np.broadcast_to(own, (2, len(own[0]), 1)), axis=2)
+        return np.where(self.used, degrees, usual)
+
+    @property
+    def tp(self) -> Array:
+        """[N, J] GPUs of a tensor group."""
+        tp: Array = self._degrees[0]
+        return tp
+
+    @property
+    def copies(self) -> Array:
+        """[N, J] tensor groups of a slot."""
+        copies: Array = self._degrees[1]
+        return copies
+
+    @property
+    def width(self) -> Array:
+        """[N, J] GPUs of a slot."""
+        return self.tp * self.copies
+
+    @property
+    def dp(self) -> Array:
+        """[N]."""
+        dp: Array = self._figures[0]
+        return dp
+
+    @property
+    def pp(self) -> Array:
+        """[N]."""
+        pp: Array = self._figures[1]
+        return pp
+
+    @property
+    def zero(self) -> Array:
+        """[N] ZeRO stages."""
+        zero: Array = self._figures[2]
+        return zero
+
+    @property
+    def ep(self) -> Array:
+        """[N] GPUs that share the experts."""
+        ep: Array = self._figures[4]
+        return ep
+
+    @cached_property
+    def whole(self) -> Mask:
+        """[N] whether each GPU of a tensor group has experts whole."""
+        return np.array([one.etp is not None for one in self.shapes])
+
+    @cached_property
+    def seen_sync(self) -> Numbers:
+        """[N] share of the gradient sync that backward passes do not hide."""
+        overlap = self.instance.search.overlap
+        return np.array([1 - overlap.hidden_sync(one.pp, one.vpp) for one in self.shapes])
+
+    @cached_property
+    def total(self) -> Array:
+        """[N] micro-batches of a step."""
+        whole: Array = self.instance.workload.global_batch // self._figures[3]
+        return whole
+
+    def alike(self, *columns: Array | Mask | Numbers) -> tuple[list[Shape], Array]:
+        """One shape each of those that share degrees and agree in these columns [N].
+
+        And [N] which of them it is.
+        """
+        numbers: dict[tuple[object, ...], int] = {}
+        keys = zip(
+            (tuple(map(id, one.degrees)) for one in self.shapes),
+            *(column.tolist() for column in columns),
+            strict=True,
+        )
+        which = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+        firsts = np.searchsorted(np.maximum.accumulate(which), np.arange(len(numbers)))
+        return [self.shapes[i] for i in firsts.tolist()], which
+
+    @cached_property
+    def nodes(self) -> Array:
+        """[N, J] nodes used."""
+        return np.array([shape.nodes_used for shape in self.shapes], dtype=np.int64)
+
+    @cached_property
+    def used(self) -> Mask:
+        """[N, J] whether nodes of a group are used."""
+        return self.nodes > 0
+
+    @cached_property
+    def per_node(self) -> Array:
+        """[N, J] slots of one node, c_j; 0 if none is used."""
+        gpus = [group.gpus_per_node for group in self.instance.cluster.groups]
+        return np.where(self.used, np.array(gpus) // self.width, 0)
+
+    @property
+    def slots(self) -> Array:
+        """[N, J] slots of all nodes used of a group."""
+        return self.nodes * self.per_node
+
+    @cached_property
+    def common(self) -> Array:
+        """[N] q, see the module."""
+        return np.gcd(self.dp, np.gcd.reduce(self.per_node, axis=1))
+
+    def least(self, values: Numbers) -> Numbers:
+        """[N] least of values [J] or [N, J] over the groups used."""
+        least: Numbers = np.where(self.used, values, np.inf).min(axis=1)
+        return least
+
+    def links(self, inside: bool) -> tuple[Numbers, Numbers]:
+        """[J] seconds per byte, latency of the links inside or out of the nodes."""
+        groups = self.instance.cluster.groups
+        links: list[Link] = [group.intra_node if inside else group.inter_node for group in groups]
+        return (
+            np.array([1 / link.bandwidth_bytes_per_s for link in links]),
+            np.array([link.latency_s for link in links]),
+        )
+
+
+def send_ns(columns: ShapeColumns) -> Numbers:
+    """[N] all pp - 1 transfers of one micro-batch through one replica, one way.
+
+    Proof. Slots of one replica are dp apart, so a node has ceil(c_j / dp) of its stages at most
+    and one transfer less inside. The others cross a border; a shift by dp slots moves whole
+    blocks of q slots, which stand on one node each: at least q replicas cross together.
+    """
+    instance, boundaries = columns.instance, columns.pp - 1
+    shapes, which = columns.alike(columns.total)
+    sizes = [[send_bytes(instance, own, one.micro_batch) for own in one.degrees] for one in shapes]
+    size = np.array(sizes)[which]
+    visits = -(-columns.per_node // columns.dp[:, None])
+    inside = np.minimum(boundaries, (columns.nodes * np.maximum(visits - 1, 0)).sum(axis=1))
+    per_byte, latency = columns.links(inside=True)
+    within = size * per_byte + latency
+    per_byte, latency = columns.links(inside=False)
+    widest = np.where(columns.used, columns.tp, 0).max(axis=1)[:, None]
+    lanes = columns.tp if instance.search.splits_messages else widest
+    flows = lanes * columns.copies * columns.common[:, None]
+    gathers = (columns.tp - 1) * instance.search.gathers_messages
+    crossing = at_least_ns(columns.least(flows * size * per_byte + latency + within * gathers))
+    easiest = np.minimum(crossing, at_least_ns(columns.least(within)))
+    sends: Numbers = (boundaries - inside) * crossing + inside * easiest
+    return sends
+
+
+def tied_ns(columns: ShapeColumns) -> Numbers:
+    """[N] all-reduce of tied embeddings; 0 if there is none.
+
+    Proof. The two slots of a replica are (pp - 1) dp apart, so on two nodes unless one has more
+    slots than that; then q replicas at least cross its border together, see `send_ns`.
+    """
+    instance = columns.instance
+    shapes, which = columns.alike(columns.pp > 1)
+    sizes = [[embedding_bytes(instance, own.tp, one.pp) for own in one.degrees] for one in shapes]
+    size = np.array(sizes)[which]
+    share = ring_share(ALL_REDUCE, 2) * size
+    per_byte, latency = columns.links(inside=False)
+    lanes = columns.width * columns.common[:, None]
+    outside = lanes * share * per_byte + ALL_REDUCE * latency
+    per_byte, latency = columns.links(inside=True)
+    near = columns.per_node > ((columns.pp - 1) * columns.dp)[:, None]
+    inside = np.where(near, share * per_byte + ALL_REDUCE * latency, np.inf)
+    least = at_least_ns(columns.least(np.minimum(outside, inside)))
+    return np.where(size.max(axis=1) > 0, least, 0.0)
+
+
+@dataclass(frozen=True)
+class Rings:
+    """Numbers n of nodes that a stage may lie on, K of them per shape, and their rings.
+
+    possible: [N, K]. inside_s: [N, K] seconds per byte for factor 1. inside_start_s,
+    outside_start_s: [N, K] latencies for factor 1. with_group, outside_s: [J, N, K] whether a stage
+    with a node of the group may lie on n, and seconds per byte between its nodes.
+
+    Proof. A stage lies on n nodes in a row with n >= dp / largest c_j. If dp = q it lies on one.
+    Else all but the first and the last are covered whole, with the least c_j each at least, and
+    those two with q each: (n - 2) least c_j + 2 q <= dp. If all c_j are q, all are covered whole.
+    One of them holds ceil(dp / n) slots or more. The costs take the slowest node for each term: of
+    n nodes, whichever they are, one is no faster than the n-th fastest of all that are used, and
+    likewise for those that are covered whole. If n > 1, the rings of the stage cross each border.
+    With a node of group j they cross that one's, and the other nodes hold dp - c_j slots or more:
+    n >= 1 + (dp - c_j) / largest c. A single stage lies on all nodes. Where groups differ in their
+    degrees, buffers are as small as on any of them, lanes as few, and a slot has as few parts;
+    outside_s is for `lanes` of them.
+    """
+
+    possible: Mask
+    with_group: Mask
+    inside_s: Numbers
+    outside_s: Numbers
+    inside_start_s: Numbers
+    outside_start_s: Numbers
+
+
+def rings(columns: ShapeColumns) -> Rings:
+    """The rings of one stage's replicas."""
+    dp, shared = columns.dp, columns.common
+    largest = columns.per_node.max(axis=1)
+    smallest = np.where(columns.used, columns.per_node, largest[:, None]).min(axis=1)
+    low = -(-dp // largest)
+    most = np.minimum(2 + (dp - 2 * shared) // smallest, columns.nodes.sum(axis=1))
+    high = np.where(dp == shared, 1, np.maximum(low, most))
+    all_nodes = columns.nodes.sum(axis=1)
+    low, high = (np.where(columns.pp == 1, all_nodes, x) for x in (low, high))
+    n = low[:, None] + np.arange(int((high - low).max()) + 1)
+    whole = np.where((shared == largest)[:, None], n, np.maximum(n - 2, 0))
+    members = -(-dp[:, None] // n) * columns.copies.min(axis=1)[:, None]
+    ranks = columns.per_node * columns.copies
+    per_byte, latency = columns.links(inside=True)
+    ring = per_byte * (ranks - 1) / np.maximum(ranks, 1)
+    fastest = columns.least(per_byte)[:, None] * (members - 1) / members
+    efficiency = _efficiency(columns.instance, int(n.max()))[n]
+    outer_s, outer_latency = columns.links(inside=False)
+    slowest = np.maximum(_nth_least(columns, outer_s, n), outer_s[:, None, None])
+    outside = columns.tp.min(axis=1)[:, None] * slowest
+    possible = n <= high[:, None]
+    others = -(-np.maximum(dp[:, None] - columns.per_node, 0) // largest[:, None])
+    return Rings(
+        possible=possible,
+        with_group=possible & ((n >= 1 + others.T[:, :, None]) | ~columns.used.T[:, :, None]),
+        inside_s=np.maximum(fastest, _nth_least(columns, ring, whole)),
+        outside_s=outside * (n - 1) / n / efficiency,
+        inside_start_s=columns.least(latency)[:, None] * (members - 1),
+        outside_start_s=_nth_least(columns, outer_latency, n) * (n - 1),
+    )
+
+
+def _nth_least(columns: ShapeColumns, values: Numbers, n: Array) -> Numbers:
+    """[N, K] n-th least of values [J] or [N, J] over the nodes, if they are that many; 0 for 0."""
+    each = np.where(columns.used, values, np.inf)
+    order = np.argsort(each, axis=1, kind="stable")
+    counted = np.cumsum(np.take_along_axis(columns.nodes, order, axis=1), axis=1)
+    position = (counted[:, None, :] < np.minimum(n, counted[:, -1:])[:, :, None]).sum(axis=2)
+    nth = np.take_along_axis(np.take_along_axis(each, order, axis=1), position, axis=1)
+    return np.where(n > 0, nth, 0.0)
+
+
+def _efficiency(instance: Instance, most: int) -> Numbers:
+    """[most + 1] network efficiency of every number of nodes; 1 for none."""
+    return np.array([1.0, *(instance.cluster.efficiency(n) for n in range(1, most + 1))])
+
+
+@dataclass(frozen=True)
+class Tails:
+    """What follows the last backward of a stage.
+
+    layers: [N, U, J] gradient sync, optimizer, parameter gather for one layer of the run, of a
+    stage with a node of the group. start: [N] once.
+    """
+
+    layers: Numbers
+    start: Numbers
+
+
+def tails(columns: ShapeColumns) -> Tails:
+    """Least tails of a stage; the optimizer is that of any one replica, the slowest counts.
+
+    Proof: see `Rings`; sync and gather are taken at their least number of nodes each.
+    """
+    workload, known = columns.instance.workload, rings(columns)
+    parameters, experts = _parameters(columns)
+    factor = np.array(SYNC_FACTORS)[columns.zero] * columns.seen_sync
+    layers, start = _collective(columns, known, factor, workload.gradient_bytes * parameters)
+    if columns.zero.any():
+        factor = np.array(GATHER_FACTORS)[columns.zero]
+        size = workload.parameter_bytes * parameters
+        gather, gather_start = _collective(columns, known, factor, size)
+        layers, start = layers + gather, start + gather_start
+    touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
+    ranks, split = columns.dp[:, None] * columns.copies, (columns.zero >= STATES_SPLIT)[:, None]
+    shards = np.where(split, ranks, 1)[:, None]
+    speed = [g.gpu.memory_bandwidth_bytes_per_s for g in columns.instance.cluster.groups]
+    grid = np.where(columns.whole[:, None], ranks * columns.tp, ranks)
+    sharers = np.maximum(1, np.where(split, grid, 1)[:, None] // columns.ep[:, None, None])
+    sizes = touched * (-(-parameters // shards) - (-experts // sharers))
+    optimizer = at_least_ns(sizes / np.array(speed))
+    return Tails(layers + _expert_rings(columns)[:, :, None] + optimizer, start)
+
+
+def _parameters(columns: ShapeColumns) -> tuple[Array, Array]:
+    """[N, U, J] parameters of one layer per GPU: of all replicas alike, of experts."""
+    workload, groups = columns.instance.workload, range(len(columns.instance.cluster.groups))
+    shapes, which = columns.alike(columns.pp > 1, columns.ep, columns.whole)
+    rows = [[layer_parameters(workload, one, j) for j in groups] for one in shapes]
+    per_gpu = np.array(rows, dtype=np.int64)[which].transpose(2, 0, 3, 1)
+    return per_gpu[0], per_gpu[1]
+
+
+def _expert_rings(columns: ShapeColumns) -> Array:
+    """[N, U] ns of the rings of experts that ep GPUs share: the same for all node orders."""
+    workload, experts = columns.instance.workload, _parameters(columns)[1]
+    zero, seen, nodes = columns.zero, columns.seen_sync, columns.nodes.T
+    own = columns.dp, columns.pp, columns.ep, columns.whole
+    shapes, which = columns.alike(*own, zero, seen, *nodes)
+    firsts = np.unique(which, return_index=True)[1]
+    rings = np.zeros((len(shapes), len(workload.layer_runs)), dtype=np.int64)
+    for n, (shape, i) in enumerate(zip(shapes, firsts.tolist(), strict=True)):
+        if shape.has_expert_grid:
+            factors = SYNC_FACTORS[shape.zero] * seen[i], GATHER_FACTORS[shape.zero]
+            sizes = workload.gradient_bytes, workload.parameter_bytes
+            rings[n] = sum(
+                expert_rings_ns(columns.instance, shape, factor, size * experts[i])
+                for factor, size in zip(factors, sizes, strict=True)
+            )
+    return rings[which]
+
+
+def _collective(
+    columns: ShapeColumns, known: Rings, factor: Array | Numbers, sizes: Array
+) -> tuple[Numbers, Numbers]:
+    """[N, U, J] rings for sizes [N, U, J] in bytes, [N] their start; factor: [N]."""
+    used, tp = columns.used[:, None, :], columns.tp[:, None, :]
+    least = np.where(used, sizes.astype(np.float64), np.inf).min(axis=2)
+    lanes = np.where(used, (sizes * tp).astype(np.float64), np.inf).min(axis=2)
+    each = factor[:, None, None] * least[:, None, :]
+    across = factor[:, None, None] * (lanes / columns.tp.min(axis=1)[:, None])[:, None, :]
+    inside = at_least_ns(each * known.inside_s[:, :, None])
+    layers = [
+        np.where(possible[:, :, None], inside + at_least_ns(across * outside[:, :, None]), np.inf)
+        for possible, outside in zip(known.with_group, known.outside_s, strict=True)
+    ]
+    start = at_least_ns(factor[:, None] * known.inside_start_s)
+    start = start + at_least_ns(factor[:, None] * known.outside_start_s)
+    return (
+        np.stack([own.min(axis=1) for own in layers], axis=2),
+        np.where(known.possible, start, np.inf).min(axis=1),
+    )

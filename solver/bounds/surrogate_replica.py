@@ -1,0 +1,294 @@
+"""One replica in place of all: a bound for shapes with too many node orders to try.
+
+Surrogate replica. Let every slot of node group j weigh w_j >= 0. All slots of the shape together
+weigh sum_j w_j N_j, so one of the dp replicas weighs no more than the dp-th part, rounded down if
+weights are whole. The step takes no less time than that replica, whose stages stand on some groups,
+with transfers and tails that no order makes shorter. So the least time over all such groups and
+splits that weigh no more is a lower bound of the step time of every plan with even shares. States
+add up the weights. Other weights, another surrogate: what one of them cannot use another may.
+
+This is a surrogate relaxation (Glover 1968): one weighted sum of places stands for the places of
+every group, and a knapsack over these weights is part of the state. Paths: those of
+`latency_bottleneck` and `cycle_bound`, of one replica.
+
+Shared split. All replicas have the same layers on a stage: what a surrogate replica cannot run on a
+stage, on any group, no replica runs there.
+
+Ranks number the node classes by speed, 0 the fastest. Masks are per stage [J, n, n]: the layers
+that may run on each of the J classes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from formulations.costs.placement import Placer
+from formulations.costs.tables import CostTables
+from solver.bounds.cycle_bound import by_windows
+from solver.bounds.latency_bottleneck import path_of, tighten
+from solver.bounds.node_classes import (
+    ClassGraph,
+    NodeClass,
+    ResourceRule,
+    Weighed,
+    allowed_on,
+    steps,
+)
+from solver.layered.all_orders import lane_width
+from solver.layered.cuts import evaluate
+from solver.layered.edges import Layers, build_layers, taken
+from solver.layered.problem import Array, Intervals, Mask, SplitProblem
+
+#: The units that weights may be rounded down to: whoever keeps to the weight keeps to that.
+UNITS = (1, 2, 4, 8)
+#: Edges of a graph; and before anything is left out.
+MOST_EDGES = 2_000_000
+MOST_OF_ALL = 10_000_000
+
+
+#: Weight of the fastest class by speed.
+FINEST_WEIGHT = 24
+
+
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Thinned:
+    """What is left of a graph; once known a bound of the step time, and the groups of its path.
+
+    way_ns: step time of that path.
+    """
+
+    problem: SplitProblem
+    layers: Layers
+    bound_ns: int = 0
+    groups: tuple[int, ...] = ()
+    way_ns: int = 0
+
+    @property
+    def masks(self) -> list[Mask]:
+        """Per stage [J, n, n] what is left."""
+        masks = []
+        for stage, edges in zip(self.problem.stages, self.layers, strict=True):
+            mask = np.zeros(self.problem.sync.shape, dtype=np.bool_)
+            mask[stage.tail[edges.arc], edges.start, edges.end] = True
+            masks.append(mask)
+        return masks
+
+
+class SurrogateReplica:
+    """The one replica of a shape; J classes, ranked by speed, rank 0 the fastest."""
+
+    def __init__(self, intervals: Intervals, placer: Placer, classes: Sequence[NodeClass]) -> None:
+        self.tables = intervals.tables
+        self.costs = ClassGraph(intervals, placer, classes, lane_width(self.tables))
+        shape, self.classes = self.tables.shape, self.costs.classes
+        self.micro_batches = self.tables.num_micro_batches // shape.dp
+        slots = np.array(shape.nodes_used) * self.tables.slots_per_node
+        self.slots = np.array([slots[list(node_class)].sum() for node_class in classes])
+        work = self.costs.work[:, 0, -1]
+        self.rank = np.argsort(np.argsort(work, kind="stable"))
+        self.weightings = [self._weighed(weights) for weights in self._weights(work)]
+        self.allowed = [
+            np.stack(
+                [allowed_on(intervals, k, node_class, self.micro_batches) for node_class in classes]
+            )
+            for k in range(shape.pp)
+        ]
+
+    def _weights(self, work: Array) -> list[Array]:
+        """[J] weights to try: of the fastest class alone, of it above all, and like the speeds."""
+        speeds = np.maximum(1, np.round(FINEST_WEIGHT * work.min() / work)).astype(np.int64)
+        slower = len(work) - 1 - self.rank
+        fastest = self.rank == 0
+        alone = fastest.astype(np.int64)
+        if len(work) < 3:
+            return [alone, speeds]
+        mainly = np.where(fastest, self._heavy(slower, fastest), slower)
+        return [alone, mainly, speeds]
+
+    def _heavy(self, slower: Array, fastest: Mask) -> int:
+        """The least weight of the fastest class with which one more than its mean is too heavy.
+
+        Mean: of the slots per replica, rounded down. The lighter it is, the more the others weigh.
+        """
+        dp = self.tables.shape.dp
+        more = dp - int(self.slots[fastest].sum()) % dp
+        return int(slower[~fastest] @ self.slots[~fastest]) // more + 1
+
+    def _weighed(self, weights: Array) -> Weighed:
+        """With the most that the surrogate replica weighs."""
+        most = int(weights @ self.slots) // self.tables.shape.dp
+        return Weighed(tuple(weights.tolist()), most)
+
+    @property
+    def merged(self) -> bool:
+        """Whether some groups are taken for one class."""
+        return any(len(node_class) > 1 for node_class in self.classes)
+
+    @property
+    def unweighed(self) -> Weighed:
+        """Any replica."""
+        return self._weighed(np.zeros_like(self.rank))
+
+    def tightened(self, problem: SplitProblem, cutoff: int) -> Thinned | None:
+        """What the surrogate replica may use below the cutoff; None if there is nothing."""
+        if not problem.stages:
+            return None
+        layers = tighten(problem, build_layers(problem, cutoff), cutoff)
+        return None if layers is None else Thinned(problem, layers)
+
+    def windowed(self, thinned: Thinned, cutoff: int, stop: Stop, halve: bool) -> Thinned | None:
+        """What windows leave of that, as far as is known until `stop`; with classes halved."""
+        problem, layers = thinned.problem, thinned.layers
+        bounds = by_windows(problem, layers, cutoff, stop, halve=halve)
+        if bounds.path is None:
+            return None
+        arcs, splits = path_of(layers, bounds.path[None])
+        way_ns = int(evaluate(problem, arcs, splits).step_time[0])
+        left, groups = taken(layers, bounds.useful), problem.order(arcs[0].tolist())
+        return Thinned(problem, left, bounds.bound_ns, groups, way_ns)
+
+    def graph(self, masks: list[Mask], rule: ResourceRule, most: int) -> SplitProblem | None:
+        """All ways of the replica; without stages if there is none, None if there are `most`.
+
+        masks: per stage [J, n, n] what it may run there.
+        """
+        sizes = [own.sum(axis=(1, 2)).tolist() for own in masks]
+        classes = [{j: size for j, size in enumerate(own) if size} for own in sizes]
+        found = steps(classes, rule, most)
+        if found is None:
+            return None
+        tails, rows = self.costs.tails, np.arange(len(self.classes))
+        arcs = [
+            self.costs.arcs(k, own, [mask[one.now] for one in own], rows, tails, self.micro_batches)
+            for k, (own, mask) in enumerate(zip(found, masks, strict=True))
+            if all(found)
+        ]
+        return self.costs.problem(arcs, tails, self.micro_batches)
+
+
+class Relaxation:
+    """What surrogate replicas of a shape may use below a cutoff.
+
+    common: per stage [J, n, n] what any replica may run, as far as is known. bound_ns: no plan of
+    the shape is faster, as far as windows show. groups: a node group per stage of the path with
+    that bound, and problem: what is left of the replica that has it; None without. ways_ns: step
+    time of the best path known of each surrogate replica that refutes nothing.
+    """
+
+    def __init__(self, replica: SurrogateReplica, cutoff: int) -> None:
+        self.replica, self.cutoff = replica, cutoff
+        self.common = replica.allowed
+        self.bound_ns = 0
+        self.groups: tuple[int, ...] = ()
+        self.problem: SplitProblem | None = None
+        self.ways_ns: dict[Weighed, int] = {}
+
+    @property
+    def reach_ns(self) -> int:
+        """From here on surrogate replicas refute no cutoff."""
+        return max(self.ways_ns.values(), default=self.cutoff)
+
+    def refutes_at_once(self) -> bool:
+        """Whether latency plus bottleneck shows that nothing is below the cutoff.
+
+        Of any replica, and of the one that is light in the first of the weights.
+        """
+        replica = self.replica
+        graph = replica.graph(self.common, replica.unweighed, MOST_OF_ALL)
+        if graph is None:
+            return False
+        found = replica.tightened(graph, self.cutoff)
+        if found is not None:
+            self.common = found.masks
+        return found is None or self._refutes(replica.weightings[0])
+
+    def refutes(self, stop: Stop) -> bool:
+        """Whether that or windows show it, of replicas that are light in any of the weights.
+
+        By a few classes of all, then, until `stop`, by more of those not known to be in vain.
+        """
+        if self.refutes_at_once():
+            return True
+        for halve in (False, True):
+            for weighed in self.replica.weightings:
+                if stop():
+                    return False
+                in_vain = self.ways_ns.get(weighed, self.cutoff) < self.cutoff
+                if not in_vain and self._refutes(weighed, stop, halve):
+                    return True
+        return False
+
+    def _refutes(self, weighed: Weighed, stop: Stop | None = None, halve: bool = False) -> bool:
+        """Whether a surrogate replica refutes the cutoff; given `stop` by windows.
+
+        With the finest units that leave few enough edges; if none do, it is in vain.
+        """
+        graph = self._finest(weighed)
+        if graph is None:
+            self.ways_ns[weighed] = 0
+            return False
+        found = self.replica.tightened(graph, self.cutoff)
+        if found is not None and stop is not None:
+            found = self.replica.windowed(found, self.cutoff, stop, halve)
+        if found is None:
+            return True
+        self.common = shared(self.common, found.masks)
+        if stop is not None:
+            self.ways_ns[weighed] = found.way_ns
+        if found.bound_ns > self.bound_ns:
+            self.bound_ns, self.groups = found.bound_ns, found.groups
+            self.problem = _masked(graph, found.masks)
+        return False
+
+    def _finest(self, weighed: Weighed) -> SplitProblem | None:
+        """The graph of the finest units with few enough edges in which something weighs."""
+        finest = (u for u in UNITS if u <= max(weighed.weights))
+        graphs = (self.replica.graph(self.common, weighed.coarser(u), MOST_EDGES) for u in finest)
+        return next((graph for graph in graphs if graph is not None), None)
+
+
+def shared(common: list[Mask], light: list[Mask]) -> list[Mask]:
+    """Layers that the surrogate replica cannot have on a stage are nobody's."""
+    return [own & mask.any(axis=0) for own, mask in zip(common, light, strict=True)]
+
+
+def _masked(problem: SplitProblem, masks: list[Mask]) -> SplitProblem:
+    stages = [
+        replace(
+            stage,
+            allowed=tuple(own & mask[i] for own, i in zip(stage.allowed, stage.tail, strict=True)),
+        )
+        for stage, mask in zip(problem.stages, masks, strict=True)
+    ]
+    return replace(problem, stages=tuple(stages))
+
+
+def order_along(tables: CostTables, groups: Sequence[int]) -> tuple[int, ...]:
+    """A node order in which stage k stands on `groups[k]` as far as there are nodes.
+
+    Where these run out, nodes of the group with slots to spare take their place that is nearest in
+    speed.
+    """
+    shape, sizes = tables.shape, tables.slots_per_node
+    times = tables.work_ns.sum(axis=0)
+    left = list(shape.nodes_used)
+    needed = [shape.dp * list(groups).count(j) for j in range(len(left))]
+    order: list[int] = []
+    filled = 0
+    for k, wanted in enumerate(groups):
+        needed[wanted] -= shape.dp
+        while filled < (k + 1) * shape.dp:
+            spare = {j: left[j] * sizes[j] - needed[j] for j, n in enumerate(left) if n}
+            most = max(spare.values())
+            others = [j for j, slots in spare.items() if slots > 0 or slots == most]
+            group = (
+                wanted if left[wanted] else min(others, key=lambda j: abs(times[j] - times[wanted]))
+            )
+            order.append(group)
+            left[group] -= 1
+            filled += sizes[group]
+    return tuple(order)

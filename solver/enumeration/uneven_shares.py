@@ -1,0 +1,313 @@
+"""Bounds of all plans of a shape whose replicas may have unlike shares: lane by lane.
+
+Take a plan below a cutoff, in lanes of q replicas (see `solver.bounds.lanes`). A lane with c_j
+places on class j has a largest share s; the shares of its replicas add up to q s at most, those of
+all lanes to M. So the s of all lanes add up to M / q or more, and the c to the places of the shape.
+
+Shares. S(c) bounds the share of any lane with counts c, whatever its layers and order, see
+`largest_share` and `Lane.most`: the plan has no more than the best dealing of places gives, see
+`place_knapsack`. If that is below M / q there is no such plan.
+Needed. A lane with counts c has at least M / q less the most that the others can have with the
+places left. What only leaves it less is nothing that it uses.
+Shared split. All lanes have the same layers on a stage. If the shares that they can have with these
+layers there, dealt best, are below M / q, the stage does not have these layers.
+Paths: those of `latency_bottleneck`, lane by lane; lanes are joined by a knapsack.
+Each step makes the others stronger, so they are repeated until nothing changes.
+
+The best plan, where the ways are exact. What the bounds leave is divided: a stage gets one of its
+runs of layers. Where all have one,
+the bounds of the shares are replaced by the largest ones with which one replica, simulated, is
+below the cutoff. If their best dealing suffices, it is a plan, its tails apart: the stages of a
+lane also wait for slower nodes of other lanes. If that makes the plan too slow, it is decided for
+one more stage where it stands, in all ways, and its tail follows from these. Once that is
+decided for every stage, no tail is too short, so the plan is below the cutoff. In the end all plans
+left are found or refuted.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
+from formulations.costs.placement import Placer
+from formulations.costs.plan_costs import split_costs
+from formulations.units import ceil_div
+from solver.bounds.lanes import (
+    MOST_EDGES,
+    Counts,
+    Lane,
+    Stages,
+    dealt,
+    lane_places,
+    needed,
+    together,
+)
+from solver.bounds.largest_share import SharedOut, shared_out
+from solver.enumeration.engine import solve_split
+from solver.enumeration.enumerate import below
+from solver.layered.problem import Array, Intervals, Mask
+from solver.simulate import step_time_ns
+
+#: Additions with which dealings of single runs of layers are looked at.
+MOST_ADDITIONS = 1 << 28
+#: Trial times for a bound: they grow by half, or halve the interval in which it is.
+TRIALS = 8
+
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What plans below a cutoff may use; by counts of a lane, least and largest share."""
+
+    stages: Stages
+    needed: dict[Counts, int]
+    largest: dict[Counts, int]
+
+
+class Uneven:
+    """The plans of one shape; if `split`, those none of whose stages spans zones."""
+
+    def __init__(self, intervals: Intervals, placer: Placer, split: bool = False) -> None:
+        self.tables, self.placer = intervals.tables, placer
+        self.places = lane_places(intervals, placer, split)
+        self.lane = Lane(intervals, placer, self.places, split)
+        self.total = ceil_div(self.tables.num_micro_batches, self.places.width)
+        self.most = min(self.total, self.tables.num_micro_batches - self.tables.shape.dp + 1)
+        self.possible = self.places.num_edges(self.tables.num_layers) <= MOST_EDGES
+        #: Whether all that these bounds leave can be told apart, see `uneven_search`.
+        self.exact = self.possible and self.lane.exact
+
+    def everything(self, cutoff: int) -> Remaining:
+        """All plans below the cutoff, as far as the work of a lane tells."""
+        largest = {c: min(self.most, self.lane.most(c, cutoff)) for c in self.places.counts()}
+        least = self._needed(largest)
+        return Remaining(self.lane.everything(), least, {c: largest[c] for c in least})
+
+    def thinned(self, left: Remaining, cutoff: int, stop: Stop = lambda: False) -> Remaining | None:
+        """What plans below the cutoff may use of this; None if there is none.
+
+        If stopped, or if there are too many ways, what was known until then.
+        """
+        before = None if self.possible else _size(left)
+        while before != (size := _size(left)):
+            before = size
+            runs = self._runs(left, cutoff, stop)
+            if runs is None:
+                return left
+            largest = {c: max(int(run.max()) for run in own) for c, own in runs.items()}
+            least = self._needed(largest)
+            layers = tuple(
+                self._shared(mask, {c: own[k] for c, own in runs.items() if c in least})
+                for k, mask in enumerate(left.stages.layers)
+            )
+            if not all(mask.any() for mask in layers):
+                return None
+            largest = {c: largest[c] for c in least}
+            left = Remaining(replace(left.stages, layers=layers), least, largest)
+        return left
+
+    def _needed(self, largest: Mapping[Counts, int]) -> dict[Counts, int]:
+        """Least shares of lanes with these largest shares; none if these are too small."""
+        return needed(largest, self.places.number, self.places.there, self.total)
+
+    def _runs(self, left: Remaining, cutoff: int, stop: Stop) -> dict[Counts, list[Array]] | None:
+        """By counts, per stage [n, n] largest share of a lane with these layers there.
+
+        Not of counts that have become too few on the way; None if stopped.
+        """
+        found: dict[Counts, list[Array]] = {}
+        largest, least = dict(left.largest), left.needed
+        for counts in self._from_the_middle(left):
+            if stop():
+                return None
+            if counts not in least:
+                continue
+            problem = self.lane.problem(counts, left.stages, least[counts])
+            shared = shared_out(problem, self.lane.room, cutoff, least[counts])
+            largest[counts] = min(self.most, shared.largest) if shared else 0
+            least = self._needed(largest)
+            if shared:
+                found[counts] = self._by_run(shared)
+        return found
+
+    def _by_run(self, shared: SharedOut) -> list[Array]:
+        """Per stage [n, n] largest share with these layers."""
+        runs = []
+        for edges, own in zip(shared.layers, shared.shares, strict=True):
+            run = np.zeros_like(self.lane.costs.forward[0])
+            most = min(self.most, shared.largest)
+            np.maximum.at(run, (edges.start, edges.end), np.minimum(own, most))
+            runs.append(run)
+        return runs
+
+    def _from_the_middle(self, left: Remaining) -> list[Counts]:
+        """Counts by how far they are from what a lane has on average."""
+        mean = np.array(self.places.there) / self.places.number
+        return sorted(left.needed, key=lambda counts: float(np.abs(np.array(counts) - mean).sum()))
+
+    def together(self, shares: Mapping[Counts, int]) -> int:
+        """Micro-batches of all lanes with these shares at most."""
+        one = {counts: np.array([share]) for counts, share in shares.items()}
+        return int(together(one, self.places.number, self.places.there)[0]) if one else 0
+
+    def _shared(self, mask: Mask, runs: Mapping[Counts, Array]) -> Mask:
+        """[n, n] layers with which the lanes can have all micro-batches."""
+        left = np.zeros_like(mask)
+        if not runs:
+            return left
+        start, end = np.nonzero(mask & np.any([run > 0 for run in runs.values()], axis=0))
+        shares = {c: run[start, end] for c, run in runs.items()}
+        number, places = self.places.number, self.places.there
+        if not len(start):
+            return left
+        if number * len(shares) * prod(n + 1 for n in places[:-1]) * len(start) <= MOST_ADDITIONS:
+            enough = together(shares, number, places) >= self.total
+            start, end = start[enough], end[enough]
+        left[start, end] = True
+        return left
+
+    def bound_ns(self, low: int, cutoff: int, left: Remaining, stop: Stop = lambda: False) -> int:
+        """Lower bound of all plans, at least `low`, which is one.
+
+        left: what plans below the cutoff may use. If stopped, what is known until then.
+        """
+        low, high = min(cutoff, max(low, self.lane.least_ns(self.total))), cutoff
+        for _ in range(TRIALS):
+            middle = (low + min(high, 2 * low)) // 2
+            less = self.thinned(left, middle, stop)
+            if less is None:
+                low = middle
+            elif stop():
+                break
+            else:
+                high, left = middle, less
+        return low
+
+
+def _size(left: Remaining) -> int:
+    """Changes whenever less is left."""
+    runs = sum(int(mask.sum()) for mask in left.stages.layers)
+    return runs + sum(1 + most - left.needed[counts] for counts, most in left.largest.items())
+
+
+@dataclass(frozen=True)
+class Dealing:
+    """A plan: node groups in node order, split, micro-batches per replica, step time in ns."""
+
+    order: tuple[int, ...]
+    split: tuple[int, ...]
+    shares: tuple[int, ...]
+    step_time_ns: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The best plan below the cutoff, if there is one; `complete`: nothing else is."""
+
+    found: Dealing | None
+    complete: bool
+
+
+def best_dealing(
+    lanes: Uneven,
+    cutoff: int,
+    gap: float = 0.0,
+    stop: Stop = lambda: False,
+    start: Remaining | None = None,
+) -> Answer:
+    """The best plan below the cutoff of a shape with exact ways, proved to the relative gap.
+
+    start: what plans below the cutoff may use, if that is known.
+    """
+    found: Dealing | None = None
+    target = below(cutoff, gap)
+    stack = [start or lanes.everything(target)]
+    while stack:
+        if stop():
+            return Answer(found, False)
+        left = lanes.thinned(stack.pop(), target, stop)
+        if left is None:
+            continue
+        parts = list(_parts(left))
+        if parts:
+            stack.extend(parts)
+            continue
+        dealing = _dealing(lanes, left, target)
+        if dealing is None:
+            continue
+        if dealing.step_time_ns < target:
+            found, target = dealing, below(dealing.step_time_ns, gap)
+            stack.append(left)
+        else:
+            stack.extend(_hosted(lanes, left, dealing))
+    return Answer(found, True)
+
+
+def _parts(left: Remaining) -> Iterator[Remaining]:
+    """One for every run of layers of the stage with the fewest of several; none if all have one."""
+    sizes = [int(mask.sum()) for mask in left.stages.layers]
+    several = [k for k, size in enumerate(sizes) if size > 1]
+    if several:
+        k = min(several, key=lambda k: sizes[k])
+        for start, end in np.argwhere(left.stages.layers[k]).tolist():
+            yield replace(left, stages=left.stages.with_layers(k, start, end))
+
+
+def _hosted(lanes: Uneven, left: Remaining, dealing: Dealing) -> Iterator[Remaining]:
+    """One for every choice of classes of an undecided stage, of several in the dealing if any."""
+    number, classes = lanes.places.number, range(len(lanes.places.classes))
+    undecided = [k for k, hosts in enumerate(left.stages.hosts) if hosts is None]
+    mixed = [k for k in undecided if len(set(dealing.order[k * number : (k + 1) * number])) > 1]
+    k = (mixed or undecided)[0]
+    for size in range(1, min(len(classes), number) + 1):
+        for hosts in combinations(classes, size):
+            yield replace(left, stages=left.stages.with_hosts(k, hosts))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The largest share of a lane, and the node group of each of its stages."""
+
+    share: int
+    groups: tuple[int, ...]
+
+
+def _ways(lanes: Uneven, left: Remaining, cutoff: int) -> dict[Counts, _Way]:
+    """The fastest ways with the largest shares of which one replica alone is below the cutoff."""
+    found = {}
+    for counts, least in left.needed.items():
+        for share in range(left.largest[counts], least - 1, -1):
+            problem = lanes.lane.problem(counts, left.stages, share)
+            arcs = solve_split(problem, cutoff).arcs
+            if arcs is not None:
+                found[counts] = _Way(share, problem.order(arcs.tolist()))
+                break
+    return found
+
+
+def _dealing(lanes: Uneven, left: Remaining, cutoff: int) -> Dealing | None:
+    """The plan of one split whose replicas alone are below the cutoff; None if there is none."""
+    ways = _ways(lanes, left, cutoff)
+    shares = {counts: way.share for counts, way in ways.items()}
+    if lanes.together(shares) < lanes.total:
+        return None
+    chosen = [ways[counts] for counts in dealt(shares, lanes.places.number, lanes.places.there)]
+    order = tuple(
+        group for stage in zip(*(way.groups for way in chosen), strict=True) for group in stage
+    )
+    split = (0, *(int(np.argwhere(mask)[0, 1]) for mask in left.stages.layers))
+    each = [way.share for way in chosen for _ in range(lanes.places.width)]
+    dealt_out = _trimmed(each, lanes.tables.num_micro_batches)
+    costs = split_costs(lanes.tables, lanes.placer.costs(order), split, dealt_out)
+    return Dealing(order, split, dealt_out, step_time_ns(costs))
+
+
+def _trimmed(shares: list[int], total: int) -> tuple[int, ...]:
+    """Shares that add up to `total`, the largest ones less by what is over."""
+    left = list(shares)
+    for _ in range(sum(left) - total):
+        left[left.index(max(left))] -= 1
+    return tuple(left)

@@ -1,0 +1,314 @@
+"""Pipelines whose stages choose the GPUs they run on, as split problems of one lane.
+
+States are those of `GpuGraph`: a stage takes the GPUs of all its replicas at once. A column is a
+place, and what memory makes a stage recompute there at its position.
+
+`FreeDegrees`: templates, data parallel of 1. One problem holds pipelines of every number of stages
+from two on: shorter ones have empty stages at the front, see `problem`. There is no sync: what
+replicas of unlike pipelines exchange, `formulations.costs.template_costs` adds.
+`StageDegrees`: plans of one shape in which every stage has degrees of its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from formulations.costs.stage_costs import NEVER
+from formulations.costs.stage_places import StagePlacer
+from formulations.plan import Degrees, Plan, Recomputed
+from formulations.slot_degrees import ByPlace, may_follow
+from formulations.stage_layouts import layout_plan
+from formulations.template import Template
+from solver.layered.gpu_graph import GpuGraph, State, Step
+from solver.layered.places import Places, places_of, stage_rings
+from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, by_message
+
+#: The least number of stages of a template: what is one stage alone costs otherwise.
+LEAST_STAGES = 2
+
+
+class PlaceColumns:
+    """Times of stages by column: one per place and one for empty stages, more where it recomputes.
+
+    place: of every column. backward: [n, n] each.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self.places, self.empty = places, len(places.gpus)
+        size = places.num_layers + 1
+        self.backward = [*places.backward, np.zeros((size, size), dtype=np.int64)]
+        self.place = [*range(self.empty + 1)]
+        nothing = np.zeros((size, size), dtype=np.bool_)
+        nothing[0, 0] = True
+        self.nothing = nothing
+        self._known = dict[tuple[int, int], tuple[int, Mask]]()
+
+    @property
+    def forward(self) -> Array:
+        """[n, n] each, of the columns up to now."""
+        none = np.zeros((1, *self.places.forward.shape[1:]), dtype=np.int64)
+        return np.concatenate([self.places.forward, none])[self.place]
+
+    def of(self, place: int, held: int) -> tuple[int, Mask]:
+        """Column of stages at a place that hold so many micro-batches, and [n, n] their layers."""
+        if (place, held) not in self._known:
+            extra = self.places.memory.extra(place, held)
+            fits = extra < NEVER
+            column = place
+            if (extra[fits] > 0).any():
+                column = len(self.place)
+                self.place.append(place)
+                self.backward.append(self.places.backward[place] + np.where(fits, extra, 0))
+            self._known[place, held] = column, fits
+        return self._known[place, held]
+
+
+class Arc(NamedTuple):
+    """A stage on a step between two states, or an empty one without."""
+
+    source: int
+    target: int
+    step: Step | None
+
+
+class _Choice(NamedTuple):
+    """What a stage may run on an arc: its column, the kind of message that comes, [n, n] layers."""
+
+    arc: Arc
+    column: int
+    message: int
+    allowed: Mask
+
+
+@dataclass
+class Pipelines:
+    """The split problem of pipelines that are paths of a graph, with so many micro-batches."""
+
+    graph: GpuGraph
+    micro_batches: int
+
+    @cached_property
+    def arcs(self) -> list[list[Arc]]:
+        """Per stage; none if there is no pipeline."""
+        raise NotImplementedError
+
+    def _by_message(self, stage: int, allowed: Mask) -> dict[int, Mask]:
+        """Layers of a stage by the kind of message that comes to it."""
+        return {0: allowed}
+
+    def _sync(self) -> Array:
+        """[C, n, n] gradient sync of stages by place."""
+        return np.zeros_like(self.graph.places.finish)
+
+    @cached_property
+    def _columns(self) -> PlaceColumns:
+        return PlaceColumns(self.graph.places)
+
+    @cached_property
+    def _choices(self) -> list[list[_Choice]]:
+        """Per stage, arc by arc."""
+        places, columns, choices = self.graph.places, self._columns, list[list[_Choice]]()
+        for k, arcs in enumerate(self.arcs):
+            held = places.held(len(self.arcs), k, self.micro_batches)
+            runs = {columns.empty: (columns.empty, {0: columns.nothing})}
+            for place in dict.fromkeys(arc.step.place for arc in arcs if arc.step):
+                column, allowed = columns.of(place, held)
+                runs[place] = column, self._by_message(k, allowed)
+            choices.append(
+                [
+                    _Choice(arc, column, message, allowed)
+                    for arc in arcs
+                    for column, masks in [runs[arc.step.place if arc.step else columns.empty]]
+                    for message, allowed in masks.items()
+                ]
+            )
+        return choices
+
+    @cached_property
+    def problem(self) -> SplitProblem:
+        """The problem; no stages if there is no pipeline."""
+        places = self.graph.places
+        stages = tuple(self._stage(k, own) for k, own in enumerate(self._choices))
+        nothing = np.zeros((1, *places.forward.shape[1:]), dtype=np.int64)
+        return SplitProblem(
+            schedule=places.schedule,
+            blocking=places.blocking,
+            tied=places.tied,
+            stages=stages,
+            micro_batches=(self.micro_batches,),
+            forward=self._columns.forward,
+            backward=np.stack(self._columns.backward),
+            sync=np.concatenate([self._sync(), nothing]),
+            finish=np.concatenate([places.finish, nothing]),
+        )
+
+    def _stage(self, k: int, choices: list[_Choice]) -> Arcs:
+        places = self.graph.places
+        steps = [choice.arc.step for choice in choices]
+        place = [len(places.gpus) if step is None else step.place for step in steps]
+        last = k + 1 == len(self.arcs)
+        ends = [step is not None and (last or step.before.place is None) for step in steps]
+        sends = np.array([self._sends(c.arc.step, c.message) for c in choices], dtype=np.int64)
+        between = int(sum(self.graph.finals[0]) > 1)
+        return Arcs(
+            source=np.array([choice.arc.source for choice in choices]),
+            target=np.array([choice.arc.target for choice in choices]),
+            column=np.array([[choice.column] for choice in choices]),
+            send=sends[:, :1],
+            send_back=sends[:, 1:],
+            tail=np.array(place),
+            embedding=np.append(places.embedding[between], 0)[place] * ends,
+            allowed=tuple(choice.allowed for choice in choices),
+            begins=((),) * len(choices),
+        )
+
+    def _sends(self, step: Step | None, message: int) -> tuple[int, int]:
+        """Transfers from the stage before, and back to it."""
+        if step is None or step.before.place is None:
+            return 0, 0
+        pair, places = (int(step.fresh), step.before.place, step.place), self.graph.places
+        ahead, back = (np.ravel(times[pair])[message] for times in (places.send, places.send_back))
+        return int(ahead), int(back)
+
+    def steps(self, arcs: Sequence[int]) -> list[Step]:
+        """Of the stages with layers along a path of arcs [p] of the problem."""
+        path = [own[arc].arc.step for own, arc in zip(self._choices, arcs, strict=True)]
+        return [step for step in path if step is not None]
+
+
+class FreeDegrees(Pipelines):
+    """Templates of a graph."""
+
+    @cached_property
+    def arcs(self) -> list[list[Arc]]:
+        """Such that as many stages as follow can end the pipeline; none for one stage alone."""
+        graph, levels = self.graph, list[list[Arc]]()
+        longest = max(graph.numbers, default=0)
+        states = [graph.start]
+        for after in reversed(range(longest if longest >= LEAST_STAGES else 0)):
+            numbers, arcs = dict[State, int](), list[Arc]()
+            for i, state in enumerate(states):
+                first = state == graph.start
+                if first and after >= LEAST_STAGES:
+                    arcs.append(Arc(i, numbers.setdefault(state, len(numbers)), None))
+                if first and after < LEAST_STAGES - 1:
+                    continue
+                for step in graph.steps[state]:
+                    if graph.may_be_followed(step.after, after):
+                        target = numbers.setdefault(step.after, len(numbers))
+                        arcs.append(Arc(i, target, step))
+            levels.append(arcs)
+            states = list(numbers)
+        return levels
+
+    def template(self, arcs: Sequence[int], split: Sequence[int]) -> Template:
+        """The pipeline along a path of arcs [p] with these boundaries [p + 1]."""
+        steps = self.steps(arcs)
+        return self.graph.template(steps, split[len(arcs) - len(steps) :], self.micro_batches)
+
+    def least_ns(self) -> int:
+        """No pipeline is faster: every GPU works all the time, and stays on its fastest layers.
+
+        Proof. Let w_ij be the least GPU time of layer i on a node of group j, w_i the least of
+        all, and s_j the largest w_i / w_ij. In a step of T the GPUs of group j, n_j of them, do
+        work that takes w_i each of at most s_j n_j T, and all together that of every layer, as
+        often as there are micro-batches.
+        """
+        places = self.graph.places
+        layers = np.arange(places.num_layers)
+        busy = (places.forward + places.backward)[:, layers, layers + 1]
+        work: Array = busy * np.array(places.gpus)[:, None]
+        groups = np.array(places.group)
+        used = [j for j in np.unique(groups).tolist() if any(v[j] for v in self.graph.finals)]
+        by_group = np.stack([work[groups == j].min(axis=0) for j in used])
+        least = by_group.min(axis=0)
+        gain = np.max(least / np.maximum(by_group, 1), axis=1)
+        speed = max(
+            sum(float(gain[i]) * final[j] * places.node_gpus[j] for i, j in enumerate(used))
+            for final in self.graph.finals
+        )
+        return int(self.micro_batches * int(least.sum()) / speed * (1 - 1e-9))
+
+
+class _Begun(NamedTuple):
+    """Where the stages placed end, and a place that counts for the target as their first one's."""
+
+    state: State
+    first: int | None
+
+
+class StageDegrees(Pipelines):
+    """The plans of one shape; intervals: by place."""
+
+    def __init__(self, intervals: Intervals, by_place: ByPlace) -> None:
+        self.tables, self.by_place, self.shape = intervals.tables, by_place, by_place.shape
+        graph = GpuGraph(places_of(intervals, by_place), [self.shape.nodes_used])
+        super().__init__(graph, self.tables.num_micro_batches // self.shape.dp)
+
+    @cached_property
+    def arcs(self) -> list[list[Arc]]:
+        """Steps that the others can follow."""
+        levels, useful, arcs = list(self._levels()), set[_Begun](), list[list[Arc]]()
+        for k, moves in reversed(list(enumerate(levels))):
+            levels[k] = [move for move in moves if move[1] in useful or k + 1 == self.shape.pp]
+            useful = {before for before, *_ in levels[k]}
+        numbers = dict.fromkeys(useful, 0)
+        for moves in levels:
+            after = {state: i for i, state in enumerate(dict.fromkeys(to for _, to, _ in moves))}
+            arcs.append([Arc(numbers[before], after[to], step) for before, to, step in moves])
+            numbers = after
+        return arcs if all(arcs) else []
+
+    def _levels(self) -> Iterator[list[tuple[_Begun, _Begun, Step]]]:
+        """Per stage the steps from where others lead to, some of them nowhere."""
+        graph, states = self.graph, [_Begun(self.graph.start, None)]
+        for after in reversed(range(self.shape.pp)):
+            moves = [
+                (before, _Begun(step.after, first), step)
+                for before in states
+                for step in graph.steps[before.state]
+                if graph.may_be_followed(step.after, after)
+                for first in [self._like[step.place] if before.first is None else before.first]
+                if self._follows[first][step.place][not after]
+            ]
+            yield moves
+            states = list(dict.fromkeys(to for _, to, _ in moves))
+
+    @cached_property
+    def _follows(self) -> list[list[tuple[bool, bool]]]:
+        """[C][C] whether the target runs a stage behind a first one: inside, and at the end."""
+        instance, zero = self.by_place.instance, self.shape.zero
+        all_degrees = [degrees for _, degrees in self.by_place.places]
+
+        def follows(first: Degrees, later: Degrees) -> tuple[bool, bool]:
+            inside, last = (may_follow(instance, zero, first, later, x) for x in (False, True))
+            return inside, last
+
+        return [[follows(first, later) for later in all_degrees] for first in all_degrees]
+
+    @cached_property
+    def _like(self) -> list[int]:
+        """[C] the first place that the target lets begin pipelines as this one."""
+        return [self._follows.index(row) for row in self._follows]
+
+    def _by_message(self, stage: int, allowed: Mask) -> dict[int, Mask]:
+        return by_message(self.tables, stage, allowed)
+
+    def _sync(self) -> Array:
+        placer = StagePlacer(self.tables)
+        return np.stack([stage_rings(placer, x)[0] for x in range(len(self.by_place.places))])
+
+    def plan(self, arcs: Sequence[int], split: Sequence[int]) -> Plan:
+        """The plan along a path of arcs [p] of the problem, with these boundaries [p + 1]."""
+        layout = [2 * step.place + (not step.fresh) for step in self.steps(arcs)]
+        places = self.graph.places
+
+        def recomputed(k: int, place: int, layers: tuple[int, int]) -> Recomputed:
+            held = places.held(self.shape.pp, k, self.micro_batches)
+            return places.memory.recomputed(place, held, layers)
+
+        shares = (self.micro_batches,) * self.shape.dp
+        return layout_plan(self.by_place, layout, split, shares, recomputed)

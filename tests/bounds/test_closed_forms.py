@@ -1,0 +1,185 @@
+"""Closed-form bounds by hand, and that none is above the best plan of its shape."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from formulations.costs.compute import layer_times
+from formulations.costs.tables import CostTables
+from formulations.instance import SearchSpace
+from formulations.instance.search import ScheduleName
+from formulations.space import PlanSpace, shapes
+from solver.bounds.closed_forms import Filling, WorkBounds, closed_forms
+from solver.bounds.packing import Packing, packed_ns, refuted
+from solver.bounds.placement_independent import ShapeColumns
+from solver.verify import closed_forms as verified_forms
+from solver.verify.bounds import Prover
+from solver.verify.closed_forms import ClosedForms
+from tests import brute_force
+from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
+from tests.random_shapes import random_tables, zoned
+from tests.seeds import few_and_many
+from tests.small_instances import random_instance
+
+#: Optimizer of one layer of a chain: 10,000,007 parameters * (4 + 2 * 12 + 2) B at 1e12 B/s.
+OPTIMIZER_NS = 300_001
+#: Two layers at least on stage 0, and one transfer each way of 1,000 B at 1e9 B/s.
+AFTER_NS = 2 * OPTIMIZER_NS + 2_000
+
+
+def bounds_of(tables: CostTables) -> Filling:
+    """The bounds of one shape."""
+    shape = tables.shape
+    times = layer_times(tables.instance, shape.degrees, shape.micro_batch, shape.recompute[0])
+    return Filling(WorkBounds(ShapeColumns(tables.instance, [shape]), [times]))
+
+
+def closed_ns(tables: CostTables) -> tuple[int, int]:
+    """Work and filling bound of one shape."""
+    bounds = bounds_of(tables)
+    return int(bounds.bounds.work_ns()[0]), int(bounds.filling_ns()[0])
+
+
+def refutes(tables: CostTables, below_ns: int) -> bool:
+    """Whether packing leaves no plan below this time."""
+    return bool(Packing(bounds_of(tables)).refutes(np.array([below_ns]))[0])
+
+
+@pytest.mark.parametrize("seed", range(0, 150, 10))
+def test_bounds_never_exceed_the_optimum(seed: int) -> None:
+    """Random shapes, some with zones, brute force over all plans; nor does that of the verifier."""
+    for number in range(seed, seed + 10):
+        tables = random_tables(number, zones=number % 5 == 0)
+        forms = ClosedForms(Prover(PlanSpace(tables.instance)), [tables.shape])
+        bounds = (*closed_ns(tables), forms.work_ns()[0])
+        best = brute_force.optimum_ns(tables)
+        if best is None:
+            continue
+        assert max(bounds) <= best
+        assert not refutes(tables, best + 1)
+
+
+@pytest.mark.usefixtures("round_times")
+def test_work_bound_of_two_equal_stages_is_half_the_work() -> None:
+    """4 micro-batches of 6 ms and the optimizer of 4 layers on 2 equal GPUs."""
+    tables = chain_tables(chain_instance([1, 1], [SLOW, SLOW]))
+    assert closed_ns(tables)[0] == 12_000_000 + 2 * OPTIMIZER_NS
+
+
+@pytest.mark.usefixtures("round_times")
+def test_filling_bound_of_two_equal_stages() -> None:
+    """4 micro-batches, 1 ms + 2 ms on each of 2 equal GPUs.
+
+    Forward passes are a third of the work, so c = 3 - 1/3 on the first stage and 3 on the second;
+    weight v loads 3/8 v + 1/3 v = 17/24 v. Less by d = 0.300001 / 3 on stage 0, v is
+    24/17 (1 + 3/8 d); the blocks count (1 + v - d) 3 + (1 + v) 3 ms.
+    """
+    tables = chain_tables(chain_instance([1, 1], [SLOW, SLOW]))
+    d = OPTIMIZER_NS / 3e6
+    v = 24 / 17 * (1 + 3 / 8 * d)
+    expected = 3e6 * (2 + 2 * v - d) + AFTER_NS
+    assert closed_ns(tables)[1] == pytest.approx(expected, abs=1)
+
+
+@pytest.mark.usefixtures("round_times")
+def test_filling_bound_leaves_out_groups_that_are_too_slow() -> None:
+    """1 micro-batch of 2 blocks on a fast and a slow GPU: the latency on fast ones, 2 * 1.5 ms."""
+    instance = chain_instance([1, 1], [FAST, SLOW])
+    tables = chain_tables(instance.but(workload={"global_batch": 1}))
+    assert closed_ns(tables)[1] == 3_000_000 + AFTER_NS
+
+
+@pytest.mark.usefixtures("round_times")
+def test_filling_bound_of_one_stage_is_its_step_time() -> None:
+    """One replica is on the slow GPU: 2 micro-batches of 6 ms, then sync and optimizer of 4 layers.
+
+    A ring of two nodes moves the 40,000,028 B of each layer once at 1e9 B/s.
+    """
+    tables = chain_tables(chain_instance([1, 1], [FAST, SLOW]), dp=2)
+    assert closed_ns(tables)[1] == 12_000_000 + 4 * (40_000_028 + OPTIMIZER_NS)
+
+
+@pytest.mark.usefixtures("round_times")
+def test_filling_bound_of_unlike_shares_is_that_of_the_largest() -> None:
+    """Five micro-batches for two replicas of two equal stages: some replica has three.
+
+    c is 2 - 1/3 on the first stage and 2 on the second; weight v loads 3/5 v + 1/2 v = 11/10 v.
+    Less by d, as above: v is 10/11 (1 + 3/5 d). The ring of two nodes moves 40,000,028 B a layer
+    once at 1e9 B/s, in the tail of both layers of stage 0.
+    """
+    search = SearchSpace(micro_batches="uneven")
+    instance = chain_instance([1, 1], [SLOW] * 4, search)
+    tables = chain_tables(instance.but(workload={"global_batch": 5}), dp=2)
+    sync_ns = 40_000_028
+    d = (OPTIMIZER_NS + sync_ns) / 3e6
+    v = 10 / 11 * (1 + 3 / 5 * min(d, 10 / 11))
+    expected = 3e6 * (2 + 2 * v - min(d, 10 / 11)) + AFTER_NS + 2 * sync_ns
+    assert closed_ns(tables)[1] == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.usefixtures("round_times")
+@pytest.mark.parametrize("more", [0, 1])
+def test_packing_counts_whole_blocks(more: int) -> None:
+    """Three blocks on two equal stages: 9 ms, and two blocks on stage 0, 8/3 * 6 ms = 16 ms.
+
+    They are 18 ms on stage 1. Stage 0 has three layers at least, as stage 1 holds one block only.
+    """
+    tables = chain_tables(chain_instance([1, 1, 1], [SLOW, SLOW]))
+    least_ns = 25_000_000 + AFTER_NS + OPTIMIZER_NS
+    assert refutes(tables, least_ns + more) is (more == 0)
+
+
+@pytest.mark.usefixtures("round_times")
+def test_packing_knows_how_many_stages_are_fast() -> None:
+    """Four blocks on a fast and a slow GPU, 1.5 and 3 ms each.
+
+    Two and two, as three on the fast one: 3 * 4.5 ms, or 8/3 * 4.5 = 12 ms on stage 0. So three on
+    stage 0, 12 ms, and a latency of 3 * 1.5 + 3 ms: 19.5 ms, with the optimizer of four layers.
+    """
+    tables = chain_tables(chain_instance([1, 1, 1, 1], [FAST, SLOW]))
+    least_ns = 19_500_000 + AFTER_NS
+    assert refutes(tables, least_ns)
+    assert not refutes(tables, 21_000_000)
+
+
+def test_many_shapes_at_once_are_bounded_as_one_by_one() -> None:
+    """All shapes of an instance together; in all three ways."""
+    for seed in range(6):
+        instance = zoned(random_instance(seed), seed) if seed % 2 else random_instance(seed)
+        space = list(shapes(instance))
+        times = [
+            layer_times(instance, one.degrees, one.micro_batch, one.recompute[0]) for one in space
+        ]
+        forms = closed_forms(instance, space, times)
+        known = [form.bound_ns for form in forms]
+        single = list(zip(space, times, known, strict=True))
+        assert forms == [closed_forms(instance, [s], [t])[0] for s, t, _ in single]
+        packed = packed_ns(instance, space, times, known)
+        assert packed == [packed_ns(instance, [s], [t], [ns])[0] for s, t, ns in single]
+        assert all(one >= other for one, other in zip(packed, known, strict=True))
+        closed = refuted(instance, space, times, packed)
+        assert all(
+            shut for shut, one, other in zip(closed, packed, known, strict=True) if one > other
+        )
+
+
+@pytest.mark.parametrize("schedule", ["interleaved", "zb-h1"])
+@pytest.mark.parametrize("zones", [False, True])
+@pytest.mark.parametrize("many", few_and_many(range(150), 7))
+def test_chunks_and_weight_gradients_stay_below_the_optimum(
+    schedule: ScheduleName, zones: bool, many: Sequence[int]
+) -> None:
+    """Work, filling and packing of search and verifier against brute force."""
+    for seed in many:
+        tables = random_tables(seed, zones, schedule)
+        optimum = brute_force.optimum_ns(tables)
+        if optimum is None:
+            continue
+        instance, shape = tables.instance, tables.shape
+        times = [layer_times(instance, shape.degrees, shape.micro_batch, shape.recompute[0])]
+        assert closed_forms(instance, [shape], times)[0].bound_ns <= optimum
+        assert not refuted(instance, [shape], times, [optimum + 1])[0]
+        forms = ClosedForms(Prover(PlanSpace(instance)), [shape])
+        assert forms.work_ns()[0] <= optimum
+        assert not verified_forms.refuted(forms, [optimum + 1])[0]

@@ -1,0 +1,125 @@
+"""The bound of a shape over all node orders and shares: valid, and as strong as it says."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from formulations.costs.memory import LayerMemory
+from formulations.costs.placement import Placer
+from formulations.costs.tables import Array, CostTables, build_tables
+from formulations.instance import Link, SearchSpace
+from formulations.instance.search import ScheduleName
+from solver.bounds import largest_share
+from solver.bounds.largest_share import shape_bound_ns
+from solver.layered.all_orders import order_graph
+from solver.layered.problem import Intervals
+from tests import brute_force
+from tests.random_shapes import WITH_NEW, random_optimum_ns, random_tables
+from tests.seeds import few_and_many, one_each
+from tests.small_instances import gpu, instance_of, layer, nodes_of, plain_shape, workload
+
+NO_CUTOFF = 1 << 50
+
+#: Links that take no time for what is sent here.
+FREE = Link(bandwidth_bytes_per_s=1e18, latency_s=0)
+
+
+@pytest.mark.parametrize("schedule", WITH_NEW)
+@pytest.mark.parametrize("seeds", few_and_many(range(320), 7))
+def test_never_above_the_optimum(seeds: Sequence[int], schedule: ScheduleName | None) -> None:
+    """Even and uneven, all schedules, ZeRO 1, tied, blocking, memory: no plan is faster."""
+    for seed in seeds:
+        best = random_optimum_ns(seed, schedule=schedule)
+        tables = random_tables(seed, schedule=schedule)
+        bound = shape_bound_ns(Intervals(tables), NO_CUTOFF)
+        assert bound <= (NO_CUTOFF if best is None else best), seed
+
+
+@pytest.mark.parametrize("seed", one_each(range(40), 3))
+def test_never_above_the_optimum_over_zones(seed: int) -> None:
+    """Slow links between zones are left out, which only lowers the bound."""
+    best = random_optimum_ns(seed, zones=True)
+    tables = random_tables(seed, zones=True)
+    assert best is None or shape_bound_ns(Intervals(tables), NO_CUTOFF) <= best
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 3))
+def test_the_optimum_is_possible_and_half_of_it_is_not(seed: int) -> None:
+    """A cutoff just above the optimum is not reached; one below the bound is returned itself."""
+    tables, best = random_tables(seed), random_optimum_ns(seed)
+    if best is None:
+        pytest.skip("nothing fits")
+    bound = shape_bound_ns(Intervals(tables), best + 1)
+    assert bound <= best
+    assert shape_bound_ns(Intervals(tables), bound // 2) == bound // 2
+
+
+def two_speeds(
+    micro_batches: int, shares: Literal["even", "uneven"], dp: int = 2, pp: int = 1
+) -> CostTables:
+    """Two nodes of one GPU, one three times as fast; the one block takes 3 s and 9 s."""
+    types = [gpu("fast", 3 * 2, 80), gpu("slow", 2, 80)]
+    groups = tuple(
+        nodes_of(
+            one.but(memory_bandwidth_bytes_per_s=1e18),
+            name=one.name,
+            intra_node=FREE,
+            inter_node=FREE,
+        )
+        for one in types
+    )
+    chain = [layer("embedding", 0, 0, 0), layer("block", 3000, 0, 0), layer("head", 0, 0, 0)]
+    search = SearchSpace(micro_batches=shares, embedding_only_stages=True)
+    work = workload(chain, micro_batches, 1, False)
+    instance = instance_of("two speeds", work, groups, search=search)
+    return build_tables(instance, plain_shape((1, 1), dp=dp, pp=pp))
+
+
+@pytest.mark.parametrize(("shares", "seconds"), [("even", 36), ("uneven", 18)])
+def test_replicas_of_unlike_speed_share_the_work(
+    shares: Literal["even", "uneven"], seconds: int
+) -> None:
+    """Eight micro-batches of 3 s and 9 s: four on the slow GPU take 36 s, two beside six 18 s."""
+    tables = two_speeds(8, shares)
+    time = tables.forward_ns + tables.backward_ns
+    assert time.sum(axis=0).tolist() == [3 * 10**9, 9 * 10**9]
+    bound = shape_bound_ns(Intervals(tables), NO_CUTOFF)
+    assert seconds * 10**9 * (1 - 1 / largest_share.RESOLUTION) <= bound <= seconds * 10**9
+
+
+def with_activations(memory: LayerMemory, size_bytes: Array) -> LayerMemory:
+    """The same layers with other activations."""
+    (kept,) = memory.kept
+    return replace(memory, kept=(kept._replace(activation_bytes=size_bytes),))
+
+
+def test_memory_limits_the_share_of_a_replica() -> None:
+    """With room for one micro-batch in flight under GPipe, neither replica can have two."""
+    tables = two_speeds(4, "uneven")
+    shape = tables.shape.but(schedule="gpipe")
+    memory = tables.memory[0]
+    size = tables.capacity_bytes - memory.static_bytes.sum() - memory.fixed_bytes
+    full = np.array([0, int(size.min()), 0])
+    cramped = replace(tables, shape=shape, memory=(with_activations(memory, full),) * 2)
+    assert brute_force.optimum_ns(cramped) is None
+    assert shape_bound_ns(Intervals(cramped), NO_CUTOFF) == NO_CUTOFF
+    roomy = replace(cramped, memory=(with_activations(memory, full // 3),) * 2)
+    assert shape_bound_ns(Intervals(roomy), NO_CUTOFF) < NO_CUTOFF
+
+
+def test_too_many_orders_have_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a graph of all orders the bound is 0, which holds for any plan."""
+    monkeypatch.setattr(largest_share, "order_graph", lambda *_: None)
+    assert shape_bound_ns(Intervals(two_speeds(8, "even")), NO_CUTOFF) == 0
+
+
+def test_order_graph_is_none_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More arcs than allowed on a stage: no graph."""
+    tables = two_speeds(8, "even")
+    intervals, placer = Intervals(tables), Placer(tables)
+    assert order_graph(intervals, placer, 4) is not None
+    monkeypatch.setattr("solver.layered.all_orders.ARC_LIMIT", 1)
+    assert order_graph(intervals, placer, 4) is None

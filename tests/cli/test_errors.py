@@ -1,0 +1,198 @@
+"""Files that are no input, names that are no files, Ctrl-C: one line each, no traceback."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command_line import refused, run
+from tests.resealed import change
+
+CONTENTS = {
+    "empty": b"",
+    "blank": b" \n\n",
+    "binary": bytes(range(256)) * 4,
+    "utf16": "name: x".encode("utf-16"),
+    "null": b"name: x\n\x00\n",
+    "text": "☃ is a snowman\n".encode(),
+    "number": b"12",
+    "digits": b"9" * 5000,
+    "brackets": b"[" * 50_000,
+    "list": b"[1, 2]",
+}
+COMMANDS = (
+    "solve",
+    "verify",
+    "show",
+    "catalogue",
+    "cross-check",
+    "replay",
+    "templates",
+    "pareto",
+    "report",
+    "lengths",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("content", CONTENTS)
+def test_file_of_another_kind_is_one_line(command: str, content: str, tmp_path: Path) -> None:
+    """The file is named, with line and column."""
+    path = tmp_path / f"{content} ü.json"
+    path.write_bytes(CONTENTS[content])
+    err = refused(command, path)
+    assert f"{path}:1:1" in err or f"{path}:" in err
+
+
+KINDS = ("plan", "front", "fleet", "switch", "lengths")
+#: Kind that a command takes, and its arguments.
+TAKES = {
+    "switch FILE FILE": "plan",
+    "export FILE --to megatron --out x": "plan",
+    "explain FILE": "plan",
+    "diff FILE FILE": "plan",
+    "recover FILE --lost a-0": "fleet",
+    **{f"{command} FILE": "" for command in ("solve", "lengths", "replay", "evaluate", "pareto")},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("command", TAKES)
+def test_bug_wrong_kind_of_file_is_named(command: str, kind: str, tmp_path: Path) -> None:
+    """Not its schema version, nor its fields, is what is wrong with a file of another kind."""
+    names = {} if kind == "plan" else {"kind": kind}
+    fields = names | dict.fromkeys(("schema_version", "hetplan_version", "digest"), 1)
+    path = tmp_path / "file.json"
+    path.write_text(json.dumps(fields), encoding="utf-8")
+    err = refused(*(path if word == "FILE" else word for word in command.split()))
+    expected = "schema version 1" if kind == TAKES[command] else f"1:1: a {kind} file; allowed: "
+    assert expected in err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_name_that_is_no_file_is_one_line(command: str, tmp_path: Path) -> None:
+    """A folder, a file in a file, a missing one, a name that is too long, one of two lines."""
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    names = ["", "file/inner.json", "missing.json", "x" * 300, "a\nb.json", "ü☃.json"]
+    for name in names:
+        refused(command, tmp_path / name)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_endless_file_is_one_line(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading stops at a size that no input has."""
+    monkeypatch.setattr("formulations.instance.documents.MOST_BYTES", 1000)
+    assert "more than" in refused(command, "/dev/zero")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_bug_a_pipe_without_a_writer_was_waited_for(command: str, tmp_path: Path) -> None:
+    """Where nobody writes, that is said at once; what a writer sends later is read."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert "a pipe that nobody writes to" in refused(command, pipe)
+    writer = subprocess.Popen(["sh", "-c", 'exec >"$0"; sleep 0.1; echo "[1, 2]"', pipe])
+    assert "nobody" not in refused(command, pipe)
+    assert writer.wait() == 0
+
+
+def test_plan_is_no_instance_and_an_instance_no_plan(plan_file: Path) -> None:
+    """Files of the other kind are told by their first line."""
+    refused("solve", plan_file)
+    refused("verify", "instances/hetero_small.yaml")
+    refused("verify", plan_file, "--instance", plan_file)
+    refused("catalogue", plan_file)
+
+
+def test_config_errors_have_line_and_column() -> None:
+    """`catalogue` tells where in config.json the unusable value stands."""
+    _, _, err = run("catalogue", "tests/data/huggingface_value.json")
+    line = "tests/data/huggingface_value.json:3:3 n_layer: 0; allowed: a whole number from 1"
+    assert err.startswith(f"error: {line}")
+
+
+def test_config_is_named_after_its_file() -> None:
+    """A folder gives its name only to a file called config.json."""
+    assert run("catalogue", "tests/data/huggingface/gpt2.json")[1].startswith(
+        "workload      gpt2 ("
+    )
+
+
+HOSTILE = {
+    "instance.cluster.groups.0.name": "\x1b[31mred\n",
+    "instance.workload.layer_runs.1.count": 10**9,
+    "instance.cluster.groups.0.nodes": 10**9,
+    "replicas.0.micro_batches": 10**9,
+    "shape.pp": 10**9,
+    "instance.workload.forward_flops": 10**400,
+    "node_order.0": "a\u202eb",
+}
+
+
+@pytest.mark.parametrize("field", HOSTILE)
+def test_bug_hostile_plan_file_is_one_line(field: str, plan_file: Path) -> None:
+    """Names that cannot be printed, sizes that no training has: refused before they cost much."""
+    fields: Any = json.loads(plan_file.read_text(encoding="utf-8"))
+    change(fields, field, HOSTILE[field])
+    plan_file.write_text(json.dumps(fields), encoding="utf-8")
+    for command in ("verify", "show"):
+        refused(command, plan_file)
+
+
+# Ctrl-C, whenever it comes
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Sends itself Ctrl-C when the named module is about to be loaded.
+AT_IMPORT = """
+import importlib.abc, os, signal, sys
+class At(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == sys.argv[1]:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, At())
+from solver.cli import app
+app(sys.argv[2:])
+"""
+TEMPLATES = ("templates", "instances/oobleck_bert_large.yaml", "--faults", "1")
+SOLVE = ("solve", "instances/hetero_small.yaml", "--method", "cpsat")
+
+
+def ended(code: str, *arguments: str) -> tuple[int, str]:
+    """How a process that runs the code ends: exit code, and what it says on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [
+        ("solver.cli.plans", TEMPLATES),
+        ("numpy", TEMPLATES),
+        ("formulations.instance.load", SOLVE),
+        ("solver.templates.generate", TEMPLATES),
+        pytest.param("solver.fleets.recovery", ("recover", "x.json", "--lost", "a")),
+    ],
+)
+def test_bug_ctrl_c_while_loading_is_one_line(module: str, command: tuple[str, ...]) -> None:
+    """No traceback, exit code 130."""
+    assert ended(AT_IMPORT, module, *command) == (130, "interrupted\n")
+
+
+def test_bug_ctrl_c_after_the_last_line_changed_the_exit_code() -> None:
+    """While the interpreter ends, what was done stays done: exit code 0."""
+    late = "class Late:\n    def __del__(self): signal.raise_signal(signal.SIGINT)\n"
+    loaded = "import signal\nfrom solver.cli import app\n"
+    code = f"{loaded}{late}kept = Late()\napp(['catalogue', '--schema'])"
+    assert ended(code) == (0, "")

@@ -1,0 +1,168 @@
+"""Templates for fleets: of one micro-batch size, and as long as any nodes hold the model."""
+
+import random
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from formulations.costs.template_costs import template_costs
+from formulations.instance import Instance
+from formulations.node_sharing import NodeSplit
+from formulations.space import micro_batches, pipeline_strategies
+from solver.fleet_document import FleetDocument
+from solver.fleets.designs import designs_of, fleet_templates, generator_for
+from solver.fleets.fleet import next_fleet, start_fleet
+from solver.fleets.recovery import Horizon, RecoveryError
+from solver.fleets.template_document import templates_document
+from solver.layered.gpu_graph import Counts
+from solver.layered.places import PlaceCosts, place_costs
+from solver.replay.policies import instance_with
+from solver.templates.generate import NoTemplateError, TemplateGenerator, TemplateOptions
+from solver.templates.step_time import Stop, TemplateOutcome, best_template
+from solver.verify import verify_fleet
+from tests.random_fleets import enlarged
+from tests.seeds import one_each
+from tests.template_cases import all_templates, recomputing
+
+HOUR = Horizon(3600 * 10**9)
+ONE = TemplateOptions(micro_batch=1)
+
+
+def holds_a_step(instance: Instance, nodes: Sequence[str]) -> bool:
+    """Whether any template on some of the nodes has room for all micro-batches of 1, one by one."""
+    groups = [name.rpartition("-")[0] for name in nodes]
+    counts = [groups.count(group.name) for group in instance.cluster.groups]
+    left = instance_with(instance, counts)
+    blocks = [layer.is_block for layer in left.workload.layers]
+    return any(
+        recomputing(left, strategy, template, left.workload.global_batch) is not None
+        for strategy in pipeline_strategies(left, 1)
+        for number in range(1, len(nodes) + 1)
+        for template in all_templates(
+            place_costs(left, strategy, NodeSplit.ALIGNED).several, number
+        )
+        if left.search.embedding_only_stages
+        or all(any(blocks[slice(*stage.layers)]) for stage in template.stages)
+    )
+
+
+def first_fleet(instance: Instance) -> FleetDocument | None:
+    """One fault, micro-batches of 1; None where the cluster has no room for that."""
+    try:
+        document = templates_document(TemplateGenerator(instance, ONE), 1)
+        return start_fleet(instance, document.designs, 1)
+    except (NoTemplateError, RecoveryError):
+        return None
+
+
+# 6: one node of the larger type holds the model, two of any do. 9, 15, 116: the share of a step
+# leaves room that all of it does not.
+@pytest.mark.parametrize("seed", [6, 9, 15, 116, *one_each(range(60), 20)])
+def test_bug_there_is_a_fleet_until_no_template_holds_a_step(seed: int) -> None:
+    """Nodes are lost one by one; once there is no fleet, no template of all fits what is left."""
+    instance = enlarged(seed)
+    fleet = first_fleet(instance)
+    names = list(instance.cluster.node_names)
+    random.Random(seed).shuffle(names)
+    while fleet is not None and len(names) > 1:
+        lost = names.pop()
+        try:
+            fleet = next_fleet(fleet, [lost], [], HOUR)
+        except RecoveryError:
+            assert not holds_a_step(instance, names)
+            break
+        assert verify_fleet(fleet).problems == ()
+
+
+def test_mixes_below_n0_that_hold_the_model_have_templates() -> None:
+    """Of instance 6 two nodes of any type hold the model, and one of the second type does."""
+    generator = TemplateGenerator(enlarged(6), ONE)
+    assert generator.least_nodes == 2
+    found = fleet_templates(generator, [2])
+    assert [one.nodes for one in found] == [1, 2, 2, 2]
+    assert found[0].outcome.template is not None
+    assert found[0].outcome.template.node_groups == (1,)
+
+
+def test_templates_with_room_for_a_share_have_others_beside_them() -> None:
+    """Of instance 116 one node has room for its share, 2 of 6 micro-batches; two have for all."""
+    instance = enlarged(116)
+    generator = TemplateGenerator(instance, ONE)
+    assert generator.least_nodes == 1
+    assert instance.workload.global_batch == 6
+    rooms = [
+        (one.template.num_nodes, template_costs(instance, one.strategy, one.template).fits(6))
+        for one in designs_of(fleet_templates(generator, [1]))
+    ]
+    assert rooms == [(1, False), (2, True), (3, True)]
+
+
+def test_bug_pipelines_of_fewer_nodes_than_n0() -> None:
+    """Of instance 12 any three of four nodes hold the model, and some pairs: two pipelines fit."""
+    generator = TemplateGenerator(enlarged(12), ONE)
+    document = templates_document(generator, 1)
+    assert (document.least_nodes, document.available) == (3, 4)
+    [line] = document.coverage
+    assert line.startswith("Of any nodes, 2 pipelines of 3 nodes or more need 6 nodes, the cluster")
+    assert len(start_fleet(generator.instance, document.designs, 1).pipelines) == 2
+    with pytest.raises(NoTemplateError, match=r"2 pipelines at once, not for 3; .* up to 1 faults"):
+        templates_document(generator, 2)
+
+
+def throughput(instance: Instance, options: TemplateOptions) -> float:
+    """Of the fleet that survives one fault."""
+    document = templates_document(generator_for(instance, options, 1), 1)
+    return start_fleet(instance, document.designs, 1).throughput_sequences_per_s
+
+
+@pytest.mark.parametrize("seed", [4, 10, 29])
+def test_bug_every_pipeline_gets_a_micro_batch(seed: int) -> None:
+    """A step of two sequences in one micro-batch is fastest for a pipeline, and refused for two."""
+    instance = enlarged(seed)
+    assert instance.workload.global_batch == 2
+    assert micro_batches(instance) == [1, 2]
+    assert generator_for(instance, TemplateOptions(), 1).micro_batch == 1
+    assert throughput(instance, TemplateOptions()) > 0
+
+
+@pytest.mark.parametrize("seed", [9, 13, 33, 36])
+def test_the_size_with_more_throughput_is_chosen(seed: int) -> None:
+    """Sizes of which one trains more than the other: that one."""
+    instance = enlarged(seed)
+    sizes = [TemplateOptions(micro_batch=b) for b in micro_batches(instance)]
+    found = [throughput(instance, one) for one in sizes]
+    assert len(set(found)) == len(found) > 1
+    assert throughput(instance, TemplateOptions()) == max(found)
+
+
+def test_the_size_asked_for_is_taken() -> None:
+    """Also where another one trains more."""
+    assert generator_for(enlarged(9), TemplateOptions(micro_batch=2), 1).micro_batch == 2
+
+
+def test_no_size_fits() -> None:
+    """Not one template of instance 26 fits into memory."""
+    with pytest.raises(NoTemplateError, match="no template fits into the memory"):
+        generator_for(enlarged(26), TemplateOptions(), 1)
+
+
+def test_bug_an_interrupt_ends_all_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the first size is looked at: nothing after it is given any time."""
+    stopped = list[bool]()
+
+    def interrupted_once(
+        costs: PlaceCosts, finals: list[Counts], m: int, stop: Stop, **options: Any
+    ) -> TemplateOutcome:
+        stopped.append(stop())
+        if len(stopped) == 1:
+            signal.raise_signal(signal.SIGINT)
+        return best_template(costs, finals, m, stop, **options)
+
+    monkeypatch.setattr("solver.templates.generate.best_template", interrupted_once)
+    generator = generator_for(enlarged(9), TemplateOptions(), 1)
+    generator.by_mix([1])
+    assert generator.interrupted
+    assert len(stopped) > 1
+    assert all(stopped[1:])

@@ -1,0 +1,261 @@
+"""Promises of formulations.instance.catalogue, and of the figures in catalogue/*.yaml."""
+
+import pytest
+
+from formulations.errors import InstanceError
+from formulations.instance.catalogue import (
+    CatalogueEntry,
+    catalogue,
+    gpu_catalogue,
+    gpus_of,
+    links_of,
+    workload_from_catalogue,
+)
+from formulations.instance.documents import parse_document, read_yaml_resource
+from formulations.instance.workload import Precision
+from tests.architectures import COUNTED, PUBLISHED
+
+GPUS = gpu_catalogue()
+WORKLOADS = catalogue().workloads
+
+#: Memory that the datasheets print, in the GB of 2^30 bytes that GPU memory is built in.
+NOMINAL_GIB = {
+    "V100-16": 16,
+    "V100-32": 32,
+    "T4": 16,
+    "RTX-3090": 24,
+    "A10": 24,
+    "A10G": 24,
+    "A40": 48,
+    "A100-40": 40,
+    "A100-80": 80,
+    "A800-80": 80,
+    "L4": 24,
+    "L40S": 48,
+    "H100": 80,
+    "H200": 141,
+    "B200": 180,
+}
+ONE_GPU = """
+gpus:
+  X:
+    peak: {fp16: 1 TFLOP/s}
+    memory: 1 GiB
+    memory_bandwidth: 1 GB/s
+    link: L
+efficiency:
+  X: {}
+"""
+LINKS = links_of(
+    parse_document("links: {L: {bandwidth: 8 Gbit/s, latency: 1 us, source: s}}", "links.yaml")
+)
+
+
+def test_all_gpus_are_there() -> None:
+    """The GPUs that hetplan promises to know."""
+    assert set(GPUS) >= set(NOMINAL_GIB)
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_every_gpu_has_sources(name: str) -> None:
+    """Datasheet, source of the memory, source of the efficiency, and what kind of source."""
+    gpu = GPUS[name]
+    assert gpu.kind == "published"
+    assert gpu.link.kind == (
+        "measured" if name in ("B200", "B300", "GB200", "GB300") else "published"
+    )
+    assert (
+        "datasheet" in gpu.source
+        or "whitepaper" in gpu.source
+        or "brief" in gpu.source
+        or "quoted" in gpu.source
+    )
+    assert gpu.memory_source != gpu.source
+    assert gpu.efficiency_source
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "kind", "source"),
+    [
+        ("GB200", "fp32", "assumed", "between the 75 and 90 TFLOP/s that are quoted"),
+        ("GB200", "bf16", "published", GPUS["GB200"].source),
+        ("GB200", "fp8", "published", GPUS["GB200"].source),
+    ],
+)
+def test_bug_assumed_peaks_were_called_published(
+    name: str, precision: Precision, kind: str, source: str
+) -> None:
+    """A peak that no source states has a kind of its own."""
+    found = GPUS[name].peak_evidence(precision)
+    assert (found.kind, found.source) == (kind, source)
+
+
+def test_fp8_rests_on_16_bit_too() -> None:
+    """Attention and head stay there: a peak of 16 bit that is assumed is one of fp8."""
+    odd = GPUS["B200"].but(assumed_peaks={"bf16": "a guess"})
+    assert odd.peak_evidence("fp8").source == "a guess"
+    assert odd.peak_evidence("tf32").kind == "published"
+
+
+def test_measured_efficiency_names_what_of_it_is_assumed() -> None:
+    """In a precision that was fitted; in others all is assumed."""
+    assert GPUS["A10"].efficiency_evidence("bf16").assumed == ("attention", "experts", "memory")
+    assert GPUS["A10"].efficiency_evidence("fp32").assumed == ()
+    for gpu in GPUS.values():
+        borrowed = ("the rest as", "FASOP's hosts", "as V100-16")
+        odd = any(words in gpu.efficiency_source for words in borrowed)
+        assert bool(gpu.assumed_efficiency) == (odd and bool(gpu.measured_in))
+
+
+def test_every_link_has_a_source() -> None:
+    """Bandwidth and latency of each link are sourced."""
+    links = read_yaml_resource("links.yaml")
+    assert isinstance(links, dict)
+    for link in links["links"].values():
+        assert ("latency: NCCL" in link["source"]) == (link["kind"] == "published")
+    assert set(links["links"]) == set(catalogue().links)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "tera_flops"),
+    [
+        # Dense figures; the comment has the one with sparsity that the datasheet prints.
+        ("V100-16", "fp16", 125),
+        ("T4", "fp16", 65),
+        ("RTX-3090", "fp16", 71),  # 142; and 142 dense only with FP16 accumulation
+        ("A10", "bf16", 125),  # 250
+        ("A10G", "bf16", 70),  # 140
+        ("A40", "bf16", 149.7),  # 299.4
+        ("A100-40", "bf16", 312),  # 624
+        ("A100-80", "tf32", 156),  # 312
+        ("L4", "bf16", 121),  # 242
+        ("L4", "fp8", 242.5),  # 485
+        ("L40S", "bf16", 362.05),  # 733
+        ("H100", "bf16", 989.5),  # 1979
+        ("H200", "fp8", 1979),  # 3958
+        ("B200", "bf16", 2250),  # 4500
+    ],
+)
+def test_peaks_are_dense(name: str, precision: Precision, tera_flops: float) -> None:
+    """Peaks are those without sparsity, from the datasheets."""
+    assert GPUS[name].peak_flops[precision] == pytest.approx(tera_flops * 1e12)
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_peaks_of_one_gpu_fit_together(name: str) -> None:
+    """Half the bits, twice the rate (to 3 %): a figure with sparsity among dense ones shows."""
+    peak = GPUS[name].peak_flops
+    if "bf16" in peak:
+        assert peak["bf16"] == peak["fp16"]
+        assert peak["fp16"] / peak["tf32"] == pytest.approx(2, rel=0.03)
+    if "fp8" in peak:
+        assert peak["fp8"] / peak["fp16"] == pytest.approx(2, rel=0.03)
+
+
+@pytest.mark.parametrize("name", ["V100-16", "V100-32", "T4"])
+def test_no_bf16_before_ampere(name: str) -> None:
+    """Tensor cores of Volta and Turing have no bf16, so there is no peak for it."""
+    assert "bf16" not in GPUS[name].peak_flops
+
+
+@pytest.mark.parametrize("name", NOMINAL_GIB)
+def test_memory_is_what_can_be_allocated(name: str) -> None:
+    """Less than the datasheet's memory, by at most 10 %."""
+    assert 0.9 * NOMINAL_GIB[name] < GPUS[name].memory_bytes / 2**30 < NOMINAL_GIB[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "giga_bytes_per_s"),
+    # Half of what datasheets print for both directions.
+    [("V100-32", 150), ("T4", 16), ("A10", 32), ("A100-80", 300), ("H100", 450)],
+)
+def test_links_are_one_direction(name: str, giga_bytes_per_s: float) -> None:
+    """Link bandwidths are those of one direction."""
+    assert GPUS[name].link.bandwidth_bytes_per_s == giga_bytes_per_s * 1e9
+
+
+def test_figures_become_a_gpu_type() -> None:
+    """A file's texts become numbers in base units: 8 Gbit/s are 10^9 B/s."""
+    gpu = gpus_of(parse_document(ONE_GPU, "gpus.yaml"), LINKS)["X"]
+    assert (gpu.peak_flops, gpu.memory_bytes) == ({"fp16": 1e12}, 2**30)
+    assert gpu.link.bandwidth_bytes_per_s == 1e9
+    assert gpu.link.latency_s == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("  X: {}", "  Y: {}", "gpus.yaml:9:3 efficiency: 'X' in only one of gpus and efficiency;"),
+        ("link: L", "link: M", "gpus.yaml:7:11 gpus.X.link: unknown link 'M'; allowed: L"),
+        ("1 GiB", "1", "gpus.yaml:5:13 gpus.X.memory: 1; allowed: a number with its unit"),
+    ],
+)
+def test_faults_of_the_catalogue_have_positions(old: str, new: str, line: str) -> None:
+    """Whoever edits gpus.yaml is told where a fault stands."""
+    with pytest.raises(InstanceError) as caught:
+        gpus_of(parse_document(ONE_GPU.replace(old, new), "gpus.yaml"), LINKS)
+    assert str(caught.value).startswith(line)
+
+
+#: Workloads that no config.json of tests/data describes, as Hugging Face counts them.
+OTHERS = {
+    "bert-large": 335_141_888,
+    "t5-3b": 2_851_598_336,
+    "gpt2-xl": 1_557_611_200,
+    "llama3-70b": 70_553_706_496,
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in PUBLISHED | COUNTED | OTHERS if name in WORKLOADS]
+)
+def test_published_parameter_counts(name: str) -> None:
+    """The parameter count of a named workload equals the published model's."""
+    parameters = (PUBLISHED | COUNTED | OTHERS)[name]
+    assert workload_from_catalogue(WORKLOADS, name).parameters == parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "hidden"), [("gpt-145b", 80, 12288), ("gpt3-175b", 96, 12288)]
+)
+def test_gpt_parameter_counts(name: str, layers: int, hidden: int) -> None:
+    """A GPT has 12 h^2 + 13 h parameters per block, two tables and a final norm."""
+    # Narayanan et al. 2021, equation 2: 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h))
+    counted = layers * (12 * hidden**2 + 13 * hidden) + (51200 + 2048) * hidden + 2 * hidden
+    assert workload_from_catalogue(WORKLOADS, name).parameters == counted
+
+
+@pytest.mark.parametrize(
+    ("name", "kv_heads"),
+    [("gpt2-xl", 25), ("gpt2-xl-16-heads", 16), ("qwen2-7b", 4), ("deepseek-v3", 128)],
+)
+def test_workload_carries_the_heads_that_tensor_groups_share(name: str, kv_heads: int) -> None:
+    """As in the published configs: grouped heads count groups, latent attention every head."""
+    assert workload_from_catalogue(WORKLOADS, name).kv_heads == kv_heads
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_entry_has_a_source_and_builds(name: str) -> None:
+    """Every entry states its source and becomes a workload of its own length and batch."""
+    entry = CatalogueEntry.model_validate(WORKLOADS[name])
+    workload = workload_from_catalogue(WORKLOADS, name)
+    assert workload.source == entry.source
+    assert workload.sequence_length == entry.sequence_length
+    assert workload.global_batch == entry.global_batch
+
+
+def test_length_and_batch_can_be_given() -> None:
+    """Given figures replace the entry's."""
+    workload = workload_from_catalogue(
+        WORKLOADS,
+        "bert-large",
+        sequence_length=128,
+        global_batch=32,
+    )
+    assert (workload.sequence_length, workload.global_batch) == (128, 32)
+
+
+def test_unknown_name_lists_the_known_ones() -> None:
+    """An unknown name is answered with close matches and all names."""
+    with pytest.raises(InstanceError, match=r"'bert-lrage' \(did you mean bert-large.*gpt-145b"):
+        workload_from_catalogue(WORKLOADS, "bert-lrage")

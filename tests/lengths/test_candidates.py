@@ -1,0 +1,190 @@
+"""Promises of solver.lengths.layouts and formulations.lengths.row_times: plans as strategies."""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from formulations.costs.plan_costs import PlanCosts, plan_costs
+from formulations.instance import Instance
+from formulations.instance.lengths import LengthClass
+from formulations.lengths.problem import Atom, RowTime
+from formulations.lengths.row_times import PlanRows, of_rows, plan_rows
+from formulations.lengths.strategy_time import StrategyTimes
+from formulations.plan import Shape
+from solver.lengths import candidates as module
+from solver.lengths.candidates import _variants, candidates, found_strategies
+from solver.simulate import step_time_ns
+from solver.study.store import open_study
+from tests.command_line import run
+from tests.mixed_rows import mixed_strategies, small
+
+
+@cache
+def strategies(name: str) -> tuple[Instance, list[PlanRows]]:
+    """An instance and its strategies."""
+    if name == "mixed":
+        return mixed_strategies()
+    instance = small()
+    return instance, found_strategies(instance, lambda done, total: None)
+
+
+def costs_of(instance: Instance, found: PlanRows, tokens: int) -> PlanCosts:
+    """Costs of the strategy's plan with rows of so many tokens, each one sequence."""
+    rows = sum(replica.micro_batches for replica in found.plan.replicas)
+    return plan_costs(of_rows(instance, tokens, rows), found.plan)
+
+
+def slowest_ns(costs: PlanCosts, replica: int) -> int:
+    """Time of a row on the slowest stage of a replica."""
+    return int((costs.forward_ns + costs.backward_ns)[:, replica].max())
+
+
+def row_ns(time: RowTime, tokens: int, sequences: int = 1) -> int:
+    """Time of a row of so many sequences, together so many tokens."""
+    return sequences * time.sequence_ns(tokens // sequences) + time.per_row_ns
+
+
+@pytest.mark.parametrize("name", ["alike", "mixed"])
+def test_rows_fit_up_to_the_longest(name: str) -> None:
+    """Rows of the longest length fit every GPU of a replica; longer ones do not fit some."""
+    instance, found = strategies(name)
+    most = instance.workload.sequence_length
+    for one in found:
+        for r, replica in enumerate(one.strategy.pipelines):
+            inside = costs_of(instance, one, replica.longest_row)
+            assert (inside.memory_bytes <= inside.limit_bytes)[:, r].all()
+            if replica.longest_row < most:
+                outside = costs_of(instance, one, min(most, replica.longest_row + 128))
+                assert not (outside.memory_bytes <= outside.limit_bytes)[:, r].all()
+
+
+@pytest.mark.parametrize("name", ["alike", "mixed"])
+def test_times_are_never_below_the_model(name: str) -> None:
+    """Rows of half the longest length and more take what the fit says, or less by what it says."""
+    instance, found = strategies(name)
+    for one in found:
+        for r, replica in enumerate(one.strategy.pipelines):
+            for share in (0.5, 0.61, 0.83, 1.0):
+                tokens = int(replica.longest_row * share)
+                known = slowest_ns(costs_of(instance, one, tokens), r)
+                fit = row_ns(replica.time, tokens)
+                assert known <= fit * (1 + 1e-6) <= known * (1 + one.above + 1e-3)
+
+
+@pytest.mark.parametrize("name", ["alike", "mixed"])
+def test_rows_of_short_sequences(name: str) -> None:
+    """Eight sequences in a row take what the model says of a micro-batch of eight, or little more.
+
+    What it works out for several sequences at once is what it works out for a packed row.
+    """
+    instance, found = strategies(name)
+    for one in found:
+        tokens = one.strategy.longest // 8
+        shape = one.plan.shape.model_copy(update={"micro_batch": 8})
+        plan = one.plan.model_copy(update={"shape": shape})
+        rows = 8 * sum(replica.micro_batches for replica in plan.replicas)
+        costs = plan_costs(of_rows(instance, tokens, rows), plan)
+        for r, replica in enumerate(one.strategy.pipelines):
+            known, fit = slowest_ns(costs, r), row_ns(replica.time, 8 * tokens, 8)
+            assert known <= fit * (1 + 1e-6) <= known * 1.03
+
+
+@pytest.mark.parametrize("name", ["alike", "mixed"])
+def test_padded_rows_take_what_the_model_says(name: str) -> None:
+    """Of every class that fits, to the ns, of short rows too, which the host bounds."""
+    instance, found = strategies(name)
+    assert instance.lengths is not None
+    classes = tuple(LengthClass(up_to=n, count=3) for n in range(100, 8100, 400))
+    lengths = instance.lengths.model_copy(update={"rows": "padded", "classes": classes})
+    padded = instance.model_copy(update={"lengths": lengths})
+    for plan in (one.plan for one in found[::3]):
+        one = plan_rows(padded, plan, "padded")
+        assert one.above == 0
+        for r, replica in enumerate(one.strategy.pipelines):
+            fitting = [n for n in range(100, 8100, 400) if n <= replica.longest_row]
+            known = {n: slowest_ns(costs_of(padded, one, n), r) for n in fitting}
+            assert {n: row_ns(replica.time, n) for n in fitting} == known
+            assert known[500] < 1.2 * known[100]
+
+
+def test_rows_shorter_than_any_class() -> None:
+    """A replica without room for a class takes none, and has the time of the shortest."""
+    instance, found = strategies("alike")
+    assert instance.lengths is not None
+    classes = (LengthClass(up_to=found[0].strategy.longest + 1, count=1),)
+    lengths = instance.lengths.model_copy(update={"rows": "padded", "classes": classes})
+    one = plan_rows(instance.model_copy(update={"lengths": lengths}), found[0].plan, "padded")
+    atoms = [Atom(classes[0].up_to, 1)]
+    assert StrategyTimes(one.strategy, atoms, "padded").of_set((0,)) is None
+
+
+def test_a_step_of_one_length_is_the_simulated_one() -> None:
+    """With one stage, rows, reduction and optimizer take what a plan's step does.
+
+    With several all rows go at the slowest one's pace, which the filling pipeline does not.
+    """
+    instance, found = strategies("alike")
+    for one in found:
+        number = sum(replica.micro_batches for replica in one.plan.replicas)
+        atom = Atom(one.strategy.longest, number)
+        rows_ns = StrategyTimes(one.strategy, (atom,), "packed").of_set((0,))
+        assert rows_ns is not None
+        costs = plan_costs(of_rows(instance, atom.tokens, number), one.plan)
+        beyond = rows_ns + one.strategy.anchor_ns - step_time_ns(costs)
+        fill_ns = (one.plan.shape.pp - 1) * slowest_ns(costs, 0)
+        assert -costs.send_ns.sum() <= beyond <= fill_ns + 1e-6 * rows_ns
+
+
+def test_bug_a_group_did_not_reduce_its_gradients() -> None:
+    """Replicas take time to sum gradients, and the holder of fp32 state to update parameters."""
+    for one in strategies("alike")[1]:
+        assert one.strategy.anchor_ns > 0
+        assert (one.strategy.visit_ns > 0) is (one.plan.shape.dp > 1)
+
+
+def test_unlike_replicas() -> None:
+    """On two types of GPUs the replica on the slower one is slower, and holds shorter rows."""
+    _, found = strategies("mixed")
+    apart = next(one for one in found if (one.plan.shape.dp, one.plan.shape.pp) == (2, 1))
+    fast, slow = sorted(row_ns(one.time, 4096) for one in apart.strategy.pipelines)
+    assert slow > 1.5 * fast
+    longest = [one.longest_row for one in apart.strategy.pipelines]
+    assert longest[0] != longest[1] or min(longest) == 8064
+
+
+def test_every_layout() -> None:
+    """All degrees that use the four GPUs are there."""
+    _, found = strategies("alike")
+    degrees = {(s.dp, s.degrees[0].tp, s.pp) for s in (one.plan.shape for one in found)}
+    assert degrees == {(1, 1, 4), (1, 2, 2), (1, 4, 1), (2, 1, 2), (2, 2, 1), (4, 1, 1)}
+
+
+class KilledError(Exception):
+    """In place of a signal."""
+
+
+def test_killed_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layouts and switches of a study are not worked out again; strategies and times are equal."""
+    instance, path, begun = small(), tmp_path / "study.db", list[Shape]()
+    known = candidates(instance)
+
+    def variants(own: Instance, shape: Shape) -> Iterator[PlanRows]:
+        begun.append(shape)
+        if len(begun) == 4:
+            raise KilledError
+        yield from _variants(own, shape)
+
+    monkeypatch.setattr(module, "_variants", variants)
+    with pytest.raises(KilledError), open_study(path, instance) as study:
+        candidates(instance, study=study)
+    for _ in range(2):
+        with open_study(path, instance) as study:
+            found = candidates(instance, study=study)
+        assert found == known
+        monkeypatch.setattr(module, "plan_switch", None)  # all are known the second time
+    assert begun.count(begun[3]) == 2
+    assert len(begun) == len(set(begun)) + 1
+    code, out, _ = run("show", "--study", path)
+    assert (code, f"{len(set(begun))} layouts closed, 0 open; " in out) == (0, True)

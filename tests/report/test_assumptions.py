@@ -1,0 +1,283 @@
+"""What plans say of strategies, sources and terms that their figures rest on."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from formulations.costs.plan_costs import plan_costs
+from formulations.costs.renting import terms_of
+from formulations.instance import Instance
+from formulations.instance.load import parse_instance
+from formulations.instance.search import Overlap, ZeroStage
+from solver.document import PlanDocument
+from solver.options import SolveOptions
+from solver.report.assumptions import assumptions, cost_without_flash, flash_lines, renting_lines
+from solver.report.compared import difference
+from solver.report.document import build_document, costs_of
+from solver.report.html.page import html_page
+from solver.report.naming import degrees_of
+from solver.report.quantities import percent, size_text
+from solver.search.driver import solve
+from solver.simulate import simulate_step, step_time_ns
+from tests.certified_cases import CASES
+from tests.command_line import output, printed
+from tests.flash_families import mixed
+from tests.small_instances import plain_shape
+
+
+def instance(workload: str) -> Instance:
+    """BERT-large on four A100."""
+    text = f"""
+name: small
+workload: {{catalogue: bert-large, precision: fp16{workload}}}
+cluster: {{groups: [{{name: a, gpu: A100-40, gpus_per_node: 4, nodes: 1}}]}}
+search: {{target: any}}
+"""
+    return parse_instance(text, "x.yaml", Path())
+
+
+@pytest.mark.parametrize(
+    ("workload", "tp", "zero", "words"),
+    [
+        ("", 1, 0, ["flash attention"]),
+        ("", 2, 0, ["sequence parallel", "flash attention"]),
+        ("", 1, 2, ["ZeRO 2: gradients reduced", "flash attention"]),
+        ("", 1, 3, ["ZeRO 3: parameters gathered", "flash attention"]),
+        (", optimizer_state: 8bit", 1, 0, ["Adam's moments in 8bit", "flash attention"]),
+        (", flash_attention: false", 1, 0, ["workload.flash_attention is off"]),
+    ],
+)
+def test_strategies_name_what_they_assume(
+    workload: str, tp: int, zero: ZeroStage, words: list[str]
+) -> None:
+    """One line for each, and one for flash attention that every GPU has and that is off."""
+    shape = plain_shape((1,), tp=tp, dp=4 // tp, zero=zero)
+    lines = assumptions(instance(workload), shape, shape.degrees)
+    assert len(lines) == len(words)
+    for (label, text), start in zip(lines, words, strict=True):
+        assert text.startswith(start)
+        assert label == ("unused" if "is off" in start else "assumed")
+
+
+@pytest.mark.parametrize(
+    ("tp", "zero", "found"),
+    [
+        (1, 0, ["hidden 90.0 % of gradient sync behind backward"]),
+        (2, 0, ["hidden 25.0 % of tensor-parallel traffic", "90.0 % of gradient sync"]),
+        (1, 3, ["hidden 61.0 % of what every micro-batch exchanges"]),
+        (4, 0, ["hidden 25.0 % of tensor-parallel traffic behind products (test)"]),
+    ],
+)
+def test_hidden_traffic_is_that_of_the_plan(tp: int, zero: ZeroStage, found: list[str]) -> None:
+    """Once, under the kind of the shares, and only what the plan's shape exchanges."""
+    one = instance("")
+    shares = {"tensor_parallel": 0.25, "gradient_sync": 0.9, "sharding": 0.61}
+    overlap = Overlap(kind="measured", source="test", **shares)
+    search = one.search.model_copy(update={"overlap": overlap})
+    hidden = one.model_copy(update={"search": search})
+    shape = plain_shape((1,), tp=tp, dp=4 // tp, zero=zero)
+    lines = assumptions(hidden, shape, shape.degrees)
+    ((label, text),) = [line for line in lines if line[1].startswith("hidden")]
+    assert label == "measured"
+    assert all(words in text for words in found)
+    assert text.count("%") == len(found)
+
+
+def test_bug_one_old_gpu_took_flash_attention_from_all_without_a_word() -> None:
+    """A plan, or a front, over GPUs of which some have none says which plans have it."""
+    whole = mixed(0)
+    texts = {
+        (1, 0): "flash attention: no scores are kept; plans on old have none",
+        (1, 1): "flash attention: none, as on old there is none; plans without these have it",
+    }
+    for used, text in texts.items():
+        shape = plain_shape(used, tp=1, dp=1)
+        assert assumptions(whole, shape, shape.degrees) == [("assumed", text)]
+    text = "flash attention: where all GPUs of a plan have it, so not on old"
+    assert flash_lines(whole) == [("assumed", text)]
+
+
+def inline(peaks: str, more: str = "", gpus: str = "") -> Instance:
+    """GPT-2 in fp16 on four GPUs that the catalogue does not list."""
+    figures = "memory: 40 GiB, memory_bandwidth: 1555 GB/s, link: 300 GB/s"
+    text = f"""
+name: inline
+workload: {{catalogue: gpt2, global_batch: 32, precision: fp16}}
+cluster:
+  groups:
+    - {{name: a, gpus_per_node: 4, nodes: 1, inter_node: 100 Gbit/s,
+       gpu: {{name: X, peak: {{{peaks}}}, {figures}{more}}}}}
+{gpus}
+search: {{tensor_parallel: 1, micro_batch: 8, recompute: none, zero: 1, target: any}}
+"""
+    return parse_instance(text, "x.yaml", Path())
+
+
+@pytest.mark.parametrize(
+    ("peaks", "more", "capability"),
+    [
+        ("fp16: 100 TFLOP/s, bf16: 100 TFLOP/s", "", 8.0),
+        ("fp16: 100 TFLOP/s, tf32: 50 TFLOP/s", "", 8.0),
+        ("fp16: 100 TFLOP/s, bf16: 100 TFLOP/s, fp8: 200 TFLOP/s", "", 8.9),
+        ("fp16: 100 TFLOP/s, bf16: 100 TFLOP/s", ", compute_capability: 9.0", 9.0),
+        ("fp16: 100 TFLOP/s, fp32: 15 TFLOP/s", "", None),
+        ("fp16: 100 TFLOP/s, fp32: 15 TFLOP/s", ", compute_capability: 7.0", 7.0),
+    ],
+)
+def test_bug_a_capability_left_out_took_flash_attention_from_all(
+    peaks: str, more: str, capability: float | None
+) -> None:
+    """Precisions that no older GPU has say it, for the GPU and for those beside it."""
+    beside = "    - {name: b, gpu: A100-40, gpus_per_node: 4, nodes: 1, inter_node: 100 Gbit/s}"
+    both = inline(peaks, more, beside)
+    assert both.cluster.groups[0].gpu.compute_capability == capability
+    able = capability is not None and capability >= 8.0
+    assert both.on((1, 1)).workload.flash_attention == able
+    assert both.on((0, 1)).workload.flash_attention
+
+
+def test_plan_without_flash_attention_for_want_of_a_capability_says_what_that_costs() -> None:
+    """Time and memory of the same plan where the capability is stated; then there is no line."""
+    peaks = "fp16: 312 TFLOP/s, fp32: 19.5 TFLOP/s"
+    plain, stated = (inline(peaks, more) for more in ("", ", compute_capability: 8.0"))
+    result = solve(plain)
+    assert result.plan is not None
+    document = build_document(result, SolveOptions())
+    costs = [plan_costs(instance, result.plan) for instance in (plain, stated)]
+    less_ns = 1 - step_time_ns(costs[1]) / step_time_ns(costs[0])
+    less_bytes = (costs[0].memory_bytes - costs[1].memory_bytes).max()
+    [(label, text)] = cost_without_flash(document, result.plan.shape)
+    assert label == "warning"
+    assert "compute_capability of a is not stated" in text
+    assert f"takes {percent(less_ns)} less time" in text
+    assert f"up to {size_text(less_bytes)} less memory" in text
+    for instance in (stated, inline(peaks, ", compute_capability: 7.0")):
+        result = solve(instance)
+        assert result.plan is not None
+        document = build_document(result, SolveOptions())
+        assert cost_without_flash(document, result.plan.shape) == []
+
+
+SMALL = """
+name: evidence
+workload: {{catalogue: bert-large, global_batch: 8, precision: {precision}}}
+cluster:
+  groups:
+    - {{name: h, gpu: H100, gpus_per_node: 2, nodes: 1, memory: {memory}}}
+search: {{overlap: megatron, data_parallel: 2, zero: [0, 1]}}
+limits: {{{limits}}}
+"""
+
+
+def solved(folder: Path, *options: str, memory: str = "40 GiB", limits: str = "") -> str:
+    """What solve prints."""
+    path = folder / "evidence.yaml"
+    text = SMALL.format(precision="bf16", memory=memory, limits=limits)
+    path.write_text(text, encoding="utf-8")
+    out = output("solve", path, *options)
+    return " ".join(out.split())
+
+
+def test_plan_repeats_kinds_and_sources(tmp_path: Path) -> None:
+    """Peaks, memory, links and efficiency of the GPU type; what is hidden, as an assumption."""
+    out = solved(tmp_path)
+    assert "H100: peaks, links in nodes, between nodes published; memory" in out
+    assert "memory assumed by the instance" in out
+    assert "kernel efficiency assumed (between A100-80 and B200" in out
+    assert "hidden 90.0 % of gradient sync behind backward (one chunk of gradients" in out
+
+
+def test_plan_file_repeats_them_too(tmp_path: Path) -> None:
+    """One entry per GPU type."""
+    (entry,) = json.loads(solved(tmp_path, "--json"))["evidence"]
+    assert entry["gpu"] == "H100"
+    kinds = {name: entry[name]["kind"] for name in ("peak", "memory", "intra_node", "layer_times")}
+    assert kinds == {
+        "peak": "published",
+        "memory": "assumed",
+        "intra_node": "published",
+        "layer_times": "assumed",
+    }
+
+
+def test_headroom_is_the_memory_models_error_by_default(tmp_path: Path) -> None:
+    """2.5 % of 40 GiB: 39 GiB; all of it where the instance says so."""
+    assert "used of 39.00 GiB" in solved(tmp_path)
+    assert "used of 40.00 GiB" in solved(tmp_path, limits="memory_headroom: 0")
+
+
+def test_plan_within_the_error_says_so(tmp_path: Path) -> None:
+    """A plan that leaves less than 2.5 % of the memory; not one that leaves more."""
+    note = "within 2.5 % of the GPU's, the error of the memory model"
+    used = json.loads(solved(tmp_path, "--json"))["replicas"][0]["stages"][0]["memory_bytes"]
+    tight = solved(tmp_path, memory=f"{used / 0.98:.0f} B", limits="memory_headroom: 0")
+    assert note in tight
+    assert note not in solved(tmp_path, limits="memory_headroom: 0")
+
+
+def on_spot() -> PlanDocument:
+    """6 USD/h of a node on demand and one on spot, 12 + 3 = 15 USD/h, 0.5 preemptions per hour."""
+    return CASES["on_spot"]()
+
+
+def text() -> str:
+    """All lines."""
+    return "\n".join(f"{label}: {line}" for label, line in renting_lines(on_spot()))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "rented: 1 node of fast on demand, 12.00 USD per node-hour",
+        "1 node of slow on spot, 3.000 USD per node-hour, 0.5 preemptions per node-hour (assumed",
+        "checkpoints: 15.80 s after ",
+        "assumed: preemptions: 0.5 per hour, one node each at its own time",
+        "121.0 s until another node is in its place; all nodes are paid for all the time",
+    ],
+)
+def test_terms_and_assumptions_are_named(words: str) -> None:
+    """Prices, rates with their source, checkpoints, what a preemption costs."""
+    assert words in text()
+
+
+def test_useful_throughput_and_money() -> None:
+    """What is left of the throughput, and rent over it: 15 USD/h / 3600 s."""
+    document = on_spot()
+    terms = terms_of(document.instance, (1, 1))
+    assert document.renting is not None
+    assert document.throughput_sequences_per_s is not None
+    useful = document.throughput_sequences_per_s / terms.slowdown
+    assert document.renting.useful_sequences_per_s == pytest.approx(useful)
+    cost = 15 / 3600 / useful
+    assert document.renting.cost_usd_per_useful_sequence == pytest.approx(cost)
+    assert f"{useful:.4g} sequences/s, as " in text()
+    assert " per sequence" in text()
+
+
+def test_other_objectives_say_nothing() -> None:
+    """A plan of least training cost is rented on demand, at the price that it states."""
+    assert renting_lines(CASES["cheapest"]()) == []
+
+
+def test_spot_prices_that_the_objective_leaves_out_are_named() -> None:
+    """So that nobody takes a plan of least step time for one that looked at them."""
+    document = on_spot()
+    assert document.shape is not None
+    other = document.instance.but(objective={"minimize": "cost_per_step"})
+    unused = [
+        line
+        for label, line in assumptions(other, document.shape, degrees_of(document))
+        if label == "unused"
+    ]
+    assert any(line.startswith("spot prices of fast, slow: ") for line in unused)
+    own = assumptions(document.instance, document.shape, degrees_of(document))
+    assert not any("spot prices" in line for _, line in own)
+
+
+def test_page_and_difference_have_the_figures() -> None:
+    """The HTML page has the lines, a difference the money per useful sequence."""
+    document = on_spot()
+    assert "0.5 preemptions per node-hour" in html_page(document, simulate_step(costs_of(document)))
+    text = printed(*difference(document, document, ("a", "b")))
+    assert "money per useful sequence" in text

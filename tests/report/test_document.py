@@ -1,0 +1,172 @@
+"""The content of a plan file is that of the plan, the simulator and the prices."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from formulations.costs.plan_costs import plan_costs
+from formulations.errors import PlanError
+from formulations.instance import Objective
+from formulations.units import seconds
+from solver.document import PlanDocument
+from solver.files import digest, sealed, to_json
+from solver.report.document import costs_of, plan_of
+from solver.result import Status, Termination
+from tests.hand_made import (
+    document_of,
+    pipelined_result,
+    planless_result,
+    results,
+)
+from tests.seeds import few_and_many
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(25), 3))
+def test_document_of_a_plan_gives_the_plan_back(seeds: Sequence[int]) -> None:
+    """Names and numbers of nodes translate both ways, for plans of many forms."""
+    for result in results(seeds):
+        assert plan_of(document_of(result)) == result.plan
+
+
+def test_document_survives_the_plan_file(document: PlanDocument, tmp_path: Path) -> None:
+    """Written as JSON and read again it is the same, digest included."""
+    path = tmp_path / "plan.json"
+    path.write_text(to_json(document), encoding="utf-8")
+    assert PlanDocument.read(path) == document
+    assert digest(document.model_dump(mode="json")) == document.digest
+
+
+def test_document_has_the_simulated_figures(document: PlanDocument) -> None:
+    """Step time, throughput and money follow from the simulator, the batch and the rent."""
+    result = pipelined_result()
+    assert result.step_time_ns is not None
+    step_s = result.step_time_ns / 1e9
+    price = 2 * result.instance.cluster.groups[0].price_usd_per_hour  # nodes_used is (2,)
+    assert document.shape is not None
+    assert document.shape.nodes_used == (2,)
+    assert document.step_time_s == document.lower_bound_s == pytest.approx(step_s)
+    batch = result.instance.workload.global_batch
+    assert document.throughput_sequences_per_s == pytest.approx(batch / step_s)
+    assert document.price_usd_per_hour == pytest.approx(price)
+    assert document.cost_usd_per_step == pytest.approx(price * step_s / 3600)
+    assert document.gap == 0
+    assert document.time_sources == ("analytic",)
+
+
+def test_document_sends_nothing_beyond_the_ends(document: PlanDocument) -> None:
+    """The last stage sends no activations on, the first no gradients back; the others do."""
+    for replica in document.replicas:
+        first, last = replica.stages
+        assert first.send_backward_s == last.send_forward_s == 0
+        assert first.send_forward_s == last.send_backward_s > 0
+
+
+def test_document_sync_is_reduction_and_gather(document: PlanDocument) -> None:
+    """With ZeRO 1 the gradient sync of a stage includes the gather of its parameters."""
+    costs = plan_costs(document.instance, plan_of(document))
+    assert costs.gather_ns.min() > 0
+    for replica in document.replicas:
+        for k, stage in enumerate(replica.stages):
+            sync_ns = int(costs.sync_ns[k] + costs.gather_ns[k])
+            assert stage.gradient_sync_s == seconds(sync_ns)
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(25), 4))
+def test_step_and_memory_are_the_sums_that_the_document_shows(seeds: Sequence[int]) -> None:
+    """To the nanosecond and to the byte, for plans of many forms."""
+    for result in results(seeds):
+        document = document_of(result)
+        assert document.critical_path is not None
+        parts_s = document.critical_path.model_dump().values()
+        assert sum(round(1e9 * part) for part in parts_s) == result.step_time_ns
+        for stage in (stage for replica in document.replicas for stage in replica.stages):
+            assert sum(stage.memory.model_dump().values()) == stage.memory_bytes
+
+
+def test_document_has_the_parts_of_the_memory(document: PlanDocument) -> None:
+    """Stage 0 of 2 keeps two micro-batches in flight; ZeRO 1 halves 12 bytes a parameter."""
+    assert document.shape is not None
+    assert (document.shape.widest_tp, document.shape.dp, document.shape.zero) == (1, 2, 1)
+    workload, memory = document.instance.workload, document.replicas[0].stages[0].memory
+    layers = workload.layers[slice(*document.replicas[0].stages[0].layers)]
+    counts = [layer.parameters_per_gpu(1, 2) for layer in layers]
+    assert (memory.weights_bytes, memory.gradients_bytes) == (2 * sum(counts), 4 * sum(counts))
+    assert memory.optimizer_bytes == 12 * sum(-(-count // 2) for count in counts)
+    b = document.shape.micro_batch
+    assert memory.activations_bytes == 2 * b * sum(layer.activation_bytes(1) for layer in layers)
+    assert memory.buffers_bytes == 2 * b * workload.boundary_bytes
+    assert memory.reserve_bytes == document.instance.limits.framework_reserve_bytes
+
+
+def test_document_has_model_flops_and_their_share_of_the_peaks(document: PlanDocument) -> None:
+    """Forward plus twice that, over 4 GPUs of 120 TFLOP/s in bf16."""
+    workload = document.instance.workload
+    forward = sum(layer.forward_flops for layer in workload.layers) * workload.global_batch
+    assert document.step_time_s is not None
+    assert document.model_flop_per_s_per_gpu == pytest.approx(
+        3 * forward / document.step_time_s / 4
+    )
+    assert document.mfu == pytest.approx(3 * forward / document.step_time_s / (4 * 120e12))
+
+
+def test_training_cost_is_that_of_all_steps() -> None:
+    """1,000 steps cost 1,000 times one step."""
+    result = pipelined_result()
+    objective = Objective(minimize="training_cost", steps=1000)
+    instance = result.instance.but(objective=objective)
+    document = document_of(replace(result, instance=instance))
+    assert document.cost_usd_per_step is not None
+    assert document.training_cost_usd == pytest.approx(1000 * document.cost_usd_per_step)
+
+
+def test_bound_of_money_is_shown_at_the_rent_of_the_plan() -> None:
+    """Where money is minimised, bound / rent is a time that leaves the same gap."""
+    result = pipelined_result()
+    instance = result.instance.but(objective=Objective(minimize="cost_per_step"))
+    assert result.step_time_ns is not None
+    rent = 2 * instance.cluster.groups[0].price_usd_per_hour
+    objective = rent * result.step_time_ns
+    document = document_of(
+        replace(
+            result,
+            instance=instance,
+            objective=objective,
+            bound=objective * 0.75,
+            requested_gap=0.25,
+        )
+    )
+    assert document.step_time_s is not None
+    assert document.gap == pytest.approx(0.25)
+    assert document.lower_bound_s == pytest.approx(0.75 * document.step_time_s)
+
+
+def test_document_without_plan_has_no_figures() -> None:
+    """Unknown figures are null, not zero."""
+    document = document_of(planless_result(Status.UNKNOWN, Termination.TIME_LIMIT))
+    figures = document.model_dump(include={"shape", "step_time_s", "gap", "cost_usd_per_step"})
+    assert set(figures.values()) == {None}
+    assert document.replicas == ()
+    assert document.node_order == ()
+
+
+def test_changed_document_is_not_shown(document: PlanDocument) -> None:
+    """A file that was edited after solve wrote it is refused in one line."""
+    changed = document.but(step_time_s=1.0)
+    with pytest.raises(PlanError, match=r"digest: the plan file was changed"):
+        plan_of(changed)
+
+
+def test_senseless_document_is_not_shown(document: PlanDocument) -> None:
+    """A sealed file with a node that the cluster lacks is refused in one line too."""
+    changed = sealed(document.but(node_order=("moon-0", "fast-1")))
+    with pytest.raises(PlanError, match=r"a plan that verify accepts"):
+        costs_of(changed)
+
+
+def test_document_without_plan_is_not_shown() -> None:
+    """The refusal names the status."""
+    document = document_of(planless_result(Status.INFEASIBLE, Termination.CLOSED))
+    with pytest.raises(PlanError, match=r"no plan \(status infeasible\)"):
+        plan_of(document)

@@ -1,0 +1,238 @@
+"""Templates of whole instances: against all templates, judged stage by stage without tables."""
+
+import signal
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from formulations.errors import PlannerError
+from formulations.instance import Instance, ZoneLink
+from formulations.instance.load import parse_instance
+from formulations.instance.machines import ZonePair
+from formulations.node_sharing import NodeSplit
+from solver.layered.gpu_graph import Counts
+from solver.result import Status
+from solver.templates.generate import TemplateGenerator, TemplateOptions
+from solver.templates.step_time import TemplateOutcome, best_template
+from tests.seeds import one_each
+from tests.small_instances import random_instance
+from tests.template_cases import values_of_all, with_long_optimizers
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 6))
+def test_best_of_all_templates_and_strategies(seed: int) -> None:
+    """Up to 3 nodes of two types; mixes that cannot hold the model are proved infeasible."""
+    check_all_mixes(random_instance(seed), seed)
+
+
+@pytest.mark.usefixtures("round_times")
+@pytest.mark.parametrize("blocking", [False, True])
+@pytest.mark.parametrize("seed", one_each(range(33, 93), 60))
+def test_best_of_all_templates_with_long_optimizers(seed: int, blocking: bool) -> None:
+    """The optimizer of the first stage comes once a step, however many stages there may be."""
+    instance = with_long_optimizers(seed, blocking)
+    check_all_mixes(instance, seed)
+
+
+def test_bug_templates_of_any_split_keep_to_the_degrees_listed() -> None:
+    """Stages of one GPU on nodes of two, though one of both would be faster."""
+    instance = with_long_optimizers(7, False).but(search={"tensor_parallel": (1,)})
+    options = TemplateOptions(split=NodeSplit.ANY, micro_batch=1)
+    for result in TemplateGenerator(instance, options).by_mix((1, 2)):
+        assert result.outcome.template is not None
+        assert {stage.degrees.tp for stage in result.outcome.template.stages} == {1}
+
+
+#: Two nodes of two GPUs; the optimizer of an embedding of 20,000 rows takes most of a step.
+LONG_OPTIMIZER = """
+name: long_optimizer
+workload:
+  sizes: {hidden_size: 512, layers: 4, heads: 4, vocabulary_size: 20000, rotary_positions: true,
+    tied_embeddings: true}
+  sequence_length: 1024
+  global_batch: 4
+  precision: bf16
+cluster:
+  groups:
+  - name: a
+    gpu: {name: A, peak: {bf16: 20 TFLOP/s, fp32: 10 TFLOP/s}, compute_capability: 8.0,
+      memory: 80 GiB, memory_bandwidth: 1000 GB/s, link: {bandwidth: 20 GB/s, latency: 2 us}}
+    gpus_per_node: 2
+    nodes: 2
+    memory: 0.2586 GiB
+    inter_node: {bandwidth: 1 Gbit/s, latency: 100 us}
+search: {target: any, schedule: [1f1b], recompute: [none], embedding_only_stages: true,
+  tensor_parallel: TENSOR_PARALLEL, blocking_sends: BLOCKING}
+limits: {framework_reserve: 0.01 GiB, memory_headroom: 0}
+"""
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_bug_tail_of_the_first_stage_counted_in_every_round(blocking: bool) -> None:
+    """Two stages of two GPUs are the best of all, also where stages of one GPU are allowed."""
+    steps_ns = []
+    for degrees in ("[2]", "[1, 2]"):
+        text = LONG_OPTIMIZER.replace("BLOCKING", str(blocking).lower())
+        text = text.replace("TENSOR_PARALLEL", degrees)
+        instance = parse_instance(text, "long_optimizer.yaml", Path())
+        [result] = TemplateGenerator(instance, TemplateOptions(micro_batch=1)).by_mix([2])
+        assert result.status is Status.OPTIMAL
+        steps_ns.append(result.outcome.value)
+    assert steps_ns[0] == steps_ns[1]
+
+
+def check_all_mixes(instance: Instance, seed: int) -> None:
+    """Every mix against every template of it."""
+    split = NodeSplit.ANY if seed % 2 else NodeSplit.ALIGNED
+    options = TemplateOptions(split=split, micro_batch=1)
+    generator = TemplateGenerator(instance, options)
+    every = range(1, sum(generator.mixes.available) + 1)
+    values: dict[Counts, list[int]] = {}
+    for nodes in every:
+        m = generator.micro_batches(nodes)
+        for template, value in values_of_all(instance, options, nodes, m, 1):
+            values.setdefault(template.counts(len(generator.mixes.available)), []).append(value)
+    mixes = [mix for nodes in every for mix in generator.mixes.of(nodes)]
+    for mix, found in zip(mixes, generator.by_mix(every), strict=True):
+        own = values.get(mix, [])
+        assert found.outcome.value == min(own, default=None)
+        assert found.status is (Status.OPTIMAL if own else Status.INFEASIBLE)
+        assert found.gap == (0 if own else None)
+
+
+def in_zones(instance: Instance) -> Instance:
+    """Every group in a zone of its own, with links between them that are slower than all.
+
+    A group of several nodes lies in two zones.
+    """
+    cluster = instance.cluster
+    parts = [
+        group.but(name=f"{group.name}{part}", nodes=count)
+        for group in cluster.groups
+        for part, count in enumerate((1, group.nodes - 1))
+        if count
+    ]
+    groups = tuple(own.but(zone=f"zone-{j}") for j, own in enumerate(parts))
+    slowest = min(group.inter_node.bandwidth_bytes_per_s for group in groups)
+    link = ZoneLink(bandwidth_bytes_per_s=slowest / 4, latency_s=1e-3)
+    slower = ZoneLink(bandwidth_bytes_per_s=slowest / 16, latency_s=1e-3)
+    own = ZonePair(zones=("zone-1", "zone-0"), link=slower)
+    zoned = cluster.but(groups=groups, zone_link=link, zone_links=(own,))
+    return instance.but(cluster=zoned)
+
+
+# Instances of two node groups, with tied embeddings.
+@pytest.mark.parametrize("seed", one_each((9, 4, 10, 13, 14, 16, 20, 25, 26, 32, 35, 37), 4))
+def test_best_of_all_templates_across_zones(seed: int) -> None:
+    """Tied embeddings cross between the zones in templates of both, and in no other."""
+    instance = random_instance(seed)
+    assert len(instance.cluster.groups) == 2
+    assert any(one.tied_copy for one in instance.workload.layers)
+    check_all_mixes(in_zones(instance), seed)
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 10))
+def test_least_nodes_are_those_of_which_every_choice_holds_the_model(seed: int) -> None:
+    """By trying every template of every mix; mixes give one result each."""
+    instance = random_instance(seed)
+    options = TemplateOptions(micro_batch=1)
+    generator = TemplateGenerator(instance, options)
+    every = range(1, sum(generator.mixes.available) + 1)
+    held = {}
+    for nodes in every:
+        m = generator.micro_batches(nodes)
+        fitting = values_of_all(instance, options, nodes, m, 1)
+        mixes = {template.counts(len(generator.mixes.available)) for template, _ in fitting}
+        held[nodes] = mixes == set(generator.mixes.of(nodes))
+    assert generator.least_nodes == next((n for n in every if held[n]), None)
+    results = generator.by_mix(every)
+    assert len(results) == sum(len(generator.mixes.of(nodes)) for nodes in every)
+
+
+@pytest.mark.parametrize("seed", one_each(range(40), 10))
+def test_more_ways_to_recompute_never_make_a_template_slower(seed: int) -> None:
+    """Each way alone for all stages, beside both, of which every stage chooses."""
+    instance = random_instance(seed)
+    each = {}
+    for ways in (("none",), ("full",), ("none", "full")):
+        one = instance.but(search={"recompute": ways})
+        generator = TemplateGenerator(one, TemplateOptions(micro_batch=1))
+        every = range(1, sum(generator.mixes.available) + 1)
+        each[ways] = [result.outcome.value for result in generator.by_mix(every)]
+    for alone, other, both in zip(*each.values(), strict=True):
+        known = [value for value in (alone, other) if value is not None]
+        assert not known or (both is not None and both <= min(known))
+
+
+def test_mixes_of_a_large_cluster_take_no_product_of_all_groups() -> None:
+    """2 nodes of three groups of 100,000: 2 of one, or 1 of two: 3 + 3 ways."""
+    one = random_instance(0)
+    group = one.cluster.groups[0].but(nodes=10**5)
+    groups = tuple(group.but(name=name) for name in "abc")
+    generator = TemplateGenerator(
+        one.but(cluster={"groups": groups}), TemplateOptions(micro_batch=1)
+    )
+    assert sorted(generator.mixes.of(2)) == sorted(
+        [(2, 0, 0), (0, 2, 0), (0, 0, 2), (1, 1, 0), (1, 0, 1), (0, 1, 1)]
+    )
+
+
+def test_micro_batches_are_the_nodes_share_of_a_step_rounded_up() -> None:
+    """Batch 6 on 3 nodes in micro-batches of 1: 2 per node; of 3: 2 for 2 nodes."""
+    instance = next(
+        one
+        for one in map(random_instance, range(99))
+        if one.workload.global_batch == 6 and sum(g.nodes for g in one.cluster.groups) == 3
+    )
+    instance = instance.but(search={"micro_batch": (1, 3)})
+    generator = TemplateGenerator(instance, TemplateOptions(micro_batch=1))
+    assert [generator.micro_batches(n) for n in (1, 2, 3)] == [2, 4, 6]
+    assert generator.again(micro_batch=3).micro_batches(2) == 2
+    fixed = TemplateGenerator(instance, TemplateOptions(micro_batch=1, micro_batches=5))
+    assert fixed.micro_batches(3) == 5
+
+
+def test_after_an_interrupt_the_rest_is_what_the_starts_give(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ctrl-C in the first search: templates all the same, none above its bound, all reported."""
+    monkeypatch.setattr("solver.templates.generate.best_template", _interrupted_once())
+    told = list[tuple[int, int]]()
+    options = TemplateOptions(micro_batch=1)
+    instance = random_instance(5)
+    generator = TemplateGenerator(instance, options, lambda *done: told.append(done))
+    every = range(1, sum(generator.mixes.available) + 1)
+    results = generator.by_mix(every)
+    assert generator.interrupted
+    assert told == [(i, len(results)) for i in range(len(results))]
+    best = TemplateGenerator(instance, options).by_mix(every)
+    for found, known in zip(results, best, strict=True):
+        assert known.outcome.value is not None
+        assert found.outcome.bound <= known.outcome.value
+        assert found.outcome.value is None or found.outcome.value >= known.outcome.value
+
+
+def _interrupted_once() -> object:
+    calls = count()
+
+    def replaced(*arguments: Any, **options: Any) -> TemplateOutcome:
+        if not next(calls):
+            signal.raise_signal(signal.SIGINT)
+        return best_template(*arguments, **options)
+
+    return replaced
+
+
+@pytest.mark.parametrize(
+    ("listed", "words"),
+    [(None, "does not divide"), ((1, 5), "does not divide"), ((1, 2), "not in search.micro_batch")],
+)
+def test_micro_batch_that_divides_no_step_is_refused(
+    listed: tuple[int, ...] | None, words: str
+) -> None:
+    """5 sequences of a batch of 2, 4 or 6; or a number that the instance does not list."""
+    instance = random_instance(0).but(search={"micro_batch": listed})
+    with pytest.raises(PlannerError, match=f"--micro-batch 5: {words}"):
+        TemplateGenerator(instance, TemplateOptions(micro_batch=5))
