@@ -14,7 +14,7 @@ from solver.clusters.kept_clusters import family_overviews
 from solver.clusters.measure import Measure, TimeAndMoney, TimeAndNodes
 from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.clusters.search import FamilySearch
-from solver.family_result import FamilyResult
+from solver.front_document import FamilyResult
 from solver.options import SolveOptions
 from solver.study.store import read_study, study_at
 from tests.command_line import output, run
