@@ -14,13 +14,13 @@ from formulations.instance import Instance
 from formulations.plan import Shape
 from formulations.space import shapes
 from solver.enumeration.engine import solve_split
-from solver.heuristics.choose import ORDER_LIMIT, TimeTables, group_of_slot
-from solver.heuristics.minmax import minmax_of
-from solver.heuristics.node_orders import node_orders
-from solver.heuristics.stages import OrderStages, Split
+from solver.heuristics.balance import Split, SplitSpace, order_balance
+from solver.heuristics.baselines import minmax_of
+from solver.heuristics.node_orders import ORDER_LIMIT, node_orders
+from solver.heuristics.time_tables import TimeTables
 from solver.layered.placements import fixed_order, replica_classes
 from solver.layered.problem import Intervals, SplitProblem
-from solver.search.closing import lacks_memory
+from solver.search.enumeration import lacks_memory
 from solver.simulate import step_time_ns
 
 
@@ -81,7 +81,7 @@ class ShapeStudy:
 
     def case(self, name: str, order: tuple[int, ...], limit_s: float) -> Case | None:
         """The case of one order; None if no split fits memory."""
-        stages = OrderStages(self.intervals, group_of_slot(self.tables, order), self.shares)
+        stages = order_balance(SplitSpace(self.tables), order, self.shares)
         problem = self.problem(order)
         split, exact = minmax_of(stages), exact_minmax(problem)
         if split is None or exact is None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from solver.heuristics.stages import Split
+from solver.heuristics.balance import Split
 from solver.layered.problem import INFINITY, Array, SplitProblem
 
 

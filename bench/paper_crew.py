@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic
 
-from solver.search.closing import Stop
-from solver.search.crew import Answer, Answerer, Asked, Reply, Round, Task
+from solver.search.enumeration import Stop
+from solver.search.worker_pool import Answer, Answerer, Asked, Reply, Round, Task
 
 
 class PaperCrew:

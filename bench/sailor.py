@@ -28,9 +28,9 @@ from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.space import shapes
 from formulations.units import seconds
+from solver.heuristics.balance import Balance, Split, least_ends
 from solver.heuristics.baselines import Found
-from solver.heuristics.choose import best_plan
-from solver.heuristics.stages import OrderStages, Split, least_ends
+from solver.heuristics.node_orders import best_plan
 
 CASES = ROOT / "bench" / "sailor"
 NAMES = ("opt_16_32", "opt_32_96", "neo_4_16", "neo_4_32", "neo_16_32", "neo_32_96")
@@ -52,9 +52,9 @@ def sailor_split(tables: CostTables) -> Split | None:
 def even_plan(instance: Instance) -> Found:
     """The best of Sailor's splits that fit, over all shapes and node orders."""
 
-    def rule(costs: OrderStages) -> Split | None:
-        split = sailor_split(costs.tables)
-        return split if split and costs.fits(split) else None
+    def rule(costs: Balance) -> Split | None:
+        split = sailor_split(costs.space.tables)
+        return split if split and costs.takes(split) else None
 
     return best_plan(instance, shapes(instance), rule)
 

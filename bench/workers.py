@@ -33,11 +33,11 @@ from bench.records import ROOT, append, cpu_seconds, record
 from formulations.instance import Instance
 from formulations.instance.family import Family
 from formulations.instance.load import load_family, load_instance
-from solver.clusters.measure import TimeAndMoney
+from solver.clusters.front import TimeAndMoney
 from solver.clusters.search import FamilySearch
 from solver.options import Engine, SolveOptions
 from solver.search.driver import solve
-from solver.search.shape_answers import Answers
+from solver.search.fathoming import Answers
 from solver.study.store import open_study
 
 #: Workers that the times are dealt out to.

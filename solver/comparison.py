@@ -95,16 +95,12 @@ def _clashes(findings: Sequence[Finding]) -> list[str]:
         for plan in plans:
             if proof.status is Status.INFEASIBLE:
                 found.append(f"{proof.method} proves that there is no plan, {plan.method} has one")
-            elif plan.objective is not None and _beats(plan.objective, proof.bound):
+            elif (plan.objective or 0) < (proof.bound or 0) * (1 - NOISE):
                 found.append(
                     f"{proof.method} proves that no plan is below {proof.bound:.12g}, "
                     f"{plan.method} has one of {plan.objective:.12g}"
                 )
     return found
-
-
-def _beats(objective: float, bound: float | None) -> bool:
-    return bound is not None and objective < bound * (1 - NOISE)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from solver.files import Envelope
 from solver.options import SolveOptions
 from solver.result import Result, Termination
 
-#: What clusters are compared by: `solver.clusters.measure`.
+#: What clusters are compared by: `solver.clusters.front`.
 Aim = Literal["front", "time", "money", "subsets"]
 #: best: on the front; dominated: by a plan of another cluster; infeasible: no plan within the
 #: limits; open: neither is shown.

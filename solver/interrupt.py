@@ -2,9 +2,10 @@
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from time import monotonic
+from dataclasses import dataclass, field
 from types import FrameType
 
 from formulations.errors import PlannerError
@@ -29,6 +30,33 @@ def raises(stop: Callable[[], bool]) -> Callable[[], None]:
             raise TimeUp
 
     return check
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """Time since the begin of some work, and its limit; None: there is none."""
+
+    limit_s: float | None
+    begin_s: float = field(default_factory=lambda: time.monotonic())
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the begin."""
+        return time.monotonic() - self.begin_s
+
+    @property
+    def left_s(self) -> float | None:
+        """Until the limit."""
+        return None if self.limit_s is None else max(0.0, self.limit_s - self.elapsed_s)
+
+    @property
+    def end_s(self) -> float | None:
+        """Until what does not ask whether to stop is ended, as `time_up_after` does."""
+        return None if self.left_s is None else self.left_s + GRACE_S
+
+    def over(self) -> bool:
+        """Whether the limit has come."""
+        return self.left_s == 0.0
 
 
 class NoTimeError(PlannerError):
@@ -82,7 +110,7 @@ def time_up_after(seconds: float | None) -> Iterator[None]:
         if not over:
             raise TimeUp
 
-    begin, before = monotonic(), signal.signal(signal.SIGALRM, hear)
+    begin, before = time.monotonic(), signal.signal(signal.SIGALRM, hear)
     around_s, _ = signal.getitimer(signal.ITIMER_REAL)
     try:
         own_s = min(seconds, around_s or seconds)
@@ -93,5 +121,5 @@ def time_up_after(seconds: float | None) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         if around_s:  # of a block around this one
-            left_s = around_s - (monotonic() - begin)
+            left_s = around_s - (time.monotonic() - begin)
             signal.setitimer(signal.ITIMER_REAL, max(left_s, LEAST_S), AGAIN_S)

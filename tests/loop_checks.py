@@ -15,8 +15,7 @@ from solver.result import max_step_time_ns
 from solver.search.critical_path import CutLoop
 from solver.search.engine_solutions import Found
 from solver.search.engines import ModelEngine
-from solver.search.held_shapes import OpenShape
-from solver.search.paths import CutPool
+from solver.search.paths import CutPool, OpenShape
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables
 

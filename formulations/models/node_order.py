@@ -6,7 +6,7 @@ Parameters. NodeTerms of (j, a): what a node of group j brings if its first slot
 Variables. start[j, a]: a node of group j starts at slot a, for every a that is a sum of sizes of
 other nodes; owner[s, j]: group j owns slot s; span[k, N]: stage k lies on N nodes; send[k, r];
 inside[k], outside[k] of the gradient sync and of the gather, bytes and start-up apart; embedding.
-Where nodes stand in several zones y, z: those of `zones`.
+Where nodes stand in several zones y, z: those of `links`.
 Objective. Step time, with the rest of the constraints: `step_time`.
 Constraints.
 (12) Tiling: every slot is covered by exactly one start.
@@ -15,10 +15,10 @@ Constraints.
 (15) send[k, r] >= the term of the start that covers either of its two slots, and the term of n
      flows between zones if flows[k, y, z, n] and its ends' owners stand in y and z.
 (16) Exactly one span[k, N], and sum of N span[k, N] = number of starts that overlap stage k.
-(17) inside[k], outside[k]: see `rings`.
+(17) inside[k], outside[k]: see `links`.
 (18) embedding >= the term of the start that covers a slot, for those of the tied stages, and the
      term of n lanes if lanes[y, z, n].
-(19)-(21) What crosses between zones: see `zones`.
+(19)-(21) What crosses between zones: see `links`.
 (26) Not both owner[s, i] and owner[t, j] where the target runs no such order.
 Assumptions. Nodes of a group are interchangeable and therefore have no names here.
 Left out. Orders that differ only inside a group, for the same reason.
@@ -35,6 +35,7 @@ from formulations.costs.stage_places import placement_of
 from formulations.costs.tables import CostTables
 from formulations.decisions import Given, only_order, possible_starts
 from formulations.models.layer_to_stage import Split
+from formulations.models.links import RingTimes, ZoneVariables
 from formulations.models.model import (
     Costs,
     Linear,
@@ -47,8 +48,6 @@ from formulations.models.model import (
     total_of,
     weighted,
 )
-from formulations.models.rings import RingTimes
-from formulations.models.zones import ZoneVariables
 from formulations.slot_degrees import apart
 
 

@@ -7,9 +7,9 @@ dealing of the places to stages and lanes is a node order: the ways here are `ex
 are equally long, as the least one stands for all. Where no stage spans zones, `split`, each lane
 has as many places in a zone as stages lie there.
 
-Kinds are node groups; several of them together cost what their nodes cost at least. The tail of a
+Classes are node groups; several of them together cost what their nodes cost at least. The tail of a
 stage depends on all nodes of the stage. A lane knows only its own, which gives a lower bound,
-unless it is decided on which kinds the stage stands.
+unless it is decided on which classes the stage stands.
 
 How many micro-batches all lanes can have together is a knapsack, solved by dynamic programming
 with a dimension for every class of places (Kellerer, Pferschy and Pisinger 2004, multidimensional
@@ -29,13 +29,13 @@ from numpy.typing import NDArray
 from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
 from solver.bounds.node_classes import (
-    Kind,
-    KindGraph,
-    Places,
+    ClassGraph,
+    NodeClass,
+    PlacesLeft,
     Step,
     Tail,
     allowed_on,
-    kinds_of,
+    classes_of,
     least_of,
     steps,
 )
@@ -43,29 +43,29 @@ from solver.layered.all_orders import lane_width
 from solver.layered.placements import finish_ns
 from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
 
-#: Kinds are taken together until the ways on all counts have no more edges, about.
+#: Classes are taken together until the ways on all counts have no more edges, about.
 MOST_EDGES = 50_000_000
 
-Counts = tuple[int, ...]  #: places of one lane by kind
+Counts = tuple[int, ...]  #: places of one lane by class
 
 
 @dataclass(frozen=True)
 class LanePlaces:
     """Places of `number` lanes, each of `width` replicas and as many places as `stages`.
 
-    kinds: the first of them the fastest; there: places of each in the shape. parted: the kinds of
+    classes: the first of them the fastest; there: places of each in the shape. parted: those of
     every zone, where lanes have equally many of its places, as no stage spans zones.
     """
 
     number: int
     width: int
     stages: int
-    kinds: tuple[Kind, ...]
+    classes: tuple[NodeClass, ...]
     there: Counts
     parted: tuple[tuple[int, ...], ...] = ()
 
     def counts(self) -> Iterator[Counts]:
-        """All ways to divide the places of one lane among the kinds."""
+        """All ways to divide the places of one lane among the classes."""
         for counts in _divided(self.stages, self.there):
             if all(
                 self.number * sum(counts[i] for i in zone) == sum(self.there[i] for i in zone)
@@ -80,12 +80,12 @@ class LanePlaces:
         of layers are taken to be up to twice as long as they would be if all stages were alike.
         """
         p, size = self.stages, num_layers
-        states = prod(min(p, n // self.number) + 1 for n in self.there[:-1]) * len(self.kinds)
+        states = prod(min(p, n // self.number) + 1 for n in self.there[:-1]) * len(self.classes)
         return sum(1 for _ in self.counts()) * p * states * size * min(size, 2 * size // p)
 
 
 def lane_places(intervals: Intervals, placer: Placer, split: bool) -> LanePlaces:
-    """The places of a shape; the slowest kinds as one, while there are too many ways.
+    """The places of a shape; the slowest classes as one, while there are too many ways.
 
     split: no stage spans zones.
     """
@@ -93,23 +93,25 @@ def lane_places(intervals: Intervals, placer: Placer, split: bool) -> LanePlaces
     shape, width = tables.shape, lane_width(tables)
     slots = zip(shape.nodes_used, tables.slots_per_node, strict=True)
     each = [nodes * size // width for nodes, size in slots]
-    kinds = kinds_of(intervals, 0.0)
+    classes = classes_of(intervals, 0.0)
     while True:
         found = LanePlaces(
             number=shape.dp // width,
             width=width,
             stages=shape.pp,
-            kinds=tuple(kinds),
-            there=tuple(sum(each[j] for j in kind) for kind in kinds),
-            parted=_by_zone([{zone[j] for j in kind} for kind in kinds]) if split else (),
+            classes=tuple(classes),
+            there=tuple(sum(each[j] for j in node_class) for node_class in classes),
+            parted=_by_zone([{zone[j] for j in node_class} for node_class in classes])
+            if split
+            else (),
         )
-        if len(kinds) <= 2 or found.num_edges(tables.num_layers) <= MOST_EDGES:
+        if len(classes) <= 2 or found.num_edges(tables.num_layers) <= MOST_EDGES:
             return found
-        kinds = [*kinds[:-2], kinds[-2] + kinds[-1]]
+        classes = [*classes[:-2], classes[-2] + classes[-1]]
 
 
 def _by_zone(homes: Sequence[set[int]]) -> tuple[tuple[int, ...], ...]:
-    """Kinds of every zone; none if some kind is of several. homes: zones by kind."""
+    """Classes of every zone; none if some class is of several. homes: zones by class."""
     if any(len(home) > 1 for home in homes):
         return ()
     return tuple(
@@ -132,9 +134,9 @@ NEVER = -(1 << 40)
 
 
 def grids(shares: Mapping[Counts, Array], lanes: int, places: Sequence[int]) -> list[Array]:
-    """Most micro-batches of 0, 1, .. lanes: [places + 1 of every kind but the last, A].
+    """Most micro-batches of 0, 1, .. lanes: [places + 1 of every class but the last, A].
 
-    The last kind has what is left: a lane has p places. Below 0: the places cannot be dealt so.
+    The last class has what is left: a lane has p places. Below 0: the places cannot be dealt so.
     """
     size = len(next(iter(shares.values())))
     known = [(c[:-1], np.where(own > 0, own, NEVER)) for c, own in shares.items()]
@@ -197,7 +199,7 @@ def dealt(shares: Mapping[Counts, int], lanes: int, places: Sequence[int]) -> li
 MARGIN = 1e-9
 
 Numbers = NDArray[np.float64]
-Hosts = tuple[int, ...] | None  #: the kinds that a stage stands on; None while undecided
+Hosts = tuple[int, ...] | None  #: the classes that a stage stands on; None while undecided
 
 
 @dataclass(frozen=True)
@@ -219,15 +221,15 @@ class Stages:
 
 
 class Lane:
-    """Any lane of a shape whose places are dealt out as `places` says; J kinds."""
+    """Any lane of a shape whose places are dealt out as `places` says; J classes."""
 
     def __init__(
         self, intervals: Intervals, placer: Placer, places: LanePlaces, split: bool
     ) -> None:
         self.intervals, self.placer, self.places = intervals, placer, places
-        self.tables, self.kinds = intervals.tables, places.kinds
+        self.tables, self.classes = intervals.tables, places.classes
         flows = self.tables.shape.dp if split else places.width
-        self.costs = KindGraph(intervals, placer, self.kinds, flows)
+        self.costs = ClassGraph(intervals, placer, self.classes, flows)
         self._steps: dict[Counts, list[list[Step]]] = {}
         self._tails: dict[tuple[int, ...], Tail] = {}
         self._fitting: dict[tuple[int, int, int], Mask] = {}
@@ -238,13 +240,13 @@ class Lane:
         shape, sizes = self.tables.shape, self.tables.slots_per_node
         used = [j for j, count in enumerate(shape.nodes_used) if count]
         whole = all(sizes[j] == self.places.width for j in used)
-        alike = len(self.tables.tensors) == 1 and len(self.kinds) == len(used)
+        alike = len(self.tables.tensors) == 1 and len(self.classes) == len(used)
         return whole and alike and not self.tables.instance.cluster.has_zones
 
     @cached_property
     def room(self) -> Array:
         """[J, n, n] micro-batches in flight that have room."""
-        return -least_of(-self.intervals.room, self.kinds)
+        return -least_of(-self.intervals.room, self.classes)
 
     @cached_property
     def _speeds(self) -> Numbers:
@@ -260,8 +262,8 @@ class Lane:
     def most(self, counts: Counts, cutoff: int) -> int:
         """The most micro-batches of a lane with these counts below the cutoff, by its work.
 
-        Proof. A slot of kind j is busy for m t below the cutoff, t the time of one micro-batch.
-        With W_j the time of all layers on kind j, add up m t / W_j over the slots of a replica:
+        Proof. A slot of class j is busy for m t below the cutoff, t the time of one micro-batch.
+        With W_j the time of all layers on class j, add up m t / W_j over the slots of a replica:
         each layer x adds m times the least of t_xj / W_j at least.
         """
         return int((cutoff - 1) * float(np.array(counts) @ self._speeds) * (1 + MARGIN))
@@ -275,18 +277,18 @@ class Lane:
         pp = self.tables.shape.pp
         return Stages((self.intervals.allowed,) * pp, (None,) * pp)
 
-    def _fits(self, k: int, kind: int, share: int) -> Mask:
-        """[n, n] layers that some node of the kind may have on stage k."""
-        key = k, kind, share
+    def _fits(self, k: int, node_class: int, share: int) -> Mask:
+        """[n, n] layers that some node of the class may have on stage k."""
+        key = k, node_class, share
         if key not in self._fitting:
-            self._fitting[key] = allowed_on(self.intervals, k, self.kinds[kind], share)
+            self._fitting[key] = allowed_on(self.intervals, k, self.classes[node_class], share)
         return self._fitting[key]
 
     def _steps_of(self, counts: Counts) -> list[list[Step]]:
         """Steps of a lane with exactly these counts."""
         if counts not in self._steps:
-            kinds = dict.fromkeys(range(len(self.kinds)), 1)
-            self._steps[counts] = steps([kinds] * self.tables.shape.pp, Places(counts)) or []
+            classes = dict.fromkeys(range(len(self.classes)), 1)
+            self._steps[counts] = steps([classes] * self.tables.shape.pp, PlacesLeft(counts)) or []
         return self._steps[counts]
 
     def problem(self, counts: Counts, stages: Stages, share: int = 1) -> SplitProblem:
@@ -300,22 +302,22 @@ class Lane:
         return self.costs.problem(arcs, list(self._tails.values()), share)
 
     def _arcs(self, k: int, own: list[Step], layers: Mask, hosts: Hosts, share: int) -> Arcs:
-        kinds = range(len(self.kinds))
-        masks = [layers & self._fits(k, j, share) & (hosts is None or j in hosts) for j in kinds]
-        rows = np.array([self._tail(hosts or (j,)) for j in kinds])
+        classes = range(len(self.classes))
+        masks = [layers & self._fits(k, j, share) & (hosts is None or j in hosts) for j in classes]
+        rows = np.array([self._tail(hosts or (j,)) for j in classes])
         tails = list(self._tails.values())
         return self.costs.arcs(k, own, [masks[one.now] for one in own], rows, tails, share)
 
     def _tail(self, hosts: tuple[int, ...]) -> int:
-        """Row of the tail of a stage on these kinds."""
+        """Row of the tail of a stage on these classes."""
         if hosts not in self._tails:
             least = self.costs.tails[hosts[0]]
             self._tails[hosts] = self._exact_tail(hosts) if self.exact else least
         return list(self._tails).index(hosts)
 
     def _exact_tail(self, hosts: tuple[int, ...]) -> Tail:
-        """Of a stage on these kinds, nodes of each; of them all, if they are more than lanes."""
-        groups = [self.kinds[j][0] for j in hosts]
+        """Of a stage on these classes, nodes of each; of them all, if they are more than lanes."""
+        groups = [self.classes[j][0] for j in hosts]
         groups += groups[:1] * (self.places.number - len(groups))
         nodes = [self.placer.terms(j, 0) for j in groups]
         sync, latency, gather, gather_latency = self.placer.stage(0, nodes, groups)

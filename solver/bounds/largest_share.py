@@ -38,7 +38,6 @@ from functools import cached_property
 import numpy as np
 
 from formulations.costs.placement import Placer
-from formulations.costs.tables import CostTables
 from formulations.schedules import SCHEDULES, in_flight
 from formulations.units import ceil_div
 from solver.bounds.latency_bottleneck import tighten
@@ -57,6 +56,10 @@ from solver.layered.problem import INFINITY, Array, Intervals, Mask, SplitProble
 
 #: Shares below the first bound that are tried before it is taken as it is.
 TRIES = 3
+#: A bound is found to this part of itself.
+RESOLUTION = 500
+#: Trial times grow by this part until one is possible.
+STEP = 4
 
 
 def _times(room: Array, each: Array) -> Array:
@@ -197,12 +200,6 @@ def _possible(problem: SplitProblem, found: SharedOut, share: int, cutoff: int) 
     return tighten(larger, left, cutoff) is not None
 
 
-#: A bound is found to this part of itself.
-RESOLUTION = 500
-#: Trial times grow by this part until one is possible.
-STEP = 4
-
-
 @dataclass(frozen=True)
 class _Trial:
     """The graph of one shape. needed: sum of shares over the lanes; None: shares are given."""
@@ -225,11 +222,7 @@ class _Trial:
                 return None
             left = count
             shares = most_shares(self.problem, self.intervals.room, layers, cutoff)
-            masks = [self._enough(own, self.needed) for own in shares]
-            layers = [
-                edges if mask.all() else edges.take(mask)
-                for edges, mask in zip(layers, masks, strict=True)
-            ]
+            layers = taken(layers, [self._enough(own, self.needed) for own in shares])
         return layers
 
     def _enough(self, shares: Array, needed: int) -> Mask:
@@ -274,11 +267,6 @@ def _trial(intervals: Intervals, cutoff: int) -> _Trial | None:
     return _Trial(problem, intervals, None if given else ceil_div(total, width))
 
 
-def _too_short(tables: CostTables) -> int:
-    """A step time that no plan is below: all work on the fastest GPUs, shared by all slots."""
-    return ceil_div(tables.num_micro_batches * tables.least_work_ns, tables.shape.slots)
-
-
 def shape_bound_ns(
     intervals: Intervals, cutoff_ns: int, stop: Callable[[], bool] = lambda: False
 ) -> int:
@@ -295,7 +283,10 @@ def shape_bound_ns(
     layers = trial.start(cutoff_ns)
     if layers is None:
         return cutoff_ns
-    low, high = min(_too_short(intervals.tables), cutoff_ns), cutoff_ns
+    # No plan is below all work on the fastest GPUs, shared by all slots.
+    tables = intervals.tables
+    busy_ns = ceil_div(tables.num_micro_batches * tables.least_work_ns, tables.shape.slots)
+    low, high = min(busy_ns, cutoff_ns), cutoff_ns
     while (middle := low + low // STEP + 1) < high and not stop():
         found = trial.start(middle)
         if found is None:

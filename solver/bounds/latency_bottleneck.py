@@ -41,7 +41,6 @@ counts.
 
 import numpy as np
 
-from formulations.instance.search import ScheduleName
 from formulations.schedules import SCHEDULES, Kind
 from solver.layered.edges import Edges, Layers, shortest_path, so_far, taken, to_go
 from solver.layered.problem import INFINITY, Array, Mask, SplitProblem
@@ -90,20 +89,13 @@ def _useful(problem: SplitProblem, layers: Layers, lane: int, cutoff: int) -> li
 
 
 def rounds(problem: SplitProblem, stage: int, lane: int, whole: Array, work: Array) -> Array:
-    """[..] what rounds add to the latency, of stages with this `work`.
+    """[..] what the least or the largest number of rounds adds to the latency.
 
-    whole: [..] latency of the stage and all after it, without the transfers into it.
+    whole: [..] C, latency of the stage and all after it, without the transfers into it. work: [..]
+    of the stage.
     """
     steps, length = problem.micro_batches[lane] - 1, problem.num_stages - stage
-    return rounds_of(problem.schedule, steps, length, whole, work)
-
-
-def rounds_of(schedule: ScheduleName, steps: int, length: int, whole: Array, work: Array) -> Array:
-    """[..] what the least or the largest number of rounds adds, of micro-batches after the first.
-
-    steps: m - 1. length: q. whole: [..] C. work: [..] of stage i.
-    """
-    if not SCHEDULES[schedule].turns or length > steps:
+    if not SCHEDULES[problem.schedule].turns or length > steps:
         return np.zeros_like(whole)
     most, rest = divmod(steps, length)
     added: Array = np.maximum(whole + (steps - length) * work, most * whole + rest * work)

@@ -25,7 +25,7 @@ from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
 
 
 @dataclass(frozen=True)
-class LeastCosts:
+class NodeCosts:
     """Of one node group, ns.
 
     inside: transfer to the next stage on the same node, None if no node has two; outside: to or
@@ -55,7 +55,7 @@ class LeastCosts:
         return int(self.sync[0].sum()) + self.sync[1]
 
 
-def cheapest(parts: Sequence[LeastCosts]) -> LeastCosts:
+def cheapest(parts: Sequence[NodeCosts]) -> NodeCosts:
     """What the nodes of several groups cost at least."""
     first, *others = parts
     for other in others:
@@ -63,7 +63,7 @@ def cheapest(parts: Sequence[LeastCosts]) -> LeastCosts:
         sync, gather, ends = zip(
             *((part.sync, part.gather, part.embedding) for part in (first, other)), strict=True
         )
-        first = LeastCosts(
+        first = NodeCosts(
             inside=min(inside, default=None),
             outside=min(first.outside, other.outside),
             sync=(np.minimum(sync[0][0], sync[1][0]), min(sync[0][1], sync[1][1])),
@@ -73,47 +73,47 @@ def cheapest(parts: Sequence[LeastCosts]) -> LeastCosts:
     return first
 
 
-Kind = tuple[int, ...]  #: node groups
+NodeClass = tuple[int, ...]  #: node groups
 
 
-def kinds_of(intervals: Intervals, apart: float) -> list[Kind]:
+def classes_of(intervals: Intervals, apart: float) -> list[NodeClass]:
     """The groups used, those together whose speeds are less than this relative difference apart."""
     work = (intervals.forward + intervals.backward)[:, 0, -1]
     used = np.flatnonzero(intervals.tables.shape.nodes_used)
-    kinds: list[list[int]] = []
+    classes: list[list[int]] = []
     for j in used[np.argsort(work[used], kind="stable")].tolist():
-        if kinds and work[j] < work[kinds[-1][0]] * (1 + apart):
-            kinds[-1].append(j)
+        if classes and work[j] < work[classes[-1][0]] * (1 + apart):
+            classes[-1].append(j)
         else:
-            kinds.append([j])
-    return [tuple(kind) for kind in kinds]
+            classes.append([j])
+    return [tuple(node_class) for node_class in classes]
 
 
-def least_of(values: Array, kinds: Sequence[Kind]) -> Array:
-    """[J, ..] least of `values` [groups, ..] over the groups of every kind."""
-    return np.stack([values[list(kind)].min(axis=0) for kind in kinds])
+def least_of(values: Array, classes: Sequence[NodeClass]) -> Array:
+    """[J, ..] least of `values` [groups, ..] over the groups of every class."""
+    return np.stack([values[list(node_class)].min(axis=0) for node_class in classes])
 
 
-def allowed_on(intervals: Intervals, stage: int, kind: Kind, share: int) -> Mask:
-    """[n, n] layers that some group of the kind may run as a stage with so many micro-batches."""
-    masks = [allowed_layers(intervals, stage, [j], [share]) for j in kind]
+def allowed_on(intervals: Intervals, stage: int, node_class: NodeClass, share: int) -> Mask:
+    """[n, n] layers that some group of the class may run as a stage with so many micro-batches."""
+    masks = [allowed_layers(intervals, stage, [j], [share]) for j in node_class]
     allowed: Mask = np.any(masks, axis=0)
     return allowed
 
 
 def least_sends(
-    costs: Sequence[LeastCosts], kinds: Sequence[Kind], terms: ZoneTerms, flows: int
+    costs: Sequence[NodeCosts], classes: Sequence[NodeClass], terms: ZoneTerms, flows: int
 ) -> Array:
-    """[J, J] least transfer between stages on two kinds: the slower side counts.
+    """[J, J] least transfer between stages on two classes: the slower side counts.
 
     Or the link between their zones, which `flows` replicas at least share: those that no node
     border parts, or where no stage spans zones all of them. The least of all messages.
     """
-    outside = np.array([one.outside for one in costs])
+    outside = np.array([cost.outside for cost in costs])
     send: Array = np.maximum(outside[:, None], outside)
-    for j, one in enumerate(costs):
-        if one.inside is not None:
-            send[j, j] = min(one.inside, one.outside)
+    for j, cost in enumerate(costs):
+        if cost.inside is not None:
+            send[j, j] = min(cost.inside, cost.outside)
     if not terms.tables.instance.cluster.has_zones:
         return send
     zone = terms.zone_of_group
@@ -121,34 +121,34 @@ def least_sends(
         [
             min(
                 min(terms.send_ns(i, j, flows)) if zone[i] != zone[j] else 0
-                for i in one
-                for j in other
+                for i in before
+                for j in after
             )
-            for other in kinds
+            for after in classes
         ]
-        for one in kinds
+        for before in classes
     ]
     least: Array = np.maximum(send, np.array(across))
     return least
 
 
-Tally = tuple[int, ...]
+Resources = tuple[int, ...]  #: what the first stages use, or leave
 
 
-class Tallying(Protocol):
+class ResourceRule(Protocol):
     """Of ways to run the first stages, what is added up of them."""
 
     @property
-    def start(self) -> Tally:
+    def start(self) -> Resources:
         """Of no stages."""
 
-    def after(self, tally: Tally, kind: int, left: int) -> Tally | None:
+    def after(self, resources: Resources, node_class: int, left: int) -> Resources | None:
         """With one stage more, and `left` to come; None if no replica that is meant begins so."""
 
 
 @dataclass(frozen=True)
 class Weighed:
-    """Weights of the kinds, and the most that the surrogate replica weighs."""
+    """Weights of the classes, and the most that the surrogate replica weighs."""
 
     weights: tuple[int, ...]
     most: int
@@ -159,33 +159,34 @@ class Weighed:
 
     @cached_property
     def least(self) -> int:
-        """Weight of the lightest kind."""
+        """Weight of the lightest class."""
         return min(self.weights)
 
     @property
-    def start(self) -> Tally:
+    def start(self) -> Resources:
         """No weight."""
         return (0,)
 
-    def after(self, tally: Tally, kind: int, left: int) -> Tally | None:
+    def after(self, resources: Resources, node_class: int, left: int) -> Resources | None:
         """Weight; None if it is too heavy."""
-        weight = tally[0] + self.weights[kind]
+        weight = resources[0] + self.weights[node_class]
         return (weight,) if weight <= self.most - self.least * left else None
 
 
 @dataclass(frozen=True)
-class Places:
-    """Replicas with exactly these numbers of stages on the kinds: the tally is what is left."""
+class PlacesLeft:
+    """Replicas with exactly these numbers of stages on the classes; resources: those left."""
 
-    start: Tally
+    start: Resources
 
-    def after(self, tally: Tally, kind: int, left: int) -> Tally | None:
-        """One place of the kind less; None if there is none."""
-        return (*tally[:kind], tally[kind] - 1, *tally[kind + 1 :]) if tally[kind] else None
+    def after(self, resources: Resources, node_class: int, left: int) -> Resources | None:
+        """One place of the class less; None if there is none."""
+        after = tuple(n - (j == node_class) for j, n in enumerate(resources))
+        return after if resources[node_class] else None
 
 
 class Step(NamedTuple):
-    """One stage: states before and after, kinds before and now."""
+    """One stage: states before and after, classes before and now."""
 
     source: int
     target: int
@@ -194,23 +195,23 @@ class Step(NamedTuple):
 
 
 def steps(
-    kinds: Sequence[Mapping[int, int]], tallying: Tallying, most: int | None = None
+    classes: Sequence[Mapping[int, int]], rule: ResourceRule, most: int | None = None
 ) -> list[list[Step]] | None:
     """The steps of every stage; None if they have `most` edges.
 
-    kinds: per stage those that it may stand on, with the edges of each.
+    classes: per stage those that it may stand on, with the edges of each.
     """
-    states: dict[tuple[int, Tally], int] = {(0, tallying.start): 0}
+    states: dict[tuple[int, Resources], int] = {(0, rule.start): 0}
     stages, edges = [], 0
-    for k, own in enumerate(kinds):
-        found: dict[tuple[int, Tally], int] = {}
+    for k, own in enumerate(classes):
+        found: dict[tuple[int, Resources], int] = {}
         taken = []
-        for (before, tally), index in states.items():
-            for kind, size in own.items():
-                whole = tallying.after(tally, kind, len(kinds) - 1 - k)
+        for (before, resources), index in states.items():
+            for node_class, size in own.items():
+                whole = rule.after(resources, node_class, len(classes) - 1 - k)
                 if whole is not None:
-                    target = found.setdefault((kind, whole), len(found))
-                    taken.append(Step(index, target, before, kind))
+                    target = found.setdefault((node_class, whole), len(found))
+                    taken.append(Step(index, target, before, node_class))
                     edges += size
             if most is not None and edges >= most:
                 return None
@@ -263,7 +264,7 @@ def _sends(placer: Placer, j: int, starts: list[int]) -> Iterator[tuple[bool, in
             yield start <= slot and slot + dp < start + size, time
 
 
-def least_costs(placer: Placer, j: int) -> LeastCosts:
+def least_costs(placer: Placer, j: int) -> NodeCosts:
     """Those of node group j."""
     tables, starts = placer.tables, _starts(placer, j)
     dp, size = tables.shape.dp, tables.slots_per_node[j]
@@ -271,7 +272,7 @@ def least_costs(placer: Placer, j: int) -> LeastCosts:
     sends = list(_sends(placer, j, starts))
     embedding = [(start, node.embedding_ns) for start, node in zip(starts, nodes, strict=True)]
     none = np.zeros(tables.num_layers, dtype=np.int64), 0
-    return LeastCosts(
+    return NodeCosts(
         inside=min((time for own, time in sends if own), default=None),
         outside=min((time for own, time in sends if not own), default=0),
         sync=_sync(placer, placer.sync, nodes),
@@ -292,23 +293,25 @@ class Tail:
     embedding: tuple[int, int]
 
 
-class KindGraph:
-    """What one replica of a shape costs on J kinds; of each the groups, least sync first.
+class ClassGraph:
+    """What one replica of a shape costs on J classes; of each the groups, least sync first.
 
     flows: replicas at least that share a link between zones, see `least_sends`.
     """
 
     def __init__(
-        self, intervals: Intervals, placer: Placer, kinds: Sequence[Kind], flows: int
+        self, intervals: Intervals, placer: Placer, classes: Sequence[NodeClass], flows: int
     ) -> None:
         self.tables = intervals.tables
-        costs = {j: least_costs(placer, j) for kind in kinds for j in kind}
-        self.kinds = [tuple(sorted(kind, key=lambda j: costs[j].sync_ns)) for kind in kinds]
-        self._least = [cheapest([costs[j] for j in kind]) for kind in kinds]
-        self._send_ns = least_sends(self._least, kinds, placer.zones, flows)
-        self._columns = Columns(intervals, kinds)
+        costs = {j: least_costs(placer, j) for node_class in classes for j in node_class}
+        self.classes = [
+            tuple(sorted(node_class, key=lambda j: costs[j].sync_ns)) for node_class in classes
+        ]
+        self._least = [cheapest([costs[j] for j in node_class]) for node_class in classes]
+        self._send_ns = least_sends(self._least, classes, placer.zones, flows)
+        self._columns = Columns(intervals, classes)
         self.forward, self.backward, _ = self._columns.times()
-        self.optimizer = least_of(intervals.optimizer, kinds)
+        self.optimizer = least_of(intervals.optimizer, classes)
 
     @property
     def work(self) -> Array:
@@ -317,7 +320,7 @@ class KindGraph:
 
     @cached_property
     def tails(self) -> list[Tail]:
-        """[J] of a stage with a node of the kind, at least."""
+        """[J] of a stage with a node of the class, at least."""
         return [
             Tail(one.sync_matrix, optimizer + one.gather_matrix, one.embedding)
             for one, optimizer in zip(self._least, self.optimizer, strict=True)
@@ -349,7 +352,7 @@ class KindGraph:
             tail=rows[now],
             embedding=embedding[rows[now]] * (last or stage == 0),
             allowed=tuple(allowed),
-            begins=tuple(self.kinds[j][:1] for j in now.tolist()),
+            begins=tuple(self.classes[j][:1] for j in now.tolist()),
         )
 
     def problem(self, stages: Sequence[Arcs], tails: list[Tail], share: int) -> SplitProblem:

@@ -27,7 +27,14 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from solver.bounds.cycle_bound import by_windows
 from solver.bounds.latency_bottleneck import path_of, tighten
-from solver.bounds.node_classes import Kind, KindGraph, Tallying, Weighed, allowed_on, steps
+from solver.bounds.node_classes import (
+    ClassGraph,
+    NodeClass,
+    ResourceRule,
+    Weighed,
+    allowed_on,
+    steps,
+)
 from solver.layered.all_orders import lane_width
 from solver.layered.cuts import evaluate
 from solver.layered.edges import Layers, build_layers, taken
@@ -40,7 +47,7 @@ MOST_EDGES = 2_000_000
 MOST_OF_ALL = 10_000_000
 
 
-#: Weight of the fastest kind by speed.
+#: Weight of the fastest class by speed.
 FINEST_WEIGHT = 24
 
 
@@ -72,25 +79,27 @@ class Thinned:
 
 
 class SurrogateReplica:
-    """The one replica of a shape; J kinds, ranked by speed, rank 0 the fastest."""
+    """The one replica of a shape; J classes, ranked by speed, rank 0 the fastest."""
 
-    def __init__(self, intervals: Intervals, placer: Placer, kinds: Sequence[Kind]) -> None:
+    def __init__(self, intervals: Intervals, placer: Placer, classes: Sequence[NodeClass]) -> None:
         self.tables = intervals.tables
-        self.costs = KindGraph(intervals, placer, kinds, lane_width(self.tables))
-        shape, self.kinds = self.tables.shape, self.costs.kinds
+        self.costs = ClassGraph(intervals, placer, classes, lane_width(self.tables))
+        shape, self.classes = self.tables.shape, self.costs.classes
         self.micro_batches = self.tables.num_micro_batches // shape.dp
         slots = np.array(shape.nodes_used) * self.tables.slots_per_node
-        self.slots = np.array([slots[list(kind)].sum() for kind in kinds])
+        self.slots = np.array([slots[list(node_class)].sum() for node_class in classes])
         work = self.costs.work[:, 0, -1]
         self.rank = np.argsort(np.argsort(work, kind="stable"))
         self.weightings = [self._weighed(weights) for weights in self._weights(work)]
         self.allowed = [
-            np.stack([allowed_on(intervals, k, kind, self.micro_batches) for kind in kinds])
+            np.stack(
+                [allowed_on(intervals, k, node_class, self.micro_batches) for node_class in classes]
+            )
             for k in range(shape.pp)
         ]
 
     def _weights(self, work: Array) -> list[Array]:
-        """[J] weights to try: of the fastest kind alone, of it above all, and like the speeds."""
+        """[J] weights to try: of the fastest class alone, of it above all, and like the speeds."""
         speeds = np.maximum(1, np.round(FINEST_WEIGHT * work.min() / work)).astype(np.int64)
         slower = len(work) - 1 - self.rank
         fastest = self.rank == 0
@@ -101,7 +110,7 @@ class SurrogateReplica:
         return [alone, mainly, speeds]
 
     def _heavy(self, slower: Array, fastest: Mask) -> int:
-        """The least weight of the fastest kind with which one more than its mean is too heavy.
+        """The least weight of the fastest class with which one more than its mean is too heavy.
 
         Mean: of the slots per replica, rounded down. The lighter it is, the more the others weigh.
         """
@@ -116,8 +125,8 @@ class SurrogateReplica:
 
     @property
     def merged(self) -> bool:
-        """Whether some groups are taken for one kind."""
-        return any(len(kind) > 1 for kind in self.kinds)
+        """Whether some groups are taken for one class."""
+        return any(len(node_class) > 1 for node_class in self.classes)
 
     @property
     def unweighed(self) -> Weighed:
@@ -142,17 +151,17 @@ class SurrogateReplica:
         left, groups = taken(layers, bounds.useful), problem.order(arcs[0].tolist())
         return Thinned(problem, left, bounds.bound_ns, groups, way_ns)
 
-    def graph(self, masks: list[Mask], tallying: Tallying, most: int) -> SplitProblem | None:
+    def graph(self, masks: list[Mask], rule: ResourceRule, most: int) -> SplitProblem | None:
         """All ways of the replica; without stages if there is none, None if there are `most`.
 
         masks: per stage [J, n, n] what it may run there.
         """
         sizes = [own.sum(axis=(1, 2)).tolist() for own in masks]
-        kinds = [{j: size for j, size in enumerate(own) if size} for own in sizes]
-        found = steps(kinds, tallying, most)
+        classes = [{j: size for j, size in enumerate(own) if size} for own in sizes]
+        found = steps(classes, rule, most)
         if found is None:
             return None
-        tails, rows = self.costs.tails, np.arange(len(self.kinds))
+        tails, rows = self.costs.tails, np.arange(len(self.classes))
         arcs = [
             self.costs.arcs(k, own, [mask[one.now] for one in own], rows, tails, self.micro_batches)
             for k, (own, mask) in enumerate(zip(found, masks, strict=True))

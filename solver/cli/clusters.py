@@ -28,7 +28,7 @@ from solver.options import SolveOptions
 
 if TYPE_CHECKING:
     from formulations.instance.family import Family
-    from solver.clusters.measure import Measure
+    from solver.clusters.front import Measure
     from solver.front_document import FrontDocument
 
 #: Exit codes where there is no point: no cluster has a plan, and none was found in time.
@@ -84,7 +84,7 @@ def pareto_command(
     Exit code 0: a front; 2: bad input; 3: no cluster has a plan; 4: none found within the limit.
     """
     from formulations.instance.load import load_family
-    from solver.clusters.measure import TimeAndMoney, TimeAndNodes
+    from solver.clusters.front import TimeAndMoney, TimeAndNodes
 
     if subsets and (budget, deadline, sequences) != (None, None, None):
         raise PlannerError("--subsets is of time, so no --budget, --deadline or --sequences")
@@ -112,7 +112,7 @@ def pareto_command(
 
 def _remedy(family: "Family", options: SolveOptions, study: Path | None) -> str:
     """What limits would have to allow: the least cost within the deadline, else the least time."""
-    from solver.clusters.measure import TimeAndMoney
+    from solver.clusters.front import TimeAndMoney
     from solver.report.front import least_text
 
     limits = family.instance.limits

@@ -84,7 +84,9 @@ def _front_differs(front: FrontDocument, path: Path) -> list[str]:
 def _switch_differs(switch: SwitchDocument, path: Path) -> list[str]:
     instance = load_instance(path)
     pair = (switch.workload, switch.cluster), (instance.workload, instance.cluster)
-    return [f"{field}: found {one}, expected {other}" for field, one, other in unlike(*pair)]
+    return [
+        f"{field}: found {found}, expected {expected}" for field, found, expected in unlike(*pair)
+    ]
 
 
 def _lengths_differs(lengths: LengthsDocument, path: Path) -> tuple[str, ...]:

@@ -37,11 +37,11 @@ def time_ns(option: str, text: str, *, least_ns: int = 0) -> int:
     """Nanoseconds of an option such as 10m; PlannerError for another text or a shorter time."""
     from solver.replay.trace import TIME_ALLOWED, length_ns
 
-    found = length_ns(text)
-    if found is None or found < least_ns:
+    length = length_ns(text)
+    if length is None or length < least_ns:
         what = "a time above 0" if least_ns else "a time"
         raise PlannerError(f"{option} {text!r} is not {what}; allowed: {TIME_ALLOWED}")
-    return found
+    return length
 
 
 def num_workers(workers: int | None, engine: Engine, address: str | None) -> int:

@@ -162,8 +162,8 @@ def calibrate_command(
     rows = read_steps(measured, planned)
     steps = [step for step, _ in rows]
     source = f"{measured.name}, {len(steps)} measured step{'s' if len(steps) > 1 else ''}"
-    found = Corrected(source, planned, steps, fit(steps), memory_headroom(rows))
-    written = text.rstrip("\n") + "\n" + section(found)
+    corrected = Corrected(source, planned, steps, fit(steps), memory_headroom(rows))
+    written = text.rstrip("\n") + "\n" + section(corrected)
     try:
         parse_instance(written, f"{out} (not written)", out.parent)
     except InstanceError as error:
@@ -171,7 +171,7 @@ def calibrate_command(
             raise
         raise PlannerError(f"{error}; or write --out beside {instance}") from None
     write_text(out, written)
-    for line in summary(found):
+    for line in summary(corrected):
         say(line)
     say(f"wrote {out}; next: hetplan solve {out}")
 
@@ -234,14 +234,14 @@ def profile_command(
     )
     driver = measuring.gpu_name(here)
     name = gpu or (catalogue_name(driver, gpu_catalogue(), "--gpu") if driver else "CPU")
-    found = {}
-    for key, one in measuring.measure(wanted, here):
-        found[key] = one
+    measured = {}
+    for key, times in measuring.measure(wanted, here):
+        measured[key] = times
         kind, tp, b = key
-        forward, backward = (time_text(ms / 1e3) for ms in (one.forward_ms, one.backward_ms))
+        forward, backward = (time_text(ms / 1e3) for ms in (times.forward_ms, times.backward_ms))
         passes = f"forward {forward}, backward {backward}"
         say(f"{kind}, tensor {tp}, micro-batch {b}: {passes}", err=True)
-    text = measuring.profile_text(wanted, here, name, found)
+    text = measuring.profile_text(wanted, here, name, measured)
     check_profile(text, f"{out} (not written)")
     write_text(out, text)
     say(f"wrote {out}: {model} on {name}; name it as `profile` in an instance")
@@ -249,7 +249,9 @@ def profile_command(
 
 def _numbers(option: str, text: str) -> list[int]:
     """Different numbers, ascending. Raises InstanceError for other text."""
-    numbers = {int(one) for one in text.split(",") if one.strip().isdecimal() and len(one) < 6}
+    numbers = {
+        int(number) for number in text.split(",") if number.strip().isdecimal() and len(number) < 6
+    }
     if not numbers or 0 in numbers or len(numbers) != len(text.split(",")):
         raise InstanceError(option, repr(text), "different numbers from 1 on, such as 1,2,4")
     return sorted(numbers)

@@ -10,12 +10,12 @@ from rich.console import RenderableType
 
 from formulations.instance import Instance
 from solver.cli.terminal import print_report, say
-from solver.clusters.kept_clusters import FamilyOverview, family_overviews
+from solver.clusters.member import FamilyOverview, family_overviews
 from solver.lengths.candidates import LENGTHS, SWITCH
 from solver.report.layout import Lines, labelled, table
 from solver.report.naming import degrees_line
 from solver.report.quantities import counted, money, percent, time_text
-from solver.search.overview import SearchOverview, search_overview
+from solver.search.driver import SearchOverview, search_overview
 from solver.study.store import read_study
 from solver.templates.kept_templates import open_mixes
 

@@ -23,8 +23,8 @@ def stages_text(template: Template) -> str:
     Equal neighbours on one node are counted: "2*(4x1)".
     """
     nodes = []
-    for _, own in groupby(template.stages, key=lambda stage: stage.group.node):
-        words = [f"{stage.layers[1] - stage.layers[0]}x{stage.degrees.tp}" for stage in own]
+    for _, on_node in groupby(template.stages, key=lambda stage: stage.group.node):
+        words = [f"{stage.layers[1] - stage.layers[0]}x{stage.degrees.tp}" for stage in on_node]
         runs = [(word, len(list(run))) for word, run in groupby(words)]
         nodes.append(" ".join(word if n == 1 else f"{n}*({word})" for word, n in runs))
     return " | ".join(nodes)
@@ -47,7 +47,7 @@ def recomputed_text(template: Template) -> str:
 
 
 def _row(entry: TemplateEntry, document: TemplatesDocument) -> list[str]:
-    steps = [one.step_time_s or 0.0 for one in document.templates]
+    steps = [row.step_time_s or 0.0 for row in document.templates]
     nodes = _nodes_text(entry, document.node_groups)
     if entry.template is None or entry.step_time_s is None:
         return [nodes, f"none ({entry.status.value})", "", str(entry.micro_batches), "", ""]
@@ -112,7 +112,7 @@ def templates_text(document: TemplatesDocument) -> "list[RenderableType]":
 def _least_text(document: TemplatesDocument) -> str:
     n0 = document.least_nodes
     text = f"n0 = {n0}: the fewest nodes that hold the model, whichever they are"
-    fewer = [one.nodes for one in document.templates if one.nodes < n0]
+    fewer = [entry.nodes for entry in document.templates if entry.nodes < n0]
     return text + (f"; some choices of {_range_text(sorted(set(fewer)))} do too" if fewer else "")
 
 

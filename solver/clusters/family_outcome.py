@@ -4,7 +4,7 @@ import math
 
 from formulations.costs.renting import Terms
 from formulations.instance.family import Counts
-from solver.clusters.member_plan import member_plan, member_shape
+from solver.clusters.member import member_plan, member_shape
 from solver.clusters.search import FamilySearch
 from solver.front_document import ClusterRecord, FamilyPoint, FamilyResult
 from solver.result import Result, SearchLog, Status, Termination, proves, relative_gap
@@ -12,20 +12,16 @@ from solver.result import Result, SearchLog, Status, Termination, proves, relati
 
 def outcome(search: FamilySearch, termination: Termination) -> FamilyResult:
     """Everything that a search knows when it has ended."""
-    terms: dict[Counts, list[Terms]] = {}
-    for point in search.clusters.front.best:
+    clusters, terms = search.clusters, dict[Counts, list[Terms]]()
+    for point in clusters.front.best:
         terms.setdefault(point.counts, []).append(point.terms)
-    points = tuple(_point(search, counts, tuple(own)) for counts, own in terms.items())
-    on_front = {point.nodes for point in points}
     return FamilyResult(
         family=search.family,
         options=search.options,
         termination=termination,
-        points=points,
-        clusters=tuple(
-            _standing(search, counts, counts in on_front) for counts in search.clusters.bounds
-        ),
-        runtime_s=search.clock.elapsed_s,
+        points=tuple(_point(search, counts, tuple(rented)) for counts, rented in terms.items()),
+        clusters=tuple(_standing(search, counts, counts in terms) for counts in clusters.bounds),
+        runtime_s=search.deadline.elapsed_s,
     )
 
 

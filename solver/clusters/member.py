@@ -1,22 +1,31 @@
-"""Closing one cluster of a family: no plan of it is below a cutoff, or the best that is."""
+"""Closing one cluster of a family: no plan of it is below a cutoff, or the best that is.
 
-from collections.abc import Callable, Iterator
+What is closed is kept in a study, and plans are said in numbers of the cluster's own nodes.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+
+from pydantic import TypeAdapter
 
 from formulations.costs.renting import chooses_terms, worthwhile_terms
 from formulations.instance import Instance
 from formulations.instance.family import Counts, Family
-from formulations.plan import Plan, Shape
+from formulations.plan import Group, Plan, Shape
 from formulations.space import shapes_of
-from solver.heuristics.choose import TimeTables
+from solver.files import canonical_json
+from solver.front_document import Aim
+from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import ShapeRecord
-from solver.search.closing import Stop
 from solver.search.driver import EFFORTS, ShapeSearch
+from solver.search.enumeration import Stop
+from solver.search.fathoming import check_plan
 from solver.search.progress import Report
-from solver.study.store import Study
+from solver.study.store import FREE_LIMITS, Study
 
 #: Limits that are of terms and of steps that are kept, not of plans, where terms are chosen.
 LIMITS_OF_TERMS = ("max_price_usd_per_hour", "max_step_time_s", "max_cost_usd_per_step")
@@ -68,14 +77,12 @@ class Members:
         self.counts = [
             counts for counts in family.members() if worthwhile_terms(family.instance, counts)
         ]
-        objective = family.instance.objective.model_copy(update={"minimize": "step_time"})
-        limits = family.instance.limits
-        if chooses_terms(family.instance):
-            limits = limits.model_copy(update=dict.fromkeys(LIMITS_OF_TERMS))
-        fastest = family.instance.model_copy(update={"objective": objective, "limits": limits})
-        self.family = family.model_copy(update={"instance": fastest})
-        search = fastest.search.model_copy(update={"idle_nodes": True})
-        self.instance: Instance = fastest.model_copy(update={"search": search})
+        free = LIMITS_OF_TERMS if chooses_terms(family.instance) else ()
+        fastest = family.instance.but(
+            objective={"minimize": "step_time"}, limits=dict.fromkeys(free)
+        )
+        self.family = family.but(instance=fastest)
+        self.instance: Instance = fastest.but(search={"idle_nodes": True})
         self.times = TimeTables(self.instance)
         self.study = None if study is None else study.of(self.instance)
 
@@ -134,13 +141,29 @@ class Members:
         search = ShapeSearch(self.instance, options, report, times, space, below, study)
         interrupted = False
         try:
-            with time_up_after(search.clock.left_s):
+            with time_up_after(search.deadline.end_s):
                 _run(search, f"{task.counts}, {self.family.fewest} at least")
         except TimeUp:
             pass
         except KeyboardInterrupt:
             interrupted = True
-        return _closing(task, search, interrupted)
+        best, known, found = search.incumbents.best, search.incumbents.known, None
+        records = search.open_list.reviewed(best)
+        bounds = search.open_list.bounds(records)  # in ns, as step times are minimised
+        if not search.open_list.complete:
+            bounds.append(0)
+        if known.plan is not None and known.step_time_ns is not None:
+            found = known.plan, known.step_time_ns
+            bounds.append(known.step_time_ns)
+        bound_ns = None if not bounds else int(min(bounds))
+        return MemberClosing(
+            counts=task.counts,
+            found=found,
+            bound_ns=bound_ns,
+            records=tuple(search.closer.cutoffs.stated(one, best, bound_ns) for one in records),
+            runtime_s=search.deadline.elapsed_s,
+            interrupted=interrupted,
+        )
 
 
 def left_open(task: MemberTask) -> MemberClosing:
@@ -154,31 +177,118 @@ def _run(search: ShapeSearch, nodes: str) -> None:
     They are enough as a rule, and find what is below it. `nodes`: which plans of a study belong
     to the same space.
     """
-    incumbents, agenda = search.incumbents, search.agenda
+    incumbents, open_list = search.incumbents, search.open_list
     if incumbents.best is not None:
         search.run(efforts=EFFORTS[:1])
-    left = [task.shape for task in agenda.open(incumbents.best)]
+    left = [task.shape for task in open_list.open(incumbents.best)]
     if left:
         for start in (incumbents.seed_chunks, incumbents.seed, incumbents.survey):
             incumbents.start(f"{start.__name__} of {nodes}", partial(start, left))
         search.run()
 
 
-def _closing(task: MemberTask, search: ShapeSearch, interrupted: bool) -> MemberClosing:
-    best, known, found = search.incumbents.best, search.incumbents.known, None
-    records = search.agenda.reviewed(best)
-    bounds = [one.bound_ns for one in records if one.bound_ns is not None]
-    if not search.agenda.complete:
-        bounds.append(0)
-    if known.plan is not None and known.step_time_ns is not None:
-        found = known.plan, known.step_time_ns
-        bounds.append(known.step_time_ns)
-    bound_ns = min(bounds, default=None)
-    return MemberClosing(
-        counts=task.counts,
-        found=found,
-        bound_ns=bound_ns,
-        records=tuple(search.closer.cutoffs.stated(one, best, bound_ns) for one in records),
-        runtime_s=search.clock.elapsed_s,
-        interrupted=interrupted,
+def member_shape(shape: Shape) -> Shape:
+    """The same without node groups that it does not use."""
+    used = tuple(count for count in shape.nodes_used if count)
+    return shape.model_copy(update={"nodes_used": used, "degrees": tuple(shape.degrees_used)})
+
+
+def member_plan(family: Family, plan: Plan) -> Plan:
+    """The plan on the cluster of just the nodes that it uses, its nodes numbered anew."""
+    used: Counts = plan.shape.nodes_used
+    wide = family.instance.cluster.first_node
+    number: dict[int, int] = {}
+    for first, count in zip(wide, used, strict=True):
+        number |= {first + i: len(number) + i for i in range(count)}
+
+    def moved(group: Group) -> Group:
+        return group.model_copy(update={"node": number[group.node]})
+
+    replicas = tuple(
+        replica.model_copy(
+            update={
+                "stages": tuple(
+                    stage.model_copy(update={"group": moved(stage.group)})
+                    for stage in replica.stages
+                )
+            }
+        )
+        for replica in plan.replicas
     )
+    order = tuple(number[node] for node in plan.node_order)
+    return Plan(shape=member_shape(plan.shape), node_order=order, replicas=replicas)
+
+
+#: Of records in a study; of notes on searches, before what was asked.
+KIND, CLUSTERS = "cluster", "clusters"
+
+_CLOSINGS = TypeAdapter(MemberClosing)
+
+
+@dataclass(frozen=True)
+class KeptMembers:
+    """What was closed of the clusters of a family, each below a cutoff of its own."""
+
+    study: Study
+    members: Members
+    aim: Aim
+
+    def find(self, task: MemberTask) -> MemberClosing | None:
+        """What is known of a cluster; StudyError for a plan that is not what it is said to be."""
+        for one in self.study.find(KIND, _key(task.counts)):
+            if one.variant == self._variant(task):
+                closing = self.study.read(KIND, one, _CLOSINGS)
+                if closing.found is not None:
+                    check_plan(self.study, KIND, *closing.found)
+                return closing
+        return None
+
+    def keep(self, task: MemberTask, closing: MemberClosing) -> None:
+        """Adds a cluster that was closed without an end of the time."""
+        fields = _CLOSINGS.dump_json(closing).decode()
+        self.study.keep(KIND, _key(task.counts), self._variant(task), fields)
+
+    def note(self, closed: int, left: Sequence[Counts], front: int, gap: float | None) -> None:
+        """Writes down how far the search is, in place of what was said of the same question."""
+        family = self.members.family
+        limits = family.instance.limits.model_dump(mode="json", include=set(FREE_LIMITS))
+        asked = {"aim": self.aim, "fewest": family.fewest, **limits}
+        fields = asked | {"closed": closed, "open": left, "front": front, "gap": gap}
+        self.study.note(f"{CLUSTERS} {canonical_json(asked)}", fields)
+
+    def _variant(self, task: MemberTask) -> str:
+        options, family = self.members.options, self.members.family
+        return canonical_json(
+            {
+                "cutoff_ns": repr(task.cutoff_ns),
+                "gap": options.gap,
+                "seed": options.seed,
+                "fewest": family.fewest,
+                "limits": family.instance.limits.model_dump(mode="json"),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class FamilyOverview:
+    """What was asked of a search over clusters, and how far it was when it last closed one."""
+
+    aim: Aim
+    fewest: Counts
+    max_step_time_s: float | None
+    max_cost_usd_per_step: float | None
+    closed: int
+    open: list[Counts]
+    front: int
+    gap: float | None
+
+
+def family_overviews(notes: Mapping[str, str]) -> Iterator[FamilyOverview]:
+    """What a study notes of each question that was asked."""
+    for name in sorted(notes):
+        if name.startswith(f"{CLUSTERS} "):
+            yield FamilyOverview(**json.loads(notes[name]))
+
+
+def _key(counts: Counts) -> str:
+    return canonical_json({"nodes": counts})

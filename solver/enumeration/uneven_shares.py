@@ -1,7 +1,7 @@
 """Bounds of all plans of a shape whose replicas may have unlike shares: lane by lane.
 
 Take a plan below a cutoff, in lanes of q replicas (see `solver.bounds.lanes`). A lane with c_j
-places on kind j has a largest share s; the shares of its replicas add up to q s at most, those of
+places on class j has a largest share s; the shares of its replicas add up to q s at most, those of
 all lanes to M. So the s of all lanes add up to M / q or more, and the c to the places of the shape.
 
 Shares. S(c) bounds the share of any lane with counts c, whatever its layers and order, see
@@ -19,7 +19,7 @@ runs of layers. Where all have one,
 the bounds of the shares are replaced by the largest ones with which one replica, simulated, is
 below the cutoff. If their best dealing suffices, it is a plan, its tails apart: the stages of a
 lane also wait for slower nodes of other lanes. If that makes the plan too slow, it is decided for
-one more stage on which kinds it stands, in all ways, and its tail follows from these. Once that is
+one more stage where it stands, in all ways, and its tail follows from these. Once that is
 decided for every stage, no tail is too short, so the plan is below the cutoff. In the end all plans
 left are found or refuted.
 """
@@ -257,13 +257,13 @@ def _parts(left: Remaining) -> Iterator[Remaining]:
 
 
 def _hosted(lanes: Uneven, left: Remaining, dealing: Dealing) -> Iterator[Remaining]:
-    """One for every choice of kinds of an undecided stage, of several in the dealing if it can."""
-    number, kinds = lanes.places.number, range(len(lanes.places.kinds))
+    """One for every choice of classes of an undecided stage, of several in the dealing if any."""
+    number, classes = lanes.places.number, range(len(lanes.places.classes))
     undecided = [k for k, hosts in enumerate(left.stages.hosts) if hosts is None]
     mixed = [k for k in undecided if len(set(dealing.order[k * number : (k + 1) * number])) > 1]
     k = (mixed or undecided)[0]
-    for size in range(1, min(len(kinds), number) + 1):
-        for hosts in combinations(kinds, size):
+    for size in range(1, min(len(classes), number) + 1):
+        for hosts in combinations(classes, size):
             yield replace(left, stages=left.stages.with_hosts(k, hosts))
 
 

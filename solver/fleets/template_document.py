@@ -11,11 +11,11 @@ from formulations.coverage import (
     least_consecutive,
     proof,
     ways,
+    worst_rebuilt,
 )
 from formulations.errors import PlannerError
 from formulations.fleet import Design, Strategy
 from formulations.instance.record import Record
-from formulations.merging import worst_rebuilt
 from formulations.models.cpsat import CpSat
 from formulations.models.template_set import TemplateSet
 from formulations.node_sharing import NodeSplit

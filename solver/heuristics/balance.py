@@ -1,4 +1,7 @@
-"""Splits of one node order whose most loaded stage has little work, by dynamic programming."""
+"""Splits of one node order whose most loaded stage has little work, by dynamic programming.
+
+What a shape allows is the same for every order: prefix sums over layers and farthest ends.
+"""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -7,18 +10,103 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.tables import Array
-from solver.heuristics.split_space import SplitSpace
-from solver.heuristics.stages import Split
-from solver.layered.placements import chunk_memory
-from solver.layered.problem import ChunkMemory, distinct
+from formulations.costs.stage_costs import NEVER, StageCosts
+from formulations.costs.tables import Array, CostTables
+from formulations.schedules import SCHEDULES
+from solver.layered.placements import Columns, chunk_memory
+from solver.layered.problem import ChunkMemory, Intervals, distinct
+
+#: Boundaries of a split: pp + 1 layer indices from 0 to the number of layers.
+Split = tuple[int, ...]
+
+
+def least_ends(tables: CostTables) -> list[int]:
+    """Least end of a stage that starts at layer 0 .. L; L + 1 if too few blocks follow."""
+    blocks = tables.blocks_before
+    ends = np.searchsorted(blocks, blocks + tables.min_blocks)
+    return [max(start + 1, int(end)) for start, end in enumerate(ends)]
+
+
+def group_of_slot(tables: CostTables, order: Sequence[int]) -> Array:
+    """Node group of every slot of a node order, [pp * dp]."""
+    return np.repeat(np.array(order, np.int64), [tables.slots_per_node[j] for j in order])
+
+
+class SplitSpace:
+    """Prefix sums [n, J] of times and farthest ends of stages, shared by all orders of a shape.
+
+    n = L + 1 layer boundaries, J node groups.
+    """
+
+    def __init__(self, tables: CostTables) -> None:
+        self.tables, self.stages = tables, StageCosts(tables)
+        self.forward, self.backward = self.stages.forward, self.stages.backward
+        self.work = self.forward + self.backward
+        self.optimizer = self.stages.optimizer
+        self.least_ends = np.array(least_ends(tables))
+        self._farthest: dict[tuple[int, int, int], Array] = {}
+
+    @cached_property
+    def intervals(self) -> Intervals:
+        """The same as sums over intervals of layers."""
+        return Intervals(self.tables, self.stages)
+
+    @cached_property
+    def passes(self) -> tuple[Array, ...]:
+        """[n, J] times of each kind of operation."""
+        if not SCHEDULES[self.tables.shape.schedule].splits_backward:
+            return self.forward, self.backward
+        weight = self.stages.weight
+        return self.forward, self.backward - weight, weight
+
+    @cached_property
+    def columns(self) -> Columns:
+        """Times by group and place."""
+        return Columns(self.intervals)
+
+    def stage_times(self, share: int, groups: Array, start: Array, end: Array) -> list[Array]:
+        """Times of each kind of operation of stages [S, ..] on these groups, by first axis.
+
+        Of replicas with so many micro-batches.
+        """
+        stages = self.stages
+        if not stages.has_choice or stages.shares_memory:
+            least = [table[end, groups] - table[start, groups] for table in self.passes]
+            least[1] = least[1] + self._chunks_extra(share, groups, start, end)
+            return least
+        first = [self.columns.first(k, share) for k in range(len(start))]
+        columns = groups + np.array(first).reshape(-1, *(1,) * (groups.ndim - 1))
+        tables = [table for table in self.columns.times() if table is not None]
+        return [table[columns, start, end] for table in tables]
+
+    def _chunks_extra(self, share: int, groups: Array, start: Array, end: Array) -> Array | int:
+        """[S, C, N] ns that stages [S, C, N] beside others on a device recompute for."""
+        stages = self.intervals.stages
+        if not stages.has_choice:
+            return 0
+        splits = np.concatenate([start[:, 0], end[-1:, 0]]).T
+        return stages.chunks.extra(groups[: self.tables.shape.pp, :, 0], share, splits)
+
+    def farthest_ends(self, group: int, stage: int, share: int) -> Array:
+        """[n] last end with which a stage from each layer fits a GPU of the group.
+
+        Of a replica with so many micro-batches. The start itself where not one layer fits: memory
+        grows with the layers, so every end up to the last fits.
+        """
+        kind = group, stage, share
+        if kind not in self._farthest:
+            fits = self.intervals.stages.extra(*kind) < NEVER
+            ends = np.arange(len(fits))
+            self._farthest[kind] = ends + (fits & (ends[None, :] > ends[:, None])).sum(axis=1)
+        return self._farthest[kind]
+
 
 Mask = NDArray[np.bool_]
 #: Per stage, distinct (node group, micro-batches) of its replicas.
 Kinds = list[tuple[tuple[int, int], ...]]
 
 #: Larger than any time in ns, small enough that a few add up without overflow.
-NEVER = np.int64(1) << 60
+UNREACHED = np.int64(1) << 60
 #: Limits tried at once while the least one is searched, and relative width at which that ends.
 LIMITS = 16
 WIDTH = 1e-4
@@ -71,6 +159,54 @@ class Balance:
         if space.tables.shape.vpp == 1:
             return None
         return chunk_memory(space.intervals, self.groups[: space.tables.shape.pp], self.shares)
+
+    def allowed(self, k: int, start: int, end: int) -> bool:
+        """Whether layers [start, end) are a stage k: enough blocks, and memory on every GPU."""
+        return bool(self.space.least_ends[start] <= end <= self.farthest[k, start])
+
+    def ends(self, k: int, start: int) -> range:
+        """All allowed ends of stage k if it starts at `start`."""
+        return range(int(self.space.least_ends[start]), int(self.farthest[k, start]) + 1)
+
+    def earliest_starts(self) -> list[int]:
+        """Least start of each stage and, last, of none, [pp + 1]; above 0 for stage 0: none fits.
+
+        No split that fits memory has an earlier boundary. Proof: memory grows with the layers, so
+        stage k cannot start earlier than where it is full if it ends as early as it may.
+        """
+        starts = [self.space.tables.num_layers]
+        for farthest in self.farthest[::-1]:
+            starts.append(int(np.searchsorted(farthest[: starts[-1]], starts[-1])))
+        return starts[::-1]
+
+    def takes(self, split: Split) -> bool:
+        """Whether `fits` holds of one split."""
+        return bool(self.fits(np.array([split]))[0])
+
+    def kind_times_ns(self, split: Split) -> list[dict[tuple[int, int], int]]:
+        """Forward and backward of one micro-batch on every stage, by kind of its replicas."""
+        work, extra = self.space.work, self.space.intervals.stages.extra
+        times: list[dict[tuple[int, int], int]] = []
+        for k, (start, end) in enumerate(pairwise(split)):
+            again = {kind: int(extra(kind[0], k, kind[1])[start, end]) for kind in self.kinds[k]}
+            stage = (work[end] - work[start]).tolist()
+            times.append({(j, m): stage[j] + ns * (ns < NEVER) for (j, m), ns in again.items()})
+        return times
+
+    def times_ns(self, split: Split) -> list[int]:
+        """Forward and backward of one micro-batch on the slowest replica of every stage."""
+        return [max(times.values()) for times in self.kind_times_ns(split)]
+
+    def replica_times_ns(self, split: Split) -> Array:
+        """[S, dp] forward and backward of one micro-batch on every replica."""
+        return np.array(
+            [
+                [times[kind] for kind in zip(groups, self.shares, strict=True)]
+                for times, groups in zip(
+                    self.kind_times_ns(split), self.groups.tolist(), strict=True
+                )
+            ]
+        )
 
     def work(self, split: Split) -> int:
         """Work of the most loaded stage, in ns."""
@@ -144,19 +280,26 @@ class Balance:
             kinds: np.max([work[None, :, j] - work[:, None, j] for j, _ in kinds], axis=0)
             for kinds in set(self.kinds)
         }
-        best = np.full(size, NEVER)
+        best = np.full(size, UNREACHED)
         best[-1] = 0
         choices = []
         for k, reach in reversed(list(enumerate(self._reach(np.array([limit]))))):
             inside = (boundaries >= self.space.least_ends[:, None]) & (
                 boundaries <= reach[0][:, None]
             )
-            whole = np.where(inside, stage[self.kinds[k]] + best, NEVER)
+            whole = np.where(inside, stage[self.kinds[k]] + best, UNREACHED)
             choices.append(whole.argmin(axis=1))
-            best = np.minimum(whole[boundaries, choices[-1]], NEVER)
-        if best[0] >= NEVER:
+            best = np.minimum(whole[boundaries, choices[-1]], UNREACHED)
+        if best[0] >= UNREACHED:
             return None
         split = [0]
         for choice in reversed(choices):
             split.append(int(choice[split[-1]]))
         return np.array(split)
+
+
+def order_balance(space: SplitSpace, order: Sequence[int], shares: Sequence[int]) -> Balance:
+    """The stages of a split of a node order with these shares."""
+    shape = space.tables.shape
+    groups = group_of_slot(space.tables, order).reshape(shape.pp, -1)
+    return Balance(space, np.tile(groups, (shape.vpp, 1)), shares)

@@ -3,10 +3,15 @@
 The shapes to choose from are given by the caller, in general `formulations.space.shapes`.
 Every plan is judged by the simulator. Each function returns plan and step time in ns, or None
 if no plan of its kind fits.
+
+The min-max split is that of FASOP (Kang et al., ICPE 2024), as intended, with memory checked. The
+published code undoes its last move with indices that may have been overwritten, and keeps the
+times of the undone split; here a move that does not help is never adopted. Its splits are not
+checked against memory; here every stage of every replica fits.
 """
 
 from collections.abc import Callable, Iterable
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
 
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
@@ -14,18 +19,90 @@ from formulations.costs.tables import CostTables
 from formulations.decisions import even_shares
 from formulations.instance import Instance
 from formulations.plan import Degrees, Plan, Shape, simulable
-from solver.heuristics.choose import (
+from solver.heuristics.balance import Balance, Split, SplitSpace, least_ends, order_balance
+from solver.heuristics.node_orders import (
     Candidate,
     Choice,
-    TimeTables,
     best_plan,
-    group_of_slot,
+    nearest_split,
+    node_orders,
     try_orders,
 )
-from solver.heuristics.minmax import even_split, minmax_of
-from solver.heuristics.node_orders import node_orders
-from solver.heuristics.stages import OrderStages, Split
-from solver.layered.problem import Intervals
+from solver.heuristics.time_tables import TimeTables
+
+
+def even_split(tables: CostTables) -> Split:
+    """Equal numbers of layers; of r left over, the last stage gets one, then stages 0 .. r - 2.
+
+    Where that leaves a stage without its least number of blocks: the nearest split that does
+    not. Raises ValueError if the chain is too short for pp stages. Memory is not looked at.
+    """
+    stages, layers = tables.shape.pp, tables.num_layers
+    each, left_over = divmod(layers, stages)
+    sizes = [each + (k < left_over - 1) for k in range(stages)]
+    sizes[-1] += left_over > 0
+    target = tuple(accumulate(sizes, initial=0))
+    least = least_ends(tables)
+    if all(end >= least[start] for start, end in pairwise(target)):
+        return target
+    anywhere = (*range(stages), layers)
+    split = nearest_split(target, lambda k, start: range(least[start], layers + 1), anywhere)
+    if split is None:
+        raise ValueError(f"{layers} layers are too few for {stages} stages")
+    return split
+
+
+def moved(split: Split, source: int, target: int) -> Split:
+    """One layer less on stage `source`, one more on `target`; stages in between shift by one."""
+    low, high = sorted((source, target))
+    step = 1 if source > target else -1
+    return tuple(b + step if low < k <= high else b for k, b in enumerate(split))
+
+
+def _move(costs: Balance, split: Split, times: list[int]) -> Split | None:
+    """One layer from the slowest stage to the fastest that can take it; None if none can."""
+    slow = times.index(max(times))
+    for fast in sorted(range(len(times)), key=lambda k: times[k]):
+        if times[fast] == times[slow]:
+            return None
+        result = moved(split, slow, fast)
+        changed = range(min(slow, fast), max(slow, fast) + 1)
+        if all(costs.allowed(k, result[k], result[k + 1]) for k in changed):
+            return result
+    return None
+
+
+def fitting_even_split(costs: Balance) -> Split | None:
+    """The even split, or if it does not fit, the nearest that does; None iff no split fits."""
+    split = even_split(costs.space.tables)
+    if costs.takes(split):
+        return split
+    earliest = costs.earliest_starts()
+    return nearest_split(split, costs.ends, earliest) if earliest[0] == 0 else None
+
+
+def minmax_of(costs: Balance) -> Split | None:
+    """Boundaries (pp + 1 layer indices) of the min-max split; None iff no split fits memory.
+
+    Starts from the even split, or the nearest that fits, and moves one layer from the slowest
+    stage to the fastest that has room for it, while the largest stage time falls or, among
+    stages of equal time, stays without coming back to a split seen before. The largest stage
+    time is never above that of the start. Stage time: forward + backward of one micro-batch on
+    the slowest replica.
+    """
+    split = fitting_even_split(costs)
+    if split is None:
+        return None
+    times = costs.times_ns(split)
+    seen = {split}
+    while (candidate := _move(costs, split, times)) and candidate not in seen:
+        following = costs.times_ns(candidate)
+        if max(following) > max(times):
+            break
+        seen.add(candidate)
+        split, times = candidate, following
+    return split
+
 
 Found = tuple[Plan, int] | None
 Stop = Callable[[], bool]
@@ -43,19 +120,18 @@ def minmax_plan(
     return best_plan(instance, shapes, minmax_of, stop)
 
 
-def _fitting(costs: OrderStages, split: Split) -> Split | None:
-    return split if costs.fits(split) else None
-
-
 def equal_split_plan(
     instance: Instance,
     shapes: Iterable[Shape],
     stop: Callable[[], bool] = lambda: False,
 ) -> Found:
     """Best of the even splits that fit memory, over the same shapes and node orders."""
-    return best_plan(
-        instance, shapes, lambda costs: _fitting(costs, even_split(costs.tables)), stop
-    )
+
+    def even(costs: Balance) -> Split | None:
+        split = even_split(costs.space.tables)
+        return split if costs.takes(split) else None
+
+    return best_plan(instance, shapes, even, stop)
 
 
 def equal_blocks(tables: CostTables) -> Split | None:
@@ -93,9 +169,9 @@ def equal_chunks_plan(shapes: Iterable[Shape], known: TimeTables, stop: Stop) ->
     return choice.result
 
 
-def _megatron_split(costs: OrderStages) -> Split | None:
-    split = equal_blocks(costs.tables)
-    return split and _fitting(costs, split)
+def _megatron_split(costs: Balance) -> Split | None:
+    split = equal_blocks(costs.space.tables)
+    return split if split and costs.takes(split) else None
 
 
 def batch_time_ns(tables: CostTables, order: tuple[int, ...]) -> int | None:
@@ -106,7 +182,7 @@ def batch_time_ns(tables: CostTables, order: tuple[int, ...]) -> int | None:
     """
     shape = tables.shape
     shares = even_shares(tables)
-    costs = OrderStages(Intervals(tables), group_of_slot(tables, order), shares)
+    costs = order_balance(SplitSpace(tables), order, shares)
     split = _megatron_split(costs)
     if split is None:
         return None

@@ -5,20 +5,211 @@ nodes at 32 a stage are 5.34. Then it may pay that a third of the replicas has t
 stages, and slower nodes than the others elsewhere. Moves of single nodes do not lead there: they
 leave the other nodes of their stages waiting, until all nodes of a third of the replicas have
 changed places on several stages.
+
+All nodes of a block that belong to one stage are of one group. So the replicas of a block are
+alike, and two of them are simulated, not all. Many patterns and splits are tried at once.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
 import numpy as np
 
+from formulations.costs.placement import Placer
 from formulations.costs.tables import Array, CostTables
-from solver.heuristics.balance import Mask
-from solver.heuristics.block_moves import changed_patterns, near_patterns, shaken
-from solver.heuristics.block_trial import BlockCosts, BlockTrial, Patterns
+from solver.heuristics.balance import Mask, SplitSpace
+from solver.heuristics.neighbours import near_splits
 from solver.heuristics.node_orders import Order
-from solver.heuristics.shape_search import TRIED_AT_ONCE, ShapeSearch, Stop
-from solver.heuristics.shape_starts import LONGEST_NS, State
+from solver.heuristics.shape_search import LONGEST_NS, TRIED_AT_ONCE, ShapeSearch, State, Stop
+from solver.heuristics.trial import Trial
+from solver.simulate import Times
+
+#: Number of blocks.
+BLOCKS = 2
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """N plans: node group of every block on every stage [N, 2, p], splits [N, p + 1]."""
+
+    groups: Array
+    splits: Array
+
+    def __len__(self) -> int:
+        return len(self.splits)
+
+    def take(self, chosen: Array | Mask) -> "Patterns":
+        """Those with these indices."""
+        return Patterns(self.groups[chosen], self.splits[chosen])
+
+    @staticmethod
+    def joined(parts: list["Patterns"]) -> "Patterns":
+        """All of them."""
+        return Patterns(
+            np.concatenate([part.groups for part in parts]),
+            np.concatenate([part.splits for part in parts]),
+        )
+
+
+class BlockCosts:
+    """What stages cost that hold whole nodes of one size; J node groups, n = L + 1.
+
+    outside: [J, K] messages, ns. farthest: [p, J, n] last end that fits memory. sync, gather:
+    [J, J, n] of all layers before each, on nodes of two groups, and start-up [J, J]. embedding:
+    [2, J] on the first stage, and on the last. Links between zones are left out.
+    """
+
+    def __init__(self, space: SplitSpace, placer: Placer) -> None:
+        self.space, self.tables = space, space.tables
+        shape, sizes = self.tables.shape, self.tables.slots_per_node
+        used = [j for j, count in enumerate(shape.nodes_used) if count]
+        self.micro_batches = self.tables.num_micro_batches // shape.dp
+        every = range(len(sizes))
+        self.farthest = np.array(
+            [
+                [space.farthest_ends(j, k, self.micro_batches) for j in every]
+                for k in range(shape.pp)
+            ]
+        )
+        self.outside = np.zeros((len(sizes), len(self.tables.tensors)), int)
+        self.embedding = np.zeros((2, len(sizes)), int)
+        for j in used:
+            for times in placer.terms(j, 0).send_ns.values():
+                self.outside[j] = np.maximum(self.outside[j], times)
+            last = shape.slots - sizes[j]
+            self.embedding[:, j] = [placer.terms(j, at).embedding_ns for at in (0, last)]
+        square = (len(sizes), len(sizes))
+        self.sync, self.gather = (np.zeros((*square, space.work.shape[0]), int) for _ in range(2))
+        self.sync_start, self.gather_start = np.zeros(square, int), np.zeros(square, int)
+        for i in used:
+            for j in used:
+                groups = [i] * (shape.dp // sizes[i] - 1) + [j]
+                sync, sync_start, gather, gather_start = placer.stage(
+                    0, [placer.terms(one, 0) for one in groups], groups
+                )
+                self.sync[i, j, 1:], self.gather[i, j, 1:] = np.cumsum(sync), np.cumsum(gather)
+                self.sync_start[i, j], self.gather_start[i, j] = sync_start, gather_start
+
+    def fits(self, patterns: Patterns) -> Mask:
+        """[N] which of them keep memory and the least number of blocks."""
+        start, end = patterns.splits[:, :-1], patterns.splits[:, 1:]
+        stages = np.arange(start.shape[1])
+        last = self.farthest[stages, patterns.groups, start[:, None]].min(axis=1)
+        whole: Mask = ((end >= self.space.least_ends[start]) & (end <= last)).all(axis=1)
+        return whole
+
+
+class BlockTrial(Trial):
+    """Judges one split [N, p + 1] for each of N patterns; `groups`: those of `Patterns`."""
+
+    def __init__(self, costs: BlockCosts, groups: Array) -> None:
+        self.costs, self.groups = costs, groups.transpose(2, 1, 0)
+        self.shape = costs.tables.shape
+
+    def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
+        """Of a replica of each block."""
+        start, end = splits[:, :-1].T[:, None], splits[:, 1:].T[:, None]
+        p, columns = len(start), BLOCKS * len(splits)
+        forward, backward, *weight = (
+            table.reshape(p, columns)
+            for table in self.costs.space.stage_times(
+                self.costs.micro_batches, self.groups, start, end
+            )
+        )
+        tables = self.costs.tables
+        kinds = tables.message_kind[splits[:, 1:-1].T][:, None]
+        ends = (self.costs.outside[one, kinds] for one in (self.groups[1:], self.groups[:-1]))
+        send = np.maximum(*ends).reshape(p - 1, columns)
+        blocking = tables.instance.search.blocking_sends
+        times = Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
+        yield self.costs.micro_batches, times
+
+    def tail_ns(self, splits: Array) -> Array:
+        """[p, N] of these patterns."""
+        costs, start, end = self.costs, splits[:, :-1].T, splits[:, 1:].T
+        one, other = self.groups[:, 0], self.groups[:, 1]
+        sync = costs.sync[one, other, end] - costs.sync[one, other, start]
+        gather = costs.gather[one, other, end] - costs.gather[one, other, start]
+        table = costs.space.optimizer
+        optimizer = table[end[:, None], self.groups] - table[start[:, None], self.groups]
+        finish = optimizer.max(axis=1) + gather + costs.gather_start[one, other]
+        if costs.tables.tied:
+            ends = [costs.embedding[i][self.groups[k]] for i, k in enumerate((0, -1))]
+            finish[[0, -1]] = finish[[0, -1]].max(axis=0) + np.max(ends, axis=(0, 1))
+        whole: Array = sync + costs.sync_start[one, other] + finish
+        return whole
+
+
+#: Pairs of stages exchanged at once at most, and layers moved, to leave a local optimum.
+EXCHANGES = 3
+LAYERS = 4
+#: Share of the exchanged stages whose layers go along.
+WITH_LAYERS = 0.7
+
+
+def _splits(counts: Array) -> Array:
+    """[N, p + 1] from the numbers of layers [N, p]."""
+    return np.concatenate([np.zeros_like(counts[:, :1]), np.cumsum(counts, axis=1)], axis=1)
+
+
+def near_patterns(pattern: Patterns) -> Patterns:
+    """One layer moved, or two stages exchanged: both blocks, with or without layers, or one."""
+    groups, split = pattern.groups[0], pattern.splits[0]
+    moved = near_splits(split)
+    parts = [Patterns(np.repeat(pattern.groups, len(moved), axis=0), moved)]
+    first, second = np.triu_indices(len(split) - 1, 1)
+    rows = np.arange(len(first))
+    counts = np.repeat(np.diff(split)[None], len(rows), axis=0)
+    counts[rows, first], counts[rows, second] = counts[rows, second], counts[rows, first]
+    same = np.repeat(split[None], len(rows), axis=0)
+    for blocks, splits in (
+        ((0, 1), _splits(counts)),
+        ((0, 1), same),
+        ((0,), same),
+        ((1,), same),
+    ):
+        near = np.repeat(groups[None], len(rows), axis=0)
+        for b in blocks:
+            near[rows, b, first], near[rows, b, second] = groups[b, second], groups[b, first]
+        parts.append(Patterns(near, splits).take((near != groups).any(axis=(1, 2))))
+    return Patterns.joined(parts)
+
+
+def changed_patterns(pattern: Patterns, rank: Array) -> Patterns:
+    """One block of a stage on faster nodes, alone or with another on slower ones.
+
+    rank: [J] of the node groups by speed, 0 the fastest.
+    """
+    groups = pattern.groups[0]
+    used = np.flatnonzero(rank < len(rank))
+    cells = np.array([(b, k, j) for b, k in np.ndindex(*groups.shape) for j in used])
+    change = rank[cells[:, 2]] - rank[groups[cells[:, 0], cells[:, 1]]]
+    faster, slower = cells[change < 0], cells[change > 0]
+    first = np.concatenate([faster, np.repeat(faster, len(slower), axis=0)])
+    second = np.tile(slower, (len(faster), 1))
+    near = np.repeat(pattern.groups, len(first), axis=0)
+    rows = np.arange(len(first))
+    near[rows[len(faster) :], second[:, 0], second[:, 1]] = second[:, 2]
+    near[rows, first[:, 0], first[:, 1]] = first[:, 2]
+    return Patterns(near, np.repeat(pattern.splits, len(near), axis=0))
+
+
+def shaken(pattern: Patterns, random: Random) -> Patterns:
+    """A few pairs of stages exchanged, and a few layers moved; at least two stages."""
+    groups, counts = pattern.groups.copy(), np.diff(pattern.splits[0])
+    stages = range(len(counts))
+    for _ in range(random.randint(1, EXCHANGES)):
+        pair = random.sample(stages, 2)
+        groups[:, :, pair] = groups[:, :, pair[::-1]]
+        if random.random() < WITH_LAYERS:
+            counts[pair] = counts[pair[::-1]]
+    for _ in range(random.randint(0, LAYERS)):
+        source, target = random.sample(stages, 2)
+        if counts[source] > 1:
+            counts[[source, target]] += [-1, 1]
+    return Patterns(groups, _splits(counts[None]))
+
 
 #: In smaller stages, in nodes, moves of single nodes do.
 FEWEST_NODES = 4

@@ -14,12 +14,11 @@ from random import Random
 from formulations.costs.plan_costs import split_costs
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
-from solver.heuristics.choose import Candidate, Choice, TimeTables
-from solver.heuristics.moves import turned_orders
-from solver.heuristics.node_orders import Order
-from solver.heuristics.pool import PathPool
-from solver.heuristics.shape_search import TURNS, ShapeSearch
-from solver.heuristics.shape_starts import LONGEST_NS, State
+from solver.heuristics.neighbours import turned_orders
+from solver.heuristics.node_orders import Candidate, Choice, Order
+from solver.heuristics.shape_search import LONGEST_NS, TURNS, ShapeSearch, State
+from solver.heuristics.time_tables import TimeTables
+from solver.heuristics.trial import PathPool
 from solver.result import max_step_time_ns, objective_weight
 
 Stop = Callable[[], bool]

@@ -1,7 +1,23 @@
-"""Node orders that a search tries, the same for heuristics and exact search."""
+"""Node orders, and the best plan of a rule that splits the layers of each."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from math import factorial, prod
+
+import numpy as np
+
+from formulations.costs.placement import Placer
+from formulations.costs.plan_costs import PlanCosts, split_costs
+from formulations.costs.tables import CostTables, build_tables
+from formulations.decisions import Decisions, even_shares
+from formulations.instance import Instance
+from formulations.plan import Plan, Shape
+from formulations.schedules import SCHEDULES
+from formulations.slot_degrees import runs_order
+from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
+from solver.heuristics.time_tables import TimeTables
+from solver.result import max_step_time_ns, objective_weight
+from solver.simulate import step_time_ns, tail_ns
 
 Order = tuple[int, ...]
 
@@ -55,3 +71,163 @@ def node_orders(nodes_used: Sequence[int], limit: int) -> Iterator[Order]:
     yield listed
     while _following(order):
         yield tuple(order)
+
+
+def nearest_split(
+    target: Split, ends: Callable[[int, int], range], earliest: Sequence[int]
+) -> Split | None:
+    """The split closest to `target`, boundary by boundary from the left; None iff there is none.
+
+    `ends(k, start)`: all allowed ends of stage k. `earliest`: [pp + 1] no boundary of any split
+    is below; it saves time. Depth first, every dead end (stage, start) visited once.
+    """
+    layers = target[-1]
+    dead: set[tuple[int, int]] = set()
+
+    def rest(k: int, start: int) -> Split | None:
+        if k == len(target) - 1:
+            return () if start == layers else None
+        if (k, start) in dead:
+            return None
+        candidates = (end for end in ends(k, start) if end >= earliest[k + 1])
+        for end in sorted(candidates, key=lambda end: (abs(end - target[k + 1]), end)):
+            following = rest(k + 1, end)
+            if following is not None:
+                return (end, *following)
+        dead.add((k, start))
+        return None
+
+    found = rest(0, 0)
+    return found and (0, *found)
+
+
+def compute_bound_ns(costs: Balance, split: Split) -> int:
+    """Lower bound of the step time of a split, transfers and everything after them left out.
+
+    The work of a stage, for any schedule. Where backwards are whole also: stage i of replica r
+    starts no earlier than the forwards of one micro-batch on the stages before it, then works on m
+    micro-batches, and its last backward is followed by that micro-batch's backwards on the stages
+    before it: their sum is the longest path at least.
+    """
+    times = costs.replica_times_ns(split)
+    whole = not SCHEDULES[costs.space.tables.shape.schedule].splits_backward
+    before = (np.cumsum(times, axis=0) - times) * whole
+    return int((before + times * np.array(costs.shares)).max())
+
+
+def pipeline_bound_ns(costs: PlanCosts) -> int:
+    """Lower bound of the step time of a plan: as `compute_bound_ns`, with all other costs.
+
+    The work of a device, for any schedule. With one chunk each, and backwards whole: the last
+    backward of stage k ends at end_k >= lead_k + m t_k, with lead_k the forwards and transfers of
+    one micro-batch before stage k and t_k its forward + backward; and end_k >= end_{k+1} +
+    transfer + b_k, as the micro-batch that stage k+1 ends with comes to stage k after that. The
+    tail grows with every end.
+    """
+    work = costs.forward_ns + costs.backward_ns
+    end = work * np.array(costs.micro_batches)
+    shape = costs.shape
+    if shape.vpp > 1 or SCHEDULES[shape.schedule].splits_backward:
+        devices = end.reshape(shape.vpp, shape.pp, -1).sum(axis=0)
+        return int(tail_ns(costs, devices.max(axis=1)).max())
+    step = costs.forward_ns[:-1] + costs.send_ns
+    end[1:] += np.cumsum(step, axis=0)
+    for k in reversed(range(len(end) - 1)):
+        arrival = end[k + 1] + costs.send_ns[k] + costs.backward_ns[k]
+        np.maximum(end[k], arrival, out=end[k])
+    return int(tail_ns(costs, end.max(axis=1)).max())
+
+
+#: Splits the layers, or finds that they do not fit: None.
+SplitRule = Callable[[Balance], Split | None]
+
+#: More distinct orders than these are not all tried.
+ORDER_LIMIT = 64
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A split of a shape and order, with its costs."""
+
+    order: tuple[int, ...]
+    split: Split
+    costs: PlanCosts
+
+    def plan(self, instance: Instance) -> Plan:
+        """The plan of the candidate."""
+        counts = self.costs.micro_batches
+        tables = build_tables(instance, self.costs.shape)
+        return Decisions(self.order, self.split, counts).plan(tables)
+
+
+class Choice:
+    """The best candidate so far. The objective is `solver.result.Result.objective`."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.candidate: Candidate | None = None
+        self.time_ns = 0
+        self.objective = float("inf")
+
+    def hopeless(self, shape: Shape, bound_ns: int) -> bool:
+        """Whether no plan of the shape with at least this step time is better."""
+        return bound_ns * objective_weight(self.instance, shape) >= self.objective
+
+    def offer(self, candidate: Candidate) -> None:
+        """Keeps the candidate if it is better and within the limits."""
+        shape = candidate.costs.shape
+        if self.hopeless(shape, pipeline_bound_ns(candidate.costs)):
+            return
+        time_ns = step_time_ns(candidate.costs)
+        limit = max_step_time_ns(self.instance, shape)
+        if not self.hopeless(shape, time_ns) and (limit is None or time_ns <= limit):
+            self.candidate, self.time_ns = candidate, time_ns
+            self.objective = time_ns * objective_weight(self.instance, shape)
+
+    @property
+    def result(self) -> tuple[Plan, int] | None:
+        """Plan and step time in ns; None without a plan."""
+        if self.candidate is None:
+            return None
+        return self.candidate.plan(self.instance), self.time_ns
+
+
+def try_orders(
+    choice: Choice, tables: CostTables, rule: SplitRule, orders: Iterable[tuple[int, ...]]
+) -> None:
+    """Offers the split that `rule` finds for every order of a shape with one chunk per device."""
+    shape = tables.shape
+    if shape.vpp > 1:
+        return
+    shares = even_shares(tables)
+    placer, space = Placer(tables), SplitSpace(tables)
+    for order in orders:
+        if not runs_order(tables.instance, shape, order):
+            continue
+        stages = order_balance(space, order, shares)
+        split = rule(stages)
+        if split and not choice.hopeless(shape, compute_bound_ns(stages, split)):
+            costs = split_costs(tables, placer.costs(order), split, shares)
+            choice.offer(Candidate(order, split, costs))
+
+
+def best_plan(
+    instance: Instance,
+    shapes: Iterable[Shape],
+    rule: SplitRule,
+    stop: Callable[[], bool] = lambda: False,
+) -> tuple[Plan, int] | None:
+    """Best plan by simulated step time, or money, over all shapes and `node_orders`; and its ns.
+
+    Shapes are visited by their closed-form bound, so that the first ones are good and those whose
+    bound is no better than the best plan are left out; no plan is lost by that. Ends early, with
+    the best plan so far, when `stop()` becomes true between two shapes. None: nothing fits.
+    """
+    known = TimeTables(instance)
+    choice = Choice(instance)
+    for bound, shape in known.by_bound(shapes):
+        if bound >= choice.objective or stop():
+            break
+        orders = node_orders(shape.nodes_used, ORDER_LIMIT)
+        try_orders(choice, known.costs(shape), rule, orders)
+    return choice.result

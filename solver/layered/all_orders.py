@@ -3,7 +3,7 @@
 States are the nodes of every group that are used up, and the nodes of the last stage placed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
@@ -106,17 +106,9 @@ class _Steps:
 
 
 @lru_cache(maxsize=256)
-def _steps(
-    sizes: tuple[int, ...],
-    counts: tuple[int, ...],
-    parts: tuple[Part, ...],
-    ends: frozenset[tuple[Part, Part]],
-    dp: int,
-    pp: int,
-    most: int,
-) -> list[list[_Step]] | None:
+def _stages(steps: _Steps, most: int) -> list[list[_Step]] | None:
     """Steps that all shapes with these nodes and degrees share."""
-    return _Steps(sizes, counts, parts, ends, dp, pp).stages(most)
+    return steps.stages(most)
 
 
 @dataclass
@@ -175,7 +167,6 @@ class _FreeOrder:
         self.columns = Columns(intervals)
         self.zones, self.split = StageZones(placer), split
         self.tails = _Tails(intervals, placer, self.zones)
-        self.masks: dict[tuple[int, tuple[int, ...]], Mask] = {}
 
     def steps(self) -> list[list[_Step]] | None:
         """Steps of all orders that the target runs; None if there are too many."""
@@ -192,7 +183,8 @@ class _FreeOrder:
             if may_follow(instance, shape.zero, degrees[first[1]], degrees[last[1]], True)
         )
         most = ARC_LIMIT // len(self.lanes)
-        return _steps(self.sizes, shape.nodes_used, parts, ends, shape.dp, shape.pp, most)
+        steps = _Steps(self.sizes, shape.nodes_used, parts, ends, shape.dp, shape.pp)
+        return _stages(steps, most)
 
     def _owners(self, nodes: tuple[Node, ...], first: int) -> list[Node]:
         """The node of every lane."""
@@ -217,45 +209,6 @@ class _FreeOrder:
         across = self.zones.sends(here, there, self.width)
         return list(map(longest, own, across))
 
-    def _around(self, nodes: tuple[Node, ...]) -> list[tuple[int, ...]]:
-        """From the last stage to the first one on these nodes, as far as these decide it."""
-        last = (self.tables.shape.pp - 1) * self.tables.shape.dp
-        pairs = zip(self.lanes, self._owners(nodes, 0), strict=True)
-        return [self.placer.terms(*node).send_ns[last + r] for r, node in pairs]
-
-    def chunk(self, s: int, steps: list[_Step]) -> Arcs:
-        """Arcs of virtual stage s of devices with several chunks: one for every step.
-
-        Messages are of the kind that takes least; what memory allows is known of all chunks alone.
-        """
-        shape = self.tables.shape
-        k = s % shape.pp
-        if k:
-            sends = [self._sends(step.before, step.nodes, k) for step in steps]
-        else:
-            sends = [self._around(step.nodes) if s else [(0,)] * len(self.lanes) for step in steps]
-        send = np.array([[min(lane) for lane in own] for own in sends], dtype=np.int64)
-        rows = [self.tails.row(k, step.nodes, s > k) for step in steps]
-        owners = [self._owners(step.nodes, k * shape.dp) for step in steps]
-        return Arcs(
-            source=np.array([step.source for step in steps]),
-            target=np.array([step.target for step in steps]),
-            column=np.array([[j for j, _ in own] for own in owners]),
-            send=send,
-            send_back=send,
-            tail=np.array(rows),
-            embedding=np.array([self._embedding_ns(s, step) for step in steps], dtype=np.int64),
-            allowed=(self.intervals.allowed,) * len(steps),
-            begins=tuple(step.begins for step in steps),
-        )
-
-    def _mask(self, stage: int, groups: tuple[int, ...]) -> Mask:
-        key = (stage, tuple(sorted(set(groups))))
-        if key not in self.masks:
-            shares = [self.share] * len(key[1])
-            self.masks[key] = allowed_layers(self.intervals, stage, key[1], shares)
-        return self.masks[key]
-
     def _embedding_ns(self, stage: int, step: _Step) -> int:
         last = self.tables.shape.num_stages - 1
         if stage not in (0, last):
@@ -265,25 +218,52 @@ class _FreeOrder:
             own = max(own, self.zones.embedding_ns(step.origin[0], step.nodes[0][0]))
         return own
 
-    def stage(self, k: int, steps: list[_Step]) -> Arcs:
-        """Arcs of stage k."""
-        none = [(0,)] * len(self.lanes)
-        dp = self.tables.shape.dp
-        columns = [tuple(j for j, _ in self._owners(step.nodes, k * dp)) for step in steps]
-        sends = [self._sends(step.before, step.nodes, k) if k else none for step in steps]
-        embedding = [self._embedding_ns(k, step) for step in steps]
-        masks = [by_message(self.tables, k, self._mask(k, groups)) for groups in columns]
-        arcs = [(i, n) for i, own in enumerate(masks) for n in own]
-        send = np.array([[lane[n] for lane in sends[i]] for i, n in arcs], dtype=np.int64)
+    def _messages(self, k: int, columns: Sequence[tuple[int, ...]]) -> list[dict[int, Mask]]:
+        """Per step the layers of stage k, on nodes of these groups, by the message that comes."""
+        if self.tables.shape.vpp > 1:
+            return [{0: self.intervals.allowed}] * len(columns)
+        keys, masks = [tuple(sorted(set(column))) for column in columns], {}
+        for groups in set(keys):
+            allowed = allowed_layers(self.intervals, k, groups, [self.share] * len(groups))
+            masks[groups] = by_message(self.tables, k, allowed)
+        return [masks[key] for key in keys]
+
+    def stage(self, s: int, steps: list[_Step]) -> Arcs:
+        """Arcs of virtual stage s.
+
+        With several chunks per device one for every step: messages are of the kind that takes
+        least, and what memory allows is known of all chunks alone.
+        """
+        shape, chunked = self.tables.shape, self.tables.shape.vpp > 1
+        k, none = s % shape.pp, [(0,) * len(self.tables.tensors)] * len(self.lanes)
+        if k:
+            sends = [self._sends(step.before, step.nodes, k) for step in steps]
+        elif s:
+            # From the last stage around to the first one, as far as its nodes decide it.
+            last = (shape.pp - 1) * shape.dp
+            owners = [zip(self.lanes, self._owners(step.nodes, 0), strict=True) for step in steps]
+            sends = [
+                [self.placer.terms(*n).send_ns[last + r] for r, n in pairs] for pairs in owners
+            ]
+        else:
+            sends = [none] * len(steps)
+        columns = [tuple(j for j, _ in self._owners(step.nodes, k * shape.dp)) for step in steps]
+        masks = self._messages(k, columns)
+        arcs = [(i, n) for i, by_kind in enumerate(masks) for n in by_kind]
         step_of = np.array([i for i, _ in arcs])
-        first = self.columns.first(k, self.share)
+        send = np.array(
+            [[min(lane) if chunked else lane[n] for lane in sends[i]] for i, n in arcs],
+            dtype=np.int64,
+        )
+        embedding = [self._embedding_ns(s, step) for step in steps]
+        first = 0 if chunked else self.columns.first(k, self.share)
         return Arcs(
             source=np.array([step.source for step in steps])[step_of],
             target=np.array([step.target for step in steps])[step_of],
             column=first + np.array(columns)[step_of],
             send=send,
             send_back=send,
-            tail=np.array([self.tails.row(k, step.nodes) for step in steps])[step_of],
+            tail=np.array([self.tails.row(k, step.nodes, s > k) for step in steps])[step_of],
             embedding=np.array(embedding, dtype=np.int64)[step_of],
             allowed=tuple(masks[i][n] for i, n in arcs),
             begins=tuple(steps[i].begins for i, _ in arcs),
@@ -320,8 +300,7 @@ def order_graph(
     steps = build.steps()
     if steps is None:
         return None
-    place = build.stage if shape.vpp == 1 else build.chunk
-    stages = [place(s, own) for s, own in enumerate(steps * shape.vpp)] if all(steps) else []
+    stages = [build.stage(s, own) for s, own in enumerate(steps * shape.vpp)] if all(steps) else []
     alike = all(arcs.alike for arcs in stages)
     none = np.zeros_like(intervals.forward[:1])
     forward, backward, weight = build.columns.times()

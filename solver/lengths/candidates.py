@@ -46,12 +46,11 @@ from formulations.plan import GRADIENTS_SPLIT, Plan, Shape
 from formulations.space import node_vectors, shapes_of
 from formulations.switching.shards import Kind, Layout, layout_of
 from formulations.switching.switch import switch_of
-from solver.heuristics.choose import ORDER_LIMIT, TimeTables, group_of_slot
-from solver.heuristics.minmax import fitting_even_split
-from solver.heuristics.node_orders import node_orders
-from solver.heuristics.stages import OrderStages
+from solver.heuristics.balance import SplitSpace, order_balance
+from solver.heuristics.baselines import fitting_even_split
+from solver.heuristics.node_orders import ORDER_LIMIT, node_orders
+from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp, time_up_after
-from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.search.driver import ShapeSearch
 from solver.study.store import Study, made_once
@@ -213,9 +212,9 @@ def _rows(instance: Instance, shape: Shape, tokens: int) -> Instance:
 def _has_room(instance: Instance, shape: Shape, tokens: int) -> bool:
     """Whether some split fits the memory, in some node order, with rows of so many tokens."""
     tables = TimeTables(_rows(instance, shape, tokens)).costs(shape)
-    intervals, shares = Intervals(tables), (shape.pp * ROWS_PER_STAGE,) * shape.dp
+    space, shares = SplitSpace(tables), (shape.pp * ROWS_PER_STAGE,) * shape.dp
     orders = node_orders(shape.nodes_used, ORDER_LIMIT)
-    trials = (OrderStages(intervals, group_of_slot(tables, order), shares) for order in orders)
+    trials = (order_balance(space, order, shares) for order in orders)
     return any(fitting_even_split(stages) is not None for stages in trials)
 
 
@@ -223,7 +222,7 @@ def _best_plan(instance: Instance, shape: Shape, tokens: int) -> Plan | None:
     """The best plan of a layout for rows of so many tokens, or the best within the time."""
     options = SolveOptions(time_limit_s=LIMIT_S)
     search = ShapeSearch(_rows(instance, shape, tokens), options, None, space=iter([shape]))
-    with suppress(TimeUp), time_up_after(search.clock.left_s):
+    with suppress(TimeUp), time_up_after(search.deadline.end_s):
         search.incumbents.seed([shape])
         search.run()
     return search.incumbents.known.plan

@@ -46,13 +46,13 @@ def assumptions(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) ->
 
 def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> Iterator[str]:
     workload = instance.workload
-    sizes = {own.tp for own in degrees}
+    sizes = {group.tp for group in degrees}
     if instance.search.sequence_parallel and max(sizes) > 1:
         yield (
             "sequence parallel: what the backward pass gathers again is hidden behind products"
             " (Korthikanti et al. 2023)"
         )
-    if any(own.parts > 1 for own in degrees):
+    if any(group.parts > 1 for group in degrees):
         yield (
             "parts of a stage: each an equal share of every micro-batch, gradients reduced among"
             " them inside the node, of tied embeddings a copy each"
@@ -85,8 +85,8 @@ def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> It
 def _experts(instance: Instance, shape: Shape) -> Iterator[str]:
     if not instance.workload.experts:
         return
-    held = "all of them" if shape.etp else "its tensor group's share of all"
-    where = f"every GPU holds {held}" if shape.ep == 1 else "all-to-alls"
+    experts = "all of them" if shape.etp else "its tensor group's share of all"
+    where = f"every GPU holds {experts}" if shape.ep == 1 else "all-to-alls"
     more = (
         " at the pace of the slowest node" if len(members_of(instance, shape).node_groups) else ""
     )
@@ -97,7 +97,7 @@ def _experts(instance: Instance, shape: Shape) -> Iterator[str]:
 def context_text(instance: Instance, shape: Shape) -> str:
     """How attention sees all tokens of a sequence."""
     texts = {"ring": "keys and values go round a ring", "all_to_all": "heads are exchanged"}
-    return " or ".join(texts[one] for one in sorted(set(context_methods(instance, shape))))
+    return " or ".join(texts[method] for method in sorted(set(context_methods(instance, shape))))
 
 
 def hidden(overlap: Overlap, *, tensor: float, sync: float, sharding: float = 0) -> Lines:
@@ -115,7 +115,7 @@ def _hidden(overlap: Overlap, shape: Shape, degrees: Sequence[Degrees]) -> Lines
     exchanges = shape.zero >= GRADIENTS_SPLIT
     return hidden(
         overlap,
-        tensor=overlap.tensor_parallel * any(own.tp > 1 for own in degrees),
+        tensor=overlap.tensor_parallel * any(group.tp > 1 for group in degrees),
         sync=overlap.hidden_sync(shape.pp, shape.vpp) * (shape.dp > 1 and not exchanges),
         sharding=overlap.sharding * (shape.dp > 1 and exchanges),
     )
@@ -123,9 +123,9 @@ def _hidden(overlap: Overlap, shape: Shape, degrees: Sequence[Degrees]) -> Lines
 
 def _unused(instance: Instance) -> Iterator[str]:
     """What would cost nothing; strategies of a profile are as it was measured."""
-    known = instance.profile is None and instance.fused is None
+    analytic = instance.profile is None and instance.fused is None
     flash = instance.workload.flash_attention
-    if known and not flash and has_flash(instance.cluster, instance.workload.precision):
+    if analytic and not flash and has_flash(instance.cluster, instance.workload.precision):
         yield "workload.flash_attention is off, although every GPU here has it: less memory"
     spot = [group.name for group in instance.cluster.groups if group.spot]
     if spot and instance.objective.minimize != "cost_per_useful_sequence":
@@ -194,12 +194,12 @@ def _gpu_text(evidence: GpuEvidence, profiled: bool) -> str:
     """
     times = {"layer_times": "layer times" if profiled else "kernel efficiency"}
     figures: dict[str, list[str]] = {}
-    known = _FIGURES | times
+    words = _FIGURES | times
     if evidence.memory_bandwidth.kind == evidence.peak.kind:
-        del known["memory_bandwidth"]
-    for name, text in known.items():
+        del words["memory_bandwidth"]
+    for name, text in words.items():
         figures.setdefault(_kind_text(getattr(evidence, name)), []).append(text)
-    parts = [f"{', '.join(own)} {kind}" for kind, own in figures.items()]
+    parts = [f"{', '.join(figures_alike)} {kind}" for kind, figures_alike in figures.items()]
     return f"{evidence.gpu}: {'; '.join(parts)}"
 
 
@@ -217,12 +217,12 @@ def calibration_lines(document: PlanDocument) -> Lines:
     if calibration is None or shape is None:
         return []
     error, where = calibration.expected_error, []
-    for group, used, own in zip(
+    for group, used, degrees in zip(
         document.instance.cluster.groups, shape.nodes_used, shape.degrees, strict=True
     ):
-        size = own.sequences(shape.micro_batch)
-        if used and not calibration.was_measured(group.gpu.name, own.tp, size):
-            where.append(f"{group.gpu.name} at tensor {own.tp}, micro-batch {size}")
+        size = degrees.sequences(shape.micro_batch)
+        if used and not calibration.was_measured(group.gpu.name, degrees.tp, size):
+            where.append(f"{group.gpu.name} at tensor {degrees.tp}, micro-batch {size}")
     if where:
         error = calibration.expected_error_elsewhere
     why = f"; no step was measured on {', '.join(dict.fromkeys(where))}" if where else ""
@@ -236,7 +236,7 @@ def calibration_lines(document: PlanDocument) -> Lines:
 def evidence_lines(document: PlanDocument) -> Lines:
     """One entry per GPU type used."""
     profiled = document.instance.profile is not None
-    lines = [_gpu_text(one, profiled) for one in document.evidence]
+    lines = [_gpu_text(evidence, profiled) for evidence in document.evidence]
     return [("" if i else "rests on", line) for i, line in enumerate(lines)]
 
 
@@ -281,12 +281,13 @@ def _checkpoints(preemption: Preemption, renting: RentingDocument, step_s: float
     rate_per_s = rate / SECONDS_PER_HOUR
     steps, slowdown = in_whole_steps(preemption, rate_per_s, step_s)
     more = slowdown * renting.availability - 1
-    whole = f"; whole steps take {percent(more)} more time" if more > _LEAST_SHARE else ""
+    longer = f"; whole steps take {percent(more)} more time" if more > _LEAST_SHARE else ""
     checkpoint, restart = time_text(preemption.checkpoint_s), time_text(preemption.restart_s)
     return [
         (
             "checkpoints",
-            f"{checkpoint} after {time_text(every_s)} of training, {counted(steps, 'step')}{whole}",
+            f"{checkpoint} after {time_text(every_s)} of training, "
+            f"{counted(steps, 'step')}{longer}",
         ),
         (
             "assumed",

@@ -76,18 +76,18 @@ def workload_json(workload: Workload) -> dict[str, object]:
 
 
 def _message_text(workload: Workload) -> str:
-    least, most = workload.boundary_bytes, workload.largest_message_bytes
-    more = f", behind some layers {size_text(most)}," if most > least else ""
-    return f"{size_text(least)}{more}"
+    smallest, largest = workload.boundary_bytes, workload.largest_message_bytes
+    more = f", behind some layers {size_text(largest)}," if largest > smallest else ""
+    return f"{size_text(smallest)}{more}"
 
 
 def workload_report(workload: Workload) -> list[RenderableType]:
     """The same figures for people; bytes for one GPU, before any split."""
     tokens, batch = workload.sequence_length, workload.global_batch
     kinds = list(_places(workload))
-    most = max(layer.parameters for layer in kinds)
-    weights = size_unit(most * workload.parameter_bytes)
-    state = size_unit(_state_bytes(workload, most))
+    largest = max(layer.parameters for layer in kinds)
+    weights = size_unit(largest * workload.parameter_bytes)
+    state = size_unit(_state_bytes(workload, largest))
     kept = size_unit(max(layer.activation_bytes(1) for layer in kinds))
     work = decimal_unit(max(layer.forward_flops for layer in kinds), "FLOP")
     rows = [

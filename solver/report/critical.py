@@ -55,18 +55,18 @@ def by_type(
     for share in shares(path):
         on = "" if share.stage is None else _types(document, share.stage)
         groups[share.kind, on if share.kind == "compute" else ""].append(share)
-    found = [
-        (_described(*key, own, blocking_sends), sum(share.time_ns for share in own))
-        for key, own in groups.items()
+    times_ns = [
+        (_described(*key, of_kind, blocking_sends), sum(share.time_ns for share in of_kind))
+        for key, of_kind in groups.items()
     ]
-    return sorted(found, key=lambda item: -item[1])
+    return sorted(times_ns, key=lambda item: -item[1])
 
 
 def _types(document: PlanDocument, stage: int) -> str:
     return ", ".join(sorted({replica.stages[stage].gpu_type for replica in document.replicas}))
 
 
-def _described(kind: str, types: str, own: Sequence[Share], blocking_sends: bool) -> str:
+def _described(kind: str, types: str, of_kind: Sequence[Share], blocking_sends: bool) -> str:
     """Name of shares of one kind, largest first."""
     sends = " and sends" if blocking_sends else ""
     names = {
@@ -77,13 +77,13 @@ def _described(kind: str, types: str, own: Sequence[Share], blocking_sends: bool
         "optimizer": "optimizer",
         "gather": "parameter gather (ZeRO)",
     }
-    stages = [share.stage for share in own if share.stage is not None]
+    stages = [share.stage for share in of_kind if share.stage is not None]
     if not stages:
         return names[kind]
     plural = "s" if len(stages) > 1 else ""
-    largest = own[0].time_ns / sum(share.time_ns for share in own)
-    most = f", most of it stage {stages[0]}" if plural and largest > 0.5 else ""
-    return f"{names[kind]} (stage{plural} {ranges(stages)}{most})"
+    largest = of_kind[0].time_ns / sum(share.time_ns for share in of_kind)
+    mostly = f", most of it stage {stages[0]}" if plural and largest > 0.5 else ""
+    return f"{names[kind]} (stage{plural} {ranges(stages)}{mostly})"
 
 
 def _less(time_ns: Array) -> Array:
@@ -96,14 +96,14 @@ def _what_ifs(document: PlanDocument, costs: PlanCosts) -> Iterator[tuple[str, P
         [[stage.gpu_type for stage in replica.stages] for replica in document.replicas]
     ).T
     for name in sorted(set(types.flat)):
-        own = types == name
+        on_type = types == name
         yield (
             f"compute on {name}",
             replace(
                 costs,
-                forward_ns=np.where(own, _less(costs.forward_ns), costs.forward_ns),
-                backward_ns=np.where(own, _less(costs.backward_ns), costs.backward_ns),
-                weight_ns=np.where(own, _less(costs.weight_ns), costs.weight_ns),
+                forward_ns=np.where(on_type, _less(costs.forward_ns), costs.forward_ns),
+                backward_ns=np.where(on_type, _less(costs.backward_ns), costs.backward_ns),
+                weight_ns=np.where(on_type, _less(costs.weight_ns), costs.weight_ns),
             ),
         )
     yield "transfers between stages", replace(costs, send_ns=_less(costs.send_ns))
@@ -147,8 +147,10 @@ def busy_share(document: PlanDocument) -> float | None:
 def summary(document: PlanDocument, costs: PlanCosts, step: Step) -> list[tuple[str, str]]:
     """Lines (label, text) on what limits the step and what would make it faster."""
     total = step.step_time_ns
-    found = by_type(step.critical_path, document, costs.blocking_sends)
-    lines = [("limited by", ", ".join(f"{percent(time / total)} {text}" for text, time in found))]
+    times_ns = by_type(step.critical_path, document, costs.blocking_sends)
+    lines = [
+        ("limited by", ", ".join(f"{percent(time / total)} {text}" for text, time in times_ns))
+    ]
     gains = [
         (name, saved) for name, saved in improvements(document, costs, step) if saved >= _LEAST_GAIN
     ]

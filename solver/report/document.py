@@ -102,30 +102,32 @@ def costs_of(document: PlanDocument) -> PlanCosts:
         raise PlanError("replicas", found, "a plan that verify accepts") from error
 
 
-def build_front(found: FamilyResult, aim: Aim) -> FrontDocument:
+def build_front(result: FamilyResult, aim: Aim) -> FrontDocument:
     """The sealed front file of an outcome."""
     return sealed(
         FrontDocument(
             aim=aim,
-            termination=found.termination,
-            requested_gap=found.options.gap,
-            seed=found.options.seed,
-            runtime_s=found.runtime_s,
-            points=tuple(_point(found, point) for point in found.points),
-            clusters=found.clusters,
-            family=found.family,
+            termination=result.termination,
+            requested_gap=result.options.gap,
+            seed=result.options.seed,
+            runtime_s=result.runtime_s,
+            points=tuple(_point(result, point) for point in result.points),
+            clusters=result.clusters,
+            family=result.family,
         )
     )
 
 
-def _point(found: FamilyResult, point: FamilyPoint) -> PointDocument:
+def _point(result: FamilyResult, point: FamilyPoint) -> PointDocument:
     step_ns = point.result.step_time_ns
     assert step_ns is not None, "a point has a plan"
     return PointDocument(
         nodes=point.nodes,
         nodes_used=point.nodes_used,
-        terms=tuple(_terms(found.family.instance, own, seconds(step_ns)) for own in point.terms),
-        plan=build_document(point.result, found.options),
+        terms=tuple(
+            _terms(result.family.instance, rented, seconds(step_ns)) for rented in point.terms
+        ),
+        plan=build_document(point.result, result.options),
     )
 
 

@@ -41,17 +41,17 @@ def fleet_text(
 def _pipeline_table(document: FleetDocument) -> Grid:
     rows = []
     changes = pipeline_changes(document)
-    longest = max(one.step_time_s for one in document.pipelines)
-    for n, one in enumerate(document.pipelines):
-        template = document.designs[one.design].template
+    longest_s = max(pipeline.step_time_s for pipeline in document.pipelines)
+    for n, pipeline in enumerate(document.pipelines):
+        template = document.designs[pipeline.design].template
         rows.append(
             [
                 f"{n}",
-                _names(one.nodes),
+                _names(pipeline.nodes),
                 changes[n],
                 f"{template.num_stages}",
-                f"{one.micro_batches}",
-                time_text(one.step_time_s, longest),
+                f"{pipeline.micro_batches}",
+                time_text(pipeline.step_time_s, longest_s),
             ]
         )
     texts = ["pipeline", "nodes", "from" if document.recovery else ""]
@@ -70,11 +70,13 @@ def pipeline_changes(document: FleetDocument) -> list[str]:
     recovery = document.recovery
     if recovery is None:
         return [""] * len(document.pipelines)
-    return [_change(recovery, set(document.away), one) for one in document.pipelines]
+    return [_change(recovery, set(document.away), pipeline) for pipeline in document.pipelines]
 
 
 def _change(recovery: RecoveryDocument, away: set[str], pipeline: PipelineDocument) -> str:
-    if pipeline.nodes in [one.nodes for one in recovery.before if one.design == pipeline.design]:
+    if pipeline.nodes in [
+        former.nodes for former in recovery.before if former.design == pipeline.design
+    ]:
         return f"{_of(recovery, pipeline.nodes[0])}, kept"
     homes = Counter(_home(recovery, name) for name in pipeline.nodes)
     joined = homes.pop(None, 0)
@@ -84,8 +86,8 @@ def _change(recovery: RecoveryDocument, away: set[str], pipeline: PipelineDocume
     main = max(homes, key=lambda p: (homes[p], -(p or 0)))
     assert main is not None
     for p in sorted(home for home in homes if home is not None and home != main):
-        left = [name for name in recovery.before[p].nodes if name not in away]
-        if homes[p] == len(left):
+        remaining = [name for name in recovery.before[p].nodes if name not in away]
+        if homes[p] == len(remaining):
             added.append(f"merged with {p}")
         else:
             added.append(f"{counted(homes[p], 'node')} borrowed from {p}")
@@ -94,7 +96,7 @@ def _change(recovery: RecoveryDocument, away: set[str], pipeline: PipelineDocume
 
 def _home(recovery: RecoveryDocument, name: str) -> int | None:
     """Pipeline before, of a node; None if it was in none."""
-    return next((p for p, one in enumerate(recovery.before) if name in one.nodes), None)
+    return next((p for p, pipeline in enumerate(recovery.before) if name in pipeline.nodes), None)
 
 
 def _of(recovery: RecoveryDocument, name: str) -> str:

@@ -224,7 +224,7 @@ def _fastest(points: Iterable[PointDocument]) -> PointDocument | None:
 def _best_of_sizes(document: FrontDocument) -> dict[int, PointDocument]:
     """The fastest point of every number of nodes that brings something, fewest nodes first."""
     best = dict[int, PointDocument]()
-    for point in sorted(document.points, key=lambda one: (sum(one.nodes), _step_s(one))):
+    for point in sorted(document.points, key=lambda point: (sum(point.nodes), _step_s(point))):
         if not best or _step_s(point) < min(map(_step_s, best.values())):
             best[sum(point.nodes)] = point
     return best
@@ -294,7 +294,7 @@ def _idle(document: FrontDocument) -> Iterator[tuple[str, str]]:
     best = _fastest(document.points)
     if best is None:
         return
-    standing = {one.nodes: one for one in document.clusters}
+    standing = {cluster.nodes: cluster for cluster in document.clusters}
     for j, group in enumerate(document.family.instance.cluster.groups):
         idle = document.family.most[j] - best.nodes[j]
         if not idle:

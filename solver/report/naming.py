@@ -75,7 +75,7 @@ def by_group(instance: Instance, shape: Shape) -> str | None:
         return None
     groups = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
     return ", ".join(
-        f"{group.name}: tp {own.tp} x {own.parts}" + (" parts" if own.parts > 1 else "")
-        for group, own, count in groups
+        f"{group.name}: tp {degrees.tp} x {degrees.parts}" + (" parts" if degrees.parts > 1 else "")
+        for group, degrees, count in groups
         if count
     )

@@ -47,30 +47,31 @@ def replay_text(
     """
     replays = [replay for _, replay in runs.values()]
     rows = [
-        ("samples trained", *(f"{one.samples:,}" for one in replays)),
-        ("samples/s, whole run", *(significant(one.samples_per_s) for one in replays)),
+        ("samples trained", *(f"{replay.samples:,}" for replay in replays)),
+        ("samples/s, whole run", *(significant(replay.samples_per_s) for replay in replays)),
         (
             "samples/s between steps",
-            *(significant(one.samples_per_s_between_steps) for one in replays),
+            *(significant(replay.samples_per_s_between_steps) for replay in replays),
         ),
     ]
-    length_ns = max(one.length_ns for one in replays)
-    if not all(one.complete for one in replays):
+    length_ns = max(replay.length_ns for replay in replays)
+    if not all(replay.complete for replay in replays):
         rows.append(
             (
                 "played",
                 *(
-                    f"{long_time_text(one.length_ns)}, {'all' if one.complete else 'time limit'}"
-                    for one in replays
+                    f"{long_time_text(replay.length_ns)}, "
+                    f"{'all' if replay.complete else 'time limit'}"
+                    for replay in replays
                 ),
             )
         )
     for cause in CAUSES:
-        times = [one.time_by_cause_ns[cause] for one in replays]
+        times = [replay.time_by_cause_ns[cause] for replay in replays]
         if any(times):
             shares = (
-                f"{long_time_text(t)}, {percent(t / one.length_ns)}" if t else "0"
-                for one, t in zip(replays, times, strict=True)
+                f"{long_time_text(t)}, {percent(t / replay.length_ns)}" if t else "0"
+                for replay, t in zip(replays, times, strict=True)
             )
             rows.append((f"time {cause}", *shares))
     lines: Lines = [("run", long_time_text(length_ns)), *_sources(runs)]

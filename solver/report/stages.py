@@ -71,17 +71,17 @@ def stage_table(document: PlanDocument) -> Grid:
         (
             str(k),
             *([str(chunk)] * chunks),
-            layers_text(document.instance.workload, range(*own[0].layers)),
+            layers_text(document.instance.workload, range(*stages_alike[0].layers)),
             ranges(replicas),
-            *(("", "") if chunk else (placed(own), own[0].gpu_type)),
+            *(("", "") if chunk else (placed(stages_alike), stages_alike[0].gpu_type)),
             *([str(document.replicas[replicas[0]].micro_batches)] * uneven),
-            time.number(own[0].forward_s),
-            time.number(own[0].backward_s),
-            *([time.number(own[0].weight_gradient_s)] * split),
-            *([_recomputed(document, own[0])] * again),
-            *(("", "") if chunk else _memory(own[0], size)),
+            time.number(stages_alike[0].forward_s),
+            time.number(stages_alike[0].backward_s),
+            *([time.number(stages_alike[0].weight_gradient_s)] * split),
+            *([_recomputed(document, stages_alike[0])] * again),
+            *(("", "") if chunk else _memory(stages_alike[0], size)),
         )
-        for k, chunk, replicas, own in alike(document)
+        for k, chunk, replicas, stages_alike in alike(document)
     ]
     texts = ("stage", *(["chunk"] * chunks), "layers", "replicas", "node: GPUs", "GPU type")
     times = _headed(("forward", "backward", *(["weights"] * split)), time)
@@ -107,8 +107,8 @@ def _recomputed(document: PlanDocument, stage: StageDocument) -> str:
 
 def _memory(stage: StageDocument, size: Unit) -> tuple[str, str]:
     """What a GPU needs and what is left."""
-    left = stage.memory_limit_bytes - stage.memory_bytes
-    return size.number(stage.memory_bytes), size.number(left)
+    free_bytes = stage.memory_limit_bytes - stage.memory_bytes
+    return size.number(stage.memory_bytes), size.number(free_bytes)
 
 
 def traffic_table(document: PlanDocument) -> Grid:
@@ -122,11 +122,11 @@ def traffic_table(document: PlanDocument) -> Grid:
             str(k),
             *([str(chunk)] * chunks),
             ranges(replicas),
-            send.number(own[0].send_forward_s),
-            send.number(own[0].send_backward_s),
-            *("" if chunk else sync.number(one) for one in _updates(own[0])),
+            send.number(stages_alike[0].send_forward_s),
+            send.number(stages_alike[0].send_backward_s),
+            *("" if chunk else sync.number(time_s) for time_s in _updates(stages_alike[0])),
         )
-        for k, chunk, replicas, own in alike(document)
+        for k, chunk, replicas, stages_alike in alike(document)
     ]
     transfers = _headed(("send forward", "send backward"), send)
     updates = _headed(("gradient sync", "embedding sync", "optimizer"), sync)
@@ -148,9 +148,9 @@ def memory_table(document: PlanDocument) -> Grid:
         (
             str(k),
             ranges(replicas),
-            *(size.number(getattr(own[0].memory, part)) for part in parts),
+            *(size.number(getattr(stages_alike[0].memory, part)) for part in parts),
         )
-        for k, chunk, replicas, own in alike(document)
+        for k, chunk, replicas, stages_alike in alike(document)
         if not chunk
     ]
     names = _headed((part.removesuffix("_bytes") for part in parts), size)

@@ -205,11 +205,11 @@ def _elsewhere(document: PlanDocument, others: Sequence[OtherTarget]) -> Iterato
     for other in others:
         if other.gain is None:
             continue
-        up_to, found = percent(other.gain), percent(other.found_gain)
+        up_to, found_gain = percent(other.gain), percent(other.found_gain)
         if not other.found_gain:
             gain = f"not yet ruled out that a plan is up to {up_to} {better}"
         else:
-            gain = f"{found} {better}" + (f", at most {up_to}" if up_to != found else "")
+            gain = f"{found_gain} {better}" + (f", at most {up_to}" if up_to != found_gain else "")
         yield f"{TARGET_NAMES[other.target]}: {gain}, with search: {other.search}"
     if late:
         yield f"not yet looked at for want of time: {', '.join(late)}; `explain` does"

@@ -16,13 +16,12 @@ from formulations.stage_layouts import layouts
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import ShapeRecord, objective_weight
-from solver.search.closer import Closer, Closing
-from solver.search.closing import ShapeAnswer, ShapeEngine, Stop, enumerate_shape
 from solver.search.critical_path import CutLoop
 from solver.search.engine_solutions import Found
 from solver.search.engines import Family, model_engine
-from solver.search.held_shapes import OpenShape
-from solver.search.paths import CutPool
+from solver.search.enumeration import ShapeAnswer, ShapeEngine, Stop, enumerate_shape
+from solver.search.fathoming import Closer, Closing
+from solver.search.paths import CutPool, OpenShape
 
 #: Ways to lay out stages with degrees of their own that a model tells apart, of one shape.
 MOST_LAYOUTS = 200

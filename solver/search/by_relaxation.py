@@ -12,14 +12,13 @@ from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions, even_shares
 from formulations.plan import Plan
 from formulations.slot_degrees import runs_order
-from solver.bounds.node_classes import kinds_of
+from solver.bounds.node_classes import classes_of
 from solver.bounds.surrogate_replica import Relaxation, SurrogateReplica, order_along
 from solver.enumeration.engine import deepened, solve_split
 from solver.enumeration.enumerate import below
 from solver.heuristics.blocks import with_blocks
-from solver.heuristics.pool import PathPool
-from solver.heuristics.shape_search import ShapeSearch
-from solver.heuristics.shape_starts import State
+from solver.heuristics.shape_search import ShapeSearch, State
+from solver.heuristics.trial import PathPool
 from solver.layered.placements import fixed_order, replica_classes
 from solver.layered.problem import Array, Intervals
 
@@ -29,7 +28,7 @@ PATIENCE = 100
 NEAR = 1.01
 #: Moves that are worth asking whether to stop.
 MOVES_PER_STOP = 100
-#: Groups with less difference in speed are first taken for one kind.
+#: Groups with less difference in speed are first taken for one class.
 ALIKE = 0.02
 #: The first trial time is below the target by this part of it, the last ones apart by that part.
 FIRST, RESOLUTION = 16, 512
@@ -96,8 +95,8 @@ class ByRelaxation:
     def run(self) -> bool:
         """Whether relaxations close the shape: of groups of unlike speed, then of all."""
         for apart in (ALIKE, 0.0):
-            kinds = kinds_of(self.intervals, apart)
-            replica = SurrogateReplica(self.intervals, self.placer, kinds)
+            classes = classes_of(self.intervals, apart)
+            replica = SurrogateReplica(self.intervals, self.placer, classes)
             if self._closes(replica):
                 return True
             if not replica.merged or self.stop():

@@ -16,20 +16,19 @@ again whose paths the model knows, within its tolerances; that plan is excluded.
 trouble, floats or not, all bounds that it said are dropped and the shapes stay open.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from formulations.decisions import Decisions
 from formulations.plan import Shape
 from solver.backends.outcome import Outcome
+from solver.interrupt import Deadline
 from solver.options import SolveOptions
 from solver.result import Status, Termination
-from solver.search.closing import Stop
 from solver.search.engine_solutions import Found, Judge, Trouble
 from solver.search.engines import ModelEngine
-from solver.search.held_shapes import HeldShapes, OpenShape
-from solver.search.paths import CutPool, Harvest
+from solver.search.enumeration import Stop
+from solver.search.paths import CutPool, Harvest, HeldShapes, OpenShape
 
 #: Shapes that the model holds at first, if so many are open.
 FIRST_SHAPES = 32
@@ -93,14 +92,11 @@ class CutLoop:
 
         options: of every round; its time limit is taken from the begin of the run.
         """
-        begin = time.monotonic()
+        deadline = Deadline(options.time_limit_s)
         self._enter()
         while not self.closed and not stop():
-            spent_s, limit_s = time.monotonic() - begin, options.time_limit_s
-            left_s = None if limit_s is None else limit_s - spent_s
-            if (left_s is not None and left_s <= 0) or not self._round(
-                replace(options, time_limit_s=left_s)
-            ):
+            left = replace(options, time_limit_s=deadline.left_s)
+            if deadline.over() or not self._round(left):
                 break
             self._enter()
             tell()

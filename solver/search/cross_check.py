@@ -1,6 +1,5 @@
 """Heuristics and exact methods, one after the other, on the same instance."""
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,7 +10,7 @@ from formulations.plan import Plan
 from formulations.space import shapes
 from solver.comparison import Comparison, Finding
 from solver.heuristics.local import local_plans
-from solver.interrupt import TimeUp, raises
+from solver.interrupt import Deadline, TimeUp, raises
 from solver.options import CheckMethod, Method, SolveOptions
 from solver.result import Status, Termination, objective_weight
 from solver.search.driver import solve
@@ -53,17 +52,18 @@ def _solved(instance: Instance, options: SolveOptions, progress: Report | None) 
 
 def _searched(instance: Instance, options: SolveOptions) -> Finding:
     """What local search finds; Ctrl-C ends it with the best plan so far."""
-    begin, limit_s = time.monotonic(), options.time_limit_s
+    deadline = Deadline(options.time_limit_s)
     plans: list[tuple[Plan, int]] = []
     ended = Termination.HEURISTIC
 
-    def stop() -> bool:
-        return limit_s is not None and time.monotonic() - begin >= limit_s
-
     try:
         with suppress(TimeUp):
-            plans.extend(local_plans(instance, shapes(instance, raises(stop)), options.seed, stop))
-        ended = Termination.TIME_LIMIT if stop() else ended
+            plans.extend(
+                local_plans(
+                    instance, shapes(instance, raises(deadline.over)), options.seed, deadline.over
+                )
+            )
+        ended = Termination.TIME_LIMIT if deadline.over() else ended
     except KeyboardInterrupt:
         ended = Termination.INTERRUPTED
     nothing = Finding(
@@ -75,7 +75,7 @@ def _searched(instance: Instance, options: SolveOptions) -> Finding:
         judged_ns=None,
         objective=None,
         bound=None,
-        runtime_s=time.monotonic() - begin,
+        runtime_s=deadline.elapsed_s,
     )
     if not plans:
         return nothing

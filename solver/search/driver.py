@@ -5,37 +5,39 @@ or exhaustively, with the incumbent as cutoff. The log says how; the least bound
 incumbent, is the proved lower bound.
 """
 
+import json
 import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 from formulations.costs.tables import CostTables
 from formulations.instance import Instance
+from formulations.instance.instance import Limits
 from formulations.plan import Plan, Shape
 from formulations.space import shapes
-from solver.heuristics.choose import TimeTables
-from solver.interrupt import TimeUp, raises, time_up_after
+from solver.heuristics.time_tables import TimeTables
+from solver.interrupt import Deadline, TimeUp, raises, time_up_after
 from solver.options import SolveOptions
 from solver.result import (
-    Infeasibility,
     Result,
     SearchLog,
+    ShapeRecord,
     Status,
     Termination,
+    objective_weight,
+    relative_gap,
 )
-from solver.search.agenda import Agenda
-from solver.search.closer import Closer, Closing
-from solver.search.closing import ShapeEngine, enumerate_shape
-from solver.search.incumbents import Clock, Incumbent, Incumbents
-from solver.search.infeasible import LIMIT_S, explain
+from solver.search.enumeration import ShapeEngine, enumerate_shape
+from solver.search.fathoming import Answers, Closer, Closing
+from solver.search.feasibility_relaxation import LIMIT_S, explain
+from solver.search.incumbents import Incumbent, Incumbents
+from solver.search.open_list import OpenList
 from solver.search.paths import CutPool
 from solver.search.portfolio import closings, crew_of
-from solver.search.progress import Report
-from solver.search.search_history import SearchHistory
-from solver.search.shape_answers import Answers
+from solver.search.progress import Report, SearchHistory
 from solver.study.store import Study
 
 #: What a study notes of a search: the gap and the limits that it was asked for.
@@ -59,29 +61,31 @@ class ShapeSearch:
     ) -> None:
         self.instance, self.options = instance, options
         self.pool = CutPool()
-        self.clock = Clock(options.time_limit_s)
+        self.deadline = Deadline(options.time_limit_s)
         self.times = times or TimeTables(instance)
         self.collected: list[CostTables] = []
         known = Incumbent(objective=below)
-        self.incumbents = Incumbents(instance, options, self.clock, self.times, known, study=study)
+        self.incumbents = Incumbents(
+            instance, options, self.deadline, self.times, known, study=study
+        )
         self.crew = crew_of(options) if options.method == "exact" else None
-        self.closer = Closer(instance, options, self._engine(), self.times, Answers(study))
-        stop = self.clock.out_of_time
+        engine: ShapeEngine = enumerate_shape
+        if options.method in ("cpsat", "milp"):
+            from solver.search.by_model import collector
+
+            engine = collector(self.collected)
+        self.closer = Closer(instance, options, engine, self.times, Answers(study))
+        stop = self.deadline.over
         whole = shapes(instance, raises(stop)) if space is None else space
-        self.agenda = Agenda(whole, self.times, self.closer, stop)
-        self.history = SearchHistory(instance, self.clock, self.agenda, self.incumbents, report)
-
-    def _engine(self) -> ShapeEngine:
-        if self.options.method not in ("cpsat", "milp"):
-            return enumerate_shape
-        from solver.search.by_model import collector
-
-        return collector(self.collected)
+        self.open_list = OpenList(whole, self.times, self.closer, stop)
+        self.history = SearchHistory(
+            instance, self.deadline, self.open_list, self.incumbents, report
+        )
 
     @property
     def space(self) -> list[Shape]:
         """All shapes."""
-        return [task.shape for task in self.agenda.tasks]
+        return [task.shape for task in self.open_list.tasks]
 
     def recall(self) -> None:
         """The best plan that a study knows, whoever found it."""
@@ -113,41 +117,37 @@ class ShapeSearch:
 
     def _round(self, effort: int | None, among: Collection[Shape] | None) -> None:
         """Looks at all open shapes, or those of some, with so much effort each."""
-        exact, stop = self.options.method == "exact", self.clock.out_of_time
+        exact, stop = self.options.method == "exact", self.deadline.over
         if stop():
             return
-        late = exact and effort not in EFFORTS[:2]
-        if late and self.agenda.open(self.incumbents.best, effort):
+        late, starts = exact and effort not in EFFORTS[:2], self.incumbents
+        if late and self.open_list.open(starts.best, effort):
+            # longer searches for plans, as long as what has been spent so far allows
             space = [shape for shape in self.space if among is None or shape in among]
-            self._start_again(space, effort)
-        tasks = self.agenda.open(self.incumbents.best, effort)
+            name = f"{effort} of {len(space)}"
+            patience = min(effort or EFFORTS[-2], starts.asked)
+            starts.start(f"seed {name}", partial(starts.seed, space, patience))
+            if starts.cut:
+                starts.start(f"survey {name}", partial(starts.survey, space))
+        tasks = self.open_list.open(self.incumbents.best, effort)
         tasks = [task for task in tasks if among is None or task.shape in among]
-        tasks = self.agenda.unpacked(tasks, self.incumbents.best, stop)
+        tasks = self.open_list.unpacked(tasks, self.incumbents.best, stop)
         for closing in closings(self.closer, tasks, lambda: self.incumbents.best, self.crew, stop):
             self._take(closing)
             if closing.record.reason == "open":
                 self.incumbents.asked += effort or 0
             self.history.tell()
 
-    def _start_again(self, space: Sequence[Shape], effort: int | None) -> None:
-        """Longer searches for plans, as long as what has been spent so far allows."""
-        starts, name = self.incumbents, f"{effort} of {len(space)}"
-        patience = min(effort or EFFORTS[-2], starts.asked)
-        starts.start(f"seed {name}", partial(starts.seed, space, patience))
-        if starts.cut:
-            starts.start(f"survey {name}", partial(starts.survey, space))
-
     def _take(self, closing: Closing) -> None:
         """The plan before the record, which may say that nothing is better."""
         self.incumbents.offer(closing.found)
-        self.agenda.records[closing.record.shape] = closing.record
+        self.open_list.records[closing.record.shape] = closing.record
 
     def _at_once(self, method: Literal["cpsat", "milp"]) -> None:
         """By one model, all that is left."""
         from solver.search.by_model import AtOnce
 
-        limit, records = self.options.time_limit_s, self.agenda.records
-        left_s = None if limit is None else max(0.0, limit - self.clock.elapsed_s)
+        records, left_s = self.open_list.records, self.deadline.left_s
         known = [(tables, records[tables.plan_shape].bound_ns or 0) for tables in self.collected]
         plan, time_ns = self.incumbents.known.plan, self.incumbents.known.step_time_ns
         incumbent = None if plan is None or time_ns is None else (plan, time_ns)
@@ -159,22 +159,29 @@ class ShapeSearch:
             self.history.tell()
 
         try:
-            model.run(replace(self.options, time_limit_s=left_s), self.clock.out_of_time, tell)
+            model.run(replace(self.options, time_limit_s=left_s), self.deadline.over, tell)
         finally:
             tell()
 
     def result(self, termination: Termination) -> Result:
         """The outcome, with the rest of the shapes logged."""
         best, found = self.incumbents.best, self.incumbents.known
-        records = self.agenda.reviewed(best)
-        is_open = not self.agenda.complete or any(one.reason == "open" for one in records)
-        status = self.status(is_open)
+        records = self.open_list.reviewed(best)
+        is_open = not self.open_list.complete or any(one.reason == "open" for one in records)
+        if best is not None:
+            status = Status.FEASIBLE if is_open else Status.OPTIMAL
+        else:
+            status = Status.UNKNOWN if is_open else Status.INFEASIBLE
+        infeasibility = None
+        if status is Status.INFEASIBLE:
+            left_s = self.deadline.end_s
+            infeasibility = explain(self.instance, min(LIMIT_S, left_s or LIMIT_S))
         if not is_open:
             termination = Termination.CLOSED
-        elif termination is Termination.TIME_LIMIT and not self.clock.out_of_time():
+        elif termination is Termination.TIME_LIMIT and not self.deadline.over():
             termination = Termination.UNFINISHED
-        bounds = [*self.agenda.bounds(records), *([] if best is None else [best])]
-        bound = min(bounds, default=None) if self.agenda.complete else None
+        bounds = [*self.open_list.bounds(records), *([] if best is None else [best])]
+        bound = min(bounds, default=None) if self.open_list.complete else None
         return Result(
             instance=self.instance,
             status=status,
@@ -183,26 +190,15 @@ class ShapeSearch:
             step_time_ns=found.step_time_ns,
             objective=best,
             bound=bound,
-            runtime_s=self.clock.elapsed_s,
+            runtime_s=self.deadline.elapsed_s,
             log=SearchLog(
                 tuple(self.closer.cutoffs.stated(one, best, bound) for one in records),
                 self.history.moments(best, bound),
             ),
             method=self.options.method,
-            infeasibility=self._explained() if status is Status.INFEASIBLE else None,
+            infeasibility=infeasibility,
             requested_gap=self.options.gap,
         )
-
-    def _explained(self) -> Infeasibility:
-        """Why there is no plan, within the time that is left."""
-        left_s = self.clock.left_s
-        return explain(self.instance, LIMIT_S if left_s is None else min(LIMIT_S, left_s))
-
-    def status(self, is_open: bool) -> Status:
-        """What is proved."""
-        if self.incumbents.best is not None:
-            return Status.FEASIBLE if is_open else Status.OPTIMAL
-        return Status.UNKNOWN if is_open else Status.INFEASIBLE
 
 
 def _is_near(shape: Shape, other: Shape) -> bool:
@@ -233,7 +229,7 @@ def solve(
     search.incumbents.offer(start)
     termination, space = Termination.TIME_LIMIT, search.space
     try:
-        with time_up_after(search.clock.left_s):
+        with time_up_after(search.deadline.end_s):
             if options.method == "minmax":
                 search.incumbents.baselines(space)
             else:
@@ -248,7 +244,7 @@ def solve(
                     search.run(grouped)  # so that more choice is not for the worse
                     search.climb()
                 search.run()
-        if options.method == "minmax" and not search.clock.out_of_time():
+        if options.method == "minmax" and not search.deadline.over():
             termination = Termination.HEURISTIC
     except TimeUp:
         pass
@@ -269,10 +265,61 @@ def seen_within(instance: Instance, limit_s: float) -> tuple[float | None, float
     at all shapes, or to see a plan.
     """
     search = ShapeSearch(instance, SolveOptions(time_limit_s=limit_s), None)
-    with suppress(TimeUp), time_up_after(search.clock.left_s):
+    with suppress(TimeUp), time_up_after(search.deadline.end_s):
         search.run()
     best = search.incumbents.best
-    if not search.agenda.complete:
+    if not search.open_list.complete:
         return None, best
-    records = search.agenda.reviewed(best)
-    return min(search.agenda.bounds(records), default=math.inf), best
+    records = search.open_list.reviewed(best)
+    return min(search.open_list.bounds(records), default=math.inf), best
+
+
+@dataclass(frozen=True)
+class SearchOverview:
+    """Shapes closed and open, the latter best bound first; the best plan and its bound.
+
+    objective, bound: those of `solver.result.Result`. spent_s: of processors, by the engine.
+    """
+
+    closed: int
+    open: tuple[ShapeRecord, ...]
+    step_time_ns: int | None
+    objective: float | None
+    bound: float | None
+    spent_s: float
+
+    @property
+    def gap(self) -> float | None:
+        """Largest distance to the best plan."""
+        return relative_gap(self.objective, self.bound)
+
+
+def search_overview(study: Study, notes: dict[str, str]) -> SearchOverview | None:
+    """How far `solve` has come; None where it has not begun."""
+    if SOLVE not in notes:
+        return None
+    asked = json.loads(notes[SOLVE])
+    instance = study.instance.model_copy(update={"limits": Limits.model_validate(asked["limits"])})
+    search = ShapeSearch(instance, SolveOptions(gap=asked["gap"]), None, study=study)
+    search.recall()
+    open_list, closer, spent_s = search.open_list, search.closer, 0.0
+    for task in open_list.tasks:
+        for answer in closer.answers.every(task.shape):
+            spent_s += answer.spent_s
+            known = open_list.records.get(task.shape)
+            if known is None or known.reason == "open":
+                open_list.records[task.shape] = closer.recorded(task, answer)
+    found = search.incumbents
+    open_list.unpacked(open_list.open(found.best), found.best, lambda: False)
+    records = open_list.reviewed(found.best)
+    bounds = [*open_list.bounds(records), *([] if found.best is None else [found.best])]
+    left = [one for one in records if one.reason == "open"]
+    left.sort(key=lambda one: (one.bound_ns or 0) * objective_weight(instance, one.shape))
+    return SearchOverview(
+        closed=len(records) - len(left),
+        open=tuple(left),
+        step_time_ns=found.known.step_time_ns,
+        objective=found.best,
+        bound=min(bounds, default=None),
+        spent_s=spent_s,
+    )

@@ -11,8 +11,7 @@ from formulations.costs.stage_costs import StageCosts
 from formulations.costs.stage_places import placement_of
 from formulations.decisions import Decisions
 from solver.backends.outcome import Outcome
-from solver.search.held_shapes import HeldShapes
-from solver.search.paths import CutPool, Harvest, harvest
+from solver.search.paths import CutPool, Harvest, HeldShapes, harvest
 from solver.search.recheck import broken_rule
 
 

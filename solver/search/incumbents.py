@@ -1,7 +1,6 @@
 """The best plan so far, and the local searches that it comes from."""
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,14 +16,14 @@ from solver.heuristics.baselines import (
     megatron_rule,
     minmax_plan,
 )
-from solver.heuristics.choose import TimeTables
 from solver.heuristics.local import local_plans, surveyed_plan
 from solver.heuristics.node_orders import count_orders
-from solver.interrupt import GRACE_S
+from solver.heuristics.time_tables import TimeTables
+from solver.interrupt import Deadline
 from solver.options import SolveOptions
 from solver.result import Moment, max_step_time_ns, objective_weight
-from solver.search.closing import ORDER_LIMIT
-from solver.search.shape_answers import check_plan
+from solver.search.enumeration import ORDER_LIMIT
+from solver.search.fathoming import check_plan
 from solver.study.store import Study
 
 #: Patience of the first local search: where all node orders are looked at in one graph, where they
@@ -52,30 +51,6 @@ class Incumbent:
 
 
 @dataclass
-class Clock:
-    """Time since the begin of a search, and its limit."""
-
-    limit_s: float | None
-    begin: float = field(default_factory=time.monotonic)
-
-    @property
-    def elapsed_s(self) -> float:
-        """Since the begin."""
-        return time.monotonic() - self.begin
-
-    @property
-    def left_s(self) -> float | None:
-        """Until what does not ask whether to stop is ended; None: never."""
-        limit = self.limit_s
-        return None if limit is None else max(0.0, limit - self.elapsed_s) + GRACE_S
-
-    def out_of_time(self) -> bool:
-        """Whether the limit has come."""
-        limit = self.limit_s
-        return limit is not None and self.elapsed_s >= limit
-
-
-@dataclass
 class Incumbents:
     """known: the best plan so far. history: when it was found, and those before.
 
@@ -85,7 +60,7 @@ class Incumbents:
 
     instance: Instance
     options: SolveOptions
-    clock: Clock
+    deadline: Deadline
     times: TimeTables
     known: Incumbent = field(default_factory=Incumbent)
     history: list[Moment] = field(default_factory=list)
@@ -110,7 +85,7 @@ class Incumbents:
                 return
         search()
         limit = self.options.time_limit_s
-        if limit is None or self.clock.elapsed_s < SURVEY * limit:
+        if limit is None or self.deadline.elapsed_s < SURVEY * limit:
             plan, step_ns = self.known.plan, self.known.step_time_ns
             found = None if plan is None or step_ns is None else (plan, step_ns)
             self.study.keep(STARTS, name, variant, _PLANS.dump_json(found).decode())
@@ -131,23 +106,10 @@ class Incumbents:
             check_plan(self.study, STARTS, *found)
         return found
 
-    def _patience(self, space: Sequence[Shape]) -> int:
-        """Of the first local search."""
-        nodes = max((shape.nodes_used for shape in space), key=sum, default=())
-        if count_orders(nodes) > ORDER_LIMIT:
-            return PATIENCE_MANY
-        uneven = self.instance.search.micro_batches == "uneven"
-        return PATIENCE_ONE_BY_ONE if uneven else PATIENCE
-
-    @property
-    def objective(self) -> float:
-        """The same; infinite without one."""
-        return self.known.objective
-
     @property
     def best(self) -> float | None:
         """Objective that plans have to be below, of the incumbent as a rule."""
-        return None if self.objective == math.inf else self.objective
+        return None if self.known.objective == math.inf else self.known.objective
 
     def offer(self, found: tuple[Plan, int] | None) -> None:
         """Keeps a plan, with its step time in ns, within the limits and before the incumbent."""
@@ -157,38 +119,40 @@ class Incumbents:
         if longest_ns is not None and found[1] > longest_ns:
             return
         objective = found[1] * objective_weight(self.instance, found[0].shape)
-        if self.best is None or objective < self.objective:
+        if objective < self.known.objective:
             self.known = Incumbent(*found, objective)
             step_s = found[1] / NANOSECONDS_PER_SECOND
-            self.history.append(Moment(elapsed_s=self.clock.elapsed_s, step_time_s=step_s))
+            self.history.append(Moment(elapsed_s=self.deadline.elapsed_s, step_time_s=step_s))
 
     def seed(self, space: Sequence[Shape], patience: int | None = None) -> None:
-        """Of a local search for each schedule."""
-        patience = self._patience(space) if patience is None else patience
-        for schedule in dict.fromkeys(self.instance.search.schedule):
-            own = [shape for shape in space if shape.schedule == schedule]
-            self._seed(own, patience)
+        """Of a local search for each schedule.
 
-    def _seed(self, space: Sequence[Shape], patience: int) -> None:
-        """It may ask whether to stop ten times `patience` times for its first plan.
-
-        And `patience` times for each better one.
+        It may ask whether to stop ten times `patience` times for its first plan, and `patience`
+        times for each better one.
         """
-        times = self.times
-        left = iter(range(10 * patience))
+        if patience is None:
+            nodes = max((shape.nodes_used for shape in space), key=sum, default=())
+            uneven = self.instance.search.micro_batches == "uneven"
+            patience = PATIENCE_ONE_BY_ONE if uneven else PATIENCE
+            patience = PATIENCE_MANY if count_orders(nodes) > ORDER_LIMIT else patience
 
         def stop() -> bool:
             self.asked += 1
-            return next(left, None) is None or self.clock.out_of_time()
+            return next(asks, None) is None or self.deadline.over()
 
-        below = self.objective if self.known.plan is None else math.inf
-        for found in local_plans(self.instance, space, self.options.seed, stop, times, below):
-            self.offer(found)
-            left = iter(range(patience))
+        for schedule in dict.fromkeys(self.instance.search.schedule):
+            alike = [shape for shape in space if shape.schedule == schedule]
+            below = self.known.objective if self.known.plan is None else math.inf
+            asks = iter(range(10 * patience))
+            for plan in local_plans(
+                self.instance, alike, self.options.seed, stop, self.times, below
+            ):
+                self.offer(plan)
+                asks = iter(range(patience))
 
     def seed_chunks(self, space: Sequence[Shape]) -> None:
         """With equal chunks, which a local search with little patience may miss."""
-        self.offer(equal_chunks_plan(space, self.times, self.clock.out_of_time))
+        self.offer(equal_chunks_plan(space, self.times, self.deadline.over))
 
     def survey(self, space: Sequence[Shape]) -> None:
         """Incumbents from all shapes, if bounds leave room for much better plans.
@@ -196,19 +160,20 @@ class Incumbents:
         It may ask whether to stop as often as all before it, in its part of the time limit.
         """
         limit = self.options.time_limit_s
-        until_s = None if limit is None else self.clock.elapsed_s + SURVEY * limit
+        until_s = None if limit is None else self.deadline.elapsed_s + SURVEY * limit
         left = iter(range(max(LEAST_SURVEY, self.asked)))
 
         def stop() -> bool:
             self.asked += 1
-            late = until_s is not None and self.clock.elapsed_s >= until_s
+            late = until_s is not None and self.deadline.elapsed_s >= until_s
             self.cut = late or next(left, None) is None
             return self.cut
 
-        self.offer(surveyed_plan(self.instance, space, self.objective, stop, self.times))
+        below = self.known.objective
+        self.offer(surveyed_plan(self.instance, space, below, stop, self.times))
 
     def baselines(self, space: Sequence[Shape]) -> None:
         """Incumbents of the rules that others use, on all shapes."""
         for rule in (minmax_plan, equal_split_plan):
-            self.offer(rule(self.instance, space, stop=self.clock.out_of_time))
+            self.offer(rule(self.instance, space, stop=self.deadline.over))
         self.offer(megatron_rule(self.instance, space))

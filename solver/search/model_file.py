@@ -14,11 +14,10 @@ from formulations.errors import PlannerError
 from formulations.models.step_time import OneShape
 from formulations.paths import PathCut
 from formulations.plan import Plan
-from solver.heuristics.choose import TimeTables
+from solver.heuristics.time_tables import TimeTables
 from solver.options import SolveOptions
 from solver.search.engines import ModelEngine, model_engine
-from solver.search.held_shapes import largest_share, shares_of
-from solver.search.paths import CutPool, first_cuts, harvest
+from solver.search.paths import CutPool, first_cuts, harvest, largest_share, shares_of
 
 _log = logging.getLogger(__name__)
 

@@ -4,11 +4,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from solver.options import SolveOptions
-from solver.search.ahead import Ahead
-from solver.search.closer import Closer, Closing, Task
-from solver.search.closing import Stop
-from solver.search.crew import Crew
-from solver.search.forks import Forks
+from solver.search.enumeration import Stop
+from solver.search.fathoming import Closer, Closing, Task
+from solver.search.speculation import Ahead
+from solver.search.worker_pool import Crew, Forks
 
 #: Seconds in which one process closes what it can; others take a while to start.
 ALONE_S = 0.25
@@ -20,7 +19,7 @@ Best = Callable[[], float | None]
 def crew_of(options: SolveOptions) -> Crew | None:
     """The workers that the options ask for; None: the search works alone. PlannerError: no Ray."""
     if options.engine == "ray":
-        from solver.search.ray_crew import ray_crew
+        from solver.search.ray_pool import ray_crew
 
         return ray_crew(options.workers, options.address)
     return Forks(options.workers) if options.workers > 1 and Forks.possible() else None

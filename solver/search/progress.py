@@ -1,7 +1,13 @@
-"""What a running search tells: a snapshot for whoever shows it."""
+"""What a running search tells and notes: incumbent and bound as they come together."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from formulations.instance import Instance
+from solver.interrupt import Deadline
+from solver.result import Moment, relative_gap
+from solver.search.incumbents import Incumbents
+from solver.search.open_list import OpenList
 
 
 @dataclass(frozen=True)
@@ -23,3 +29,58 @@ class Progress:
 
 
 Report = Callable[[Progress], None]
+
+
+#: Bounds are noted for the report after times that grow by this factor: seldom enough to be cheap.
+NOTED_EVERY = 1.25
+
+
+class SearchHistory:
+    """What is told of one search, whose shapes, plans and time are those given."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        deadline: Deadline,
+        open_list: OpenList,
+        incumbents: Incumbents,
+        report: Report | None,
+    ) -> None:
+        self._instance, self._deadline, self._report = instance, deadline, report
+        self._open_list, self._incumbents = open_list, incumbents
+        least = open_list.tasks[:1]  # that of the cheapest bound
+        #: of the objective, and when
+        self._bounds = [(deadline.elapsed_s, task.objective) for task in least]
+
+    def tell(self) -> None:
+        """Reports the state of the search, and notes its bound from time to time."""
+        elapsed_s = self._deadline.elapsed_s
+        noted_s = self._bounds[-1][0] if self._bounds else 0.0
+        if self._report is None and elapsed_s < NOTED_EVERY * noted_s:
+            return
+        found, minimize = self._incumbents, self._instance.objective.minimize
+        least = self._open_list.least_bound(found.best)
+        bound = found.known.objective if least is None else least
+        if elapsed_s >= NOTED_EVERY * noted_s:
+            self._bounds.append((elapsed_s, bound))
+        if self._report is not None:
+            self._report(
+                Progress(
+                    shapes_closed=self._open_list.num_closed,
+                    shapes_total=len(self._open_list.tasks),
+                    incumbent_ns=found.known.step_time_ns,
+                    bound_ns=int(bound) if minimize == "step_time" else None,
+                    gap=relative_gap(found.best, bound),
+                    elapsed_s=elapsed_s,
+                    limit_s=self._deadline.limit_s,
+                )
+            )
+
+    def moments(self, best: float | None, bound: float | None) -> tuple[Moment, ...]:
+        """Incumbents and bounds in order of time; bounds as shares of the best plan's objective."""
+        if not best:
+            return ()
+        last = [] if bound is None else [(self._deadline.elapsed_s, bound)]
+        noted = [*self._bounds, *last]
+        shares = [Moment(elapsed_s=at_s, bound=min(1.0, value / best)) for at_s, value in noted]
+        return tuple(sorted([*self._incumbents.history, *shares], key=lambda one: one.elapsed_s))

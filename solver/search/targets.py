@@ -4,18 +4,17 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from time import monotonic
 
 from formulations.instance import Instance
 from formulations.instance.target import RULES, Target
 from formulations.launch import widened
 from formulations.units import NANOSECONDS_PER_SECOND
+from solver.interrupt import Deadline
 from solver.options import SolveOptions
 from solver.result import OtherTarget, Result, Termination
 from solver.search.driver import seen_within
 from solver.search.driver import solve as solve_instance
 from solver.search.progress import Report
-from solver.search.remedies import changed
 from solver.study.store import Study
 
 #: Part of the time limit, or of the time that the search took, for all other targets together.
@@ -64,12 +63,12 @@ def _gains(
     result: Result, others: list[tuple[Target, dict[str, object]]], budget_s: float
 ) -> Iterator[OtherTarget]:
     """The targets that may be better, each within its part of the time."""
-    end_s, objective = monotonic() + budget_s, result.objective
+    deadline, objective = Deadline(budget_s), result.objective
     if not objective:
         return
     for i, (target, added) in enumerate(others):
-        wider = changed(_below(result), "search", target=target, **added)
-        left_s = (end_s - monotonic()) / (len(others) - i)
+        wider = _below(result).but(search={"target": target, **added})
+        left_s = (deadline.left_s or 0.0) / (len(others) - i)
         seen = seen_within(wider, left_s) if left_s > 0 else (None, None)
         gain, found = (None if one is None else max(0.0, 1 - one / objective) for one in seen)
         if gain is None or gain >= LEAST_GAIN:
@@ -85,11 +84,11 @@ def _below(result: Result) -> Instance:
         return instance
     if instance.objective.minimize == "step_time":
         longest_s = (step_ns - 1) / NANOSECONDS_PER_SECOND
-        return changed(instance, "limits", max_step_time_s=longest_s)
+        return instance.but(limits={"max_step_time_s": longest_s})
     if instance.objective.minimize == "cost_per_useful_sequence":  # no limit says so
         return instance
     highest_usd = math.nextafter(objective, 0) / NANOSECONDS_PER_SECOND / 3600
-    return changed(instance, "limits", max_cost_usd_per_step=highest_usd)
+    return instance.but(limits={"max_cost_usd_per_step": highest_usd})
 
 
 def _line(target: Target, added: dict[str, object]) -> str:

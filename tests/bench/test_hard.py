@@ -10,14 +10,13 @@ from formulations.costs.placement import Placer
 from formulations.instance.load import load_instance
 from formulations.plan import Shape
 from formulations.space import shapes
-from solver.heuristics.choose import TimeTables
-from solver.heuristics.moves import start_orders
-from solver.heuristics.pool import PathPool
-from solver.heuristics.shape_search import ShapeSearch
-from solver.heuristics.shape_starts import LONGEST_NS
+from solver.heuristics.neighbours import start_orders
+from solver.heuristics.shape_search import LONGEST_NS, ShapeSearch
+from solver.heuristics.time_tables import TimeTables
+from solver.heuristics.trial import PathPool
 from solver.layered.placements import StageZones
 from solver.layered.problem import Intervals
-from solver.search.closing import enumerate_shape
+from solver.search.enumeration import enumerate_shape
 
 FILES = sorted(INSTANCES.glob("*.yaml"))
 

@@ -15,9 +15,7 @@ from bench.curves import distribution_picture, steps
 from bench.minmax import exact_minmax, stage_times
 from bench.study import PublishedCase, distances, published, quantile, summary
 from formulations.costs.tables import CostTables, build_tables
-from solver.heuristics.choose import group_of_slot
-from solver.heuristics.stages import OrderStages, Split
-from solver.layered.problem import Intervals
+from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
 from tests.chain_instances import FAST, SLOW, all_splits, chain_instance, chain_tables
 from tests.small_instances import plain_shape, random_instance
 
@@ -29,7 +27,7 @@ def case_of(minmax_ns: int, exact_ns: int) -> Case:
     return Case("tiny", SHAPE, (1, 0), 100, 100, minmax_ns, exact_ns, 12, 10)
 
 
-def fitting_splits(tables: CostTables, stages: OrderStages) -> list[Split]:
+def fitting_splits(tables: CostTables, stages: Balance) -> list[Split]:
     """Every split whose stages all have enough blocks and memory."""
     return [
         split
@@ -56,9 +54,7 @@ def test_cases_agree_with_brute_force(seed: int) -> None:
     for case in cases("tiny", instance, limit_s=60):
         tables = build_tables(instance, case.shape)
         shape_study = ShapeStudy(tables)
-        stages = OrderStages(
-            Intervals(tables), group_of_slot(tables, case.order), shape_study.shares
-        )
+        stages = order_balance(SplitSpace(tables), case.order, shape_study.shares)
         splits = fitting_splits(tables, stages)
         steps_ns = [shape_study.step_ns(case.order, split) for split in splits]
         assert case.optimum_ns == case.bound_ns == min(steps_ns)

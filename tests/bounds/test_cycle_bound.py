@@ -11,8 +11,8 @@ from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.layered.all_orders import free_order
 from solver.layered.edges import Layers, build_layers, to_go
 from solver.layered.problem import Intervals, SplitProblem, chain_problem
+from tests.enumeration.test_engine import NO_CUTOFF, even_tables, random_chain
 from tests.seeds import one_each
-from tests.solver.test_enumeration import NO_CUTOFF, even_tables, random_chain
 
 
 def tightened(problem: SplitProblem, cutoff: int) -> Layers:

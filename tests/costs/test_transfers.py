@@ -19,8 +19,8 @@ from formulations.instance.machines import ZonePair
 from formulations.instance.search import ZeroStage
 from formulations.instance.transformer import TransformerSizes, build_workload
 from solver.layered.problem import Intervals, longest
-from solver.search.closing import enumerate_shape
 from solver.search.engines import model_engine
+from solver.search.enumeration import enumerate_shape
 from tests import brute_force
 from tests.equal_nodes import BETWEEN_ZONES, equal_nodes
 from tests.loop_checks import solve_shape

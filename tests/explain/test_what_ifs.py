@@ -156,8 +156,8 @@ def test_bug_changes_that_keep_the_plan_had_no_plan_without_time(
     """They have it, in its time with the change; of the others nothing is claimed."""
     instance, plan = few_choices(), solve(few_choices()).plan
     assert plan is not None
-    monkeypatch.setattr("solver.search.agenda.AT_ONCE", 1)
-    monkeypatch.setattr("solver.search.incumbents.Clock.out_of_time", lambda self: True)
+    monkeypatch.setattr("solver.search.open_list.AT_ONCE", 1)
+    monkeypatch.setattr("solver.interrupt.Deadline.over", lambda self: True)
     found = told(instance, plan, SolveOptions(time_limit_s=1.0))
     gains = {gain_text(answer) for answer in found}
     assert gains >= {"0 % at least, not reached in time", "not reached in time"}

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formulations.coverage import Coverage, consecutive_for_merging
-from formulations.merging import partitions, pipelines_rebuilt, worst_rebuilt
+from formulations.coverage import (
+    Coverage,
+    consecutive_for_merging,
+    partitions,
+    pipelines_rebuilt,
+    worst_rebuilt,
+)
 from formulations.models.cpsat import CpSat
 from formulations.models.template_set import TemplateSet
 from solver.fleets.template_document import (

@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 
 from formulations.costs.tables import CostTables
-from solver.heuristics.balance import WIDTH, Balance
-from solver.heuristics.choose import group_of_slot
-from solver.heuristics.split_space import SplitSpace
-from solver.heuristics.stages import Split
+from solver.heuristics.balance import WIDTH, Balance, Split, SplitSpace, group_of_slot
 from tests import brute_force
 from tests.random_shapes import random_tables
 

@@ -13,19 +13,18 @@ from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.plan import Shape
 from formulations.space import shapes
+from solver.heuristics.balance import SplitSpace, order_balance
 from solver.heuristics.baselines import (
     Found,
     equal_blocks,
     equal_chunks_plan,
     equal_split_plan,
     megatron_rule,
+    minmax_of,
     minmax_plan,
 )
-from solver.heuristics.choose import TimeTables, group_of_slot
-from solver.heuristics.minmax import minmax_of
 from solver.heuristics.node_orders import node_orders
-from solver.heuristics.stages import OrderStages
-from solver.layered.problem import Intervals
+from solver.heuristics.time_tables import TimeTables
 from solver.simulate import step_time_ns
 from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
 from tests.seeds import one_each
@@ -70,7 +69,7 @@ def every_minmax_time(instance: Instance) -> list[int]:
         tables = build_tables(instance, shape)
         shares = even_shares(tables)
         for order in node_orders(shape.nodes_used, 64):
-            split = minmax_of(OrderStages(Intervals(tables), group_of_slot(tables, order), shares))
+            split = minmax_of(order_balance(SplitSpace(tables), order, shares))
             if split:
                 costs = split_costs(tables, Placer(tables).costs(order), split, shares)
                 times.append(step_time_ns(costs))

@@ -14,13 +14,20 @@ from formulations.costs.stage_costs import least_recomputed, memory_parts
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance, Link, SearchSpace
 from formulations.units import GIB
-from solver.heuristics.block_moves import changed_patterns, near_patterns, shaken
-from solver.heuristics.block_trial import BlockCosts, BlockTrial, Patterns
-from solver.heuristics.blocks import BlockSearch, block_sizes, with_blocks
+from solver.heuristics.blocks import (
+    BlockCosts,
+    BlockSearch,
+    BlockTrial,
+    Patterns,
+    block_sizes,
+    changed_patterns,
+    near_patterns,
+    shaken,
+    with_blocks,
+)
 from solver.heuristics.node_orders import Order
-from solver.heuristics.pool import PathPool
-from solver.heuristics.shape_search import ShapeSearch
-from solver.heuristics.shape_starts import State
+from solver.heuristics.shape_search import ShapeSearch, State
+from solver.heuristics.trial import PathPool
 from solver.simulate import step_time_ns
 from tests.small_instances import (
     ROOMY,

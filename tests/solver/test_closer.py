@@ -7,13 +7,12 @@ import pytest
 from formulations.instance import Instance
 from formulations.plan import Shape
 from formulations.space import shapes
-from solver.heuristics.choose import TimeTables
+from solver.heuristics.time_tables import TimeTables
 from solver.options import SolveOptions
 from solver.result import Status, max_step_time_ns, objective_weight
-from solver.search.closer import Closer, Task
-from solver.search.closing import enumerate_shape
-from solver.search.cutoffs import Cutoffs
 from solver.search.driver import solve
+from solver.search.enumeration import enumerate_shape
+from solver.search.fathoming import Closer, Cutoffs, Task
 from tests.best_plans import check_verified, optima_ns
 from tests.seeds import one_each
 from tests.small_instances import random_instance

@@ -8,8 +8,8 @@ from formulations.decisions import decisions_of
 from formulations.instance.search import ScheduleName
 from solver.bounds.largest_share import shape_bound_ns
 from solver.layered.problem import Intervals
-from solver.search.closing import enumerate_shape, lacks_memory
 from solver.search.driver import solve
+from solver.search.enumeration import enumerate_shape, lacks_memory
 from tests.loop_checks import judge
 from tests.random_shapes import random_optimum_ns, random_tables, scheduled
 from tests.seeds import few_and_many

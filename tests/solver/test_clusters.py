@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from formulations.instance.family import Counts, Family
-from solver.clusters.measure import Measure, TimeAndMoney, TimeAndNodes
+from solver.clusters.front import Measure, TimeAndMoney, TimeAndNodes
 from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.clusters.search import FamilySearch
 from solver.options import SolveOptions

@@ -10,14 +10,13 @@ import pytest
 from bench.paper_crew import PaperCrew
 from formulations.instance.family import Counts
 from solver.clusters.family_outcome import outcome
-from solver.clusters.measure import TimeAndMoney
+from solver.clusters.front import TimeAndMoney
 from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.clusters.search import FamilySearch
 from solver.options import SolveOptions
 from solver.report.document import build_front
 from solver.result import Termination
-from solver.search.crew import Crew
-from solver.search.forks import Forks
+from solver.search.worker_pool import Crew, Forks
 from solver.study.store import open_study
 from solver.verify.front_file import verify_front
 from tests.solver.test_kept_clusters import few

@@ -13,8 +13,7 @@ from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import max_step_time_ns
 from solver.search.engines import model_engine
-from solver.search.held_shapes import largest_share
-from solver.search.paths import CutPool
+from solver.search.paths import CutPool, largest_share
 from tests import brute_force
 from tests.loop_checks import feasible, judge, limited, random_decisions, solve_shape
 from tests.random_shapes import random_tables

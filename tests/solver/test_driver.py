@@ -11,13 +11,13 @@ from formulations.space import shapes
 from formulations.units import GIB
 from solver.backends.outcome import Outcome
 from solver.heuristics.baselines import equal_chunks_plan
-from solver.heuristics.choose import TimeTables
+from solver.heuristics.time_tables import TimeTables
 from solver.layered.problem import Intervals
 from solver.options import Method, SolveOptions
 from solver.result import Result, Status, Termination
 from solver.search import driver
-from solver.search.closing import enumerate_shape
 from solver.search.driver import solve
+from solver.search.enumeration import enumerate_shape
 from tests.best_plans import check_verified, least_ns, least_objective
 from tests.brute_force import optimum_ns
 from tests.random_shapes import scheduled, slower, zoned
@@ -41,7 +41,7 @@ def test_bug_without_time_to_list_shapes_a_plan_was_its_own_bound(
     best = solve(SMALL, SolveOptions(method="minmax"))
     assert best.plan is not None
     assert best.step_time_ns is not None
-    monkeypatch.setattr("solver.search.incumbents.Clock.out_of_time", lambda self: True)
+    monkeypatch.setattr("solver.interrupt.Deadline.over", lambda self: True)
     options = SolveOptions(time_limit_s=1.0)
     result = solve(SMALL, options, start=(best.plan, best.step_time_ns))
     assert (result.plan, result.status) == (best.plan, Status.FEASIBLE)

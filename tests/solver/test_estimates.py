@@ -9,16 +9,13 @@ from formulations.costs.plan_costs import PlanCosts, split_costs
 from formulations.costs.tables import build_tables
 from formulations.decisions import even_shares
 from formulations.space import shapes
-from solver.heuristics.choose import group_of_slot
-from solver.heuristics.estimates import compute_bound_ns, pipeline_bound_ns
-from solver.heuristics.node_orders import node_orders
-from solver.heuristics.stages import OrderStages, Split
-from solver.layered.problem import Intervals
+from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
+from solver.heuristics.node_orders import compute_bound_ns, node_orders, pipeline_bound_ns
 from solver.simulate import step_time_ns
 from tests.chain_instances import all_splits
 from tests.small_instances import random_instance
 
-Case = tuple[OrderStages, PlanCosts, Split]
+Case = tuple[Balance, PlanCosts, Split]
 
 
 def cases(seed: int) -> Iterator[Case]:
@@ -28,7 +25,7 @@ def cases(seed: int) -> Iterator[Case]:
         tables = build_tables(instance, shape)
         shares = even_shares(tables)
         for order in node_orders(shape.nodes_used, 6):
-            stages = OrderStages(Intervals(tables), group_of_slot(tables, order), shares)
+            stages = order_balance(SplitSpace(tables), order, shares)
             placement = Placer(tables).costs(order)
             for split in all_splits(tables.num_layers, shape.pp):
                 yield stages, split_costs(tables, placement, split, shares), split

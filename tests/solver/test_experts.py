@@ -4,8 +4,8 @@ import pytest
 
 from solver.options import Method, SolveOptions
 from solver.result import Status
-from solver.search.agenda import Agenda
 from solver.search.driver import solve
+from solver.search.open_list import OpenList
 from tests.best_plans import check_verified, least_ns
 from tests.expert_instances import expert_instance
 from tests.random_shapes import zoned
@@ -49,15 +49,15 @@ def test_more_choices_are_never_slower(seed: int) -> None:
 
 def test_bound_that_is_told_is_the_least_of_all_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Found without listing them, after every shape that is closed; up to a gap or not."""
-    told, plain = list[float | None](), Agenda.least_bound
+    told, plain = list[float | None](), OpenList.least_bound
 
-    def least_bound(agenda: Agenda, best: float | None) -> float | None:
-        told.append(plain(agenda, best))
-        bounds = agenda.bounds(agenda.reviewed(best))
+    def least_bound(open_list: OpenList, best: float | None) -> float | None:
+        told.append(plain(open_list, best))
+        bounds = open_list.bounds(open_list.reviewed(best))
         assert told[-1] == min([*bounds, *([] if best is None else [best])], default=None)
         return told[-1]
 
-    monkeypatch.setattr(Agenda, "least_bound", least_bound)
+    monkeypatch.setattr(OpenList, "least_bound", least_bound)
     for seed in range(6):
         options = SolveOptions(gap=0.2 * (seed % 2))
         solve(expert_instance(seed), options, progress=lambda _: None)

@@ -7,7 +7,7 @@ import pytest
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.family import Counts, Family
-from solver.clusters.measure import TimeAndMoney, TimeAndNodes
+from solver.clusters.front import TimeAndMoney, TimeAndNodes
 from solver.evaluate.megatron_flags import read_flags
 from solver.evaluate.megatron_run import launched
 from solver.evaluate.run_plan import planned

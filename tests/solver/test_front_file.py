@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from solver.clusters.measure import TimeAndNodes
+from solver.clusters.front import TimeAndNodes
 from solver.front_document import FrontDocument
 from solver.report.document import build_front
 from solver.report.front_picture import front_page, front_picture

@@ -44,5 +44,5 @@ def test_late_starts_have_the_patience_of_what_was_spent(monkeypatch: pytest.Mon
     monkeypatch.setattr(incumbents, "local_plans", local_plans)
     search = ShapeSearch(random_instance(0), SolveOptions(), None)
     search.incumbents.asked = 200
-    search._start_again(search.space, 10_000)
+    search._round(10_000, None)
     assert asked == [2001]

@@ -8,10 +8,14 @@ from formulations.costs.tables import build_tables
 from formulations.instance import Instance, SearchSpace
 from formulations.space import node_vectors, shapes
 from solver.interrupt import TimeUp
-from solver.search import infeasible
+from solver.search import feasibility_relaxation
 from solver.search.driver import solve
-from solver.search.infeasible import explain
-from solver.search.remedies import MEMORY_STEP_GIB, changed, relaxations, with_memory
+from solver.search.feasibility_relaxation import (
+    MEMORY_STEP_GIB,
+    explain,
+    relaxations,
+    with_memory,
+)
 from tests.brute_force import optimum_ns
 from tests.certified_cases import instance
 from tests.small_instances import random_instance
@@ -61,7 +65,7 @@ def test_named_memory_is_enough_and_a_step_less_is_not(seed: int, less_gib: floa
 def test_choices_named_are_those_that_give_a_plan(seed: int, less_gib: float) -> None:
     """Every choice left out of `search` is named if and only if it alone gives a plan."""
     small = with_memory(random_instance(seed), -less_gib)
-    small = changed(small, "search", recompute=("none",), zero=(0,))
+    small = small.but(search={"recompute": ("none",), "zero": (0,)})
     if has_plan(small):
         pytest.skip("fits without")
     remedies = explain(small).remedy.split(", or ")
@@ -72,31 +76,31 @@ def test_choices_named_are_those_that_give_a_plan(seed: int, less_gib: float) ->
 def test_smallest_step_time_limit_is_named() -> None:
     """The best step time is a limit that can be kept, and a nanosecond less is none."""
     best_s = solve(instance()).step_time_ns or 0
-    tight = changed(instance(), "limits", max_step_time_s=best_s / 2e9)
+    tight = instance().but(limits={"max_step_time_s": best_s / 2e9})
     found = solve(tight).infeasibility
     assert found is not None
     assert found.constraint.startswith("limits: ")
     limit_s = amount(found.remedy, "limits.max_step_time: {} s")
     assert limit_s == best_s / 1e9
-    assert solve(changed(tight, "limits", max_step_time_s=limit_s)).plan is not None
-    assert solve(changed(tight, "limits", max_step_time_s=limit_s - 1e-9)).plan is None
+    assert solve(tight.but(limits={"max_step_time_s": limit_s})).plan is not None
+    assert solve(tight.but(limits={"max_step_time_s": limit_s - 1e-9})).plan is None
 
 
 def test_smallest_cost_limit_is_named() -> None:
     """With idle nodes the cheapest plan is sought among all choices of nodes."""
     one = instance(search=SearchSpace(micro_batch=(1, 2)))
-    tight = changed(one, "limits", max_cost_usd_per_step=1e-9)
+    tight = one.but(limits={"max_cost_usd_per_step": 1e-9})
     found = solve(tight).infeasibility
     assert found is not None
     limit = amount(found.remedy, "limits.max_cost_per_step: {} USD")
-    assert solve(changed(tight, "limits", max_cost_usd_per_step=limit)).plan is not None
-    assert solve(changed(tight, "limits", max_cost_usd_per_step=limit * (1 - 1e-9))).plan is None
+    assert solve(tight.but(limits={"max_cost_usd_per_step": limit})).plan is not None
+    assert solve(tight.but(limits={"max_cost_usd_per_step": limit * (1 - 1e-9)})).plan is None
 
 
 def test_two_limits_that_fail_together_are_both_named() -> None:
     """Where raising one of them is not enough, the text gives what each end would need."""
     limits = {"max_step_time_s": 1e-6, "max_cost_usd_per_step": 1e-9}
-    remedy = explain(changed(instance(), "limits", **limits)).remedy
+    remedy = explain(instance().but(limits=limits)).remedy
     best_ns = solve(instance()).step_time_ns
     assert best_ns is not None
     assert amount(remedy, "both limits: the fastest plan takes {} s") == best_ns / 1e9
@@ -107,10 +111,10 @@ def test_bug_price_limit_named_was_that_of_the_cheapest_node() -> None:
     """Where no node may be idle, the price of all of them is needed."""
     one = instance()
     rents = [group.price_usd_per_hour for group in one.cluster.groups]
-    tight = changed(one, "limits", max_price_usd_per_hour=min(rents) / 2)
+    tight = one.but(limits={"max_price_usd_per_hour": min(rents) / 2})
     limit = amount(explain(tight).remedy, "limits.max_price_per_hour: {} USD/h")
     assert limit == pytest.approx(sum(rents))
-    assert solve(changed(tight, "limits", max_price_usd_per_hour=limit)).plan is not None
+    assert solve(tight.but(limits={"max_price_usd_per_hour": limit})).plan is not None
 
 
 def test_price_limit_named_pays_for_nodes_that_fit() -> None:
@@ -119,7 +123,7 @@ def test_price_limit_named_pays_for_nodes_that_fit() -> None:
     cheap, dear = sorted(one.cluster.groups, key=lambda group: group.price_usd_per_hour)
     tiny = cheap.but(gpu={"memory_bytes": 1})
     poor = one.but(cluster={"groups": (tiny, dear)})
-    poor = changed(poor, "limits", max_price_usd_per_hour=cheap.price_usd_per_hour / 2)
+    poor = poor.but(limits={"max_price_usd_per_hour": cheap.price_usd_per_hour / 2})
     limit = amount(explain(poor).remedy, "limits.max_price_per_hour: {} USD/h")
     assert limit == dear.price_usd_per_hour
 
@@ -143,7 +147,7 @@ def test_bug_prices_with_float_noise_are_within_their_sum() -> None:
     one = instance(search=SearchSpace())
     group = one.cluster.groups[0].but(nodes=3, price_usd_per_hour=0.1)
     three = one.but(cluster={"groups": (group,)})
-    limited = changed(three, "limits", max_price_usd_per_hour=0.3)
+    limited = three.but(limits={"max_price_usd_per_hour": 0.3})
     assert list(node_vectors(limited)) == [(1,), (2,), (3,)]
 
 
@@ -153,7 +157,7 @@ def test_bug_remedies_outlasted_the_time_limit(monkeypatch: pytest.MonkeyPatch) 
     def late(one: Instance, stop: object) -> bool:
         raise TimeUp
 
-    monkeypatch.setattr(infeasible, "_limits_bind", late)
+    monkeypatch.setattr(feasibility_relaxation, "_limits_bind", late)
     found = explain(instance(), 0.0)
     assert found.constraint.startswith("memory or limits: ")
     assert found.remedy.startswith("no single change")

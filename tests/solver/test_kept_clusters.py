@@ -10,9 +10,8 @@ import pytest
 from formulations.instance.family import Family
 from formulations.instance.load import load_family
 from solver.clusters.family_outcome import outcome
-from solver.clusters.kept_clusters import family_overviews
-from solver.clusters.measure import Measure, TimeAndMoney, TimeAndNodes
-from solver.clusters.member import MemberClosing, Members, MemberTask
+from solver.clusters.front import Measure, TimeAndMoney, TimeAndNodes
+from solver.clusters.member import MemberClosing, Members, MemberTask, family_overviews
 from solver.clusters.search import FamilySearch
 from solver.front_document import FamilyResult
 from solver.options import SolveOptions

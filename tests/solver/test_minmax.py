@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
 from formulations.costs.placement import Placer
@@ -12,11 +11,9 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import even_shares
 from formulations.instance import SearchSpace
 from formulations.space import shapes
-from solver.heuristics.choose import group_of_slot
-from solver.heuristics.minmax import even_split, minmax_of, moved
+from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
+from solver.heuristics.baselines import even_split, minmax_of, moved
 from solver.heuristics.node_orders import Order, node_orders
-from solver.heuristics.stages import OrderStages, Split
-from solver.layered.problem import Intervals
 from tests.chain_instances import FAST, SLOW, all_splits, chain_instance, chain_tables
 from tests.seeds import few_and_many
 from tests.small_instances import random_instance
@@ -29,11 +26,10 @@ MS = 1_000_000
 def split_of(tables: CostTables) -> Split | None:
     """Min-max split with the nodes in the order listed."""
     order = range(len(tables.shape.nodes_used))
-    groups = Placer(tables).costs(order).group_of_slot
-    return minmax_of(OrderStages(Intervals(tables), groups, even_shares(tables)))
+    return minmax_of(order_balance(SplitSpace(tables), order, even_shares(tables)))
 
 
-def random_cases(seeds: Sequence[int]) -> Iterator[tuple[Order, OrderStages]]:
+def random_cases(seeds: Sequence[int]) -> Iterator[tuple[Order, Balance]]:
     """Every shape and order of tiny instances."""
     for seed in seeds:
         instance = random_instance(seed)
@@ -41,10 +37,10 @@ def random_cases(seeds: Sequence[int]) -> Iterator[tuple[Order, OrderStages]]:
             tables = build_tables(instance, shape)
             shares = even_shares(tables)
             for order in node_orders(shape.nodes_used, 6):
-                yield order, OrderStages(Intervals(tables), group_of_slot(tables, order), shares)
+                yield order, order_balance(SplitSpace(tables), order, shares)
 
 
-def valid(costs: OrderStages, split: Split) -> bool:
+def valid(costs: Balance, split: Split) -> bool:
     """Whether every stage has its blocks and its memory."""
     return all(costs.allowed(k, *stage) for k, stage in enumerate(pairwise(split)))
 
@@ -104,7 +100,7 @@ def test_layers_move_to_the_faster_node_until_stages_are_level() -> None:
 def test_stage_time_is_that_of_the_slowest_replica() -> None:
     """Stage 0 on fast and slow, stage 1 on two slow nodes: level as if all were slow."""
     tables = chain_tables(chain_instance([2] * 4, [FAST, SLOW, SLOW, SLOW]), dp=2)
-    costs = OrderStages(Intervals(tables), np.arange(4), (2, 2))
+    costs = order_balance(SplitSpace(tables), range(4), (2, 2))
     assert costs.times_ns((0, 3, 6)) == [12 * MS, 12 * MS]
     assert split_of(tables) == (0, 3, 6)
 
@@ -146,7 +142,7 @@ def test_equal_blocks_reach_the_least_maximum(
 ) -> None:
     """With equal blocks and room for all, the largest stage time is the least of all splits."""
     tables = chain_tables(chain_instance([1] * blocks, nodes))
-    costs = OrderStages(Intervals(tables), np.arange(len(nodes)), (4,))
+    costs = order_balance(SplitSpace(tables), range(len(nodes)), (4,))
     least = min(
         max(costs.times_ns(split))
         for split in all_splits(tables.num_layers, len(nodes))
@@ -160,20 +156,21 @@ def test_equal_blocks_reach_the_least_maximum(
 def test_stage_times_and_memory_are_those_of_the_plan() -> None:
     """Equal to `split_costs` on every split of tiny instances."""
     for order, costs in random_cases(range(12)):
-        placement = Placer(costs.tables).costs(order)
-        for split in all_splits(costs.tables.num_layers, costs.tables.shape.pp):
-            plan = split_costs(costs.tables, placement, split, costs.micro_batches)
+        placement = Placer(costs.space.tables).costs(order)
+        for split in all_splits(costs.space.tables.num_layers, costs.space.tables.shape.pp):
+            plan = split_costs(costs.space.tables, placement, split, costs.shares)
             work = (plan.forward_ns + plan.backward_ns).max(axis=1)
             assert costs.times_ns(split) == work.tolist()
             fits = (plan.memory_bytes <= plan.limit_bytes).all(axis=1).tolist()
-            assert [costs.fits_memory(k, *s) for k, s in enumerate(pairwise(split))] == fits
+            stages = enumerate(pairwise(split))
+            assert [bool(end <= costs.farthest[k, start]) for k, (start, end) in stages] == fits
 
 
 def test_minmax_finds_a_split_if_and_only_if_one_fits() -> None:
     """Tiny instances, some with too little memory for the even or any split."""
     seen = set()
     for _, costs in random_cases(range(60)):
-        tables = costs.tables
+        tables = costs.space.tables
         splits = all_splits(tables.num_layers, tables.shape.pp)
         possible = any(valid(costs, split) for split in splits)
         found = minmax_of(costs)
@@ -187,7 +184,7 @@ def test_minmax_finds_a_split_if_and_only_if_one_fits() -> None:
 def test_minmax_is_never_slower_than_the_even_split(seeds: Sequence[int]) -> None:
     """Largest stage time, wherever the even split fits."""
     for _, costs in random_cases(seeds):
-        even = even_split(costs.tables)
+        even = even_split(costs.space.tables)
         if valid(costs, even):
             found = minmax_of(costs)
             assert found is not None

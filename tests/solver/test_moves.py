@@ -7,9 +7,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from solver.heuristics.fair_shares import fair_shares, near_shares
-from solver.heuristics.moves import (
+from solver.heuristics.neighbours import (
+    fair_shares,
     near_orders,
+    near_shares,
     near_splits,
     permuted,
     start_orders,

@@ -13,8 +13,8 @@ from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.search import driver, portfolio
-from solver.search.closing import ShapeAnswer, Stop, enumerate_shape
 from solver.search.driver import solve
+from solver.search.enumeration import ShapeAnswer, Stop, enumerate_shape
 from solver.search.progress import Progress
 from tests.best_plans import check_verified
 from tests.command_line import run

@@ -15,8 +15,8 @@ from formulations.instance.load import load_instance
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.search import driver, portfolio
-from solver.search.closing import ShapeAnswer, Stop, enumerate_shape
 from solver.search.driver import solve
+from solver.search.enumeration import ShapeAnswer, Stop, enumerate_shape
 from solver.study.store import open_study
 from tests.said import said
 
@@ -36,7 +36,7 @@ sys.path.insert(0, {str(ROOT)!r})
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
 from solver.search import driver, portfolio
-from solver.search.closing import enumerate_shape
+from solver.search.enumeration import enumerate_shape
 from solver.study.store import open_study
 portfolio.ALONE_S = 0.0
 def slow(*question):

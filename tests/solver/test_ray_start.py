@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from formulations.errors import PlannerError
-from solver.search.ray_crew import RayCrew
+from solver.search.ray_pool import RayCrew
 
 
 @pytest.mark.parametrize(

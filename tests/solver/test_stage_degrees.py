@@ -16,13 +16,13 @@ from solver.bounds.stage_choice import StageChoice
 from solver.export import flagscale
 from solver.export.job import Job
 from solver.files import sealed
-from solver.heuristics.choose import TimeTables
+from solver.heuristics.time_tables import TimeTables
 from solver.layered.problem import Intervals
 from solver.options import Method, SolveOptions
 from solver.report.document import build_document
 from solver.result import Status
-from solver.search.closing import ShapeAnswer, enumerate_shape
 from solver.search.driver import ShapeSearch, solve
+from solver.search.enumeration import ShapeAnswer, enumerate_shape
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
 from solver.verify.bounds import Prover

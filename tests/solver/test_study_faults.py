@@ -13,9 +13,8 @@ import pytest
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
-from solver.search.driver import solve
+from solver.search.driver import SearchOverview, search_overview, solve
 from solver.search.incumbents import STARTS
-from solver.search.overview import SearchOverview, search_overview
 from solver.study import store
 from solver.study.store import Study, StudyError, open_study, read_study
 from tests import command_line

@@ -18,9 +18,8 @@ from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Result, Status
 from solver.search import driver, portfolio
-from solver.search.closing import ShapeAnswer, Stop, enumerate_shape
-from solver.search.driver import ShapeSearch, solve
-from solver.search.overview import search_overview
+from solver.search.driver import ShapeSearch, search_overview, solve
+from solver.search.enumeration import ShapeAnswer, Stop, enumerate_shape
 from solver.study.store import StudyError, open_study, read_study
 from tests.said import said
 from tests.seeds import few_and_many
@@ -187,7 +186,7 @@ def test_no_plan_beyond_a_limit_is_kept_whoever_offers_it() -> None:
         limited = instance.but(limits={"max_step_time_s": limit_ns / 1e9})
         incumbents = ShapeSearch(limited, SolveOptions(), None).incumbents
         incumbents.offer((plan, best_ns))
-        assert incumbents.objective == objective
+        assert incumbents.known.objective == objective
 
 
 def random_limits(rng: random.Random, best_ns: int) -> Limit:

@@ -18,7 +18,7 @@ from solver.result import OtherTarget
 from solver.search import targets
 from solver.search.driver import seen_within
 from solver.search.driver import solve as solve_alone
-from solver.search.remedies import changed, relaxations
+from solver.search.feasibility_relaxation import relaxations
 from solver.search.targets import solve
 from tests.seeds import one_each
 from tests.small_instances import random_instance
@@ -33,8 +33,8 @@ def _time_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
 def for_megatron(seed: int, **search: Any) -> Instance:
     """A tiny instance that Megatron-LM is to run."""
     fields = {"schedule": ("1f1b",), "micro_batches": "even", "zero": (0, 1), **search}
-    return changed(
-        random_instance(seed), "search", target="megatron", recompute_per="plan", **fields
+    return random_instance(seed).but(
+        search={"target": "megatron", "recompute_per": "plan", **fields}
     )
 
 
@@ -48,7 +48,7 @@ def test_gain_of_another_target_is_a_bound(seed: int) -> None:
     assert {other.target for other in result.other_targets} <= {"flagscale", "torchtitan", "any"}
     offered = {other.search: other for other in result.other_targets}
     for target, added in targets._others(instance):
-        wider = changed(instance, "search", target=target, **added)
+        wider = instance.but(search={"target": target, **added})
         best = solve_alone(wider, SolveOptions(time_limit_s=20)).objective
         other = offered.get(targets._line(target, added))
         gain, seen = (other.gain, other.found_gain) if other else (0.001, 0.0)
@@ -63,7 +63,7 @@ def test_gain_of_another_target_is_a_bound(seed: int) -> None:
 def test_wider_target_is_never_slower(seed: int) -> None:
     """All that Megatron-LM runs, `any` runs too."""
     instance = for_megatron(seed)
-    free = changed(instance, "search", target="any", recompute_per="stage")
+    free = instance.but(search={"target": "any", "recompute_per": "stage"})
     narrow, wide = solve_alone(instance).objective, solve_alone(free).objective
     assert narrow is None or (wide is not None and wide <= narrow)
 
@@ -78,7 +78,7 @@ def test_bug_another_target_was_offered_an_empty_list(target: Target, wider: Tar
     }
     for name, values in lists.items():
         for value in values:
-            instance = changed(random_instance(0), "search", target=target, **{name: (value,)})
+            instance = random_instance(0).but(search={"target": target, **{name: (value,)}})
             for added in widened(instance, wider):
                 assert all(added.values()), (name, value)
 
@@ -118,7 +118,7 @@ def test_words_that_are_offered() -> None:
 def test_words_for_a_target_that_is_not_wider() -> None:
     """Megatron-LM has chunks, which FlagScale lacks, but neither its degrees nor per stage."""
     fields = {"degrees": "per_group", "recompute_per": "stage"}
-    instance = changed(for_megatron(0), "search", target="flagscale", **fields)
+    instance = for_megatron(0).but(search={"target": "flagscale", **fields})
     (found,) = widened(instance, "megatron")
     assert found["schedule"] == ("1f1b", "interleaved")
     assert (found["degrees"], found["recompute_per"]) == ("uniform", "plan")
@@ -132,7 +132,7 @@ def test_nothing_is_beyond_the_widest_target() -> None:
 def test_bound_of_an_empty_plan_space_is_infinite() -> None:
     """And without time nothing is known."""
     instance = for_megatron(0)
-    none = changed(instance, "limits", max_step_time_s=1e-9)
+    none = instance.but(limits={"max_step_time_s": 1e-9})
     assert seen_within(none, 10) == (float("inf"), None)
 
 

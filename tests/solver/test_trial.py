@@ -9,11 +9,8 @@ from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import Array, CostTables
 from formulations.instance.search import ScheduleName
-from solver.heuristics.balance import Balance
-from solver.heuristics.choose import group_of_slot
-from solver.heuristics.pool import PathPool
-from solver.heuristics.split_space import SplitSpace
-from solver.heuristics.trial import OrderTrial
+from solver.heuristics.balance import Balance, SplitSpace, group_of_slot
+from solver.heuristics.trial import OrderTrial, PathPool
 from solver.simulate import step_time_ns
 from tests import brute_force
 from tests.random_shapes import WITH_NEW, random_tables

@@ -19,17 +19,17 @@ from formulations.space import PlanSpace, shapes
 from solver.bounds.largest_share import shape_bound_ns
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS
-from solver.heuristics.choose import TimeTables
 from solver.heuristics.local import local_plans
-from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch
+from solver.heuristics.time_tables import TimeTables
+from solver.heuristics.trial import PathPool
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Status
-from solver.search.closing import enumerate_shape
 from solver.search.driver import solve
 from solver.search.engines import Family, model_engine
+from solver.search.enumeration import enumerate_shape
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
 from tests import brute_force

@@ -10,7 +10,7 @@ from formulations.costs.renting import worthwhile_terms
 from formulations.instance.family import Family
 from formulations.instance.machines import Spot
 from formulations.instance.preemption import Preemption
-from solver.clusters.measure import Figures, TimeAndMoney
+from solver.clusters.front import Figures, TimeAndMoney
 from solver.front_document import Aim, FamilyResult, FrontDocument
 from solver.report.document import build_front
 from solver.report.front_picture import front_picture

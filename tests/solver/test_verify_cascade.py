@@ -25,7 +25,7 @@ from solver.layered import edges
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Proof, Reason, Result, SearchLog, ShapeRecord, Status
-from solver.search import closer, closing, incumbents
+from solver.search import enumeration, fathoming, incumbents
 from solver.search.driver import solve
 from solver.verify import Effort, cascade, orders, verify_document
 from solver.verify.bounds import ANY_TIME_NS, Prover
@@ -245,12 +245,12 @@ def one_stage(true: Any) -> Any:
 PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "split": (engine, "tighten", split_bound),
     "bottleneck": (edges, "bottlenecks", bottleneck),
-    "shape": (closing, "shape_bound_ns", stretched),
+    "shape": (enumeration, "shape_bound_ns", stretched),
     "lanes": (uneven_shares, "shared_out", lane_bound),
     "work": (WorkBounds, "work_ns", stretched),
     "filling": (Filling, "filling_ns", stretched),
     "packing": (Packing, "refutes", eager),
-    "memory": (closer, "lacks_memory", one_stage),
+    "memory": (fathoming, "lacks_memory", one_stage),
 }
 
 

@@ -87,17 +87,17 @@ def _asset(name: str) -> str:
 def _headline(document: PlanDocument) -> str:
     """The figures that matter most, each with its name."""
     status = f"{document.status} for {TARGET_NAMES[document.target]}"
-    found = [("step time", time_text(document.step_time_s or 0.0)), ("status", status)]
+    headline = [("step time", time_text(document.step_time_s or 0.0)), ("status", status)]
     if document.lower_bound_s is not None and document.gap is not None:
-        found.append(("no plan is below", time_text(document.lower_bound_s)))
-        found.append(("gap", percent(document.gap)))
+        headline.append(("no plan is below", time_text(document.lower_bound_s)))
+        headline.append(("gap", percent(document.gap)))
     if document.throughput_sequences_per_s is not None:
         rate = f"{significant(document.throughput_sequences_per_s)} sequences/s"
-        found.append(("throughput", rate))
+        headline.append(("throughput", rate))
     if document.mfu is not None:
-        found.append(("MFU", percent(document.mfu)))
+        headline.append(("MFU", percent(document.mfu)))
     cells = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in found
+        f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in headline
     )
     return f"<dl class=headline>{cells}</dl>"
 
@@ -122,8 +122,8 @@ def lines_table(lines: Lines) -> str:
 
 def text_table(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 2) -> str:
     """A table whose first columns are text, the others numbers."""
-    head = "".join(f"<th>{escape(one)}</th>" for one in headings[:texts])
-    head += "".join(f"<th class=number>{escape(one)}</th>" for one in headings[texts:])
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings[:texts])
+    head += "".join(f"<th class=number>{escape(heading)}</th>" for heading in headings[texts:])
     body = "".join(
         "<tr>"
         + "".join(f"<td>{escape(cell)}</td>" for cell in row[:texts])
@@ -136,7 +136,7 @@ def text_table(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: in
 
 def legend(names: Iterable[tuple[str, str]]) -> str:
     """Style class and name of everything that has a colour."""
-    keys = "".join(f"<li><i class={one}></i>{escape(name)}</li>" for one, name in names)
+    keys = "".join(f"<li><i class={style}></i>{escape(name)}</li>" for style, name in names)
     return f"<ul class=legend>{keys}</ul>"
 
 
@@ -179,7 +179,7 @@ def stages(document: PlanDocument) -> str:
     bars = []
     num_devices = len(document.replicas[0].stages) // num_chunks(document)
     for s, stage in enumerate(document.replicas[0].stages):
-        types = dict.fromkeys(one.stages[s].gpu_type for one in document.replicas)
+        types = dict.fromkeys(replica.stages[s].gpu_type for replica in document.replicas)
         width = 100 * (stage.layers[1] - stage.layers[0]) / size
         layers = layers_text(document.instance.workload, range(*stage.layers))
         text = f"stage {s % num_devices}: layers {layers} on {', '.join(types)}"
@@ -195,20 +195,20 @@ def memory(document: PlanDocument) -> str:
     """What the memory of a GPU of every stage holds, against its limit."""
     parts = list(_MEMORY_NAMES)
     assert parts == list(MemoryDocument.model_fields)
-    largest = max(s.memory_limit_bytes for one in document.replicas for s in one.stages)
+    largest = max(s.memory_limit_bytes for replica in document.replicas for s in replica.stages)
     rows = []
-    for k, chunk, replicas, own in alike(document):
+    for k, chunk, replicas, stages_alike in alike(document):
         if chunk:
             continue
-        stage, held = own[0], own[0].memory.model_dump()
-        bars = "".join(_share(f"m{i}", held[part] / largest) for i, part in enumerate(parts))
+        stage, size_bytes = stages_alike[0], stages_alike[0].memory.model_dump()
+        bars = "".join(_share(f"m{i}", size_bytes[part] / largest) for i, part in enumerate(parts))
         limit = 100 * stage.memory_limit_bytes / largest
-        texts = (f"{_MEMORY_NAMES[part]} {size_text(held[part])}" for part in parts)
+        texts = (f"{_MEMORY_NAMES[part]} {size_text(size_bytes[part])}" for part in parts)
         free = stage.memory_limit_bytes - stage.memory_bytes
         about = [stage.gpu_type, f"layers {_layers(document, k)}"]
         about += [replicas_text(replicas)] if len(document.replicas) > 1 else []
         rows.append(
-            f"<tr><th scope=row>{k}</th><td>{escape(placed(own))} <small>"
+            f"<tr><th scope=row>{k}</th><td>{escape(placed(stages_alike))} <small>"
             f"{escape('; '.join(about))}</small></td>"
             f'<td class=bar title="{escape(", ".join(texts))}"><div>{bars}'
             f'<b style="left:{limit:.2f}%"></b></div></td>'
@@ -226,7 +226,7 @@ def memory(document: PlanDocument) -> str:
 def _layers(document: PlanDocument, stage: int) -> str:
     """Those of a stage, chunk by chunk."""
     every = len(document.replicas[0].stages) // num_chunks(document)
-    runs = (range(*one.layers) for one in document.replicas[0].stages[stage::every])
+    runs = (range(*chunk.layers) for chunk in document.replicas[0].stages[stage::every])
     return " and ".join(layers_text(document.instance.workload, run) for run in runs)
 
 

@@ -1,0 +1,175 @@
+"""Node orders, splits and shares near other ones, and those to start from."""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby, islice, pairwise, permutations
+from random import Random
+
+import numpy as np
+
+from formulations.costs.tables import Array
+from solver.heuristics.balance import Kinds, Split
+from solver.heuristics.node_orders import Order, count_orders, node_orders
+
+#: Orders of the runs that are tried; up to so many orders of the nodes all are tried.
+MOST_STARTS = 24
+FEW_ORDERS = 60
+
+
+def start_orders(nodes_used: Sequence[int], per_stage: int) -> list[Order]:
+    """Every group in one run, the runs in every order; and stages with a share of each group.
+
+    `per_stage`: nodes that a stage takes, at least 1. Equal stages make replicas alike all the
+    way, which pays where replicas may have unlike shares.
+    """
+    used = [j for j, count in enumerate(nodes_used) if count]
+    runs = [
+        tuple(j for j in order for _ in range(nodes_used[j]))
+        for order in islice(permutations(used), MOST_STARTS)
+    ]
+    return list(dict.fromkeys([*runs, striped(nodes_used, per_stage)]))
+
+
+def striped(nodes_used: Sequence[int], per_stage: int) -> Order:
+    """Stage by stage, nodes of every group in proportion, group by group."""
+    total = sum(nodes_used)
+    order: list[int] = []
+    taken = [0] * len(nodes_used)
+    for end in range(per_stage, total + per_stage, per_stage):
+        room = min(end, total) - len(order)
+        missing = [n * min(end, total) / total - t for n, t in zip(nodes_used, taken, strict=True)]
+        for _ in range(room):
+            j = max(range(len(missing)), key=lambda j: (missing[j], -j))
+            missing[j] -= 1
+            taken[j] += 1
+        order += [j for j, t in enumerate(taken) for _ in range(t - order.count(j))]
+    return tuple(order)
+
+
+def turned_orders(nodes_used: Sequence[int], per_stage: int, most: int) -> list[Order]:
+    """All orders if they are few; else the start orders, begun at each of at most `most` stages."""
+    if count_orders(nodes_used) <= FEW_ORDERS:
+        return list(node_orders(nodes_used, FEW_ORDERS))
+    step = max(per_stage, -(-sum(nodes_used) // most))
+    return list(
+        dict.fromkeys(
+            order[i:] + order[:i]
+            for order in start_orders(nodes_used, per_stage)
+            for i in range(0, len(order), step)
+        )
+    )
+
+
+def _swapped(order: Order, i: int, j: int, size: int) -> Order:
+    """Two blocks of `size` nodes exchanged; i + size <= j."""
+    return (
+        *order[:i],
+        *order[j : j + size],
+        *order[i + size : j],
+        *order[i : i + size],
+        *order[j + size :],
+    )
+
+
+def _shifted(order: Order, i: int, size: int, to: int) -> Order:
+    """A block of `size` nodes taken out at i and put back at `to` of the rest."""
+    block, rest = order[i : i + size], order[:i] + order[i + size :]
+    return rest[:to] + block + rest[to:]
+
+
+def near_orders(order: Order, per_stage: int, random: Random) -> Iterator[Order]:
+    """Without end: orders with two nodes, two blocks or one block moved, or turned round.
+
+    Blocks are as long as a stage or a run of equal nodes; they start at stages or runs.
+    """
+    size = len(order)
+    runs = [0]
+    for _, run in groupby(order):
+        runs.append(runs[-1] + len(list(run)))
+    marks = sorted({*runs[:-1], *range(0, size, per_stage)})
+    lengths = [1, per_stage, *(b - a for a, b in pairwise(runs))]
+    while True:
+        kind = random.random()
+        length = min(random.choice(lengths), size)
+        if kind < 0.45:
+            i, j = sorted((random.randrange(size), random.randrange(size)))
+            if order[i] != order[j]:
+                yield _swapped(order, i, j, 1)
+        elif kind < 0.7:
+            i, j = sorted((random.choice(marks), random.choice(marks)))
+            if i + length <= j and j + length <= size:
+                yield _swapped(order, i, j, length)
+        elif kind < 0.98:
+            i = min(random.choice(marks), size - length)
+            yield _shifted(order, i, length, min(random.choice(marks), size - length))
+        else:
+            yield order[::-1]
+
+
+def near_splits(split: Array) -> Array:
+    """[N, p + 1] splits in which one layer moved between two of the p stages."""
+    p = len(split) - 1
+    first, last = np.triu_indices(p, 1)
+    inside = (np.arange(p + 1) > first[:, None]) & (np.arange(p + 1) <= last[:, None])
+    moves = np.concatenate([split + inside, split - inside])
+    return moves[(np.diff(moves, axis=1) > 0).all(axis=1)]
+
+
+def permuted(before: Kinds, after: Kinds, split: Split) -> Split | None:
+    """The split whose stages take their numbers of layers along; None if the kinds differ."""
+    if sorted(before) != sorted(after):
+        return None
+    sizes: dict[tuple[tuple[int, int], ...], list[int]] = {}
+    for kinds, (start, end) in zip(before, pairwise(split), strict=True):
+        sizes.setdefault(kinds, []).append(end - start)
+    return tuple(accumulate((sizes[kinds].pop(0) for kinds in after), initial=0))
+
+
+#: Replicas that give, and that take, a micro-batch.
+MOVED = 3
+
+
+def fair_shares(stage_times: Array, micro_batches: int) -> tuple[int, ...]:
+    """Shares, at least 1 each, of least largest estimate over the replicas.
+
+    stage_times: [p, R] forward + backward of one micro-batch, per stage and replica. With m
+    micro-batches a replica is taken to need all its stages once and m - 1 times its slowest.
+    """
+    latency, slowest = stage_times.sum(axis=0), stage_times.max(axis=0)
+    low, high = 0, int((latency + micro_batches * slowest).max())
+    while low < high:
+        middle = (low + high) // 2
+        if _most(latency, slowest, middle).sum() >= micro_batches:
+            high = middle
+        else:
+            low = middle + 1
+    shares = _most(latency, slowest, low)
+    for _ in range(int(shares.sum()) - micro_batches):
+        ends = np.where(shares > 1, latency + (shares - 1) * slowest, -1)
+        shares[len(ends) - 1 - int(ends[::-1].argmax())] -= 1
+    return tuple(shares.tolist())
+
+
+def near_shares(stage_times: Array, shares: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Shares with one micro-batch moved from a replica that ends late to one that ends early.
+
+    By the estimate of `fair_shares`; of replicas that look alike one, and `MOVED` on each side.
+    """
+    counts = np.array(shares)
+    ends = stage_times.sum(axis=0) + (counts - 1) * stage_times.max(axis=0)
+    alike = np.unique(np.vstack([counts, stage_times]), axis=1, return_index=True)[1]
+    ranked = alike[np.argsort(ends[alike], kind="stable")]
+    found = []
+    for source in [r for r in ranked[::-1] if counts[r] > 1][:MOVED]:
+        for target in ranked[:MOVED]:
+            if source != target:
+                moved = counts.copy()
+                moved[source] -= 1
+                moved[target] += 1
+                found.append(tuple(moved.tolist()))
+    return found
+
+
+def _most(latency: Array, slowest: Array, time_ns: int) -> Array:
+    """[R] micro-batches that every replica finishes within the time; 1 at least."""
+    most: Array = np.maximum(1, (time_ns - latency) // slowest + 1)
+    return most

@@ -1,0 +1,325 @@
+"""Solving one shape exactly: infeasible, bounded or solved, over all node orders and shares."""
+
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, replace
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+
+from formulations.costs.placement import PlacementCosts, Placer
+from formulations.decisions import Decisions
+from formulations.plan import Plan, simulable
+from formulations.slot_degrees import runs_order
+from solver.bounds.largest_share import largest_share, shape_bound_ns
+from solver.enumeration.by_device import best_by_device, best_by_stage
+from solver.enumeration.engine import solve_split
+from solver.enumeration.enumerate import below
+from solver.enumeration.uneven_shares import Answer, Remaining, Uneven, best_dealing
+from solver.heuristics.node_orders import Order, count_orders, node_orders
+from solver.layered.all_orders import free_order, lane_width
+from solver.layered.placements import (
+    ReplicaClass,
+    StageZones,
+    fixed_order,
+    replica_classes,
+)
+from solver.layered.problem import Intervals, SplitProblem
+from solver.search.by_relaxation import ByRelaxation, even_plan
+from solver.search.distribute import least_vectors, shares
+
+#: With more distinct node orders than these only the heuristic's are tried: the shape stays open.
+ORDER_LIMIT = 20_000
+
+#: Up to so many are tried without a relaxation before.
+FEW_ORDERS = 100
+
+#: Larger gaps are not taken off a cutoff.
+MOST_GAP = 0.5
+
+#: How often each order may ask whether to stop before the others had their turn.
+FIRST_EFFORT = 400
+#: Growth of the cutoff with which lanes are dealt.
+FURTHER = 1.01
+
+Stop = Callable[[], bool]
+
+
+def after(effort: int | None, stop: Stop) -> Stop:
+    """Stops as `stop` does, or at the latest after it was asked `effort` times."""
+    if effort is None:
+        return stop
+    left = iter(range(effort))
+    return lambda: next(left, None) is None or stop()
+
+
+@dataclass(frozen=True)
+class ShapeAnswer:
+    """Best plan below the cutoff, if any; `complete`: nothing else is, up to the gap.
+
+    bound_ns: no other plan of the shape is faster; of use if not complete.
+    """
+
+    plan: Plan | None
+    step_time_ns: int | None
+    complete: bool
+    bound_ns: int = 0
+
+
+class ShapeEngine(Protocol):
+    """An exact method for one shape."""
+
+    def __call__(self, intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+        """The best plan of the shape with a step time below `cutoff`."""
+
+
+def lacks_memory(intervals: Intervals) -> bool:
+    """Whether no split fits even if every stage had the roomiest GPU used.
+
+    Proof. Stage k holds no fewer micro-batches than with the least share of any replica, on a
+    GPU of some group used, of those with equal degrees at most on the largest; `ends` are the
+    layers where a chain of k + 1 such stages can end.
+    """
+    tables = intervals.tables
+    shape, instance = tables.shape, tables.instance
+    even = instance.search.micro_batches == "even"
+    least = tables.num_micro_batches // shape.dp if even else 1
+    ends = np.zeros(tables.num_layers + 1, dtype=bool)
+    ends[0] = True
+    for k in range(shape.num_stages):
+        fits = np.any([intervals.fits(j, k, least) for j in tables.roomiest], axis=0)
+        ends = np.any(fits[ends], axis=0)
+    return not ends[-1]
+
+
+def _share_vectors(
+    intervals: Intervals,
+    placement: PlacementCosts,
+    classes: list[ReplicaClass],
+    cutoff: int,
+    stop: Stop,
+) -> list[list[int]] | None:
+    """Shares per class with which plans may be below the cutoff; None if stopped."""
+    tables = intervals.tables
+    total, dp = tables.num_micro_batches, tables.shape.dp
+    if tables.instance.search.micro_batches == "even":
+        return [[total // dp] * len(classes)]
+    counts, most = [one.count for one in classes], []
+    for one in classes:
+        if stop():
+            return None
+        alone = fixed_order(intervals, placement, [one], [1])
+        most.append(largest_share(alone, intervals.room, total - dp + 1, cutoff))
+    speed = [
+        int(sum(intervals.forward[j, 0, -1] + intervals.backward[j, 0, -1] for j in one.groups))
+        for one in classes
+    ]
+    vectors = least_vectors(counts, most, total)
+    return sorted(vectors, key=lambda v: max(m * s for m, s in zip(v, speed, strict=True)))
+
+
+def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+    """All orders at once where that is possible, else a relaxation, then one after the other.
+
+    Where stages may span zones, those orders first in which none does, which are few. A cutoff is
+    lowered to what is above any step time, also when the gap is off it. A shape whose steps
+    are too long to be simulated stays open.
+    """
+    tables = intervals.tables
+    if not simulable(tables.instance, tables.shape):
+        return ShapeAnswer(None, None, False)
+    cutoff, gap = min(cutoff, 2 * tables.longest_ns + 2), min(gap, MOST_GAP)
+    if tables.by_place is not None:
+        plan, found = best_by_stage(intervals, tables.by_place, cutoff, gap, stop)
+        return ShapeAnswer(plan, found.step_time_ns, found.complete, found.bound_ns)
+    placer = Placer(tables)
+    zones = StageZones(placer)
+    if tables.shape.vpp > 1:
+        return _chunked(intervals, placer, cutoff, gap, stop)
+    if not zones.known or not zones.aligned or zones.split_by(cutoff):
+        return _closed(intervals, placer, cutoff, gap, stop)
+    problem = _of_all_orders(intervals, placer, split=True)
+    best = ShapeAnswer(None, None, False)
+    if problem is not None and problem.stages:
+        best = _solved(intervals, problem, cutoff, gap, stop)
+    rest = _closed(intervals, placer, best.step_time_ns or cutoff, gap, stop)
+    return (
+        rest
+        if best.plan is None or rest.plan is not None
+        else replace(best, complete=rest.complete, bound_ns=rest.bound_ns)
+    )
+
+
+def _of_all_orders(intervals: Intervals, placer: Placer, split: bool) -> SplitProblem | None:
+    """The problem of all orders, if they are not too many and the best shares are even ones.
+
+    Unlike shares bring nothing if all replicas stand on the same nodes at every stage.
+    """
+    tables = intervals.tables
+    even = tables.instance.search.micro_batches == "even"
+    if not even and not split and lane_width(tables) != tables.shape.dp:
+        return None
+    problem = free_order(intervals, placer, split)
+    return problem if even or problem is None or problem.num_lanes == 1 else None
+
+
+def _solved(
+    intervals: Intervals, problem: SplitProblem, cutoff: int, gap: float, stop: Stop
+) -> ShapeAnswer:
+    """The best plan of all orders."""
+    found = solve_split(problem, cutoff, gap, stop)
+    if found.arcs is None or found.split is None:
+        return ShapeAnswer(None, None, found.complete, found.bound_ns)
+    order = problem.order(found.arcs.tolist())
+    plan = even_plan(intervals.tables, order, found.split)
+    return ShapeAnswer(plan, found.step_time_ns, found.complete, found.bound_ns)
+
+
+def _closed(
+    intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
+) -> ShapeAnswer:
+    """As `enumerate_shape`, whichever zones stages span."""
+    zones = StageZones(placer)
+    split = zones.split_by(cutoff)
+    if split and not zones.aligned:
+        return ShapeAnswer(None, None, True, cutoff)
+    problem = _of_all_orders(intervals, placer, split)
+    if problem is None:
+        even = intervals.tables.instance.search.micro_batches == "even"
+        several = _even if even else _uneven
+        close = _by_order if intervals.tables.shape.pp == 1 else several
+        return close(intervals, placer, cutoff, gap, stop)
+    if not problem.stages:
+        return ShapeAnswer(None, None, True, cutoff)
+    return _solved(intervals, problem, cutoff, gap, stop)
+
+
+def _uneven(
+    intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
+) -> ShapeAnswer:
+    """By bounds; then lane by lane where that is exact, else one order after the other."""
+    tables, target = intervals.tables, below(cutoff, gap)
+    lanes = Uneven(intervals, placer, StageZones(placer).split_by(cutoff))
+    bound_ns = 0 if lanes.exact else shape_bound_ns(intervals, target, stop)
+    left = lanes.thinned(lanes.everything(target), target, stop) if bound_ns < target else None
+    if left is None:
+        return ShapeAnswer(None, None, True, target)
+    bound_ns = lanes.bound_ns(bound_ns, target, left, stop)
+    if not lanes.exact:
+        return replace(_by_order(intervals, placer, cutoff, gap, stop), bound_ns=bound_ns)
+    answer, bound_ns = _dealt(lanes, bound_ns, cutoff, gap, stop, left)
+    if answer.found is None:
+        return ShapeAnswer(None, None, answer.complete, bound_ns)
+    order, split, shares, step_time_ns = astuple(answer.found)
+    plan = Decisions(order, split, shares).plan(tables)
+    return ShapeAnswer(plan, step_time_ns, answer.complete, bound_ns)
+
+
+def _dealt(
+    lanes: Uneven, low: int, cutoff: int, gap: float, stop: Stop, left: Remaining
+) -> tuple[Answer, int]:
+    """As `best_dealing`, by cutoffs that grow from `low`; and a bound of what it has not found.
+
+    What is found below a low cutoff is as good as any, and far fewer ways lead there.
+    """
+    bound_ns = trial = low
+    while True:
+        trial = min(cutoff, int(trial * FURTHER) + 1)
+        answer = best_dealing(lanes, trial, gap, stop, left)
+        if answer.found is not None or not answer.complete:
+            return answer, bound_ns
+        bound_ns = max(bound_ns, below(trial, gap))
+        if trial == cutoff:
+            return answer, bound_ns
+
+
+def _even(intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+    """By relaxations, and if that is not enough one order after the other, unless they are many.
+
+    Few orders are tried at once: relaxations would seldom spare that. What crosses between zones
+    is in the graph of all orders alone.
+    """
+    target, low = below(cutoff, gap), 0
+    if intervals.tables.instance.cluster.has_zones:
+        low = shape_bound_ns(intervals, target, stop)
+    if low >= target:
+        return ShapeAnswer(None, None, True, target)
+    num_orders = count_orders(intervals.tables.shape.nodes_used)
+    relaxed = ShapeAnswer(None, None, False, low)
+    if num_orders > FEW_ORDERS:
+        search = ByRelaxation(intervals, placer, gap, stop, cutoff, low)
+        complete = search.run()
+        time_ns = None if search.plan is None else search.best
+        relaxed, cutoff = ShapeAnswer(search.plan, time_ns, complete, search.bound_ns), search.best
+    if relaxed.complete or num_orders > ORDER_LIMIT:
+        return relaxed
+    tried = _by_order(intervals, placer, cutoff, gap, stop)
+    bound_ns = max(tried.bound_ns, relaxed.bound_ns)
+    if tried.plan is None:
+        tried = replace(relaxed, complete=tried.complete)
+    return replace(tried, bound_ns=bound_ns)
+
+
+def _chunked(
+    intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
+) -> ShapeAnswer:
+    """Several chunks per device: all orders at once, device by device; else one after the other.
+
+    The graph of devices does not know which blocks are on a device, so unlike ones (encoder and
+    decoder) are left to the orders, unless these are too many.
+    """
+    tables = intervals.tables
+    blocks = [run for run in tables.instance.workload.layer_runs if run.layer.is_block]
+    few = count_orders(tables.shape.nodes_used) <= ORDER_LIMIT
+    if len(blocks) == 1 or not few:
+        answer = best_by_device(intervals, placer, cutoff, gap, stop)
+        if answer is not None:
+            found, proved = answer.found, (answer.complete, answer.bound_ns)
+            if found is None:
+                return ShapeAnswer(None, None, *proved)
+            plan = even_plan(tables, found.order, found.split)
+            return ShapeAnswer(plan, found.step_time_ns, *proved)
+    if not few:
+        return ShapeAnswer(None, None, False)
+    return _by_order(intervals, placer, cutoff, gap, stop)
+
+
+def _by_order(
+    intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
+) -> ShapeAnswer:
+    """Every order that the target runs, with all shares that may be below the best step time.
+
+    Each for a while, then those of least bound to the end. Of more than `ORDER_LIMIT` orders some
+    alone are tried, which proves nothing. All orders of a single stage cost the same.
+    """
+    tables, shape = intervals.tables, intervals.tables.shape
+    orders = islice(node_orders(shape.nodes_used, ORDER_LIMIT), 1 if shape.pp == 1 else None)
+    unfinished = {order: 0 for order in orders if runs_order(tables.instance, shape, order)}
+    plan, best = None, cutoff
+    for effort in (FIRST_EFFORT, None):
+        waiting: dict[Order, int] = {}
+        for order, bound_ns in sorted(unfinished.items(), key=lambda entry: entry[::-1]):
+            if bound_ns >= below(best, gap):
+                continue
+            placement = placer.costs(order)
+            classes = replica_classes(placement, shape.dp)
+            vectors = _share_vectors(intervals, placement, classes, below(best, gap), stop)
+            for vector in [None] if vectors is None else vectors:
+                if vector is None or stop():
+                    waiting[order] = bound_ns
+                    break
+                problem = fixed_order(intervals, placement, classes, vector)
+                found = solve_split(problem, best, gap, after(effort, stop))
+                if found.split is not None and found.step_time_ns is not None:
+                    best = found.step_time_ns
+                    counts = shares(classes, vector, tables.num_micro_batches)
+                    plan = Decisions(order, tuple(found.split.tolist()), counts).plan(tables)
+                if not found.complete:
+                    proved_ns = max(bound_ns, found.bound_ns)
+                    waiting[order] = min(waiting.get(order, proved_ns), proved_ns)
+        unfinished = waiting
+    target = below(best, gap)
+    bound_ns = min([target, *unfinished.values()])
+    if shape.pp > 1 and count_orders(shape.nodes_used) > ORDER_LIMIT:
+        bound_ns = 0
+    return ShapeAnswer(plan, best if plan else None, bound_ns >= target, bound_ns)

@@ -1,0 +1,382 @@
+"""How one shape is closed: by memory, by a bound that is known, or by an exact engine.
+
+An engine answers questions about single shapes: which plan is the best below a cutoff, from which
+on plans are of no use for limits, incumbent and gap. Answers are passed on and kept.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from hashlib import sha256
+from time import process_time
+
+from pydantic import TypeAdapter
+
+from formulations.costs.plan_costs import plan_costs
+from formulations.errors import PlanError
+from formulations.instance import Instance
+from formulations.plan import Plan, Shape
+from solver.enumeration.enumerate import below
+from solver.files import canonical_json
+from solver.heuristics.time_tables import TimeTables
+from solver.layered.problem import Intervals
+from solver.options import SolveOptions
+from solver.result import Proof, Reason, ShapeRecord, max_step_time_ns, objective_weight
+from solver.search.enumeration import MOST_GAP, ShapeAnswer, ShapeEngine, Stop, after, lacks_memory
+from solver.simulate import step_time_ns
+from solver.study.store import Study, StudyRecord
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which plans of a shape are looked for: below a step time, to a gap, with so much effort.
+
+    effort: how often the engine may ask whether to stop before it has to; None for ever.
+    """
+
+    cutoff_ns: int
+    gap: float
+    effort: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known after a question; found is None where no split has the memory.
+
+    cut_short: it was stopped before its effort was spent, so another time it may say more.
+    """
+
+    question: Question
+    found: ShapeAnswer | None
+    spent_s: float = 0.0
+    cut_short: bool = False
+
+    def replies(self, question: Question) -> bool:
+        """Whether it is the answer to another question, too, to the letter or as nothing is found.
+
+        Where nothing is below a cutoff, nothing is below a lower one.
+        """
+        if self.found is None or self.question == question:
+            return True
+        own = self.question
+        wide = own.cutoff_ns >= question.cutoff_ns and own.gap <= question.gap
+        return wide and self.found.complete and not self.improves(question)
+
+    def improves(self, question: Question) -> bool:
+        """Whether it holds a plan below the cutoff."""
+        step_ns = None if self.found is None else self.found.step_time_ns
+        return step_ns is not None and step_ns < question.cutoff_ns
+
+
+_ANSWERS = TypeAdapter(Answer)
+#: In a study.
+KIND = "shape"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers that a study holds on shapes of one instance."""
+
+    study: Study | None = None
+
+    def find(self, shape: Shape, question: Question) -> Answer | None:
+        """An answer to the question; StudyError for a plan that is not what it is said to be."""
+        if self.study is None:
+            return None
+        known = [answer for answer in self.every(shape) if answer.replies(question)]
+        exact = [answer for answer in known if answer.question == question]
+        answer = next(iter([*exact, *known]), None)
+        if answer is not None:
+            self._plan(answer)
+        return answer
+
+    def every(self, shape: Shape) -> list[Answer]:
+        """All that the study holds on a shape, plans unchecked."""
+        assert self.study is not None
+        return [self._read(one) for one in self.study.find(KIND, _key(shape))]
+
+    def all(self) -> Iterator[Answer]:
+        """All that the study holds, one at a time."""
+        return map(self._read, [] if self.study is None else self.study.every(KIND))
+
+    def plans(self) -> Iterator[tuple[Plan, int]]:
+        """The plans of all answers, with their step times in ns; StudyError as in `find`."""
+        return (plan for answer in self.all() if (plan := self._plan(answer)))
+
+    def _plan(self, answer: Answer) -> tuple[Plan, int] | None:
+        """The plan of an answer with its step time in ns, simulated before it is believed."""
+        best = answer.found
+        if best is None or best.plan is None or best.step_time_ns is None:
+            return None
+        assert self.study is not None
+        check_plan(self.study, KIND, best.plan, best.step_time_ns)
+        return best.plan, best.step_time_ns
+
+    def _read(self, record: StudyRecord) -> Answer:
+        assert self.study is not None
+        return self.study.read(KIND, record, _ANSWERS)
+
+    def keep(self, shape: Shape, answer: Answer) -> None:
+        """Adds a whole answer to the study."""
+        if self.study is None or answer.cut_short:
+            return
+        variant = canonical_json(_ANSWERS.dump_python(answer)["question"])
+        fields = _ANSWERS.dump_json(answer).decode()
+        self.study.keep(KIND, _key(shape), variant, fields)
+
+
+def check_plan(study: Study, kind: str, plan: Plan, step_ns: int) -> None:
+    """A plan that a study holds is simulated before it is believed; StudyError if it is not so."""
+    try:
+        took_ns = step_time_ns(plan_costs(study.instance, plan))
+    except (PlanError, LookupError):
+        raise study.damaged(kind, "a plan that does not fit the instance") from None
+    if took_ns != step_ns:
+        raise study.damaged(kind, f"a plan of {step_ns} ns takes {took_ns} ns")
+
+
+def _key(shape: Shape) -> str:
+    return sha256(canonical_json(shape.model_dump(mode="json")).encode()).hexdigest()
+
+
+#: Above any step time in ns: more than twice what `formulations.costs.magnitude` lets through.
+ANY_TIME = 1 << 56
+#: Of a product of floats and its quotient, relative; below a ns wherever floats count whole ones.
+NOISE = 4 * sys.float_info.epsilon
+
+
+@dataclass(frozen=True)
+class Cutoffs:
+    """Those of one instance to one gap; `best` is the objective of the incumbent, None without."""
+
+    instance: Instance
+    gap: float
+
+    @cached_property
+    def _scales(self) -> dict[tuple[int, ...], tuple[int, float]]:
+        """Shortest step time beyond the limits and objective per ns, by the nodes used."""
+        return {}
+
+    def _scale(self, shape: Shape) -> tuple[int, float]:
+        known = self._scales.get(shape.nodes_used)
+        if known is None:
+            longest = max_step_time_ns(self.instance, shape)
+            refused = ANY_TIME if longest is None else min(longest + 1, ANY_TIME)
+            known = refused, objective_weight(self.instance, shape)
+            self._scales[shape.nodes_used] = known
+        return known
+
+    def refused(self, shape: Shape) -> int:
+        """Step times of at least this are beyond the limits, or any."""
+        return self._scale(shape)[0]
+
+    def objective(self, shape: Shape, step_time_ns: int) -> float:
+        """Of a plan of a shape."""
+        return step_time_ns * self._scale(shape)[1]
+
+    def _reached(self, shape: Shape, best: float | None, gap: float) -> int:
+        """Step times of at least this are no better than the incumbent, up to a gap.
+
+        On nodes without rent any plan is better than an incumbent that costs something.
+        """
+        _, weight = self._scale(shape)
+        if best is None or not weight:
+            return 0 if best == 0 else ANY_TIME
+        return min(ANY_TIME, math.ceil(best * (1 - gap) * (1 - NOISE) / weight))
+
+    def target(self, shape: Shape, best: float | None) -> int:
+        """Bounds of at least this close a shape. The gap is not taken off a limit."""
+        return min(self.refused(shape), self._reached(shape, best, self.gap))
+
+    def beyond(self, objective: float, best: float | None) -> bool:
+        """Whether nothing with this objective or more can beat the incumbent."""
+        return best is not None and objective >= best * (1 - self.gap)
+
+    def question(self, shape: Shape, best: float | None, effort: int | None) -> Question:
+        """Below which step time to look for the best plan, and to what gap. A limit has none."""
+        refused, reached = self.refused(shape), self._reached(shape, best, 0.0)
+        if refused < reached:
+            return Question(refused, 0.0, effort)
+        return Question(reached, min(self.gap, MOST_GAP), effort)
+
+    def reviewed(self, record: ShapeRecord, best: float | None) -> ShapeRecord:
+        """The record of a shape, closed after all if a later incumbent has reached its bound."""
+        bound_ns = record.bound_ns
+        if record.reason != "open" or best is None or bound_ns is None:
+            return record
+        closed = bound_ns >= self.target(record.shape, best)
+        return record.model_copy(update={"reason": "bounded"}) if closed else record
+
+    def stated(self, record: ShapeRecord, best: float | None, bound: float | None) -> ShapeRecord:
+        """The record, with no higher a bound than the outcome rests on, its own reason or `bound`.
+
+        So a plan file claims no more than it has to, and is proved again sooner.
+        """
+        weight = self._scale(record.shape)[1]
+        if record.bound_ns is None or bound is None or not weight:
+            return record
+        needed = math.ceil(bound / weight)
+        if record.reason == "bounded":
+            needed = max(needed, self.target(record.shape, best))
+        return record.model_copy(update={"bound_ns": min(record.bound_ns, needed)})
+
+
+@dataclass(frozen=True)
+class Task:
+    """An open shape with lower bounds of the objective and the step time of its plans.
+
+    effort: how often the engine may ask whether to stop before it has to; None for ever.
+    """
+
+    objective: float
+    bound_ns: int
+    proof: Proof
+    shape: Shape
+    effort: int | None = None
+
+
+@dataclass(frozen=True)
+class Closing:
+    """The record of a shape, and a plan better than the incumbent if there is one."""
+
+    record: ShapeRecord
+    found: tuple[Plan, int] | None = None  #: with its step time in ns
+
+
+def _record(shape: Shape, reason: Reason, proof: Proof, bound_ns: int | None = None) -> ShapeRecord:
+    return ShapeRecord(shape=shape, reason=reason, proof=proof, bound_ns=bound_ns)
+
+
+def _closer(instance: Instance, options: SolveOptions, engine: ShapeEngine) -> "Closer":
+    return Closer(instance, options, engine, TimeTables(instance))
+
+
+@dataclass(frozen=True)
+class Closer:
+    """Closes shapes of one instance; `best` is the objective of the incumbent, None without."""
+
+    instance: Instance
+    options: SolveOptions
+    engine: ShapeEngine
+    times: TimeTables
+    answers: Answers = field(default_factory=Answers)
+
+    def _proof_of(self, shape: Shape) -> Proof:
+        """What an exhaustive closing goes by; models leave what they are not for to enumeration."""
+        method = self.options.method
+        return method if method in ("cpsat", "milp") and not shape.per_stage else "enumeration"
+
+    @cached_property
+    def cutoffs(self) -> Cutoffs:
+        """From which step time on plans are of no use."""
+        return Cutoffs(self.instance, self.options.gap)
+
+    def beyond(self, task: Task, best: float | None) -> bool:
+        """Whether neither this task nor any later one can beat the incumbent."""
+        return self.cutoffs.beyond(task.objective, best)
+
+    def by_bound(self, task: Task, best: float | None) -> Closing:
+        """By the bound of the task if that is beyond a limit or the incumbent; else open."""
+        shape, bound_ns = task.shape, task.bound_ns
+        if bound_ns < self.cutoffs.target(shape, best):
+            return Closing(_record(shape, "open", task.proof, bound_ns))
+        if bound_ns >= self.cutoffs.refused(shape):
+            closed_form = task.proof in ("work", "filling", "packing")
+            proof: Proof = "limit" if closed_form else task.proof
+            return Closing(_record(shape, "infeasible", proof))
+        return Closing(_record(shape, "bounded", task.proof, bound_ns))
+
+    def packed(self, tasks: Sequence[Task], best: float | None) -> list[Task]:
+        """The tasks; those that whole blocks close with the bound that this takes."""
+        below_ns = [self.cutoffs.target(task.shape, best) for task in tasks]
+        closed = self.times.refuted([task.shape for task in tasks], below_ns)
+        return [
+            replace(task, bound_ns=ns, proof="packing") if shut else task
+            for task, ns, shut in zip(tasks, below_ns, closed, strict=True)
+        ]
+
+    def close(self, task: Task, best: float | None, stop: Stop) -> Closing:
+        """Closes one shape, unless `stop` ends that early."""
+        known = self.known(task, best)
+        if known is not None:
+            return known
+        answer = self.answer(task, best, stop)
+        self.answers.keep(task.shape, answer)
+        return self.closing(task, best, answer)
+
+    def known(self, task: Task, best: float | None, early: Answer | None = None) -> Closing | None:
+        """As `close`, without any search: by the bound, an early answer, or what a study holds."""
+        if task.bound_ns >= self.cutoffs.target(task.shape, best):
+            return self.by_bound(task, best)
+        question = self.question(task, best)
+        if early is None or not early.replies(question):
+            early = self.answers.find(task.shape, question)
+        return None if early is None else self.closing(task, best, early)
+
+    def needless(self, task: Task, best: float | None) -> bool:
+        """Whether a shape is closed by its bound."""
+        return self.beyond(task, best) or task.bound_ns >= self.cutoffs.target(task.shape, best)
+
+    def objective(self, task: Task, answer: Answer) -> float | None:
+        """Of the plan of an answer."""
+        step_ns = None if answer.found is None else answer.found.step_time_ns
+        return None if step_ns is None else self.cutoffs.objective(task.shape, step_ns)
+
+    def elsewhere(self) -> "Callable[[], Closer]":
+        """The same in another process, which has no time limit and no study of its own."""
+        options = replace(self.options, time_limit_s=None)
+        return partial(_closer, self.instance, options, self.engine)
+
+    def question(self, task: Task, best: float | None) -> Question:
+        """Below which step time to look for the best plan of the shape, and to what gap."""
+        return self.cutoffs.question(task.shape, best, task.effort)
+
+    def answer(self, task: Task, best: float | None, stop: Stop) -> Answer:
+        """What the engine says, or `stop` lets it say."""
+        began_s, question = process_time(), self.question(task, best)
+        intervals = Intervals(self.times.costs(task.shape))
+        if lacks_memory(intervals):
+            return Answer(question, None, process_time() - began_s)
+        stopped = False
+
+        def halt() -> bool:
+            nonlocal stopped
+            stopped = stopped or stop()
+            return stopped
+
+        halted = after(task.effort, halt)
+        found = self.engine(intervals, question.cutoff_ns, question.gap, halted)
+        cut_short = stopped and not found.complete
+        return Answer(question, found, process_time() - began_s, cut_short)
+
+    def closing(self, task: Task, best: float | None, answer: Answer) -> Closing:
+        """What an answer says now, be it one to another question: one that asked for more."""
+        found, question = answer.found, self.question(task, best)
+        if found is None:
+            return Closing(_record(task.shape, "infeasible", "memory"))
+        if not answer.improves(question):
+            found = replace(found, plan=None, step_time_ns=None)
+        record = self._recorded(task, found, question.cutoff_ns, question.gap)
+        if found.plan is None or found.step_time_ns is None:
+            return Closing(record)
+        return Closing(record, (found.plan, found.step_time_ns))
+
+    def recorded(self, task: Task, answer: Answer) -> ShapeRecord:
+        """What an answer says by itself, whatever the incumbent."""
+        if answer.found is None:
+            return _record(task.shape, "infeasible", "memory")
+        return self._recorded(task, answer.found, answer.question.cutoff_ns, answer.question.gap)
+
+    def _recorded(self, task: Task, answer: ShapeAnswer, cutoff: int, gap: float) -> ShapeRecord:
+        """What the answer to a question says."""
+        shape, proof = task.shape, self._proof_of(task.shape)
+        if not answer.complete:
+            if answer.bound_ns > task.bound_ns:
+                return _record(shape, "open", proof, answer.bound_ns)
+            return _record(shape, "open", task.proof, task.bound_ns)
+        if answer.plan is None and cutoff >= self.cutoffs.refused(shape):
+            return _record(shape, "infeasible", proof)
+        bound_ns = below(answer.step_time_ns or cutoff, gap)
+        return _record(shape, "solved" if answer.plan else "bounded", proof, bound_ns)

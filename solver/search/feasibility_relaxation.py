@@ -1,0 +1,383 @@
+"""Why an instance has no plan, and the smallest change that would give it one.
+
+A change is named only if an exact search with it found a plan. Where the time for that runs out,
+the text says so: "at least", "suffices". A search that is stopped early knows less: None for "is
+there a plan?", and `exact=False` for a least value, which is then a value that suffices.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from formulations.costs.renting import rent_usd_per_hour
+from formulations.instance import Instance
+from formulations.instance.cluster import has_flash
+from formulations.instance.profile import covered_degrees
+from formulations.instance.target import RULES
+from formulations.launch import runs
+from formulations.plan import PARAMETERS_SPLIT, Shape
+from formulations.slot_degrees import powers_of_two
+from formulations.space import group_degrees, micro_batches, node_vectors, shapes, shapes_of
+from formulations.units import GIB, NANOSECONDS_PER_SECOND, ceil_count
+from solver.heuristics.time_tables import TimeTables
+from solver.interrupt import GRACE_S, Deadline, TimeUp, time_up_after
+from solver.layered.problem import Intervals
+from solver.result import Infeasibility, max_step_time_ns, price_usd_per_hour
+from solver.search.enumeration import MOST_GAP, Stop, enumerate_shape, lacks_memory
+from solver.search.fathoming import ANY_TIME
+
+#: Memory is added to every GPU in steps of this size, up to a size at which every plan fits.
+MEMORY_STEP_GIB = 1 / 16
+_MOST_STEPS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Least:
+    """A value with which there is a plan; `exact`: there is none with less."""
+
+    value: float
+    exact: bool
+
+
+def with_memory(instance: Instance, extra_gib: float) -> Instance:
+    """The instance with this much more memory on every GPU."""
+    groups = tuple(
+        group.but(gpu={"memory_bytes": group.gpu.memory_bytes + round(extra_gib * GIB)})
+        for group in instance.cluster.groups
+    )
+    return instance.but(cluster={"groups": groups})
+
+
+def has_plan(instance: Instance, stop: Stop, among: Iterable[Shape] | None = None) -> bool | None:
+    """Whether some shape (of `among`, else of all) has a plan; None: unknown when stopped."""
+    times = TimeTables(instance)
+    complete = True
+    for shape in shapes(instance) if among is None else among:
+        if stop():
+            return None
+        intervals = Intervals(times.costs(shape))
+        if lacks_memory(intervals):
+            continue
+        cutoff = _cutoff(instance, shape)
+        gap = MOST_GAP if cutoff == ANY_TIME else 0.0
+        answer = enumerate_shape(intervals, cutoff, gap, stop)
+        if answer.plan is not None:
+            return True
+        complete &= answer.complete
+    return False if complete else None
+
+
+def fits_optimistically(instance: Instance, stop: Stop) -> bool:
+    """Whether a shape would fit if all GPUs were as large as the largest; True when stopped."""
+    times = TimeTables(instance)
+    return any(
+        stop() or not lacks_memory(Intervals(times.costs(shape))) for shape in shapes(instance)
+    )
+
+
+def memory_bound_gib(instance: Instance, stop: Stop) -> float:
+    """Extra memory per GPU, in whole steps, with less of which there is no plan."""
+
+    def fits(steps: int) -> bool:
+        return fits_optimistically(with_memory(instance, steps * MEMORY_STEP_GIB), stop)
+
+    return _least_step(0, fits) * MEMORY_STEP_GIB
+
+
+def least_memory_gib(instance: Instance, bound_gib: float, stop: Stop) -> Least | None:
+    """Least extra memory per GPU with which there is a plan, in whole steps; None: none is known.
+
+    More memory never takes a plan away. With less than `bound_gib` there is none, see
+    `memory_bound_gib`; from there on the numbers of steps are tried exactly.
+    """
+
+    def answer(steps: int) -> bool | None:
+        return has_plan(with_memory(instance, steps * MEMORY_STEP_GIB), stop)
+
+    low = high = max(1, round(bound_gib / MEMORY_STEP_GIB))
+    if not answer(_MOST_STEPS):
+        return None
+    while (found := answer(high)) is False:
+        low, high = high + 1, min(2 * high, _MOST_STEPS)
+    if found is None:
+        return None
+    unknown: list[int] = []
+
+    def suffices(steps: int) -> bool:
+        found = answer(steps)
+        unknown.extend([steps] if found is None else [])
+        return bool(found)
+
+    return Least(_least_step(low, suffices, high) * MEMORY_STEP_GIB, exact=not unknown)
+
+
+def _least_step(low: int, holds: Callable[[int], bool], high: int = _MOST_STEPS) -> int:
+    """Least number from `low` to `high` for which `holds`, which is so for `high` and upwards."""
+    while low < high:
+        middle = min((low + high) // 2, 2 * low + 1)
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high
+
+
+def least_step_time_s(instance: Instance, stop: Stop) -> Least | None:
+    """Shortest step time of a plan within the other limits; None: none is known."""
+    without = instance.but(limits={"max_step_time_s": None})
+    return _least_objective(without, lambda _: 1 / NANOSECONDS_PER_SECOND, stop)
+
+
+def least_cost_usd(instance: Instance, stop: Stop) -> Least | None:
+    """Least money per step of a plan within the other limits; None: none is known."""
+    without = instance.but(limits={"max_cost_usd_per_step": None})
+
+    def usd_per_ns(shape: Shape) -> float:
+        return price_usd_per_hour(instance, shape) / 3600 / NANOSECONDS_PER_SECOND
+
+    return _least_objective(without, usd_per_ns, stop)
+
+
+def least_rent(instance: Instance, stop: Stop) -> Least | None:
+    """Lowest price per hour, in USD, of nodes that a plan can use; None: none is known."""
+    without = instance.but(limits={"max_price_usd_per_hour": None})
+    rents = {used: rent_usd_per_hour(instance, used) for used in node_vectors(without)}
+    sure = True
+    for used in sorted(rents, key=lambda used: rents[used]):
+        found = has_plan(without, stop, shapes_of(without, used))
+        if found:
+            return Least(rents[used], sure)
+        sure &= found is False
+    return None
+
+
+def _least_objective(
+    instance: Instance, weight: Callable[[Shape], float], stop: Stop
+) -> Least | None:
+    """Least step time in ns times weight over all plans; shapes by their closed-form bound."""
+    times = TimeTables(instance)
+    space = list(shapes(instance))
+    forms = times.forms(space)
+    ranked = [
+        (form.bound_ns * weight(shape), shape) for form, shape in zip(forms, space, strict=True)
+    ]
+    best = math.inf
+    exact = True
+    for bound, shape in sorted(ranked, key=lambda pair: pair[0]):
+        if bound >= best:
+            break
+        if stop():
+            return None if best == math.inf else Least(best, exact=False)
+        intervals, factor = Intervals(times.costs(shape)), weight(shape)
+        if lacks_memory(intervals):
+            continue
+        cutoff = _cutoff(instance, shape)
+        if factor and best < math.inf:
+            cutoff = min(cutoff, math.ceil(best / factor))
+        answer = enumerate_shape(intervals, cutoff, 0.0, stop)
+        exact &= answer.complete
+        if answer.step_time_ns is not None:
+            best = min(best, answer.step_time_ns * factor)
+    return None if best == math.inf else Least(best, exact)
+
+
+def _cutoff(instance: Instance, shape: Shape) -> int:
+    """The least step time that is beyond the limits."""
+    limit = max_step_time_ns(instance, shape)
+    return ANY_TIME if limit is None else limit + 1
+
+
+def relaxations(instance: Instance) -> Iterator[tuple[str, Instance]]:
+    """Choices that the instance leaves out, each as a text and as the instance that allows it.
+
+    With another launch target where the instance's cannot run them.
+    """
+    for text, sections in _left_out(instance):
+        wider = instance.but(**sections)
+        target = next(name for name in (instance.search.target, *RULES) if runs(name, wider.search))
+        if target == instance.search.target:
+            yield text, wider
+        else:
+            yield f"{text} with search.target: {target}", wider.but(search={"target": target})
+
+
+def _left_out(instance: Instance) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Wider values of fields, by section, whoever can run them."""
+    search, unmeasured = instance.search, instance.profile is None
+    if "full" not in search.recompute:
+        yield "search.recompute: full", {"search": {"recompute": (*search.recompute, "full")}}
+    if "selective" not in search.recompute and not instance.workload.flash_attention:
+        yield (
+            "search.recompute: selective",
+            {"search": {"recompute": (*search.recompute, "selective")}},
+        )
+    if unmeasured and not search.sequence_parallel and _splits_sequence(instance):
+        yield "search.sequence_parallel: true", {"search": {"sequence_parallel": True}}
+    flash = has_flash(instance.cluster, instance.workload.precision)
+    if unmeasured and not instance.workload.flash_attention and flash:
+        yield "workload.flash_attention: true", {"workload": instance.workload.with_flash()}
+    if max(search.zero) < 1:
+        yield "search.zero: 1", {"search": {"zero": (*search.zero, 1)}}
+    if max(search.zero) < PARAMETERS_SPLIT and search.micro_batches == "even":
+        yield "search.zero: 3", {"search": {"zero": tuple(range(PARAMETERS_SPLIT + 1))}}
+    if search.micro_batch is not None and 1 not in search.micro_batch:
+        yield "1 in search.micro_batch", {"search": {"micro_batch": (1, *search.micro_batch)}}
+    if search.micro_batches == "even":
+        yield "search.micro_batches: uneven", {"search": {"micro_batches": "uneven"}}
+    for name in ("data_parallel", "pipeline_parallel"):
+        if getattr(search, name) is not None:
+            yield f"no search.{name}", {"search": {name: None}}
+    if degrees := _more_degrees(instance):
+        text = f"{', '.join(map(str, degrees))} in search.tensor_parallel"
+        yield text, {"search": {"tensor_parallel": (*(search.tensor_parallel or ()), *degrees)}}
+    if not search.idle_nodes:
+        yield "search.idle_nodes: true", {"search": {"idle_nodes": True}}
+    if not search.embedding_only_stages:
+        yield "search.embedding_only_stages: true", {"search": {"embedding_only_stages": True}}
+
+
+def _splits_sequence(instance: Instance) -> bool:
+    """Whether there are tensor groups of several GPUs, all of which divide the sequence."""
+    vectors = node_vectors(instance)
+    known = {own for used in vectors for all_ in group_degrees(instance, used) for own in all_}
+    degrees = {own.tp for own in known if own.tp > 1}
+    return bool(degrees) and all(instance.workload.sequence_length % tp == 0 for tp in degrees)
+
+
+def _more_degrees(instance: Instance) -> list[int]:
+    """Powers of two that the list of tensor-parallel degrees leaves out and that could be used."""
+    given = instance.search.tensor_parallel
+    if given is None:
+        return []
+    largest = max(group.gpus_per_node for group in instance.cluster.groups)
+    heads = instance.workload.kv_heads
+    more = [tp for tp in powers_of_two(largest) if tp not in given and heads % tp == 0]
+    if instance.profile is None:
+        return more
+    kinds = list(dict.fromkeys(run.layer.kind for run in instance.workload.layer_runs))
+    return covered_degrees(instance.profile, kinds, instance.cluster, more)
+
+
+#: Time for looking for remedies, which are searches of their own.
+LIMIT_S = 20.0
+#: Of the figures that are named.
+DIGITS = 10
+
+#: Looks for changes of an instance that give a plan.
+Look = Callable[[Instance, Stop], list[str]]
+
+_UNKNOWN = "memory or limits: which of them was not found out within the time limit"
+_NOTHING = "no single change of memory, limits or search is known to give a plan"
+
+
+def explain(instance: Instance, limit_s: float = LIMIT_S) -> Infeasibility:
+    """The constraint that cannot be met, and the changes found that give a plan, each alone.
+
+    What is found within so many seconds; what does not ask whether to stop is ended soon after.
+    """
+    stop = Deadline(limit_s).over
+    constraint, remedies = _UNKNOWN, list[str]()
+    try:
+        with time_up_after(limit_s + GRACE_S):
+            constraint, looks = _binding(instance, stop)
+            for look in looks:
+                remedies += look(instance, stop)
+    except TimeUp:
+        pass
+    return Infeasibility(constraint, ", or ".join(remedies) or _NOTHING)
+
+
+def _binding(instance: Instance, stop: Stop) -> tuple[str, Sequence[Look]]:
+    """The constraint that cannot be met, and where to look for what may help."""
+    if next(shapes(instance), None) is None:
+        return _no_shape(instance), (_price, _choices)
+    if _limits_bind(instance, stop):
+        text = "limits: every plan that fits memory exceeds the limit on step time or cost"
+        return text, (_limits, _price)
+    return _memory_text(instance, stop), (_memory, _price, _choices)
+
+
+def _limits_bind(instance: Instance, stop: Stop) -> bool:
+    limits = instance.limits
+    if limits.max_step_time_s is None and limits.max_cost_usd_per_step is None:
+        return False
+    return has_plan(_unlimited(instance), stop) is not False
+
+
+def _unlimited(instance: Instance) -> Instance:
+    return instance.but(limits={"max_step_time_s": None, "max_cost_usd_per_step": None})
+
+
+def _no_shape(instance: Instance) -> str:
+    vectors = list(node_vectors(instance))
+    if not vectors:
+        limit = instance.limits.max_price_usd_per_hour
+        return f"limits.max_price_per_hour: all nodes to choose from cost more than {limit:g} USD/h"
+    if not any(any(True for _ in group_degrees(instance, used)) for used in vectors):
+        heads = instance.workload.kv_heads
+        return (
+            "search.tensor_parallel: no degree divides the GPU count of the nodes used and the "
+            f"{heads} key and value heads"
+        )
+    return (
+        "no degrees fit: tp * dp * pp must equal the GPUs used, pp is at most the number of "
+        f"blocks and dp at most the micro-batches per step (sizes {micro_batches(instance)})"
+    )
+
+
+def _price(instance: Instance, stop: Stop) -> list[str]:
+    if instance.limits.max_price_usd_per_hour is None:
+        return []
+    return _named("limits.max_price_per_hour: {}", least_rent(instance, stop), "USD/h")
+
+
+def _memory_text(instance: Instance, stop: Stop) -> str:
+    if fits_optimistically(instance, stop):
+        return "memory: no split, node order and share of micro-batches fits all GPUs at once"
+    return "memory: no split of any shape fits the GPUs, even with the largest GPU everywhere"
+
+
+def _memory(instance: Instance, stop: Stop) -> list[str]:
+    bound_gib = memory_bound_gib(instance, stop)
+    least = least_memory_gib(instance, bound_gib, stop)
+    if least is None and bound_gib:
+        return [f"at least {_rounded_up(bound_gib)} GiB more memory on every GPU"]
+    return _named("{} more memory on every GPU", least, "GiB")
+
+
+def _limits(instance: Instance, stop: Stop) -> list[str]:
+    """Each limit alone; if neither helps alone, what the fastest and the cheapest plan need."""
+    limits = instance.limits
+    remedies = []
+    if limits.max_step_time_s is not None:
+        step_time = least_step_time_s(instance, stop)
+        remedies += _named("limits.max_step_time: {}", step_time, "s")
+    if limits.max_cost_usd_per_step is not None:
+        remedies += _named("limits.max_cost_per_step: {}", least_cost_usd(instance, stop), "USD")
+    if not remedies:
+        free = _unlimited(instance)
+        texts = _named("both limits: the fastest plan takes {}", least_step_time_s(free, stop), "s")
+        texts += _named("the cheapest costs {} per step", least_cost_usd(free, stop), "USD")
+        remedies = [", ".join(texts)] * bool(texts)
+    return remedies
+
+
+def _named(text: str, least: Least | None, unit: str) -> list[str]:
+    """The text with the amount, if one is known."""
+    if least is None:
+        return []
+    more = "" if least.exact else " (which suffices, less may)"
+    return [text.format(f"{_rounded_up(least.value)} {unit}") + more]
+
+
+def _rounded_up(value: float) -> str:
+    """The value in decimal form, rounded up to DIGITS significant digits."""
+    decimals = max(0, DIGITS - 1 - math.floor(math.log10(value))) if value else 0
+    text = f"{ceil_count(value * 10.0**decimals) / 10.0**decimals:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
+
+
+def _choices(instance: Instance, stop: Stop) -> list[str]:
+    """Choices that `search` leaves out and that give a plan."""
+    return [text for text, allowed in relaxations(instance) if has_plan(allowed, stop)]

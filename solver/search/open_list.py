@@ -1,0 +1,124 @@
+"""The shapes of a search, cheapest bound first: what is open, and how the others were closed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice, takewhile
+
+from formulations.errors import InstanceError
+from formulations.plan import Shape
+from solver.heuristics.time_tables import TimeTables
+from solver.interrupt import TimeUp
+from solver.result import ShapeRecord, objective_weight
+from solver.search.enumeration import Stop
+from solver.search.fathoming import Closer, Task
+
+#: Shapes that are looked at together, before time is looked at again.
+AT_ONCE = 512
+#: More shapes than these are no question that is answered one by one.
+MOST_SHAPES = 10**6
+
+
+class OpenList:
+    """Shapes of an instance; `complete` unless there was no time to list them: then none.
+
+    tasks: with closed-form bounds. records: how shapes were closed, or what is proved of them.
+    """
+
+    def __init__(
+        self,
+        space: Iterator[Shape],
+        times: TimeTables,
+        closer: Closer,
+        stop: Stop,
+    ) -> None:
+        self.instance, self.closer = closer.instance, closer
+        self.tasks, self.complete = list[Task](), True
+        self.records: dict[Shape, ShapeRecord] = {}
+        try:
+            while batch := list(islice(space, AT_ONCE)):
+                if self.tasks and stop():
+                    raise TimeUp
+                if len(self.tasks) >= MOST_SHAPES:
+                    text = (
+                        f"more than {MOST_SHAPES:,} combinations of nodes, degrees and strategies"
+                    )
+                    raise InstanceError("search", text, "fewer, or idle_nodes: false")
+                self.tasks += [
+                    Task(form.bound_ns * objective_weight(self.instance, shape), *form, shape)
+                    for form, shape in zip(times.forms(batch), batch, strict=True)
+                ]
+        except TimeUp:
+            self.tasks, self.complete = [], False
+        self.tasks.sort(key=lambda task: task.objective)
+
+    @property
+    def num_closed(self) -> int:
+        """Shapes that were closed when they were looked at."""
+        return sum(one.reason != "open" for one in self.records.values())
+
+    def open(self, best: float | None, effort: int | None = None) -> list[Task]:
+        """What may still hold a better plan than the incumbent, best bound first.
+
+        Devices with several chunks come last: their bounds are low, and take longest to rise.
+        """
+        may_beat = list[Task]()
+        for task in takewhile(lambda task: not self.closer.beyond(task, best), self.tasks):
+            record = self.records.get(task.shape)
+            if record is not None:  # with what is proved, which may close it
+                if self.closer.cutoffs.reviewed(record, best).reason != "open":
+                    continue
+                bound_ns = record.bound_ns or 0
+                objective = bound_ns * objective_weight(self.instance, task.shape)
+                task = replace(task, objective=objective, bound_ns=bound_ns, proof=record.proof)
+            if not self.closer.beyond(task, best):
+                may_beat.append(replace(task, effort=effort))
+        return sorted(may_beat, key=lambda task: (task.shape.vpp > 1, task.objective))
+
+    def least_bound(self, best: float | None) -> float | None:
+        """No plan has a lower objective, by what is proved of open and closed shapes; None: none.
+
+        Told often, so no list is made: what is proved of a shape is no less than its first bound.
+        """
+        least = best
+        for task in self.tasks:
+            if least is not None and task.objective >= least:
+                break
+            record, proved = self.records.get(task.shape), task.objective
+            if record is None:
+                has_plan = task.bound_ns < self.closer.cutoffs.refused(task.shape)
+            else:
+                has_plan = record.bound_ns is not None
+                proved = (record.bound_ns or 0) * objective_weight(self.instance, task.shape)
+            if has_plan:
+                least = proved if least is None else min(least, proved)
+        return least
+
+    def unpacked(self, tasks: Sequence[Task], best: float | None, stop: Stop) -> list[Task]:
+        """The tasks that whole blocks do not close; the others are. All are left without time."""
+        left = list[Task]()
+        for first in range(0, len(tasks), AT_ONCE):
+            if stop():
+                return [*left, *tasks[first:]]
+            for task in self.closer.packed(tasks[first : first + AT_ONCE], best):
+                if task.proof == "packing":
+                    self.records[task.shape] = self.closer.by_bound(task, best).record
+                else:
+                    left.append(task)
+        return left
+
+    def reviewed(self, best: float | None) -> tuple[ShapeRecord, ...]:
+        """The records of all shapes, where a late incumbent has closed some."""
+        return tuple(
+            self.closer.cutoffs.reviewed(self.records[task.shape], best)
+            if task.shape in self.records
+            else self.closer.by_bound(task, best).record
+            for task in self.tasks
+        )
+
+    def bounds(self, records: Sequence[ShapeRecord]) -> list[float]:
+        """Lower bounds of the objective of those shapes that may have a plan."""
+        return [
+            one.bound_ns * objective_weight(self.instance, one.shape)
+            for one in records
+            if one.bound_ns is not None
+        ]

@@ -1,0 +1,95 @@
+"""Shapes with several chunks per device, all node orders at once: no plan is lost on the way."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from formulations.costs.placement import Placer
+from formulations.costs.tables import CostTables
+from solver.enumeration import by_device
+from solver.enumeration.by_device import DeviceAnswer, best_by_device
+from solver.layered import devices
+from solver.layered.all_orders import order_graph
+from solver.layered.devices import DeviceGraph
+from solver.layered.problem import Intervals
+from solver.search.enumeration import enumerate_shape
+from tests import brute_force
+from tests.random_shapes import random_optimum_ns, random_tables
+from tests.seeds import few_and_many
+
+NO_CUTOFF = 1 << 50
+
+
+def answer(tables: CostTables, cutoff: int = NO_CUTOFF, asks: int = 10**6) -> DeviceAnswer:
+    """Of a search that may ask so often whether to stop."""
+    left = iter(range(asks))
+    found = best_by_device(
+        Intervals(tables), Placer(tables), cutoff, 0.0, lambda: next(left, None) is None
+    )
+    assert found is not None
+    return found
+
+
+def optimum(seed: int, zones: bool) -> int | None:
+    """By trying every plan."""
+    return random_optimum_ns(seed, zones, "interleaved")
+
+
+@pytest.mark.parametrize("zones", [False, True])
+@pytest.mark.parametrize("seeds", few_and_many(range(200), 40))
+def test_the_graph_holds_every_plan(seeds: Sequence[int], zones: bool) -> None:
+    """Every order with every split that fits, once, and none that is not one."""
+    for seed in seeds:
+        tables = random_tables(seed, zones, "interleaved")
+        intervals = Intervals(tables)
+        problem = order_graph(intervals, Placer(tables), tables.num_micro_batches)
+        assert problem is not None
+        graph = DeviceGraph(intervals, problem)
+        left = graph.everything(NO_CUTOFF)
+        assert left is not None
+        arcs, splits = graph.plans(left)
+        nodes = sum(tables.shape.nodes_used)
+        orders = [problem.order(own * tables.shape.vpp)[:nodes] for own in arcs.tolist()]
+        plans = list(zip(orders, map(tuple, splits.tolist()), strict=True))
+        assert len(set(plans)) == len(plans) == graph.count(left)
+        known = {
+            (tuple(order), tuple(split))
+            for order in brute_force.all_orders(tables)
+            for split in brute_force.all_splits(tables)
+        }
+        assert set(plans) <= known
+        if (tables.capacity_bytes >= 8e9).all():
+            assert set(plans) == known
+
+
+@pytest.mark.parametrize("zones", [False, True])
+@pytest.mark.parametrize("seeds", few_and_many(range(50), 25))
+def test_bounds_of_searches_cut_short_are_below_the_optimum(
+    seeds: Sequence[int], zones: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However early they stop, with single plans simulated; complete ones find the optimum."""
+    monkeypatch.setattr(by_device, "FEW", 1)
+    monkeypatch.setattr(by_device, "FIRST_HALVES", 1)
+    monkeypatch.setattr(by_device, "HALVES_PER_STOP", 1)
+    for seed in seeds:
+        best = optimum(seed, zones)
+        tables = random_tables(seed, zones, "interleaved")
+        if best is None:
+            assert answer(tables).found is None, seed
+            continue
+        for asks in (0, 3, 20):
+            found = answer(tables, best + best // 10, asks)
+            assert found.bound_ns <= best, seed
+            assert found.found is None or found.found.step_time_ns >= best, seed
+        whole = answer(tables, best + 1)
+        assert whole.found is not None, seed
+        assert (whole.found.step_time_ns, whole.bound_ns, whole.complete) == (best, best, True)
+
+
+def test_graphs_that_are_too_big_are_left_to_single_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The optimum is found without the graph of devices."""
+    tables = random_tables(1, schedule="interleaved")
+    monkeypatch.setattr(devices, "MOST_EDGES", 0)
+    assert best_by_device(Intervals(tables), Placer(tables), NO_CUTOFF, 0, lambda: False) is None
+    found = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
+    assert (found.step_time_ns, found.complete) == (optimum(1, False), True)

@@ -1,0 +1,224 @@
+"""The enumeration engine: exact on chains and on all node orders at once, honest when stopped."""
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+
+from formulations.costs.placement import Placer
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance.search import ScheduleName
+from solver.bounds.latency_bottleneck import tighten
+from solver.bounds.node_classes import classes_of
+from solver.bounds.surrogate_replica import Relaxation, SurrogateReplica
+from solver.enumeration import engine
+from solver.enumeration.engine import SplitOutcome, solve_split
+from solver.layered.all_orders import free_order
+from solver.layered.edges import build_layers
+from solver.layered.placements import fixed_order, replica_classes
+from solver.layered.problem import Intervals, SplitProblem, chain_problem
+from tests import brute_force, recursion
+from tests.random_shapes import crowded_instance, random_shape, scheduled
+from tests.seeds import one_each
+from tests.small_instances import layer, plain_shape, random_instance, workload
+
+NO_CUTOFF = 1 << 50
+
+
+def random_chain(seed: int) -> SplitProblem:
+    """Up to 9 layers on up to 5 stages, transfers unlike in the two directions."""
+    rng = np.random.default_rng(seed)
+    p = int(rng.integers(1, 6))
+    layers = int(rng.integers(p, 10))
+    schedule: ScheduleName = "gpipe" if seed % 3 == 0 else "1f1b"
+    return chain_problem(
+        schedule,
+        int(rng.integers(1, 9)),
+        rng.integers(1, 40, (p, layers)),
+        rng.integers(1, 80, (p, layers)),
+        rng.integers(0, 40, p - 1).tolist(),
+        rng.integers(0, 40, p - 1).tolist(),
+        blocking=seed % 4 == 0,
+    )
+
+
+def chain_time(problem: SplitProblem, split: tuple[int, ...]) -> int:
+    """Step time of one split of a chain, by the witness."""
+    stages = list(enumerate(pairwise(split)))
+    ends = recursion.stage_ends(
+        problem.schedule,
+        problem.micro_batches[0],
+        [int(problem.forward[k, a, b]) for k, (a, b) in stages],
+        [int(problem.backward[k, a, b]) for k, (a, b) in stages],
+        [int(stage.send[0, 0]) for stage in problem.stages[1:]],
+        problem.blocking,
+        [int(stage.send_back[0, 0]) for stage in problem.stages[1:]],
+    )
+    return max(ends)
+
+
+def chain_splits(problem: SplitProblem) -> Iterator[tuple[int, ...]]:
+    """Every split into non-empty stages."""
+    layers = problem.num_layers
+    for inner in combinations(range(1, layers), problem.num_stages - 1):
+        yield (0, *inner, layers)
+
+
+@pytest.mark.parametrize("seed", one_each(range(120), 3))
+def test_chain_equals_brute_force(seed: int) -> None:
+    """Both schedules, blocking or not, transfers unlike in both directions: the exact optimum."""
+    problem = random_chain(seed)
+    found = solve_split(problem, NO_CUTOFF)
+    best = min(chain_time(problem, split) for split in chain_splits(problem))
+    assert (found.step_time_ns, found.bound_ns, found.complete) == (best, best, True)
+
+
+@pytest.mark.parametrize("seed", one_each(range(40), 3))
+def test_nothing_is_found_below_the_optimum_and_the_optimum_just_above(seed: int) -> None:
+    """With the optimum as cutoff there is no split; one nanosecond more, and there is."""
+    problem = random_chain(seed)
+    best = min(chain_time(problem, split) for split in chain_splits(problem))
+    assert solve_split(problem, best) == SplitOutcome(None, None, None, best, True)
+    assert solve_split(problem, best + 1).step_time_ns == best
+
+
+def test_long_transfers_are_bounded_by_rounds() -> None:
+    """Two stages of 1 + 1 ns, 10 ns apart: micro-batches 0, 2 and 4 go round in 24 ns each."""
+    times = np.ones((2, 2), dtype=np.int64)
+    problem = chain_problem("1f1b", 5, times, times, [10], [10])
+    assert solve_split(problem, NO_CUTOFF).step_time_ns == 72
+    assert tighten(problem, build_layers(problem, 72), 72) is None
+    assert tighten(problem, build_layers(problem, 73), 73) is not None
+
+
+def even_tables(seed: int, schedule: ScheduleName | None = None) -> CostTables | None:
+    """A random shape with even shares on nodes of two types and sizes, if there is one."""
+    instance = crowded_instance(seed) if seed % 2 else random_instance(seed)
+    search = instance.search.but(micro_batches="even")
+    groups = instance.cluster.groups
+    if seed % 2:
+        groups = tuple(group.but(nodes=2) for group in groups)
+    instance = instance.but(search=search, cluster={"groups": groups})
+    instance = instance if schedule is None else scheduled(instance, schedule, seed)
+    shape = random_shape(instance, seed, most_stages=4)
+    return build_tables(instance, shape) if shape else None
+
+
+@pytest.mark.parametrize("schedule", [None, "zb-h1"])
+@pytest.mark.parametrize("seed", one_each(range(120), 3))
+def test_all_orders_at_once_equal_brute_force(seed: int, schedule: ScheduleName | None) -> None:
+    """The free order finds the least step time over every order and split that fits."""
+    tables = even_tables(seed, schedule)
+    if tables is None:
+        pytest.skip("no such shape")
+    problem = free_order(Intervals(tables), Placer(tables))
+    assert problem is not None
+    found = solve_split(problem, NO_CUTOFF)
+    assert found.complete
+    assert found.step_time_ns == brute_force.optimum_ns(tables)
+
+
+def deep_tables(dp: int, stages: int) -> CostTables:
+    """Eight blocks over eight nodes of two types, one GPU each, four micro-batches a replica."""
+    instance = crowded_instance(1)
+    kinds = ["embedding", *["block"] * 8, "head"]
+    chain = [layer(kind, 10 + 7 * i % 5, 10**6, 10**6) for i, kind in enumerate(kinds)]
+    nodes = dp * stages // 2
+    groups = tuple(group.but(nodes=nodes, gpus_per_node=1) for group in instance.cluster.groups)
+    instance = instance.but(
+        workload=workload(chain, 4 * dp, 10**7, tied=True),
+        search={"micro_batches": "even"},
+        cluster={"groups": groups},
+    )
+    shape = plain_shape((nodes, nodes), dp=dp, pp=stages)
+    return build_tables(instance, shape)
+
+
+@pytest.mark.parametrize(("dp", "stages"), [(1, 8), (2, 4), (4, 2)])
+def test_all_orders_at_once_equal_one_by_one(dp: int, stages: int) -> None:
+    """70 orders of eight nodes, replicas on unlike GPUs: the least of all single orders."""
+    tables = deep_tables(dp, stages)
+    intervals, placer = Intervals(tables), Placer(tables)
+    problem = free_order(intervals, placer)
+    assert problem is not None
+    found = solve_split(problem, NO_CUTOFF)
+    times = []
+    for order in brute_force.all_orders(tables):
+        placement = placer.costs(order)
+        classes = replica_classes(placement, dp)
+        single = fixed_order(intervals, placement, classes, [4] * len(classes))
+        time = solve_split(single, NO_CUTOFF).step_time_ns
+        times.extend([time] if time is not None else [])
+    assert found.step_time_ns == min(times)
+
+
+@pytest.mark.parametrize("schedule", [None, "zb-h1"])
+@pytest.mark.parametrize("seed", one_each(range(120), 3))
+def test_one_replica_is_never_slower_than_the_best_plan(
+    seed: int, schedule: ScheduleName | None
+) -> None:
+    """The relaxation to one replica bounds the brute-force optimum from below."""
+    tables = even_tables(seed, schedule)
+    if tables is None:
+        pytest.skip("no such shape")
+    best = brute_force.optimum_ns(tables)
+    if best is None:
+        return
+    intervals = Intervals(tables)
+    replica = SurrogateReplica(intervals, Placer(tables), classes_of(intervals, 0.0))
+    relaxation = Relaxation(replica, best + 1)
+    assert not relaxation.refutes(lambda: False)
+    assert relaxation.problem is not None
+    assert relaxation.bound_ns <= best
+    assert solve_split(relaxation.problem, best + 1).bound_ns <= best
+
+
+@pytest.mark.parametrize("gap", [0.01, 0.1])
+def test_gap_is_kept(gap: float) -> None:
+    """With a gap the split found is no worse than that, and the bound proves it."""
+    for seed in range(30):
+        problem = random_chain(seed)
+        best = solve_split(problem, NO_CUTOFF).step_time_ns
+        found = solve_split(problem, NO_CUTOFF, gap)
+        assert best is not None
+        assert found.step_time_ns is not None
+        assert found.step_time_ns * (1 - gap) <= found.bound_ns <= best <= found.step_time_ns
+
+
+def stop_after(calls: int) -> Callable[[], bool]:
+    """False so often, then True."""
+    left = iter(range(calls))
+    return lambda: next(left, None) is None
+
+
+def test_stopped_at_once_the_bound_is_not_far() -> None:
+    """Before the first prefix is extended, cuts and latency plus terms bound all splits."""
+    for seed in range(20):
+        problem = random_chain(seed)
+        best = solve_split(problem, NO_CUTOFF).step_time_ns
+        found = solve_split(problem, NO_CUTOFF, 0.0, lambda: True)
+        assert best is not None
+        assert 0.8 * best <= found.bound_ns <= best
+
+
+def test_stopped_early_the_bound_still_holds() -> None:
+    """However soon the search is stopped, no split is faster than the bound it returns."""
+    rng = random.Random(0)
+    for seed in range(30):
+        problem = random_chain(seed)
+        best = solve_split(problem, NO_CUTOFF).step_time_ns
+        found = solve_split(problem, NO_CUTOFF, 0.0, stop_after(rng.randint(0, 4)))
+        assert best is not None
+        assert found.bound_ns <= best
+        assert found.step_time_ns is None or found.step_time_ns >= best
+
+
+def test_bug_what_windows_have_proved_is_not_enumerated() -> None:
+    """Where an earlier bound is within the gap of the best split, nothing is left to look at."""
+    search = engine._Search(random_chain(10), NO_CUTOFF, 0.0)
+    search.descend(lambda: False)
+    assert search.layers is not None
+    search.bound = search.target
+    assert search.enumerate(lambda: True)

@@ -1,0 +1,252 @@
+"""Unlike shares lane by lane: bounds that hold, and the best plan where the ways are exact."""
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from formulations.costs.placement import Placer
+from formulations.costs.plan_costs import plan_costs, split_costs
+from formulations.costs.tables import CostTables, build_tables
+from formulations.decisions import Decisions
+from formulations.instance import LayerRun
+from formulations.instance.load import load_instance
+from formulations.instance.search import ScheduleName
+from formulations.space import shapes
+from solver.bounds.lanes import Counts, dealt, needed, together
+from solver.enumeration import uneven_shares
+from solver.enumeration.uneven_shares import Uneven, best_dealing
+from solver.layered.problem import Array, Intervals
+from solver.search.enumeration import enumerate_shape
+from solver.simulate import step_time_ns
+from tests import brute_force
+from tests.random_shapes import random_optimum_ns, random_tables, scheduled, unlike_replicas
+from tests.seeds import few_and_many, one_each
+from tests.small_instances import two_tensors
+
+NO_CUTOFF = 1 << 50
+
+
+def lanes_of(tables: CostTables) -> Uneven:
+    """The question for one shape."""
+    return Uneven(Intervals(tables), Placer(tables))
+
+
+def bound_ns(lanes: Uneven, cutoff: int) -> int:
+    """Lower bound of all plans; the cutoff if none is below it."""
+    left = lanes.thinned(lanes.everything(cutoff), cutoff)
+    return cutoff if left is None else lanes.bound_ns(0, cutoff, left)
+
+
+def unlike_tables(seed: int, single: bool = True) -> CostTables:
+    """Tables of the shape of two replicas; every fifth with ZB-H1."""
+    instance = unlike_replicas(seed, single)
+    instance = scheduled(instance, "zb-h1", seed) if seed % 5 == 1 else instance
+    (shape, *_) = (one for one in shapes(instance) if one.zero == seed % 2)
+    return build_tables(instance, shape)
+
+
+@cache
+def optimum_ns(seed: int, single: bool = True) -> int | None:
+    """Least step time of `unlike_tables`, by trying every plan."""
+    return brute_force.optimum_ns(unlike_tables(seed, single))
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(120), 11))
+def test_search_equals_brute_force(seeds: Sequence[int]) -> None:
+    """Equal nodes: the least step time over all orders, splits and shares, or that none fits.
+
+    Two and three types, three schedules, ZeRO 1, tied embeddings, blocking sends, short memory, two
+    to four replicas.
+    """
+    for seed in seeds:
+        lanes, best = lanes_of(unlike_tables(seed)), optimum_ns(seed)
+        assert lanes.exact
+        answer = best_dealing(lanes, NO_CUTOFF)
+        assert answer.complete
+        assert (answer.found and answer.found.step_time_ns) == best, seed
+
+
+@pytest.mark.parametrize("cutoff_per_optimum", [1.0, 1.3, 1e6])
+@pytest.mark.parametrize("seeds", few_and_many(range(120), 27))
+def test_engine_equals_brute_force_below_any_cutoff(
+    seeds: Sequence[int], cutoff_per_optimum: float
+) -> None:
+    """Cutoffs that grow from the bound end with the best plan, or with none at the optimum."""
+    for seed in seeds:
+        best = optimum_ns(seed)
+        cutoff = NO_CUTOFF if best is None else int(best * cutoff_per_optimum)
+        answer = enumerate_shape(Intervals(unlike_tables(seed)), cutoff, 0.0, lambda: False)
+        assert answer.complete, seed
+        assert answer.step_time_ns == (None if cutoff == best else best), seed
+
+
+def test_bug_ways_with_messages_of_two_sizes_are_not_exact() -> None:
+    """A chain like T5's: lanes know the shorter message only, and the search ended in IndexError.
+
+    Now the orders are looked at one by one, and the best plan is that of brute force.
+    """
+    instance = unlike_replicas(5)
+    chain = two_tensors([run.layer for run in instance.workload.layer_runs], 2)
+    runs = tuple(LayerRun(layer=one, count=1) for one in chain)
+    instance = instance.but(workload={"layer_runs": runs})
+    tables = build_tables(instance, next(one for one in shapes(instance) if one.zero == 1))
+    answer = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
+    assert answer.complete
+    assert answer.step_time_ns == brute_force.optimum_ns(tables)
+
+
+@pytest.mark.parametrize("seed", one_each(range(30), 3))
+def test_found_plan_takes_as_long_as_the_verifier_counts(seed: int) -> None:
+    """Order, split and shares are a plan whose own costs give the step time of the answer."""
+    tables = unlike_tables(seed)
+    found = best_dealing(lanes_of(tables), NO_CUTOFF).found
+    if found is None:
+        pytest.skip("nothing fits")
+    assert sum(found.shares) == tables.num_micro_batches
+    plan = Decisions(found.order, found.split, found.shares).plan(tables)
+    assert step_time_ns(plan_costs(tables.instance, plan)) == found.step_time_ns
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(140), 19))
+def test_bound_never_above_the_optimum(seeds: Sequence[int]) -> None:
+    """Nodes of unlike sizes: the optimum stays possible, and is no less than the bound."""
+    for seed in seeds:
+        lanes, best = lanes_of(unlike_tables(seed, single=False)), optimum_ns(seed, single=False)
+        assert not lanes.exact
+        if best is not None:
+            assert lanes.thinned(lanes.everything(best + 1), best + 1) is not None, seed
+            assert bound_ns(lanes, 2 * best) <= best, seed
+
+
+def simulated_ns(tables: CostTables) -> int | None:
+    """Least step time of all plans that fit, by the simulator."""
+    placer = Placer(tables)
+    plans = (
+        split_costs(tables, placer.costs(one.order), one.boundaries, one.micro_batches)
+        for one in brute_force.all_decisions(tables)
+    )
+    fitting = (one for one in plans if (one.memory_bytes <= one.limit_bytes).all())
+    return min(map(step_time_ns, fitting), default=None)
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(80), 11))
+def test_bug_zero_bubbles_missed_too_little_with_blocking_sends(seeds: Sequence[int]) -> None:
+    """What a path leaves out of a stage takes no less than its operations with their sends."""
+    for seed in seeds:
+        instance = unlike_replicas(seed, single=False)
+        update = {"schedule": ("zb-h1",), "blocking_sends": True}
+        instance = instance.but(search=update)
+        tables = build_tables(instance, next(shapes(instance)))
+        best, lanes = simulated_ns(tables), lanes_of(tables)
+        if best is not None:
+            assert lanes.thinned(lanes.everything(best + 1), best + 1) is not None, seed
+            answer = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
+            assert answer.step_time_ns == best, seed
+
+
+@pytest.mark.parametrize("schedule", [None, "zb-h1"])
+@pytest.mark.parametrize("zones", [False, True])
+@pytest.mark.parametrize("seeds", few_and_many(range(100), 7))
+def test_bound_holds_for_any_shape(
+    seeds: Sequence[int], zones: bool, schedule: ScheduleName | None
+) -> None:
+    """Even shares, which are among the uneven ones, several GPUs per node, slow links of zones."""
+    for seed in seeds:
+        best = random_optimum_ns(seed, zones, schedule)
+        lanes = lanes_of(random_tables(seed, zones, schedule))
+        if best is not None:
+            assert lanes.thinned(lanes.everything(best + 1), best + 1) is not None, seed
+
+
+@pytest.mark.parametrize("seed", one_each(range(40), 3))
+def test_classes_taken_together_only_lower_the_bound(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slowest types as one: the optimum stays possible, and no plan is claimed exact."""
+    monkeypatch.setattr("solver.bounds.lanes.MOST_EDGES", 1)
+    tables, best = unlike_tables(seed), optimum_ns(seed)
+    lanes = lanes_of(tables)
+    assert len(lanes.places.classes) == 2
+    assert lanes.exact == (sum(n > 0 for n in tables.shape.nodes_used) == 2)
+    assert best is None or bound_ns(lanes, 2 * best) <= best
+
+
+def test_bound_at_the_optimum_where_ways_are_exact() -> None:
+    """A cutoff just above the optimum leaves something, half of the bound leaves nothing."""
+    lanes, best = lanes_of(unlike_tables(4)), optimum_ns(4)
+    assert best is not None
+    bound = bound_ns(lanes, best + 1)
+    assert best * 3 // 4 < bound <= best
+    assert bound_ns(lanes, bound // 2) == bound // 2
+
+
+def test_too_many_ways_are_not_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond its limit nothing is exact, and the bound is that of the work or what was known."""
+    monkeypatch.setattr(uneven_shares, "MOST_EDGES", 0)
+    lanes, best = lanes_of(unlike_tables(4)), optimum_ns(4)
+    assert not lanes.exact
+    assert best is not None
+    everything = lanes.everything(best)
+    assert lanes.thinned(everything, best) == everything
+    assert 0 < lanes.bound_ns(0, best, everything) < best
+    assert lanes.bound_ns(best - 1, best, everything) == best - 1
+
+
+def test_stopped_search_is_not_complete() -> None:
+    """Asked to stop at once it has no plan and says so."""
+    answer = best_dealing(lanes_of(unlike_tables(4)), NO_CUTOFF, stop=lambda: True)
+    assert (answer.found, answer.complete) == (None, False)
+
+
+SHARES: dict[Counts, int] = {(0, 3): 2, (1, 2): 5, (2, 1): 6, (3, 0): 7}
+
+
+def test_best_dealing_of_places() -> None:
+    """Three lanes, four fast places: 1 + 1 + 2 give 5 + 5 + 6; no other way gives more."""
+    every = [
+        [*chosen]
+        for chosen in product(SHARES, repeat=3)
+        if sum(counts[0] for counts in chosen) == 4
+    ]
+    assert max(sum(SHARES[counts] for counts in chosen) for chosen in every) == 16
+    two: dict[Counts, Array] = {
+        counts: np.array([share, share - 2]) for counts, share in SHARES.items()
+    }
+    # Less 2 each a lane without a fast place has nothing, which is no lane: 3 + 3 + 4.
+    assert together(two, 3, (4, 5)).tolist() == [16, 10]
+    chosen = dealt(SHARES, 3, (4, 5))
+    assert sorted(chosen) == [(1, 2), (1, 2), (2, 1)]
+
+
+def test_a_lane_has_to_do_what_the_others_cannot() -> None:
+    """For 15 in all: beside a lane with 2 fast places the others have 2, with 5 + 5 or 2 + 6.
+
+    So it needs 5 of its 6. One with 1 leaves 3: 5 + 6, it needs 4. One with 3 leaves 1: 2 + 5, it
+    would need 8 of 7. One with 0 leaves 4: 6 + 6 or 5 + 7, it would need 3 of 2.
+    """
+    assert needed(SHARES, 3, (4, 5), 15) == {(1, 2): 4, (2, 1): 5}
+    assert needed({}, 3, (4, 5), 15) == {}
+
+
+def test_places_that_cannot_be_dealt() -> None:
+    """Two lanes of one place each cannot take three fast places."""
+    assert together({(1, 0): np.array([4])}, 2, (3, 0))[0] < 0
+
+
+def test_more_orders_than_could_be_tried_are_closed() -> None:
+    """Thirty nodes of two types in 86 million orders: the best plan of a shape, with its proof.
+
+    512 micro-batches for six replicas: two of them have one more than the others.
+    """
+    instance = load_instance(Path("instances/oobleck_mixed.yaml"))
+    chosen = {"pipeline_parallel": (5,), "micro_batch": (1,), "idle_nodes": False}
+    narrow = instance.but(search=chosen)
+    (shape,) = (one for one in shapes(narrow) if one.zero)
+    answer = best_dealing(lanes_of(build_tables(narrow, shape)), 16_000_000_000)
+    assert answer.complete
+    assert answer.found is not None
+    assert sorted(answer.found.shares) == [85, 85, 85, 85, 86, 86]

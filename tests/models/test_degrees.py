@@ -1,0 +1,168 @@
+"""The models that choose the shape too, CP-SAT and MILP: brute force over all shapes."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from formulations.costs.tables import CostTables, build_tables
+from formulations.decisions import Decisions
+from formulations.instance import Instance
+from formulations.plan import Shape
+from formulations.space import shapes
+from solver.options import SolveOptions
+from solver.result import max_step_time_ns, objective_weight
+from solver.search import critical_path
+from solver.search.critical_path import CutLoop
+from solver.search.engines import Family, model_engine
+from solver.search.paths import OpenShape, whole_weights
+from tests.brute_force import optimum_ns
+from tests.loop_checks import judge
+from tests.random_shapes import scheduled, slower, zoned
+from tests.seeds import few_and_many
+from tests.small_instances import random_instance
+
+FAMILIES: tuple[Family, ...] = ("cpsat", "milp")
+
+
+def varied(seed: int) -> Instance:
+    """Tiny instances: all schedules, zones, idle nodes, uneven shares and money in turn.
+
+    Those of money are slow: their times are those of production.
+    """
+    instance = random_instance(seed)
+    instance = scheduled(slower(instance) if seed % 2 else instance, "interleaved", seed)
+    search = instance.search.but(
+        schedule=("1f1b", "gpipe", "interleaved", "zb-h1"),
+        pipeline_parallel=(1, 2, 3),
+        idle_nodes=seed % 4 == 1,
+        micro_batches="uneven" if seed % 3 == 0 else "even",
+    )
+    instance = instance.but(
+        search=search, objective={"minimize": "cost_per_step" if seed % 2 else "step_time"}
+    )
+    return zoned(instance, seed) if seed % 5 == 0 else instance
+
+
+def all_tables(instance: Instance) -> list[CostTables]:
+    """Costs of every shape, at most two dozen of them spread over the plan space."""
+    space = list(shapes(instance))
+    return [build_tables(instance, shape) for shape in space[:: 1 + len(space) // 24]]
+
+
+def objective(instance: Instance, tables: CostTables, step_time_ns: int) -> float:
+    """What a step of a shape counts."""
+    return step_time_ns * objective_weight(instance, tables.shape)
+
+
+def run(family: Family, tables: Sequence[CostTables]) -> CutLoop:
+    """The loop over these shapes, within their budgets, to its end."""
+    open_ = [OpenShape(one, objective_weight(one.instance, one.shape)) for one in tables]
+
+    def beyond(shape: Shape, best: float | None) -> int:
+        budget_ns = max_step_time_ns(tables[0].instance, shape)
+        reached = None if best is None else best / objective_weight(tables[0].instance, shape)
+        known = [None if budget_ns is None else budget_ns + 1, reached]
+        return min([1 << 56, *(-int(-ns // 1) for ns in known if ns is not None)])
+
+    loop = CutLoop(model_engine(family), open_, beyond)
+    loop.run(SolveOptions(), lambda: False, lambda: None)
+    return loop
+
+
+def best_of(instance: Instance, tables: Sequence[CostTables]) -> float | None:
+    """Least objective by brute force, within the budgets; None if nothing fits."""
+    values = []
+    for one in tables:
+        found, budget_ns = optimum_ns(one), max_step_time_ns(instance, one.shape)
+        if found is not None and (budget_ns is None or found <= budget_ns):
+            values.append(objective(instance, one, found))
+    return min(values, default=None)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 59))
+def test_chosen_shape_equals_brute_force(seeds: Sequence[int], family: Family) -> None:
+    """Of all shapes at once the best plan, proved, in step time or money; or that there is none.
+
+    HiGHS may contradict the simulator, rarely: then shapes stay open, and nothing is claimed.
+    """
+    num_open = 0
+    for seed in seeds:
+        instance = varied(seed)
+        tables = all_tables(instance)
+        loop, expected = run(family, tables), best_of(instance, tables)
+        if not loop.closed:
+            assert family == "milp", seed
+            assert loop.trouble is not None, seed
+            num_open += 1
+            continue
+        if expected is None:
+            assert loop.found is None, seed
+            continue
+        assert loop.best == pytest.approx(expected, rel=1e-12), seed
+        assert loop.found is not None
+        made: Decisions = loop.found.decisions
+        assert judge(tables[loop.found.index], made) == loop.found.step_time_ns
+    assert num_open <= len(seeds) // 20
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("seeds", few_and_many(range(2, 45), 29))
+def test_budget_holds_over_all_shapes(seeds: Sequence[int], family: Family) -> None:
+    """With the best step time as limit the plan is found; a nanosecond less leaves none."""
+    for seed in seeds:
+        instance = varied(2 * seed)
+        best = best_of(instance, all_tables(instance)[:6])
+        if best is None:
+            continue
+        for spare in (0, -1):
+            loop = run(
+                family,
+                all_tables(instance.but(limits={"max_step_time_s": (best + spare) / 1e9}))[:6],
+            )
+            assert loop.closed
+            assert (loop.found is None) == (spare < 0), seed
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_shapes_enter_as_they_are_needed(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that begins with one shape ends with the same optimum."""
+    monkeypatch.setattr(critical_path, "FIRST_SHAPES", 1)
+    for seed in (4, 7, 12):
+        instance = varied(seed)
+        tables = all_tables(instance)
+        loop, expected = run(family, tables), best_of(instance, tables)
+        assert loop.closed
+        assert loop.best == (None if expected is None else pytest.approx(expected, rel=1e-12))
+
+
+def test_shape_that_no_plan_can_beat_stays_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known to be no better than the best plan does not enter the model."""
+    monkeypatch.setattr(critical_path, "FIRST_SHAPES", 1)
+    tables = next(t for t in all_tables(varied(4)) if optimum_ns(t) is not None)
+    best = optimum_ns(tables)
+    assert best is not None
+    far = OpenShape(tables, bound_ns=best)
+    loop = CutLoop(
+        model_engine("cpsat"), [far, OpenShape(tables)], lambda _, known: int(known or 1 << 56)
+    )
+    loop.run(SolveOptions(), lambda: False, lambda: None)
+    assert (loop.closed, loop.best, loop.model.held) == (True, float(best), [1])
+
+
+def test_weights_keep_the_order_of_prices() -> None:
+    """Equal prices count once; others in their ratio, and none that is not free as nothing."""
+    tables = all_tables(varied(4))[0]
+
+    def weights(*prices: float) -> list[int]:
+        return whole_weights([OpenShape(tables, price) for price in prices])
+
+    assert weights(7.5, 7.5) == [1, 1]
+    assert weights(1.0, 4.0, 0.0, 1e-9) == [2500, 10_000, 0, 1]
+
+
+def test_bug_money_of_long_steps_left_64_bits() -> None:
+    """Many shapes of an hour and more: CP-SAT refused their sum, each times its weight."""
+    tables = all_tables(slower(varied(1), 100))
+    loop = run("cpsat", tables)
+    assert loop.best == pytest.approx(best_of(tables[0].instance, tables), rel=1e-12)

@@ -1,0 +1,67 @@
+"""Every Big-M is valid, and none is larger than it must be."""
+
+import random
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from formulations.costs.tables import Array
+from formulations.models.layer_to_stage import excess
+from formulations.models.milp import choice_slack, pair_slack
+from formulations.models.model import Term
+
+
+def runs(length: int, seed: int) -> Array:
+    """Some runs of layers that a stage may be."""
+    rng = random.Random(seed)
+    known = list(combinations(range(length + 1), 2))
+    return np.array(sorted(rng.sample(known, 6)), dtype=np.int64)
+
+
+def value(term: Term) -> int:
+    """Of a term of constants."""
+    assert isinstance(term, int)
+    return term
+
+
+def values(length: int, seed: int) -> Array:
+    """Random values per layer."""
+    return np.random.default_rng(seed).integers(0, 100, length)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_choice_rows_value_the_choice(seed: int) -> None:
+    """Whichever option holds, the largest row is its cost on every run."""
+    intervals = runs(6, seed)
+    costs = {key: values(6, seed + 50 * key) for key in range(3)}
+
+    def more(one: int, other: int) -> int:
+        return excess(intervals, costs[one], costs[other])
+
+    for holds, (a, b) in product(costs, intervals):
+        literals = {key: int(key == holds) for key in costs}
+        rows = [
+            int(costs[key][a:b].sum()) - value(choice_slack(key, literals, more)) for key in costs
+        ]
+        assert max(rows) == costs[holds][a:b].sum()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pair_rows_value_both_choices(seed: int) -> None:
+    """Whichever pair of options holds, the largest row is its cost on every run."""
+    intervals = runs(6, seed)
+    keys = list(product(range(3), (1, 2)))
+    costs = {key: values(6, seed + 10 * n) for n, key in enumerate(keys)}
+
+    def more(one: tuple[int, int], other: tuple[int, int]) -> int:
+        return excess(intervals, costs[one], costs[other])
+
+    for (first, second), (a, b) in product(keys, intervals):
+        firsts = {key: int(key == first) for key in range(3)}
+        seconds = {key: int(key == second) for key in (1, 2)}
+        rows = [
+            int(costs[key][a:b].sum()) - value(pair_slack(*key, firsts, seconds, more))
+            for key in keys
+        ]
+        assert max(rows) == costs[first, second][a:b].sum()
