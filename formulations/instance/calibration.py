@@ -80,24 +80,28 @@ class Calibration(Record):
 
         None for a layer kind without any there.
         """
-        own = self._factors.get((kind, gpu), {})
-        return own.get((tp, micro_batch)) or self._means.get((kind, gpu))
+        factors = self._factors.get((kind, gpu), {})
+        return factors.get((tp, micro_batch)) or self._means.get((kind, gpu))
 
     def was_measured(self, gpu: str, tp: int, micro_batch: int) -> bool:
         """Whether a kernel shape has factors of its own."""
-        known = (own for (_, one), own in self._factors.items() if one == gpu)
-        return any((tp, micro_batch) in own for own in known)
+        factors = (
+            shapes for (_, measured_gpu), shapes in self._factors.items() if measured_gpu == gpu
+        )
+        return any((tp, micro_batch) in shapes for shapes in factors)
 
     @cached_property
     def _factors(self) -> dict[tuple[str, str], dict[tuple[int, int], float]]:
-        found: dict[tuple[str, str], dict[tuple[int, int], float]] = {}
-        for one in self.corrections:
-            found.setdefault((one.kind, one.gpu), {})[one.tp, one.micro_batch] = one.factor
-        return found
+        factors: dict[tuple[str, str], dict[tuple[int, int], float]] = {}
+        for correction in self.corrections:
+            factors.setdefault((correction.kind, correction.gpu), {})[
+                correction.tp, correction.micro_batch
+            ] = correction.factor
+        return factors
 
     @cached_property
     def _means(self) -> dict[tuple[str, str], float]:
-        return {key: exp(fmean(map(log, own.values()))) for key, own in self._factors.items()}
+        return {key: exp(fmean(map(log, shapes.values()))) for key, shapes in self._factors.items()}
 
 
 def resolve_calibration(
@@ -106,14 +110,14 @@ def resolve_calibration(
     """The corrections. Raises InstanceError for one of another layer kind or GPU type."""
     if written is None:
         return None
-    known = list(dict.fromkeys(group.gpu.name for group in cluster.groups))
+    gpu_names = list(dict.fromkeys(group.gpu.name for group in cluster.groups))
     corrections = []
     for kind, gpus in written.factors.items():
         if kind not in kinds:
             raise place.at("factors", kind).unknown("layer kind", kind, kinds)
         for gpu, degrees in gpus.items():
-            if gpu not in known:
-                raise place.at("factors", kind, gpu).unknown("GPU", gpu, known)
+            if gpu not in gpu_names:
+                raise place.at("factors", kind, gpu).unknown("GPU", gpu, gpu_names)
             corrections += [
                 Correction(kind=kind, gpu=gpu, tp=tp, micro_batch=b, factor=factor)
                 for tp, curve in degrees.items()

@@ -65,7 +65,7 @@ def zone_faults(
 
 
 def _pair_faults(named: Sequence[str], pairs: Sequence[ZoneNames]) -> Iterator[ZoneFault]:
-    known: dict[frozenset[str], int] = {}
+    first_of_pair: dict[frozenset[str], int] = {}
     for i, pair in enumerate(pairs):
         path = "zone_links", i, "zones"
         for end, zone in enumerate(pair):
@@ -74,7 +74,7 @@ def _pair_faults(named: Sequence[str], pairs: Sequence[ZoneNames]) -> Iterator[Z
                 yield ZoneFault((*path, end), found, ", ".join(named))
         if pair[0] == pair[1]:
             yield ZoneFault(path, f"{pair[0]!r} with itself", "two different zones")
-        elif (first := known.setdefault(frozenset(pair), i)) != i:
+        elif (first := first_of_pair.setdefault(frozenset(pair), i)) != i:
             found = f"{pair[0]} and {pair[1]}, as in zone_links[{first}]"
             yield ZoneFault(path, found, "every pair of zones once, in either order")
 
@@ -197,7 +197,7 @@ class Cluster(Record):
 
 def has_flash(cluster: Cluster, precision: Precision) -> bool:
     """Whether every GPU is known to have flash attention in this precision."""
-    return precision in FLASH_PRECISIONS and all(one.gpu.has_flash for one in cluster.groups)
+    return precision in FLASH_PRECISIONS and all(group.gpu.has_flash for group in cluster.groups)
 
 
 def flash_obstacle(cluster: Cluster, precision: Precision) -> tuple[str, str] | None:

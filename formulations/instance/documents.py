@@ -67,12 +67,12 @@ class Document:
         With `key`, the position of the field's name instead of its value's.
         """
         mark, node, text = self.root.mark, self.root, ""
-        known = True
+        is_written = True
         for i, part in enumerate(path):
             name = printable(str(part))
-            text += f"[{name}]" if node.is_list and known else f".{name}"
-            known = known and part in node.children
-            if known:
+            text += f"[{name}]" if node.is_list and is_written else f".{name}"
+            is_written = is_written and part in node.children
+            if is_written:
                 at_key = key and i == len(path) - 1 and part in node.key_marks
                 mark = node.key_marks[part] if at_key else node.children[part].mark
                 node = node.children[part]
@@ -117,7 +117,7 @@ class Place:
 
 def suggestion(name: object, names: Sequence[str]) -> str:
     """` (did you mean ...?)` with up to three close names, or nothing."""
-    by_lower = {known.lower(): known for known in names}
+    by_lower = {name.lower(): name for name in names}
     close = [by_lower[low] for low in get_close_matches(str(name).lower(), by_lower, n=3)]
     return f" (did you mean {' or '.join(close)}?)" if close else ""
 

@@ -44,7 +44,7 @@ class Family(Record):
     @property
     def _ranges(self) -> list[range]:
         ends = zip(self.fewest, self.most, strict=True)
-        return [range(least, most + 1) for least, most in ends]
+        return [range(lower, upper + 1) for lower, upper in ends]
 
     def members(self) -> Iterator[Counts]:
         """Nodes per group of every cluster, the empty one left out."""

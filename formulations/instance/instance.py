@@ -138,8 +138,8 @@ class Instance(Record):
 
     @cached_property
     def _sides(self) -> tuple["Instance", ...]:
-        whole = tuple(cp for cp in self.search.context_parallel if cp == 1)
-        search = self.search.model_copy(update={"context_parallel": whole})
+        undivided = tuple(cp for cp in self.search.context_parallel if cp == 1)
+        search = self.search.model_copy(update={"context_parallel": undivided})
         return (
             self.model_copy(update={"fused": None, "search": search}),
             self.model_copy(update={"fused": None, "workload": self.fused}),

@@ -206,7 +206,7 @@ class GpuType(GpuFile):
     def peak_evidence(self, precision: Precision) -> Evidence:
         """As the type's source, unless a peak that the precision uses is assumed."""
         used = (precision, *(_HALF_PEAKS[:2] if precision == "fp8" else ()))
-        why = next((self.assumed_peaks[one] for one in used if one in self.assumed_peaks), None)
+        why = next((self.assumed_peaks[peak] for peak in used if peak in self.assumed_peaks), None)
         if why is None:
             return Evidence(kind=self.kind, source=self.source)
         return Evidence(kind="assumed", source=why)
@@ -228,7 +228,9 @@ class GpuType(GpuFile):
     @property
     def half_peak(self) -> float:
         """FLOP/s in 16 bit, for which the half-sizes hold; of what comes next where it has none."""
-        return next(self.peak_flops[one] for one in _HALF_PEAKS if one in self.peak_flops)
+        return next(
+            self.peak_flops[precision] for precision in _HALF_PEAKS if precision in self.peak_flops
+        )
 
     def peak_outside_blocks(self, precision: Precision) -> float:
         """FLOP/s of attention and head, which fp8 leaves in 16 bit."""

@@ -20,45 +20,46 @@ from formulations.instance.record import (
 )
 from formulations.instance.sources import NOT_STATED, Kind
 
-Pause = Annotated[float, Quantity("time", most="100 h", example="2 min")]
-CheckpointEvery = Annotated[float, Quantity("time", least="1 ms", most="10000 h", example="10 min")]
+Pause = Annotated[Seconds, Quantity("time", most="100 h", example="2 min")]
+CheckpointEvery = Annotated[
+    float,
+    Field(ge=1e-6, le=1e9),
+    Quantity("time", least="1 ms", most="10000 h", example="10 min"),
+]
 
 
 class PreemptionFile(Record):
     """What preemptions cost: restarts from checkpoints, see `formulations.costs.renting`."""
 
-    restart: Pause | None = Field(
+    restart_s: Pause | None = Field(
         default=None,
+        validation_alias="restart",
         description="From a preemption to the next step, with another node in its place, such as"
         " 2 min. Default: Varuna's for a model of this size, as measured for Oobleck.",
     )
-    checkpoint: Pause | None = Field(
-        default=None, description="Time of a checkpoint, such as 15 s. Default: as `restart`."
-    )
-    checkpoint_every: CheckpointEvery | None = Field(
+    checkpoint_s: Pause | None = Field(
         default=None,
+        validation_alias="checkpoint",
+        description="Time of a checkpoint, such as 15 s. Default: as `restart`.",
+    )
+    checkpoint_every_s: CheckpointEvery | None = Field(
+        default=None,
+        validation_alias="checkpoint_every",
         description="Training between two checkpoints, such as 10 min. Default: what costs least.",
     )
     kind: Kind = Field(default="assumed", description="How the figures were found.")
     source: Text = Field(default=NOT_STATED, description="Where the figures come from.")
 
 
+class Preemption(PreemptionFile):
+    """What a preemption costs where checkpoints are all that is left, as in Varuna."""
+
+    restart_s: Seconds
+    checkpoint_s: Seconds  #: during which nothing is trained
+
+
 SOURCE = "public simulator of Oobleck (SOSP 2023)"
 NODE_READY_S = 45.0  #: from joining until a node can be used
-
-
-class Preemption(Record):
-    """What a preemption costs where checkpoints are all that is left, as in Varuna.
-
-    See `formulations.costs.renting`.
-    """
-
-    restart_s: Seconds  #: from a preemption to the next step, with another node in its place
-    checkpoint_s: Seconds  #: during which nothing is trained
-    #: training between two checkpoints; None: whatever costs least
-    checkpoint_every_s: Annotated[float, Field(ge=1e-6, le=1e9)] | None = None
-    kind: Kind = "assumed"
-    source: Text = NOT_STATED
 
 
 @dataclass(frozen=True)
@@ -115,12 +116,10 @@ def resolve_preemption(written: PreemptionFile | None, parameters: int) -> Preem
     usual = usual_preemption(parameters)
     if written is None:
         return usual
-    missing = [name for name in ("restart", "checkpoint") if getattr(written, name) is None]
-    rest = f"; {' and '.join(missing)} {usual.source}" if missing else ""
-    return Preemption(
-        restart_s=usual.restart_s if written.restart is None else written.restart,
-        checkpoint_s=usual.checkpoint_s if written.checkpoint is None else written.checkpoint,
-        checkpoint_every_s=written.checkpoint_every,
-        kind="assumed" if missing else written.kind,
-        source=f"{written.source}{rest}",
-    )
+    missing = [name for name in ("restart", "checkpoint") if getattr(written, f"{name}_s") is None]
+    if not missing:
+        return Preemption.model_validate(dict(written))
+    decided: dict[str, object] = {f"{name}_s": getattr(usual, f"{name}_s") for name in missing}
+    source = f"{written.source}; {' and '.join(missing)} {usual.source}"
+    fields = {**dict(written), **decided, "kind": "assumed", "source": source}
+    return Preemption.model_validate(fields)

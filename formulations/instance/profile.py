@@ -107,14 +107,14 @@ class LayerSeconds(NamedTuple):
 def _between(low: ProfileEntry, high: ProfileEntry, share: float) -> LayerSeconds:
     """The share of the way from one entry to the other."""
 
-    def mix(one: float, other: float) -> float:
-        return one + share * (other - one)
+    def mix(first: float, second: float) -> float:
+        return first + share * (second - first)
 
-    known = low.weight_s is not None and high.weight_s is not None
+    both_measured = low.weight_s is not None and high.weight_s is not None
     return LayerSeconds(
         mix(low.forward_s, high.forward_s),
         mix(low.backward_s, high.backward_s),
-        mix(low.weight_s or 0.0, high.weight_s or 0.0) if known else None,
+        mix(low.weight_s or 0.0, high.weight_s or 0.0) if both_measured else None,
     )
 
 

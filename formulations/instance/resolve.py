@@ -248,7 +248,7 @@ def _check_alone(
 
 def _check_precision(workload: Workload, cluster: Cluster, place: Place) -> None:
     peaks = [group.gpu.peak_flops for group in cluster.groups]
-    shared = [one for one in PRECISIONS if all(one in peak for peak in peaks)]
+    shared = [precision for precision in PRECISIONS if all(precision in peak for peak in peaks)]
     for group, peak in zip(cluster.groups, peaks, strict=True):
         if workload.precision not in peak:
             found = f"{workload.precision}, for which {group.gpu.name} of group {group.name!r}"
@@ -259,15 +259,15 @@ def _check_precision(workload: Workload, cluster: Cluster, place: Place) -> None
 def _check_profile(profile: WrittenProfile, workload: Workload) -> None:
     """What a profile was measured with must be what it is used for, as far as it says so."""
     for name in ("precision", "hidden_size", "sequence_length"):
-        measured, own = getattr(profile.profile, name), getattr(workload, name)
-        if measured not in (None, own):
+        measured, trained = getattr(profile.profile, name), getattr(workload, name)
+        if measured not in (None, trained):
             field = name.replace("_", " ")
-            found = f"times in {measured}, for a workload in {own}"
+            found = f"times in {measured}, for a workload in {trained}"
             if name != "precision":
-                found = f"times of {field} {measured}, for a workload of {own}"
-            allowed = f"times of {own}, or a workload of {measured}"
+                found = f"times of {field} {measured}, for a workload of {trained}"
+            allowed = f"times of {trained}, or a workload of {measured}"
             if name == "precision":
-                allowed = f"times in {own}, or workload.precision: {measured}"
+                allowed = f"times in {trained}, or workload.precision: {measured}"
             raise profile.place.at(name).error(found, allowed)
 
 
@@ -280,25 +280,27 @@ def _tensor_degrees(
     kinds: list[str],
 ) -> Sequence[int]:
     """The degrees to choose from: as written, else all powers of two that can be used."""
-    most = max(group.gpus_per_node for group in cluster.groups)
+    largest_node = max(group.gpus_per_node for group in cluster.groups)
     heads = architecture.num_kv_heads
     at = place.at("tensor_parallel")
     if written.search.tensor_parallel is not None:
         for i, tp in enumerate(written.search.tensor_parallel):
-            if tp > most:
+            if tp > largest_node:
                 found = f"{tp} GPUs per tensor-parallel group, larger than every node"
-                raise at.listed(i).error(found, f"1 to {most}, the GPUs of the largest node")
+                raise at.listed(i).error(
+                    found, f"1 to {largest_node}, the GPUs of the largest node"
+                )
             if heads % tp:
                 kind = "attention" if heads == architecture.heads else "key and value"
                 found = f"{tp} does not divide the {heads} {kind} heads"
-                raise at.listed(i).error(found, f"divisors of {heads} up to {most}")
+                raise at.listed(i).error(found, f"divisors of {heads} up to {largest_node}")
             sizes = sorted({group.gpus_per_node for group in cluster.groups})
             if all(size % tp for size in sizes):
                 nodes = " or ".join(map(str, sizes))
                 found = f"{tp} GPUs per tensor-parallel group, which fill no node of {nodes}"
                 raise at.listed(i).error(found, f"divisors of {nodes}")
         return written.search.tensor_parallel
-    degrees = [1 << i for i in range(most.bit_length()) if heads % (1 << i) == 0]
+    degrees = [1 << i for i in range(largest_node.bit_length()) if heads % (1 << i) == 0]
     return (profile and covered_degrees(profile, kinds, cluster, degrees)) or degrees
 
 

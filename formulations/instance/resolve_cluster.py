@@ -204,8 +204,12 @@ def _group(written: NodeGroupFile, place: Place, catalogue: Catalogue, *, alone:
     """One group; `alone`: the cluster is a single node and needs no network."""
     wrong, links = Mistakes(), catalogue.links
     gpu = wrong.of(_gpu, written.gpu, place.at("gpu"), catalogue)
-    own = written.intra_node
-    inside = None if own is None else wrong.of(find_link, own, place.at("intra_node"), links)
+    written_link = written.intra_node
+    inside = (
+        None
+        if written_link is None
+        else wrong.of(find_link, written_link, place.at("intra_node"), links)
+    )
     outside = wrong.of(_network, written, place.at("inter_node"), links, alone=alone)
     if gpu is None or wrong.errors:
         raise joined(wrong.errors)

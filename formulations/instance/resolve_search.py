@@ -113,7 +113,7 @@ def resolve_recompute(written: SearchFile, place: Place, flash: bool) -> list[Re
         at = place.at("recompute").listed(written.recompute.index("selective"))
         found = "selective, but flash attention keeps nothing that it would recompute"
         raise at.error(found, "none or full, or workload.flash_attention: false")
-    return [one for one in written.recompute if not (flash and one == "selective")]
+    return [way for way in written.recompute if not (flash and way == "selective")]
 
 
 def check_zero(written: SearchFile, place: Place) -> None:
@@ -168,12 +168,15 @@ def expert_fault(workload: Workload, cluster: Cluster, profiled: bool, ep: int) 
 
 def context_fault(workload: Workload, cluster: Cluster, profiled: bool, cp: int) -> Fault | None:
     """Why `cp` GPUs of a node cannot share a sequence."""
-    most, tokens = max(group.gpus_per_node for group in cluster.groups), workload.sequence_length
+    largest_node, tokens = (
+        max(group.gpus_per_node for group in cluster.groups),
+        workload.sequence_length,
+    )
     if cp == 1:
         return None
-    if cp > most:
+    if cp > largest_node:
         found = f"{cp} GPUs per sequence, more than any node has"
-        return Fault(found, f"1 to {most}, the GPUs of the largest node")
+        return Fault(found, f"1 to {largest_node}, the GPUs of the largest node")
     if profiled:
         return Fault(f"{cp}, of which a profile says nothing", "1, or no profile")
     if not workload.flash_attention:
@@ -193,8 +196,8 @@ def resolve_experts(
     """Sizes of expert-parallel groups: as written, else all powers of two that can be used."""
     experts, gpus = workload.experts, sum(g.nodes * g.gpus_per_node for g in cluster.groups)
     if written.expert_parallel is None:
-        most = 1 if not experts or profiled else min(experts, gpus)
-        return [1 << i for i in range(most.bit_length()) if experts % (1 << i) == 0]
+        largest_group = 1 if not experts or profiled else min(experts, gpus)
+        return [1 << i for i in range(largest_group.bit_length()) if experts % (1 << i) == 0]
     for i, ep in enumerate(written.expert_parallel):
         if fault := expert_fault(workload, cluster, profiled, ep):
             raise search.at("expert_parallel").listed(i).error(*fault)
@@ -354,14 +357,14 @@ def _rules(written: SearchFile, state: OptimizerState) -> Iterator[tuple[str, Ru
 
 def _refused(written: SearchFile, field: str, rule: Rule, place: Place) -> Iterator[InstanceError]:
     value, target = getattr(written, field), written.target
-    for i, one in enumerate(value if isinstance(value, tuple) else [value]):
-        if one not in rule.allowed:
+    for i, choice in enumerate(value if isinstance(value, tuple) else [value]):
+        if choice not in rule.allowed:
             name = TARGET_NAMES[target]
-            found = f"{_text(one)}, with the target {name}, {rule.reason}"
+            found = f"{_text(choice)}, with the target {name}, {rule.reason}"
             allowed = " or ".join(map(_text, rule.allowed))
-            able = launchers(field, one)
+            able = launchers(field, choice)
             if rule is _DISTRIBUTED:
-                able = [other for other in able if not least_zero(other, "bf16")]
+                able = [launcher for launcher in able if not least_zero(launcher, "bf16")]
             others = " or ".join(able)
             yield place.listed(i).error(found, f"{allowed}, or search.target: {others}")
 

@@ -39,7 +39,7 @@ class Rule:
     def kept(self, value: object) -> object:
         """What of a choice, or of several, a target can run; the first that it can where none."""
         if isinstance(value, list | tuple):
-            possible = [one for one in value if one in self.allowed]
+            possible = [choice for choice in value if choice in self.allowed]
             return type(value)(possible or self.allowed[:1])
         return value if value in self.allowed else self.allowed[0]
 
@@ -127,7 +127,7 @@ def chain_of(workload: Workload) -> str:
     if {"encoder", "decoder"} <= {layer.kind for layer in layers}:
         return "an encoder and a decoder"
     ends, inner = (layers[0], layers[-1]), layers[1:-1]
-    if any(one.is_block for one in ends) or not all(one.is_block for one in inner):
+    if any(layer.is_block for layer in ends) or not all(layer.is_block for layer in inner):
         return "a chain that is not embedding, blocks, head"
     return "one stack of blocks"
 
@@ -155,8 +155,8 @@ def most_stages(target: Target, workload: Workload) -> int | None:
     torchtitan shares a tied matrix only inside one stage (`models/common/decoder.py`), and
     predicts further tokens in one.
     """
-    whole = workload.tied_embeddings or workload.mtp_layers
-    return 1 if target == "torchtitan" and whole else None
+    needs_one_stage = workload.tied_embeddings or workload.mtp_layers
+    return 1 if target == "torchtitan" and needs_one_stage else None
 
 
 def zero_stages(target: Target, pp: int) -> tuple[int, ...]:
@@ -192,7 +192,7 @@ class Sharing(NamedTuple):
     etp: ExpertSplit = "tp"
 
 
-def shares(target: Target, workload: Workload, own: Sharing) -> tuple[str, str] | None:
+def shares(target: Target, workload: Workload, sharing: Sharing) -> tuple[str, str] | None:
     """The field by which a target cannot share experts and sequences so, and why; None if it can.
 
     torchtitan takes ranks of FSDP and of tensor groups for experts that it shares, which it keeps
@@ -203,20 +203,20 @@ def shares(target: Target, workload: Workload, own: Sharing) -> tuple[str, str] 
     (`transformer_config.py`).
     """
     if target in ("megatron", "flagscale"):
-        if own.ep > 1 and workload.precision == "fp16":
+        if sharing.ep > 1 and workload.precision == "fp16":
             return "expert_parallel", "which shares no experts in fp16"
-        if workload.experts and own.tp > 1 and not own.sequence_parallel:
+        if workload.experts and sharing.tp > 1 and not sharing.sequence_parallel:
             return "sequence_parallel", "which trains no experts in tensor groups without"
-        if workload.expert_biases and own.tp > 1 and own.etp == "tp":
+        if workload.expert_biases and sharing.tp > 1 and sharing.etp == "tp":
             return "expert_tensor_parallel", "which splits no experts with biases"
     if target != "torchtitan":
         return None
-    if own.tp > 1 and own.ep > 1 and own.etp == "tp":
+    if sharing.tp > 1 and sharing.ep > 1 and sharing.etp == "tp":
         return "expert_tensor_parallel", "which keeps experts whole where several GPUs share them"
-    if own.tp > 1 and own.ep == 1 and own.etp == 1:
+    if sharing.tp > 1 and sharing.ep == 1 and sharing.etp == 1:
         return "expert_tensor_parallel", "which keeps no experts whole that each GPU has all of"
-    if own.ep > 1 and not own.sharded:
+    if sharing.ep > 1 and not sharing.sharded:
         return "expert_parallel", "which takes FSDP's ranks for experts"
-    if own.cp > 1 and not own.sharded:
+    if sharing.cp > 1 and not sharing.sharded:
         return "context_parallel", "whose FSDP splits states among the GPUs of a sequence too"
     return None
