@@ -1,20 +1,22 @@
-"""Promises of solver.lengths.layouts and formulations.lengths.row_times: plans as strategies."""
+"""Promises of solver.lengths.candidates: plans as strategies, those that may be worth a switch."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.instance import Instance
 from formulations.instance.lengths import LengthClass
 from formulations.lengths.problem import Atom, RowTime
-from formulations.lengths.row_times import PlanRows, of_rows, plan_rows
-from formulations.lengths.strategy_time import StrategyTimes
+from formulations.lengths.row_times import PlanRows, lengths_of, of_rows, plan_rows
+from formulations.lengths.strategy_time import NEVER, Numbers, StrategyTimes
 from formulations.plan import Shape
 from solver.lengths import candidates as module
-from solver.lengths.candidates import _variants, candidates, found_strategies
+from solver.lengths.candidates import CLOSE, _variants, candidates, found_strategies, useful
 from solver.simulate import step_time_ns
 from solver.study.store import open_study
 from tests.command_line import run
@@ -188,3 +190,38 @@ def test_killed_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert len(begun) == len(set(begun)) + 1
     code, out, _ = run("show", "--study", path)
     assert (code, f"{len(set(begun))} layouts closed, 0 open; " in out) == (0, True)
+
+
+@cache
+def useful_ones() -> tuple[Instance, list[PlanRows], list[PlanRows]]:
+    """An instance, its strategies, and the useful ones."""
+    instance, found = mixed_strategies()
+    return instance, found, useful(instance, found)
+
+
+def least(instance: Instance, found: list[PlanRows]) -> Numbers:
+    """[i, j] time of the fastest rows for the classes i .. j - 1."""
+    atoms = [Atom(one.up_to, one.count) for one in lengths_of(instance).classes]
+    rows = [replace(one.strategy, visit_ns=0) for one in found]
+    times = [StrategyTimes(one, atoms, "packed").of_intervals() for one in rows]
+    fastest: Numbers = np.minimum.reduce(times)
+    return fastest
+
+
+def test_no_run_of_classes_gets_slower() -> None:
+    """On every run of classes the fastest of the useful ones is as fast as that of all."""
+    instance, found, kept = useful_ones()
+    before, after = least(instance, found), least(instance, kept)
+    assert ((after == NEVER) == (before == NEVER)).all()
+    assert (after <= before * (1 + 1e-6)).all()
+
+
+def test_each_is_close_somewhere() -> None:
+    """None is slower everywhere; fewer are left, with names of their own."""
+    instance, found, kept = useful_ones()
+    best = least(instance, kept)
+    for one in kept:
+        own = least(instance, [one])
+        assert ((own < NEVER) & (own <= best * (1 + CLOSE + 0.01))).any()
+    assert len({one.strategy.name for one in kept}) == len(kept)
+    assert len({id(one.plan) for one in kept}) < len(found)
