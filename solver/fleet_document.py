@@ -1,8 +1,8 @@
 """The file of a fleet: pipelines of templates on named nodes, and how they came to be.
 
-One JSON object. It holds all designs, so that the next
-fleet can be formed from it alone. `verify` derives every figure again, except `hetplan_version`
-and `steps_bound`, which describe the run, and proves what is claimed of the templates.
+One JSON object. It holds all designs, so that the next fleet can be formed from it alone. `verify`
+derives every figure again, except `hetplan_version` and `steps_bound`, which describe the run, and
+proves what is claimed of the templates.
 """
 
 from collections import Counter

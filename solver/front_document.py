@@ -1,20 +1,23 @@
 """The file of a front: which clusters are worth their money, and why the others are not.
 
-One JSON object. Every point holds a plan file of its own
-cluster; of the others it says by what point they are dominated, from which step time on, and that
-they have no faster plan. `verify` proves all of that again.
+One JSON object. Every point holds a plan file of its own cluster; of the others it says by what
+point they are dominated, from which step time on, and that they have no faster plan. `verify`
+proves all of that again. `FamilyResult` is what a search returns of it.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from formulations.instance.family import Family
+from formulations.costs.renting import Terms
+from formulations.instance.family import Counts, Family
 from formulations.instance.input_limits import Index, Name, Seconds
 from formulations.instance.record import Record
 from solver.document import PlanDocument
 from solver.files import Envelope
-from solver.result import Termination
+from solver.options import SolveOptions
+from solver.result import Result, Termination
 
 #: What clusters are compared by: `solver.clusters.front`.
 Aim = Literal["front", "time", "money", "subsets"]
@@ -92,3 +95,28 @@ class FrontDocument(Envelope):
     def num_open(self) -> int:
         """Clusters of which it is not shown where they stand."""
         return sum(one.standing == "open" for one in self.clusters)
+
+
+@dataclass(frozen=True)
+class FamilyPoint:
+    """A cluster on the front, on these terms.
+
+    `result`: of the cluster of just the nodes that its plan uses.
+    """
+
+    nodes: Counts
+    nodes_used: Counts
+    terms: tuple[Terms, ...]
+    result: Result
+
+
+@dataclass(frozen=True)
+class FamilyResult:
+    """Outcome of a search over a family: points, fastest first, and where all clusters stand."""
+
+    family: Family
+    options: SolveOptions
+    termination: Termination
+    points: tuple[FamilyPoint, ...]
+    clusters: tuple[ClusterRecord, ...]
+    runtime_s: float

@@ -12,8 +12,7 @@ from solver.report.document import build_document
 from solver.result import Result, objective_weight
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
-from solver.verify.bounds import ANY_TIME_NS, Prover
-from solver.verify.clock import Clock
+from solver.verify.bounds import ANY_TIME_NS, Clock, Prover
 from solver.verify.exhaust import exhaust
 from tests.brute_force import optimum_ns
 

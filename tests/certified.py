@@ -22,9 +22,8 @@ from solver.result import (
     objective_weight,
 )
 from solver.verify.bounds import Prover
-from solver.verify.closed_forms import ClosedForms
+from solver.verify.closed_forms import ClosedForms, refuted
 from solver.verify.refutation import question_of
-from solver.verify.whole_blocks import refuted
 from tests import brute_force
 
 

@@ -8,7 +8,7 @@ from formulations.space import shapes_of
 from solver.clusters.family_outcome import outcome
 from solver.clusters.front import Figures, Measure, TimeAndMoney
 from solver.clusters.search import FamilySearch
-from solver.family_result import FamilyResult
+from solver.front_document import FamilyResult
 from solver.options import SolveOptions
 from solver.search.driver import solve
 from tests import brute_force

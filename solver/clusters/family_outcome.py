@@ -6,8 +6,7 @@ from formulations.costs.renting import Terms
 from formulations.instance.family import Counts
 from solver.clusters.member import member_plan, member_shape
 from solver.clusters.search import FamilySearch
-from solver.family_result import FamilyPoint, FamilyResult
-from solver.front_document import ClusterRecord
+from solver.front_document import ClusterRecord, FamilyPoint, FamilyResult
 from solver.result import Result, SearchLog, Status, Termination, proves, relative_gap
 
 

@@ -206,38 +206,38 @@ def instantiate(problem: InstantiationProblem) -> Instantiation | None:
     """
     search = _Search(problem)
     numbers = range(problem.faults + 1, problem.most_pipelines + 1)
-    best = search.least(numbers, problem.latest_ns) if numbers else None
-    if best is None:
+    shortest_step = search.least(numbers, problem.latest_ns) if numbers else None
+    if shortest_step is None:
         return None
-    found = search.instantiation(best)
+    best = search.instantiation(shortest_step)
     if not problem.has_exchange:
-        return found
+        return best
     pairs = sorted({(kind.exchange_ns(x), x) for kind in problem.kinds for x in numbers})
     together: dict[tuple[bool, ...], list[tuple[int, int]]] = {}
     for exchange_ns, x in pairs:
         allowed = tuple(kind.exchange_ns(x) <= exchange_ns for kind in problem.kinds)
         together.setdefault(allowed, []).append((exchange_ns, x))
-    for own in together.values():
-        found = _improved(search, own, best.step_ns, found)
-    return found
+    for alike in together.values():
+        best = _improved(search, alike, shortest_step.step_ns, best)
+    return best
 
 
 def _improved(
-    search: _Search, pairs: Sequence[tuple[int, int]], least_ns: int, found: Instantiation
+    search: _Search, pairs: Sequence[tuple[int, int]], least_ns: int, best: Instantiation
 ) -> Instantiation:
-    """The best of `found` and of what the pairs give; no pipelines step in less than `least_ns`."""
+    """The best of `best` and of what the pairs give; no pipelines step in less than `least_ns`."""
     problem = search.problem
-    total_ns, (exchange_ns, x) = found.step_ns(problem), pairs[0]
+    total_ns, (exchange_ns, x) = best.step_ns(problem), pairs[0]
     if least_ns + exchange_ns >= total_ns or not search.may_improve(pairs, total_ns):
-        return found
+        return best
     if len(pairs) > 1:
         middle = len(pairs) // 2
         for half in (pairs[:middle], pairs[middle:]):
-            found = _improved(search, half, least_ns, found)
-        return found
+            best = _improved(search, half, least_ns, best)
+        return best
     allowed = [kind.exchange_ns(x) <= exchange_ns for kind in problem.kinds]
     better = search.least(range(x, x + 1), total_ns - exchange_ns - 1, allowed)
-    return found if better is None else search.instantiation(better)
+    return best if better is None else search.instantiation(better)
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from solver.document import (
     PlanDocument,
     shape_counts,
 )
-from solver.family_result import FamilyPoint, FamilyResult
 from solver.files import digest, sealed
 from solver.front_document import (
     Aim,
+    FamilyPoint,
+    FamilyResult,
     FrontDocument,
     PointDocument,
     TermsDocument,

@@ -31,12 +31,12 @@ def open_mixes(study: Study, notes: Mapping[str, str]) -> tuple[int, list[Counts
     if TEMPLATES not in notes:
         return None
     asked = [(tuple(mix), variant) for mix, variant in json.loads(notes[TEMPLATES])["mixes"]]
-    left = [
+    to_do = [
         mix
         for mix, variant in asked
-        if all(one.variant != variant for one in study.find(KIND, _key(mix)))
+        if all(record.variant != variant for record in study.find(KIND, _key(mix)))
     ]
-    return len(asked) - len(left), left
+    return len(asked) - len(to_do), to_do
 
 
 def _key(mix: Counts) -> str:
@@ -61,9 +61,9 @@ class KeptTemplates:
 
     def find(self, mix: Counts, micro_batches: int) -> Found | None:
         """What is known of a mix; StudyError if a template is not what it is said to be."""
-        for one in self.study.find(KIND, _key(mix)):
-            if one.variant == self._variant(micro_batches):
-                found = self.study.read(KIND, one, _FOUND)
+        for record in self.study.find(KIND, _key(mix)):
+            if record.variant == self._variant(micro_batches):
+                found = self.study.read(KIND, record, _FOUND)
                 self._check(found, micro_batches)
                 return found
         return None

@@ -22,16 +22,11 @@ from typing import Literal
 
 from formulations.plan import Plan, Shape
 from formulations.slot_degrees import limits_orders
-from solver.verify.bounds import ANY_TIME_NS, Prover
-from solver.verify.clock import Clock, TimeUpError
-from solver.verify.closed_forms import ClosedForms
-from solver.verify.exhaust import exhaust
-from solver.verify.lane_exhaust import exhaust_lanes
-from solver.verify.lanes import Lanes
-from solver.verify.simulated import Outcome
-from solver.verify.stage_exhaust import exhaust_stages
-from solver.verify.stage_work import StageWork
-from solver.verify.whole_blocks import refuted
+from solver.verify.bounds import ANY_TIME_NS, Clock, Prover, TimeUpError
+from solver.verify.closed_forms import ClosedForms, refuted
+from solver.verify.exhaust import Outcome, exhaust
+from solver.verify.replica_groups import Lanes, exhaust_lanes
+from solver.verify.stage_degrees import StageWork, exhaust_stages
 
 #: Seconds that every claim gets before any gets more.
 FIRST_S = 1.0
@@ -83,15 +78,15 @@ class Verdict:
 
 def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
     """What memory, work and whole blocks say of the claims, in their order."""
-    parts: dict[Prover, list[Claim]] = {}
+    by_prover: dict[Prover, list[Claim]] = {}
     for claim in claims:
-        parts.setdefault(prover.on(claim.shape.nodes_used), []).append(claim)
-    known = {
+        by_prover.setdefault(prover.on(claim.shape.nodes_used), []).append(claim)
+    verdict_of = {
         claim.index: Verdict(claim, argument)
-        for own, some in parts.items()
-        for claim, argument in zip(some, _quick_arguments(own, some), strict=True)
+        for side, claimed in by_prover.items()
+        for claim, argument in zip(claimed, _quick_arguments(side, claimed), strict=True)
     }
-    return [known[claim.index] for claim in claims]
+    return [verdict_of[claim.index] for claim in claims]
 
 
 def _quick_arguments(prover: Prover, claims: Sequence[Claim]) -> Iterator[Argument | None]:
@@ -116,10 +111,10 @@ def _by_closed_forms(prover: Prover, claims: Sequence[Claim]) -> set[int]:
     if not grouped:
         return set()
     works = ClosedForms(prover, [claim.shape for claim in grouped]).work_ns().tolist()
-    left = [one for one, ns in zip(grouped, works, strict=True) if ns < one.below_ns]
-    forms = ClosedForms(prover, [one.shape for one in left])
-    blocks = refuted(forms, [one.below_ns for one in left])
-    open_ = {claim.index for claim, shown in zip(left, blocks, strict=True) if not shown}
+    by_blocks = [claim for claim, ns in zip(grouped, works, strict=True) if ns < claim.below_ns]
+    forms = ClosedForms(prover, [claim.shape for claim in by_blocks])
+    blocks = refuted(forms, [claim.below_ns for claim in by_blocks])
+    open_ = {claim.index for claim, shown in zip(by_blocks, blocks, strict=True) if not shown}
     return {claim.index for claim in grouped} - open_
 
 
@@ -128,17 +123,17 @@ def verdicts(prover: Prover, claims: Sequence[Claim], effort: Effort) -> Iterato
     clock = Clock(effort.time_limit_s)
     first = quick_verdicts(prover, claims)
     yield from (verdict for verdict in first if not verdict.open)
-    left = [verdict.claim for verdict in first if verdict.open]
+    open_claims = [verdict.claim for verdict in first if verdict.open]
     for limit_s in (FIRST_S, None):
         hard = []
-        for claim in left:
-            effort.show(len(claims) - len(left), len(claims))
+        for claim in open_claims:
+            effort.show(len(claims) - len(open_claims), len(claims))
             verdict = searched(prover.on(claim.shape.nodes_used), claim, Clock(limit_s, clock))
             if verdict.open:
                 hard.append(claim)
             else:
                 yield verdict
-        left = hard
+        open_claims = hard
 
 
 def _exhausted(prover: Prover, claim: Claim, clock: Clock) -> Outcome | None:
@@ -151,27 +146,27 @@ def _exhausted(prover: Prover, claim: Claim, clock: Clock) -> Outcome | None:
     lanes = Lanes(prover, shape, below_ns, clock)
     single = lanes.number == 1
     if single and prod(n + 1 for n in shape.nodes_used) <= FEW_STATES:
-        found = exhaust(prover, shape, below_ns, clock)
-        if found is not None:
-            return found
-    left = lanes.everything()
-    if left is None:
+        outcome = exhaust(prover, shape, below_ns, clock)
+        if outcome is not None:
+            return outcome
+    remaining = lanes.everything()
+    if remaining is None:
         return Outcome(tried=False)
-    tries = [partial(exhaust, prover, shape, below_ns, clock, left.allowed)]
+    tries = [partial(exhaust, prover, shape, below_ns, clock, remaining.allowed)]
     if not limits_orders(prover.instance, shape):
-        tries = [partial(exhaust_lanes, lanes, left), *tries]
-    return next(filter(None, (one() for one in tries[:: -1 if single else 1])), None)
+        tries = [partial(exhaust_lanes, lanes, remaining), *tries]
+    return next(filter(None, (attempt() for attempt in tries[:: -1 if single else 1])), None)
 
 
 def searched(prover: Prover, claim: Claim, clock: Clock) -> Verdict:
     """What the paths of the schedule, and trying plans, say of one claim."""
     try:
         clock.check()
-        found = _exhausted(prover, claim, clock)
+        outcome = _exhausted(prover, claim, clock)
     except TimeUpError:
         return Verdict(claim)
-    if found is None:
+    if outcome is None:
         return Verdict(claim)
-    if found.plan is not None:
-        return Verdict(claim, plan=found.plan, step_time_ns=found.step_time_ns)
-    return Verdict(claim, "trial" if found.tried else "paths")
+    if outcome.plan is not None:
+        return Verdict(claim, plan=outcome.plan, step_time_ns=outcome.step_time_ns)
+    return Verdict(claim, "trial" if outcome.tried else "paths")

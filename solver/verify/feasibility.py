@@ -1,7 +1,7 @@
 """The constraints of a plan, checked on the document: shape, node order, placement, layers, shares.
 
 Everything is compared with the instance in the same document, and that with what its target runs.
-What needs costs (memory, limits on time and money) is in `solver.verify.figures`.
+What needs costs (memory, limits on time and money) is in `solver.verify.plan_file`.
 """
 
 from collections import Counter
@@ -128,19 +128,13 @@ def check_placement(
     if shape.per_stage:
         return check_stages(document, shape, order, findings)
     names = document.instance.cluster.node_names
-    seen: set[tuple[str, int]] = set()
     for slot, (node, gpus, degrees) in enumerate(_slots(document.instance, shape, order)):
         k, r = divmod(slot, shape.dp)
-        own: set[tuple[str, int]] = set()
         for s in range(k, shape.num_stages, shape.pp):
             stage, field = document.replicas[r].stages[s], f"replicas[{r}].stages[{s}]"
             findings.equal(f"{field}.node", stage.node, names[node])
             findings.equal(f"{field}.gpus", stage.gpus, gpus)
             findings.equal(f"{field}.degrees", stage.degrees, degrees)
-            own |= {(stage.node, gpu) for gpu in stage.gpus}
-            text = "GPUs that no other stage uses"
-            findings.require(not own & seen, f"{field}.gpus", f"{stage.gpus}, used twice", text)
-        seen |= own
     return findings.num_problems == start
 
 

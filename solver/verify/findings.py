@@ -1,10 +1,12 @@
 """What a verification finds: problems, one line each, and what was checked."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from formulations.errors import InstanceError
+from formulations.instance import Instance
 from solver.files import Envelope, digest
 
 #: Relative difference that is float noise, in figures that are products of others.
@@ -108,3 +110,27 @@ def verification(document: Envelope, check: Callable[[Findings], None]) -> Verif
         reason = f"{type(error).__name__}: {error}"
         findings.refuse("instance", f"figures without a cost ({reason})", "usable figures")
     return findings.verification()
+
+
+def instance_differences(found: Instance, expected: Instance) -> tuple[str, ...]:
+    """One line per field in which two instances differ: field, found, expected."""
+    pair = (one.model_dump(mode="json") for one in (found, expected))
+    return tuple(differences("instance", *pair))
+
+
+def differences(field: str, found: Any, expected: Any) -> Iterator[str]:
+    """One line per field in which two documents differ."""
+    if isinstance(found, dict) and isinstance(expected, dict):
+        for name in sorted(found.keys() | expected.keys()):
+            yield from differences(f"{field}.{name}", found.get(name), expected.get(name))
+    elif isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
+        for i, (one, other) in enumerate(zip(found, expected, strict=True)):
+            yield from differences(f"{field}[{i}]", one, other)
+    elif found != expected:
+        yield f"{field}: found {_shown(found)}, expected {_shown(expected)}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return f"{len(value)} entries"
+    return "a mapping" if isinstance(value, dict) else repr(value)

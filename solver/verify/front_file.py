@@ -67,13 +67,14 @@ def _check_members(document: FrontDocument, findings: Findings) -> None:
     if document.aim == "subsets":
         fewest, text = document.family.fewest, "0 of every group, which subsets may leave out"
         findings.require(not any(fewest), "family.fewest", fewest, text)
-    expected, found = set(_members(document)), [one.nodes for one in document.clusters]
-    same = len(found) == len(expected) and set(found) == expected
-    findings.require(same, "clusters", f"{len(found)}", f"each of {len(expected)} once")
+    expected, clusters = set(_members(document)), [record.nodes for record in document.clusters]
+    same = len(clusters) == len(expected) and set(clusters) == expected
+    findings.require(same, "clusters", f"{len(clusters)}", f"each of {len(expected)} once")
     listed = sorted(point.nodes for point in document.points)
-    known = sorted(one.nodes for one in document.clusters if one.standing in ("best", "open"))
-    best = sorted(one.nodes for one in document.clusters if one.standing == "best")
-    fits = set(best) <= set(listed) <= set(known) and len(set(listed)) == len(listed)
+    standings = [(record.standing, record.nodes) for record in document.clusters]
+    possible = {nodes for standing, nodes in standings if standing in ("best", "open")}
+    best = sorted(nodes for standing, nodes in standings if standing == "best")
+    fits = set(best) <= set(listed) <= possible and len(set(listed)) == len(listed)
     findings.require(fits, "points", f"{listed}", f"the best clusters, {best}, once each")
     findings.note(f"{len(expected)} clusters")
 
@@ -99,13 +100,12 @@ def _check_point(
     allowed = f"what plans of {point.nodes} use"
     if not findings.require(inside, f"{field}.nodes_used", point.nodes_used, allowed):
         return
-    own = _own_instance(document, point.nodes_used)
-    same = point.plan.instance == own
+    same = point.plan.instance == _own_instance(document, point.nodes_used)
     findings.require(same, f"{field}.plan.instance", "another", "the family's with these nodes")
-    found = verify_document(point.plan, replace(effort, show=lambda done, total: None))
-    for problem in found.problems:
+    checked = verify_document(point.plan, replace(effort, show=lambda done, total: None))
+    for problem in checked.problems:
         findings.refuse(f"{field}.plan", problem, "a plan file that verify accepts")
-    if not found.complete and effort.prove == "all":
+    if not checked.complete and effort.prove == "all":
         findings.reserve(f"{field}: not all that its plan file claims is proved")
     step_ns = step_time_ns(point)
     if step_ns is None:
@@ -217,24 +217,24 @@ def prove(document: FrontDocument, findings: Findings, effort: Effort) -> None:
     search = instance.search.model_copy(update={"idle_nodes": True})
     space = PlanSpace(instance.model_copy(update={"search": search}))
     prover = Prover(space)
-    known = list(_claims(document, space))
-    claims = [replace(claim, index=i) for i, (_, claim) in enumerate(known)]
-    left = set(range(len(claims)))
+    pairs = list(_claims(document, space))
+    claims = [replace(claim, index=i) for i, (_, claim) in enumerate(pairs)]
+    unproved = set(range(len(claims)))
     quick = quick_verdicts(prover, claims) if effort.prove == "quick" else ()
     searched = verdicts(prover, claims, effort) if effort.prove == "all" else ()
     try:
         for verdict in chain(quick, searched):
-            nodes = known[verdict.claim.index][0]
+            nodes, claim = pairs[verdict.claim.index]
             if verdict.plan is not None:
-                found = f"no plan below {verdict.claim.below_ns} ns"
-                findings.refuse(f"cluster {nodes}", found, f"one of {verdict.step_time_ns} ns")
+                claimed = f"no plan below {claim.below_ns} ns"
+                findings.refuse(f"cluster {nodes}", claimed, f"one of {verdict.step_time_ns} ns")
             if not verdict.open:
-                left.discard(verdict.claim.index)
+                unproved.discard(verdict.claim.index)
     except KeyboardInterrupt:
         findings.note("nothing more: interrupted")
-    clusters = {known[i][0] for i in left}
+    clusters = {pairs[i][0] for i in unproved}
     shown = len(document.clusters) - len(clusters)
-    findings.note(f"{len(claims)} shapes of clusters: {len(claims) - len(left)} proved again")
+    findings.note(f"{len(claims)} shapes of clusters: {len(claims) - len(unproved)} proved again")
     findings.note(f"{shown} clusters proved again to stand where they stand")
     if clusters and effort.prove == "all":
         findings.reserve(f"{len(clusters)} of {len(document.clusters)} clusters")
@@ -261,9 +261,9 @@ def _figures(document: FrontDocument, nodes: Nodes, step_ns: float, terms: Terms
     """What clusters are compared by, on these terms, the less the better."""
     if document.aim == "subsets":
         groups = document.family.instance.cluster.groups
-        some = [count > 0 for count in nodes]
-        whole = [count == group.nodes for count, group in zip(nodes, groups, strict=True)]
-        return step_ns, sum(nodes), *some, *whole
+        used = [count > 0 for count in nodes]
+        all_used = [count == group.nodes for count, group in zip(nodes, groups, strict=True)]
+        return step_ns, sum(nodes), *used, *all_used
     kept_ns = step_ns * terms.slowdown
     time, cost = document.aim != "money", document.aim != "time"
     return kept_ns * time, kept_ns * terms.usd_per_hour * cost
@@ -298,26 +298,26 @@ def _check_standing(
     points = {point.nodes: point for point in document.points}
     if record.standing == "infeasible":
         for name in ("bound_ns", "step_time_ns"):
-            found = getattr(record, name)
-            findings.require(found is None, f"{field}.{name}", found, "none")
+            value = getattr(record, name)
+            findings.require(value is None, f"{field}.{name}", value, "none")
         return
     if record.bound_ns is None:
         findings.refuse(f"{field}.bound_ns", None, "a bound in ns")
         return
-    found = record.step_time_ns
+    step_ns = record.step_time_ns
     text = f"at least {record.bound_ns}, the bound"
     findings.require(
-        found is None or found >= record.bound_ns, f"{field}.step_time_ns", found, text
+        step_ns is None or step_ns >= record.bound_ns, f"{field}.step_time_ns", step_ns, text
     )
-    own = points.get(record.nodes)
-    if own is not None:
-        findings.equal(f"{field}.step_time_ns", record.step_time_ns, step_time_ns(own))
-        proved_ns = (own.plan.lower_bound_s or 0.0) * NANOSECONDS_PER_SECOND * (1 + NOISE)
+    point = points.get(record.nodes)
+    if point is not None:
+        findings.equal(f"{field}.step_time_ns", step_ns, step_time_ns(point))
+        proved_ns = (point.plan.lower_bound_s or 0.0) * NANOSECONDS_PER_SECOND * (1 + NOISE)
         text = f"at most {proved_ns}, the bound of the point's plan"
         findings.require(record.bound_ns <= proved_ns, f"{field}.bound_ns", record.bound_ns, text)
     if record.standing == "open":
         return
-    by = own if record.standing == "best" else points.get(record.dominated_by or ())
+    by = point if record.standing == "best" else points.get(record.dominated_by or ())
     if by is None:
         findings.refuse(f"{field}.dominated_by", record.dominated_by, "nodes of a point")
         return
@@ -328,7 +328,7 @@ def _check_standing(
         if _may_be_within(instance, record, terms)
     ]
     text = f"a bound from which on {by.nodes} dominates"
-    named = all(reaching) and any(by.nodes in some for some in reaching)
+    named = all(reaching) and any(by.nodes in dominating for dominating in reaching)
     findings.require(named, f"{field}.bound_ns", record.bound_ns, text)
 
 

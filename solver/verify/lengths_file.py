@@ -49,8 +49,8 @@ from solver.document import PlanDocument
 from solver.lengths_document import LengthsDocument
 from solver.result import Status, Termination, proves, relative_gap
 from solver.switch_document import KINDS
+from solver.verify.bounds import Clock, TimeUpError
 from solver.verify.cascade import Effort
-from solver.verify.clock import Clock, TimeUpError
 from solver.verify.feasibility import checked_plan
 from solver.verify.findings import Findings, Verification, verification
 from solver.verify.plan_file import verify_document

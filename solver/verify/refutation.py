@@ -29,14 +29,11 @@ from numpy.typing import NDArray
 
 from formulations.plan import Shape
 from formulations.units import ceil_div
-from solver.verify.bounds import Prover
-from solver.verify.chunk_stages import ChunkStages
-from solver.verify.clock import Clock, TimeUpError
+from solver.verify.bounds import Clock, Prover, TimeUpError
 from solver.verify.families import members_of
-from solver.verify.lengths import StageLengths
 from solver.verify.orders import OrderGraph
-from solver.verify.stages import Stages
-from solver.verify.ways import Choices, Left
+from solver.verify.path_lengths import Choices, Left, StageLengths
+from solver.verify.stages import ChunkStages, Stages
 from solver.verify.windows import by_windows
 
 Array = NDArray[np.int64]

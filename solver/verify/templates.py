@@ -35,16 +35,14 @@ from formulations.template import Template
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.fleet_document import FleetDocument, TemplateBound
 from solver.simulate import Times, pipeline_step_ns
-from solver.verify.bounds import Prover
+from solver.verify.bounds import Clock, Prover, TimeUpError
 from solver.verify.cascade import FIRST_S, Effort
-from solver.verify.clock import Clock, TimeUpError
-from solver.verify.exhaust import FEW, Trial
+from solver.verify.exhaust import FEW, Plans, PlanTimes, Trial
 from solver.verify.findings import Findings
+from solver.verify.path_lengths import Choices
 from solver.verify.refutation import Refutation
-from solver.verify.simulated import Plans, PlanTimes
-from solver.verify.stage_orders import Move, StageGraph, Standing
+from solver.verify.stage_degrees import Move, StageGraph, Standing
 from solver.verify.stages import Stages
-from solver.verify.ways import Choices
 
 Array = NDArray[np.int64]
 

@@ -39,11 +39,10 @@ from numpy.typing import NDArray
 
 from formulations.instance.search import ScheduleName
 from formulations.schedules import Kind, schedule_graph
-from solver.verify.clock import Clock
+from solver.verify.bounds import Clock
 from solver.verify.families import BACK, NEVER
-from solver.verify.lengths import StageLengths
+from solver.verify.path_lengths import Left, StageLengths
 from solver.verify.stages import Stages
-from solver.verify.ways import Left
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -13,7 +13,7 @@ from formulations.space import PlanSpace, shapes
 from solver.bounds.closed_forms import Filling, WorkBounds, closed_forms
 from solver.bounds.packing import Packing, packed_ns, refuted
 from solver.bounds.placement_independent import ShapeColumns
-from solver.verify import whole_blocks
+from solver.verify import closed_forms as verified_forms
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms
 from tests import brute_force
@@ -182,4 +182,4 @@ def test_chunks_and_weight_gradients_stay_below_the_optimum(
         assert not refuted(instance, [shape], times, [optimum + 1])[0]
         forms = ClosedForms(Prover(PlanSpace(instance)), [shape])
         assert forms.work_ns()[0] <= optimum
-        assert not whole_blocks.refuted(forms, [optimum + 1])[0]
+        assert not verified_forms.refuted(forms, [optimum + 1])[0]

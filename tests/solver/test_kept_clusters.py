@@ -13,7 +13,7 @@ from solver.clusters.family_outcome import outcome
 from solver.clusters.front import Measure, TimeAndMoney, TimeAndNodes
 from solver.clusters.member import MemberClosing, Members, MemberTask, family_overviews
 from solver.clusters.search import FamilySearch
-from solver.family_result import FamilyResult
+from solver.front_document import FamilyResult
 from solver.options import SolveOptions
 from solver.study.store import read_study, study_at
 from tests.command_line import output, run

@@ -25,10 +25,8 @@ from solver.search.driver import ShapeSearch, solve
 from solver.search.enumeration import ShapeAnswer, enumerate_shape
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
-from solver.verify.bounds import Prover
-from solver.verify.clock import Clock
-from solver.verify.stage_exhaust import exhaust_stages
-from solver.verify.stage_work import StageWork
+from solver.verify.bounds import Clock, Prover
+from solver.verify.stage_degrees import StageWork, exhaust_stages
 from tests.best_plans import check_space
 from tests.seeds import few_and_many, one_each
 from tests.solver.test_unlike_degrees import permuted

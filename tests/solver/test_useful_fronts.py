@@ -11,8 +11,7 @@ from formulations.instance.family import Family
 from formulations.instance.machines import Spot
 from formulations.instance.preemption import Preemption
 from solver.clusters.front import Figures, TimeAndMoney
-from solver.family_result import FamilyResult
-from solver.front_document import Aim, FrontDocument
+from solver.front_document import Aim, FamilyResult, FrontDocument
 from solver.report.document import build_front
 from solver.report.front_picture import front_picture
 from solver.verify import verify_front

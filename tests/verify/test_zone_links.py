@@ -11,9 +11,8 @@ from formulations.costs.tables import CostTables
 from formulations.instance.load import load_instance
 from formulations.space import PlanSpace, recompute_ways
 from solver.simulate import step_time_ns
-from solver.verify.bounds import Prover
+from solver.verify.bounds import Clock, Prover
 from solver.verify.cascade import Claim, searched
-from solver.verify.clock import Clock
 from solver.verify.zone_links import keeps_stages_apart, spanning_ns
 from tests import brute_force
 from tests.random_shapes import extreme_optimum_ns, extreme_tables

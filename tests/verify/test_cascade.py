@@ -28,8 +28,7 @@ from solver.result import Proof, Reason, Result, SearchLog, ShapeRecord, Status
 from solver.search import enumeration, fathoming, incumbents
 from solver.search.driver import solve
 from solver.verify import Effort, cascade, orders, verify_document
-from solver.verify.bounds import ANY_TIME_NS, Prover
-from solver.verify.clock import Clock
+from solver.verify.bounds import ANY_TIME_NS, Clock, Prover
 from tests import brute_force
 from tests.certified import certified_document
 from tests.certified_cases import CASES

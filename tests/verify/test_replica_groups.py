@@ -13,14 +13,12 @@ from formulations.instance.load import load_instance
 from formulations.plan import Degrees, Shape
 from formulations.space import PlanSpace, shapes
 from solver.simulate import step_time_ns
-from solver.verify import dealing, lane_exhaust, orders
-from solver.verify.bounds import Prover
-from solver.verify.clock import Clock, TimeUpError
-from solver.verify.dealing import Nodes, best_deal, deal
-from solver.verify.lane_exhaust import exhaust_lanes
-from solver.verify.lanes import Lanes
+from solver.verify import orders, partition, replica_groups
+from solver.verify.bounds import Clock, Prover, TimeUpError
+from solver.verify.exhaust import Outcome
+from solver.verify.partition import Nodes, best_deal, deal
 from solver.verify.refutation import question_of
-from solver.verify.simulated import Outcome
+from solver.verify.replica_groups import Lanes, exhaust_lanes
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables, scheduled, unlike_replicas
 from tests.seeds import few_and_many
@@ -153,9 +151,9 @@ def test_no_opinion_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     tables, best = unlike_tables(4), optimum_ns(4)
     assert best is not None
     with monkeypatch.context() as limited:
-        limited.setattr(lane_exhaust, "MOST_PATHS", 0)
+        limited.setattr(replica_groups, "MOST_PATHS", 0)
         assert opinion(tables, best + 1) is None
-    monkeypatch.setattr(dealing, "MOST_DEALT", 0)
+    monkeypatch.setattr(partition, "MOST_DEALT", 0)
     assert opinion(tables, best + 1) is None
 
 

@@ -7,11 +7,10 @@ import pytest
 from formulations.costs.tables import build_tables
 from formulations.space import PlanSpace, shapes
 from solver.verify import exhaust as module
-from solver.verify.bounds import ANY_TIME_NS, Prover
-from solver.verify.chunk_stages import ChunkStages
-from solver.verify.clock import Clock, TimeUpError
+from solver.verify.bounds import ANY_TIME_NS, Clock, Prover, TimeUpError
 from solver.verify.exhaust import exhaust
 from solver.verify.orders import OrderGraph
+from solver.verify.stages import ChunkStages
 from tests.best_plans import check_claims
 from tests.expert_instances import expert_instance
 from tests.random_shapes import random_optimum_ns, random_tables, scheduled

@@ -14,7 +14,7 @@ from solver.fleets.template_document import templates_document
 from solver.layered.gpu_graph import Counts
 from solver.templates.generate import TemplateGenerator, TemplateOptions
 from solver.verify import Effort, verify_fleet
-from solver.verify.clock import Clock
+from solver.verify.bounds import Clock
 from solver.verify.templates import PipelineSpace, faster_template
 from tests.seeds import one_each
 from tests.small_instances import random_instance

@@ -11,8 +11,7 @@ from formulations.space import PlanSpace
 from solver.simulate import step_time_ns
 from solver.verify import exhaust as module
 from solver.verify import orders
-from solver.verify.bounds import Prover
-from solver.verify.clock import Clock, TimeUpError
+from solver.verify.bounds import Clock, Prover, TimeUpError
 from solver.verify.exhaust import exhaust
 from tests import brute_force
 from tests.best_plans import check_claims

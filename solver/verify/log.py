@@ -1,0 +1,173 @@
+"""The log of closed shapes: that it is complete, what its records claim, and whether that holds."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from formulations.instance import Instance
+from formulations.plan import Plan, Shape
+from formulations.space import Nodes, PlanSpace, may_use
+from solver.document import PlanDocument, shape_counts
+from solver.result import Proof, Reason, ShapeRecord, longest_step_ns, objective_weight
+from solver.verify.bounds import ANY_TIME_NS, Prover
+from solver.verify.cascade import Claim, Effort, Verdict, quick_verdicts, verdicts
+from solver.verify.findings import Findings
+
+#: Which proofs can stand behind which claim.
+SEARCHES: tuple[Proof, ...] = ("enumeration", "cpsat", "milp")
+BOUNDS: tuple[Proof, ...] = ("work", "filling", "packing", "pipeline")
+PROOFS: dict[Reason, tuple[Proof, ...]] = {
+    "infeasible": ("memory", "limit", *SEARCHES),
+    "bounded": (*BOUNDS, *SEARCHES),
+    "solved": SEARCHES,
+    "open": (*BOUNDS, *SEARCHES),
+}
+
+
+def claim_of(instance: Instance, index: int, record: ShapeRecord) -> Claim:
+    """No plan of the shape within the limits on step time and cost is faster, a record claims."""
+    longest_ns = longest_step_ns(instance, record.shape.nodes_used)
+    refused_ns = None if longest_ns is None else longest_ns + 1
+    limits = [ns for ns in (record.bound_ns, refused_ns) if ns is not None]
+    below_ns = min([*limits, ANY_TIME_NS])
+    return Claim(index, record.shape, below_ns, nothing_fits=record.bound_ns is None)
+
+
+def is_sound(field: str, record: ShapeRecord, findings: Findings) -> bool:
+    """Whether a record makes sense: proof, bound and reason go together."""
+    allowed = PROOFS[record.reason]
+    text = f"one of {', '.join(allowed)} for {record.reason}"
+    sound = findings.require(record.proof in allowed, f"{field}.proof", record.proof, text)
+    if record.reason == "infeasible":
+        text = "none, as there is no plan"
+        return findings.require(record.bound_ns is None, f"{field}.bound_ns", record.bound_ns, text)
+    if record.bound_ns is None:
+        findings.refuse(f"{field}.bound_ns", None, "a bound in ns")
+        return False
+    return sound
+
+
+def check_records(
+    prover: Prover,
+    records: Sequence[tuple[int, ShapeRecord]],
+    findings: Findings,
+    effort: Effort,
+) -> None:
+    """Proves what the records claim, or refuses it with a plan; the rest is not proved."""
+    sound = {i: r for i, r in records if is_sound(f"closed_shapes[{i}]", r, findings)}
+    if effort.prove == "nothing":
+        return
+    at_word, to_prove = list[Claim](), list[Claim]()
+    for i, record in sound.items():
+        believed = effort.prove == "quick" and record.proof in SEARCHES
+        (at_word if believed else to_prove).append(claim_of(prover.instance, i, record))
+    arguments, unproved = Counter[str](), set(sound)
+    try:
+        for verdict in chain(quick_verdicts(prover, at_word), verdicts(prover, to_prove, effort)):
+            index = verdict.claim.index
+            if verdict.plan is not None:
+                _refuse(prover.instance, sound[index], verdict.plan, verdict, findings)
+            elif verdict.argument is not None:
+                arguments[verdict.argument] += 1
+            if not verdict.open:
+                unproved.discard(index)
+    except KeyboardInterrupt:
+        findings.note("nothing more: interrupted")
+    findings.unproved += sorted(unproved)
+    kinds = ", ".join(f"{argument} {n}" for argument, n in sorted(arguments.items()))
+    findings.note(
+        f"log of {len(records)} shapes: {arguments.total()} proved again"
+        f"{f' ({kinds})' if kinds else ''}, {len(unproved)} not"
+    )
+
+
+def _refuse(
+    instance: Instance, record: ShapeRecord, plan: Plan, verdict: Verdict, findings: Findings
+) -> None:
+    """A claim that a plan refutes, with its layout."""
+    name, claimed = "bound_ns", str(record.bound_ns)
+    if record.bound_ns is None:
+        name, claimed = "reason", "infeasible"
+    nodes = ", ".join(instance.cluster.node_names[node] for node in plan.node_order)
+    layers = ", ".join(f"{a}-{b - 1}" for a, b in (s.layers for s in plan.replicas[0].stages))
+    shares = ", ".join(str(replica.micro_batches) for replica in plan.replicas)
+    findings.refuse(
+        f"closed_shapes[{verdict.claim.index}].{name}",
+        claimed,
+        f"a bound of at most {verdict.step_time_ns}, the step time of a plan: nodes {nodes}; "
+        f"layers {layers}; micro-batches {shares}",
+    )
+
+
+#: Missing or surplus shapes that are named one by one.
+EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class LogSummary:
+    """What the log says of the whole plan space.
+
+    bounds: lower bound of the objective of every record that leaves a plan possible.
+    num_open: shapes that are not closed.
+    """
+
+    bounds: tuple[float, ...]
+    num_open: int
+
+
+def check_log(
+    space: PlanSpace, document: PlanDocument, findings: Findings, effort: Effort
+) -> LogSummary | None:
+    """Checks the log of a document; None if it has none, so that nothing is proved."""
+    _check_counts(document, findings)
+    if not document.closed_shapes and space_has_shapes(space):
+        findings.note("no log of closed shapes: nothing is proved of other plans")
+        return None
+    prover = Prover(space)
+    listed = _check_coverage(space, document, findings)
+    log = enumerate(document.closed_shapes)
+    records = [(i, record) for i, record in log if record.shape in listed]
+    check_records(prover, records, findings, effort)
+    weighted = [(r.bound_ns, r.shape) for _, r in records if r.bound_ns is not None]
+    return LogSummary(
+        bounds=tuple(
+            bound * objective_weight(space.instance, shape)
+            for bound, shape in weighted
+            if may_use(space.instance, shape.nodes_used)
+        ),
+        num_open=sum(record.reason == "open" for record in document.closed_shapes),
+    )
+
+
+def space_has_shapes(space: PlanSpace) -> bool:
+    """Whether the plan space holds any shape at all."""
+    return any(True for _ in space.shapes())
+
+
+def _check_coverage(
+    space: PlanSpace, document: PlanDocument, findings: Findings
+) -> Collection[Shape]:
+    """Every shape once; returns those of the plan space, up to one more than there are records."""
+    number = len(document.closed_shapes)
+    # a file may ask for more than can be listed
+    expected = Counter(islice(space.shapes(), number + 1))
+    closed = Counter(record.shape for record in document.closed_shapes)
+    _name_some("closed_shapes: missing shapes", (expected - closed).keys(), findings)
+    if expected.total() <= number:
+        _name_some("closed_shapes: closed twice or outside", (closed - expected).keys(), findings)
+    return expected.keys()
+
+
+def _name_some(field: str, items: Iterable[Shape | Nodes], findings: Findings) -> None:
+    names = sorted(map(repr, items))
+    shown = "; ".join(names[:EXAMPLES])
+    more = f" and {len(names) - EXAMPLES} more" if len(names) > EXAMPLES else ""
+    findings.require(not names, field, f"{shown}{more}", "every shape of the plan space once")
+
+
+def _check_counts(document: PlanDocument, findings: Findings) -> None:
+    """How many shapes the document says were closed how, against its log."""
+    counts = shape_counts(document.closed_shapes)
+    for name in type(counts).model_fields:
+        findings.equal(f"shapes.{name}", getattr(document.shapes, name), getattr(counts, name))
