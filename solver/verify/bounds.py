@@ -132,7 +132,9 @@ class Prover:
         """What memory and recomputation of a stage depend on, given what it holds."""
         degrees, b, _, members = shape_key(self.instance, shape)
         layout = (degrees, b, shape.pp == 1, shape.zero, shape.dp, shape.ep, members)
-        return (*layout, shape.recompute, shape.vpp > 1)
+        # Devices with several chunks hold what their schedule, pp and vpp say: `ChunkCosts`.
+        chunked = shape.vpp > 1 and (shape.schedule, shape.pp, shape.vpp)
+        return (*layout, shape.recompute, chunked)
 
     def stage_costs(self, shape: Shape) -> StageCosts:
         """What stages recompute and have room for; shared by shapes of another pp."""
