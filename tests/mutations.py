@@ -37,7 +37,8 @@ def _leaf_values(value: Any) -> list[Any]:
     if isinstance(value, int):
         return [value + 1, value - 1, 2 * value + 3, -value - 1]
     if isinstance(value, float):
-        return [value * (1 + 1e-6) + 1e-9, value * (1 - 1e-6), 2 * value + 1.0, -value - 1.0]
+        near = [value * (1 + 1e-6) + 1e-9, value * (1 - 1e-6)]
+        return [*near, 2 * value + 1.0, 1000 * value, -value - 1.0]
     if isinstance(value, str):
         return [value + "x", ""]
     return [1, 0.5, "x"]  # null
