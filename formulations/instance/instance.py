@@ -20,7 +20,7 @@ from formulations.instance.lengths import Lengths
 from formulations.instance.machines import GpuType
 from formulations.instance.preemption import Preemption
 from formulations.instance.profile import Profile
-from formulations.instance.record import Quantity, Record
+from formulations.instance.record import Quantity, Record, without_nulls
 from formulations.instance.search import SearchSpace
 from formulations.instance.sources import Evidence, GpuEvidence
 from formulations.instance.workload import Precision, Workload
@@ -75,6 +75,8 @@ class LimitsFile(Record):
         validation_alias="max_price_per_hour",
         description="Highest price of all nodes used, such as 100 USD/h.",
     )
+
+    _written = model_validator(mode="before")(without_nulls)
 
 
 class Limits(LimitsFile):

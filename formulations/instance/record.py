@@ -55,6 +55,13 @@ class Record(BaseModel):
         return self.model_copy(update=fields)
 
 
+def without_nulls(written: object) -> object:
+    """What was written, less fields that are null: they have their defaults."""
+    if not isinstance(written, Mapping):
+        return written
+    return {name: value for name, value in written.items() if value is not None}
+
+
 _NUMBER_PATTERN = r"^\s*[-+]?[0-9][0-9_]*\.?[0-9]*([eE][-+]?[0-9]+)?\s*"
 
 #: Tags of unions that look at the form of what was written; they mark branches in error locations.

@@ -7,7 +7,7 @@ each layer, and hides no longer than the pass lasts. What is hidden still occupi
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from formulations.instance.input_limits import MOST_CHOICES, Count, Fraction, Name, Text
 from formulations.instance.record import (
@@ -19,6 +19,7 @@ from formulations.instance.record import (
     name_or_mapping,
     refusal,
     shown,
+    without_nulls,
 )
 from formulations.instance.sources import NOT_STATED, Kind
 from formulations.instance.target import Target
@@ -72,6 +73,8 @@ class Overlap(Record):
     )
     kind: Kind = Field(default="assumed", description="How the shares were found.")
     source: Text = Field(default=NOT_STATED, description="Where the shares come from.")
+
+    _written = model_validator(mode="before")(without_nulls)
 
     def hidden_sync(self, pp: int, chunks: int) -> float:
         """Share of the gradient sync that a shape hides.

@@ -105,6 +105,15 @@ def test_minimal_instance_takes_defaults() -> None:
     assert instance.objective.minimize == "step_time"
 
 
+def test_bug_null_limits_and_overlap_were_refused() -> None:
+    """A field that is null says nothing, as one that is left out."""
+    limits = "limits: {memory_headroom: null, framework_reserve: null, max_step_time: null}\n"
+    overlap = "search: {overlap: {gradient_sync: null, sharding: null, tensor_parallel: null}}\n"
+    stated, plain = parsed(MINIMAL + limits + overlap), parsed(MINIMAL)
+    assert stated.limits == plain.limits
+    assert stated.search.overlap.gradient_sync == stated.search.overlap.sharding == 0
+
+
 def test_quantities_become_base_units() -> None:
     """Written units become B, B/s, s, USD/h and USD."""
     instance = parsed(
