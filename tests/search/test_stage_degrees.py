@@ -28,8 +28,8 @@ from solver.verify import verify_document
 from solver.verify.bounds import Clock, Prover
 from solver.verify.stage_degrees import StageWork, exhaust_stages
 from tests.best_plans import check_space
+from tests.search.test_unlike_degrees import permuted
 from tests.seeds import few_and_many, one_each
-from tests.solver.test_unlike_degrees import permuted
 from tests.stage_degrees import Bench, meshed_instance, stage_instance
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ from solver.result import Termination
 from solver.search.worker_pool import Crew, Forks
 from solver.study.store import open_study
 from solver.verify.front_file import verify_front
-from tests.solver.test_kept_clusters import few
+from tests.clusters.test_kept_clusters import few
 
 OPTIONS = SolveOptions(gap=0.01)
 

@@ -28,8 +28,8 @@ from tests.best_plans import check_verified
 from tests.expert_instances import expert_instance
 from tests.hand_made import uniform_plans
 from tests.oracles import launch
+from tests.search.test_launchable import instance_for
 from tests.seeds import few_and_many
-from tests.solver.test_launchable import instance_for
 
 EXACT = SolveOptions(gap=0.0)
 #: Lists of `search`, with what None stands for in tiny instances.

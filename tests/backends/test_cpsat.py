@@ -9,7 +9,7 @@ from solver.backends import cpsat, highs
 from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import Status, Termination
-from tests.solver import test_highs_backend
+from tests.backends import test_highs as test_highs_backend
 
 
 def least(bound: int) -> cp_model.CpModel:
