@@ -68,14 +68,14 @@ class InstanceErrors(InstanceError):
 
 def joined(errors: Iterable[InstanceError]) -> InstanceError:
     """One error that tells them all, by line and column; those without follow."""
-    known = {str(one): one for error in errors for one in error.errors}
-    first, *others = sorted(known.values(), key=_place)
-    return InstanceErrors([first, *others]) if others else first
+    by_text = {str(single): single for error in errors for single in error.errors}
+    first, *further = sorted(by_text.values(), key=_place)
+    return InstanceErrors([first, *further]) if further else first
 
 
 def _place(error: InstanceError) -> tuple[float, ...]:
-    found = re.search(r":(\d+):(\d+)", error.where)
-    return tuple(map(float, found.groups())) if found else (float("inf"),)
+    position = re.search(r":(\d+):(\d+)", error.where)
+    return tuple(map(float, position.groups())) if position else (float("inf"),)
 
 
 class Mistakes:

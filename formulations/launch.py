@@ -49,15 +49,17 @@ class Obstacle:
     def change(self, target: Target) -> str:
         """What to write for a plan that the target can run."""
         words = " or ".join(map(str, self.instead))
-        other = f"a workload with {self.field}: {words}" if words else f"search.target: {target}"
-        return f"{other}, and solve again"
+        instead = f"a workload with {self.field}: {words}" if words else f"search.target: {target}"
+        return f"{instead}, and solve again"
 
 
 def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
     """Values of a plan, by the field of `search` that chooses them."""
     shares = {replica.micro_batches for replica in plan.replicas}
-    held = recomputed_blocks(instance, plan)
-    alike = len({way for way, _, _ in held}) <= 1 and all(num in (0, own) for _, num, own in held)
+    recomputed = recomputed_blocks(instance, plan)
+    ways = list(dict.fromkeys(way for way, _, _ in recomputed))
+    num_stages = sum(len(replica.stages) for replica in plan.replicas)
+    alike = len(ways) <= 1 and all(num in (0, blocks) for _, num, blocks in recomputed)
     return {
         "degrees": [_degrees_per(plan)],
         "schedule": [plan.shape.schedule],
@@ -67,48 +69,49 @@ def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
         "expert_tensor_parallel": [plan.shape.etp or "tp"],
         "micro_batches": ["even" if len(shares) == 1 else "uneven"],
         "recompute_per": ["plan" if alike else "stage"],
-        "recompute": list(dict.fromkeys(way for way, _, _ in held)),
-        "embedding_only_stages": [len(held) < sum(len(one.stages) for one in plan.replicas)],
+        "recompute": [*ways],
+        "embedding_only_stages": [len(recomputed) < num_stages],
     }
 
 
 def _degrees_per(plan: Plan) -> DegreesPer:
     """What has degrees of its own; nodes that have, one each, are as good as groups."""
     stages = [stage for replica in plan.replicas for stage in replica.stages]
-    own = {stage.degrees for stage in stages}
+    distinct = {stage.degrees for stage in stages}
     if len({(stage.group.node, stage.degrees) for stage in stages}) > len(plan.node_order):
         return "per_stage"
-    return "uniform" if len(own) == 1 and not any(one.parts > 1 for one in own) else "per_group"
+    alike = len(distinct) == 1 and not any(degrees.parts > 1 for degrees in distinct)
+    return "uniform" if alike else "per_group"
 
 
 def recomputed_blocks(instance: Instance, plan: Plan) -> list[tuple[Recompute, int, int]]:
     """Way, recomputed blocks and all blocks of every stage that has any, replica by replica."""
     blocks = [layer.is_block for layer in instance.workload.layers]
     stages = [stage for replica in plan.replicas for stage in replica.stages]
-    held = [(stage.recomputed, sum(blocks[slice(*stage.layers)])) for stage in stages]
-    return [(one.way, one.blocks, own) for one, own in held if own]
+    counted = [(stage.recomputed, sum(blocks[slice(*stage.layers)])) for stage in stages]
+    return [(recomputed.way, recomputed.blocks, count) for recomputed, count in counted if count]
 
 
 def first_blocks(instance: Instance, plan: Plan) -> int | None:
     """The n where every stage recomputes its first n blocks fully, or all; None where not alike."""
-    held = recomputed_blocks(instance, plan)
-    most = max((num for _, num, _ in held), default=0)
-    alike = all(way == "full" and num == min(most, own) for way, num, own in held)
-    return most if alike else None
+    recomputed = recomputed_blocks(instance, plan)
+    largest = max((num for _, num, _ in recomputed), default=0)
+    alike = all(way == "full" and num == min(largest, count) for way, num, count in recomputed)
+    return largest if alike else None
 
 
 def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
     """The decisions of a plan that a target cannot run; none where it can launch it."""
-    found = decisions(instance, plan)
-    if found["recompute_per"] == ["plan"] and target == "flagscale":
-        del found["recompute"]  # where all stages are alike it recomputes as Megatron-LM does
+    decided = decisions(instance, plan)
+    if decided["recompute_per"] == ["plan"] and target == "flagscale":
+        del decided["recompute"]  # where all stages are alike it recomputes as Megatron-LM does
     if target == "megatron" and first_blocks(instance, plan) is not None:
-        del found["recompute_per"]  # its method `block`
+        del decided["recompute_per"]  # its method `block`
     barred = [
-        Obstacle(field, one, RULES[target][field].reason, tuple(launchers(field, one)))
-        for field, values in found.items()
-        for one in values
-        if not allows(target, field, one)
+        Obstacle(field, value, RULES[target][field].reason, tuple(launchers(field, value)))
+        for field, values in decided.items()
+        for value in values
+        if not allows(target, field, value)
     ]
     return [
         *_untrained(instance.workload, target),
@@ -186,31 +189,31 @@ def _untrained(workload: Workload, target: Target) -> list[Obstacle]:
 def _meshes(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
     """Stages of FlagScale have the same degrees in all replicas; unlike ones fit each other."""
     stages = list(zip(*(replica.stages for replica in plan.replicas), strict=True))
-    found = [own[0].degrees for own in stages]
-    if target != "flagscale" or len({one.degrees for own in stages for one in own}) == 1:
+    first = [column[0].degrees for column in stages]
+    if target != "flagscale" or len({stage.degrees for column in stages for stage in column}) == 1:
         return []
     reasons = [
-        mesh_fault(instance, plan.shape.zero, found[0], degrees, k + 1 == len(found))
-        for k, degrees in enumerate(found)
+        mesh_fault(instance, plan.shape.zero, first[0], degrees, k + 1 == len(first))
+        for k, degrees in enumerate(first)
     ]
-    if any(len({one.degrees for one in own}) > 1 for own in stages):
+    if any(len({stage.degrees for stage in column}) > 1 for column in stages):
         reasons.insert(0, "whose stages have equal degrees in all replicas")
     distinct = dict.fromkeys(reason for reason in reasons if reason)
     return [Obstacle("degrees", "per_group", reason, ("any",)) for reason in distinct]
 
 
 def _zero(workload: Workload, shape: Shape, target: Target) -> list[Obstacle]:
-    least = least_zero(target, workload.optimizer_state)
-    if shape.zero < least:
-        others = tuple(one for one in RULES if not least_zero(one, workload.optimizer_state))
+    lowest = least_zero(target, workload.optimizer_state)
+    if shape.zero < lowest:
+        able = tuple(name for name in RULES if not least_zero(name, workload.optimizer_state))
         reason = "whose optimizer with states in bf16 is distributed"
-        return [Obstacle("zero", shape.zero, reason, others)]
+        return [Obstacle("zero", shape.zero, reason, able)]
     if not shape.has_copies or shape.zero in zero_stages(target, shape.pp):
         return []
-    others = tuple(one for one in RULES if shape.zero in zero_stages(one, shape.pp))
+    able = tuple(name for name in RULES if shape.zero in zero_stages(name, shape.pp))
     stages = " and ".join(map(str, zero_stages(target, shape.pp)))
     count = "one stage" if shape.pp == 1 else "several stages"
-    return [Obstacle("zero", shape.zero, f"which runs {stages} with {count}", others)]
+    return [Obstacle("zero", shape.zero, f"which runs {stages} with {count}", able)]
 
 
 def _sharing(instance: Instance, shape: Shape, zero: ZeroStage) -> Sharing:
@@ -221,13 +224,13 @@ def _sharing(instance: Instance, shape: Shape, zero: ZeroStage) -> Sharing:
 
 def _shares(instance: Instance, shape: Shape, target: Target) -> list[Obstacle]:
     """Experts and sequences that GPUs share as the target cannot."""
-    workload, own = instance.workload, _sharing(instance, shape, shape.zero)
-    found = shares(target, workload, own)
-    if found is None:
+    workload, sharing = instance.workload, _sharing(instance, shape, shape.zero)
+    fault = shares(target, workload, sharing)
+    if fault is None:
         return []
-    field, reason = found
-    value = getattr(own, _FIELDS[field])
-    able = (one for one in launchers(field, value) if shares(one, workload, own) is None)
+    field, reason = fault
+    value = getattr(sharing, _FIELDS[field])
+    able = (name for name in launchers(field, value) if shares(name, workload, sharing) is None)
     return [Obstacle(field, value, reason, tuple(able))]
 
 
@@ -240,12 +243,12 @@ _FIELDS = {
 
 
 def _stages(workload: Workload, shape: Shape, target: Target) -> list[Obstacle]:
-    most = most_stages(target, workload)
-    if most is None or shape.pp <= most:
+    limit = most_stages(target, workload)
+    if limit is None or shape.pp <= limit:
         return []
-    others = tuple(one for one in RULES if most_stages(one, workload) is None)
+    able = tuple(name for name in RULES if most_stages(name, workload) is None)
     kept = "tied embeddings" if workload.tied_embeddings else "multi-token prediction"
-    return [Obstacle("pipeline_parallel", shape.pp, f"which keeps {kept} in one stage", others)]
+    return [Obstacle("pipeline_parallel", shape.pp, f"which keeps {kept} in one stage", able)]
 
 
 #: All values of the fields that rules are about, the widest last where there is one value.
@@ -262,10 +265,10 @@ _VALUES: dict[str, tuple[object, ...]] = {
 def runs(target: Target, search: SearchSpace) -> bool:
     """Whether a target can run all values of a plan space, each in some plan."""
     return not any(
-        not allows(target, field, one)
+        not allows(target, field, value)
         for field in _VALUES
         if not (target == "flagscale" and field == "recompute" and search.recompute_per == "plan")
-        for one in _listed(getattr(search, field))
+        for value in _listed(getattr(search, field))
     )
 
 
@@ -279,32 +282,34 @@ def widened(instance: Instance, target: Target) -> list[dict[str, object]]:
     search = instance.search
     if any(untrained(target, instance.workload)):
         return []
-    found = {
+    wider = {
         field: _chosen(search, field, target)
         for field in _VALUES
         # without scores to recompute, selective recomputation would change nothing
         if not (field == "recompute" and instance.workload.flash_attention)
     }
-    changed = {field: one for field, one in found.items() if one != getattr(search, field)}
+    changed = {field: value for field, value in wider.items() if value != getattr(search, field)}
     uneven = []
     if changed.pop("micro_batches", None) == "uneven":
-        kept = tuple(one for one in search.schedule if one != "interleaved") or ("1f1b",)
+        kept = tuple(value for value in search.schedule if value != "interleaved") or ("1f1b",)
         alone: dict[str, object] = {"micro_batches": "uneven"}
-        alone |= {field: one for field, one in changed.items() if field == "recompute_per"}
+        alone |= {field: value for field, value in changed.items() if field == "recompute_per"}
         uneven = [alone | ({"schedule": kept} if kept != search.schedule else {})]
-    if all(allows(search.target, field, v) for field, one in changed.items() for v in _listed(one)):
+    if all(
+        allows(search.target, field, v) for field, value in changed.items() for v in _listed(value)
+    ):
         return uneven
     return [*uneven, changed]
 
 
 def _chosen(search: SearchSpace, field: str, target: Target) -> object:
     """A field of a plan space as another target would have it, see `widened`."""
-    held = getattr(search, field)
-    run = tuple(one for one in _VALUES[field] if allows(target, field, one))
-    new = tuple(one for one in run if not allows(search.target, field, one))
-    if isinstance(held, tuple):
-        return tuple(one for one in run if one in held or one in new) or run
-    return new[-1] if new else held if held in run else run[-1]
+    stated = getattr(search, field)
+    run = tuple(value for value in _VALUES[field] if allows(target, field, value))
+    new = tuple(value for value in run if not allows(search.target, field, value))
+    if isinstance(stated, tuple):
+        return tuple(value for value in run if value in stated or value in new) or run
+    return new[-1] if new else stated if stated in run else run[-1]
 
 
 def _listed(value: object) -> tuple[object, ...]:

@@ -66,41 +66,47 @@ class Comparison:
     @property
     def contradictions(self) -> tuple[str, ...]:
         """Every way in which two findings, or one and the simulator, cannot both be right."""
-        found = self.findings
-        return (*_wrong_plans(found), *_unproved(found), *_clashes(found))
+        findings = self.findings
+        return (*_wrong_plans(findings), *_unproved(findings), *_clashes(findings))
 
 
 def _wrong_plans(findings: Sequence[Finding]) -> list[str]:
     return [
-        f"{one.method}: its plan takes {one.step_time_ns} ns by its own account, "
-        + ("does not fit memory" if one.judged_ns is None else f"{one.judged_ns} ns simulated")
-        for one in findings
-        if one.step_time_ns is not None and one.judged_ns != one.step_time_ns
+        f"{finding.method}: its plan takes {finding.step_time_ns} ns by its own account, "
+        + (
+            "does not fit memory"
+            if finding.judged_ns is None
+            else f"{finding.judged_ns} ns simulated"
+        )
+        for finding in findings
+        if finding.step_time_ns is not None and finding.judged_ns != finding.step_time_ns
     ]
 
 
 def _unproved(findings: Sequence[Finding]) -> list[str]:
     return [
-        f"{one.method}: optimal by its own account, with gap {one.gap}; asked for: "
-        f"{one.requested_gap}"
-        for one in findings
-        if one.status is Status.OPTIMAL and not proves(one.gap, one.requested_gap)
+        f"{finding.method}: optimal by its own account, with gap {finding.gap}; asked for: "
+        f"{finding.requested_gap}"
+        for finding in findings
+        if finding.status is Status.OPTIMAL and not proves(finding.gap, finding.requested_gap)
     ]
 
 
 def _clashes(findings: Sequence[Finding]) -> list[str]:
-    found = []
-    plans = [one for one in findings if one.objective is not None]
+    clashes = []
+    plans = [finding for finding in findings if finding.objective is not None]
     for proof in findings:
         for plan in plans:
             if proof.status is Status.INFEASIBLE:
-                found.append(f"{proof.method} proves that there is no plan, {plan.method} has one")
+                clashes.append(
+                    f"{proof.method} proves that there is no plan, {plan.method} has one"
+                )
             elif (plan.objective or 0) < (proof.bound or 0) * (1 - NOISE):
-                found.append(
+                clashes.append(
                     f"{proof.method} proves that no plan is below {proof.bound:.12g}, "
                     f"{plan.method} has one of {plan.objective:.12g}"
                 )
-    return found
+    return clashes
 
 
 @dataclass(frozen=True)
