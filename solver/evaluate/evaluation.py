@@ -29,23 +29,25 @@ from solver.verify import Effort, verify_document
 Solve = Callable[[Instance, SolveOptions], Result]
 
 
-def predicted(own: Planned) -> tuple[PlanDocument, Evaluation]:
+def predicted(planned: Planned) -> tuple[PlanDocument, Evaluation]:
     """The plan file of a run, and which limits it breaks. Raises PlanError for what is no plan."""
-    result = judged(own.instance, own.plan)
-    document, broken, others = checked(result)
-    if others:
-        raise PlanError(own.run.source, others[0], "a plan that verify accepts")
+    result = judged(planned.instance, planned.plan)
+    document, broken, faults = checked(result)
+    if faults:
+        raise PlanError(planned.run.source, faults[0], "a plan that verify accepts")
     assert result.objective is not None
     return document, Evaluation(result.objective, broken)
 
 
-def compared(own: Planned, alone: Evaluation, options: SolveOptions, solve: Solve) -> Evaluation:
+def compared(
+    planned: Planned, alone: Evaluation, options: SolveOptions, solve: Solve
+) -> Evaluation:
     """The same with the best plan in the run's settings, and what each decision would bring."""
-    best = solve(own.instance, options)
+    best = solve(planned.instance, options)
     changes: tuple[Answer, ...] = ()
     if best.plan is not None:
         with suppress(KeyboardInterrupt):
-            changes = tuple(single_changes(own, alone.objective, best.plan))
+            changes = tuple(single_changes(planned, alone.objective, best.plan))
     return Evaluation(alone.objective, alone.broken, best, changes)
 
 
@@ -57,8 +59,8 @@ def checked(result: Result) -> tuple[PlanDocument, tuple[str, ...], tuple[str, .
     """The plan file, which limits the plan breaks, and what else is wrong with it."""
     document = build_document(result, SolveOptions())
     problems = verify_document(document, Effort(prove="nothing")).problems
-    broken = tuple(one for one in problems if _LIMITS.match(one))
-    return document, broken, tuple(one for one in problems if not _LIMITS.match(one))
+    broken = tuple(problem for problem in problems if _LIMITS.match(problem))
+    return document, broken, tuple(problem for problem in problems if not _LIMITS.match(problem))
 
 
 _SETTINGS = "overlap and sequence parallelism of the instance, its way to share sequences"
@@ -78,26 +80,26 @@ class _Change:
     best: bool = False
 
 
-def single_changes(own: Planned, objective: float, best: Plan) -> list[Answer]:
+def single_changes(planned: Planned, objective: float, best: Plan) -> list[Answer]:
     """Each decision of the best plan in the own one, most saved first; what is no plan is not told.
 
     objective: of the own plan.
     """
-    found: list[Answer] = []
-    for change in _changes(own, best):
-        plan = _plan(own, change)
-        if plan is not None and plan != own.plan:
-            found += _answers(change.name, own.instance, plan, objective)
-    if own.instance != own.space:
-        found += _answers(_SETTINGS, own.space, own.plan, objective)
-    return sorted(found, key=lambda one: (one.least is None, -(one.least or 0.0)))
+    answers: list[Answer] = []
+    for change in _changes(planned, best):
+        plan = _plan(planned, change)
+        if plan is not None and plan != planned.plan:
+            answers += _answers(change.name, planned.instance, plan, objective)
+    if planned.instance != planned.space:
+        answers += _answers(_SETTINGS, planned.space, planned.plan, objective)
+    return sorted(answers, key=lambda answer: (answer.least is None, -(answer.least or 0.0)))
 
 
 def _answers(name: str, instance: Instance, plan: Plan, objective: float) -> Iterator[Answer]:
     """The plan, judged; nothing where it is outside the plan space."""
     result = judged(instance, plan)
-    _, broken, others = checked(result)
-    if others or result.objective is None or result.step_time_ns is None:
+    _, broken, faults = checked(result)
+    if faults or result.objective is None or result.step_time_ns is None:
         return
     step_s = result.step_time_ns / 1e9
     saved = 1 - result.objective / objective if objective else 0.0
@@ -107,87 +109,89 @@ def _answers(name: str, instance: Instance, plan: Plan, objective: float) -> Ite
         yield Answer(name, Status.FEASIBLE, step_s, saved, saved)
 
 
-def _changes(own: Planned, best: Plan) -> Iterator[_Change]:
-    shape, other, theirs = own.shape, best.shape, decisions_of(own.space, best)
-    plain = _Change("", shape, own.order, own.run.boundaries)
-    names = [group.name for group in own.space.cluster.groups]
-    if sorted(own.order) == sorted(theirs.order):
+def _changes(planned: Planned, best: Plan) -> Iterator[_Change]:
+    shape, target, theirs = planned.shape, best.shape, decisions_of(planned.space, best)
+    plain = _Change("", shape, planned.order, planned.run.boundaries)
+    names = [group.name for group in planned.space.cluster.groups]
+    if sorted(planned.order) == sorted(theirs.order):
         yield replace(plain, name=f"node order {_hosts(names, theirs.order)}", order=theirs.order)
-    if shape.num_stages == other.num_stages:
-        blocks = _blocks(own.space, theirs.boundaries)
+    if shape.num_stages == target.num_stages:
+        blocks = _blocks(planned.space, theirs.boundaries)
         yield replace(plain, name=f"split {blocks} blocks", boundaries=theirs.boundaries)
-    if not other.per_stage:
-        yield _with_degrees(own, other, theirs)
-    if (other.ep, other.etp) != (shape.ep, shape.etp):
-        experts = _set(shape, ep=other.ep, etp=other.etp)
-        yield replace(plain, name=experts_text(other), shape=experts)
-    size = other.micro_batch
+    if not target.per_stage:
+        yield _with_degrees(planned, target, theirs)
+    if (target.ep, target.etp) != (shape.ep, shape.etp):
+        experts = _set(shape, ep=target.ep, etp=target.etp)
+        yield replace(plain, name=experts_text(target), shape=experts)
+    size = target.micro_batch
     yield replace(plain, name=f"micro-batches of {size}", shape=_set(shape, micro_batch=size))
-    schedule = _scheduled(shape, other)
-    cuts = _boundaries(own, schedule, theirs)
-    yield replace(plain, name=_schedule(other), shape=schedule, boundaries=cuts)
-    ways = _set(shape, recompute=other.recompute)
+    schedule = _scheduled(shape, target)
+    cuts = _boundaries(planned, schedule, theirs)
+    yield replace(plain, name=_schedule(target), shape=schedule, boundaries=cuts)
+    ways = _set(shape, recompute=target.recompute)
     yield replace(plain, name=f"recomputation {_ways(best)}", shape=ways, best=True)
-    yield replace(plain, name=f"ZeRO {other.zero}", shape=_set(shape, zero=other.zero))
+    yield replace(plain, name=f"ZeRO {target.zero}", shape=_set(shape, zero=target.zero))
 
 
-def _with_degrees(own: Planned, other: Shape, theirs: Decisions) -> _Change:
+def _with_degrees(planned: Planned, target: Shape, theirs: Decisions) -> _Change:
     """Degrees and nodes go together: they fill each other.
 
     What cannot run with them, the schedule first, then the micro-batch, is the best plan's.
     """
     changed = _set(
-        own.shape,
-        degrees=other.degrees,
-        dp=other.dp,
-        pp=other.pp,
-        ep=other.ep,
-        etp=other.etp,
-        nodes_used=other.nodes_used,
+        planned.shape,
+        degrees=target.degrees,
+        dp=target.dp,
+        pp=target.pp,
+        ep=target.ep,
+        etp=target.etp,
+        nodes_used=target.nodes_used,
     )
-    alike = other.nodes_used == own.shape.nodes_used
-    names = [group.name for group in own.space.cluster.groups]
+    alike = target.nodes_used == planned.shape.nodes_used
+    names = [group.name for group in planned.space.cluster.groups]
     idle = "" if alike else f", nodes {_hosts(names, theirs.order)}"
-    sizes = " and ".join(dict.fromkeys(str(one.tp * one.parts) for one in other.degrees_used))
-    context = f" x context {other.cp}" if own.shape.cp * other.cp > 1 else ""
-    name = f"tensor {sizes}{context} x data {other.dp} x pipeline {other.pp}{_experts(own, other)}"
-    name += idle
-    if not _runs(own, changed):
-        changed, name = _scheduled(changed, other), f"{name}, {_schedule(other)}"
-    if not _runs(own, changed):
-        changed = _set(changed, micro_batch=other.micro_batch)
-        name += f", micro-batches of {other.micro_batch}"
-    order = own.order if alike else theirs.order
-    return _Change(name, changed, order, _boundaries(own, changed, theirs))
+    sizes = " and ".join(
+        dict.fromkeys(str(degrees.tp * degrees.parts) for degrees in target.degrees_used)
+    )
+    context = f" x context {target.cp}" if planned.shape.cp * target.cp > 1 else ""
+    name = f"tensor {sizes}{context} x data {target.dp} x pipeline {target.pp}"
+    name += _experts(planned, target) + idle
+    if not _runs(planned, changed):
+        changed, name = _scheduled(changed, target), f"{name}, {_schedule(target)}"
+    if not _runs(planned, changed):
+        changed = _set(changed, micro_batch=target.micro_batch)
+        name += f", micro-batches of {target.micro_batch}"
+    order = planned.order if alike else theirs.order
+    return _Change(name, changed, order, _boundaries(planned, changed, theirs))
 
 
-def _experts(own: Planned, other: Shape) -> str:
+def _experts(planned: Planned, target: Shape) -> str:
     """Where one of the two shares experts."""
-    shares = own.shape.has_expert_grid or other.has_expert_grid
-    return f", {experts_text(other)}" if shares else ""
+    shares = planned.shape.has_expert_grid or target.has_expert_grid
+    return f", {experts_text(target)}" if shares else ""
 
 
-def _scheduled(shape: Shape, other: Shape) -> Shape:
-    return _set(shape, schedule=other.schedule, vpp=other.vpp)
+def _scheduled(shape: Shape, target: Shape) -> Shape:
+    return _set(shape, schedule=target.schedule, vpp=target.vpp)
 
 
-def _schedule(other: Shape) -> str:
-    chunks = f" with {other.vpp} chunks per GPU" if other.vpp > 1 else ""
-    return f"schedule {other.schedule}{chunks}"
+def _schedule(target: Shape) -> str:
+    chunks = f" with {target.vpp} chunks per GPU" if target.vpp > 1 else ""
+    return f"schedule {target.schedule}{chunks}"
 
 
 def _set(shape: Shape, **fields: object) -> Shape:
     return shape.model_copy(update=fields)
 
 
-def _boundaries(own: Planned, shape: Shape, theirs: Decisions) -> tuple[int, ...]:
+def _boundaries(planned: Planned, shape: Shape, theirs: Decisions) -> tuple[int, ...]:
     """The own split where it has as many stages, else the best plan's, else an even one."""
     stages = shape.num_stages
-    for known in (own.run.boundaries, theirs.boundaries):
-        if len(known) == stages + 1:
-            return known
-    each, rest = divmod(num_blocks(own.space), stages)
-    return block_boundaries(own.space, [each + (k < rest) for k in range(stages)])
+    for boundaries in (planned.run.boundaries, theirs.boundaries):
+        if len(boundaries) == stages + 1:
+            return boundaries
+    each, rest = divmod(num_blocks(planned.space), stages)
+    return block_boundaries(planned.space, [each + (k < rest) for k in range(stages)])
 
 
 def _hosts(names: Sequence[str], order: Sequence[int]) -> str:
@@ -203,25 +207,27 @@ def _blocks(instance: Instance, boundaries: Sequence[int]) -> str:
 
 
 def _ways(best: Plan) -> str:
-    ways = dict.fromkeys(one.recomputed.way for rep in best.replicas for one in rep.stages)
+    ways = dict.fromkeys(stage.recomputed.way for rep in best.replicas for stage in rep.stages)
     return " and ".join(ways)
 
 
-def _runs(own: Planned, shape: Shape) -> bool:
+def _runs(planned: Planned, shape: Shape) -> bool:
     """Whether replicas can share the batch evenly, and run the schedule with what they get."""
-    share, rest = divmod(own.space.workload.global_batch, shape.micro_batch * shape.dp)
-    launched = schedules_of(own.space, shape.pp, share)
+    share, rest = divmod(planned.space.workload.global_batch, shape.micro_batch * shape.dp)
+    launched = schedules_of(planned.space, shape.pp, share)
     possible = share > 0 and not rest and (shape.schedule, shape.vpp) in launched
-    shared = expert_degrees(own.instance, shape.degrees, shape.dp, shape.nodes_used)
+    shared = expert_degrees(planned.instance, shape.degrees, shape.dp, shape.nodes_used)
     possible &= (shape.ep, shape.etp) in shared
-    return possible and simulable(own.instance, shape)
+    return possible and simulable(planned.instance, shape)
 
 
-def _plan(own: Planned, change: _Change) -> Plan | None:
+def _plan(planned: Planned, change: _Change) -> Plan | None:
     """The changed plan; None where there is no such plan."""
-    instance = own.instance
-    shape = change.shape if change.best else settled(own.space, change.shape, own.run.recompute)
-    if not _runs(own, shape):
+    instance = planned.instance
+    shape = (
+        change.shape if change.best else settled(planned.space, change.shape, planned.run.recompute)
+    )
+    if not _runs(planned, shape):
         return None
     if any(a >= b for a, b in pairwise(change.boundaries)):
         return None
@@ -229,6 +235,6 @@ def _plan(own: Planned, change: _Change) -> Plan | None:
         tables = build_tables(instance, shape)
     except InstanceError:  # a profile without such layers
         return None
-    choose = StageCosts(tables).recomputed if change.best else as_run(tables, own.run)
+    choose = StageCosts(tables).recomputed if change.best else as_run(tables, planned.run)
     shares = even_shares(tables)
     return uniform_plan(instance, shape, change.order, change.boundaries, shares, choose)

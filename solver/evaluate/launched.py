@@ -64,8 +64,8 @@ def block_boundaries(instance: Instance, blocks: Sequence[int]) -> tuple[int, ..
     layers = instance.workload.layers
     behind = [0, *(i + 1 for i, layer in enumerate(layers) if layer.is_block)]
     total, cuts = 0, []
-    for own in blocks[:-1]:
-        total += own
+    for count in blocks[:-1]:
+        total += count
         cuts.append(max(behind[total], 1 if not total else 0))
     return (0, *cuts, len(layers))
 
@@ -81,11 +81,11 @@ _WORDS: Mapping[str, tuple[object, ...]] = {
 
 def run_of_degrees(text: str, instance: Instance) -> Launched:
     """The run that such a text describes; what it leaves out is 1, 1F1B, no ZeRO, split evenly."""
-    found = _read(text)
-    number = {name: int(found[name]) for name in _NUMBERS if name in found}
+    written = _read(text)
+    number = {name: int(written[name]) for name in _NUMBERS if name in written}
     pp, vpp = number.get("pp", 1), number.get("vpp", 1)
     plain: Literal["interleaved", "1f1b"] = "interleaved" if vpp > 1 else "1f1b"
-    schedule = cast(ScheduleName, found.get("schedule", plain))
+    schedule = cast(ScheduleName, written.get("schedule", plain))
     if (schedule == "interleaved") != (vpp > 1):
         raise PlanError(OPTION, f"schedule={schedule} with vpp={vpp}", "interleaved with vpp > 1")
     if vpp > 1 and pp == 1:
@@ -103,34 +103,34 @@ def run_of_degrees(text: str, instance: Instance) -> Launched:
         ep=number.get("ep", 1),
         etp=1 if etp == 1 < tp else None,
         vpp=vpp,
-        boundaries=block_boundaries(instance, _blocks(found, num_blocks(instance), pp * vpp)),
+        boundaries=block_boundaries(instance, _blocks(written, num_blocks(instance), pp * vpp)),
         micro_batch=number.get("micro_batch", 1),
         schedule=schedule,
-        zero=cast(ZeroStage, int(found.get("zero", "0"))),
-        recompute=cast(Recompute, found.get("recompute", "none")),
+        zero=cast(ZeroStage, int(written.get("zero", "0"))),
+        recompute=cast(Recompute, written.get("recompute", "none")),
     )
 
 
 def _read(text: str) -> dict[str, str]:
     """Names with their values, each one that may be."""
-    names, found = (*_NUMBERS, *_WORDS, "split"), dict[str, str]()
+    names, values = (*_NUMBERS, *_WORDS, "split"), dict[str, str]()
     for part in text.split(","):
         name, equals, value = (word.strip() for word in part.partition("="))
         if not equals or name not in names:
             raise PlanError(OPTION, repr(part.strip()), f"NAME=VALUE with {', '.join(names)}")
-        if name in found:
+        if name in values:
             raise PlanError(OPTION, f"{name} twice", "each name once")
         if name in _NUMBERS and not re.fullmatch(r"[1-9]\d{0,6}", value):
             raise PlanError(OPTION, f"{name}={value}", "a whole number from 1 on")
         if name in _WORDS and value not in _WORDS[name]:
             raise PlanError(OPTION, f"{name}={value}", " or ".join(map(str, _WORDS[name])))
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
-def _blocks(found: Mapping[str, str], blocks: int, stages: int) -> list[int]:
+def _blocks(written: Mapping[str, str], blocks: int, stages: int) -> list[int]:
     """Blocks of each virtual stage, as written or evenly."""
-    text = found.get("split")
+    text = written.get("split")
     if text is None:
         each, rest = divmod(blocks, stages)
         if rest or not each:
@@ -139,10 +139,10 @@ def _blocks(found: Mapping[str, str], blocks: int, stages: int) -> list[int]:
         return [each] * stages
     if not re.fullmatch(r"\d{1,6}(/\d{1,6})*", text):
         raise PlanError(OPTION, f"split={text}", "blocks of each stage, such as 9/7/5/3")
-    own = [int(number) for number in text.split("/")]
-    if len(own) != stages or sum(own) != blocks:
-        what = f"split={text}: {sum(own)} blocks on {len(own)} stages"
+    split = [int(number) for number in text.split("/")]
+    if len(split) != stages or sum(split) != blocks:
+        what = f"split={text}: {sum(split)} blocks on {len(split)} stages"
         raise PlanError(OPTION, what, f"{blocks} blocks on {stages} stages")
-    if 0 in own[1:-1]:
+    if 0 in split[1:-1]:
         raise PlanError(OPTION, f"split={text}", "a block on every stage but the first and last")
-    return own
+    return split

@@ -127,8 +127,8 @@ class Flags:
 
     def error(self, flag: str, allowed: str, because: str = "") -> PlanError:
         """A flag that cannot stand as it does."""
-        known = self.found.get(flag)
-        said = "no " + flag if known is None else " ".join((flag, *known.values))
+        stated = self.found.get(flag)
+        said = "no " + flag if stated is None else " ".join((flag, *stated.values))
         return PlanError(self.place(flag), said + because, allowed)
 
     def has(self, flag: str) -> bool:
@@ -152,30 +152,30 @@ class Flags:
         """The same of a flag without a default."""
         return self.number(flag, 1) if flag in self.found else None
 
-    def exclude(self, flag: str, *others: str) -> None:
+    def exclude(self, flag: str, *rivals: str) -> None:
         """Raises PlanError where flags stand beside one that excludes them."""
-        for other in others:
-            if flag in self.found and other in self.found:
-                raise self.error(other, "one of the two", f", beside {flag} ({self.place(flag)})")
+        for excluded in rivals:
+            if flag in self.found and excluded in self.found:
+                raise self.error(
+                    excluded, "one of the two", f", beside {flag} ({self.place(flag)})"
+                )
 
 
 def read_flags(text: str, name: str) -> Flags:
     """The flags of an argument file. Raises PlanError for one that is unknown, or said twice."""
-    found: dict[str, Flag] = {}
-    for flag, one in _flags(text, name):
-        where = f"{name}:{one.line}"
-        if flag in found and found[flag].values != one.values:
-            said = " ".join((flag, *one.values))
-            raise PlanError(
-                where, f"{said}, otherwise in line {found[flag].line}", "one of the two"
-            )
+    read: dict[str, Flag] = {}
+    for flag, stated in _flags(text, name):
+        where = f"{name}:{stated.line}"
+        if flag in read and read[flag].values != stated.values:
+            said = " ".join((flag, *stated.values))
+            raise PlanError(where, f"{said}, otherwise in line {read[flag].line}", "one of the two")
         if _is_read(flag, where):
             number = READ[flag]
-            if number is not None and len(one.values) != number:
-                what = f"{flag} with {len(one.values)} values"
+            if number is not None and len(stated.values) != number:
+                what = f"{flag} with {len(stated.values)} values"
                 raise PlanError(where, what, f"{number} value" if number else "no value")
-            found[flag] = one
-    return Flags(name, found)
+            read[flag] = stated
+    return Flags(name, read)
 
 
 def _flags(text: str, name: str) -> Iterator[tuple[str, Flag]]:
@@ -214,6 +214,6 @@ def _is_read(flag: str, where: str) -> bool:
             raise PlanError(where, f"{flag}, which no plan describes", instead)
     near = get_close_matches(flag, READ, n=1, cutoff=_NEAR)
     if near or not OTHERS.fullmatch(flag):
-        others = "flags of Megatron-LM; leave out one that changes neither time nor memory"
-        raise PlanError(where, f"the unknown flag {flag}", near[0] if near else others)
+        allowed = "flags of Megatron-LM; leave out one that changes neither time nor memory"
+        raise PlanError(where, f"the unknown flag {flag}", near[0] if near else allowed)
     return False

@@ -71,7 +71,7 @@ def launched(flags: Flags, instance: Instance) -> Launched:
     places = {"tp": TP, "pp": PP, "cp": CP, "ep": EP, "etp": EXPERT_TP, "by_replica": BY_REPLICA}
     places |= {"micro_batch": SIZE, "recompute": GRANULARITY}
     places["zero"] = SHARDING if flags.has(SHARDING) else ZERO
-    places["vpp"] = next((one for one in (CHUNKS, BLOCKS_PER_CHUNK) if flags.has(one)), LAYOUT)
+    places["vpp"] = next((flag for flag in (CHUNKS, BLOCKS_PER_CHUNK) if flags.has(flag)), LAYOUT)
     return Launched(
         source=flags.name,
         target="megatron",
@@ -99,9 +99,9 @@ def _check(flags: Flags, instance: Instance) -> None:
     if (chain := chain_of(instance.workload)) not in STACK.allowed:
         raise flags.error(PP, "a model of one stack of blocks", f" for {chain}")
     for flag, (field, value) in _STATED.items():
-        known = value(instance)
-        if flags.number(flag, known) != known:
-            raise flags.error(flag, f"{known}, {field} of the instance")
+        expected = value(instance)
+        if flags.number(flag, expected) != expected:
+            raise flags.error(flag, f"{expected}, {field} of the instance")
     _check_formats(flags, instance.workload)
     _check_experts(flags)
 
@@ -149,15 +149,17 @@ def _check_formats(flags: Flags, workload: Workload) -> None:
             raise flags.error(flag, f"{workload.precision}, workload.precision of the instance")
     for flag, size in _GRADIENT_BYTES.items():
         if flags.has(flag) and workload.gradient_bytes != size:
-            found = f"{workload.gradient_bytes} bytes, workload.gradient_precision of the instance"
-            raise flags.error(flag, found)
+            expected = (
+                f"{workload.gradient_bytes} bytes, workload.gradient_precision of the instance"
+            )
+            raise flags.error(flag, expected)
     if flags.text("--optimizer") not in (None, "adam"):
         raise flags.error("--optimizer", "adam, whose states the memory is for")
-    own = workload.optimizer_state
+    optimizer_state = workload.optimizer_state
     for flag in ("--exp-avg-dtype", "--exp-avg-sq-dtype"):
         stated = flags.text(flag)
-        if own is not None and stated is not None and stated != own:
-            raise flags.error(flag, f"{own}, workload.optimizer_state of the instance")
+        if optimizer_state is not None and stated is not None and stated != optimizer_state:
+            raise flags.error(flag, f"{optimizer_state}, workload.optimizer_state of the instance")
 
 
 def _recomputed(flags: Flags, vpp: int) -> tuple[Recompute, int | None]:
@@ -191,17 +193,17 @@ def _recomputed(flags: Flags, vpp: int) -> tuple[Recompute, int | None]:
 
 def _settings(flags: Flags, instance: Instance, tp: int) -> dict[str, object]:
     """Fields of `search` that the flags decide for the whole run; shares of overlap as stated."""
-    found: dict[str, object] = {}
+    decided: dict[str, object] = {}
     overlap = instance.search.overlap
     if tp > 1:
-        found["sequence_parallel"] = flags.has(SEQUENCE)
+        decided["sequence_parallel"] = flags.has(SEQUENCE)
         if not flags.has("--tp-comm-overlap") and flags.has(SEQUENCE):
             overlap = overlap.model_copy(update={"tensor_parallel": 0.0})
     if not flags.has("--overlap-grad-reduce"):
         overlap = overlap.model_copy(update={"gradient_sync": 0.0})
     if flags.number(CP, 1) > 1:
-        found["context_method"] = _context_method(flags)
-    return {**found, "overlap": overlap}
+        decided["context_method"] = _context_method(flags)
+    return {**decided, "overlap": overlap}
 
 
 def _context_method(flags: Flags) -> ContextMethod:
@@ -256,10 +258,10 @@ def _even(flags: Flags, instance: Instance, pp: int) -> list[int]:
     """Layers of every chunk: its blocks, the embedding with the first, the head with the last."""
     by_rank = _blocks_by_rank(flags, num_blocks(instance), pp)
     vpp = _chunks(flags, by_rank[0], pp)
-    for own in by_rank:
-        if own % vpp:
+    for count in by_rank:
+        if count % vpp:
             flag = CHUNKS if flags.has(CHUNKS) else BLOCKS_PER_CHUNK
-            raise flags.error(flag, "chunks of equally many blocks", f": a rank has {own}")
+            raise flags.error(flag, "chunks of equally many blocks", f": a rank has {count}")
     pieces = [by_rank[s % pp] // vpp for s in range(pp * vpp)]
     pieces[0] += 1 - flags.has(EMBEDDING)
     pieces[-1] += 1 - flags.has(LOSS)
@@ -276,10 +278,10 @@ def _blocks_by_rank(flags: Flags, blocks: int, pp: int) -> list[int]:
     ranks = pp - (first is not None) - (last is not None)
     if total < 0 or ranks < 0 or (total % ranks if ranks else total):
         rest = f": {total} layers for {ranks} pipeline ranks"
-        flag = next((one for one in (FIRST, LAST, EMBEDDING, LOSS) if flags.has(one)), PP)
+        flag = next((flag for flag in (FIRST, LAST, EMBEDDING, LOSS) if flags.has(flag)), PP)
         raise flags.error(flag, f"an equal share of them for each, or {LAYOUT}", rest)
     middle = [total // ranks] * ranks if ranks else []
-    head, tail = ([one] if one is not None else [] for one in (first, last))
+    head, tail = ([count] if count is not None else [] for count in (first, last))
     return [*head, *middle, *tail]
 
 

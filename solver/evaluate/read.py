@@ -31,7 +31,7 @@ def read_run(
 
     Raises PlanError, with file and line, for what cannot be launched there.
     """
-    if sum(one is not None for one in (arguments, configuration, stated)) != 1:
+    if sum(source is not None for source in (arguments, configuration, stated)) != 1:
         raise PlannerError(ALLOWED)
     folder: Path | None = None
     if arguments is not None:
@@ -44,9 +44,9 @@ def read_run(
         return planned(instance, run, named_order(instance, order))
     if folder is None:
         return planned(instance, run, tuple(instance.cluster.node_groups))
-    own = planned(instance, run, order_beside(instance, folder))
-    check_ranks_beside(own.instance, own.plan, folder)
-    return own
+    launched_plan = planned(instance, run, order_beside(instance, folder))
+    check_ranks_beside(launched_plan.instance, launched_plan.plan, folder)
+    return launched_plan
 
 
 def _megatron(path: Path, instance: Instance) -> Launched:

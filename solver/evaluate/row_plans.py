@@ -11,14 +11,16 @@ from solver.evaluate.run_plan import judged
 from solver.lengths.candidates import Candidates
 
 
-def row_plans(instance: Instance, found: Candidates) -> list[PlanDocument]:
+def row_plans(instance: Instance, candidates: Candidates) -> list[PlanDocument]:
     """[strategy], of rows as long as it takes; none where strategies were measured."""
     files = []
-    for strategy, plan in zip(found.mixed.strategies, found.plans or (), strict=bool(found.plans)):
+    for strategy, plan in zip(
+        candidates.mixed.strategies, candidates.plans or (), strict=bool(candidates.plans)
+    ):
         rows = instance_of_rows(instance, plan, strategy.longest)
-        document, broken, others = checked(judged(rows, plan))
-        if broken or others:
-            raise PlanError(strategy.name, (*broken, *others)[0], "a plan that verify accepts")
+        document, broken, faults = checked(judged(rows, plan))
+        if broken or faults:
+            raise PlanError(strategy.name, (*broken, *faults)[0], "a plan that verify accepts")
         files.append(document)
     return files
 

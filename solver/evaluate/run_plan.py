@@ -72,12 +72,12 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
     dp = _replicas(instance, run, used)
     share = _share(instance, run, used, dp)
     if run.vpp > 1 and share % run.pp:
-        found = f"{run.vpp} chunks per GPU with {share} micro-batches per replica"
-        raise run.error("vpp", found, f"a multiple of the {run.pp} stages, or one chunk")
+        problem = f"{run.vpp} chunks per GPU with {share} micro-batches per replica"
+        raise run.error("vpp", problem, f"a multiple of the {run.pp} stages, or one chunk")
     if run.by_replica and run.pp > 1 and dp > 1:
-        found = f"ranks of {dp} replicas one after the other"
+        problem = f"ranks of {dp} replicas one after the other"
         allowed = "ranks stage by stage, Megatron-LM's default, with hosts in that order"
-        raise run.error("by_replica", found, allowed)
+        raise run.error("by_replica", problem, allowed)
     space = _space(instance, run, used)
     shape = _shape(space, run, dp, used)
     _check_experts(space, run, shape)
@@ -95,9 +95,9 @@ def _replicas(instance: Instance, run: Launched, used: Sequence[int]) -> int:
             allowed = f"a divisor of the {size} GPUs of a node of {group.name}"
             raise run.error("tp", f"tensor groups of {run.tp} GPUs", allowed)
         if count and size % width:
-            found = f"{run.cp} tensor groups of {run.tp} GPUs per sequence"
+            problem = f"{run.cp} tensor groups of {run.tp} GPUs per sequence"
             allowed = f"what divides the {size} GPUs of a node of {group.name}"
-            raise run.error("cp", found, allowed)
+            raise run.error("cp", problem, allowed)
         slots += count * size // width
     if instance.workload.kv_heads % run.tp:
         allowed = f"a divisor of the {instance.workload.kv_heads} key and value heads"
@@ -119,8 +119,8 @@ def _share(instance: Instance, run: Launched, used: Sequence[int], dp: int) -> i
     each, rest = divmod(batch, dp)
     told = f"{batch} sequences for {dp} replicas"
     if not rest and each % run.micro_batch:
-        found = f"micro-batches of {run.micro_batch}"
-        raise run.error("micro_batch", found, f"a divisor of {each}: {told}")
+        problem = f"micro-batches of {run.micro_batch}"
+        raise run.error("micro_batch", problem, f"a divisor of {each}: {told}")
     if not rest:
         return each // run.micro_batch
     reached = 1  # bit n: some of the hosts have n tensor groups
@@ -139,25 +139,25 @@ def _check_flash(instance: Instance, run: Launched, used: Sequence[int]) -> None
     """Raises PlanError where flash attention is asked for, and plans on these nodes have none."""
     if run.flash is None or instance.on(used).workload.flash_attention:
         return
-    found, where = run.flash
+    asked, where = run.flash
     allowed = "workload.flash_attention: true in the instance"
     if instance.fused:
         allowed = "--order without nodes whose GPUs have none"
-    raise PlanError(where, found, f"{allowed}, or another backend")
+    raise PlanError(where, asked, f"{allowed}, or another backend")
 
 
 def _check_context(instance: Instance, run: Launched) -> None:
     """Raises PlanError where GPUs cannot share sequences as in the run."""
-    profiled, own = instance.profile is not None, Degrees(tp=run.tp, cp=run.cp)
+    profiled, degrees = instance.profile is not None, Degrees(tp=run.tp, cp=run.cp)
     if fault := context_fault(instance.workload, instance.cluster, profiled, run.cp):
         raise run.error("cp", *fault)
     search = instance.search.model_copy(update=dict(run.settings))
-    if not shares_sequences(instance.model_copy(update={"search": search}), own, []):
-        found = f"{run.cp} GPUs per sequence, by {search.context_method or 'any method'}"
+    if not shares_sequences(instance.model_copy(update={"search": search}), degrees, []):
+        problem = f"{run.cp} GPUs per sequence, by {search.context_method or 'any method'}"
         heads, tokens = instance.workload.kv_heads, instance.workload.sequence_length
         allowed = f"degrees whose double, times tp, divides {tokens} tokens"
         allowed += f"; of an exchange of heads, those that with tp divide {heads} heads"
-        raise run.error("cp", found, allowed)
+        raise run.error("cp", problem, allowed)
 
 
 def _check_experts(space: Instance, run: Launched, shape: Shape) -> None:
@@ -182,12 +182,12 @@ def _space(instance: Instance, run: Launched, used: tuple[int, ...]) -> Instance
     """The plan space that holds the run, on these nodes."""
     space = space_of(instance, run)
     blocks = [layer.is_block for layer in instance.workload.layers]
-    found: dict[str, object] = {}
+    wider: dict[str, object] = {}
     if any(not any(blocks[start:end]) for start, end in pairwise(run.boundaries)):
-        found["embedding_only_stages"] = True
+        wider["embedding_only_stages"] = True
     if any(n < group.nodes for n, group in zip(used, instance.cluster.groups, strict=True)):
-        found["idle_nodes"] = True
-    return space.model_copy(update={"search": space.search.model_copy(update=found)})
+        wider["idle_nodes"] = True
+    return space.model_copy(update={"search": space.search.model_copy(update=wider)})
 
 
 def _shape(space: Instance, run: Launched, dp: int, used: tuple[int, ...]) -> Shape:
@@ -214,7 +214,7 @@ def settled(space: Instance, shape: Shape, way: Recompute) -> Shape:
     """
     zero = shape.zero if shape.has_copies else next(iter(zero_choices(space, shape)), shape.zero)
     ways = recompute_ways(space, zero)
-    allowed = next((one for one in ways if way in one), (way,))
+    allowed = next((choice for choice in ways if way in choice), (way,))
     return shape.model_copy(update={"zero": zero, "recompute": allowed})
 
 
@@ -222,12 +222,12 @@ def as_run(tables: CostTables, run: Launched) -> Choose:
     """What devices of a shape recompute if they do as a run does."""
 
     def recomputed(layers: tuple[int, int]) -> Recomputed:
-        own = int(tables.blocks_before[layers[1]] - tables.blocks_before[layers[0]])
-        if not own or run.recompute == "none":
-            way = run.recompute if own else tables.shape.recompute[0]
+        blocks = int(tables.blocks_before[layers[1]] - tables.blocks_before[layers[0]])
+        if not blocks or run.recompute == "none":
+            way = run.recompute if blocks else tables.shape.recompute[0]
             return Recomputed(way=way, blocks=0)
-        most = own if run.first_blocks is None else run.first_blocks
-        return Recomputed(way=run.recompute, blocks=min(most, own))
+        count = blocks if run.first_blocks is None else run.first_blocks
+        return Recomputed(way=run.recompute, blocks=min(count, blocks))
 
     return lambda _, __, ___, chunks: [recomputed(layers) for layers in chunks]
 
@@ -258,7 +258,7 @@ def space_of(instance: Instance, run: Launched) -> Instance:
     search = narrowed(instance.search, run.target)
     partly = run.first_blocks is not None
     powers = powers_of_two(max(group.gpus_per_node for group in instance.cluster.groups))
-    found: dict[str, object] = {
+    wider: dict[str, object] = {
         "tensor_parallel": _with(search.tensor_parallel, run.tp, powers),
         "pipeline_parallel": _with(search.pipeline_parallel, run.pp),
         "context_parallel": _with(search.context_parallel, run.cp),
@@ -273,32 +273,32 @@ def space_of(instance: Instance, run: Launched) -> Instance:
         "recompute": _ways(search, run.recompute, *(("none",) if partly else ())),
     }
     if run.vpp > 1:
-        found["virtual_pipeline"] = tuple(sorted({*search.virtual_pipeline, run.vpp}))
+        wider["virtual_pipeline"] = tuple(sorted({*search.virtual_pipeline, run.vpp}))
     if partly:
-        found |= {"target": "any", "recompute_per": "stage"}
+        wider |= {"target": "any", "recompute_per": "stage"}
     if run.target == "megatron" and run.zero >= GRADIENTS_SPLIT:
-        found["target"] = "any"
-    return instance.but(search=search.model_copy(update=found))
+        wider["target"] = "any"
+    return instance.but(search=search.model_copy(update=wider))
 
 
 def narrowed(search: SearchSpace, target: Target) -> SearchSpace:
     """The choices of a plan space that a target can run; where it can run none of a field, its."""
     if target == search.target:
         return search
-    found = {
+    kept = {
         field: rule.kept(getattr(search, field))
         for field, rule in RULES[target].items()
         if field in SearchSpace.model_fields
     }
-    return search.model_copy(update={**found, "target": target})
+    return search.model_copy(update={**kept, "target": target})
 
 
 def _with(
     values: tuple[int, ...] | None, value: int, otherwise: tuple[int, ...] | None = None
 ) -> tuple[int, ...] | None:
     """The values with one more; otherwise: what None stands for, None if that is everything."""
-    known = otherwise if values is None else values
-    return values if known is None or value in known else (*known, value)
+    listed = otherwise if values is None else values
+    return values if listed is None or value in listed else (*listed, value)
 
 
 def _ways(search: SearchSpace, *ways: str) -> tuple[str, ...]:

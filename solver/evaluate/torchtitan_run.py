@@ -118,22 +118,22 @@ def launched(folder: Path, instance: Instance) -> Launched:
 def _read(folder: Path) -> _Settings:
     path = folder / MODULE
     if not path.is_file():
-        others = sorted(folder.glob("*.py"))
-        if len(others) != 1:
-            held = f"{len(others)} modules (*.py)" if folder.is_dir() else "no such folder"
-            raise PlanError(str(folder), held, f"a folder with {MODULE}, or with one module")
-        path = others[0]
+        modules = sorted(folder.glob("*.py"))
+        if len(modules) != 1:
+            content = f"{len(modules)} modules (*.py)" if folder.is_dir() else "no such folder"
+            raise PlanError(str(folder), content, f"a folder with {MODULE}, or with one module")
+        path = modules[0]
     text = read_text(path, "a module that configures torchtitan")
     try:
-        found = {name: (value, line) for name, value, line in assignments(text)}
+        assigned = {name: (value, line) for name, value, line in assignments(text)}
     except SyntaxError as error:
         where = f"{path}:{error.lineno}:{error.offset}"
         raise PlanError(where, error.msg, "a module of Python") from None
-    settings = _Settings(path, found)
-    for name in found:
+    settings = _Settings(path, assigned)
+    for name in assigned:
         if name.startswith(_P) and name not in _KNOWN:
-            known = ", ".join(sorted(one.removeprefix(_P) for one in _KNOWN))
-            raise PlanError(f"{settings.place(name)} {name}", "an unknown field", known)
+            fields = ", ".join(sorted(name.removeprefix(_P) for name in _KNOWN))
+            raise PlanError(f"{settings.place(name)} {name}", "an unknown field", fields)
     return settings
 
 
@@ -142,9 +142,9 @@ def _check(settings: _Settings, instance: Instance) -> None:
     if (chain := chain_of(instance.workload)) not in STACK.allowed:
         raise settings.error(_PP, "a model of one stack of blocks", f", for {chain}")
     workload, blocks = instance.workload, num_blocks(instance)
-    for name, known in (("LAYERS", blocks), (_LENGTH, workload.sequence_length)):
-        if settings.number(name, known) != known:
-            raise settings.error(name, f"{known}, as in the instance")
+    for name, expected in (("LAYERS", blocks), (_LENGTH, workload.sequence_length)):
+        if settings.number(name, expected) != expected:
+            raise settings.error(name, f"{expected}, as in the instance")
     if settings.value(_PER_STAGE) is not None:
         raise settings.error(_PER_STAGE, f"None, and {_PARTS}")
 
@@ -218,15 +218,15 @@ def _schedule(settings: _Settings, folder: Path, pp: int, vpp: int, share: int) 
     """The schedule that a file or a name stands for."""
     if _CSV not in settings.found:
         name = settings.value(_NAME, "1F1B")
-        found = _NAMED.get(str(name))
-        if found is None or SCHEDULES[found].interleaves != (vpp > 1):
+        schedule = _NAMED.get(str(name))
+        if schedule is None or SCHEDULES[schedule].interleaves != (vpp > 1):
             allowed = f"{' or '.join(_NAMED)} with as many parts as it runs, or a schedule file"
             raise settings.error(_NAME, allowed, f" with {vpp} parts per rank")
-        return found
+        return schedule
     parts = [
-        one.value for one in ast.walk(settings.found[_CSV][0]) if isinstance(one, ast.Constant)
+        node.value for node in ast.walk(settings.found[_CSV][0]) if isinstance(node, ast.Constant)
     ]
-    names = (one for one in parts if isinstance(one, str) and one.endswith(".csv"))
+    names = (node for node in parts if isinstance(node, str) and node.endswith(".csv"))
     path = folder / next(names, SCHEDULE)
     rows = csv_rows(path, "a schedule, as its module names it")
     if len(rows) != pp:
