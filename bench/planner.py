@@ -19,8 +19,8 @@ import numpy as np
 from formulations.costs.intervals import interval_sums
 from formulations.node_sharing import NodeSplit, filled
 from formulations.template import Template, stage_on
-from solver.layered.places import Places, Room
-from solver.layered.problem import Array
+from solver.graph.places import Places, Room
+from solver.graph.problem import Array
 
 PS_PER_MS = 10**9
 #: Memory is never checked by that planner; so many micro-batches always fit.

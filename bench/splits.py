@@ -25,7 +25,7 @@ from bench.pipelines import Pipeline, read_pipelines
 from bench.records import append, record
 from formulations.errors import InstanceError
 from solver.enumeration.engine import solve_split
-from solver.layered.problem import chain_problem
+from solver.graph.problem import chain_problem
 
 Stop = Callable[[], bool]
 

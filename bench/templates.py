@@ -23,7 +23,7 @@ from bench.oobleck_templates import oobleck_templates, step_time, value_of
 from bench.planner import PS_PER_MS, PlannerCase, places, read_case
 from bench.records import append, cpu_seconds, record, reference
 from formulations.template import Template
-from solver.layered.places import PlaceCosts
+from solver.graph.places import PlaceCosts
 from solver.templates.generate import until
 from solver.templates.step_time import TemplateOutcome, best_template
 

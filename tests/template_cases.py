@@ -15,8 +15,8 @@ from formulations.node_sharing import NodeSplit, filled
 from formulations.plan import Recomputed, Stage
 from formulations.space import pipeline_strategies
 from formulations.template import Template, stage_on
-from solver.layered.places import PlaceCosts, Places, Room, place_costs
-from solver.layered.problem import Array
+from solver.graph.places import PlaceCosts, Places, Room, place_costs
+from solver.graph.problem import Array
 from solver.simulate import pipeline_step_ns
 from solver.templates.generate import TemplateOptions
 from tests.small_instances import random_instance

@@ -59,8 +59,8 @@ import numpy as np
 
 from formulations.schedules import SCHEDULES
 from solver.bounds.latency_bottleneck import latencies, least_term, rounds
-from solver.layered.edges import Layers, shortest_path, so_far, to_go
-from solver.layered.problem import INFINITY, Array, Mask, SplitProblem, runs
+from solver.graph.edges import Layers, shortest_path, so_far, to_go
+from solver.graph.problem import INFINITY, Array, Mask, SplitProblem, runs
 
 #: Classes at first, and how often the one of least bound is halved: more if that is as near as this
 #: to the cutoff.

@@ -39,9 +39,9 @@ from solver.bounds.node_classes import (
     least_of,
     steps,
 )
-from solver.layered.all_orders import lane_width
-from solver.layered.placements import finish_ns
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
+from solver.graph.all_orders import lane_width
+from solver.graph.placements import finish_ns
+from solver.graph.problem import Arcs, Array, Intervals, Mask, SplitProblem
 
 #: Classes are taken together until the ways on all counts have no more edges, about.
 MOST_EDGES = 50_000_000

@@ -20,8 +20,8 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import NodeTerms, Placer, SyncPhase
 from formulations.costs.transfers import ZoneTerms
 from formulations.units import ceil_div
-from solver.layered.placements import Columns, allowed_layers
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
+from solver.graph.placements import Columns, allowed_layers
+from solver.graph.problem import Arcs, Array, Intervals, Mask, SplitProblem
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,10 @@ from solver.bounds.node_classes import (
     allowed_on,
     steps,
 )
-from solver.layered.all_orders import lane_width
-from solver.layered.cuts import evaluate
-from solver.layered.edges import Layers, build_layers, taken
-from solver.layered.problem import Array, Intervals, Mask, SplitProblem
+from solver.graph.all_orders import lane_width
+from solver.graph.cuts import evaluate
+from solver.graph.edges import Layers, build_layers, taken
+from solver.graph.problem import Array, Intervals, Mask, SplitProblem
 
 #: The units that weights may be rounded down to: whoever keeps to the weight keeps to that.
 UNITS = (1, 2, 4, 8)

@@ -1,6 +1,6 @@
 """The best plan of a shape with several chunks per device, over all node orders at once.
 
-Branch and bound on the graph of devices (`solver.layered.devices`): what paths of the operation
+Branch and bound on the graph of devices (`solver.graph.devices`): what paths of the operation
 graph leave below a cutoff is halved, and each half thinned again, until few plans are left, which
 are simulated. Paths: the families that hold for every schedule, and the critical paths of plans
 that were simulated on the way, one for every half. Cutoffs grow from the bound that thinning alone
@@ -21,13 +21,13 @@ from formulations.slot_degrees import ByPlace
 from solver.bounds.surrogate import family_cuts
 from solver.enumeration.engine import SplitOutcome, Stop, descend, solve_split
 from solver.enumeration.enumerate import below
-from solver.layered.all_orders import order_graph
-from solver.layered.cuts import evaluate
-from solver.layered.devices import DeviceGraph, DeviceLayers
-from solver.layered.edges import shortest_path, to_go
-from solver.layered.pipelines import StageDegrees
-from solver.layered.placements import StageZones, fixed_order, replica_classes
-from solver.layered.problem import INFINITY, Array, Intervals, SplitProblem
+from solver.graph.all_orders import order_graph
+from solver.graph.cuts import evaluate
+from solver.graph.devices import DeviceGraph, DeviceLayers
+from solver.graph.edges import shortest_path, to_go
+from solver.graph.pipelines import StageDegrees
+from solver.graph.placements import StageZones, fixed_order, replica_classes
+from solver.graph.problem import INFINITY, Array, Intervals, SplitProblem
 
 #: Plans that are simulated rather than halved further.
 FEW = 128

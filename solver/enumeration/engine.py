@@ -14,9 +14,9 @@ from solver.bounds.cycle_bound import by_windows
 from solver.bounds.latency_bottleneck import least_path, least_term, path_of, tighten
 from solver.bounds.surrogate import combine
 from solver.enumeration.enumerate import Enumerator, below
-from solver.layered.cuts import Cuts, evaluate, join_cuts
-from solver.layered.edges import Layers, build_layers, renumbered, taken
-from solver.layered.problem import Array, SplitProblem, distinct, distinct_rows
+from solver.graph.cuts import Cuts, evaluate, join_cuts
+from solver.graph.edges import Layers, build_layers, renumbered, taken
+from solver.graph.problem import Array, SplitProblem, distinct, distinct_rows
 
 #: Different trade-offs of latency and bottleneck that a descent may start from.
 STARTS = 12

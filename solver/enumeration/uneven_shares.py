@@ -47,7 +47,7 @@ from solver.bounds.lanes import (
 from solver.bounds.largest_share import SharedOut, shared_out
 from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
-from solver.layered.problem import Array, Intervals, Mask
+from solver.graph.problem import Array, Intervals, Mask
 from solver.simulate import step_time_ns
 
 #: Additions with which dealings of single runs of layers are looked at.

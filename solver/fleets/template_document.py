@@ -26,7 +26,7 @@ from solver.backends import cpsat
 from solver.fleet_document import TemplateBound, TemplateClaims
 from solver.fleets.designs import fleet_sizes, fleet_templates
 from solver.fleets.instantiate import instantiate
-from solver.layered.problem import INFINITY
+from solver.graph.problem import INFINITY
 from solver.options import SolveOptions
 from solver.result import Status
 from solver.templates.generate import NoTemplateError, TemplateGenerator, TemplateResult

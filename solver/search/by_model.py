@@ -13,7 +13,7 @@ from formulations.costs.tables import CostTables
 from formulations.decisions import ALL_FREE, Given, decisions_of, even_shares
 from formulations.plan import Plan, Shape, simulable
 from formulations.stage_layouts import layouts
-from solver.layered.problem import Intervals
+from solver.graph.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import ShapeRecord, objective_weight
 from solver.search.critical_path import CutLoop

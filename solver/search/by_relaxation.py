@@ -16,11 +16,11 @@ from solver.bounds.node_classes import classes_of
 from solver.bounds.surrogate_replica import Relaxation, SurrogateReplica, order_along
 from solver.enumeration.engine import deepened, solve_split
 from solver.enumeration.enumerate import below
+from solver.graph.placements import fixed_order, replica_classes
+from solver.graph.problem import Array, Intervals
 from solver.heuristics.blocks import with_blocks
 from solver.heuristics.shape_search import ShapeSearch, State
 from solver.heuristics.trial import PathPool
-from solver.layered.placements import fixed_order, replica_classes
-from solver.layered.problem import Array, Intervals
 
 #: Node orders tried in a row without success near one that follows a relaxation, if that is not
 #: slower than this, relative to the best plan.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from formulations.units import ceil_div
-from solver.layered.placements import ReplicaClass
+from solver.graph.placements import ReplicaClass
 
 
 def least_vectors(counts: Sequence[int], most: Sequence[int], total: int) -> Iterator[list[int]]:

@@ -16,15 +16,15 @@ from solver.enumeration.by_device import best_by_device, best_by_stage
 from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.uneven_shares import Answer, Remaining, Uneven, best_dealing
-from solver.heuristics.node_orders import Order, count_orders, node_orders
-from solver.layered.all_orders import free_order, lane_width
-from solver.layered.placements import (
+from solver.graph.all_orders import free_order, lane_width
+from solver.graph.placements import (
     ReplicaClass,
     StageZones,
     fixed_order,
     replica_classes,
 )
-from solver.layered.problem import Intervals, SplitProblem
+from solver.graph.problem import Intervals, SplitProblem
+from solver.heuristics.node_orders import Order, count_orders, node_orders
 from solver.search.by_relaxation import ByRelaxation, even_plan
 from solver.search.distribute import least_vectors, shares
 

@@ -20,8 +20,8 @@ from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from solver.enumeration.enumerate import below
 from solver.files import canonical_json
+from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
-from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Proof, Reason, ShapeRecord, max_step_time_ns, objective_weight
 from solver.search.enumeration import MOST_GAP, ShapeAnswer, ShapeEngine, Stop, after, lacks_memory

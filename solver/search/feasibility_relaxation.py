@@ -20,9 +20,9 @@ from formulations.plan import PARAMETERS_SPLIT, Shape
 from formulations.slot_degrees import powers_of_two
 from formulations.space import group_degrees, micro_batches, node_vectors, shapes, shapes_of
 from formulations.units import GIB, NANOSECONDS_PER_SECOND, ceil_count
+from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import GRACE_S, Deadline, TimeUp, time_up_after
-from solver.layered.problem import Intervals
 from solver.result import Infeasibility, max_step_time_ns, price_usd_per_hour
 from solver.search.enumeration import MOST_GAP, Stop, enumerate_shape, lacks_memory
 from solver.search.fathoming import ANY_TIME

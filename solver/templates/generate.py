@@ -19,12 +19,12 @@ from formulations.node_sharing import NodeSplit
 from formulations.space import pipeline_strategies
 from formulations.units import ceil_div
 from solver.enumeration.enumerate import below
+from solver.graph.edges import has_split
+from solver.graph.gpu_graph import Counts, GpuGraph
+from solver.graph.pipelines import FreeDegrees
+from solver.graph.places import PlaceCosts, place_costs
+from solver.graph.problem import INFINITY
 from solver.interrupt import GRACE_S, NoTimeError, TimeUp, time_up_after
-from solver.layered.edges import has_split
-from solver.layered.gpu_graph import Counts, GpuGraph
-from solver.layered.pipelines import FreeDegrees
-from solver.layered.places import PlaceCosts, place_costs
-from solver.layered.problem import INFINITY
 from solver.result import Status
 from solver.simulate import pipeline_step_ns
 from solver.study.store import Study

@@ -8,9 +8,9 @@ from solver.bounds import cycle_bound
 from solver.bounds.cycle_bound import by_windows
 from solver.bounds.latency_bottleneck import latencies, least_term, tighten
 from solver.enumeration.engine import SplitOutcome, solve_split
-from solver.layered.all_orders import free_order
-from solver.layered.edges import Layers, build_layers, to_go
-from solver.layered.problem import Intervals, SplitProblem, chain_problem
+from solver.graph.all_orders import free_order
+from solver.graph.edges import Layers, build_layers, to_go
+from solver.graph.problem import Intervals, SplitProblem, chain_problem
 from tests.enumeration.test_engine import NO_CUTOFF, even_tables, random_chain
 from tests.seeds import one_each
 

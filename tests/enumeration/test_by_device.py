@@ -8,10 +8,10 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from solver.enumeration import by_device
 from solver.enumeration.by_device import DeviceAnswer, best_by_device
-from solver.layered import devices
-from solver.layered.all_orders import order_graph
-from solver.layered.devices import DeviceGraph
-from solver.layered.problem import Intervals
+from solver.graph import devices
+from solver.graph.all_orders import order_graph
+from solver.graph.devices import DeviceGraph
+from solver.graph.problem import Intervals
 from solver.search.enumeration import enumerate_shape
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables

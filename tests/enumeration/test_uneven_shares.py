@@ -19,7 +19,7 @@ from formulations.space import shapes
 from solver.bounds.lanes import Counts, dealt, needed, together
 from solver.enumeration import uneven_shares
 from solver.enumeration.uneven_shares import Uneven, best_dealing
-from solver.layered.problem import Array, Intervals
+from solver.graph.problem import Array, Intervals
 from solver.search.enumeration import enumerate_shape
 from solver.simulate import step_time_ns
 from tests import brute_force

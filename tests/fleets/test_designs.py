@@ -16,8 +16,8 @@ from solver.fleets.designs import designs_of, fleet_templates, generator_for
 from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon, RecoveryError
 from solver.fleets.template_document import templates_document
-from solver.layered.gpu_graph import Counts
-from solver.layered.places import PlaceCosts, place_costs
+from solver.graph.gpu_graph import Counts
+from solver.graph.places import PlaceCosts, place_costs
 from solver.replay.policies import instance_with
 from solver.templates.generate import NoTemplateError, TemplateGenerator, TemplateOptions
 from solver.templates.step_time import Stop, TemplateOutcome, best_template

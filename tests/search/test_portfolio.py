@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from formulations.instance.load import load_instance
-from solver.layered.problem import Intervals
+from solver.graph.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.search import driver, portfolio

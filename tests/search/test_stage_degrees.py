@@ -16,8 +16,8 @@ from solver.bounds.stage_choice import StageChoice
 from solver.export import flagscale
 from solver.export.job import Job
 from solver.files import sealed
+from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
-from solver.layered.problem import Intervals
 from solver.options import Method, SolveOptions
 from solver.report.document import build_document
 from solver.result import Status

@@ -14,7 +14,7 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
-from solver.layered.problem import Intervals
+from solver.graph.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Result, Status
 from solver.search import driver, portfolio

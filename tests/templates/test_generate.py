@@ -12,7 +12,7 @@ from formulations.instance import Instance, ZoneLink
 from formulations.instance.load import parse_instance
 from formulations.instance.machines import ZonePair
 from formulations.node_sharing import NodeSplit
-from solver.layered.gpu_graph import Counts
+from solver.graph.gpu_graph import Counts
 from solver.result import Status
 from solver.templates.generate import TemplateGenerator, TemplateOptions
 from solver.templates.step_time import TemplateOutcome, best_template

@@ -20,8 +20,8 @@ from solver.bounds.closed_forms import Filling, WorkBounds
 from solver.bounds.packing import Packing
 from solver.document import PlanDocument
 from solver.enumeration import engine, uneven_shares
+from solver.graph import edges
 from solver.heuristics.local import local_plans
-from solver.layered import edges
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Proof, Reason, Result, SearchLog, ShapeRecord, Status

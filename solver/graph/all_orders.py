@@ -16,8 +16,8 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.slot_degrees import limits_orders, may_follow
 from formulations.units import ceil_div
-from solver.layered.placements import Columns, StageZones, allowed_layers, finish_ns
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, by_message, longest
+from solver.graph.placements import Columns, StageZones, allowed_layers, finish_ns
+from solver.graph.problem import Arcs, Array, Intervals, Mask, SplitProblem, by_message, longest
 
 #: With more arcs times lanes than these, a free order is not worth its tables.
 ARC_LIMIT = 20_000

@@ -24,7 +24,7 @@ from formulations.plan import Recomputed
 from formulations.schedules import in_flight
 from formulations.slot_degrees import ByPlace
 from formulations.template import NOTHING
-from solver.layered.problem import Array, Intervals, Mask
+from solver.graph.problem import Array, Intervals, Mask
 
 
 class StageMemory(Protocol):

@@ -22,9 +22,9 @@ from formulations.plan import Degrees, Plan, Recomputed
 from formulations.slot_degrees import ByPlace, may_follow
 from formulations.stage_layouts import layout_plan
 from formulations.template import Template
-from solver.layered.gpu_graph import GpuGraph, State, Step
-from solver.layered.places import Places, places_of, stage_rings
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, by_message
+from solver.graph.gpu_graph import GpuGraph, State, Step
+from solver.graph.places import Places, places_of, stage_rings
+from solver.graph.problem import Arcs, Array, Intervals, Mask, SplitProblem, by_message
 
 #: The least number of stages of a template: what is one stage alone costs otherwise.
 LEAST_STAGES = 2
