@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from bench.splits import chain_problem
 from formulations.costs.placement import Placer
 from solver.bounds import cycle_bound
 from solver.bounds.cycle_bound import by_windows
@@ -10,7 +11,7 @@ from solver.bounds.latency_bottleneck import latencies, least_term, tighten
 from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.graph.all_orders import free_order
 from solver.graph.edges import Layers, build_layers, to_go
-from solver.graph.problem import Intervals, SplitProblem, chain_problem
+from solver.graph.problem import Intervals, SplitProblem
 from tests.enumeration.test_engine import NO_CUTOFF, even_tables, random_chain
 from tests.seeds import one_each
 
