@@ -306,7 +306,6 @@ def catalogue_command(
     from formulations.instance.resolve import instance_json_schema
     from formulations.instance.transformer import build_workload
     from solver.report.catalogue import (
-        gpu_json,
         gpu_report,
         workload_json,
         workload_list,
@@ -335,7 +334,10 @@ def catalogue_command(
     workloads = [workload_from_catalogue(entries, entry) for entry in entries]
     print_either(
         as_json,
-        lambda: {"gpus": gpu_json(gpus), "workloads": [*map(workload_json, workloads)]},
+        lambda: {
+            "gpus": {name: gpu.model_dump(mode="json") for name, gpu in gpus.items()},
+            "workloads": [*map(workload_json, workloads)],
+        },
         lambda: [*gpu_report(gpus), "", *workload_list(workloads)],
     )
 
