@@ -29,7 +29,8 @@ from formulations.instance.machines import (
 )
 from formulations.instance.record import Record
 from formulations.instance.search import FrameworksFile, Overlap
-from formulations.instance.transformer import TransformerSizes, build_workload
+from formulations.instance.sizes import TransformerSizes
+from formulations.instance.transformer import build_workload
 from formulations.instance.validation import validated
 from formulations.instance.workload import Workload
 

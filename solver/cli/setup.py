@@ -16,7 +16,8 @@ from solver.cli.terminal import print_either, say
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from formulations.instance.transformer import Architecture, TransformerSizes
+    from formulations.instance.sizes import TransformerSizes
+    from formulations.instance.transformer import Architecture
     from solver.setup.machines import Machines
     from solver.setup.written import Training
 
@@ -176,10 +177,6 @@ def calibrate_command(
     say(f"wrote {out}; next: hetplan solve {out}")
 
 
-if TYPE_CHECKING:
-    from formulations.instance.transformer import Architecture, TransformerSizes
-
-
 def profile_command(
     model: Annotated[str, typer.Option(help=MODEL_HELP)],
     out: Annotated[Path, typer.Option(help="Profile file to write.")],
@@ -267,10 +264,6 @@ def _degrees(text: str, sizes: "TransformerSizes") -> list[int]:
                 found = f"{tp}, which does not divide the inner width {sizes.dense_ffn_size}"
             raise InstanceError("--tensor-parallel", found, "common divisors of both")
     return degrees
-
-
-if TYPE_CHECKING:
-    pass
 
 
 def catalogue_command(
