@@ -11,7 +11,6 @@ from formulations.errors import InstanceError
 from formulations.instance.documents import (
     Document,
     Place,
-    read_yaml_resource,
     resource,
     suggestion,
 )
@@ -55,7 +54,7 @@ def catalogue() -> Catalogue:
     """Everything that instance files may refer to by name."""
     links = links_of(resource("links.yaml"))
     gpus = gpus_of(resource("gpus.yaml"), links)
-    workloads = cast("Mapping[str, object]", read_yaml_resource("workloads.yaml"))
+    workloads = cast("Mapping[str, object]", resource("workloads.yaml").value)
     overlap = validated(FrameworksFile, resource("overlap.yaml")).overlap
     return Catalogue(gpus=gpus, links=links, workloads=workloads, overlap=overlap)
 

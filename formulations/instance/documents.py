@@ -187,10 +187,6 @@ def csv_fields(text: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
         yield number, fields
 
 
-_DECODER = json.JSONDecoder()
-_SPACE = re.compile(r"[ \t\n\r]*")
-
-
 class _RepeatedError(ValueError):
     """An object with a field twice, of which readers would choose one, each in its own way."""
 
@@ -228,38 +224,42 @@ def json_document(text: str, name: str) -> Document:
     return Document(name, parse_json(text, name), _json_positions(text, name))
 
 
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}:,]|[^][{}:,"\s]+')
+
+
 def _json_positions(text: str, name: str) -> Node:
     """Positions of valid JSON text. Raises InstanceError for a field that is repeated."""
+    tokens = _TOKENS.finditer(text)
     lines = [0, *(match.end() for match in re.finditer("\n", text))]
+
+    def mark(token: re.Match[str]) -> Mark:
+        line = bisect_right(lines, token.start())
+        return Mark(line, token.start() - lines[line - 1] + 1)
+
+    def node(first: re.Match[str]) -> Node:
+        """The value that begins with a token, and all up to its end taken."""
+        children: dict[Part, Node] = {}
+        key_marks: dict[Part, Mark] = {}
+        is_list = first[0] == "["
+        if is_list or first[0] == "{":
+            while (token := next(tokens))[0] not in ("]", "}"):
+                if token[0] == ",":
+                    continue
+                key: Part = len(children)
+                if not is_list:
+                    key = str(json.loads(token[0]))
+                    if key in key_marks:
+                        raise _repeated(name, mark(token), key, key_marks[key].line)
+                    key_marks[key] = mark(token)
+                    next(tokens)  # the colon
+                    token = next(tokens)
+                children[key] = node(token)
+        return Node(mark(first), is_list, children, key_marks)
+
     try:
-        return _json_node(text, _skip(text, 0), lines, name)[0]
+        return node(next(tokens))
     except RecursionError:
         raise _nested(name) from None
-
-
-def _json_node(text: str, at: int, lines: list[int], name: str) -> tuple[Node, int]:
-    """The value that begins at offset `at`, and the offset behind it; the text is valid JSON."""
-    mark = _mark(at, lines)
-    if text[at] not in "[{":
-        return Node(mark), _DECODER.raw_decode(text, at)[1]
-    is_list = text[at] == "["
-    children: dict[Part, Node] = {}
-    key_marks: dict[Part, Mark] = {}
-    at = _skip(text, at + 1)
-    while text[at] not in "]}":
-        key: Part = len(children)
-        if not is_list:
-            key_mark = _mark(at, lines)
-            key, at = _DECODER.raw_decode(text, at)
-            if key in key_marks:
-                raise _repeated(name, key_mark, key, key_marks[key].line)
-            key_marks[key] = key_mark
-            at = _skip(text, _skip(text, at) + len(":"))
-        children[key], at = _json_node(text, at, lines, name)
-        at = _skip(text, at)
-        if text[at] == ",":
-            at = _skip(text, at + 1)
-    return Node(mark, is_list, children, key_marks), at + 1
 
 
 def _nested(name: str) -> InstanceError:
@@ -271,29 +271,10 @@ def _repeated(name: str, mark: Mark, key: Part, first_line: int) -> InstanceErro
     return InstanceError(where, f"repeated; it stands in line {first_line} too", "every field once")
 
 
-def _skip(text: str, at: int) -> int:
-    """Offset of the first character from `at` on that is no white space."""
-    match = _SPACE.match(text, at)
-    return match.end() if match else at
-
-
-def _mark(at: int, lines: list[int]) -> Mark:
-    line = bisect_right(lines, at)
-    return Mark(line, at - lines[line - 1] + 1)
-
-
-_FOLDER = "catalogue"
-
-
-def read_yaml_resource(name: str) -> object:
-    """Plain values of a YAML file of the catalogue, such as workloads.yaml."""
-    return resource(name).value
-
-
 def resource(name: str) -> Document:
-    """A parsed YAML file of the catalogue."""
-    file = resources.files("formulations.instance").joinpath(_FOLDER, name)
-    return parse_document(file.read_text(encoding="utf-8"), f"{_FOLDER}/{name}")
+    """A parsed YAML file of the catalogue, such as workloads.yaml."""
+    file = resources.files("formulations.instance").joinpath("catalogue", name)
+    return parse_document(file.read_text(encoding="utf-8"), f"catalogue/{name}")
 
 
 class _Loader(yaml.SafeLoader):

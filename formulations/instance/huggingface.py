@@ -25,7 +25,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from formulations.errors import InstanceError
-from formulations.instance.documents import read_yaml_resource
+from formulations.instance.documents import resource
 from formulations.instance.record import Record, shown
 from formulations.instance.sizes import (
     LatentAttentionSizes,
@@ -76,7 +76,7 @@ class ModelType:
 @cache
 def model_types() -> dict[str, ModelType]:
     """The table, by model type."""
-    table: Any = read_yaml_resource("config_json.yaml")
+    table: Any = resource("config_json.yaml").value
     return {name: ModelType(**columns) for name, columns in table["types"].items()}
 
 

@@ -12,7 +12,6 @@ from formulations.instance.cluster import Cluster
 from formulations.instance.input_limits import (
     MOST_CHOICES_OF_TERMS,
     Bytes,
-    Fraction,
     Name,
     Text,
 )
@@ -20,7 +19,7 @@ from formulations.instance.lengths import Lengths
 from formulations.instance.machines import GpuType
 from formulations.instance.preemption import Preemption
 from formulations.instance.profile import Profile
-from formulations.instance.record import Quantity, Record, without_nulls
+from formulations.instance.record import Fraction, Quantity, Record, without_nulls
 from formulations.instance.search import SearchSpace
 from formulations.instance.sources import Evidence, GpuEvidence
 from formulations.instance.workload import Precision, Workload

@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from formulations.instance.input_limits import MOST_CHOICES, Count, Fraction, Name, Text
+from formulations.instance.input_limits import MOST_CHOICES, Count, Name, Text
 from formulations.instance.record import (
     MAPPING,
     NAME,
-    Named,
+    Fraction,
     OneOrMany,
     Record,
     name_or_mapping,
@@ -39,7 +39,20 @@ ContextMethod = Literal["ring", "all_to_all"]
 Counts = Annotated[tuple[Count, ...], Field(max_length=MOST_CHOICES), OneOrMany()]
 #: PyTorch's names, torch.distributed.fsdp.ShardingStrategy.
 _FSDP = {"NO_SHARD": 0, "SHARD_GRAD_OP": 2, "FULL_SHARD": 3}
-Zero = Annotated[ZeroStage, Named(_FSDP)]
+
+
+def _zero_stage(value: object) -> object:
+    if isinstance(value, str | bool):
+        if isinstance(value, bool) or value not in _FSDP:
+            raise refusal(shown(value), f"a number, or one of {', '.join(_FSDP)}")
+        return _FSDP[value]
+    return value
+
+
+Zero = Annotated[
+    ZeroStage,
+    BeforeValidator(_zero_stage, json_schema_input_type=ZeroStage | Literal[tuple(_FSDP)]),
+]
 
 
 def _no_truth(value: object) -> object:

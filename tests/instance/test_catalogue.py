@@ -11,7 +11,7 @@ from formulations.instance.catalogue import (
     links_of,
     workload_from_catalogue,
 )
-from formulations.instance.documents import parse_document, read_yaml_resource
+from formulations.instance.documents import parse_document, resource
 from formulations.instance.workload import Precision
 from tests.architectures import COUNTED, PUBLISHED
 
@@ -109,7 +109,7 @@ def test_measured_efficiency_names_what_of_it_is_assumed() -> None:
 
 def test_every_link_has_a_source() -> None:
     """Bandwidth and latency of each link are sourced."""
-    links = read_yaml_resource("links.yaml")
+    links = resource("links.yaml").value
     assert isinstance(links, dict)
     for link in links["links"].values():
         assert ("latency: NCCL" in link["source"]) == (link["kind"] == "published")
