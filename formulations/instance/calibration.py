@@ -16,7 +16,7 @@ from pydantic import Field
 from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
 from formulations.instance.input_limits import Count, Name, Text
-from formulations.instance.record import Fraction, Record
+from formulations.instance.record import Fraction, Record, Section
 
 LEAST_FACTOR, MOST_FACTOR = 0.05, 20.0
 Factor = Annotated[float, Field(ge=LEAST_FACTOR, le=MOST_FACTOR)]
@@ -26,28 +26,22 @@ Entry = TypeVar("Entry")
 Table = Annotated[dict[Key, Entry], Field(min_length=1)]
 
 
-class CalibrationFile(Record):
+class CalibrationFile(Section):
     """Corrections of layer times by measured steps; `hetplan calibrate` writes them."""
 
-    source: Text = Field(description="The measured steps.")
-    expected_error: MeanError | None = Field(
-        default=None,
-        description="Mean error of measured steps, each predicted by the others, with a factor for"
-        " their GPU, degree and micro-batch size among them.",
-    )
-    expected_error_elsewhere: MeanError | None = Field(
-        default=None, description="The same without one."
-    )
-    memory_headroom: Fraction | None = Field(
-        default=None,
-        description="Share of the memory to leave free at least: measured peaks were above the"
-        " memory model's by as much.",
-    )
-    factors: Table[Name, Table[Name, Table[Count, Table[Count, Factor]]]] = Field(
-        description="Layer kind -> GPU name -> tp -> micro-batch size -> what the layer's times are"
-        " multiplied by, tensor-parallel traffic included. Where there is none: the mean of a kind"
-        " on a GPU.",
-    )
+    source: Text
+    """The measured steps."""
+    expected_error: MeanError | None = None
+    """Mean error of measured steps, each predicted by the others, with a factor for their GPU,
+    degree and micro-batch size among them."""
+    expected_error_elsewhere: MeanError | None = None
+    """The same without one."""
+    memory_headroom: Fraction | None = None
+    """Share of the memory to leave free at least: measured peaks were above the memory model's by
+    as much."""
+    factors: Table[Name, Table[Name, Table[Count, Table[Count, Factor]]]]
+    """Layer kind -> GPU name -> tp -> micro-batch size -> what the layer's times are multiplied by,
+    tensor-parallel traffic included. Where there is none: the mean of a kind on a GPU."""
 
 
 class Correction(Record):

@@ -14,6 +14,7 @@ from formulations.instance.record import (
     NUMBER,
     Quantity,
     Record,
+    Section,
     number_or_list,
 )
 from formulations.instance.workload import Precision
@@ -27,52 +28,38 @@ Times = Annotated[
 ]
 
 
-class ProfileFile(Record):
+class ProfileFile(Section):
     """Measured layer times. They replace the analytic model, all of it by default."""
 
-    source: Text = Field(description="Where the measurements come from.")
-    precision: Precision | None = Field(
-        default=None, description="What they were measured in; of another one they say nothing."
-    )
-    hidden_size: Count | None = Field(
-        default=None, description="Width of the model that they are of; of others they say nothing."
-    )
-    sequence_length: Batch | None = Field(
-        default=None, description="Tokens per sequence; of other lengths they say nothing."
-    )
-    includes_tensor_parallel_traffic: bool = Field(
-        description="Do the times contain the all-reduces among the tp GPUs?"
-    )
-    sequence_parallel: bool = Field(
-        default=False, description="Was it measured with sequence parallelism?"
-    )
-    flash_attention: bool = Field(
-        default=False, description="Was it measured with flash attention?"
-    )
-    backward_over_forward: float | None = Field(
-        default=None,
-        ge=1e-6,
-        le=100,
-        description="Backward time as a multiple of the forward time, where only the latter was"
-        " measured.",
-    )
-    missing_times: Literal["refuse", "analytic"] = Field(
-        default="refuse",
-        description="What if there is no time of a layer kind on a GPU at a degree to choose from?"
-        " analytic: the analytic model's, which was not measured.",
-    )
-    hardware: Text | None = Field(default=None, description="What they were measured on.")
-    versions: Text | None = Field(default=None, description="Of the software they are of.")
-    peak_memory: dict[Name, dict[Name, dict[Count, dict[Count, PeakMemory]]]] | None = Field(
-        default=None,
-        description="Layer kind -> GPU name -> tp -> micro-batch size -> peak memory of one layer,"
-        " such as 1.5 GiB. For people: plans take their memory from the memory model.",
-    )
-    times_ms: dict[Name, dict[Name, dict[Count, dict[Count, Times]]]] = Field(
-        min_length=1,
-        description="Layer kind -> GPU name -> tp -> micro-batch size -> forward milliseconds, or"
-        " [forward, backward], or [forward, backward, of that for weight gradients].",
-    )
+    source: Text
+    """Where the measurements come from."""
+    precision: Precision | None = None
+    """What they were measured in; of another one they say nothing."""
+    hidden_size: Count | None = None
+    """Width of the model that they are of; of others they say nothing."""
+    sequence_length: Batch | None = None
+    """Tokens per sequence; of other lengths they say nothing."""
+    includes_tensor_parallel_traffic: bool
+    """Do the times contain the all-reduces among the tp GPUs?"""
+    sequence_parallel: bool = False
+    """Was it measured with sequence parallelism?"""
+    flash_attention: bool = False
+    """Was it measured with flash attention?"""
+    backward_over_forward: float | None = Field(None, ge=1e-6, le=100)
+    """Backward time as a multiple of the forward time, where only the latter was measured."""
+    missing_times: Literal["refuse", "analytic"] = "refuse"
+    """What if there is no time of a layer kind on a GPU at a degree to choose from? analytic: the
+    analytic model's, which was not measured."""
+    hardware: Text | None = None
+    """What they were measured on."""
+    versions: Text | None = None
+    """Of the software they are of."""
+    peak_memory: dict[Name, dict[Name, dict[Count, dict[Count, PeakMemory]]]] | None = None
+    """Layer kind -> GPU name -> tp -> micro-batch size -> peak memory of one layer, such as 1.5
+    GiB. For people: plans take their memory from the memory model."""
+    times_ms: dict[Name, dict[Name, dict[Count, dict[Count, Times]]]] = Field(min_length=1)
+    """Layer kind -> GPU name -> tp -> micro-batch size -> forward milliseconds, or [forward,
+    backward], or [forward, backward, of that for weight gradients]."""
 
 
 Origin = Literal["measured", "interpolated", "scaled"]

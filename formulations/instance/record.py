@@ -57,6 +57,12 @@ class Record(BaseModel):
         return self.model_copy(update=fields)
 
 
+class Section(Record):
+    """Of a file that people write: a text below a field says what it means."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
 def without_nulls(written: object) -> object:
     """What was written, less fields that are null: they have their defaults."""
     if not isinstance(written, Mapping):

@@ -30,7 +30,7 @@ from formulations.instance.profile import (
 from formulations.instance.record import (
     MAPPING,
     NAME,
-    Record,
+    Section,
     name_or_mapping,
 )
 from formulations.instance.resolve_cluster import ClusterFile, resolve_cluster
@@ -64,32 +64,32 @@ WrittenLayerTimes = Annotated[
 ]
 
 
-class InstanceFile(Record):
+class InstanceFile(Section):
     """One planning problem."""
 
-    name: Name = Field(description="Name of the instance.")
-    source: Text = Field(default="not stated", description="Where its figures come from.")
-    workload: WorkloadFile = Field(description="The model and its training settings.")
-    cluster: ClusterFile = Field(description="The machines.")
-    profile: WrittenLayerTimes | None = Field(
-        default=None,
-        description="Measured layer times, or the path of a file with them, relative to this"
-        " file's folder. Default: the analytic model.",
-    )
-    calibration: CalibrationFile | None = Field(
-        default=None, description="Corrections of layer times by measured steps."
-    )
-    search: SearchFile = Field(default=SearchFile(), description="The plans to choose among.")
-    limits: LimitsFile = Field(default_factory=LimitsFile, description="What a plan must respect.")
-    objective: Objective = Field(default=Objective(), description="What is minimised.")
-    preemption: PreemptionFile | None = Field(
-        default=None, description="What preemptions cost, for cost_per_useful_sequence."
-    )
-    lengths: LengthsFile | None = Field(
-        default=None,
-        description="Sequences of many lengths in a step. Default: all are as long as the workload"
-        " says.",
-    )
+    name: Name
+    """Name of the instance."""
+    source: Text = "not stated"
+    """Where its figures come from."""
+    workload: WorkloadFile
+    """The model and its training settings."""
+    cluster: ClusterFile
+    """The machines."""
+    profile: WrittenLayerTimes | None = None
+    """Measured layer times, or the path of a file with them, relative to this file's folder.
+    Default: the analytic model."""
+    calibration: CalibrationFile | None = None
+    """Corrections of layer times by measured steps."""
+    search: SearchFile = SearchFile()
+    """The plans to choose among."""
+    limits: LimitsFile = Field(default_factory=LimitsFile)
+    """What a plan must respect."""
+    objective: Objective = Objective()
+    """What is minimised."""
+    preemption: PreemptionFile | None = None
+    """What preemptions cost, for cost_per_useful_sequence."""
+    lengths: LengthsFile | None = None
+    """Sequences of many lengths in a step. Default: all are as long as the workload says."""
 
 
 def instance_json_schema() -> dict[str, Any]:

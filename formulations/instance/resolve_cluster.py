@@ -41,7 +41,7 @@ from formulations.instance.record import (
     MAPPING,
     NAME,
     NUMBER,
-    Record,
+    Section,
     name_or_mapping,
     number_or_mapping,
     refusal,
@@ -53,11 +53,13 @@ Gpu = Annotated[
 ]
 
 
-class CountRange(Record):
+class CountRange(Section):
     """How many nodes may be rented, both ends among them: `pareto` decides."""
 
-    min: Index = Field(default=0, description="The least number of nodes.")
-    max: Count = Field(description="The largest number of nodes.")
+    min: Index = 0
+    """The least number of nodes."""
+    max: Count
+    """The largest number of nodes."""
 
     @model_validator(mode="after")
     def _check_order(self) -> "CountRange":
@@ -72,43 +74,30 @@ NumNodes = Annotated[
 ]
 
 
-class NodeGroupFile(Record):
+class NodeGroupFile(Section):
     """Equal machines."""
 
-    name: Name = Field(description="Name of the group; its nodes are NAME-0, NAME-1, ...")
-    gpu: Gpu = Field(description="A name of the GPU catalogue, or the figures of a GPU.")
-    gpus_per_node: GpusPerNode = Field(description="GPUs in each node.")
-    nodes: NumNodes = Field(
-        description="Number of nodes; for pareto also a range such as {min: 0, max: 8}."
-    )
-    price_usd_per_hour: Price | None = Field(
-        default=None,
-        validation_alias="price",
-        description="Price of one node, such as 16.39 USD/h; default 0.",
-    )
-    spot: SpotFile | None = Field(
-        default=None,
-        description="Other terms, for cost_per_useful_sequence: a choice, or without `price` the"
-        " only ones.",
-    )
-    memory_bytes: Memory | None = Field(
-        default=None,
-        validation_alias="memory",
-        description="Memory per GPU, where it differs from the catalogue's.",
-    )
-    intra_node: WrittenLink | None = Field(
-        default=None,
-        description="One GPU's link inside the node, one direction; default: the GPU type's.",
-    )
-    inter_node: WrittenLink | None = Field(
-        default=None,
-        description="The node's link to the others, one direction, shared by its GPUs. Needed where"
-        " there are several nodes.",
-    )
-    zone: Name | None = Field(
-        default=None,
-        description="Where the nodes stand, such as an availability zone; of all groups or none.",
-    )
+    name: Name
+    """Name of the group; its nodes are NAME-0, NAME-1, ..."""
+    gpu: Gpu
+    """A name of the GPU catalogue, or the figures of a GPU."""
+    gpus_per_node: GpusPerNode
+    """GPUs in each node."""
+    nodes: NumNodes
+    """Number of nodes; for pareto also a range such as {min: 0, max: 8}."""
+    price_usd_per_hour: Price | None = Field(None, validation_alias="price")
+    """Price of one node, such as 16.39 USD/h; default 0."""
+    spot: SpotFile | None = None
+    """Other terms, for cost_per_useful_sequence: a choice, or without `price` the only ones."""
+    memory_bytes: Memory | None = Field(None, validation_alias="memory")
+    """Memory per GPU, where it differs from the catalogue's."""
+    intra_node: WrittenLink | None = None
+    """One GPU's link inside the node, one direction; default: the GPU type's."""
+    inter_node: WrittenLink | None = None
+    """The node's link to the others, one direction, shared by its GPUs. Needed where there are
+    several nodes."""
+    zone: Name | None = None
+    """Where the nodes stand, such as an availability zone; of all groups or none."""
 
     @property
     def most_nodes(self) -> int:
@@ -124,36 +113,27 @@ class NodeGroupFile(Record):
 class ZonePairFile(ZoneLink):
     """The link that joins two zones."""
 
-    zones: Annotated[tuple[Name, Name], FROM_LIST] = Field(
-        description="The two zones, in either order."
-    )
+    zones: Annotated[tuple[Name, Name], FROM_LIST]
+    """The two zones, in either order."""
 
 
-class ClusterFile(Record):
+class ClusterFile(Section):
     """The machines."""
 
-    groups: list[NodeGroupFile] = Field(
-        min_length=1, max_length=MOST_GROUPS, description="Groups of equal nodes."
-    )
-    zone_link: ZoneLink | None = Field(
-        default=None,
-        description="The link, one direction, that joins each pair of zones and that all flows from"
-        " one to the other share. Needed where there are several zones, for all pairs of them that"
-        " zone_links does not name.",
-    )
-    zone_links: list[ZonePairFile] = Field(
-        default=[],
-        max_length=MOST_ZONE_PAIRS,
-        description="Links of pairs of zones that zone_link does not hold for, such as {zones:"
-        " [east, west], bandwidth: 5 Gbit/s, latency: 30 ms}.",
-    )
+    groups: list[NodeGroupFile] = Field(min_length=1, max_length=MOST_GROUPS)
+    """Groups of equal nodes."""
+    zone_link: ZoneLink | None = None
+    """The link, one direction, that joins each pair of zones and that all flows from one to the
+    other share. Needed where there are several zones, for all pairs of them that zone_links does
+    not name."""
+    zone_links: list[ZonePairFile] = Field([], max_length=MOST_ZONE_PAIRS)
+    """Links of pairs of zones that zone_link does not hold for, such as {zones: [east, west],
+    bandwidth: 5 Gbit/s, latency: 30 ms}."""
     network_efficiency: dict[Count, Efficiency] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=MOST_CHOICES,
-        description="Number of nodes -> share of the nominal bandwidth that a collective over so"
-        " many nodes, or more, reaches. Default: 1.0 for all.",
+        None, min_length=1, max_length=MOST_CHOICES
     )
+    """Number of nodes -> share of the nominal bandwidth that a collective over so many nodes, or
+    more, reaches. Default: 1.0 for all."""
 
 
 def resolve_cluster(written: ClusterFile, place: Place, catalogue: Catalogue) -> Cluster:

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import Field
-
 from formulations.errors import InstanceError
 from formulations.instance.catalogue import CatalogueEntry
 from formulations.instance.documents import Place, json_document, parse_json, read_text
 from formulations.instance.huggingface_model import architecture_from_config
 from formulations.instance.input_limits import Batch, Name, Text, printable
 from formulations.instance.record import (
-    Record,
+    Section,
     shown,
 )
 from formulations.instance.sizes import TransformerSizes
@@ -24,41 +22,34 @@ from formulations.instance.transformer import Architecture, build_workload
 from formulations.instance.workload import OptimizerState, Precision, Workload
 
 
-class WorkloadFile(Record):
+class WorkloadFile(Section):
     """The model to train: exactly one of catalogue, huggingface, sizes; and how it is trained."""
 
-    catalogue: Name | None = Field(default=None, description="Name in the workload catalogue.")
-    huggingface: Name | None = Field(
-        default=None,
-        description="Path of a Hugging Face config.json, relative to this file's folder.",
-    )
-    sizes: TransformerSizes | None = Field(default=None, description="Sizes of a transformer.")
-    name: Name | None = Field(default=None, description="Name in reports.")
-    source: Text | None = Field(default=None, description="Where the sizes come from.")
-    sequence_length: Batch | None = Field(
-        default=None, description="Tokens per sequence; default: the catalogue's."
-    )
-    global_batch: Batch | None = Field(
-        default=None, description="Sequences per step; default: the catalogue's."
-    )
-    precision: Precision = Field(
-        default="bf16",
-        description="Of products, parameters and activations. fp8: products of blocks alone, all"
-        " else is kept in 16 bit.",
-    )
-    gradient_precision: Literal["fp32", "fp16", "bf16"] = Field(
-        default="fp32", description="Of gradients, in memory and on the wire."
-    )
-    optimizer_state: OptimizerState = Field(
-        default="fp32",
-        description="Of Adam's moments; the master copy of the parameters stays in fp32. 8bit:"
-        " with a scale per block of 2048 (Dettmers et al. 2022).",
-    )
-    flash_attention: bool | None = Field(
-        default=None,
-        description="Are attention scores recomputed instead of stored? Default: what the profile"
-        " says, else in fp16, bf16 and fp8 in plans whose GPUs are all Ampere or later.",
-    )
+    catalogue: Name | None = None
+    """Name in the workload catalogue."""
+    huggingface: Name | None = None
+    """Path of a Hugging Face config.json, relative to this file's folder."""
+    sizes: TransformerSizes | None = None
+    """Sizes of a transformer."""
+    name: Name | None = None
+    """Name in reports."""
+    source: Text | None = None
+    """Where the sizes come from."""
+    sequence_length: Batch | None = None
+    """Tokens per sequence; default: the catalogue's."""
+    global_batch: Batch | None = None
+    """Sequences per step; default: the catalogue's."""
+    precision: Precision = "bf16"
+    """Of products, parameters and activations. fp8: products of blocks alone, all else is kept in
+    16 bit."""
+    gradient_precision: Literal["fp32", "fp16", "bf16"] = "fp32"
+    """Of gradients, in memory and on the wire."""
+    optimizer_state: OptimizerState = "fp32"
+    """Of Adam's moments; the master copy of the parameters stays in fp32. 8bit: with a scale per
+    block of 2048 (Dettmers et al. 2022)."""
+    flash_attention: bool | None = None
+    """Are attention scores recomputed instead of stored? Default: what the profile says, else in
+    fp16, bf16 and fp8 in plans whose GPUs are all Ampere or later."""
 
 
 T = TypeVar("T")

@@ -6,31 +6,28 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from formulations.instance.input_limits import MOST_LAYERS
-from formulations.instance.record import Record
+from formulations.instance.record import Section
 
 _MOST_WIDTH = 10**7
 _MOST_EXPERTS = 10**5
 
 
-class MoeSizes(Record):
+class MoeSizes(Section):
     """Mixture of experts in place of the feed-forward network of a block."""
 
-    experts: int = Field(ge=2, le=_MOST_EXPERTS, description="Routed experts per block.")
-    experts_per_token: int = Field(
-        ge=1, le=_MOST_EXPERTS, description="Routed experts that each token visits (top-k)."
-    )
-    ffn_size: int = Field(ge=1, le=_MOST_WIDTH, description="Inner width of one expert.")
-    shared_experts: int = Field(
-        default=0, ge=0, le=_MOST_EXPERTS, description="Experts that every token visits."
-    )
-    dense_first_layers: int = Field(
-        default=0,
-        ge=0,
-        le=MOST_LAYERS,
-        description="First blocks with a plain feed-forward network of width `ffn_size` of the"
-        " model (DeepSeek-V3: 3); their layer kind is `dense_block`.",
-    )
-    biases: bool = Field(default=False, description="Biases of router and experts (gpt-oss).")
+    experts: int = Field(ge=2, le=_MOST_EXPERTS)
+    """Routed experts per block."""
+    experts_per_token: int = Field(ge=1, le=_MOST_EXPERTS)
+    """Routed experts that each token visits (top-k)."""
+    ffn_size: int = Field(ge=1, le=_MOST_WIDTH)
+    """Inner width of one expert."""
+    shared_experts: int = Field(0, ge=0, le=_MOST_EXPERTS)
+    """Experts that every token visits."""
+    dense_first_layers: int = Field(0, ge=0, le=MOST_LAYERS)
+    """First blocks with a plain feed-forward network of width `ffn_size` of the model (DeepSeek-V3:
+    3); their layer kind is `dense_block`."""
+    biases: bool = False
+    """Biases of router and experts (gpt-oss)."""
 
     @model_validator(mode="after")
     def _top_k(self) -> Self:
@@ -41,32 +38,29 @@ class MoeSizes(Record):
         return self
 
 
-class LatentAttentionSizes(Record):
+class LatentAttentionSizes(Section):
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1)."""
 
-    query_rank: int | None = Field(
-        default=None, ge=1, le=_MOST_WIDTH, description="Rank of the queries; null: not compressed."
-    )
-    kv_rank: int = Field(ge=1, le=_MOST_WIDTH, description="Rank of keys and values.")
-    nope_head_dim: int = Field(
-        ge=1, le=_MOST_WIDTH, description="Width of a query or key head without rotary part."
-    )
-    rope_head_dim: int = Field(
-        ge=1, le=_MOST_WIDTH, description="Width of the rotary part; the keys' is shared by heads."
-    )
-    value_head_dim: int = Field(ge=1, le=_MOST_WIDTH, description="Width of a value head.")
+    query_rank: int | None = Field(None, ge=1, le=_MOST_WIDTH)
+    """Rank of the queries; null: not compressed."""
+    kv_rank: int = Field(ge=1, le=_MOST_WIDTH)
+    """Rank of keys and values."""
+    nope_head_dim: int = Field(ge=1, le=_MOST_WIDTH)
+    """Width of a query or key head without rotary part."""
+    rope_head_dim: int = Field(ge=1, le=_MOST_WIDTH)
+    """Width of the rotary part; the keys' is shared by heads."""
+    value_head_dim: int = Field(ge=1, le=_MOST_WIDTH)
+    """Width of a value head."""
 
 
-class WindowSizes(Record):
+class WindowSizes(Section):
     """Attention to the last tokens only; flash attention leaves the other scores out."""
 
-    tokens: int = Field(ge=1, le=10**9, description="Keys that a query sees, its own included.")
-    layers: list[int] | None = Field(
-        default=None,
-        max_length=MOST_LAYERS,
-        description="Blocks with the window, from 0; null: all. Where they cost less than the"
-        " others of a model, their layer kind is `sliding_block`.",
-    )
+    tokens: int = Field(ge=1, le=10**9)
+    """Keys that a query sees, its own included."""
+    layers: list[int] | None = Field(None, max_length=MOST_LAYERS)
+    """Blocks with the window, from 0; null: all. Where they cost less than the others of a model,
+    their layer kind is `sliding_block`."""
 
     def covers(self, block: int) -> bool:
         """Whether the block has the window."""
@@ -77,102 +71,76 @@ class WindowSizes(Record):
         return frozenset(self.layers or ())
 
 
-class TransformerSizes(Record):
+class TransformerSizes(Section):
     """Everything about a transformer that costs depend on. Defaults are GPT-2's conventions."""
 
-    hidden_size: int = Field(ge=1, le=_MOST_WIDTH, description="Width of the residual stream.")
-    layers: int = Field(
-        ge=1, le=MOST_LAYERS, description="Blocks; with `decoder_layers`, those of the encoder."
-    )
-    decoder_layers: int | None = Field(
-        default=None,
-        ge=1,
-        le=MOST_LAYERS,
-        description="Decoder blocks with cross-attention; makes an encoder-decoder (T5).",
-    )
-    heads: int = Field(ge=1, le=_MOST_WIDTH, description="Query heads per attention.")
-    kv_heads: int | None = Field(
-        default=None, ge=1, le=_MOST_WIDTH, description="Key and value heads; null: as `heads`."
-    )
-    head_dim: int | None = Field(
-        default=None, ge=1, le=_MOST_WIDTH, description="Width of a head; null: hidden / heads."
-    )
-    latent_attention: LatentAttentionSizes | None = Field(
-        default=None, description="Latent attention; excludes `kv_heads` and `head_dim`."
-    )
-    window: WindowSizes | None = Field(
-        default=None, description="Sliding window of plain attention; null: all tokens."
-    )
-    attention_sinks: bool = Field(
-        default=False, description="A learned score per head beside the tokens' (gpt-oss)."
-    )
-    ffn_size: int | None = Field(
-        default=None,
-        ge=1,
-        le=_MOST_WIDTH,
-        description="Inner width of the feed-forward network; null: 4 hidden.",
-    )
-    gated_ffn: bool = Field(
-        default=False, description="Gated feed-forward network (SwiGLU, GEGLU): three matrices."
-    )
-    moe: MoeSizes | None = Field(default=None, description="Mixture of experts.")
-    vocabulary_size: int = Field(
-        ge=1, le=10**9, description="Rows of the embedding, before padding."
-    )
-    tied_embeddings: bool = Field(
-        default=True, description="Does the head use the embedding's matrix?"
-    )
-    learned_positions: int | None = Field(
-        default=None, ge=1, le=10**9, description="Rows of a learned position table."
-    )
-    rotary_positions: bool = Field(default=False, description="Rotary positions (no parameters).")
-    relative_position_buckets: int | None = Field(
-        default=None,
-        ge=1,
-        le=10**6,
-        description="Buckets of a bias per head on the scores (T5), one table per stack.",
-    )
-    token_types: int = Field(
-        default=0, ge=0, le=10**6, description="Rows of a token type table (BERT: 2)."
-    )
-    norm: Literal["layernorm", "rmsnorm"] = Field(
-        default="layernorm", description="layernorm: weight and bias; rmsnorm: weight only."
-    )
-    embedding_norm: bool = Field(default=False, description="Norm after the embedding (BERT).")
-    final_norm: bool = Field(default=True, description="Norm before the head (not in BERT).")
-    branch_norms: bool = Field(
-        default=False,
-        description="Norms behind attention and feed-forward beside those before them (Gemma 2).",
-    )
-    qk_norms: bool = Field(default=False, description="RMS norm of query and key heads (Qwen3).")
-    qk_norms_of_all_heads: bool = Field(
-        default=False, description="One norm over all query heads, one over all key heads (OLMo 2)."
-    )
-    qkv_biases: bool = Field(default=True, description="Biases of the q, k and v projections.")
-    output_bias: bool = Field(default=True, description="Bias of attention's output projection.")
-    ffn_biases: bool = Field(default=True, description="Biases of the feed-forward network.")
-    dropout: bool = Field(
-        default=True,
-        description="Are masks of dropout kept? Yes where any of its rates is above 0.",
-    )
-    pooler: bool = Field(default=False, description="Dense layer over the first token (BERT).")
-    masked_lm_head: bool = Field(
-        default=False,
-        description="Train with BERT's masked-token head and, if there is a pooler, its"
-        " next-sentence classifier.",
-    )
-    published_head: bool = Field(
-        default=False,
-        description="Are these part of the published parameter count (BertForMaskedLM,"
-        " BertForPreTraining)? That of BertModel leaves them out.",
-    )
-    mtp_layers: int = Field(
-        default=0,
-        ge=0,
-        le=100,
-        description="Train with so many multi-token prediction modules (DeepSeek-V3: 1), in the"
-        " layer of the head; not part of the published parameter count.",
-    )
+    hidden_size: int = Field(ge=1, le=_MOST_WIDTH)
+    """Width of the residual stream."""
+    layers: int = Field(ge=1, le=MOST_LAYERS)
+    """Blocks; with `decoder_layers`, those of the encoder."""
+    decoder_layers: int | None = Field(None, ge=1, le=MOST_LAYERS)
+    """Decoder blocks with cross-attention; makes an encoder-decoder (T5)."""
+    heads: int = Field(ge=1, le=_MOST_WIDTH)
+    """Query heads per attention."""
+    kv_heads: int | None = Field(None, ge=1, le=_MOST_WIDTH)
+    """Key and value heads; null: as `heads`."""
+    head_dim: int | None = Field(None, ge=1, le=_MOST_WIDTH)
+    """Width of a head; null: hidden / heads."""
+    latent_attention: LatentAttentionSizes | None = None
+    """Latent attention; excludes `kv_heads` and `head_dim`."""
+    window: WindowSizes | None = None
+    """Sliding window of plain attention; null: all tokens."""
+    attention_sinks: bool = False
+    """A learned score per head beside the tokens' (gpt-oss)."""
+    ffn_size: int | None = Field(None, ge=1, le=_MOST_WIDTH)
+    """Inner width of the feed-forward network; null: 4 hidden."""
+    gated_ffn: bool = False
+    """Gated feed-forward network (SwiGLU, GEGLU): three matrices."""
+    moe: MoeSizes | None = None
+    """Mixture of experts."""
+    vocabulary_size: int = Field(ge=1, le=10**9)
+    """Rows of the embedding, before padding."""
+    tied_embeddings: bool = True
+    """Does the head use the embedding's matrix?"""
+    learned_positions: int | None = Field(None, ge=1, le=10**9)
+    """Rows of a learned position table."""
+    rotary_positions: bool = False
+    """Rotary positions (no parameters)."""
+    relative_position_buckets: int | None = Field(None, ge=1, le=10**6)
+    """Buckets of a bias per head on the scores (T5), one table per stack."""
+    token_types: int = Field(0, ge=0, le=10**6)
+    """Rows of a token type table (BERT: 2)."""
+    norm: Literal["layernorm", "rmsnorm"] = "layernorm"
+    """layernorm: weight and bias; rmsnorm: weight only."""
+    embedding_norm: bool = False
+    """Norm after the embedding (BERT)."""
+    final_norm: bool = True
+    """Norm before the head (not in BERT)."""
+    branch_norms: bool = False
+    """Norms behind attention and feed-forward beside those before them (Gemma 2)."""
+    qk_norms: bool = False
+    """RMS norm of query and key heads (Qwen3)."""
+    qk_norms_of_all_heads: bool = False
+    """One norm over all query heads, one over all key heads (OLMo 2)."""
+    qkv_biases: bool = True
+    """Biases of the q, k and v projections."""
+    output_bias: bool = True
+    """Bias of attention's output projection."""
+    ffn_biases: bool = True
+    """Biases of the feed-forward network."""
+    dropout: bool = True
+    """Are masks of dropout kept? Yes where any of its rates is above 0."""
+    pooler: bool = False
+    """Dense layer over the first token (BERT)."""
+    masked_lm_head: bool = False
+    """Train with BERT's masked-token head and, if there is a pooler, its next-sentence
+    classifier."""
+    published_head: bool = False
+    """Are these part of the published parameter count (BertForMaskedLM, BertForPreTraining)? That
+    of BertModel leaves them out."""
+    mtp_layers: int = Field(0, ge=0, le=100)
+    """Train with so many multi-token prediction modules (DeepSeek-V3: 1), in the layer of the head;
+    not part of the published parameter count."""
 
     @model_validator(mode="after")
     def _attention(self) -> Self:

@@ -116,7 +116,8 @@ def _found_and_allowed(
         whole = field and field.annotation
         if isinstance(whole, type) and issubclass(whole, BaseModel):
             return "missing", _mapping_of(whole, written)
-        return "missing", ((field and field.description) or "a value").rstrip(".")
+        meaning = (field and field.description) or "a value"
+        return "missing", " ".join(meaning.split()).rstrip(".")
     if kind == "refusal":
         return str(context["found"]), str(context["allowed"])
     if kind in ("model_type", "model_attributes_type"):
