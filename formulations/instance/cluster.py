@@ -139,6 +139,11 @@ class Cluster(Record):
         """Share of the nominal bandwidth that a collective over `num_nodes` nodes reaches."""
         return [value for least, value in self.network_efficiency if least <= num_nodes][-1]
 
+    @property
+    def num_gpus(self) -> int:
+        """Of all nodes."""
+        return sum(group.nodes * group.gpus_per_node for group in self.groups)
+
     @cached_property
     def node_names(self) -> tuple[str, ...]:
         """All nodes, group by group: NAME-0, NAME-1, ..."""

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from formulations.instance.catalogue import catalogue
 from formulations.instance.documents import (
     Place,
     parse_document,
@@ -13,8 +12,8 @@ from formulations.instance.documents import (
 from formulations.instance.family import MOST_MEMBERS, Family
 from formulations.instance.fleet_space import check_fleets
 from formulations.instance.instance import Instance
-from formulations.instance.profile import ProfileFile
-from formulations.instance.resolve import InstanceFile, WrittenProfile, resolve
+from formulations.instance.profile import ProfileFile, WrittenProfile
+from formulations.instance.resolve import InstanceFile, resolve
 from formulations.instance.resolve_cluster import CountRange
 from formulations.instance.resolve_lengths import read_classes
 from formulations.instance.validation import validated
@@ -66,7 +65,7 @@ def _written(text: str, name: str) -> tuple[InstanceFile, Place]:
 def _resolved(written: InstanceFile, place: Place, folder: Path) -> Instance:
     profile = _profile(written.profile, place.at("profile"), folder)
     lengths = read_classes(written.lengths, place.at("lengths"), folder)
-    return resolve(written, place, profile, lengths, catalogue(), folder)
+    return resolve(written, place, profile, lengths, folder)
 
 
 def check_profile(text: str, name: str) -> None:

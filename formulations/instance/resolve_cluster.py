@@ -1,12 +1,11 @@
 """The section `cluster` as people write it, and the cluster in which all is looked up."""
 
-from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from formulations.errors import Mistakes, joined
-from formulations.instance.catalogue import Catalogue
+from formulations.instance.catalogue import gpu_catalogue, link_catalogue
 from formulations.instance.cluster import Cluster, NodeGroup, zone_faults
 from formulations.instance.documents import Place
 from formulations.instance.input_limits import (
@@ -25,7 +24,6 @@ from formulations.instance.machines import (
     Efficiency,
     GpuFile,
     GpuType,
-    Link,
     Memory,
     Price,
     Spot,
@@ -136,67 +134,69 @@ class ClusterFile(Section):
     more, reaches. Default: 1.0 for all."""
 
 
-def resolve_cluster(written: ClusterFile, place: Place, catalogue: Catalogue) -> Cluster:
+def resolve_cluster(written: ClusterFile, place: Place) -> Cluster:
     """The cluster. InstanceError for repeated names, too many GPUs, zones that do not fit."""
     wrong, alone = Mistakes(), sum(group.most_nodes for group in written.groups) == 1
     wrong.of(_check_groups, written.groups, place)
     groups = [
-        wrong.of(_group, group, place.at("groups", j), catalogue, alone=alone)
+        wrong.of(_group, group, place.at("groups", j), alone=alone)
         for j, group in enumerate(written.groups)
     ]
     wrong.tell()
-    _check_zones(written, place)
-    table = {1: 1.0} | (written.network_efficiency or {})
+    zones = [group.zone for group in written.groups]
+    pairs = [pair.zones for pair in written.zone_links]
+    for fault in zone_faults(zones, written.zone_link is not None, pairs):
+        wrong.errors.append(place.at(*fault.path).error(fault.found, fault.allowed))
+    wrong.tell()
     return Cluster(
         groups=tuple(filter(None, groups)),
         zone_link=written.zone_link,
-        zone_links=tuple(map(_zone_pair, written.zone_links)),
-        network_efficiency=tuple(sorted(table.items())),
+        zone_links=tuple(
+            ZonePair(zones=pair.zones, link=ZoneLink(**pair.model_dump(exclude={"zones"})))
+            for pair in written.zone_links
+        ),
+        network_efficiency=tuple(sorted(({1: 1.0} | (written.network_efficiency or {})).items())),
     )
-
-
-def _check_zones(written: ClusterFile, place: Place) -> None:
-    zones = [group.zone for group in written.groups]
-    pairs = [pair.zones for pair in written.zone_links]
-    faults = zone_faults(zones, written.zone_link is not None, pairs)
-    if errors := [place.at(*fault.path).error(fault.found, fault.allowed) for fault in faults]:
-        raise joined(errors)
-
-
-def _zone_pair(written: ZonePairFile) -> ZonePair:
-    link = ZoneLink.model_validate(written.model_dump(exclude={"zones"}))
-    return ZonePair(zones=written.zones, link=link)
 
 
 def _check_groups(groups: list[NodeGroupFile], place: Place) -> None:
     names = [group.name for group in groups]
-    for j, group in enumerate(groups):
-        if group.name in names[:j]:
-            found = f"{group.name!r} is also the name of groups[{names.index(group.name)}]"
-            raise place.at("groups", j, "name").error(found, "every group its own name")
+    for j, name in enumerate(names):
+        if name in names[:j]:
+            problem = f"{name!r} is also the name of groups[{names.index(name)}]"
+            raise place.at("groups", j, "name").error(problem, "every group its own name")
     beyond = first_beyond((group.most_nodes * group.gpus_per_node for group in groups), MOST_GPUS)
     if beyond is not None:
-        found = f"more than {MOST_GPUS} GPUs up to this group"
-        raise place.at("groups", beyond, "nodes").error(found, f"at most {MOST_GPUS} in all")
+        problem = f"more than {MOST_GPUS} GPUs up to this group"
+        raise place.at("groups", beyond, "nodes").error(problem, f"at most {MOST_GPUS} in all")
 
 
-def _group(written: NodeGroupFile, place: Place, catalogue: Catalogue, *, alone: bool) -> NodeGroup:
+def _group(written: NodeGroupFile, place: Place, *, alone: bool) -> NodeGroup:
     """One group; `alone`: the cluster is a single node and needs no network."""
-    wrong, links = Mistakes(), catalogue.links
-    gpu = wrong.of(_gpu, written.gpu, place.at("gpu"), catalogue)
-    written_link = written.intra_node
-    inside = (
-        None
-        if written_link is None
-        else wrong.of(find_link, written_link, place.at("intra_node"), links)
-    )
-    outside = wrong.of(_network, written, place.at("inter_node"), links, alone=alone)
+    wrong, links = Mistakes(), link_catalogue()
+    gpu: GpuType | None = None
+    at = place.at("gpu")
+    if isinstance(written.gpu, GpuFile):
+        gpu = wrong.of(gpu_type, written.gpu, at, links)
+    elif written.gpu in gpu_catalogue():
+        gpu = gpu_catalogue()[written.gpu]
+    else:
+        wrong.errors.append(at.unknown("GPU", written.gpu, gpu_catalogue()))
+    inside = outside = None
+    if written.intra_node is not None:
+        inside = wrong.of(find_link, written.intra_node, place.at("intra_node"), links)
+    at = place.at("inter_node")
+    if written.inter_node is not None:
+        outside = wrong.of(find_link, written.inter_node, at, links, NETWORK_LATENCY_S)
+    elif not alone:
+        allowed = "a bandwidth such as 400 Gbit/s, or one of " + ", ".join(links)
+        wrong.errors.append(at.error("missing", allowed))
     if gpu is None or wrong.errors:
         raise joined(wrong.errors)
     if written.memory_bytes is not None:
-        source = {"memory_source": NOT_STATED, "memory_kind": "assumed"}
-        gpu = gpu.model_copy(update={"memory_bytes": written.memory_bytes} | source)
-    intra_node, price, spot = inside or gpu.link, written.price_usd_per_hour, None
+        memory = {"memory_bytes": written.memory_bytes, "memory_source": NOT_STATED}
+        gpu = gpu.model_copy(update={**memory, "memory_kind": "assumed"})
+    price, spot = written.price_usd_per_hour, None
     if written.spot is not None:
         spot = Spot.model_validate({**dict(written.spot), "only": price is None})
     return NodeGroup(
@@ -206,26 +206,7 @@ def _group(written: NodeGroupFile, place: Place, catalogue: Catalogue, *, alone:
         nodes=written.most_nodes,
         price_usd_per_hour=price or 0.0,
         spot=spot,
-        intra_node=intra_node,
-        inter_node=outside or intra_node,
+        intra_node=inside or gpu.link,
+        inter_node=outside or inside or gpu.link,
         zone=written.zone,
     )
-
-
-def _network(
-    written: NodeGroupFile, place: Place, links: Mapping[str, Link], *, alone: bool
-) -> Link | None:
-    if written.inter_node is not None:
-        return find_link(written.inter_node, place, links, NETWORK_LATENCY_S)
-    if alone:
-        return None
-    allowed = "a bandwidth such as 400 Gbit/s, or one of " + ", ".join(links)
-    raise place.error("missing", allowed)
-
-
-def _gpu(written: GpuFile | str, place: Place, catalogue: Catalogue) -> GpuType:
-    if isinstance(written, GpuFile):
-        return gpu_type(written, place, catalogue.links)
-    if written not in catalogue.gpus:
-        raise place.unknown("GPU", written, catalogue.gpus)
-    return catalogue.gpus[written]

@@ -57,7 +57,7 @@ def init_command(
     ] = False,
 ) -> None:
     """Write a first instance, with comments; asks for what no option says."""
-    from formulations.instance.catalogue import catalogue
+    from formulations.instance.catalogue import gpu_catalogue
     from formulations.instance.load import parse_instance
     from formulations.instance.target import untrained
     from solver.report.text import cluster_text
@@ -74,7 +74,7 @@ def init_command(
 
     training = training_of(model) if model else _asked("--model", MODEL_HELP, training_of)
     machines = _machines(nodes, slurm, detect)
-    text = instance_text(training, machines, catalogue().gpus, out.parent)
+    text = instance_text(training, machines, gpu_catalogue(), out.parent)
     instance = parse_instance(text + WIDEST, f"{out} (not written)", out.parent)
     untaken = any(untrained("megatron", instance.workload))
     write_text(out, text + WIDEST if untaken else text)
@@ -116,19 +116,14 @@ def _machines(nodes: list[str] | None, slurm: Path | None, detect: bool) -> "lis
 
 def _training(model: str, sequence_length: int | None, global_batch: int | None) -> "Training":
     """The model with what the catalogue or its own file says of its training."""
-    from formulations.instance.catalogue import catalogue, workload_from_catalogue
+    from formulations.instance.catalogue import catalogue_entry
     from solver.setup.written import Training
 
     if _names_file(model):
         path = Path(model)
         return Training(path, sequence_length or _usual_tokens(path), global_batch or DEFAULT_BATCH)
-    workload = workload_from_catalogue(
-        catalogue().workloads,
-        model,
-        where="--model",
-        sequence_length=sequence_length,
-        global_batch=global_batch,
-    )
+    entry = catalogue_entry(model, "--model")
+    workload = entry.workload(model, sequence_length, global_batch)
     return Training(model, workload.sequence_length, workload.global_batch)
 
 
@@ -295,7 +290,7 @@ def catalogue_command(
     ] = False,
 ) -> None:
     """List the GPUs and workloads that an instance may name, or print the figures of a workload."""
-    from formulations.instance.catalogue import catalogue, workload_from_catalogue
+    from formulations.instance.catalogue import gpu_catalogue, workload_catalogue
     from formulations.instance.resolve import instance_json_schema
     from formulations.instance.transformer import build_workload
     from solver.report.catalogue import (
@@ -323,8 +318,8 @@ def catalogue_command(
         )
         print_either(as_json, lambda: workload_json(workload), lambda: workload_report(workload))
         return
-    gpus, entries = catalogue().gpus, catalogue().workloads
-    workloads = [workload_from_catalogue(entries, entry) for entry in entries]
+    gpus, entries = gpu_catalogue(), workload_catalogue()
+    workloads = [entry.workload(title) for title, entry in entries.items()]
     print_either(
         as_json,
         lambda: {
@@ -347,7 +342,7 @@ class _Model(NamedTuple):
 
 def _model(model: str, where: str) -> _Model:
     """The model; `where`: what names it, for errors."""
-    from formulations.instance.catalogue import catalogue, catalogue_entry
+    from formulations.instance.catalogue import catalogue_entry
     from formulations.instance.huggingface_model import architecture_from_config
     from formulations.instance.resolve_workload import config_name, from_config
 
@@ -355,7 +350,7 @@ def _model(model: str, where: str) -> _Model:
         path = Path(model)
         architecture = from_config(path, architecture_from_config)
         return _Model(architecture, config_name(path), model, _usual_tokens(path), None)
-    entry = catalogue_entry(catalogue().workloads, model, where)
+    entry = catalogue_entry(model, where)
     return _Model(entry.sizes, model, entry.source, entry.sequence_length, entry.global_batch)
 
 
