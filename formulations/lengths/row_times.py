@@ -40,7 +40,7 @@ from formulations.instance.instance import Objective
 from formulations.instance.lengths import Lengths, MeasuredStrategy
 from formulations.instance.transformer import build_workload
 from formulations.lengths.problem import Atom, Mixed, Replica, RowTime, Strategy, Switching
-from formulations.plan import Plan, Shape
+from formulations.plan import GRADIENTS_SPLIT, Plan, Shape
 from formulations.units import ceil_div, ceil_ns
 
 #: Lengths at which the time of a packed row is worked out.
@@ -128,6 +128,18 @@ class PlanRows:
     strategy: Strategy
     plan: Plan
     above: float
+
+
+def plan_name(plan: Plan) -> str:
+    """The degrees of a plan, and whether it recomputes anything."""
+    shape = plan.shape
+    tps = "/".join(dict.fromkeys(str(degrees.tp) for degrees in shape.degrees_used))
+    more = [("cp", shape.cp), ("ep", shape.ep)]
+    shared = [f"{name} {degree}" for name, degree in more if degree > 1]
+    split = [f"ZeRO {shape.zero}"] if shape.zero >= GRADIENTS_SPLIT else []
+    stages = (stage for replica in plan.replicas for stage in replica.stages)
+    again = ["recomputing"] if any(stage.recomputed.blocks for stage in stages) else []
+    return ", ".join([f"dp {shape.dp}", f"tp {tps}", *shared, f"pp {shape.pp}", *split, *again])
 
 
 def row_multiple(shape: Shape) -> int:

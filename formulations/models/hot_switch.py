@@ -30,7 +30,7 @@ from formulations.lengths.strategy_time import strategy_times
 from formulations.lengths.tour import Group, Tour, back_ns, between_ns, out_ns
 from formulations.models.cpsat import CpSat
 from formulations.models.model import Linear, Literal, Pairs, negated, total_of, weighted
-from formulations.models.set_times import time_of
+from formulations.models.set_times import SetTime
 
 #: Name of a switch, its time, and its nodes in the circuit, where the anchor is 0.
 _WAYS: tuple[
@@ -54,8 +54,8 @@ class HotSwitch:
         times = strategy_times(mixed)
         self._strategies = range(len(mixed.strategies))
         self.runs = [
-            {k: model.literal(f"runs[{q},{k}]") for k, fits in enumerate(own.fits) if fits}
-            for q, own in enumerate(times)
+            {k: model.literal(f"runs[{q},{k}]") for k, fits in enumerate(each.fits) if fits}
+            for q, each in enumerate(times)
         ]
         for k in range(len(mixed.atoms)):
             model.exactly_one(1, [runs[k] for runs in self.runs if k in runs])
@@ -67,12 +67,17 @@ class HotSwitch:
         literals = [*self.switches.values(), *self.last, *self.visited, *self.anchor]
         visits = [strategy.visit_ns for strategy in mixed.strategies]
         costs += [*visits, *visits, *(strategy.anchor_ns for strategy in mixed.strategies)]
-        for q in self._strategies:
-            self._use(q)
+        for q, runs in enumerate(self.runs):
+            last, used = self.last[q], total_of(self.last[q], self.visited[q])
+            model.implies(2, last, self.anchor[q])
+            model.some_of(2, (), last, self.visited[q])
+            for literal in runs.values():
+                model.at_most(3, literal, used)
+            model.at_most(3, used, total_of(*runs.values()))
         undivided = [{k for r, k in apart if r == q} for q in self._strategies]
         sums = [
-            time_of(model, mixed, own, runs, longest_ns, atoms)
-            for own, runs, atoms in zip(times, self.runs, undivided, strict=True)
+            SetTime(model, mixed, of_strategy, runs, longest_ns, atoms).term
+            for of_strategy, runs, atoms in zip(times, self.runs, undivided, strict=True)
         ]
         step_ns = total_of(*sums, weighted(costs, literals))
         model.at_most(5, step_ns, longest_ns)
@@ -110,16 +115,6 @@ class HotSwitch:
             model.equal(2, back, out)
         return costs
 
-    def _use(self, q: int) -> None:
-        """(2) of `last`, and (3)."""
-        model, last, visited, runs = self.model, self.last[q], self.visited[q], self.runs[q]
-        model.implies(2, last, self.anchor[q])
-        model.some_of(2, (), last, visited)
-        used = total_of(last, visited)
-        for literal in runs.values():
-            model.at_most(3, literal, used)
-        model.at_most(3, used, total_of(*runs.values()))
-
     def assignment(self, tour: Tour) -> Pairs:
         """The literals of a tour in which each strategy has one group."""
         sets = {group.strategy: group.atoms for group in tour.groups}
@@ -136,10 +131,6 @@ class HotSwitch:
             yield self.visited[q], int(q in order)
         for key, literal in self.switches.items():
             yield literal, int(key in switches)
-
-    def hint(self, tour: Tour) -> None:
-        """Suggest a tour in which each strategy has one group."""
-        self.model.hint(self.assignment(tour))
 
     def extract(self, values: Sequence[float]) -> Tour:
         """The tour of a solution."""

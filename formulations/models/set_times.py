@@ -30,42 +30,24 @@ Size. O(K) literals and rows for every kind.
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
 from itertools import accumulate, pairwise
 from math import floor
 
 import numpy as np
 
 from formulations.lengths.problem import Mixed
-from formulations.lengths.strategy_time import PARTS, MeasuredTimes, StrategyTimes
+from formulations.lengths.strategy_time import PARTS, StrategyTimes
 from formulations.models.cpsat import CpSat
 from formulations.models.model import Linear, Term, total_of, weighted
 
 Runs = Mapping[int, Linear]
 
 
-def time_of(
-    model: CpSat,
-    mixed: Mixed,
-    times: StrategyTimes | MeasuredTimes,
-    runs: Runs,
-    longest_ns: int,
-    apart: Collection[int],
-) -> Term:
-    """Time of a strategy for the atoms that it runs, 0 for none; ns, `longest_ns` or less.
+class SetTime:
+    """Time of a strategy for the atoms that it runs, `term`, 0 for none; ns, `longest_ns` or less.
 
     apart: the atoms k of (2) and (3); the fewer, the less it may be below the definition's time.
     """
-    if not runs:
-        return 0
-    if isinstance(times, MeasuredTimes):
-        return weighted((int(times.atoms_ns[k]) for k in runs), runs.values())
-    part = _Part(model, mixed, times, runs, longest_ns, apart)
-    return part.like() if len(times.kinds) == 1 else part.unlike()
-
-
-class _Part:
-    """The time of one strategy of replicas."""
 
     def __init__(
         self,
@@ -76,18 +58,26 @@ class _Part:
         longest_ns: int,
         apart: Collection[int],
     ) -> None:
-        self._model, self._kinds, self._times, self._runs = model, times.kinds, times, runs
-        self._longest_ns, self._apart = longest_ns, apart
-        self._content = times.content.tolist()
-        self._number = [atom.count for atom in mixed.atoms]
+        self._model, self._times, self._runs, self._apart = model, times, runs, apart
+        self._count = [atom.count for atom in mixed.atoms]
+        #: [atom that may run] sequences of it and of longer ones
+        self._numbers = list(accumulate(self._count[k] for k in reversed([*runs])))[::-1]
+        self.term: Term = 0
+        if times.measured:
+            self.term = self._sum(times.work_ns[0].tolist())
+        elif runs:
+            self.term = self._like() if len(times.alike) == 1 else self._unlike(longest_ns)
+
+    def _sum(self, values: Sequence[int]) -> Term:
+        return weighted((values[k] for k in self._runs), self._runs.values())
 
     def _peak(self, peaks: Sequence[int]) -> Term:
         """(1); the largest of peaks[atom] over the atoms that run."""
-        own = defaultdict[int, list[Linear]](list)
+        by_peak = defaultdict[int, list[Linear]](list)
         for k, literal in self._runs.items():
-            own[peaks[k]].append(literal)
-        levels = {peak: self._model.literal(f"long[{peak}]") for peak in sorted(own)}
-        for peak, literals in own.items():
+            by_peak[peaks[k]].append(literal)
+        levels = {peak: self._model.literal(f"long[{peak}]") for peak in sorted(by_peak)}
+        for peak, literals in by_peak.items():
             for literal in literals:
                 self._model.implies(1, literal, levels[peak])
         for lower, upper in pairwise(levels.values()):
@@ -95,68 +85,59 @@ class _Part:
         steps = (upper - lower for lower, upper in pairwise([0, *levels]))
         return weighted(steps, levels.values())
 
-    def _sum(self, values: Sequence[int]) -> Term:
-        return weighted((values[k] for k in self._runs), self._runs.values())
-
-    def _quotient(self, values: Sequence[int], divisor: int, name: str, most: int = 0) -> Linear:
-        """An integer >= the sum of the values of what runs / divisor, up to `most` if need be."""
+    def _quotient(self, values: Sequence[int], divisor: int, name: str, up_to: int = 0) -> Linear:
+        """An integer >= the sum of the values of what runs / divisor; up to `up_to` or more."""
         largest = -(-sum(values[k] for k in self._runs) // divisor)
-        quotient = self._model.integer(name, max(most, largest))
+        quotient = self._model.integer(name, max(up_to, largest))
         self._model.at_most(2, self._sum(values), weighted([divisor], [quotient]))
         return quotient
 
-    def like(self) -> Term:
+    def _like(self) -> Term:
         """(2)."""
-        replica, dp = self._kinds[0]
-        share = self._quotient(self._times.work_ns[0].tolist(), dp, "work", self._apart_ns)
+        times, dp = self._times, self._times.alike[0]
+        apart_ns = times.apart_ns(np.array([*self._runs]), np.array(self._numbers))
+        share = self._quotient(times.work_ns[0].tolist(), dp, "work", int(apart_ns.max()))
         self._add_apart(share)
-        rows = self._quotient(self._content, dp * self._times.room[0], "rows")
-        return total_of(
-            share,
-            weighted([self._times.row_ns[0]], [rows]),
-            weighted([replica.stages - 1], [self._peak(self._times.longest_row_ns[0].tolist())]),
-        )
+        rows = self._quotient(times.content.tolist(), dp * times.room[0], "rows")
+        fill = weighted(times.further, [self._peak(times.longest_row_ns[0].tolist())])
+        return total_of(share, weighted(times.row_ns, [rows]), fill)
 
-    def unlike(self) -> Term:
-        """(3)."""
-        model, time, shares = self._model, self._time(), list[Term]()
-        for i, (kind, alike) in enumerate(self._kinds):
-            work, c = self._times.work_ns[i].tolist(), self._times.row_ns[i]
-            rows = self._quotient(self._content, self._times.room[i], f"rows[{i}]")
-            parts = model.integer(f"parts[{i}]", PARTS)
-            takes = model.literal(f"takes[{i}]")
+    def _unlike(self, longest_ns: int) -> Term:
+        """(3) and (4)."""
+        model, times = self._model, self._times
+        time, shares = model.time("time", longest_ns), list[Term]()
+        # (4)
+        works, peaks = times.work_ns.tolist(), times.longest_row_ns.tolist()
+        least = [
+            floor(1 / sum(Fraction(m, max(w, 1)) for m, w in zip(times.alike, each, strict=True)))
+            for each in zip(*works, strict=True)
+        ]
+        fills = [
+            min(n * peak for n, peak in zip(times.further, each, strict=True))
+            for each in zip(*peaks, strict=True)
+        ]
+        model.at_most(4, total_of(self._sum(least), self._peak(fills)), time)
+        # (3): by kind
+        for i, alike in enumerate(times.alike):
+            rows = self._quotient(times.content.tolist(), times.room[i], f"rows[{i}]")
+            parts, takes = model.integer(f"parts[{i}]", PARTS), model.literal(f"takes[{i}]")
             model.at_most(3, parts, weighted([PARTS], [takes]))
-            done = weighted((work[k] for k in self._runs), self._taken(parts, i))
-            if c:
+            taken = list[Linear]()
+            for k, runs in self._runs.items():
+                taken.append(model.integer(f"taken[{i},{k}]", PARTS))
+                model.at_most(3, weighted([1, PARTS, -PARTS], [parts, runs, 1]), taken[-1])
+            done = weighted((works[i][k] for k in self._runs), taken)
+            if c := times.row_ns[i]:
                 filled = model.product(f"filled[{i}]", PARTS * model.upper(rows), parts, rows)
                 done = weighted([1, c], [done, filled])
-            peak = self._peak(self._times.longest_row_ns[i].tolist())
-            room = weighted([PARTS, -PARTS * (kind.stages - 1)], [time, peak])
+            before = -PARTS * times.further[i]
+            room = weighted([PARTS, before], [time, self._peak(peaks[i])])
             model.at_most(3, done, room, takes)
             shares.append(weighted([alike], [parts]))
         for literal in self._runs.values():
             model.at_most(3, PARTS, total_of(*shares), literal)
         self._add_apart(time)
         return time
-
-    def _taken(self, parts: Linear, i: int) -> list[Linear]:
-        """[atom that may run] parts of it that a replica does: none, or as many as of all."""
-        taken = list[Linear]()
-        for k, runs in self._runs.items():
-            taken.append(self._model.integer(f"taken[{i},{k}]", PARTS))
-            least = weighted([1, PARTS, -PARTS], [parts, runs, 1])
-            self._model.at_most(3, least, taken[-1])
-        return taken
-
-    @cached_property
-    def _numbers(self) -> list[int]:
-        """[atom that may run] sequences of it and of longer ones."""
-        return list(accumulate(self._number[k] for k in reversed([*self._runs])))[::-1]
-
-    @property
-    def _apart_ns(self) -> int:
-        """What the longest sequences take apart, if all atoms run."""
-        return int(self._times.apart_ns(np.array([*self._runs]), np.array(self._numbers)).max())
 
     def _add_apart(self, time: Linear) -> None:
         """The time is at least that of the n longest sequences, each as the shortest of them.
@@ -165,26 +146,13 @@ class _Part:
         """
         longer: Term = 0
         for k, number in reversed(list(zip(self._runs, self._numbers, strict=True))):
-            longer = weighted([1, self._number[k]], [longer, self._runs[k]])
+            longer = weighted([1, self._count[k]], [longer, self._runs[k]])
             if k not in self._apart:
                 continue
             counted: Term = 0
-            for (_, alike), each in zip(self._kinds, self._times.sequence_ns[:, k], strict=True):
+            each_ns = self._times.sequence_ns[:, k].tolist()
+            for alike, sequence_ns in zip(self._times.alike, each_ns, strict=True):
                 sequences = self._model.integer(f"whole[{k}]", -(-number // alike))
-                self._model.at_most(3, weighted([int(each)], [sequences]), time)
+                self._model.at_most(3, weighted([sequence_ns], [sequences]), time)
                 counted = weighted([1, alike], [counted, sequences])
             self._model.at_most(3, longer, counted)
-
-    def _time(self) -> Linear:
-        """(4)."""
-        time = self._model.time("time", self._longest_ns)
-        alike = [number for _, number in self._kinds]
-        least = [
-            floor(1 / sum(Fraction(m, max(w, 1)) for m, w in zip(alike, each, strict=True)))
-            for each in zip(*self._times.work_ns.tolist(), strict=True)
-        ]
-        before = [kind.stages - 1 for kind, _ in self._kinds]
-        peaks = zip(*self._times.longest_row_ns.tolist(), strict=True)
-        fills = [min(n * peak for n, peak in zip(before, each, strict=True)) for each in peaks]
-        self._model.at_most(4, total_of(self._sum(least), self._peak(fills)), time)
-        return time

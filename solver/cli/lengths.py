@@ -93,7 +93,7 @@ def lengths_command(
         say(to_json(document), end="")
         return
     print_report([*strategies_text(problem, found.mixed), "", *step_text(document)])
-    print_report(dispatch_text(found.mixed, chosen.tour))
+    print_report(dispatch_text(document))
 
 
 def _write_plans(folder: Path, document: "LengthsDocument") -> None:

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from formulations.instance import Instance
 from formulations.lengths.problem import Mixed, Strategy
 from formulations.lengths.row_times import lengths_of
-from formulations.lengths.tour import GroupFigures, Tour, groups_ns
+from formulations.lengths.tour import GroupFigures
 from formulations.units import seconds
 from solver.lengths.dispatch import dispatch_group
 from solver.lengths_document import LengthsDocument
@@ -190,19 +190,20 @@ def _milliseconds(time_ns: int) -> str:
     return f"{seconds(time_ns) * 1e3:,.1f}"
 
 
-def dispatch_text(mixed: Mixed, tour: Tour) -> list[RenderableType]:
+def dispatch_text(document: LengthsDocument) -> list[RenderableType]:
     """What the groups take when their sequences are dealt out whole, beside their formula's time.
 
     Nothing where a group is not dealt out.
     """
-    groups = [dispatch_group(mixed, group) for group in tour.groups]
-    dealt = [group for group in groups if group is not None]
-    if len(dealt) < len(groups):
+    problem = document.problem
+    dealt = [dispatch_group(problem, group) for group in document.tour.groups]
+    groups = [group for group in dealt if group is not None]
+    if len(groups) < len(dealt):
         return []
-    visits_ns = sum(mixed.strategies[group.strategy].visit_ns for group in tour.groups)
-    formula_s = seconds(sum(ns or 0 for ns in groups_ns(mixed, tour)) - visits_ns)
-    time_s = seconds(sum(group.time_ns for group in dealt))
-    bound_s = seconds(sum(group.bound_ns for group in dealt))
+    visits_ns = sum(problem.strategies[group.strategy].visit_ns for group in document.groups)
+    formula_s = seconds(sum(group.time_ns for group in document.groups) - visits_ns)
+    time_s = seconds(sum(group.time_ns for group in groups))
+    bound_s = seconds(sum(group.bound_ns for group in groups))
     gap = percent(1 - bound_s / time_s if time_s else 0.0)
     text = (
         f"{time_text(time_s)} for all rows with whole sequences, by formula"

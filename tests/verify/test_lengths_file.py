@@ -7,6 +7,7 @@ import pytest
 
 from formulations.lengths.problem import Order, Rows
 from formulations.lengths.strategy_time import NEVER
+from formulations.lengths.tour import best_single
 from solver.lengths.choose import build_lengths, choose
 from solver.lengths_document import LengthsDocument
 from solver.verify import Effort, verify_lengths
@@ -44,7 +45,7 @@ def test_a_slower_step_is_no_optimum() -> None:
     """A right step with a bound of its own time is refused where a faster one is known."""
     mixed = random_mixed(5)
     best = choose(mixed, "ascending")
-    single = best.single
+    single = best_single(mixed)
     assert single is not None
     assert single.step_ns > best.step_ns
     tour = replace(
