@@ -65,8 +65,12 @@ def lengths_command(
     from solver.files import to_json
     from solver.lengths.candidates import candidates
     from solver.lengths.choose import build_lengths, check_limits, choose
-    from solver.report.lengths import dispatch_text, step_text, strategies_text
-    from solver.report.lengths_picture import lengths_picture
+    from solver.report.lengths import (
+        dispatch_text,
+        lengths_picture,
+        step_text,
+        strategies_text,
+    )
     from solver.study.store import study_at
 
     check_writable(out, svg, keep=(instance, study, plans))

@@ -171,8 +171,9 @@ def found_strategies(
     strategies = list[PlanRows]()
     for done, shape in enumerate(shapes):
         tell(done, len(shapes))
-        make = partial(_variants, timed, shape)
-        strategies += made_once(study, LENGTHS, shape.model_dump_json(), _VARIANTS, make)
+        make, key = partial(_variants, timed, shape), shape.model_dump_json()
+        variants: list[PlanRows] = made_once(study, LENGTHS, key, _VARIANTS, make)
+        strategies += variants
     return strategies
 
 

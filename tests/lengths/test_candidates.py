@@ -1,6 +1,5 @@
 """Promises of solver.lengths.candidates: plans as strategies, those that may be worth a switch."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -172,11 +171,11 @@ def test_killed_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     instance, path, begun = small(), tmp_path / "study.db", list[Shape]()
     known = candidates(instance)
 
-    def variants(own: Instance, shape: Shape) -> Iterator[PlanRows]:
+    def variants(own: Instance, shape: Shape) -> list[PlanRows]:
         begun.append(shape)
         if len(begun) == 4:
             raise KilledError
-        yield from _variants(own, shape)
+        return _variants(own, shape)
 
     monkeypatch.setattr(module, "_variants", variants)
     with pytest.raises(KilledError), open_study(path, instance) as study:

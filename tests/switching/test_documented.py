@@ -16,8 +16,7 @@ from formulations.lengths.problem import Moves
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import build_document
-from solver.report.switch import switch_page
-from solver.report.switch_picture import device_rows, switch_picture
+from solver.report.switch import device_rows, switch_page, switch_picture
 from solver.switch_document import SwitchDocument
 from solver.switching.documented import check_alike, switch_document
 from solver.verify import verify_switch
