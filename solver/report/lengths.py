@@ -15,7 +15,7 @@ from formulations.lengths.tour import GroupFigures, Hop
 from formulations.units import seconds
 from solver.lengths.dispatch import dispatch_group
 from solver.lengths_document import LengthsDocument
-from solver.report.chart import LETTER, bar, picture, round_part, upright_lines, written
+from solver.report.chart import LETTER, bar, key, picture, round_part, upright_lines, written
 from solver.report.html.page import section, sections_page
 from solver.report.layout import Grid, Lines, labelled, table
 from solver.report.quantities import counted, percent, round_time_text, time_text, time_unit
@@ -277,8 +277,7 @@ def lengths_picture(document: LengthsDocument) -> str:
             also = f"; best single: {time_text(alone_s)}" if alone_s else ""
             keys.append((fill, f"{name}: {time_text(step_s)}{also}"))
     for n, (fill, text) in enumerate(keys):
-        y = bottom + 44 + n * _LINE
-        parts += [bar(16, y, 12, 12, fill, text), written(36, y + 10, text)]
+        parts += key(16, bottom + 44 + n * _LINE, text, fill)
     height = bottom + 44 + _LINE * (len(document.groups) + len(_OTHERS))
     title = f"{document.workload}: a step of {time_text(document.step_time_s)}"
     return picture(title, _LEFT + _WIDTH + _RIGHT, height, parts, _STYLE, "lengths")
