@@ -1,4 +1,4 @@
-"""Promises of the section `lengths`: classes of histograms, files and distributions."""
+"""Promises of formulations.instance.length_classes: histograms, files and distributions."""
 
 import json
 from array import array
@@ -133,7 +133,7 @@ def test_hostile_files(name: str, data: bytes, found: str, tmp_path: Path) -> No
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_classes_are_never_shorter(seed: int) -> None:
     """As many sequences; of the k longest, for every k, none counts as shorter than it is."""
     random = Random(seed)
