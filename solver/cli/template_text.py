@@ -6,9 +6,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from formulations.template import Template
-from solver.fleets.template_document import TemplateEntry, TemplatesDocument
+from solver.fleets.template_document import TemplatesDocument
 from solver.report.layout import labelled, table
 from solver.report.quantities import counted, percent, time_text
+from solver.templates.generate import TemplateEntry
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
