@@ -96,6 +96,7 @@ def templates_command(
     has no template within the limit.
     """
     from formulations.instance.load import load_instance
+    from formulations.space.fleets import check_fleets
     from solver.cli.template_text import templates_text
     from solver.files import to_json
     from solver.fleets.designs import generator_for
@@ -112,7 +113,7 @@ def templates_command(
         time_limit_s=time_limit,
     )
     check_writable(out, keep=(instance, study))
-    problem = load_instance(instance, fleets=True)
+    problem = load_instance(instance, check_fleets)
     with steps_display("templates") as show, study_at(study, problem) as kept:
         generator = generator_for(problem, options, faults, show, kept)
         document = templates_document(generator, faults)

@@ -130,6 +130,7 @@ def replay_command(
     Exit code 0: replayed; 2: bad input; 3: the instance has no plan to start with.
     """
     from formulations.instance.load import load_instance
+    from formulations.space.fleets import check_fleets
     from solver.replay.player import replay
     from solver.replay.policies import InstancePolicies, PolicyOptions
     from solver.report.replay import replay_json, replay_picture, replay_text
@@ -144,7 +145,7 @@ def replay_command(
         SolveOptions("exact", time_limit, gap, seed, workers or all_cores()),
     )
     with progress_display() as progress:
-        problem = load_instance(instance, fleets="ours" in names)
+        problem = load_instance(instance, check_fleets if "ours" in names else None)
         policies = InstancePolicies(problem, options, progress)
         events = _trace(problem, trace, every, until, seed)
         runs: dict[str, tuple[Policy, Replay]] = {}

@@ -59,7 +59,7 @@ def init_command(
     """Write a first instance, with comments; asks for what no option says."""
     from formulations.instance.catalogue import gpu_catalogue
     from formulations.instance.load import parse_instance
-    from formulations.instance.target import untrained
+    from formulations.instance.targets import TARGETS
     from solver.report.text import cluster_text
     from solver.setup.written import WIDEST, instance_text
 
@@ -76,7 +76,7 @@ def init_command(
     machines = _machines(nodes, slurm, detect)
     text = instance_text(training, machines, gpu_catalogue(), out.parent)
     instance = parse_instance(text + WIDEST, f"{out} (not written)", out.parent)
-    untaken = any(untrained("megatron", instance.workload))
+    untaken = any(TARGETS["megatron"].untrained(instance.workload))
     write_text(out, text + WIDEST if untaken else text)
     say(f"wrote {out}: {instance.workload.name} on {cluster_text(instance)}")
     say(f"next: hetplan solve {out}")

@@ -12,7 +12,7 @@ from formulations.coverage import consecutive_for_merging
 from formulations.fleet import Design
 from formulations.instance import Instance
 from formulations.schedules import in_flight
-from formulations.space import longest_pipeline, micro_batches
+from formulations.space.configurations import longest_pipeline, micro_batches
 from solver.fleets.distribution import shortest
 from solver.fleets.step_times import kinds_of
 from solver.interrupt import Deadline, TimeUp, time_up_after

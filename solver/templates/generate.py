@@ -13,10 +13,10 @@ from formulations.costs.template_costs import template_costs
 from formulations.errors import PlannerError
 from formulations.fleet import Design, Strategy
 from formulations.instance import Instance, ZoneLink
-from formulations.instance.fleet_space import check_fleets
 from formulations.instance.record import Record
 from formulations.node_sharing import NodeSplit
-from formulations.space import pipeline_strategies
+from formulations.space.configurations import pipeline_strategies
+from formulations.space.fleets import check_fleets
 from formulations.template import Template
 from formulations.units import ceil_div, seconds
 from solver.enumeration.enumerate import below
@@ -171,7 +171,7 @@ def _mixes(available: Counts, nodes: int) -> Iterator[Counts]:
 
 
 class TemplateGenerator:
-    """Templates of one instance, as far as fleets keep to it: see `fleet_space`."""
+    """Templates of one instance, as far as fleets keep to it: see `formulations.space.fleets`."""
 
     def __init__(
         self,

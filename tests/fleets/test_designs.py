@@ -10,7 +10,7 @@ import pytest
 from formulations.costs.template_costs import template_costs
 from formulations.instance import Instance
 from formulations.node_sharing import NodeSplit
-from formulations.space import micro_batches, pipeline_strategies
+from formulations.space.configurations import micro_batches, pipeline_strategies
 from solver.fleet_document import FleetDocument
 from solver.fleets.designs import designs_of, fleet_templates, generator_for
 from solver.fleets.fleet import next_fleet, start_fleet

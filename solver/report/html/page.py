@@ -6,7 +6,7 @@ from html import escape
 from importlib import resources
 from itertools import accumulate
 
-from formulations.instance.target import TARGET_NAMES
+from formulations.instance.targets import TARGETS
 from solver.document import MemoryDocument, PlanDocument
 from solver.report.chart import Axis, Chart
 from solver.report.critical import SPEED_UP_PERCENT, by_type, improvements
@@ -82,7 +82,7 @@ def _asset(name: str) -> str:
 
 def _headline(document: PlanDocument) -> str:
     """The figures that matter most, each with its name."""
-    status = f"{document.status} for {TARGET_NAMES[document.target]}"
+    status = f"{document.status} for {TARGETS[document.target].name}"
     headline = [("step time", time_text(document.step_time_s or 0.0)), ("status", status)]
     if document.lower_bound_s is not None and document.gap is not None:
         headline.append(("no plan is below", time_text(document.lower_bound_s)))
