@@ -11,7 +11,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions, even_shares
 from formulations.plan import Plan
-from formulations.slot_degrees import runs_order
+from formulations.space.slots import runs_order
 from solver.bounds.node_classes import classes_of
 from solver.bounds.surrogate_replica import Relaxation, SurrogateReplica, order_along
 from solver.enumeration.engine import deepened, solve_split
