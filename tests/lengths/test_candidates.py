@@ -81,17 +81,17 @@ def test_padded_rows_take_what_the_model_says(name: str) -> None:
     """Of every class that fits, to the ns, of short rows too, which the host bounds."""
     instance, found = strategies(name)
     assert instance.lengths is not None
-    tokens = range(100, 8100, 800)
+    tokens = (100, 500, 2500, 4900, 7300)
     classes = tuple(LengthClass(up_to=n, count=3) for n in tokens)
     lengths = instance.lengths.model_copy(update={"rows": "padded", "classes": classes})
     padded = instance.model_copy(update={"lengths": lengths})
-    rows = plan_rows(padded, found[-1].plan, "padded")
+    rows = plan_rows(padded, found[0].plan, "padded")
     assert rows.above == 0
     for r, replica in enumerate(rows.strategy.pipelines):
         fitting = [n for n in tokens if n <= replica.longest_row]
         known = {n: slowest_ns(costs_of(padded, rows, n), r) for n in fitting}
         assert {n: row_ns(replica.time, n) for n in fitting} == known
-        assert known[900] < 1.7 * known[100]
+        assert known[500] < 1.2 * known[100]
 
 
 def test_rows_shorter_than_any_class() -> None:
