@@ -17,7 +17,17 @@ from formulations.costs.tables import CostTables
 from formulations.slot_degrees import limits_orders, may_follow
 from formulations.units import ceil_div
 from solver.graph.placements import Columns, StageZones, allowed_layers, finish_ns
-from solver.graph.problem import Arcs, Array, Intervals, Mask, SplitProblem, by_message, longest
+from solver.graph.problem import (
+    Arcs,
+    Array,
+    Intervals,
+    Mask,
+    Move,
+    SplitProblem,
+    by_message,
+    longest,
+    walk,
+)
 
 #: With more arcs times lanes than these, a free order is not worth its tables.
 ARC_LIMIT = 20_000
@@ -38,17 +48,18 @@ class _State:
 
 @dataclass(frozen=True)
 class _Step:
-    """One arc: states before and after, nodes of the stage before and of this one, new groups.
+    """What one arc does: nodes of the stage before and of this one, groups that begin.
 
     origin: part of the first stage, as far as it counts.
     """
 
-    source: int
-    target: int
     before: tuple[Node, ...]
     nodes: tuple[Node, ...]
     begins: tuple[int, ...]
     origin: Part
+
+
+_Moves = list[list[Move[_Step]]]
 
 
 @dataclass(frozen=True)
@@ -82,27 +93,18 @@ class _Steps:
                     more = (*used[:j], used[j] + 1, *used[j + 1 :])
                     stack.append((more, (*nodes, (j, end)), (*begins, j)))
 
-    def stages(self, most: int) -> list[list[_Step]] | None:
+    def stages(self, most: int) -> _Moves | None:
         """The steps of every stage; None if there are more than `most`."""
-        states = [_State((0,) * len(self.counts), (), (0, 0))]
-        stages: list[list[_Step]] = []
-        for k in range(self.pp):
-            numbers: dict[_State, int] = {}
-            steps = []
-            for index, state in enumerate(states):
-                for used, nodes, begins in self._covers(state, k * self.dp):
-                    part = self.parts[nodes[0][0]]
-                    origin = part if self.ends and k == 0 else state.origin
-                    if self.ends and k + 1 == self.pp and (origin, part) not in self.ends:
-                        continue
-                    target = numbers.setdefault(_State(used, nodes, origin), len(numbers))
-                    steps.append(_Step(index, target, state.nodes, nodes, begins, origin))
-                    most -= 1
-                    if most < 0:
-                        return None
-            stages.append(steps)
-            states = list(numbers)
-        return stages
+
+        def moves(k: int, state: _State) -> Iterator[tuple[_State, _Step]]:
+            for used, nodes, begins in self._covers(state, k * self.dp):
+                part = self.parts[nodes[0][0]]
+                origin = part if self.ends and k == 0 else state.origin
+                if not self.ends or k + 1 < self.pp or (origin, part) in self.ends:
+                    step = _Step(state.nodes, nodes, begins, origin)
+                    yield _State(used, nodes, origin), step
+
+        return walk(_State((0,) * len(self.counts), (), (0, 0)), self.pp, moves, most)
 
 
 #: Steps that all shapes with these nodes and degrees share.
@@ -136,7 +138,7 @@ class _FreeOrder:
         self._row_of_costs = dict[bytes, int]()
         self._row_of_stage = dict[tuple[int, tuple[Node, ...], bool], int]()
 
-    def steps(self) -> list[list[_Step]] | None:
+    def steps(self) -> _Moves | None:
         """Steps of all orders that the target runs; None if there are too many."""
         shape, instance = self.tables.shape, self.tables.instance
         limited, degrees = limits_orders(instance, shape), shape.degrees
@@ -205,12 +207,13 @@ class _FreeOrder:
             time_ns = max(time_ns, across_ns)
         return time_ns
 
-    def stage(self, s: int, steps: list[_Step]) -> Arcs:
+    def stage(self, s: int, moves: list[Move[_Step]]) -> Arcs:
         """Arcs of virtual stage s.
 
         With several chunks per device one for every step: messages are of the kind that takes
         least, and what memory allows is known of all chunks alone.
         """
+        steps = [move.what for move in moves]
         shape, chunked = self.tables.shape, self.tables.shape.vpp > 1
         k, none = s % shape.pp, [(0,) * len(self.tables.tensors)] * len(self.lanes)
         owners = [self._owners(step.nodes, k * shape.dp) for step in steps]
@@ -247,8 +250,8 @@ class _FreeOrder:
         embedding = [self._embedding_ns(s, step) for step in steps]
         first = 0 if chunked else self.columns.first(k, self.share)
         return Arcs(
-            source=np.array([step.source for step in steps])[step_of],
-            target=np.array([step.target for step in steps])[step_of],
+            source=np.array([move.source for move in moves])[step_of],
+            target=np.array([move.target for move in moves])[step_of],
             column=first + np.array(columns)[step_of],
             send=send,
             send_back=send,
