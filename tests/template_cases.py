@@ -14,7 +14,7 @@ from formulations.fleet import Strategy
 from formulations.instance import Instance
 from formulations.node_sharing import NodeSplit, filled
 from formulations.plan import Recomputed, Stage
-from formulations.space import pipeline_strategies
+from formulations.space.configurations import pipeline_strategies
 from formulations.template import Template, stage_on
 from solver.graph.places import PlaceCosts, Places, place_costs
 from solver.graph.problem import Array

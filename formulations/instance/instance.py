@@ -142,6 +142,18 @@ class Instance(Record):
         """The instance for plans on so many nodes of every group: one of `sides`."""
         return self.sides[self.side(nodes_used)]
 
+    def splits_sequence(self, tp: int) -> bool:
+        """Whether tensor groups of tp GPUs split the sequence between their products."""
+        return self.search.sequence_parallel and tp not in self.search.unsplit_degrees
+
+    def splits_messages(self, tp: int) -> bool:
+        """Whether each of the tp GPUs sends 1/tp of a message between stages."""
+        return self.search.scatter_gather or self.splits_sequence(tp)
+
+    def gathers_messages(self, tp: int) -> bool:
+        """Whether the receivers put it together; of a split sequence each needs its part alone."""
+        return self.search.scatter_gather and not self.splits_sequence(tp)
+
     def with_batch(self, global_batch: int) -> "Instance":
         """The instance with so many sequences per step."""
         update = {

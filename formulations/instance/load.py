@@ -1,5 +1,6 @@
 """The way from the path of an instance file to an `Instance`."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -10,7 +11,6 @@ from formulations.instance.documents import (
     read_text,
 )
 from formulations.instance.family import MOST_MEMBERS, Family
-from formulations.instance.fleet_space import check_fleets
 from formulations.instance.instance import Instance
 from formulations.instance.profile import ProfileFile, WrittenProfile
 from formulations.instance.resolve import InstanceFile, resolve
@@ -18,15 +18,17 @@ from formulations.instance.resolve_cluster import CountRange
 from formulations.instance.resolve_lengths import read_classes
 from formulations.instance.validation import validated
 
+#: What a command asks of an instance besides, see `formulations.space.fleets`.
+Check = Callable[[Instance, Place], None]
 _ALLOWED = "the path of an instance file, such as instances/hetero_small.yaml"
 
 
-def load_instance(path: Path, *, fleets: bool = False) -> Instance:
+def load_instance(path: Path, check: Check | None = None) -> Instance:
     """The instance of a YAML file. Raises InstanceError, one line with file:line:column.
 
-    fleets: for what fleets cannot keep to, too.
+    check: of an instance and its place in the file, raises for what else is asked of it.
     """
-    return parse_instance(read_text(path, _ALLOWED), str(path), path.parent, fleets=fleets)
+    return parse_instance(read_text(path, _ALLOWED), str(path), path.parent, check)
 
 
 def load_family(path: Path) -> Family:
@@ -44,7 +46,7 @@ def load_family(path: Path) -> Family:
         raise place.at("cluster", "groups").error(found, f"at most {MOST_MEMBERS:,}") from None
 
 
-def parse_instance(text: str, name: str, folder: Path, *, fleets: bool = False) -> Instance:
+def parse_instance(text: str, name: str, folder: Path, check: Check | None = None) -> Instance:
     """The instance of YAML text; `name` stands for the file in errors, paths start in `folder`."""
     written, place = _written(text, name)
     for j, group in enumerate(written.cluster.groups):
@@ -52,8 +54,8 @@ def parse_instance(text: str, name: str, folder: Path, *, fleets: bool = False) 
             where = place.at("cluster", "groups", j, "nodes")
             raise where.error("a range", "one number; pareto takes ranges")
     instance = _resolved(written, place, folder)
-    if fleets:
-        check_fleets(instance, place)
+    if check is not None:
+        check(instance, place)
     return instance
 
 

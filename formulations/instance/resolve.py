@@ -194,10 +194,11 @@ def _tensor_groups(given: Given, kinds: list[str]) -> tuple[Profile | None, dict
     degrees = resolve_tensor_degrees(given, times, kinds)
     if profile and times:
         check_coverage(times, profile.place, kinds, given.cluster, degrees)
-    split = resolve_sequence_parallel(given, degrees)
+    split, tokens = resolve_sequence_parallel(given, degrees), given.workload.sequence_length
     return times, {
         "tensor_parallel": degrees,
         "sequence_parallel": split,
+        "unsplit_degrees": tuple(tp for tp in degrees if split and tokens % tp),
         "expert_tensor_parallel": resolve_expert_split(given, degrees, split),
     }
 

@@ -16,18 +16,8 @@ from formulations.instance.profile import Profile, WrittenProfile, covered_degre
 from formulations.instance.record import shown
 from formulations.instance.resolve_workload import WorkloadFile
 from formulations.instance.search import PlainSchedule, SearchFile
-from formulations.instance.target import (
-    RULES,
-    TARGET_NAMES,
-    Rule,
-    Sharing,
-    Target,
-    launchers,
-    least_zero,
-    shares,
-    trainers,
-    untrained,
-)
+from formulations.instance.targets import TARGETS, Target, launchers, trainers
+from formulations.instance.targets.launcher import Demands, Rule
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import (
     FLASH_PRECISIONS,
@@ -155,9 +145,10 @@ def resolve_tensor_degrees(
 def resolve_sequence_parallel(given: Given, degrees: Sequence[int]) -> bool:
     """Whether tensor groups split the sequence outside their products: as written or measured.
 
-    Else wherever it is possible: it moves as many bytes as without, and keeps less (Korthikanti et
-    al. 2023, section 4.2.2). Raises InstanceError where no degree, or not every one, can, and for a
-    profile measured otherwise.
+    Else wherever it is possible, degree by degree (`SearchSpace.unsplit_degrees`): it moves as many
+    bytes as without, and keeps less (Korthikanti et al. 2023, section 4.2.2). Raises InstanceError
+    where it is asked for and no degree, or not every one, can, and for a profile measured
+    otherwise.
     """
     written, place = given.search.sequence_parallel, given.place.at("sequence_parallel")
     tokens = given.workload.sequence_length
@@ -165,7 +156,7 @@ def resolve_sequence_parallel(given: Given, degrees: Sequence[int]) -> bool:
     several = [tp for tp in degrees if tp > 1]
     uneven = [tp for tp in several if tokens % tp]
     if chosen is None:
-        return bool(several) and not uneven
+        return len(uneven) < len(several)
     if chosen and written and not several:
         allowed = "false, or degrees above 1 in search.tensor_parallel"
         raise place.error("true, with tensor-parallel degree 1 alone", allowed)
@@ -280,11 +271,12 @@ def resolve_expert_split(
         return ["tp"] if fault or alone else [1, "tp"]
     if fault and 1 in written:
         raise given.error("expert_tensor_parallel", written.index(1), *fault)
-    alike = Sharing(min(degrees), cp=1, ep=1, sharded=True, sequence_parallel=split)
-    field, reason = shares(given.search.target, given.workload, alike) or (None, None)
-    if field == "expert_tensor_parallel" and 1 not in written:
-        problem = f"tp, with the target {TARGET_NAMES[given.search.target]}, {reason}"
-        raise given.error(field, 0, problem, "1, or tensor_parallel: 1")
+    target = TARGETS[given.search.target]
+    alike = Demands(min(degrees), zero=1, splits_sequence=split)
+    for refusal in target.together(given.workload, alike):
+        if refusal.field == "expert_tensor_parallel" and 1 not in written:
+            problem = f"tp, with the target {target.name}, {refusal.reason}"
+            raise given.error(refusal.field, 0, problem, "1, or tensor_parallel: 1")
     return written
 
 
@@ -363,24 +355,19 @@ def check_per_stage(given: Given) -> None:
         raise given.error("expert_tensor_parallel", 0, problem, allowed)
 
 
-#: In place of a rule for `zero`, see `least_zero`.
+#: In place of a rule for `zero`, see `Launcher.distributed`.
 _DISTRIBUTED = Rule((1,), "whose optimizer with states in bf16 is distributed")
 
 
 def _rules(
     search: SearchFile, state: OptimizerState, *, stated: bool
 ) -> Iterator[tuple[str, Rule]]:
-    """The fields of `search` that the target has rules for, and that a user states or does not.
-
-    FlagScale recomputes as Megatron-LM does where all stages are alike.
-    """
-    target, alike = search.target, search.recompute_per == "plan"
-    for field, rule in RULES[target].items():
-        free = target == "flagscale" and field == "recompute" and alike
-        is_choice = field in SearchFile.model_fields
-        if is_choice and not free and stated == (field in search.model_fields_set):
-            odd = field == "zero" and least_zero(target, state)
-            yield field, _DISTRIBUTED if odd else rule
+    """The fields of `search` that the target has rules for, and that a user states or does not."""
+    target = TARGETS[search.target]
+    for field, rule in target.rules(search.recompute_per).items():
+        if stated == (field in search.model_fields_set):
+            distributed = field == "zero" and state in target.distributed
+            yield field, _DISTRIBUTED if distributed else rule
 
 
 def narrowed(search: SearchFile, state: OptimizerState) -> SearchFile:
@@ -399,8 +386,8 @@ def check_target(search: SearchFile, state: OptimizerState, place: Place) -> Non
             if choice not in rule.allowed:
                 able = launchers(field, choice)
                 if rule is _DISTRIBUTED:
-                    able = [launcher for launcher in able if not least_zero(launcher, "bf16")]
-                problem = f"{_text(choice)}, with the target {TARGET_NAMES[search.target]}"
+                    able = [other for other in able if "bf16" not in TARGETS[other].distributed]
+                problem = f"{_text(choice)}, with the target {TARGETS[search.target].name}"
                 allowed = " or ".join(map(_text, rule.allowed))
                 remedy = f"{allowed}, or search.target: {' or '.join(able)}"
                 at = place.at(field).listed(i)
@@ -416,12 +403,12 @@ def _text(value: object) -> str:
 def check_trained(target: Target, workload: Workload, place: Place) -> None:
     """Raises InstanceError for all of a workload that the target cannot train."""
     errors = []
-    for field, value, rule in untrained(target, workload):
-        words = " or ".join(map(str, rule.allowed))
+    for field, value, reason, allowed in TARGETS[target].untrained(workload):
+        words = " or ".join(map(str, allowed))
         able = " or ".join(trainers(field, value))
         written = field in WorkloadFile.model_fields
         at, problem = (place.at(field), value) if written else (place, f"{field}: {value}")
-        text = f"{problem}, with the target {TARGET_NAMES[target]}, {rule.reason}"
+        text = f"{problem}, with the target {TARGETS[target].name}, {reason}"
         errors.append(at.error(text, f"{words}, or search.target: {able}"))
     if errors:
         raise joined(errors)

@@ -23,7 +23,7 @@ from formulations.instance.record import (
     without_nulls,
 )
 from formulations.instance.sources import NOT_STATED, Kind
-from formulations.instance.target import Target
+from formulations.instance.targets import Target
 from formulations.instance.workload import ExpertSplit, Recompute
 
 ZeroStage = Literal[0, 1, 2, 3]
@@ -156,7 +156,7 @@ class SearchFile(Section):
     Default: the former where the target can."""
     sequence_parallel: bool | None = None
     """Do the GPUs of a tensor-parallel group split the sequence between their products? Default:
-    what the profile says, else where tensor_parallel is above 1."""
+    what the profile says, else in every group that divides its tokens."""
     zero: Zeros = (0, 1, 2, 3)
     """What replicas split (ZeRO): 1 the optimizer state, 2 gradients too, 3 parameters too. 2 and 3
     exchange gradients with every micro-batch: only with one pipeline stage (DeepSpeed refuses
@@ -191,18 +191,10 @@ class SearchSpace(SearchFile):
     expert_tensor_parallel: Splits = ("tp",)
     recompute: Recomputes = ("none", "full")
     sequence_parallel: bool = False
+    #: Tensor-parallel degrees that leave sequences whole all the same: they do not divide them.
+    unsplit_degrees: tuple[Count, ...] = ()
     zero: Zeros = (0, 1)
     overlap: Overlap = Overlap()
-
-    @property
-    def splits_messages(self) -> bool:
-        """Whether each of the tp lanes sends 1/tp of a message between stages."""
-        return self.scatter_gather or self.sequence_parallel
-
-    @property
-    def gathers_messages(self) -> bool:
-        """Whether the receivers put it together; of a split sequence each needs its part alone."""
-        return self.scatter_gather and not self.sequence_parallel
 
 
 def plain_schedules(search: SearchSpace) -> list[PlainSchedule]:

@@ -116,9 +116,15 @@ def send_ns(columns: ShapeColumns) -> Numbers:
     within = size * per_byte + latency
     per_byte, latency = columns.links(inside=False)
     widest = np.where(columns.used, columns.tp, 0).max(axis=1)[:, None]
-    lanes = columns.tp if instance.search.splits_messages else widest
+    # as `Instance.splits_messages` and `message_lanes`, for [N, J] tensor groups at once
+    search, scattered = instance.search, instance.search.scatter_gather
+    split, split_by_widest = (
+        search.sequence_parallel & ~np.isin(tp, search.unsplit_degrees)
+        for tp in (columns.tp, widest)
+    )
+    lanes = np.where(scattered | (split & split_by_widest), columns.tp, widest)
     flows = lanes * columns.copies * columns.common[:, None]
-    gathers = (columns.tp - 1) * instance.search.gathers_messages
+    gathers = (columns.tp - 1) * (scattered & ~split)
     crossing = at_least_ns(columns.least(flows * size * per_byte + latency + within * gathers))
     easiest = np.minimum(crossing, at_least_ns(columns.least(within)))
     sends: Numbers = (boundaries - inside) * crossing + inside * easiest

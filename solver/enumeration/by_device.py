@@ -16,8 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from formulations.costs.placement import Placer
-from formulations.plan import Plan
-from formulations.slot_degrees import ByPlace
+from formulations.plan import ByPlace, Plan
 from solver.bounds.surrogate import family_cuts
 from solver.enumeration.engine import ShapeAnswer, Stop, descend, even_plan, solve_split
 from solver.enumeration.enumerate import below

@@ -14,7 +14,7 @@ import numpy as np
 from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
-from formulations.slot_degrees import limits_orders, may_follow
+from formulations.space.slots import limits_orders, may_follow
 from formulations.units import ceil_div
 from solver.graph.placements import Columns, StageZones, allowed_layers, finish_ns
 from solver.graph.problem import (

@@ -18,9 +18,9 @@ import numpy as np
 
 from formulations.costs.stage_costs import NEVER
 from formulations.costs.stage_places import StagePlacer
-from formulations.plan import Degrees, Plan, Recomputed
-from formulations.slot_degrees import ByPlace, may_follow
-from formulations.stage_layouts import layout_plan
+from formulations.plan import ByPlace, Degrees, Plan, Recomputed
+from formulations.space.layouts import layout_plan
+from formulations.space.slots import may_follow
 from formulations.template import Template
 from solver.graph.gpu_graph import GpuGraph, State, Step
 from solver.graph.places import Places, places_of, stage_rings

@@ -20,9 +20,8 @@ from formulations.fleet import Strategy
 from formulations.instance import Instance, Link
 from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit, filled
-from formulations.plan import Recomputed
+from formulations.plan import ByPlace, Recomputed
 from formulations.schedules import in_flight
-from formulations.slot_degrees import ByPlace
 from solver.graph.problem import Array, Intervals, Mask
 
 

@@ -61,7 +61,7 @@ def preemption_text(preemption: Preemption) -> str:
 def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> Iterator[str]:
     workload = instance.workload
     sizes = {group.tp for group in degrees}
-    if instance.search.sequence_parallel and max(sizes) > 1:
+    if any(instance.splits_sequence(tp) for tp in sizes if tp > 1):
         yield (
             "sequence parallel: what the backward pass gathers again is hidden behind products"
             " (Korthikanti et al. 2023)"
@@ -71,7 +71,7 @@ def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> It
             "parts of a stage: each an equal share of every micro-batch, gradients reduced among"
             " them inside the node, of tied embeddings a copy each"
         )
-    if len(sizes) > 1 and not instance.search.splits_messages:
+    if len(sizes) > 1 and not all(map(instance.splits_messages, sizes)):
         whose = "of the larger one" if shape.per_stage else "of the largest"
         yield f"unlike tensor groups: whole messages cross nodes once per GPU {whose}"
     if "selective" in shape.recompute and instance.profile is not None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from rich.console import RenderableType
 
-from formulations.instance.target import TARGET_NAMES
+from formulations.instance.targets import TARGETS
 from solver.comparison import Answer, Comparison, Evaluation, Finding
 from solver.document import PlanDocument
 from solver.report.critical import summary
@@ -219,7 +219,7 @@ def _distance(document: PlanDocument, evaluation: Evaluation) -> Lines:
     best, above = evaluation.best, evaluation.above_best
     if best is None:
         return []
-    target = TARGET_NAMES[best.instance.search.target]
+    target = TARGETS[best.instance.search.target].name
     if best.step_time_ns is None or above is None:
         return [("best plan", f"{best.status} for {target}: none to compare with")]
     slower = "slower" if document.minimize == "step_time" else "dearer"

@@ -9,10 +9,10 @@ from rich.console import RenderableType
 
 from formulations.instance import Instance, SearchSpace, Workload
 from formulations.instance.search import DegreesPer, ScheduleName
-from formulations.instance.target import TARGET_NAMES
+from formulations.instance.targets import TARGETS
 from formulations.instance.workload import Recompute
-from formulations.launch import able
 from formulations.plan import Shape, num_gpus
+from formulations.space.launch import able
 from solver.document import PlanDocument
 from solver.report.assumptions import (
     assumptions,
@@ -129,8 +129,8 @@ def shape_text(document: PlanDocument, shape: Shape) -> str:
     if len(ways) == 1:
         recompute = _RECOMPUTED[ways.pop()]
     degrees = degrees_of(document)
-    grouped = any(group.tp > 1 for group in degrees)
-    split = ", sequence parallel" * (document.instance.search.sequence_parallel and grouped)
+    splits = document.instance.splits_sequence
+    split = ", sequence parallel" * any(splits(group.tp) for group in degrees if group.tp > 1)
     zero = f", ZeRO {shape.zero}" if shape.zero else ""
     chunks = f", {shape.vpp} chunks per GPU," if shape.vpp > 1 else ""
     context = f" x context {shape.cp}" if shape.cp > 1 else ""
@@ -169,7 +169,7 @@ def heading_lines(document: PlanDocument) -> Lines:
 
 def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines:
     """Status, bound, gap, what other targets may bring, and what the search did."""
-    target, asked = TARGET_NAMES[document.target], document.requested_gap
+    target, asked = TARGETS[document.target].name, document.requested_gap
     proof = [_STATUS[document.status].format(target)]
     if document.status == "optimal" and asked:
         proof = [f"optimal for {target}: proved within the {percent(asked)} asked for"]
@@ -184,7 +184,7 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
     ]
     # What other launch targets may bring; those that nobody had time for together
     better = "faster" if document.minimize == "step_time" else "cheaper"
-    late = dict.fromkeys(TARGET_NAMES[other.target] for other in others if other.gain is None)
+    late = dict.fromkeys(TARGETS[other.target].name for other in others if other.gain is None)
     for other in others:
         if other.gain is None:
             continue
@@ -192,7 +192,7 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
         gain = f"{seen} {better}" + (f", at most {up_to}" if up_to != seen else "")
         if not other.found_gain:
             gain = f"not yet ruled out that a plan is up to {up_to} {better}"
-        name = TARGET_NAMES[other.target]
+        name = TARGETS[other.target].name
         lines.append(("elsewhere", f"{name}: {gain}, with search: {other.search}"))
     if late:
         text = f"not yet looked at for want of time: {', '.join(late)}; `explain` does"
@@ -230,7 +230,7 @@ def figures(document: PlanDocument) -> Lines:
         steps, training = document.instance.objective.steps, document.training_cost_usd
         of_all = f", {money(training or 0.0)} for {steps:,} steps" if steps else ""
         lines.append(("money", f"{money(per_step)} per step, {money(per_hour)} per hour{of_all}"))
-    launchers = [TARGET_NAMES[target] for target in able(document.instance, plan_of(document))]
+    launchers = [TARGETS[target].name for target in able(document.instance, plan_of(document))]
     names = ", ".join(launchers) or "no launch target that is known"
     busy = percent(busy_share(document) or 0.0)
     sources = ", ".join(_SOURCES[source] for source in document.time_sources)
@@ -252,7 +252,7 @@ def figures(document: PlanDocument) -> Lines:
 
 def plan_space_text(search: SearchSpace) -> str:
     """What all plans of the plan space have in common, and who can launch them."""
-    who = TARGET_NAMES[search.target]
+    who = TARGETS[search.target].name
     alike = ", recomputation alike in all stages" if search.recompute_per == "plan" else ""
     degrees = _DEGREES[search.degrees]
     return f"{who}, {degrees}, {search.micro_batches} micro-batches{alike}"

@@ -12,7 +12,7 @@ from itertools import islice
 from formulations.costs.tables import CostTables
 from formulations.decisions import ALL_FREE, Given, decisions_of, even_shares
 from formulations.plan import Plan, Shape, simulable
-from formulations.stage_layouts import layouts
+from formulations.space.layouts import layouts
 from solver.enumeration.engine import ShapeAnswer
 from solver.graph.problem import Intervals
 from solver.options import SolveOptions

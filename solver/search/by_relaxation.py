@@ -9,7 +9,7 @@ import numpy as np
 
 from formulations.costs.placement import Placer
 from formulations.plan import Plan
-from formulations.slot_degrees import runs_order
+from formulations.space.slots import runs_order
 from solver.bounds.node_classes import classes_of
 from solver.bounds.surrogate_replica import Relaxation, SurrogateReplica, order_along
 from solver.enumeration.engine import deepened, even_plan, solve_split

@@ -10,7 +10,7 @@ import numpy as np
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.decisions import Decisions
 from formulations.plan import simulable
-from formulations.slot_degrees import runs_order
+from formulations.space.slots import runs_order
 from solver.bounds.largest_share import largest_share, shape_bound_ns
 from solver.enumeration.by_device import best_by_device, best_by_stage
 from solver.enumeration.engine import ShapeAnswer, even_plan, solve_split

@@ -6,8 +6,8 @@ from formulations.costs.plan_costs import split_costs
 from formulations.costs.stage_places import placement_of
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
-from formulations.slot_degrees import runs_order
-from formulations.stage_layouts import slots_of
+from formulations.space.layouts import slots_of
+from formulations.space.slots import runs_order
 
 
 def broken_rule(tables: CostTables, decisions: Decisions) -> str | None:

@@ -17,7 +17,8 @@ from time import monotonic
 
 from formulations.costs.renting import Terms, chooses_terms, worthwhile_terms
 from formulations.instance import Instance
-from formulations.space import Nodes, PlanSpace
+from formulations.space import PlanSpace
+from formulations.space.configurations import Nodes
 from formulations.units import NANOSECONDS_PER_SECOND, SECONDS_PER_HOUR, seconds
 from solver.front_document import ClusterRecord, FrontDocument, PointDocument, TermsDocument
 from solver.result import longest_step_ns

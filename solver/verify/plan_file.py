@@ -11,7 +11,7 @@ import numpy as np
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance.record import Record
-from formulations.instance.target import TARGET_NAMES
+from formulations.instance.targets import TARGETS
 from formulations.plan import Plan
 from formulations.space import PlanSpace
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
@@ -137,7 +137,7 @@ def _check_with_plan(
     status = Status.OPTIMAL if proved else Status.FEASIBLE
     text = f"{status.value}: gap {gap}, requested {document.requested_gap}"
     findings.require(document.status is status, "status", document.status.value, text)
-    claim = f"{document.status.value} for {TARGET_NAMES[document.target]}"
+    claim = f"{document.status.value} for {TARGETS[document.target].name}"
     findings.note(claim if gap is None else f"{claim}, gap {gap:.3%}")
     _check_closed(document, log, findings)
     _check_bounded(document, objective, findings)

@@ -16,6 +16,7 @@ from solver.bounds.stage_choice import StageChoice
 from solver.enumeration.engine import ShapeAnswer
 from solver.export import flagscale
 from solver.export.job import Job
+from solver.export.registry import EXPORTERS
 from solver.files import sealed
 from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
@@ -107,7 +108,7 @@ def test_plans_for_flagscale_are_meshes_that_start(seed: int) -> None:
     for plan in (answer(instance, shape).plan for shape in small_shapes(instance)):
         if plan is not None:
             job = Job(instance, plan)
-            assert not list(flagscale.faults(job)), (seed, plan)
+            assert not list(EXPORTERS["flagscale"].faults(job)), (seed, plan)
             flagscale.check(job, flagscale.files(job))
 
 

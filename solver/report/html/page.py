@@ -6,7 +6,7 @@ from html import escape
 from importlib import resources
 from itertools import accumulate
 
-from formulations.instance.target import TARGET_NAMES
+from formulations.instance.targets import TARGETS
 from solver.document import MemoryDocument, PlanDocument
 from solver.report.chart import Axis, Chart
 from solver.report.critical import SPEED_UP_PERCENT, by_type, improvements
@@ -19,8 +19,8 @@ from solver.report.text import figures, heading_lines, outcome
 from solver.simulate import Step
 
 PALETTE = 8  #: colours for GPU types and for parts in the style sheet, used again beyond that
-#: Of lines with a number, in px, so that phones can have larger ones.
-_APART = 24
+#: Share of a chart's height between two lines with a number, so that phones have larger ones.
+_APART = 0.14
 _MEMORY_NAMES = {
     "weights_bytes": "weights",
     "gradients_bytes": "gradients",
@@ -82,7 +82,7 @@ def _asset(name: str) -> str:
 
 def _headline(document: PlanDocument) -> str:
     """The figures that matter most, each with its name."""
-    status = f"{document.status} for {TARGET_NAMES[document.target]}"
+    status = f"{document.status} for {TARGETS[document.target].name}"
     headline = [("step time", time_text(document.step_time_s or 0.0)), ("status", status)]
     if document.lower_bound_s is not None and document.gap is not None:
         headline.append(("no plan is below", time_text(document.lower_bound_s)))
@@ -240,23 +240,16 @@ def search_chart(document: PlanDocument) -> str:
     top = max(1.02, min(max(share for _, share in shares), 2.0))
     low = max(0.0, min(share for _, share in rising) - 0.02)
     end_s = max(document.runtime_s, shares[-1][0], rising[-1][0])
-    chart = Chart(Axis(0.0, end_s or 1.0), Axis(low, top), 60, 10, 640, 170)
-    marks = [
-        f'<line class=grid x1="60" x2="700" y1="{y:.1f}" y2="{y:.1f}"/>'
-        f'<text x="54" y="{y + 4:.1f}" text-anchor="end">{escape(percent(share))}</text>'
-        for share in sorted({low, 1.0, top})
-        for y in (chart.y(share),)
-        if share == 1.0 or abs(y - chart.y(1.0)) > _APART
-    ]
-    marks += [
-        f'<text x="{chart.x(at_s):.1f}" y="200" text-anchor="middle">'
-        f"{escape(significant(at_s, 2))} s</text>"
-        for at_s in (0.0, end_s / 2, end_s)
-    ]
+    shown = [share for share in (low, top) if abs(share - 1.0) / (top - low) > _APART]
+    chart = Chart(
+        Axis(0.0, end_s or 1.0, [(s, f"{significant(s, 2)} s") for s in (0.0, end_s / 2, end_s)]),
+        Axis(low, top, [(share, percent(share)) for share in sorted((1.0, *shown))]),
+        *(60, 10, 640, 170),
+    )
     lines = chart.steps(shares, end_s, "class=plans") + chart.steps(rising, end_s, "class=bounds")
     return (
-        '<svg class=search viewBox="0 0 730 226" role=img '
-        f'aria-label="best plan and bound against search time">{"".join(marks)}'
-        f'<text x="60" y="221">search time; 100 % is the best plan in the end</text>{lines}</svg>'
+        '<svg class=search viewBox="0 0 730 226" role=img aria-label="best plan and bound against '
+        f'search time">{"".join(chart.grid())}{lines}'
+        '<text x="60" y="221">search time; 100 % is the best plan in the end</text></svg>'
         + legend([("t1", "best plan so far"), ("t0", "proved: no plan is below")])
     )
