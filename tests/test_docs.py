@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from formulations.instance.load import load_instance
-from formulations.instance.resolve import InstanceFile
+from formulations.instance.load import InstanceFile
 from solver.cli.kinds import KINDS, Kind
 from tests.docs_pages import DOCS, pages, replayed, stable
 
