@@ -406,7 +406,9 @@ def _beyond_target(
             if choice not in rule.allowed:
                 able = launchers(field, choice)
                 if rule is _DISTRIBUTED:
-                    able = [launcher for launcher in able if "bf16" not in TARGETS[launcher].distributed]
+                    able = [
+                        launcher for launcher in able if "bf16" not in TARGETS[launcher].distributed
+                    ]
                 named = f"{text(choice)}, with the target {TARGETS[search.target].name}"
                 allowed = f"{_either(map(text, rule.allowed))}, or search.target: {_either(able)}"
                 yield place.at(field).listed(i).error(f"{named}, {rule.reason}", allowed)
