@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from formulations.instance.instance import Instance, Limits, LimitsFile
-from formulations.instance.resolve import InstanceFile
+from formulations.instance.load import InstanceFile
 from formulations.instance.search import SearchFile, SearchSpace
 from solver.comparison import Comparison
 from solver.files import to_json
