@@ -11,7 +11,7 @@ from formulations.instance.load import load_instance
 from formulations.lengths.problem import Strategy
 from formulations.lengths.strategy_time import strategy_times
 from formulations.units import seconds
-from solver.evaluate.row_plans import row_plans
+from solver.evaluate.evaluation import row_plans
 from solver.files import sealed, to_json
 from solver.lengths.candidates import candidates
 from solver.lengths.choose import build_lengths, choose
