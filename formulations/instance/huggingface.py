@@ -34,27 +34,6 @@ from formulations.instance.sizes import (
     WindowSizes,
 )
 
-#: Words of which one in a name means sizes, parts, or numbers of parts.
-_SIZE_WORD = re.compile(
-    r"adapters?|attention|attn|audio|bias|biases|blocks?|channels|compress|convs?|cross|d|decoder"
-    r"|dense|depth|dims?|embd|embed|embeddings?|encoder|expand|expansion|experts?|ff|ffn|freq"
-    r"|frequency|gated?|groups?|heads?|hidden|image|index|indexer|inner|intermediate|interval|k"
-    r"|kernel|kv|latent|layers?|linear|lora|mamba|memory|mlp|moe|mtp|multiplier|n|nextn|ngram"
-    r"|norms?|num|pattern|period|predict|proj|projection|q|qk|rank|ratio|recurrent|rwkv|shared"
-    r"|sizes?|sliding|sparse|speech|ssm|state|stride|text|tower|v|video|vision|visual|vocab|width"
-    r"|window"
-)
-#: Names that change neither parameters nor FLOPs all the same.
-_HARMLESS = re.compile(
-    r".*_(act|act_fn|activation|coef|dropout|dtype|eps|epsilon|fn|pdrop|prob|range|std|theta"
-    r"|token_ids?|token_index)|_?attn_implementation.*|summary_.*"
-    r"|attn_logit_softcapping|chunk_size_feed_forward|ep_size|is_decoder|n_ctx|n_group|topk_group"
-    r"|no_repeat_ngram_size|num_beams|num_beam_groups|num_labels|num_return_sequences"
-    r"|original_max_position_embeddings|output_hidden_states|query_pre_attn_scalar"
-    r"|relative_attention_max_distance|reorder_and_upcast_attn|scale_attn_by_inverse_layer_idx"
-    r"|scale_attn_weights|scale_decoder_outputs|use_bidirectional_attention"
-)
-
 
 @dataclass(frozen=True)
 class ModelType:
@@ -76,8 +55,11 @@ class ModelType:
 @cache
 def model_types() -> dict[str, ModelType]:
     """The table, by model type."""
-    table: Any = resource("config_json.yaml").value
-    return {name: ModelType(**columns) for name, columns in table["types"].items()}
+    return {name: ModelType(**columns) for name, columns in _table()["types"].items()}
+
+
+def _table() -> Any:
+    return resource("config_json.yaml").value
 
 
 #: How names of models with a causal language head end.
@@ -281,12 +263,19 @@ def spelling_of(name: object, names: list[str]) -> str:
 
 def foreign_fields(config: Mapping[str, object], fine: Collection[str]) -> list[str]:
     """Fields that may describe another model than is counted; fine: those that do not."""
+    size_words, harmless = _pattern("size_words"), _pattern("harmless_names")
 
     def is_of_size(key: str) -> bool:
         words = re.sub(r"([a-z])([A-Z])", r"\1_\2", key).lower().split("_")
-        return any(map(_SIZE_WORD.fullmatch, words)) and not _HARMLESS.fullmatch(key)
+        return any(map(size_words.fullmatch, words)) and not harmless.fullmatch(key)
 
     return [key for key, value in config.items() if value and key not in fine and is_of_size(key)]
+
+
+@cache
+def _pattern(key: str) -> re.Pattern[str]:
+    """Any of the regular expressions under a key of the table."""
+    return re.compile("|".join(_table()[key].split()))
 
 
 def refuse(config: Mapping[str, object], where: str, key: str) -> InstanceError:

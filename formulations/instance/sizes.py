@@ -1,6 +1,5 @@
 """The sizes of a transformer, as a user writes them: the schema of `workload.sizes`."""
 
-from functools import cached_property
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -10,6 +9,11 @@ from formulations.instance.record import Section
 
 _MOST_WIDTH = 10**7
 _MOST_EXPERTS = 10**5
+
+
+def _require(fits: object, text: str) -> None:
+    if not fits:
+        raise ValueError(text)
 
 
 class MoeSizes(Section):
@@ -31,10 +35,8 @@ class MoeSizes(Section):
 
     @model_validator(mode="after")
     def _top_k(self) -> Self:
-        if self.experts_per_token > self.experts:
-            raise ValueError(
-                f"experts_per_token is {self.experts_per_token}, above experts {self.experts}"
-            )
+        text = f"experts_per_token is {self.experts_per_token}, above experts {self.experts}"
+        _require(self.experts_per_token <= self.experts, text)
         return self
 
 
@@ -64,11 +66,7 @@ class WindowSizes(Section):
 
     def covers(self, block: int) -> bool:
         """Whether the block has the window."""
-        return self.layers is None or block in self._of_layers
-
-    @cached_property
-    def _of_layers(self) -> frozenset[int]:
-        return frozenset(self.layers or ())
+        return self.layers is None or block in self.layers
 
 
 class TransformerSizes(Section):
@@ -143,44 +141,32 @@ class TransformerSizes(Section):
     not part of the published parameter count."""
 
     @model_validator(mode="after")
-    def _attention(self) -> Self:
-        if self.latent_attention is not None:
-            if self.kv_heads is not None or self.head_dim is not None:
-                raise ValueError("latent_attention excludes kv_heads and head_dim")
-            if self.window is not None:
-                raise ValueError("latent_attention excludes window")
-            return self
-        if self.head_dim is None and self.hidden_size % self.heads:
-            raise ValueError(
-                f"heads {self.heads} do not divide hidden_size {self.hidden_size}; give head_dim"
-            )
-        if self.heads % self.num_kv_heads:
-            raise ValueError(f"kv_heads {self.num_kv_heads} do not divide heads {self.heads}")
-        return self
-
-    @model_validator(mode="after")
-    def _stacks(self) -> Self:
-        if self.decoder_layers is not None and (self.moe or self.latent_attention):
-            raise ValueError("an encoder-decoder has neither moe nor latent_attention")
-        if self.decoder_layers is not None and (self.window or self.mtp_layers):
-            raise ValueError("an encoder-decoder has neither window nor mtp_layers")
-        blocks = (self.window and self.window.layers) or []
-        if any(not 0 <= block < self.layers for block in blocks):
-            raise ValueError(f"window.layers are not all from 0 to {self.layers - 1}")
-        if self.moe is not None and self.moe.dense_first_layers > self.layers:
-            raise ValueError(
-                f"moe.dense_first_layers is {self.moe.dense_first_layers}, above layers"
-                f" {self.layers}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _positions(self) -> Self:
-        kinds = [self.learned_positions, self.rotary_positions, self.relative_position_buckets]
-        if sum(bool(kind) for kind in kinds) > 1:
-            raise ValueError(
-                "more than one of learned_positions, rotary_positions, relative_position_buckets"
-            )
+    def _fit(self) -> Self:
+        latent, stacks = self.latent_attention, self.num_streams
+        if latent is not None:
+            plain = self.kv_heads is None and self.head_dim is None
+            _require(plain, "latent_attention excludes kv_heads and head_dim")
+            _require(self.window is None, "latent_attention excludes window")
+        else:
+            divides = self.head_dim is not None or self.hidden_size % self.heads == 0
+            text = f"heads {self.heads} do not divide hidden_size {self.hidden_size}; give head_dim"
+            _require(divides, text)
+            text = f"kv_heads {self.num_kv_heads} do not divide heads {self.heads}"
+            _require(self.heads % self.num_kv_heads == 0, text)
+        odd = "an encoder-decoder has neither"
+        _require(stacks == 1 or not (self.moe or latent), f"{odd} moe nor latent_attention")
+        _require(
+            stacks == 1 or not (self.window or self.mtp_layers), f"{odd} window nor mtp_layers"
+        )
+        windowed, last = (self.window and self.window.layers) or [], self.layers - 1
+        fits = all(0 <= block <= last for block in windowed)
+        _require(fits, f"window.layers are not all from 0 to {last}")
+        dense = self.moe.dense_first_layers if self.moe else 0
+        text = f"moe.dense_first_layers is {dense}, above layers {self.layers}"
+        _require(dense <= self.layers, text)
+        kinds = ("learned_positions", "rotary_positions", "relative_position_buckets")
+        several = sum(bool(getattr(self, kind)) for kind in kinds) > 1
+        _require(not several, f"more than one of {', '.join(kinds)}")
         return self
 
     @property

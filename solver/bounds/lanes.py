@@ -31,7 +31,7 @@ from formulations.costs.placement import Placer
 from solver.bounds.node_classes import (
     ClassGraph,
     NodeClass,
-    PlacesLeft,
+    Resources,
     Step,
     Tail,
     allowed_on,
@@ -287,8 +287,10 @@ class Lane:
     def _steps_of(self, counts: Counts) -> list[list[Step]]:
         """Steps of a lane with exactly these counts."""
         if counts not in self._steps:
-            classes = dict.fromkeys(range(len(self.classes)), 1)
-            self._steps[counts] = steps([classes] * self.tables.shape.pp, PlacesLeft(counts)) or []
+            classes = range(len(self.classes))
+            places = Resources(tuple(tuple(int(i == j) for i in classes) for j in classes), counts)
+            any_class = dict.fromkeys(classes, 1)
+            self._steps[counts] = steps([any_class] * self.tables.shape.pp, places) or []
         return self._steps[counts]
 
     def problem(self, counts: Counts, stages: Stages, share: int = 1) -> SplitProblem:

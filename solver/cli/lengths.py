@@ -61,7 +61,7 @@ def lengths_command(
     found within the limit.
     """
     from formulations.instance.load import load_instance
-    from solver.evaluate.row_plans import row_plans
+    from solver.evaluate.evaluation import row_plans
     from solver.files import to_json
     from solver.lengths.candidates import candidates
     from solver.lengths.choose import build_lengths, check_limits, choose
@@ -102,13 +102,13 @@ def lengths_command(
 
 def _write_plans(folder: Path, document: "LengthsDocument") -> None:
     """Plan files of the strategies that run, of the best single one, and of the anchor."""
-    from solver.evaluate.row_plans import file_name
+    from solver.evaluate.evaluation import row_file_name
     from solver.files import to_json
 
     if not document.plans:
         raise PlanError("--plans", "strategies that were measured", "those of the search")
     single = () if document.single is None else (document.single.strategy,)
     used = sorted({document.anchor, *single, *(group.strategy for group in document.groups)})
-    names = [file_name(document.problem.strategies[q].name) for q in used]
+    names = [row_file_name(document.problem.strategies[q].name) for q in used]
     files = {name: to_json(document.plans[q]) for name, q in zip(names, used, strict=True)}
     write_folder(folder, files)

@@ -257,7 +257,7 @@ def catalogue_command(
 ) -> None:
     """List the GPUs and workloads that an instance may name, or print the figures of a workload."""
     from formulations.instance.catalogue import gpu_catalogue, workload_catalogue
-    from formulations.instance.resolve import instance_json_schema
+    from formulations.instance.load import instance_json_schema
     from formulations.instance.transformer import build_workload
     from solver.report import catalogue as reports
 

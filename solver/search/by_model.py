@@ -13,13 +13,14 @@ from formulations.costs.tables import CostTables
 from formulations.decisions import ALL_FREE, Given, decisions_of, even_shares
 from formulations.plan import Plan, Shape, simulable
 from formulations.space.layouts import layouts
+from solver.enumeration.engine import ShapeAnswer
 from solver.graph.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import ShapeRecord, objective_weight
 from solver.search.critical_path import CutLoop
 from solver.search.engine_solutions import Found
 from solver.search.engines import Family, model_engine
-from solver.search.enumeration import ShapeAnswer, ShapeEngine, Stop, enumerate_shape
+from solver.search.enumeration import ShapeEngine, Stop, enumerate_shape
 from solver.search.fathoming import Closer, Closing
 from solver.search.paths import CutPool, OpenShape
 

@@ -13,6 +13,7 @@ from formulations.instance.load import load_instance
 from formulations.plan import Shape
 from formulations.space import PlanSpace, shapes
 from solver.bounds.stage_choice import StageChoice
+from solver.enumeration.engine import ShapeAnswer
 from solver.export import flagscale
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS
@@ -23,7 +24,7 @@ from solver.options import Method, SolveOptions
 from solver.report.document import build_document
 from solver.result import Status
 from solver.search.driver import ShapeSearch, solve
-from solver.search.enumeration import ShapeAnswer, enumerate_shape
+from solver.search.enumeration import enumerate_shape
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
 from solver.verify.bounds import Clock, Prover

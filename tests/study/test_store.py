@@ -14,12 +14,13 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
+from solver.enumeration.engine import ShapeAnswer
 from solver.graph.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Result, Status
 from solver.search import driver, portfolio
 from solver.search.driver import ShapeSearch, search_overview, solve
-from solver.search.enumeration import ShapeAnswer, Stop, enumerate_shape
+from solver.search.enumeration import Stop, enumerate_shape
 from solver.study.store import StudyError, open_study, read_study
 from tests.said import said
 from tests.seeds import few_and_many

@@ -11,7 +11,7 @@ import pytest
 from formulations.lengths.problem import Order, Rows
 from formulations.lengths.strategy_time import NEVER
 from formulations.lengths.tour import Group, Tour, best_single
-from solver.evaluate.row_plans import row_plans
+from solver.evaluate.evaluation import row_plans
 from solver.files import sealed
 from solver.lengths.candidates import candidates
 from solver.lengths.choose import build_lengths, choose
