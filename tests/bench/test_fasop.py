@@ -42,16 +42,12 @@ def test_plan_keeps_order_degrees_and_split(hetero_small: Instance) -> None:
     plan = read_plan(hetero_small, entry())
     assert plan.node_order == (1, 0, 2, 3)
     assert plan.shape.nodes_used == (1, 3)
+    assert judge(hetero_small, plan).outside == ()
     for r, replica in enumerate(plan.replicas):
         assert [stage.layers for stage in replica.stages] == [(0, 6), (6, 15), (15, 21), (21, 26)]
         assert replica.stages[1].group.node == 0
         assert replica.stages[1].group.gpus == (r,)
         assert replica.micro_batches == 8
-
-
-def test_plan_inside_the_space_has_nothing_against_it(hetero_small: Instance) -> None:
-    """It fits memory and every choice is allowed."""
-    assert judge(hetero_small, read_plan(hetero_small, entry())).outside == ()
 
 
 @pytest.mark.parametrize(
@@ -72,6 +68,7 @@ def test_what_keeps_a_plan_out_is_named(
     assert judged.step_time_ns > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_all_published_plans_can_be_read(case: str, reference: Path) -> None:
     """Each is one of the shapes of FASOP's own plan space."""
@@ -84,6 +81,7 @@ def test_all_published_plans_can_be_read(case: str, reference: Path) -> None:
         assert read_plan(narrow, one).shape in known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["bert_homo", "bert_hetero"])
 def test_no_published_plan_is_better(case: str, reference: Path) -> None:
     """By the simulator, against the proved optimum."""
@@ -118,18 +116,10 @@ def plan_record(above: float, outside: list[str]) -> dict[str, Any]:
     }
 
 
-def test_only_a_faster_plan_that_we_could_have_chosen_is_a_contradiction() -> None:
-    """0.1 % below ours counts, unless it does not fit memory."""
-    records = [
-        plan_record(0.001, []),
-        plan_record(-0.001, ["memory of stage 0: 30.0 of 22.2 GiB"]),
-        plan_record(-0.001, []),
-    ]
-    assert len(contradictions(records)) == 1
-
-
-def test_tables_show_speed_and_distance() -> None:
-    """The faster of 0.5 and 0.4 s; 1.94 % above ours."""
+def test_tables_and_contradictions() -> None:
+    """A plan 0.1 % below ours counts, unless it does not fit; the faster of 0.5 and 0.4 s."""
+    plans_ = [plan_record(0.001, []), plan_record(-0.001, ["memory"]), plan_record(-0.001, [])]
+    assert len(contradictions(plans_)) == 1
     run = {
         "kind": "search",
         "case": "bert_hetero",

@@ -49,12 +49,14 @@ def test_fitted_findings_are_called_so() -> None:
     assert findings.verdict({"a": False}, fitted=False) == "no"
 
 
+@pytest.mark.slow
 def test_table_1_is_within_eight_per_cent(reference: Path) -> None:
     """Simulated steps of 1.7 to 530 B on 32 to 2,520 A100."""
     study = claims_megatron.rows(reference)
     assert claims_megatron.mean_error(values_of(study)) <= 0.08
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "chosen"), [("megatron_162b", (8, 1, 8)), ("megatron_5_9b", (1, 32, 2))]
 )
@@ -81,15 +83,12 @@ def test_plan_without_room_has_no_step() -> None:
     assert throughput([found]) == {}
 
 
-def test_ticks_are_round_and_reach_the_largest() -> None:
-    """Steps of 1, 2, 2.5 or 5 times a power of ten."""
+def test_picture_has_a_bar_per_value() -> None:
+    """Three values, two colours in the key, and the paper; the largest bar is 150 of 2 / 2 high."""
+    # Ticks are steps of 1, 2, 2.5 or 5 times a power of ten
     assert ticks(175) == [0, 50, 100, 150, 200]
     assert ticks(1.0) == [0, 0.25, 0.5, 0.75, 1.0]
     assert ticks(5.7) == [0, 2, 4, 6]
-
-
-def test_picture_has_a_bar_per_value() -> None:
-    """Three values, two colours in the key, and the paper; the largest bar is 150 of 2 / 2 high."""
     panel = Bars("a & b", "axis", {"one": {"x": 1.0, "y": 2.0}, "two": {"y": 1.0}})
     root = ElementTree.fromstring(bar_picture("title", [panel]))
     rects = root.findall("{http://www.w3.org/2000/svg}rect")
