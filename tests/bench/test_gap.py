@@ -2,11 +2,10 @@
 
 import pytest
 
-from bench.gap import above_bound, compare, instance_files, summary, table
+from bench.gap import above_bound, compare, instance_files, summary
 from bench.methods import METHODS
 from bench.records import INSTANCES
 from solver.options import SolveOptions
-from tests.command_line import printed
 from tests.seeds import one_each
 from tests.small_instances import random_instance
 
@@ -33,13 +32,6 @@ def test_distances_and_their_summary() -> None:
     records = [figures("minmax", 0.0), figures("minmax", 0.1), figures("minmax", None)]
     expected = "minmax: at most 0.01 % above the bound on 1 of 2, mean 5.00 %, worst 10.00 %"
     assert summary(records) == [expected]
-
-
-def test_table_shows_time_distance_and_memory() -> None:
-    """1,234,567 ns are 1.235 ms; 12.345 % are shown with two digits."""
-    text = printed(table([figures("minmax", 0.12345), figures("megatron", None)]))
-    for cell in ("1 x 2 x 4, 8", "1.235", "12.35", "0.50", "megatron"):
-        assert cell in text
 
 
 def test_an_instance_may_be_named_or_given_as_a_file() -> None:

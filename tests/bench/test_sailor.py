@@ -89,19 +89,20 @@ def test_larger_gpus_are_slower_by_what_was_measured(small: Instance) -> None:
     assert usable[1] == pytest.approx(24 / 13 * usable[0])
 
 
-def test_best_space_is_proved_by_all() -> None:
-    """The least times and bounds count, and a proof that is missing anywhere is missing."""
-    one = Both((1, 1), 3.0, 2.0, 1.9, None, True, ())
-    other = Both((1, 2), 2.5, 2.1, 1.8, None, False, ("x",))
-    assert best([one, other]) == Both((1, 1), 2.5, 2.0, 1.8, None, False, ("x",))
-
-
 @pytest.mark.parametrize(
     ("even", "problems", "wrong"),
     [(1.2, [], False), (1.0, [], True), (1.2, ["a stage does not fit"], True), (None, [], False)],
 )
 def test_contradictions(even: float | None, problems: list[str], wrong: bool) -> None:
-    """An even split below our bound, or an objection of the verifier's, fails the run."""
+    """An even split below our bound, or an objection of the verifier's, fails the run.
+
+    Of two spaces the least times and bounds count; a proof that is missing anywhere is missing.
+    """
+    one, other = (
+        Both((1, 1), 3.0, 2.0, 1.9, None, True, ()),
+        Both((1, 2), 2.5, 2.1, 1.8, None, False, ("x",)),
+    )
+    assert best([one, other]) == Both((1, 1), 2.5, 2.0, 1.8, None, False, ("x",))
     fine: dict[str, Any] = {"even_s": 1.2, "ours_s": 1.1, "bound_s": 1.05, "problems": []}
     fine |= {"repeated": True, "cpu_s": 1.0, "degrees": (1, 2)}
     figures = {"instance": "x", "uniform": fine | {"even_s": even, "problems": problems}}

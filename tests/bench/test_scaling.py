@@ -5,7 +5,6 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from bench.lines import Panel, line_picture
 from bench.records import ROOT
 from bench.scaling import INSTANCES, MILESTONES, Milestones, latest, measure, picture
 from formulations.instance.load import load_instance
@@ -65,12 +64,3 @@ def test_record_has_what_the_picture_needs() -> None:
     assert [(one["nodes"], one["run"]) for one in records] == [(2, 1), (4, 2)]
     # two dots each of wall time, CPU time and gap
     assert len(ElementTree.fromstring(picture(records)).findall(f"{SVG}circle")) == 6
-
-
-def test_values_stand_where_their_axes_say() -> None:
-    """On axes 1 to 16 and 1 to 100: (4, 10) is in the middle, 0 on the lowest line."""
-    panel = Panel("y", (1, 10, 100), str, {"line": [(1, 0), (4, 10), (16, 100)]})
-    dots = ElementTree.fromstring(line_picture("t", "x", [panel])).findall(f"{SVG}circle")
-    left, middle, right = ((float(dot.attrib["cx"]), float(dot.attrib["cy"])) for dot in dots)
-    assert middle[0] == pytest.approx((left[0] + right[0]) / 2)
-    assert middle[1] == pytest.approx((left[1] + right[1]) / 2)

@@ -11,7 +11,7 @@ import pytest
 
 from bench import study
 from bench.cases import Case, ShapeStudy, cases
-from bench.curves import distribution_picture, steps
+from bench.curves import steps
 from bench.minmax import exact_minmax
 from bench.study import PublishedCase, distances, published, quantile, summary
 from formulations.costs.tables import CostTables, build_tables
@@ -105,17 +105,6 @@ def test_summary_of_four_distances() -> None:
     values = [float(i) for i in range(1, 11)]
     assert [quantile(values, share) for share in (0.5, 0.9, 0.95, 0.99)] == [5, 9, 10, 10]
     assert steps([0.3, 0.0, 0.0, 0.1]) == [(0.0, 0.5), (0.1, 0.75), (0.3, 1.0)]
-
-
-def test_picture_has_a_curve_and_a_name_per_method() -> None:
-    """Well-formed SVG; the axis ends at the first round distance not below the worst."""
-    text = distribution_picture("T", "above", {"a & b": [0.0, 0.12], "c": [0.01]})
-    root = ElementTree.fromstring(text)
-    space = "{http://www.w3.org/2000/svg}"
-    assert len(root.findall(f"{space}path")) == 2
-    words = [one.text for one in root.findall(f"{space}text")]
-    assert {"T", "above", "a & b", "c", "20 %"} <= set(words)
-    assert "50 %" not in words
 
 
 def test_run_stores_record_cases_and_picture(
