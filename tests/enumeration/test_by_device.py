@@ -64,7 +64,7 @@ def test_the_graph_holds_every_plan(seeds: Sequence[int], zones: bool) -> None:
 
 
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(50), 25))
+@pytest.mark.parametrize("seeds", few_and_many(range(50), 50))
 def test_bounds_of_searches_cut_short_are_below_the_optimum(
     seeds: Sequence[int], zones: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,7 +54,7 @@ def optimum_ns(seed: int, single: bool = True) -> int | None:
     return brute_force.optimum_ns(unlike_tables(seed, single))
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(120), 11))
+@pytest.mark.parametrize("seeds", few_and_many(range(120), 24))
 def test_search_equals_brute_force(seeds: Sequence[int]) -> None:
     """Equal nodes: the least step time over all orders, splits and shares, or that none fits.
 
@@ -98,7 +98,7 @@ def test_bug_ways_with_messages_of_two_sizes_are_not_exact() -> None:
     assert answer.step_time_ns == brute_force.optimum_ns(tables)
 
 
-@pytest.mark.parametrize("seed", one_each(range(30), 3))
+@pytest.mark.parametrize("seed", one_each(range(30), 10))
 def test_found_plan_takes_as_long_as_the_verifier_counts(seed: int) -> None:
     """Order, split and shares are a plan whose own costs give the step time of the answer."""
     tables = unlike_tables(seed)
@@ -108,7 +108,7 @@ def test_found_plan_takes_as_long_as_the_verifier_counts(seed: int) -> None:
     assert step_time_ns(plan_costs(tables.instance, found.plan)) == found.step_time_ns
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(140), 19))
+@pytest.mark.parametrize("seeds", few_and_many(range(140), 35))
 def test_bound_never_above_the_optimum(seeds: Sequence[int]) -> None:
     """Nodes of unlike sizes: the optimum stays possible, and is no less than the bound."""
     for seed in seeds:
@@ -130,7 +130,7 @@ def simulated_ns(tables: CostTables) -> int | None:
     return min(map(step_time_ns, fitting), default=None)
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(80), 11))
+@pytest.mark.parametrize("seeds", few_and_many(range(80), 40))
 def test_bug_zero_bubbles_missed_too_little_with_blocking_sends(seeds: Sequence[int]) -> None:
     """What a path leaves out of a stage takes no less than its operations with their sends."""
     for seed in seeds:
@@ -147,7 +147,7 @@ def test_bug_zero_bubbles_missed_too_little_with_blocking_sends(seeds: Sequence[
 
 @pytest.mark.parametrize("schedule", [None, "zb-h1"])
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(100), 7))
+@pytest.mark.parametrize("seeds", few_and_many(range(100), 25))
 def test_bound_holds_for_any_shape(
     seeds: Sequence[int], zones: bool, schedule: ScheduleName | None
 ) -> None:
@@ -159,7 +159,7 @@ def test_bound_holds_for_any_shape(
             assert lanes.thinned(lanes.everything(best + 1), best + 1) is not None, seed
 
 
-@pytest.mark.parametrize("seed", one_each(range(40), 3))
+@pytest.mark.parametrize("seed", one_each(range(40), 10))
 def test_classes_taken_together_only_lower_the_bound(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
