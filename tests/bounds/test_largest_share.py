@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from formulations.costs.memory import LayerMemory
-from formulations.costs.placement import Placer
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.instance import Link, SearchSpace
 from formulations.instance.search import ScheduleName
 from solver.bounds import largest_share
 from solver.bounds.largest_share import shape_bound_ns
-from solver.graph.all_orders import order_graph
 from solver.graph.problem import Intervals
 from tests import brute_force
 from tests.random_shapes import WITH_NEW, random_optimum_ns, random_tables
@@ -114,12 +112,3 @@ def test_too_many_orders_have_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a graph of all orders the bound is 0, which holds for any plan."""
     monkeypatch.setattr(largest_share, "order_graph", lambda *_: None)
     assert shape_bound_ns(Intervals(two_speeds(8, "even")), NO_CUTOFF) == 0
-
-
-def test_order_graph_is_none_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More arcs than allowed on a stage: no graph."""
-    tables = two_speeds(8, "even")
-    intervals, placer = Intervals(tables), Placer(tables)
-    assert order_graph(intervals, placer, 4) is not None
-    monkeypatch.setattr("solver.graph.all_orders.ARC_LIMIT", 1)
-    assert order_graph(intervals, placer, 4) is None

@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 from functools import cache
-from itertools import product
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from formulations.costs.placement import Placer
@@ -15,10 +13,9 @@ from formulations.instance import LayerRun
 from formulations.instance.load import load_instance
 from formulations.instance.search import ScheduleName
 from formulations.space import shapes
-from solver.bounds.lanes import Counts, dealt, needed, together
 from solver.enumeration import uneven_shares
 from solver.enumeration.uneven_shares import Uneven, best_dealing
-from solver.graph.problem import Array, Intervals
+from solver.graph.problem import Intervals
 from solver.search.enumeration import enumerate_shape
 from solver.simulate import step_time_ns
 from tests import brute_force
@@ -197,41 +194,6 @@ def test_stopped_search_is_not_complete() -> None:
     """Asked to stop at once it has no plan and says so."""
     answer = best_dealing(lanes_of(unlike_tables(4)), NO_CUTOFF, stop=lambda: True)
     assert (answer.plan, answer.complete) == (None, False)
-
-
-SHARES: dict[Counts, int] = {(0, 3): 2, (1, 2): 5, (2, 1): 6, (3, 0): 7}
-
-
-def test_best_dealing_of_places() -> None:
-    """Three lanes, four fast places: 1 + 1 + 2 give 5 + 5 + 6; no other way gives more."""
-    every = [
-        [*chosen]
-        for chosen in product(SHARES, repeat=3)
-        if sum(counts[0] for counts in chosen) == 4
-    ]
-    assert max(sum(SHARES[counts] for counts in chosen) for chosen in every) == 16
-    two: dict[Counts, Array] = {
-        counts: np.array([share, share - 2]) for counts, share in SHARES.items()
-    }
-    # Less 2 each a lane without a fast place has nothing, which is no lane: 3 + 3 + 4.
-    assert together(two, 3, (4, 5)).tolist() == [16, 10]
-    chosen = dealt(SHARES, 3, (4, 5))
-    assert sorted(chosen) == [(1, 2), (1, 2), (2, 1)]
-
-
-def test_a_lane_has_to_do_what_the_others_cannot() -> None:
-    """For 15 in all: beside a lane with 2 fast places the others have 2, with 5 + 5 or 2 + 6.
-
-    So it needs 5 of its 6. One with 1 leaves 3: 5 + 6, it needs 4. One with 3 leaves 1: 2 + 5, it
-    would need 8 of 7. One with 0 leaves 4: 6 + 6 or 5 + 7, it would need 3 of 2.
-    """
-    assert needed(SHARES, 3, (4, 5), 15) == {(1, 2): 4, (2, 1): 5}
-    assert needed({}, 3, (4, 5), 15) == {}
-
-
-def test_places_that_cannot_be_dealt() -> None:
-    """Two lanes of one place each cannot take three fast places."""
-    assert together({(1, 0): np.array([4])}, 2, (3, 0))[0] < 0
 
 
 def test_more_orders_than_could_be_tried_are_closed() -> None:
