@@ -60,11 +60,8 @@ class _PaperRound(Generic[Task, Answer]):
             self.busy.append((end_s, Reply(asked.position, answer)))
         self.crew.leave()
 
-    def tell(self, position: int, objective: float) -> None:
-        """Answers are whole already."""
-
     def halt(self) -> None:
-        """The same."""
+        """Answers are whole already."""
 
     def receive(self, timeout_s: float) -> list[Reply[Answer]]:
         """All that are done by now, or else the next; none if that takes longer."""

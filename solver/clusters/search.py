@@ -18,8 +18,8 @@ from solver.interrupt import Deadline, TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import NOISE, Termination
 from solver.search.enumeration import Stop
-from solver.search.portfolio import crew_of
 from solver.search.progress import Progress
+from solver.search.speculation import crew_of
 from solver.search.worker_pool import Asked, Crew, Losses, Round
 from solver.study.store import Study
 

@@ -52,7 +52,7 @@ from solver.heuristics.node_orders import ORDER_LIMIT, node_orders
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
-from solver.search.driver import ShapeSearch
+from solver.search.plan_search import PlanSearch
 from solver.study.store import Study, made_once
 from solver.switching.quickest import plan_switch
 
@@ -221,7 +221,7 @@ def _has_room(instance: Instance, shape: Shape, tokens: int) -> bool:
 def _best_plan(instance: Instance, shape: Shape, tokens: int) -> Plan | None:
     """The best plan of a layout for rows of so many tokens, or the best within the time."""
     options = SolveOptions(time_limit_s=LIMIT_S)
-    search = ShapeSearch(_rows(instance, shape, tokens), options, None, space=iter([shape]))
+    search = PlanSearch(_rows(instance, shape, tokens), options, space=iter([shape]))
     with suppress(TimeUp), time_up_after(search.deadline.end_s):
         search.incumbents.seed([shape])
         search.run()

@@ -315,10 +315,6 @@ class Closer:
             early = self.answers.find(task.shape, question)
         return None if early is None else self.closing(task, best, early)
 
-    def needless(self, task: Task, best: float | None) -> bool:
-        """Whether a shape is closed by its bound."""
-        return self.beyond(task, best) or task.bound_ns >= self.cutoffs.target(task.shape, best)
-
     def objective(self, task: Task, answer: Answer) -> float | None:
         """Of the plan of an answer."""
         step_ns = None if answer.found is None else answer.found.step_time_ns

@@ -1,13 +1,16 @@
-"""Workers that answer ahead of the search: what they are told, and processes of this machine."""
+"""Workers that answer ahead of the search: what they are asked, and processes of this machine.
+
+Nobody tells them of plans that others find while they are at work: a task whose question has
+changed by then is asked again. (With news of plans two workers took as much processor time.)
+"""
 
 import logging
 import multiprocessing
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext, ForkProcess
 from typing import Generic, Protocol, TypeVar
@@ -19,34 +22,18 @@ _log = logging.getLogger(__name__)
 
 #: Objective that plans have to be below; None: any.
 Best = float | None
-#: Seconds after which a worker looks again whether there is news.
-LOOK_S = 0.02
 #: A task that so many workers died of stays open.
 MOST_LOST = 3
 
 Task = TypeVar("Task")
-Answer = TypeVar("Answer", bound="Said")
-
-
-class Said(Protocol):
-    """An answer."""
-
-    @property
-    def cut_short(self) -> bool:
-        """Whether it was stopped before its effort was spent."""
+Answer = TypeVar("Answer")
 
 
 class Answerer(Protocol[Task, Answer]):
     """Who answers: all that a worker has to know of a problem."""
 
-    def needless(self, task: Task, best: Best) -> bool:
-        """Whether there is nothing to ask."""
-
     def answer(self, task: Task, best: Best, stop: Stop) -> Answer:
         """What there is to say, until `stop`."""
-
-    def objective(self, task: Task, answer: Answer) -> Best:
-        """Of the plan of an answer, below which other tasks' plans have to be."""
 
     def elsewhere(self) -> "Callable[[], Answerer[Task, Answer]]":
         """How another process makes it again: small, and without what this one has open."""
@@ -80,9 +67,6 @@ class Round(Protocol[Task, Answer]):
     def submit(self, batch: "Sequence[Asked[Task]]") -> None:
         """Hands a batch to a worker."""
 
-    def tell(self, position: int, objective: float) -> None:
-        """Tells all of a plan that was found, for tasks behind that position."""
-
     def receive(self, timeout_s: float) -> "list[Reply[Answer]]":
         """What has come by then; every task that was submitted is replied to."""
 
@@ -97,28 +81,6 @@ class Crew(Protocol):
         self, answerer: Answerer[Task, Answer], size: int, stop: Stop
     ) -> AbstractContextManager[Round[Task, Answer]]:
         """Puts them to work on a queue of about that size."""
-
-
-class News:
-    """What a worker hears of plans since it was handed a batch, by the position of their tasks."""
-
-    def __init__(self) -> None:
-        self.halted = False
-        self._found: list[tuple[int, float]] = []
-
-    def add(self, position: int, objective: float) -> None:
-        """A plan of the task at this position."""
-        self._found.append((position, objective))
-
-    def best(self, position: int, known: Best) -> Best:
-        """The best objective of the tasks before this one."""
-        heard = [objective for before, objective in self._found if before < position]
-        return min([*heard, *([] if known is None else [known])], default=None)
-
-
-def warn_of_loss() -> None:
-    """One line, whoever was lost."""
-    _log.warning("a worker was lost; another one does its work again")
 
 
 class Losses:
@@ -143,43 +105,9 @@ class Losses:
         return True
 
 
-def reply_to(
-    answerer: Answerer[Task, Answer],
-    asked: Asked[Task],
-    news: News,
-    hear: Callable[[], None],
-    stop: Stop,
-) -> Reply[Answer]:
-    """What a worker replies, with every incumbent that it hears of before the task's turn.
-
-    A question that news has made obsolete is asked anew. `hear` brings news up to date.
-    """
-    hear()
-    heard_s = time.monotonic()
-
-    def best() -> Best:
-        return news.best(asked.position, asked.best)
-
-    while not news.halted and not stop():
-        used = best()
-        if answerer.needless(asked.task, used):
-            break
-
-        def obsolete(used: Best = used) -> bool:
-            nonlocal heard_s
-            if time.monotonic() >= heard_s + LOOK_S:
-                hear()
-                heard_s = time.monotonic()
-            return news.halted or best() != used or stop()
-
-        answer = answerer.answer(asked.task, used, obsolete)
-        if not answer.cut_short or best() == used:
-            return Reply(asked.position, answer)
-    return Reply(asked.position, None)
-
-
-#: What a worker is sent: a task, news of a plan (its task's position and objective), or a halt.
-Message = Asked[Task] | tuple[int, float] | None
+def warn_of_loss() -> None:
+    """One line, whoever was lost."""
+    _log.warning("a worker was lost; another one does its work again")
 
 
 @dataclass(frozen=True)
@@ -198,50 +126,48 @@ class Forks:
         self, answerer: Answerer[Task, Answer], size: int, stop: Stop
     ) -> Iterator[Round[Task, Answer]]:
         """New forks for every queue."""
-        found = _ForkRound(answerer, stop)
+        round_ = _ForkRound(answerer, stop)
         try:
             for _ in range(min(self.workers, size)):
-                found.start()
-            yield found
+                round_.start()
+            yield round_
         finally:
-            found.end()
+            for worker in list(round_.workers):
+                round_.bury(worker)
 
 
 @dataclass
 class _Worker:
     process: ForkProcess
     connection: Connection
-    busy: set[int] = field(default_factory=set)
+    position: int | None = None  #: of the task that it is at
 
 
 class _ForkRound(Generic[Task, Answer]):
+    """Workers with one task each, which they have from their pipe."""
+
     def __init__(self, answerer: Answerer[Task, Answer], stop: Stop) -> None:
         self.answerer, self.stop = answerer, stop
         self.context: ForkContext = multiprocessing.get_context("fork")
+        self.halted = self.context.RawValue("b", 0)  # shared, and no lock to die with
         self.workers: list[_Worker] = []
 
     @property
     def room(self) -> int:
         """One task for everyone who has none."""
-        return int(any(not worker.busy for worker in self.workers))
+        return int(any(worker.position is None for worker in self.workers))
 
     def submit(self, batch: Sequence[Asked[Task]]) -> None:
-        """To the first who has nothing to do."""
-        worker = next(one for one in self.workers if not one.busy)
+        """To the first who has nothing to do; if it has died, its reply will be missed."""
+        worker = next(worker for worker in self.workers if worker.position is None)
         for asked in batch:
-            worker.busy.add(asked.position)
-            _send(worker, asked)
-
-    def tell(self, position: int, objective: float) -> None:
-        """To those who are busy: the others hear of it with their next task."""
-        for worker in self.workers:
-            if worker.busy:
-                _send(worker, (position, objective))
+            worker.position = asked.position
+            with suppress(OSError):
+                worker.connection.send(asked)
 
     def halt(self) -> None:
-        """To all."""
-        for worker in self.workers:
-            _send(worker, None)
+        """All see it when they next ask whether to stop."""
+        self.halted.value = 1
 
     def receive(self, timeout_s: float) -> list[Reply[Answer]]:
         """From all who have replied; a worker that has died is replaced."""
@@ -251,69 +177,43 @@ class _ForkRound(Generic[Task, Answer]):
             assert isinstance(ready, Connection)
             worker = by_connection[ready]
             try:
-                reply: Reply[Answer] = ready.recv()
+                replies.append(ready.recv())
             except (EOFError, OSError):
                 warn_of_loss()
-                replies += [Reply(position, None, lost=True) for position in worker.busy]
-                self._bury(worker)
+                if worker.position is not None:
+                    replies.append(Reply(worker.position, None, lost=True))
+                self.bury(worker)
                 self.start()
             else:
-                worker.busy.discard(reply.position)
-                replies.append(reply)
+                worker.position = None
         return replies
 
     def start(self) -> None:
         """One more worker."""
-        own, theirs = self.context.Pipe()
-        others = [own, *(worker.connection for worker in self.workers)]
+        ours, theirs = self.context.Pipe()
+        others = [ours, *(worker.connection for worker in self.workers)]
         process = self.context.Process(target=self._work, args=(theirs, others), daemon=True)
         with held_back():  # until the worker ignores it
             process.start()
         theirs.close()
-        self.workers.append(_Worker(process, own))
+        self.workers.append(_Worker(process, ours))
 
-    def end(self) -> None:
-        """Ends all."""
-        for worker in list(self.workers):
-            self._bury(worker)
-
-    def _bury(self, worker: _Worker) -> None:
+    def bury(self, worker: _Worker) -> None:
+        """Ends a worker, whatever it is at."""
         self.workers.remove(worker)
         worker.connection.close()
         worker.process.terminate()
         worker.process.join()
 
     def _work(self, connection: Connection, others: Sequence[Connection]) -> None:
-        """What a worker does, until the search ends; Ctrl-C is for the search, which tells it."""
+        """What a worker does, until the search ends; Ctrl-C is for the search, which halts it."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for other in others:  # so that it hears when the search was killed
             other.close()
-        news = News()
-
-        def take(message: Message[Task]) -> Asked[Task] | None:
-            if isinstance(message, Asked):
-                return message
-            if message is None:
-                news.halted = True
-            else:
-                news.add(*message)
-            return None
-
-        def hear() -> None:
-            while connection.poll():
-                take(connection.recv())
-
-        try:
+        with suppress(EOFError, OSError):
             while True:
-                asked = take(connection.recv())
-                if asked is not None:
-                    connection.send(reply_to(self.answerer, asked, news, hear, self.stop))
-                    news = News()
-        except (EOFError, OSError):
-            return
-
-
-def _send(worker: _Worker, message: Message[Task]) -> None:
-    """If the worker has died, that shows when its reply is missed."""
-    with suppress(OSError):
-        worker.connection.send(message)
+                asked: Asked[Task] = connection.recv()
+                answer = self.answerer.answer(
+                    asked.task, asked.best, lambda: bool(self.halted.value) or self.stop()
+                )
+                connection.send(Reply(asked.position, answer))

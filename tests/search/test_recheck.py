@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from formulations.costs.tables import CostTables
-from solver.search.recheck import broken_rule
+from solver.search.critical_path import broken_rule
 from tests import brute_force
 from tests.loop_checks import judge, need_bytes
 from tests.random_shapes import random_tables
