@@ -4,9 +4,8 @@ What is closed is kept in a study, and plans are said in numbers of the cluster'
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from pydantic import TypeAdapter
 
@@ -21,7 +20,6 @@ from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import ShapeRecord
-from solver.search.enumeration import Stop
 from solver.search.fathoming import check_plan
 from solver.search.plan_search import EFFORTS, PlanSearch
 from solver.search.progress import Report
@@ -110,26 +108,10 @@ class Members:
     ) -> MemberClosing:
         """Closes a cluster, unless time or Ctrl-C end that early."""
         options = replace(self.options, time_limit_s=limit_s)
-        return self._closed(task, options, report, self.study)
-
-    def answer(self, task: MemberTask, best: float | None, stop: Stop) -> MemberClosing:
-        """As `close`, by a worker: alone, to the end, and without a study."""
-        alone = replace(self.options, time_limit_s=None, workers=1, engine="processes")
-        return self._closed(task, alone, None, None)
-
-    def elsewhere(self) -> "Callable[[], Members]":
-        """The same in another process."""
-        return partial(Members, self.family, self.options)
-
-    def _closed(
-        self,
-        task: MemberTask,
-        options: SolveOptions,
-        report: Report | None,
-        study: Study | None,
-    ) -> MemberClosing:
         space, times = self.space(task.counts), self.times.afresh()
-        search = PlanSearch(self.instance, options, report, times, space, task.cutoff_ns, study)
+        search = PlanSearch(
+            self.instance, options, report, times, space, task.cutoff_ns, self.study
+        )
         interrupted = False
         try:
             with time_up_after(search.deadline.end_s):
@@ -151,11 +133,6 @@ class Members:
             runtime_s=search.deadline.elapsed_s,
             interrupted=interrupted,
         )
-
-
-def left_open(task: MemberTask) -> MemberClosing:
-    """The closing of a cluster of which nothing became known."""
-    return MemberClosing(task.counts, None, 0, (), 0.0)
 
 
 def _run(search: PlanSearch, nodes: str) -> None:

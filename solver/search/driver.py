@@ -91,7 +91,7 @@ def search_overview(study: Study, notes: dict[str, str]) -> SearchOverview | Non
             spent_s += answer.spent_s
             record = open_list.records.get(task.shape)
             if record is None or record.reason == "open":
-                open_list.records[task.shape] = closer.recorded(task, answer)
+                open_list.records[task.shape] = closer.closing(task, answer, answer.question).record
     best = search.incumbents.best
     open_list.unpacked(open_list.open(best), best, lambda: False)
     known = search.standing()

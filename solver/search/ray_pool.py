@@ -7,14 +7,16 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from formulations.errors import PlannerError
 from solver.files import HETPLAN_VERSION
+from solver.heuristics.time_tables import TimeTables
 from solver.search.enumeration import Stop
-from solver.search.worker_pool import Answer, Answerer, Asked, Reply, Round, Task, warn_of_loss
+from solver.search.fathoming import Closer
+from solver.search.worker_pool import Asked, Reply, Round, warn_of_loss
 
 #: A worker hands over what it has after so many seconds.
 BATCH_S = 0.5
@@ -54,7 +56,7 @@ class Batch:
     """Tasks for a worker."""
 
     number: int  #: of the round
-    asked: tuple[Asked[Any], ...]
+    asked: tuple[Asked, ...]
 
 
 class Worker:
@@ -62,7 +64,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._halted = 0
-        self._problem: tuple[Any, Answerer[Any, Any]] | None = None
+        self._problem: tuple[Any, Closer] | None = None
 
     def version(self) -> str:
         """Of hetplan, once it is up."""
@@ -72,18 +74,19 @@ class Worker:
         """Batches of rounds up to this one are handed over as they are."""
         self._halted = number
 
-    def replies(self, problem: list[Any], batch: Batch) -> list[Reply[Any]]:
+    def replies(self, problem: list[Any], batch: Batch) -> list[Reply]:
         """To the first tasks of a batch; `problem`: where it lies, for it is fetched once."""
         if self._problem is None or self._problem[0] != problem[0]:
-            self._problem = problem[0], _ray().get(problem[0])()
-        answerer, begin_s = self._problem[1], time.monotonic()
+            instance, options, engine = _ray().get(problem[0])
+            self._problem = problem[0], Closer(instance, options, engine, TimeTables(instance))
+        closer, begin_s = self._problem[1], time.monotonic()
 
         def halted() -> bool:
             return self._halted >= batch.number
 
-        replies = list[Reply[Any]]()
+        replies = list[Reply]()
         for asked in batch.asked:
-            answer = answerer.answer(asked.task, asked.best, halted)
+            answer = closer.answer(asked.task, asked.best, halted)
             replies.append(Reply(asked.position, answer))
             if halted() or time.monotonic() >= begin_s + BATCH_S:
                 break
@@ -101,19 +104,18 @@ class RayCrew:
         self.rounds = self.waiting = 0
         self.idle: list[Any] = []
         self.busy: dict[Any, tuple[Any, Batch | None]] = {}
-        self._sent: tuple[Answerer[Any, Any], Any] | None = None
+        self._sent: tuple[Closer, Any] | None = None
         self._failed, self._started = 0, False
 
     @contextmanager
-    def round(
-        self, answerer: Answerer[Task, Answer], size: int, stop: Stop
-    ) -> Iterator[Round[Task, Answer]]:
+    def round(self, closer: Closer, size: int, stop: Stop) -> Iterator[Round]:
         """The same workers for every queue; what they are still at when it ends is not awaited."""
         if not self.rounds:
             self._connect()
         self.rounds, self.waiting = self.rounds + 1, size
-        if self._sent is None or self._sent[0] is not answerer:  # once for all queues of a search
-            self._sent = answerer, self.ray.put(answerer.elsewhere())
+        if self._sent is None or self._sent[0] is not closer:  # once for all queues of a search
+            alone = replace(closer.options, time_limit_s=None)
+            self._sent = closer, self.ray.put((closer.instance, alone, closer.engine))
         try:
             yield self
         finally:
@@ -146,7 +148,7 @@ class RayCrew:
         """A batch for everyone who has none; smaller ones towards the end."""
         return max(1, min(MOST_TASKS, self.waiting // (4 * self.workers))) if self.idle else 0
 
-    def submit(self, batch: Sequence[Asked[Any]]) -> None:
+    def submit(self, batch: Sequence[Asked]) -> None:
         """To the one who has waited longest."""
         assert self._sent is not None
         worker, sent = self.idle.pop(0), Batch(self.rounds, tuple(batch))
@@ -159,10 +161,10 @@ class RayCrew:
             if batch is not None:
                 worker.halt.remote(self.rounds)
 
-    def receive(self, timeout_s: float) -> list[Reply[Any]]:
+    def receive(self, timeout_s: float) -> list[Reply]:
         """Every task of a batch is replied to, also those that there was no time for."""
         ready, _ = self.ray.wait(list(self.busy), timeout=timeout_s)
-        replies = list[Reply[Any]]()
+        replies = list[Reply]()
         for ref in ready:
             worker, batch = self.busy.pop(ref)
             said = self._fetched(ref)
@@ -178,11 +180,11 @@ class RayCrew:
                 ]
         return replies
 
-    def _fetched(self, ref: Any) -> list[Reply[Any]] | None:
+    def _fetched(self, ref: Any) -> list[Reply] | None:
         """What a worker says, nothing but its version at first; None if it was lost."""
         errors = self.ray.exceptions
         try:
-            said: list[Reply[Any]] | str = self.ray.get(ref)
+            said: list[Reply] | str = self.ray.get(ref)
         except (errors.RayActorError, errors.OutOfMemoryError) as error:
             self._failed += not self._started
             if self._failed >= MOST_FAILED:

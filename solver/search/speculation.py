@@ -7,13 +7,15 @@ on the number of workers, on their speed, or on which of them are lost.
 """
 
 import heapq
+import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from solver.options import SolveOptions
 from solver.search.enumeration import Stop
 from solver.search.fathoming import Answer, Closer, Closing, Task
-from solver.search.worker_pool import Asked, Best, Crew, Forks, Losses, Reply, Round
+from solver.search.worker_pool import Asked, Crew, Forks, Reply, Round
 
 #: Seconds in which one process closes what it can; others take a while to start.
 ALONE_S = 0.25
@@ -21,6 +23,13 @@ ALONE_S = 0.25
 LOOK_S = 0.1
 #: Seconds that workers have to hand over what they found, when the search is stopped.
 GRACE_S = 1.0
+#: A task that so many workers died of stays open.
+MOST_LOST = 3
+
+#: Objective of the incumbent; None without one.
+Best = Callable[[], float | None]
+
+_log = logging.getLogger(__name__)
 
 
 def crew_of(options: SolveOptions) -> Crew | None:
@@ -35,13 +44,13 @@ def crew_of(options: SolveOptions) -> Crew | None:
 def closings(
     closer: Closer,
     tasks: Sequence[Task],
-    best: Callable[[], Best],
+    best: Best,
     crew: Crew | None,
     stop: Stop,
 ) -> Iterator[Closing]:
     """Closes those of `tasks` that may beat the incumbent, in their order, until `stop` says so.
 
-    best: objective of the incumbent; None without one. A crew starts after a while only, and
+    A crew starts after a while only, and
     changes nothing but the time that it takes.
     """
     alone_until = time.monotonic() + ALONE_S
@@ -59,14 +68,14 @@ def closings(
 class _Ahead:
     """State of one queue. waiting: positions to be asked, a heap. early: answers before their turn.
 
-    improved: objectives that answers before their turn have, by position.
+    improved: objectives that answers before their turn have, by position. lost: workers at a task.
     """
 
     def __init__(
         self,
         closer: Closer,
         tasks: Sequence[Task],
-        best: Callable[[], Best],
+        best: Best,
         crew: Crew,
         stop: Stop,
     ) -> None:
@@ -75,7 +84,7 @@ class _Ahead:
         self.at_work = set[int]()
         self.early = dict[int, Answer]()
         self.improved = dict[int, float]()
-        self.losses = Losses()
+        self.lost = Counter[int]()
 
     def closings(self) -> Iterator[Closing]:
         """Of the tasks that may beat the incumbent, in their order; when stopped, what is known."""
@@ -92,14 +101,15 @@ class _Ahead:
                 yield from self._rescued(round_)
                 raise
 
-    def _turn(self, round_: Round[Task, Answer], position: int, task: Task) -> Closing | None:
+    def _turn(self, round_: Round, position: int, task: Task) -> Closing | None:
         """How a task is closed when all before it are; None if it need not be, or when stopped."""
         self.improved = {p: value for p, value in self.improved.items() if p >= position}
         while not self.closer.beyond(task, self.best()) and not self.stop():
             closing = self.closer.known(task, self.best(), self.early.pop(position, None))
             if closing is not None:
                 return closing
-            if self.losses.fatal(position, "a shape"):
+            if self.lost[position] >= MOST_LOST:
+                _log.warning("a shape stays open: %d workers were lost at it", MOST_LOST)
                 return self.closer.by_bound(task, self.best())
             heapq.heappush(self.waiting, position)
             # batches for all that have nothing to do, those first whose turn comes first
@@ -110,11 +120,11 @@ class _Ahead:
                 self._note(reply)
         return None
 
-    def _batch(self, room: int) -> list[Asked[Task]]:
+    def _batch(self, room: int) -> list[Asked]:
         """The next tasks; one of which a worker may have died goes alone."""
-        batch = list[Asked[Task]]()
+        batch = list[Asked]()
         while len(batch) < room and (asked := self._next()) is not None:
-            alone = self.losses.suspect(asked.position)
+            alone = asked.position in self.lost
             if alone and batch:
                 heapq.heappush(self.waiting, asked.position)
                 return batch
@@ -123,7 +133,7 @@ class _Ahead:
                 return batch
         return batch
 
-    def _next(self) -> Asked[Task] | None:
+    def _next(self) -> Asked | None:
         """The first task of the queue that is still to be asked."""
         while self.waiting:
             position = heapq.heappop(self.waiting)
@@ -134,18 +144,18 @@ class _Ahead:
                 return Asked(position, task, best)
         return None
 
-    def _best_before(self, position: int) -> Best:
+    def _best_before(self, position: int) -> float | None:
         """The best objective that is known of the tasks before this one."""
         objectives = [objective for p, objective in self.improved.items() if p < position]
         incumbent = self.best()
         return min([*objectives, *([] if incumbent is None else [incumbent])], default=None)
 
-    def _note(self, reply: Reply[Answer]) -> None:
+    def _note(self, reply: Reply) -> None:
         """Keeps an answer; those whose questions plans have changed are to be asked again."""
         position, answer = reply.position, reply.answer
         self.at_work.discard(position)
         if reply.lost:
-            self.losses.add(position)
+            self.lost[position] += 1
         if answer is None:
             heapq.heappush(self.waiting, position)
             return
@@ -164,11 +174,12 @@ class _Ahead:
                 self.improved.pop(later, None)
                 heapq.heappush(self.waiting, later)
 
-    def _rescued(self, round_: Round[Task, Answer]) -> Iterator[Closing]:
+    def _rescued(self, round_: Round) -> Iterator[Closing]:
         """What workers know when they are stopped: no bound and no plan is lost."""
         round_.halt()
         while self.at_work and (replies := round_.receive(GRACE_S)):
             for reply in replies:
                 self._note(reply)
         for position, answer in sorted(self.early.items()):
-            yield self.closer.closing(self.tasks[position], self.best(), answer)
+            task = self.tasks[position]
+            yield self.closer.closing(task, answer, self.closer.question(task, self.best()))

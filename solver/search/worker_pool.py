@@ -7,49 +7,31 @@ changed by then is asked again. (With news of plans two workers took as much pro
 import logging
 import multiprocessing
 import signal
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext, ForkProcess
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 from solver.interrupt import held_back
 from solver.search.enumeration import Stop
+from solver.search.fathoming import Answer, Closer, Task
 
 _log = logging.getLogger(__name__)
 
-#: Objective that plans have to be below; None: any.
-Best = float | None
-#: A task that so many workers died of stays open.
-MOST_LOST = 3
-
-Task = TypeVar("Task")
-Answer = TypeVar("Answer")
-
-
-class Answerer(Protocol[Task, Answer]):
-    """Who answers: all that a worker has to know of a problem."""
-
-    def answer(self, task: Task, best: Best, stop: Stop) -> Answer:
-        """What there is to say, until `stop`."""
-
-    def elsewhere(self) -> "Callable[[], Answerer[Task, Answer]]":
-        """How another process makes it again: small, and without what this one has open."""
-
 
 @dataclass(frozen=True)
-class Asked(Generic[Task]):
-    """A task of the queue, and the best objective that is known of those before it."""
+class Asked:
+    """A task of the queue, and the best objective that is known of those before it; None: none."""
 
     position: int
     task: Task
-    best: Best = None
+    best: float | None
 
 
 @dataclass(frozen=True)
-class Reply(Generic[Answer]):
+class Reply:
     """The answer to the task at a position; None: it was not looked at, or its worker was lost."""
 
     position: int
@@ -57,17 +39,17 @@ class Reply(Generic[Answer]):
     lost: bool = False
 
 
-class Round(Protocol[Task, Answer]):
+class Round(Protocol):
     """A crew at work on one queue."""
 
     @property
     def room(self) -> int:
         """How many tasks the next batch may hold; 0 while all are at work."""
 
-    def submit(self, batch: "Sequence[Asked[Task]]") -> None:
+    def submit(self, batch: Sequence[Asked]) -> None:
         """Hands a batch to a worker."""
 
-    def receive(self, timeout_s: float) -> "list[Reply[Answer]]":
+    def receive(self, timeout_s: float) -> list[Reply]:
         """What has come by then; every task that was submitted is replied to."""
 
     def halt(self) -> None:
@@ -77,32 +59,8 @@ class Round(Protocol[Task, Answer]):
 class Crew(Protocol):
     """Workers that live as long as a search."""
 
-    def round(
-        self, answerer: Answerer[Task, Answer], size: int, stop: Stop
-    ) -> AbstractContextManager[Round[Task, Answer]]:
+    def round(self, closer: Closer, size: int, stop: Stop) -> AbstractContextManager[Round]:
         """Puts them to work on a queue of about that size."""
-
-
-class Losses:
-    """How many workers were lost at every task, by what names it."""
-
-    def __init__(self) -> None:
-        self._lost = Counter[Hashable]()
-
-    def add(self, task: Hashable) -> None:
-        """One more, who may have died of it."""
-        self._lost[task] += 1
-
-    def suspect(self, task: Hashable) -> bool:
-        """Whether one was lost at it."""
-        return task in self._lost
-
-    def fatal(self, task: Hashable, name: str) -> bool:
-        """Whether it is given up, which is said in one line that names it."""
-        if self._lost[task] < MOST_LOST:
-            return False
-        _log.warning("%s stays open: %d workers were lost at it", name, MOST_LOST)
-        return True
 
 
 def warn_of_loss() -> None:
@@ -122,11 +80,9 @@ class Forks:
         return "fork" in multiprocessing.get_all_start_methods()
 
     @contextmanager
-    def round(
-        self, answerer: Answerer[Task, Answer], size: int, stop: Stop
-    ) -> Iterator[Round[Task, Answer]]:
+    def round(self, closer: Closer, size: int, stop: Stop) -> Iterator[Round]:
         """New forks for every queue."""
-        round_ = _ForkRound(answerer, stop)
+        round_ = _ForkRound(closer, stop)
         try:
             for _ in range(min(self.workers, size)):
                 round_.start()
@@ -143,11 +99,11 @@ class _Worker:
     position: int | None = None  #: of the task that it is at
 
 
-class _ForkRound(Generic[Task, Answer]):
+class _ForkRound:
     """Workers with one task each, which they have from their pipe."""
 
-    def __init__(self, answerer: Answerer[Task, Answer], stop: Stop) -> None:
-        self.answerer, self.stop = answerer, stop
+    def __init__(self, closer: Closer, stop: Stop) -> None:
+        self.closer, self.stop = closer, stop
         self.context: ForkContext = multiprocessing.get_context("fork")
         self.halted = self.context.RawValue("b", 0)  # shared, and no lock to die with
         self.workers: list[_Worker] = []
@@ -157,7 +113,7 @@ class _ForkRound(Generic[Task, Answer]):
         """One task for everyone who has none."""
         return int(any(worker.position is None for worker in self.workers))
 
-    def submit(self, batch: Sequence[Asked[Task]]) -> None:
+    def submit(self, batch: Sequence[Asked]) -> None:
         """To the first who has nothing to do; if it has died, its reply will be missed."""
         worker = next(worker for worker in self.workers if worker.position is None)
         for asked in batch:
@@ -169,10 +125,10 @@ class _ForkRound(Generic[Task, Answer]):
         """All see it when they next ask whether to stop."""
         self.halted.value = 1
 
-    def receive(self, timeout_s: float) -> list[Reply[Answer]]:
+    def receive(self, timeout_s: float) -> list[Reply]:
         """From all who have replied; a worker that has died is replaced."""
         by_connection = {worker.connection: worker for worker in self.workers}
-        replies = list[Reply[Answer]]()
+        replies = list[Reply]()
         for ready in wait(list(by_connection), timeout_s):
             assert isinstance(ready, Connection)
             worker = by_connection[ready]
@@ -212,8 +168,8 @@ class _ForkRound(Generic[Task, Answer]):
             other.close()
         with suppress(EOFError, OSError):
             while True:
-                asked: Asked[Task] = connection.recv()
-                answer = self.answerer.answer(
+                asked: Asked = connection.recv()
+                answer = self.closer.answer(
                     asked.task, asked.best, lambda: bool(self.halted.value) or self.stop()
                 )
                 connection.send(Reply(asked.position, answer))
