@@ -26,7 +26,7 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
-from formulations.instance.documents import read_yaml_resource
+from formulations.instance.documents import resource
 from formulations.instance.load import parse_instance
 from formulations.plan import Degrees, Plan, Shape
 from solver.simulate import step_time_ns
@@ -150,7 +150,7 @@ def _bridge(row: Row) -> Case:
 def _text(row: Row, gpu: str, size: int, nodes: int, batch: int, precision: str) -> str:
     """The instance of a row; memory is not what is compared, so there is enough."""
     bridge, (name, changed) = "system" in row, MODELS[model_of(row)]
-    known: Any = read_yaml_resource("workloads.yaml")
+    known: Any = resource("workloads.yaml").value
     sizes = {**known[name]["sizes"], **changed}
     sizes["layers"] = row.get("num_layers") or sizes["layers"]
     search = {

@@ -14,12 +14,12 @@ from formulations.instance import Instance
 from formulations.plan import Shape
 from formulations.space import shapes
 from solver.enumeration.engine import solve_split
+from solver.graph.placements import fixed_order, replica_classes
+from solver.graph.problem import Intervals, SplitProblem
 from solver.heuristics.balance import Split, SplitSpace, order_balance
 from solver.heuristics.baselines import minmax_of
 from solver.heuristics.node_orders import ORDER_LIMIT, node_orders
 from solver.heuristics.time_tables import TimeTables
-from solver.layered.placements import fixed_order, replica_classes
-from solver.layered.problem import Intervals, SplitProblem
 from solver.search.enumeration import lacks_memory
 from solver.simulate import step_time_ns
 

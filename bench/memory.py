@@ -21,7 +21,7 @@ from bench.records import reference
 from formulations.costs.memory import MemoryParts, layer_memory
 from formulations.instance import Cluster, Instance, Limits, NodeGroup, SearchSpace, Workload
 from formulations.instance.catalogue import gpu_catalogue
-from formulations.instance.documents import read_yaml_resource
+from formulations.instance.documents import resource
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Recompute
@@ -116,7 +116,7 @@ def _devices(
 def measured_on_b200(folder: Path) -> Iterator[MemoryRow]:
     """Llama-3-70B and DeepSeek-V2, cut to some layers."""
     found = json.loads((folder / "simumax" / "b200_steps.json").read_text())
-    known: Any = read_yaml_resource("workloads.yaml")
+    known: Any = resource("workloads.yaml").value
     for row in found["rows"]:
         sizes = TransformerSizes.model_validate(known[B200_MODELS[row["model"]]]["sizes"])
         workload = build_workload(

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from solver.graph.problem import INFINITY, Array, SplitProblem
 from solver.heuristics.balance import Split
-from solver.layered.problem import INFINITY, Array, SplitProblem
 
 
 def stage_times(problem: SplitProblem) -> Array:

@@ -29,9 +29,9 @@ import numpy as np
 
 from bench.oobleck_tables import CountedTables, StageRoom, Weights
 from formulations.template import Template
-from solver.layered.gpu_graph import Counts
-from solver.layered.places import Places
-from solver.layered.problem import INFINITY, Array, Mask
+from solver.graph.gpu_graph import Counts
+from solver.graph.places import Places
+from solver.graph.problem import INFINITY, Array, Mask
 
 #: Ranges to start with, and ranges worked out together.
 GRID = 64

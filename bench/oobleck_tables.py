@@ -16,9 +16,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from formulations.node_sharing import may_start
 from formulations.plan import Stage
 from formulations.template import Template, stage_on
-from solver.layered.gpu_graph import Counts
-from solver.layered.places import Places
-from solver.layered.problem import INFINITY, Array, Mask
+from solver.graph.gpu_graph import Counts
+from solver.graph.places import Places
+from solver.graph.problem import INFINITY, Array, Mask
 
 EVERY = slice(None)  #: range
 AFTER, WITH, BEFORE = 0, 1, 2  #: a stage after the slowest one, that one, a stage before it

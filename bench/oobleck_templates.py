@@ -21,9 +21,9 @@ from bench.oobleck_search import BottleneckSearch
 from bench.oobleck_tables import Weights
 from formulations.costs.template_costs import PipelineTimes
 from formulations.template import Template
-from solver.layered.gpu_graph import Counts
-from solver.layered.places import PlaceCosts, Places
-from solver.layered.problem import Array
+from solver.graph.gpu_graph import Counts
+from solver.graph.places import PlaceCosts, Places
+from solver.graph.problem import Array
 from solver.simulate import pipeline_step_ns
 from solver.templates.step_time import alone
 

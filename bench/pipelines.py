@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from formulations.errors import InstanceError
 from formulations.instance.search import ScheduleName
-from solver.layered.problem import Array
+from solver.graph.problem import Array
 
 Count = Annotated[int, Field(ge=1, strict=True)]
 Time = Annotated[int, Field(ge=0, strict=True)]

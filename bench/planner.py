@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 
 from formulations.costs.intervals import interval_sums
+from formulations.costs.stage_costs import NEVER
 from formulations.node_sharing import NodeSplit, filled
-from formulations.template import Template, stage_on
-from solver.layered.places import Places, Room
-from solver.layered.problem import Array
+from formulations.plan import Recomputed
+from formulations.template import NOTHING, Template, stage_on
+from solver.graph.places import Places
+from solver.graph.problem import Array
 
 PS_PER_MS = 10**9
 #: Memory is never checked by that planner; so many micro-batches always fit.
@@ -108,6 +110,24 @@ def read_case(path: Path) -> PlannerCase:
         wall_s=fields["planning_wall_s"],
         templates={one["num_nodes"]: _template(one, gpus) for one in fields["templates"]},
     )
+
+
+@dataclass(frozen=True)
+class Room:
+    """Memory of stages that never recompute. micro_batches: [C, n, n] as many as there is room for.
+
+    0 where layers may not stand.
+    """
+
+    micro_batches: Array
+
+    def extra(self, place: int, held: int) -> Array:
+        """See `StageMemory`."""
+        return np.where(self.micro_batches[place] >= max(1, held), 0, NEVER)
+
+    def recomputed(self, place: int, held: int, layers: tuple[int, int]) -> Recomputed:
+        """See `StageMemory`."""
+        return NOTHING
 
 
 def places(case: PlannerCase, split: NodeSplit = NodeSplit.ALIGNED) -> Places:

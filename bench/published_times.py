@@ -15,7 +15,8 @@ from typing import Protocol
 from formulations.costs.collectives import ALL_REDUCE, ring_s, ring_share
 from formulations.costs.compute import Passes
 from formulations.instance import Layer, Link, Workload
-from formulations.instance.transformer import TransformerSizes, build_workload
+from formulations.instance.sizes import TransformerSizes
+from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Precision
 
 #: Seconds of the passes of (layer, tp, micro-batch) without tensor-parallel traffic.

@@ -18,14 +18,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from bench.command import new_table, wide_console
 from bench.pipelines import Pipeline, read_pipelines
 from bench.records import append, record
+from formulations.costs.intervals import interval_sums
 from formulations.errors import InstanceError
+from formulations.instance.search import ScheduleName
 from solver.enumeration.engine import solve_split
-from solver.layered.problem import chain_problem
+from solver.graph.problem import Arcs, Array, SplitProblem
 
 Stop = Callable[[], bool]
 
@@ -40,6 +43,48 @@ class Solved:
     seconds: float
     cpu_seconds: float
     repeats: int
+
+
+def chain_problem(
+    schedule: ScheduleName,
+    micro_batches: int,
+    forward: Array,
+    backward: Array,
+    send: Sequence[int],
+    send_back: Sequence[int],
+    blocking: bool = False,
+) -> SplitProblem:
+    """One pipeline with given times [p, L] and transfers [p - 1], and nothing after it."""
+    p, size = forward.shape[0], forward.shape[1] + 1
+    ends = np.arange(size)
+    allowed = ends[None, :] > ends[:, None]
+    zero = np.zeros(1, dtype=np.int64)
+    stages = tuple(
+        Arcs(
+            source=zero,
+            target=zero,
+            column=np.array([[k]]),
+            send=np.array([[send[k - 1] if k else 0]]),
+            send_back=np.array([[send_back[k - 1] if k else 0]]),
+            tail=zero,
+            embedding=zero,
+            allowed=(allowed,),
+            begins=((),),
+        )
+        for k in range(p)
+    )
+    nothing = np.zeros((1, size, size), dtype=np.int64)
+    return SplitProblem(
+        schedule=schedule,
+        blocking=blocking,
+        tied=False,
+        stages=stages,
+        micro_batches=(micro_batches,),
+        forward=interval_sums(forward),
+        backward=interval_sums(backward),
+        sync=nothing,
+        finish=nothing,
+    )
 
 
 def optimum(case: Pipeline, gap: float, stop: Stop) -> tuple[int, int]:

@@ -23,8 +23,8 @@ from bench.oobleck_templates import oobleck_templates, step_time, value_of
 from bench.planner import PS_PER_MS, PlannerCase, places, read_case
 from bench.records import append, cpu_seconds, record, reference
 from formulations.template import Template
-from solver.layered.places import PlaceCosts
-from solver.templates.generate import until
+from solver.graph.places import PlaceCosts
+from solver.interrupt import Deadline
 from solver.templates.step_time import TemplateOutcome, best_template
 
 
@@ -44,10 +44,11 @@ def by_step_time(
 ) -> dict[int, TemplateOutcome]:
     """Templates of least step time of all sizes, in `limit_s` together."""
     finals = finals_of(case)
-    end_s = time.perf_counter() + limit_s
-    parts = range(len(finals), 0, -1)
+    deadline, parts = Deadline(limit_s), range(len(finals), 0, -1)
     return {
-        n: best_template(costs, finals[n], micro_batches, until(end_s, number))
+        n: best_template(
+            costs, finals[n], micro_batches, Deadline((deadline.left_s or 0.0) / number).over
+        )
         for number, n in zip(parts, finals, strict=True)
     }
 

@@ -14,7 +14,6 @@ merge with). Fewer sizes can mean that more pipelines join: `worst_rebuilt`, for
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import combinations, groupby
-from math import gcd
 
 from formulations.units import ceil_div
 
@@ -30,19 +29,15 @@ def least_consecutive(least_size: int, faults: int) -> int:
     return 1 + ceil_div(least_size - 1, faults + 1)
 
 
-def least_for_merging(least_size: int) -> int:
-    """Least p for which sizes n0..n0+p-1 let what is left of a pipeline join any of size n0.
-
-    Proof. A pipeline that cannot go on has at most n0 - 1 nodes left; with one of n0 that makes up
-    to 2 n0 - 1 = n0 + p - 1 nodes, and every smaller sum from n0 on is a size too.
-    """
-    return least_size
-
-
 def consecutive_for_merging(least_size: int, faults: int) -> tuple[int, ...]:
-    """Oobleck's sizes: consecutive from n0 on, enough to cover every count and to merge."""
-    p = max(least_consecutive(least_size, faults), least_for_merging(least_size))
-    return tuple(range(least_size, least_size + p))
+    """Oobleck's sizes: consecutive from n0 on, enough to cover every count and to merge.
+
+    Proof that n0 of them are, and no fewer. A pipeline that cannot go on has at most n0 - 1 nodes
+    left; with one of n0 nodes that makes up to 2 n0 - 1, and every smaller sum from n0 on is a size
+    too. And n0 is no less than `least_consecutive`, whatever the faults.
+    """
+    assert least_consecutive(least_size, faults) <= least_size
+    return tuple(range(least_size, 2 * least_size))
 
 
 class Coverage:
@@ -59,15 +54,15 @@ class Coverage:
     @cached_property
     def _counts(self) -> list[int]:
         """Bit x of entry N: N is a sum of x sizes. O(N |sizes|) steps on N-bit integers."""
-        found = [1]
+        counts = [1]
         for nodes in range(1, self.most_nodes + 1):
             reached = 0
             for size in self.sizes:
                 if size > nodes:
                     break
-                reached |= found[nodes - size] << 1
-            found.append(reached)
-        return found
+                reached |= counts[nodes - size] << 1
+            counts.append(reached)
+        return counts
 
     def pipelines(self, nodes: int) -> tuple[int, ...]:
         """Numbers of pipelines, f + 1 or more, that use exactly `nodes` nodes; ascending."""
@@ -82,125 +77,44 @@ class Coverage:
         """Whether `nodes` is a sum of at least `pipelines` sizes; 0 is the sum of none."""
         return self._counts[nodes] >> max(pipelines, 0) > 0
 
-    def partition(self, nodes: int, pipelines: int) -> tuple[int, ...]:
-        """Sizes of `pipelines` pipelines that add up to `nodes`, largest first, large ones early.
-
-        Raises ValueError if there are none.
-        """
-        sizes = list[int]()
-        while nodes or pipelines:
-            fitting = (
-                size
-                for size in reversed(self.sizes)
-                if size <= nodes and pipelines and self._counts[nodes - size] >> pipelines - 1 & 1
-            )
-            size = next(fitting, None)
-            if size is None:
-                raise ValueError(f"{nodes} nodes are no sum of {pipelines} of {self.sizes}")
-            sizes.append(size)
-            nodes, pipelines = nodes - size, pipelines - 1
-        return tuple(sorted(sizes, reverse=True))
-
     def gaps(self, first: int) -> tuple[int, ...]:
         """Numbers from `first` to `most_nodes` that are not covered."""
         return tuple(n for n in range(first, self.most_nodes + 1) if not self.covers(n))
 
 
-def least_covered(sizes: Sequence[int], faults: int) -> dict[int, int]:
-    """Least covered number per residue modulo the smallest size; residues without one are absent.
-
-    It settles all numbers: one more pipeline of the smallest size a leads from any covered number
-    to the next of its residue, so a number is covered iff it is at least the entry of its residue.
-    Proof that the search ends soon enough. If a sum of more than f + 1 parts has a part a, the
-    rest is covered too: the sum is no least one. Among a parts some add up to c a (two of the
-    prefix sums have equal residues); being above a they are fewer than c, and c parts of a in
-    their place are more than f + 1 in all. So a least number has at most max(f + 1, a - 1) parts.
-    """
-    a, largest = min(sizes), max(sizes)
-    known = Coverage(sizes, faults, max(faults + 1, a - 1) * largest)
-    least: dict[int, int] = {}
-    for nodes in range(known.most_nodes + 1):
-        if known.covers(nodes):
-            least.setdefault(nodes % a, nodes)
-    return least
-
-
-def last_gap(sizes: Sequence[int], faults: int) -> int | None:
-    """Largest number that is not covered; None if there is no largest, as gcd(sizes) > 1."""
-    least = least_covered(sizes, faults)
-    a = min(sizes)
-    return max(least.values()) - a if len(least) == a else None
-
-
-def _is_run(sizes: Sequence[int]) -> bool:
-    return sizes[-1] - sizes[0] + 1 == len(sizes)
-
-
-def _consecutive_argument(low: int, high: int, faults: int) -> list[str]:
-    """The argument of `least_consecutive` in numbers."""
-    first, p = faults + 1, high - low + 1
+def proof(sizes: Sequence[int], faults: int) -> tuple[str, ...]:
+    """Why numbers of nodes are sums of consecutive sizes, in numbers; one argument a line."""
+    low, high, first = min(sizes), max(sizes), faults + 1
+    if high == 1:
+        return (
+            "Every node is a pipeline, so every number of nodes from "
+            f"{first} on is covered, by as many pipelines.",
+        )
     if low == high:
-        return _single_argument(low, first)
-    ways = (
+        return (f"There is one size alone, so only multiples of {low} are covered.",)
+    runs = (
         f"x pipelines of {low} to {high} nodes hold every number from {low}x to {high}x: start "
         f"with {low} each and enlarge one by one node at a time. So N nodes are ceil(N / {high}) "
         f"to floor(N / {low}) pipelines, where that is {first} or more."
     )
     needed = least_consecutive(low, faults)
-    if p >= needed:
-        return [
-            ways,
+    if len(sizes) >= needed:
+        return (
+            runs,
             f"Between x and x + 1 pipelines no number is left out while {high}x + 1 >= {low}(x + 1)"
             f": at x = {first}, {high * first + 1} >= {low * (first + 1)}, and so for every x >= "
             f"{first}. Hence every number of nodes from {first * low} on is covered, and no lower "
             f"one is: {first} pipelines need {first * low}.",
             f"{needed} consecutive sizes from {low} on are needed for that: "
             f"1 + ceil(({low} - 1) / {first}).",
-        ]
+        )
     ends = next(x for x in range(first, low) if high * x + 1 >= low * (x + 1))
-    return [
-        ways,
+    return (
+        runs,
         f"Numbers are left out between {high}x and {low}(x + 1) for x < {ends}; from x = {ends} "
         f"on none is, so every number of nodes from {ends * low} on is covered. All from "
         f"{first * low} on would take {needed} consecutive sizes: 1 + ceil(({low} - 1) / {first}).",
-    ]
-
-
-def _single_argument(size: int, first: int) -> list[str]:
-    """The same for one size."""
-    if size == 1:
-        return [
-            "Every node is a pipeline, so every number of nodes from "
-            f"{first} on is covered, by as many pipelines."
-        ]
-    return [f"There is one size alone, so only multiples of {size} are covered."]
-
-
-def _residue_argument(sizes: Sequence[int], faults: int) -> list[str]:
-    """The argument of `least_covered` in numbers, with a sum for every residue."""
-    a, least = sizes[0], least_covered(sizes, faults)
-    known = Coverage(sizes, faults, max(least.values()))
-    sums = [
-        f"{nodes} = {' + '.join(map(str, known.partition(nodes, known.pipelines(nodes)[0])))}"
-        for _, nodes in sorted(least.items())
-    ]
-    lines = [
-        f"With one more pipeline of {a} nodes a covered number stays covered, so the least one per "
-        f"remainder modulo {a} settles all: {', '.join(sums)}."
-    ]
-    last = last_gap(sizes, faults)
-    if last is not None:
-        return [*lines, f"Every number of nodes from {last + 1} on is covered."]
-    step = gcd(*sizes)
-    return [*lines, f"All sizes are multiples of {step}: no other number is ever covered."]
-
-
-def proof(sizes: Sequence[int], faults: int) -> tuple[str, ...]:
-    """Why numbers of nodes are covered or not, for any number; one argument a line."""
-    known = sorted(set(sizes))
-    if _is_run(known):
-        return tuple(_consecutive_argument(known[0], known[-1], faults))
-    return tuple(_residue_argument(known, faults))
+    )
 
 
 def ways(sizes: Sequence[int], faults: int, nodes: range) -> tuple[str, ...]:
@@ -208,23 +122,20 @@ def ways(sizes: Sequence[int], faults: int, nodes: range) -> tuple[str, ...]:
 
     `nodes`: not empty, step 1. Runs of numbers with equal answers go together: "6-7: 3 pipelines".
     """
-    known = Coverage(sizes, faults, nodes[-1])
+    coverage = Coverage(sizes, faults, nodes[-1])
     lines = list[str]()
-    for counts, run in groupby(nodes, known.pipelines):
-        same = list(run)
-        which = f"{same[0]}" if len(same) == 1 else f"{same[0]}-{same[-1]}"
-        lines.append(f"{which}: {_ways(counts)}")
+    for counts, run in groupby(nodes, coverage.pipelines):
+        first, *rest = run
+        if not counts:
+            answer = "not covered"
+        elif len(counts) == 1:
+            answer = f"{counts[0]} pipeline" + "s" * (counts[0] > 1)
+        elif counts[-1] - counts[0] + 1 == len(counts):
+            answer = f"{counts[0]} to {counts[-1]} pipelines"
+        else:
+            answer = f"{', '.join(map(str, counts))} pipelines"
+        lines.append(f"{first}-{rest[-1]}: {answer}" if rest else f"{first}: {answer}")
     return tuple(lines)
-
-
-def _ways(counts: Sequence[int]) -> str:
-    if not counts:
-        return "not covered"
-    if len(counts) == 1:
-        return f"{counts[0]} pipeline" + "s" * (counts[0] > 1)
-    if _is_run(counts):
-        return f"{counts[0]} to {counts[-1]} pipelines"
-    return f"{', '.join(map(str, counts))} pipelines"
 
 
 def partitions(sizes: Sequence[int], nodes: int) -> Iterator[tuple[int, ...]]:
@@ -253,22 +164,19 @@ def pipelines_rebuilt(coverage: Coverage, partition: Sequence[int], failed: int)
     return None
 
 
-def worst_rebuilt(sizes: Sequence[int], faults: int, nodes: int) -> int | None:
-    """Most pipelines that one failure takes apart, over all ways to run on `nodes` nodes.
+def worst_rebuilt(sizes: Sequence[int], faults: int, nodes: range) -> int | None:
+    """Most pipelines that one failure takes apart, over all ways to run on any of these numbers.
 
-    None if there is a way and a failure after which no way uses all nodes left. Raises ValueError
-    if there is no way.
+    `nodes`: covered numbers. None without any, or if there is a way to run and a failure after
+    which no way uses all nodes left.
     """
-    coverage = Coverage(sizes, faults, nodes)
-    worst = 0
-    for partition in partitions(coverage.sizes, nodes):
-        if len(partition) <= faults:
-            continue
-        for failed in set(partition):
-            rebuilt = pipelines_rebuilt(coverage, partition, failed)
-            if rebuilt is None:
-                return None
-            worst = max(worst, rebuilt)
-    if not worst:
-        raise ValueError(f"{nodes} nodes are no sum of {faults + 1} or more of {coverage.sizes}")
-    return worst
+    coverage = Coverage(sizes, faults, max(nodes, default=0))
+    rebuilt = [
+        pipelines_rebuilt(coverage, partition, failed)
+        for number in nodes
+        for partition in partitions(coverage.sizes, number)
+        if len(partition) > faults
+        for failed in set(partition)
+    ]
+    counts = [count for count in rebuilt if count is not None]
+    return max(counts) if counts and len(counts) == len(rebuilt) else None

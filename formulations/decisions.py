@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.instance import Instance
-from formulations.plan import Plan, Recomputed, uniform_plan
-from formulations.slot_degrees import ByPlace
-from formulations.stage_layouts import layout_plan
+from formulations.plan import ByPlace, Plan, Recomputed, uniform_plan
+from formulations.space.layouts import layout_plan
 
 Start = tuple[int, int]  #: node group, first slot
 

@@ -30,11 +30,8 @@ class InstanceError(PlannerError):
         self.where = where
         self.found = found
         self.allowed = allowed
-
-    @property
-    def errors(self) -> "tuple[InstanceError, ...]":
-        """Itself, or all that were found at once."""
-        return (self,)
+        #: Itself, or all that were found at once.
+        self.errors: tuple[InstanceError, ...] = (self,)
 
 
 class PlanError(InstanceError):
@@ -47,19 +44,14 @@ class InstanceErrors(InstanceError):
     def __init__(self, errors: Sequence[InstanceError]) -> None:
         first = errors[0]
         super().__init__(first.where, first.found, first.allowed)
-        self._errors = tuple(errors)
-
-    @property
-    def errors(self) -> tuple[InstanceError, ...]:
-        """All of them."""
-        return self._errors
+        self.errors = tuple(errors)
 
     @property
     def lines(self) -> tuple[str, ...]:
         """One each; the last one counts those beyond `MOST_LINES`."""
-        told, beyond = self._errors[:MOST_LINES], len(self._errors) - MOST_LINES
+        beyond = len(self.errors) - MOST_LINES
         more = [f"and {beyond} more"] if beyond > 0 else []
-        return (*map(str, told), *more)
+        return (*map(str, self.errors[:MOST_LINES]), *more)
 
     def __str__(self) -> str:
         """All lines."""
@@ -68,14 +60,14 @@ class InstanceErrors(InstanceError):
 
 def joined(errors: Iterable[InstanceError]) -> InstanceError:
     """One error that tells them all, by line and column; those without follow."""
+
+    def place(error: InstanceError) -> tuple[float, ...]:
+        position = re.search(r":(\d+):(\d+)", error.where)
+        return tuple(map(float, position.groups())) if position else (float("inf"),)
+
     by_text = {str(single): single for error in errors for single in error.errors}
-    first, *further = sorted(by_text.values(), key=_place)
+    first, *further = sorted(by_text.values(), key=place)
     return InstanceErrors([first, *further]) if further else first
-
-
-def _place(error: InstanceError) -> tuple[float, ...]:
-    position = re.search(r":(\d+):(\d+)", error.where)
-    return tuple(map(float, position.groups())) if position else (float("inf"),)
 
 
 class Mistakes:

@@ -1,6 +1,7 @@
 """A plan: the decisions of PROBLEM section 3, complete enough to be launched and judged."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Literal
@@ -151,6 +152,18 @@ class Shape(Record):
     def stages_of(self, device: int) -> range:
         """Virtual stages of a device, one per chunk."""
         return range(device, self.num_stages, self.pp)
+
+
+Place = tuple[int, Degrees]  #: node group, degrees of a stage on its nodes
+
+
+@dataclass(frozen=True)
+class ByPlace:
+    """An instance, a shape of it in which every stage has its own degrees, and its places [C]."""
+
+    instance: Instance
+    shape: Shape
+    places: tuple[Place, ...]
 
 
 def simulable(instance: Instance, shape: Shape) -> bool:

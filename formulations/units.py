@@ -60,3 +60,8 @@ def ceil_div(numerator: int, denominator: int) -> int:
 def seconds(time_ns: int) -> float:
     """Seconds of a time in nanoseconds."""
     return time_ns / NANOSECONDS_PER_SECOND
+
+
+def powers_of_two(limit: int) -> tuple[int, ...]:
+    """1, 2, 4, ... up to `limit`."""
+    return tuple(1 << i for i in range(limit.bit_length()))

@@ -23,7 +23,7 @@ from formulations.instance.input_limits import (
 )
 from formulations.instance.record import Record
 from formulations.instance.sources import GpuEvidence
-from formulations.instance.target import Target
+from formulations.instance.targets import Target
 from formulations.plan import Degrees, Group, Recomputed, Replica, Shape, Stage
 from solver.files import Envelope
 from solver.result import Moment, Proof, ShapeRecord, Status, Termination

@@ -6,14 +6,16 @@ proves all of that again. `FamilyResult` is what a search returns of it.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
 from formulations.costs.renting import Terms
+from formulations.instance import Instance
 from formulations.instance.family import Counts, Family
 from formulations.instance.input_limits import Index, Name, Seconds
 from formulations.instance.record import Record
+from formulations.units import SECONDS_PER_HOUR
 from solver.document import PlanDocument
 from solver.files import Envelope
 from solver.options import SolveOptions
@@ -60,6 +62,20 @@ class TermsDocument(Record):
     cost_usd_per_step: float
     training_cost_usd: float | None
 
+    @classmethod
+    def of(cls, instance: Instance, terms: Terms, step_s: float) -> Self:
+        """What a step of this length comes to, with all that preemptions cost."""
+        kept_s, steps = step_s * terms.slowdown, instance.objective.steps
+        cost = terms.usd_per_hour * kept_s / SECONDS_PER_HOUR
+        return cls(
+            on_spot=terms.on_spot,
+            price_usd_per_hour=terms.usd_per_hour,
+            availability=1 / terms.slowdown,
+            sequences_per_s=instance.workload.global_batch / kept_s,
+            cost_usd_per_step=cost,
+            training_cost_usd=None if steps is None else cost * steps,
+        )
+
 
 class PointDocument(Record):
     """A cluster on the front, with a plan file for the nodes that its best plan uses.
@@ -94,7 +110,7 @@ class FrontDocument(Envelope):
     @property
     def num_open(self) -> int:
         """Clusters of which it is not shown where they stand."""
-        return sum(one.standing == "open" for one in self.clusters)
+        return sum(cluster.standing == "open" for cluster in self.clusters)
 
 
 @dataclass(frozen=True)

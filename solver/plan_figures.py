@@ -5,13 +5,13 @@ The only place that derives them: `report` writes them, `verify` compares a file
 
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
-from formulations.costs.memory import MemoryParts
 from formulations.costs.plan_costs import PlanCosts, plan_memory, plan_tables, rounding_error_ns
 from formulations.costs.renting import checkpoint_every_s, terms_of
 from formulations.instance import Instance
 from formulations.instance.instance import gpu_evidence
-from formulations.plan import Plan, Replica, Shape, Stage, num_gpus
+from formulations.plan import Plan, Shape, num_gpus
 from formulations.units import SECONDS_PER_HOUR, seconds
 from solver.document import (
     MemoryDocument,
@@ -32,10 +32,31 @@ PATH_FIELDS = {
 }
 
 
+#: The fields of `PlanDocument` that hold figures, and what stands there without a plan.
+NO_FIGURES: dict[str, Any] = {
+    "step_time_s": None,
+    "shape": None,
+    "critical_path": None,
+    "rounding_error_s": None,
+    "throughput_sequences_per_s": None,
+    "model_flop_per_s_per_gpu": None,
+    "mfu": None,
+    "price_usd_per_hour": None,
+    "cost_usd_per_step": None,
+    "training_cost_usd": None,
+    "renting": None,
+    "evidence": (),
+    "time_sources": (),
+    "node_order": (),
+    "idle_nodes": (),
+    "replicas": (),
+}
+
+
 def plan_figures(
     instance: Instance, plan: Plan, costs: PlanCosts, step_time_ns: int
-) -> dict[str, object]:
-    """Fields of `PlanDocument`, and what they hold for a plan with these costs and this step."""
+) -> dict[str, Any]:
+    """What the fields of NO_FIGURES hold for a plan with these costs and this step."""
     shape, step_time_s = plan.shape, seconds(step_time_ns)
     instance = instance.on(shape.nodes_used)
     tables = plan_tables(instance, plan)
@@ -43,12 +64,12 @@ def plan_figures(
     cost = price * step_time_s / SECONDS_PER_HOUR
     steps = instance.objective.steps
     rounding_ns = rounding_error_ns(shape, tables.num_layers, max(costs.micro_batches))
-    memory, names = plan_memory(instance, plan), instance.cluster.node_names
+    names = instance.cluster.node_names
     flop_per_s = instance.workload.training_flops * instance.workload.global_batch / step_time_s
     return {
         "step_time_s": step_time_s,
         "shape": shape,
-        "critical_path": _step(costs),
+        "critical_path": _critical_path(costs),
         "rounding_error_s": seconds(rounding_ns),
         "throughput_sequences_per_s": instance.workload.global_batch / step_time_s,
         "model_flop_per_s_per_gpu": flop_per_s / num_gpus(instance, shape),
@@ -61,10 +82,7 @@ def plan_figures(
         "time_sources": tuple(sorted(tables.origins)),
         "node_order": tuple(names[n] for n in plan.node_order),
         "idle_nodes": tuple(name for n, name in enumerate(names) if n not in set(plan.node_order)),
-        "replicas": tuple(
-            _replica(instance, replica, costs, memory[r], r)
-            for r, replica in enumerate(plan.replicas)
-        ),
+        "replicas": _replicas(instance, plan, costs),
     }
 
 
@@ -93,7 +111,7 @@ def peak_flop_per_s(instance: Instance, shape: Shape) -> float:
     )
 
 
-def _step(costs: PlanCosts) -> StepDocument:
+def _critical_path(costs: PlanCosts) -> StepDocument:
     """Where the time goes along one longest path; gaps between its operations are transfers."""
     path = critical_path(costs)
     parts = Counter(transfers_s=sum(b.start_ns - a.end_ns for a, b in pairwise(path)))
@@ -103,38 +121,37 @@ def _step(costs: PlanCosts) -> StepDocument:
     return StepDocument(**{name: seconds(parts[name]) for name in StepDocument.model_fields})
 
 
-def _replica(
-    instance: Instance, replica: Replica, costs: PlanCosts, memory: list[MemoryParts], r: int
-) -> ReplicaDocument:
-    stages = tuple(
-        _stage(instance, stage, costs, memory[s % costs.shape.pp], s, r)
-        for s, stage in enumerate(replica.stages)
-    )
-    return ReplicaDocument(micro_batches=replica.micro_batches, stages=stages)
-
-
-def _stage(
-    instance: Instance, stage: Stage, costs: PlanCosts, memory: MemoryParts, s: int, r: int
-) -> StageDocument:
-    cluster, node, shape = instance.cluster, stage.group.node, costs.shape
-    device, last = s % shape.pp, shape.num_stages - 1
-    put_off = replica_times(costs, [r]).weight
-    return StageDocument(
-        layers=stage.layers,
-        node=cluster.node_names[node],
-        gpus=stage.group.gpus,
-        gpu_type=cluster.groups[cluster.node_groups[node]].gpu.name,
-        degrees=stage.degrees,
-        forward_s=seconds(int(costs.forward_ns[s, r])),
-        backward_s=seconds(int(costs.backward_ns[s, r])),
-        recomputed=stage.recomputed,
-        weight_gradient_s=0.0 if put_off is None else seconds(int(put_off[s, 0])),
-        send_forward_s=seconds(int(costs.send_ns[s, r])) if s < last else 0.0,
-        send_backward_s=seconds(int(costs.send_ns[s - 1, r])) if s > 0 else 0.0,
-        gradient_sync_s=seconds(int(costs.sync_ns[device] + costs.gather_ns[device])),
-        embedding_sync_s=seconds(costs.embedding_ns) if device in (0, shape.pp - 1) else 0.0,
-        optimizer_s=seconds(int(costs.optimizer_ns[device])),
-        memory_bytes=int(costs.memory_bytes[device, r]),
-        memory_limit_bytes=int(costs.limit_bytes[device, r]),
-        memory=MemoryDocument(**memory._asdict()),
-    )
+def _replicas(instance: Instance, plan: Plan, costs: PlanCosts) -> tuple[ReplicaDocument, ...]:
+    """Replica r with its virtual stages s, each on device s mod pp."""
+    cluster, pp, last = instance.cluster, costs.shape.pp, costs.shape.num_stages - 1
+    memory = plan_memory(instance, plan)
+    replicas = []
+    for r, replica in enumerate(plan.replicas):
+        put_off = replica_times(costs, [r]).weight
+        stages = []
+        for s, stage in enumerate(replica.stages):
+            device, node = s % pp, stage.group.node
+            embedding_ns = costs.embedding_ns if device in (0, pp - 1) else 0
+            stages.append(
+                StageDocument(
+                    layers=stage.layers,
+                    node=cluster.node_names[node],
+                    gpus=stage.group.gpus,
+                    gpu_type=cluster.groups[cluster.node_groups[node]].gpu.name,
+                    degrees=stage.degrees,
+                    forward_s=seconds(int(costs.forward_ns[s, r])),
+                    backward_s=seconds(int(costs.backward_ns[s, r])),
+                    recomputed=stage.recomputed,
+                    weight_gradient_s=0.0 if put_off is None else seconds(int(put_off[s, 0])),
+                    send_forward_s=seconds(int(costs.send_ns[s, r])) if s < last else 0.0,
+                    send_backward_s=seconds(int(costs.send_ns[s - 1, r])) if s > 0 else 0.0,
+                    gradient_sync_s=seconds(int(costs.sync_ns[device] + costs.gather_ns[device])),
+                    embedding_sync_s=seconds(embedding_ns),
+                    optimizer_s=seconds(int(costs.optimizer_ns[device])),
+                    memory_bytes=int(costs.memory_bytes[device, r]),
+                    memory_limit_bytes=int(costs.limit_bytes[device, r]),
+                    memory=MemoryDocument(**memory[r][device]._asdict()),
+                )
+            )
+        replicas.append(ReplicaDocument(micro_batches=replica.micro_batches, stages=tuple(stages)))
+    return tuple(replicas)

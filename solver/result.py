@@ -9,7 +9,7 @@ from formulations.costs.renting import rent_usd_per_hour, terms_of
 from formulations.instance import Instance
 from formulations.instance.input_limits import Seconds
 from formulations.instance.record import Record
-from formulations.instance.target import Target
+from formulations.instance.targets import Target
 from formulations.plan import Plan, Shape
 
 #: Objectives are products of floats: closer ones than this, relatively, are equal.

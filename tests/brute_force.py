@@ -114,12 +114,11 @@ class Floor:
         times = []
         for end, (speed, latency), sharing in ways:
             (tp, parts, _), j = self.degrees_of(self.group(end)), self.group(end)
-            search = self.tables.instance.search
-            each = tp if search.splits_messages else max(self.degrees_of(i)[0] for i in self.order)
-            lanes = parts * each
+            instance, widest = self.tables.instance, max(self.degrees_of(i)[0] for i in self.order)
+            lanes = parts * (tp if all(map(instance.splits_messages, (tp, widest))) else widest)
             size = tensors * self.tables.send_bytes[j]
             seconds = lanes * size * sharing / speed + latency
-            if self.tables.instance.search.gathers_messages and tp > 1:
+            if instance.gathers_messages(tp) and tp > 1:
                 inner, start = self.link(end, inside=True)
                 seconds += (tp - 1) * (size / inner + start)
             times.append(up(seconds))
@@ -411,7 +410,8 @@ def meshes_run(instance: Instance, zero: int, replicas: Sequence[Sequence[Degree
         return True
     tied = instance.workload.tied_embeddings and sizes[0].tp != sizes[-1].tp
     few, many = sorted((sizes[0].parts, sizes[-1].parts))
-    split = instance.search.sequence_parallel or len({size.tp for size in sizes}) == 1
+    unlike = {size.tp for size in sizes}
+    split = len(unlike) == 1 or all(map(instance.splits_sequence, unlike))
     alike = all(len(stage) == 1 for stage in stages)
     return alike and split and not tied and not (zero and many % few)
 

@@ -25,7 +25,7 @@ from itertools import islice
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-CORE = ("formulations", "solver/bounds", "solver/graph", "solver/layered", "solver/enumeration")
+CORE = ("formulations", "solver/bounds", "solver/graph", "solver/enumeration")
 SECONDS = 300  # of one run of tests
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {

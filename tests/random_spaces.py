@@ -12,7 +12,7 @@ from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.instance.search import ScheduleName
-from formulations.instance.target import Target, allows
+from formulations.instance.targets import TARGETS, Target
 from formulations.plan import Degrees, Shape
 from formulations.space import shapes
 
@@ -70,7 +70,8 @@ def _search(rng: random.Random, target: Target, experts: bool) -> dict[str, Any]
         for name, value in fields.items()
         if rng.random() < (0.6 if name == "degrees" else 0.3)
         and all(
-            allows(target, name, one) for one in (value if isinstance(value, list) else [value])
+            TARGETS[target].allows(name, one)
+            for one in (value if isinstance(value, list) else [value])
         )
     }
     if "interleaved" in kept.get("schedule", ()):

@@ -169,7 +169,7 @@ class Bench:
         return Fraction(link.bandwidth_bytes_per_s), Fraction(link.latency_s)
 
     def _send(self, order: Sequence[int], layout: Layout, k: int, r: int, tensors: int) -> int:
-        search, pairs = self.instance.search, list(zip(layout[k], layout[k + 1], strict=True))
+        pairs = list(zip(layout[k], layout[k + 1], strict=True))
         widest = max(self.columns[slot.column][1].tp for slot in pairs[r])
         times = []
         for end in (0, 1):
@@ -180,11 +180,12 @@ class Bench:
             if pairs[r][0].node == pairs[r][1].node:
                 times.append(up(inner))
                 continue
-            lanes = own.parts * (own.tp if search.splits_messages else widest)
+            parts = all(map(self.instance.splits_messages, (own.tp, widest)))
+            lanes = own.parts * (own.tp if parts else widest)
             flows = sum(p[end].node == slot.node and p[0].node != p[1].node for p in pairs)
             speed, latency = self._link(j, inside=False)
             seconds = lanes * flows * tensors * size / speed + latency
-            if search.gathers_messages:
+            if self.instance.gathers_messages(own.tp):
                 seconds += (own.tp - 1) * inner
             times.append(up(seconds))
         return max(times)

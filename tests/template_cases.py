@@ -7,16 +7,17 @@ from random import Random
 import numpy as np
 
 from bench.oobleck_templates import places_for, stage_places
+from bench.planner import Room
 from formulations.costs.intervals import interval_sums
 from formulations.costs.template_costs import template_costs
 from formulations.fleet import Strategy
 from formulations.instance import Instance
 from formulations.node_sharing import NodeSplit, filled
 from formulations.plan import Recomputed, Stage
-from formulations.space import pipeline_strategies
+from formulations.space.configurations import pipeline_strategies
 from formulations.template import Template, stage_on
-from solver.layered.places import PlaceCosts, Places, Room, place_costs
-from solver.layered.problem import Array
+from solver.graph.places import PlaceCosts, Places, place_costs
+from solver.graph.problem import Array
 from solver.simulate import pipeline_step_ns
 from solver.templates.generate import TemplateOptions
 from tests.small_instances import random_instance

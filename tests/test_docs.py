@@ -10,8 +10,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from formulations.instance.load import load_instance
-from formulations.instance.resolve import InstanceFile
+from formulations.instance.load import InstanceFile, load_instance
 from solver.cli.kinds import KINDS, Kind
 from tests.docs_pages import DOCS, pages, replayed, stable
 

@@ -40,7 +40,8 @@ def test_solver_libraries_share_a_process_in_either_order(code: str) -> None:
 def test_both_models_solve_in_one_process(methods: tuple[str, str]) -> None:
     """Whichever engine runs first, both prove the same optimum."""
     code = f"""
-from solver import SolveOptions, solve
+from solver.options import SolveOptions
+from solver.search.driver import solve
 from tests.small_instances import random_instance
 instance = random_instance(3)
 first, second = (solve(instance, SolveOptions(method=method)) for method in {methods})

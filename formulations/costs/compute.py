@@ -161,14 +161,14 @@ class _Slot:
 
     def passes_s(self, layer: Layer) -> Passes:
         """By the analytic model."""
-        workload, split = self.instance.workload, self.instance.search.sequence_parallel
+        workload, tp = self.instance.workload, self.degrees.tp
         return analytic_s(
             layer,
             self.group,
             workload.precision,
-            self.degrees.tp,
+            tp,
             self.share,
-            split,
+            self.instance.splits_sequence(tp),
             self.members.ep,
             workload.gradient_bytes,
             self.members.etp,
@@ -214,7 +214,7 @@ class _Slot:
         tp, workload, cluster = self.degrees.tp, self.instance.workload, self.instance.cluster
         lanes = self.members.etp or tp
         link, size_bytes = self.group.intra_node, self.share * layer.routed_bytes
-        own = size_bytes / tp if self.instance.search.sequence_parallel else size_bytes
+        own = size_bytes / tp if self.instance.splits_sequence(tp) else size_bytes
         efficiency = cluster.efficiency(self.members.num_nodes)
         senders = self.group.gpus_per_node / efficiency
         ranks = self.group.gpus_per_node // lanes

@@ -168,7 +168,7 @@ def _memory_on(instance: Instance, shape: Shape, j: int) -> LayerMemory:
     workload, degrees = instance.workload, shape.degrees[j]
     workload = workload.whole_experts if shape.etp else workload
     b, tp = degrees.sequences(shape.micro_batch), degrees.tp
-    split = instance.search.sequence_parallel
+    split = instance.splits_sequence(tp)
     layers = [run.layer for run in workload.layer_runs]
     parameters, experts = layer_parameters(workload, shape, j)
     counts = list(zip(parameters, experts, strict=True))

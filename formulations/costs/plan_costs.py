@@ -16,9 +16,8 @@ from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.plan import GRADIENTS_SPLIT, Choose, Plan, Recomputed, Shape, Stage
+from formulations.plan import GRADIENTS_SPLIT, Choose, Place, Plan, Recomputed, Shape, Stage
 from formulations.schedules import SCHEDULES, schedule_graph
-from formulations.slot_degrees import Place
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,8 @@ def message_lanes(instance: Instance, own: Degrees, widest: int) -> int:
     Once by each of them, for its part. Where tensor groups do not split messages every GPU needs
     its own whole, so in plans with unlike ones as often as the widest asks for.
     """
-    whole = not instance.search.splits_messages
-    return own.copies * (widest if whole else own.tp)
+    parts = instance.splits_messages(own.tp) and instance.splits_messages(widest)
+    return own.copies * (own.tp if parts else widest)
 
 
 def tied_lanes(shape: Shape, group: int) -> int:

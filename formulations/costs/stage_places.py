@@ -17,8 +17,7 @@ from formulations.costs.sharding import tied_lanes
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.costs.transfers import RingRate, embedding_ns, inside_ns, outside_ns
 from formulations.instance import Instance
-from formulations.plan import Shape
-from formulations.slot_degrees import ByPlace, Place
+from formulations.plan import ByPlace, Place, Shape
 
 
 def with_places(

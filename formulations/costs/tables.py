@@ -14,9 +14,8 @@ from formulations.costs.magnitude import check_step
 from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
 from formulations.costs.sharding import GATHER_FACTORS, expert_rings_ns, shape_times
 from formulations.instance import Instance
-from formulations.plan import Degrees, Shape
+from formulations.plan import ByPlace, Degrees, Shape
 from formulations.schedules import SCHEDULES
-from formulations.slot_degrees import ByPlace
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div
 
 Array = NDArray[np.int64]
@@ -194,7 +193,7 @@ def _optimizer_ns(instance: Instance, shape: Shape, memory: Sequence[LayerMemory
 def send_bytes(instance: Instance, degrees: Degrees, micro_batch: int) -> int:
     """One tensor of one micro-batch that a lane of a slot sends to the next stage."""
     whole = degrees.sequences(micro_batch) * instance.workload.boundary_bytes
-    lanes = degrees.tp if instance.search.splits_messages else 1
+    lanes = degrees.tp if instance.splits_messages(degrees.tp) else 1
     return ceil_div(whole, degrees.cp * lanes)
 
 

@@ -30,9 +30,8 @@ from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit, is_power_of_two
 from formulations.plan import Shape, Stage, uniform_degrees
 from formulations.schedules import Held, in_flight
-from formulations.slot_degrees import powers_of_two
 from formulations.template import Template
-from formulations.units import ceil_ns
+from formulations.units import ceil_ns, powers_of_two
 
 
 @dataclass(frozen=True)

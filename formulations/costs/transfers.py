@@ -49,7 +49,7 @@ def outside_ns(
     widest = tables.shape.widest_tp if widest is None else widest
     lanes = message_lanes(tables.instance, degrees, widest)
     outside_s = lanes * size * flows / link.bandwidth_bytes_per_s + link.latency_s
-    gathers = tables.instance.search.gathers_messages and degrees.tp > 1
+    gathers = tables.instance.gathers_messages(degrees.tp) and degrees.tp > 1
     return ceil_ns(
         outside_s + (_inside_s(tables, j, tensors) * (degrees.tp - 1) if gathers else 0.0)
     )

@@ -15,10 +15,9 @@ from pydantic import Field
 
 from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
-from formulations.instance.input_limits import Count, Fraction, Name, Text
-from formulations.instance.record import (
-    Record,
-)
+from formulations.instance.input_limits import Count, Name, Text
+from formulations.instance.profile import leaves
+from formulations.instance.record import Fraction, Record, Section
 
 LEAST_FACTOR, MOST_FACTOR = 0.05, 20.0
 Factor = Annotated[float, Field(ge=LEAST_FACTOR, le=MOST_FACTOR)]
@@ -28,28 +27,22 @@ Entry = TypeVar("Entry")
 Table = Annotated[dict[Key, Entry], Field(min_length=1)]
 
 
-class CalibrationFile(Record):
+class CalibrationFile(Section):
     """Corrections of layer times by measured steps; `hetplan calibrate` writes them."""
 
-    source: Text = Field(description="The measured steps.")
-    expected_error: MeanError | None = Field(
-        default=None,
-        description="Mean error of measured steps, each predicted by the others, with a factor for"
-        " their GPU, degree and micro-batch size among them.",
-    )
-    expected_error_elsewhere: MeanError | None = Field(
-        default=None, description="The same without one."
-    )
-    memory_headroom: Fraction | None = Field(
-        default=None,
-        description="Share of the memory to leave free at least: measured peaks were above the"
-        " memory model's by as much.",
-    )
-    factors: Table[Name, Table[Name, Table[Count, Table[Count, Factor]]]] = Field(
-        description="Layer kind -> GPU name -> tp -> micro-batch size -> what the layer's times are"
-        " multiplied by, tensor-parallel traffic included. Where there is none: the mean of a kind"
-        " on a GPU.",
-    )
+    source: Text
+    """The measured steps."""
+    expected_error: MeanError | None = None
+    """Mean error of measured steps, each predicted by the others, with a factor for their GPU,
+    degree and micro-batch size among them."""
+    expected_error_elsewhere: MeanError | None = None
+    """The same without one."""
+    memory_headroom: Fraction | None = None
+    """Share of the memory to leave free at least: measured peaks were above the memory model's by
+    as much."""
+    factors: Table[Name, Table[Name, Table[Count, Table[Count, Factor]]]]
+    """Layer kind -> GPU name -> tp -> micro-batch size -> what the layer's times are multiplied by,
+    tensor-parallel traffic included. Where there is none: the mean of a kind on a GPU."""
 
 
 class Correction(Record):
@@ -85,18 +78,15 @@ class Calibration(Record):
 
     def was_measured(self, gpu: str, tp: int, micro_batch: int) -> bool:
         """Whether a kernel shape has factors of its own."""
-        factors = (
-            shapes for (_, measured_gpu), shapes in self._factors.items() if measured_gpu == gpu
-        )
-        return any((tp, micro_batch) in shapes for shapes in factors)
+        shape = tp, micro_batch
+        return any(shape in shapes for (_, on), shapes in self._factors.items() if on == gpu)
 
     @cached_property
     def _factors(self) -> dict[tuple[str, str], dict[tuple[int, int], float]]:
         factors: dict[tuple[str, str], dict[tuple[int, int], float]] = {}
         for correction in self.corrections:
-            factors.setdefault((correction.kind, correction.gpu), {})[
-                correction.tp, correction.micro_batch
-            ] = correction.factor
+            shapes = factors.setdefault((correction.kind, correction.gpu), {})
+            shapes[correction.tp, correction.micro_batch] = correction.factor
         return factors
 
     @cached_property
@@ -112,16 +102,12 @@ def resolve_calibration(
         return None
     gpu_names = list(dict.fromkeys(group.gpu.name for group in cluster.groups))
     corrections = []
-    for kind, gpus in written.factors.items():
+    for (kind, gpu, tp, b), factor in leaves(written.factors):
+        at = place.at("factors", kind)
         if kind not in kinds:
-            raise place.at("factors", kind).unknown("layer kind", kind, kinds)
-        for gpu, degrees in gpus.items():
-            if gpu not in gpu_names:
-                raise place.at("factors", kind, gpu).unknown("GPU", gpu, gpu_names)
-            corrections += [
-                Correction(kind=kind, gpu=gpu, tp=tp, micro_batch=b, factor=factor)
-                for tp, curve in degrees.items()
-                for b, factor in curve.items()
-            ]
+            raise at.unknown("layer kind", kind, kinds)
+        if gpu not in gpu_names:
+            raise at.at(gpu).unknown("GPU", gpu, gpu_names)
+        corrections.append(Correction(kind=kind, gpu=gpu, tp=tp, micro_batch=b, factor=factor))
     fields = written.model_dump(exclude={"factors", "memory_headroom"})
     return Calibration.model_validate({**fields, "corrections": tuple(corrections)})

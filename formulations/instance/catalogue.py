@@ -1,20 +1,13 @@
 """What instance files may refer to by name: `catalogue/*.yaml`, with the sources of figures."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import cast
+from typing import Any
 
 from pydantic import Field
 
 from formulations.errors import InstanceError
-from formulations.instance.documents import (
-    Document,
-    Place,
-    read_yaml_resource,
-    resource,
-    suggestion,
-)
+from formulations.instance.documents import Document, Place, resource, suggestion
 from formulations.instance.input_limits import Name
 from formulations.instance.machines import (
     NETWORK_LATENCY_S,
@@ -29,34 +22,35 @@ from formulations.instance.machines import (
 )
 from formulations.instance.record import Record
 from formulations.instance.search import FrameworksFile, Overlap
-from formulations.instance.transformer import TransformerSizes, build_workload
+from formulations.instance.sizes import TransformerSizes
+from formulations.instance.transformer import build_workload
 from formulations.instance.validation import validated
 from formulations.instance.workload import Workload
 
 
-@dataclass(frozen=True)
-class Catalogue:
-    """All that instance files may refer to by name."""
-
-    gpus: Mapping[str, GpuType]
-    links: Mapping[str, Link]
-    workloads: Mapping[str, object]  #: parsed workloads.yaml
-    overlap: Mapping[str, Overlap]  #: by framework
-
-
-def gpu_catalogue() -> Mapping[str, GpuType]:
-    """GPU types with sourced figures, by name."""
-    return catalogue().gpus
+@cache
+def link_catalogue() -> Mapping[str, Link]:
+    """Links by name."""
+    return links_of(resource("links.yaml"))
 
 
 @cache
-def catalogue() -> Catalogue:
-    """Everything that instance files may refer to by name."""
-    links = links_of(resource("links.yaml"))
-    gpus = gpus_of(resource("gpus.yaml"), links)
-    workloads = cast("Mapping[str, object]", read_yaml_resource("workloads.yaml"))
-    overlap = validated(FrameworksFile, resource("overlap.yaml")).overlap
-    return Catalogue(gpus=gpus, links=links, workloads=workloads, overlap=overlap)
+def gpu_catalogue() -> Mapping[str, GpuType]:
+    """GPU types with sourced figures, by name."""
+    return gpus_of(resource("gpus.yaml"), link_catalogue())
+
+
+@cache
+def overlap_catalogue() -> Mapping[str, Overlap]:
+    """Which share of traffic hides, by framework."""
+    return validated(FrameworksFile, resource("overlap.yaml")).overlap
+
+
+@cache
+def workload_catalogue() -> "Mapping[str, CatalogueEntry]":
+    """Published architectures, by name."""
+    entries: Any = resource("workloads.yaml").value
+    return {name: CatalogueEntry.model_validate(entry) for name, entry in entries.items()}
 
 
 class LinksFile(Record):
@@ -83,8 +77,8 @@ def gpus_of(document: Document, links: Mapping[str, Link]) -> dict[str, GpuType]
     written = validated(GpusFile, document)
     place = Place(document)
     for name in sorted(written.gpus.keys() ^ written.efficiency.keys()):
-        found = f"{name!r} in only one of gpus and efficiency"
-        raise place.at("efficiency").error(found, "the same names in both")
+        problem = f"{name!r} in only one of gpus and efficiency"
+        raise place.at("efficiency").error(problem, "the same names in both")
     return {
         name: gpu_type(
             GpuFile.model_validate({**dict(peak), **dict(written.efficiency[name]), "name": name}),
@@ -103,33 +97,22 @@ class CatalogueEntry(Record):
     global_batch: int = Field(ge=1)  #: sequences
     sizes: TransformerSizes
 
+    def workload(
+        self, name: str, sequence_length: int | None = None, global_batch: int | None = None
+    ) -> Workload:
+        """The entry as a workload; None takes its own figure. Raises as `build_workload`."""
+        return build_workload(
+            self.sizes,
+            name=name,
+            source=self.source,
+            sequence_length=sequence_length or self.sequence_length,
+            global_batch=global_batch or self.global_batch,
+        )
 
-def catalogue_entry(catalogue: Mapping[str, object], name: str, where: str) -> CatalogueEntry:
-    """Entry `name` of the parsed `workloads.yaml`; InstanceError, with close names, without one."""
-    if name not in catalogue:
-        found = repr(name) + suggestion(name, list(catalogue))
-        raise InstanceError(where, found, ", ".join(catalogue))
-    return CatalogueEntry.model_validate(catalogue[name])
 
-
-def workload_from_catalogue(
-    catalogue: Mapping[str, object],
-    name: str,
-    *,
-    where: str = "workload.name",
-    sequence_length: int | None = None,
-    global_batch: int | None = None,
-) -> Workload:
-    """Workload `name` of the parsed `workloads.yaml`; None takes the entry's own figure.
-
-    Raises InstanceError for an unknown name, naming close matches and all known ones, and as
-    `build_workload` does.
-    """
-    entry = catalogue_entry(catalogue, name, where)
-    return build_workload(
-        entry.sizes,
-        name=name,
-        source=entry.source,
-        sequence_length=entry.sequence_length if sequence_length is None else sequence_length,
-        global_batch=entry.global_batch if global_batch is None else global_batch,
-    )
+def catalogue_entry(name: str, where: str) -> CatalogueEntry:
+    """The published architecture of that name; InstanceError, with close names, without one."""
+    entries = workload_catalogue()
+    if name not in entries:
+        raise InstanceError(where, repr(name) + suggestion(name, list(entries)), ", ".join(entries))
+    return entries[name]

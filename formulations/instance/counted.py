@@ -8,12 +8,19 @@ side that is not the residual stream, split. Blocks with equal figures are one l
 but for the routers.
 """
 
-from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from itertools import groupby
 
-from formulations.instance.parts import FLASH_BYTES, LOSS_KERNELS, TOKEN_ID_BYTES, Part
-from formulations.instance.workload import CORE_PRODUCTS, Layer, LayerRun
+from formulations.instance.parts import (
+    TOKEN_ID_BYTES,
+    Part,
+    dropout_masks,
+    layer_of,
+    lookup,
+    projection,
+    scores,
+)
+from formulations.instance.workload import LayerRun
 
 
 @dataclass(frozen=True)
@@ -39,31 +46,25 @@ class CountedPart:
 
     def of_tokens(self, s: int, flash: bool, dropout: bool, num_kv_heads: int = 0) -> Part:
         """Costs for s tokens; scores as in `formulations.instance.parts`."""
-        kept = FLASH_BYTES * s if flash else (5 if dropout else 2) * s * s
-        fixed = FLASH_BYTES * s if flash else dropout * s * s
-        core_kernels = (1 if flash else 3 + dropout) if self.score_columns else 0
-        scores = 2 * s * s * self.score_columns
-        return Part(
+        part = Part(
             sharded_parameters=self.split_parameters,
             replicated_parameters=self.whole_parameters,
-            flops=2 * s * self.products + scores,
-            unweighted_flops=scores,
-            kernels=self.kernels + core_kernels,
-            memory_kernels=self.memory_kernels + max(0, core_kernels - CORE_PRODUCTS),
-            sharded_bytes=self.split_kept_bytes * s + self.heads * kept,
-            released_sharded_bytes=self.heads * kept,
-            fixed_sharded_bytes=self.heads * fixed,
-            attention_flops=scores,
-            replicated_bytes=self.whole_kept_bytes * s,
-            core_bytes=0 if flash else self.heads * kept,
-            flash_bytes=0 if flash else FLASH_BYTES * self.heads * s,
-            core_kernels=0 if flash else core_kernels,
+            forward_flops=2 * s * self.products,
+            kernels=self.kernels,
+            memory_kernels=self.memory_kernels,
+            sharded_activation_bytes=self.split_kept_bytes * s,
+            replicated_activation_bytes=self.whole_kept_bytes * s,
             expert_parameters=self.expert_parameters,
             expert_flops=2 * s * self.expert_products,
             routed_bytes=2 * s * self.routed_width,
-            query_bytes=2 * s * self.score_columns,
-            key_value_bytes=2 * s * self.score_columns * num_kv_heads // max(self.heads, 1),
         )
+        if self.score_columns:
+            scored = scores(self.heads, self.score_columns, s, s, flash, dropout)
+            part += scored + Part(
+                attention_flops=scored["forward_flops"],
+                key_value_bytes=2 * s * self.score_columns * num_kv_heads // max(self.heads, 1),
+            )
+        return part
 
 
 @dataclass(frozen=True)
@@ -94,54 +95,30 @@ class CountedModel:
 
     def layer_runs(self, s: int, flash: bool, factor: int) -> tuple[LayerRun, ...]:
         """The chain for sequences of s tokens, with elements of `factor` times 16 bit."""
-        h, v = self.hidden_size, self.vocabulary_rows
-        lookup = Part(
-            kernels=1 + self.dropout,
-            memory_kernels=1 + self.dropout,
-            forward_all_reduces=1,
-            replicated_bytes=s * h * self.dropout,
-            fixed_replicated_bytes=s * h * self.dropout,
+        h, vocabulary = self.hidden_size, (self.vocabulary_rows, self.vocabulary_columns)
+        ids = lookup(s * h, self.dropout) + self.before.of_tokens(s, flash, self.dropout)
+        embedding = layer_of(
+            ids, "embedding", factor=factor, input_bytes=TOKEN_ID_BYTES * s, vocabulary=vocabulary
         )
-        ids = lookup + self.before.of_tokens(s, flash, self.dropout)
-        projection = Part(
-            flops=2 * s * v * self.vocabulary_columns,
-            kernels=1 + LOSS_KERNELS,
-            memory_kernels=LOSS_KERNELS,
-            backward_all_reduces=1,
-            replicated_bytes=2 * s * h,
-            sharded_bytes=4 * s * v,
-            fixed_sharded_bytes=4 * s * v,
-        )
-        head = projection + self.behind.of_tokens(s, flash, self.dropout)
-        runs = [
-            (self._layer("embedding", ids.widened(factor), TOKEN_ID_BYTES * s), 1),
-            *self._blocks(s, flash, factor),
-            (self._layer("head", head.widened(factor), 2 * factor * s * h), 1),
-        ]
-        return tuple(LayerRun(layer=layer, count=count) for layer, count in runs)
-
-    def _blocks(self, s: int, flash: bool, factor: int) -> Iterator[tuple[Layer, int]]:
-        kinds = {part: i for i, part in enumerate(dict.fromkeys(self.blocks), start=1)}
-        masks = 2 * s * self.hidden_size * self.dropout
-        common = Part(
-            forward_all_reduces=2,
-            backward_all_reduces=2,
-            replicated_bytes=masks,
-            released_replicated_bytes=masks,
-            fixed_replicated_bytes=masks,
-        )
+        # Every block: tensor groups all-reduce behind attention and network, where masks are.
+        around = Part(forward_all_reduces=2, backward_all_reduces=2)
+        around += dropout_masks(2 * s * h * self.dropout)
+        width, runs = 2 * factor * s * h, [LayerRun(layer=embedding, count=1)]
+        numbers = {part: i for i, part in enumerate(dict.fromkeys(self.blocks), start=1)}
         for block, equal in groupby(self.blocks):
-            kind = "block" if kinds[block] == 1 else f"block_{kinds[block]}"
-            part = common + block.of_tokens(s, flash, self.dropout, self.num_kv_heads)
-            width = 2 * factor * s * self.hidden_size
-            yield self._layer(kind, part.widened(factor), width), len(list(equal))
-
-    def _layer(self, kind: str, part: Part, input_bytes: int) -> Layer:
-        is_block = kind not in ("embedding", "head")
-        return part.layer(
-            kind,
-            is_block=is_block,
-            input_bytes=input_bytes,
-            vocabulary=(0, 0) if is_block else (self.vocabulary_rows, self.vocabulary_columns),
-            tied_copy=kind == "head" and self.tied_embeddings,
+            kind = "block" if numbers[block] == 1 else f"block_{numbers[block]}"
+            part = around + block.of_tokens(s, flash, self.dropout, self.num_kv_heads)
+            layer = layer_of(part, kind, factor=factor, input_bytes=width)
+            runs.append(LayerRun(layer=layer, count=len(list(equal))))
+        # The input of the product is the residual stream, whatever the width of the matrix is.
+        logits = projection(s, h, self.vocabulary_rows)
+        logits["forward_flops"] = 2 * s * self.vocabulary_rows * self.vocabulary_columns
+        head = layer_of(
+            logits + self.behind.of_tokens(s, flash, self.dropout),
+            "head",
+            factor=factor,
+            input_bytes=width,
+            vocabulary=vocabulary,
+            tied_copy=self.tied_embeddings,
         )
+        return (*runs, LayerRun(layer=head, count=1))

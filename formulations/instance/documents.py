@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import yaml
 
@@ -35,22 +35,25 @@ from formulations.instance.input_limits import (
 Part = str | int | float | bool | None  #: key of a mapping, or index in a list
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """Line and column, both from 1."""
 
     line: int
     column: int
 
+    def __str__(self) -> str:
+        """As errors state it."""
+        return f"{self.line}:{self.column}"
+
 
 @dataclass(frozen=True)
 class Node:
-    """Positions of one value of a file and of all that is in it."""
+    """Positions of one value of a file, of the key before it, and of all that is in it."""
 
     mark: Mark
     is_list: bool = False
     children: Mapping[Part, "Node"] = field(default_factory=dict)
-    key_marks: Mapping[Part, Mark] = field(default_factory=dict)
+    key_mark: Mark | None = None
 
 
 @dataclass(frozen=True)
@@ -66,27 +69,23 @@ class Document:
 
         With `key`, the position of the field's name instead of its value's.
         """
-        mark, node, text = self.root.mark, self.root, ""
-        is_written = True
+        node: Node | None = self.root
+        mark, text = self.root.mark, ""
         for i, part in enumerate(path):
             name = printable(str(part))
-            text += f"[{name}]" if node.is_list and is_written else f".{name}"
-            is_written = is_written and part in node.children
-            if is_written:
-                at_key = key and i == len(path) - 1 and part in node.key_marks
-                mark = node.key_marks[part] if at_key else node.children[part].mark
-                node = node.children[part]
-        path_text = f" {text.removeprefix('.')}" if text else ""
-        return f"{self.name}:{mark.line}:{mark.column}{path_text}"
+            text += f"[{name}]" if node and node.is_list else f".{name}"
+            node = node and node.children.get(part)
+            if node:
+                at_key = key and i == len(path) - 1 and node.key_mark
+                mark = at_key or node.mark
+        return f"{self.name}:{mark}{text and ' '}{text.removeprefix('.')}"
 
     def has(self, path: Sequence[Part]) -> bool:
         """Whether the file has a field at this path."""
-        node = self.root
+        node: Node | None = self.root
         for part in path:
-            if part not in node.children:
-                return False
-            node = node.children[part]
-        return True
+            node = node and node.children.get(part)
+        return node is not None
 
 
 @dataclass(frozen=True)
@@ -109,9 +108,9 @@ class Place:
         """The error to raise for this field."""
         return InstanceError(self.document.where(self.path), found, allowed)
 
-    def unknown(self, kind: str, name: str, known: Iterable[str]) -> InstanceError:
-        """The error for a name that is not among the known ones."""
-        names = list(known)
+    def unknown(self, kind: str, name: str, names: Iterable[str]) -> InstanceError:
+        """The error for a name that is not among those that there are."""
+        names = list(names)
         return self.error(f"unknown {kind} {name!r}{suggestion(name, names)}", ", ".join(names))
 
 
@@ -137,8 +136,7 @@ def read_bytes(path: Path, allowed: str, place: Place | None = None) -> bytes:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         if place is None:
             raise InstanceError(str(path), reason, allowed) from None
-        found = f"cannot read {printable(str(path))}: {reason}"
-        raise place.error(found, allowed) from None
+        raise place.error(f"cannot read {printable(str(path))}: {reason}", allowed) from None
     if len(data) > MOST_BYTES:
         raise InstanceError(str(path), "more than 256 MiB", allowed)
     return data
@@ -187,10 +185,6 @@ def csv_fields(text: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
         yield number, fields
 
 
-_DECODER = json.JSONDecoder()
-_SPACE = re.compile(r"[ \t\n\r]*")
-
-
 class _RepeatedError(ValueError):
     """An object with a field twice, of which readers would choose one, each in its own way."""
 
@@ -219,8 +213,8 @@ def parse_json(text: str, name: str, allowed: str = "valid JSON") -> object:
     except RecursionError:
         raise _nested(name) from None
     except ValueError as error:  # a number of thousands of digits
-        found = str(error).partition(";")[0]
-        raise InstanceError(f"{name}:1:1", found, "numbers of usual size") from None
+        problem = str(error).partition(";")[0]
+        raise InstanceError(f"{name}:1:1", problem, "numbers of usual size") from None
 
 
 def json_document(text: str, name: str) -> Document:
@@ -228,72 +222,55 @@ def json_document(text: str, name: str) -> Document:
     return Document(name, parse_json(text, name), _json_positions(text, name))
 
 
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}:,]|[^][{}:,"\s]+')
+
+
 def _json_positions(text: str, name: str) -> Node:
     """Positions of valid JSON text. Raises InstanceError for a field that is repeated."""
+    tokens = _TOKENS.finditer(text)
     lines = [0, *(match.end() for match in re.finditer("\n", text))]
+
+    def mark(token: re.Match[str]) -> Mark:
+        line = bisect_right(lines, token.start())
+        return Mark(line, token.start() - lines[line - 1] + 1)
+
+    def node(first: re.Match[str], key_mark: Mark | None = None) -> Node:
+        """The value that begins with a token; all tokens up to its end are taken."""
+        children: dict[Part, Node] = {}
+        is_list = first[0] == "["
+        if is_list or first[0] == "{":
+            while (token := next(tokens))[0] not in ("]", "}"):
+                if token[0] == ",":
+                    continue
+                if is_list:
+                    children[len(children)] = node(token)
+                    continue
+                key, at = json.loads(token[0]), mark(token)
+                if key in children:
+                    raise _repeated(name, at, key, children[key].key_mark)
+                next(tokens)  # the colon
+                children[key] = node(next(tokens), at)
+        return Node(mark(first), is_list, children, key_mark)
+
     try:
-        return _json_node(text, _skip(text, 0), lines, name)[0]
+        return node(next(tokens))
     except RecursionError:
         raise _nested(name) from None
-
-
-def _json_node(text: str, at: int, lines: list[int], name: str) -> tuple[Node, int]:
-    """The value that begins at offset `at`, and the offset behind it; the text is valid JSON."""
-    mark = _mark(at, lines)
-    if text[at] not in "[{":
-        return Node(mark), _DECODER.raw_decode(text, at)[1]
-    is_list = text[at] == "["
-    children: dict[Part, Node] = {}
-    key_marks: dict[Part, Mark] = {}
-    at = _skip(text, at + 1)
-    while text[at] not in "]}":
-        key: Part = len(children)
-        if not is_list:
-            key_mark = _mark(at, lines)
-            key, at = _DECODER.raw_decode(text, at)
-            if key in key_marks:
-                raise _repeated(name, key_mark, key, key_marks[key].line)
-            key_marks[key] = key_mark
-            at = _skip(text, _skip(text, at) + len(":"))
-        children[key], at = _json_node(text, at, lines, name)
-        at = _skip(text, at)
-        if text[at] == ",":
-            at = _skip(text, at + 1)
-    return Node(mark, is_list, children, key_marks), at + 1
 
 
 def _nested(name: str) -> InstanceError:
     return InstanceError(f"{name}:1:1", "too many nested levels", "at most some 100")
 
 
-def _repeated(name: str, mark: Mark, key: Part, first_line: int) -> InstanceError:
-    where = f"{name}:{mark.line}:{mark.column} {printable(str(key))}"
-    return InstanceError(where, f"repeated; it stands in line {first_line} too", "every field once")
-
-
-def _skip(text: str, at: int) -> int:
-    """Offset of the first character from `at` on that is no white space."""
-    match = _SPACE.match(text, at)
-    return match.end() if match else at
-
-
-def _mark(at: int, lines: list[int]) -> Mark:
-    line = bisect_right(lines, at)
-    return Mark(line, at - lines[line - 1] + 1)
-
-
-_FOLDER = "catalogue"
-
-
-def read_yaml_resource(name: str) -> object:
-    """Plain values of a YAML file of the catalogue, such as workloads.yaml."""
-    return resource(name).value
+def _repeated(name: str, mark: Mark, key: str, first: Mark | None) -> InstanceError:
+    problem = f"repeated; it stands in line {first and first.line} too"
+    return InstanceError(f"{name}:{mark} {printable(key)}", problem, "every field once")
 
 
 def resource(name: str) -> Document:
-    """A parsed YAML file of the catalogue."""
-    file = resources.files("formulations.instance").joinpath(_FOLDER, name)
-    return parse_document(file.read_text(encoding="utf-8"), f"{_FOLDER}/{name}")
+    """A parsed YAML file of the catalogue, such as workloads.yaml."""
+    file = resources.files("formulations.instance").joinpath("catalogue", name)
+    return parse_document(file.read_text(encoding="utf-8"), f"catalogue/{name}")
 
 
 class _Loader(yaml.SafeLoader):
@@ -327,16 +304,16 @@ def parse_document(text: str, name: str) -> Document:
             raise InstanceError(f"{name}:1:1", "an empty file", "a mapping of fields")
         check_extent(name, _num_values(root, name, (), {}), MOST_WRITTEN_VALUES)
         value = loader.construct_document(root)
-        return Document(name, value, _yaml_node(root, loader, {}))
+        return Document(name, value, _positions(root, loader, {}))
     except yaml.reader.ReaderError as error:
         where = f"{name}:{line_and_column(text[: error.position])}"
-        found = f"the character {chr(error.character)!r}"
-        raise InstanceError(where, found, "printable text") from None
+        problem = f"the character {chr(error.character)!r}"
+        raise InstanceError(where, problem, "printable text") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        found = ", ".join(filter(None, [error.context, error.problem])) or "a syntax error"
-        raise InstanceError(where, found, "valid YAML") from None
+        where = f"{name}:{_mark(mark)}" if mark else name
+        problem = ", ".join(filter(None, [error.context, error.problem])) or "a syntax error"
+        raise InstanceError(where, problem, "valid YAML") from None
     except RecursionError:
         raise _nested(name) from None
 
@@ -349,50 +326,47 @@ def _num_values(
     Raises InstanceError for a repeated key, a text that is too long, and an alias of what contains
     it. `above`: the nodes that contain this one. `counts`: of nodes so far, which have aliases.
     """
-    where = f"{name}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
+    where = f"{name}:{_mark(node.start_mark)}"
     if node in above:
         raise InstanceError(where, "a value that contains itself", "aliases of other values")
     if node in counts:
         return counts[node]
     inner = node.value if isinstance(node, yaml.SequenceNode) else []
     if isinstance(node, yaml.MappingNode):
-        first_lines: dict[str, int] = {}
+        first_marks: dict[str, Mark] = {}
         for key, value in node.value:
-            mark = _yaml_mark(key)
+            mark = _mark(key.start_mark)
             if not isinstance(key, yaml.ScalarNode):
-                at = f"{name}:{mark.line}:{mark.column}"
-                raise InstanceError(at, "a key of several parts", "a name or number")
+                raise InstanceError(f"{name}:{mark}", "a key of several parts", "a name or number")
             _num_values(key, name, (), {})
-            if key.value in first_lines:
-                raise _repeated(name, mark, key.value, first_lines[key.value])
-            first_lines[key.value] = mark.line
+            if key.value in first_marks:
+                raise _repeated(name, mark, key.value, first_marks[key.value])
+            first_marks[key.value] = mark
             inner.append(value)
     elif isinstance(node, yaml.ScalarNode) and len(node.value) > MOST_TEXT:
-        found = f"a text of {len(node.value):,} characters"
-        raise InstanceError(where, found, f"at most {MOST_TEXT:,}")
+        problem = f"a text of {len(node.value):,} characters"
+        raise InstanceError(where, problem, f"at most {MOST_TEXT:,}")
     counts[node] = 1 + sum(_num_values(value, name, (*above, node), counts) for value in inner)
     return counts[node]
 
 
-def _yaml_node(node: yaml.Node, loader: _Loader, done: dict[yaml.Node, Node]) -> Node:
+def _positions(node: yaml.Node, loader: _Loader, done: dict[yaml.Node, Node]) -> Node:
     """Positions of a node and of all it contains; merge keys are already flattened."""
-    if node in done:
-        return done[node]
-    children: dict[Part, Node] = {}
-    key_marks: dict[Part, Mark] = {}
-    if isinstance(node, yaml.SequenceNode):
-        children = {i: _yaml_node(entry, loader, done) for i, entry in enumerate(node.value)}
-    elif isinstance(node, yaml.MappingNode):
-        for key_node, value_node in node.value:
-            key = cast("Part", loader.construct_object(key_node, deep=True))
-            is_empty = isinstance(value_node, yaml.ScalarNode) and value_node.value == ""
-            key_marks[key] = _yaml_mark(key_node)
-            at_key = Node(key_marks[key])
-            children[key] = at_key if is_empty else _yaml_node(value_node, loader, done)
-    is_list = isinstance(node, yaml.SequenceNode)
-    done[node] = Node(_yaml_mark(node), is_list, children, key_marks)
+    if node not in done:
+        children: dict[Part, Node] = {}
+        is_list = isinstance(node, yaml.SequenceNode)
+        if is_list:
+            children = {i: _positions(entry, loader, done) for i, entry in enumerate(node.value)}
+        elif isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                at = _mark(key.start_mark)
+                is_empty = isinstance(value, yaml.ScalarNode) and value.value == ""
+                inner = Node(at) if is_empty else _positions(value, loader, done)
+                name = cast("Part", loader.construct_object(key, deep=True))
+                children[name] = replace(inner, key_mark=at)
+        done[node] = Node(_mark(node.start_mark), is_list, children)
     return done[node]
 
 
-def _yaml_mark(node: yaml.Node) -> Mark:
-    return Mark(node.start_mark.line + 1, node.start_mark.column + 1)
+def _mark(mark: yaml.Mark) -> Mark:
+    return Mark(mark.line + 1, mark.column + 1)

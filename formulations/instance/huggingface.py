@@ -17,7 +17,7 @@ count, as the library leaves them out; so are expert balancing terms, which no g
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -25,34 +25,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from formulations.errors import InstanceError
-from formulations.instance.documents import read_yaml_resource
+from formulations.instance.documents import resource
 from formulations.instance.record import Record, shown
 from formulations.instance.sizes import (
     LatentAttentionSizes,
     MoeSizes,
     TransformerSizes,
     WindowSizes,
-)
-
-#: Words of which one in a name means sizes, parts, or numbers of parts.
-_SIZE_WORD = re.compile(
-    r"adapters?|attention|attn|audio|bias|biases|blocks?|channels|compress|convs?|cross|d|decoder"
-    r"|dense|depth|dims?|embd|embed|embeddings?|encoder|expand|expansion|experts?|ff|ffn|freq"
-    r"|frequency|gated?|groups?|heads?|hidden|image|index|indexer|inner|intermediate|interval|k"
-    r"|kernel|kv|latent|layers?|linear|lora|mamba|memory|mlp|moe|mtp|multiplier|n|nextn|ngram"
-    r"|norms?|num|pattern|period|predict|proj|projection|q|qk|rank|ratio|recurrent|rwkv|shared"
-    r"|sizes?|sliding|sparse|speech|ssm|state|stride|text|tower|v|video|vision|visual|vocab|width"
-    r"|window"
-)
-#: Names that change neither parameters nor FLOPs all the same.
-_HARMLESS = re.compile(
-    r".*_(act|act_fn|activation|coef|dropout|dtype|eps|epsilon|fn|pdrop|prob|range|std|theta"
-    r"|token_ids?|token_index)|_?attn_implementation.*|summary_.*"
-    r"|attn_logit_softcapping|chunk_size_feed_forward|ep_size|is_decoder|n_ctx|n_group|topk_group"
-    r"|no_repeat_ngram_size|num_beams|num_beam_groups|num_labels|num_return_sequences"
-    r"|original_max_position_embeddings|output_hidden_states|query_pre_attn_scalar"
-    r"|relative_attention_max_distance|reorder_and_upcast_attn|scale_attn_by_inverse_layer_idx"
-    r"|scale_attn_weights|scale_decoder_outputs|use_bidirectional_attention"
 )
 
 
@@ -76,8 +55,11 @@ class ModelType:
 @cache
 def model_types() -> dict[str, ModelType]:
     """The table, by model type."""
-    table: Any = read_yaml_resource("config_json.yaml")
-    return {name: ModelType(**columns) for name, columns in table["types"].items()}
+    return {name: ModelType(**columns) for name, columns in _table()["types"].items()}
+
+
+def _table() -> Any:
+    return resource("config_json.yaml").value
 
 
 #: How names of models with a causal language head end.
@@ -99,21 +81,11 @@ class ConfigReader:
         """What the table says of it."""
         return model_types()[self.model_type]
 
-    @property
-    def defaults(self) -> dict[str, object]:
-        """Key -> default of every key that is read."""
-        return self.type.defaults
-
-    @property
-    def architecture(self) -> str | None:
-        """What the file names; None where it names nothing."""
-        return named_architecture(self.config, self.where)
-
     def value(self, key: str) -> object:
         """The value under any of the key's names, or its default."""
         names = (key, *self.type.aliases.get(key, ()))
-        given = [self.config[name] for name in names if name in self.config]
-        return given[0] if given else self.defaults[key]
+        given = (self.config[name] for name in names if name in self.config)
+        return next(given, self.type.defaults[key])
 
     def refuse(self, key: str, allowed: str) -> InstanceError:
         """The error to raise for the key."""
@@ -137,44 +109,38 @@ class ConfigReader:
             raise self.refuse(key, "true or false")
         return value
 
-    def dropout(self, *keys: str) -> bool:
+    def dropout(self, keys: list[str]) -> bool:
         """Whether any of the rates is above 0; all of them are checked."""
-        return max(self._rate(key) for key in keys) > 0
+        rates = []
+        for key in keys:
+            rate = self.value(key)
+            if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
+                raise self.refuse(key, "a number from 0 to below 1")
+            rates.append(rate)
+        return max(rates) > 0
 
-    def _rate(self, key: str) -> float:
-        value = self.value(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-            raise self.refuse(key, "a number from 0 to below 1")
-        return value
-
-    def only(self, key: str, *allowed: object) -> None:
-        """Refuses a variant whose costs are not known here."""
-        if self.value(key) not in allowed:
-            raise self.refuse(key, " or ".join(map(repr, allowed)))
-
-    def window(self, sliding: Sequence[int] | None = None) -> WindowSizes | None:
-        """The sliding window; `sliding`: the blocks that have it without `layer_types`.
-
-        None for `sliding`: all of them, and no `layer_types`.
-        """
+    def window(self) -> WindowSizes | None:
+        """The sliding window, and the blocks that have it; None for them: all."""
         tokens = self.optional("sliding_window")
-        if "use_sliding_window" in self.defaults and not self.flag("use_sliding_window"):
+        if "use_sliding_window" in self.type.defaults and not self.flag("use_sliding_window"):
             tokens = None
-        blocks = None if sliding is None else self._sliding_blocks(sliding, tokens)
-        if tokens is None or blocks == []:
-            return None
-        return WindowSizes(tokens=tokens, layers=blocks)
-
-    def _sliding_blocks(self, default: Sequence[int], tokens: int | None) -> list[int]:
-        kinds = self.value("layer_types")
-        if kinds is None:
-            return list(default)
-        allowed = _ATTENTION_KINDS if tokens else _ATTENTION_KINDS[:1]
         count = self.integer("num_hidden_layers")
-        fits = isinstance(kinds, list) and len(kinds) == count
-        if not isinstance(kinds, list) or not fits or any(kind not in allowed for kind in kinds):
-            raise self.refuse("layer_types", f"a list of {count}, each {' or '.join(allowed)}")
-        return [i for i, kind in enumerate(kinds) if kind == "sliding_attention"]
+        blocks: list[int] | None = None
+        match self.model_type:  # where `layer_types` says nothing
+            case "qwen2" | "qwen3":  # all but the first
+                blocks = [*range(count)][self.integer("max_window_layers", least=0) :]
+            case "gpt_oss" | "gemma2":  # every second, from the first on
+                blocks = [*range(0, count, 2)]
+            case "gemma3_text":  # all but every sixth
+                period = self.integer("sliding_window_pattern")
+                blocks = [block for block in range(count) if (block + 1) % period]
+        if blocks is not None and (kinds := self.value("layer_types")) is not None:
+            allowed = _ATTENTION_KINDS if tokens else _ATTENTION_KINDS[:1]
+            fits = isinstance(kinds, list) and len(kinds) == count
+            if not isinstance(kinds, list) or not fits or any(k not in allowed for k in kinds):
+                raise self.refuse("layer_types", f"a list of {count}, each {' or '.join(allowed)}")
+            blocks = [i for i, kind in enumerate(kinds) if kind == "sliding_attention"]
+        return None if tokens is None or blocks == [] else WindowSizes(tokens=tokens, layers=blocks)
 
 
 def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSizes:
@@ -184,20 +150,49 @@ def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSi
     sizes that do not fit together, and fields that may describe another model.
     """
     reader = reader_of(config, where)
-    _check_aliases(config, where, reader.type)
-    for key in foreign_fields(config, {*reader.type.fields, *reader.type.harmless}):
+    table = reader.type
+    for key, others in table.aliases.items():  # two names of one field agree
+        first, *further = [name for name in (key, *others) if name in config] or [key]
+        for name in further:
+            if config[name] != config[first]:
+                found = f"{shown(config[name])} beside {first}: {shown(config[first])}"
+                raise InstanceError(f"{where} {name}", found, "the same value")
+    for key in foreign_fields(config, {*table.fields, *table.harmless}):
         raise refuse(config, where, key)
-    _check_architecture(reader)
-    for key, allowed in reader.type.only.items():
-        reader.only(key, *allowed)
-    special = {"bert": _of_bert, "t5": _of_t5}.get(reader.model_type)
+    architecture = named_architecture(config, where)
+    if architecture is not None and not _is_counted(architecture, table):
+        ends = f"a name that ends in {' or '.join(CAUSAL_NAMES)}"
+        allowed = ", ".join(table.architectures) or ends
+        raise InstanceError(f"{where} architectures", architecture, allowed)
+    for key, values in table.only.items():  # variants whose costs are not known
+        if reader.value(key) not in values:
+            raise reader.refuse(key, " or ".join(map(repr, values)))
     try:
-        values = _values(reader, TransformerSizes, reader.type.sizes)
-        return TransformerSizes.model_validate(values | (special(reader) if special else {}))
+        sizes = _values(reader, TransformerSizes, table.sizes)
+        if reader.model_type == "bert":
+            # A masked language model has no pooler; without a name it is the base model.
+            sizes["pooler"] = architecture != "BertForMaskedLM"
+            sizes["published_head"] = architecture not in (None, "BertModel")
+        if reader.model_type == "t5":
+            activation = reader.value("feed_forward_proj")
+            words = activation.split("-") if isinstance(activation, str) else []
+            if len(words) not in (1, 2) or (len(words) == 2 and words[0] != "gated"):
+                allowed = "an activation such as relu, or gated-gelu"
+                raise reader.refuse("feed_forward_proj", allowed)
+            sizes["gated_ffn"] = len(words) == 2
+            sizes["decoder_layers"] = sizes["decoder_layers"] or sizes["layers"]
+        return TransformerSizes.model_validate(sizes)
     except ValidationError as error:
-        first = error.errors()[0]
-        found = f"{_field(first['loc'])}{first['msg'].removeprefix('Value error, ')}"
+        first_error = error.errors()[0]
+        field = ".".join(map(str, first_error["loc"]))
+        found = (field and f"{field}: ") + first_error["msg"].removeprefix("Value error, ")
         raise InstanceError(where, found, "sizes that fit together") from error
+
+
+def _is_counted(architecture: str, table: ModelType) -> bool:
+    if table.architectures:
+        return architecture in table.architectures
+    return architecture.endswith(CAUSAL_NAMES)
 
 
 _NESTED: dict[str, type[Record]] = {"moe": MoeSizes, "latent_attention": LatentAttentionSizes}
@@ -213,11 +208,11 @@ def _values(
         if isinstance(source, bool) or name == "norm":
             values[name] = source
         elif isinstance(source, list):
-            values[name] = config.dropout(*source)
+            values[name] = config.dropout(source)
         elif isinstance(source, dict):
             values[name] = _NESTED[name].model_validate(_values(config, _NESTED[name], source))
         elif name == "window":
-            values[name] = config.window(_sliding(config))
+            values[name] = config.window()
         elif target.annotation is bool:
             values[name] = config.flag(source)
         elif source.endswith(" or null"):
@@ -228,63 +223,18 @@ def _values(
     return values
 
 
-def _sliding(config: ConfigReader) -> Sequence[int] | None:
-    """Blocks that have the window where `layer_types` says nothing; None: all have."""
-    blocks = range(config.integer("num_hidden_layers"))
-    match config.model_type:
-        case "qwen2" | "qwen3":  # all but the first
-            return blocks[config.integer("max_window_layers", least=0) :]
-        case "gpt_oss" | "gemma2":  # every second, from the first on
-            return blocks[::2]
-        case "gemma3_text":  # all but every sixth
-            period = config.integer("sliding_window_pattern")
-            return [block for block in blocks if (block + 1) % period]
-    return None
-
-
-def _of_bert(config: ConfigReader) -> dict[str, object]:
-    """Of a masked language model no pooler; without a name the base model."""
-    name = config.architecture
-    return {
-        "pooler": name != "BertForMaskedLM",
-        "published_head": name not in (None, "BertModel"),
-    }
-
-
-def _of_t5(config: ConfigReader) -> dict[str, object]:
-    activation = config.value("feed_forward_proj")
-    words = activation.split("-") if isinstance(activation, str) else []
-    if len(words) not in (1, 2) or (len(words) == 2 and words[0] != "gated"):
-        raise config.refuse("feed_forward_proj", "an activation such as relu, or gated-gelu")
-    layers = config.optional("num_decoder_layers") or config.integer("num_layers")
-    return {"decoder_layers": layers, "gated_ffn": len(words) == 2}
-
-
 def reader_of(config: Mapping[str, object], where: str) -> ConfigReader:
     """The fields of a file. Raises InstanceError for a model type that is not in the table."""
     if not isinstance(config, Mapping):
         raise InstanceError(where, f"a {type(config).__name__}", "an object with a model_type")
-    found = config.get("model_type")
-    if not isinstance(found, str) or found not in model_types():
-        hint = spelling_of(found, list(model_types()))
-        shown = "missing" if "model_type" not in config else repr(found) + hint
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str) or model_type not in model_types():
+        hint = spelling_of(model_type, list(model_types()))
+        found = "missing" if "model_type" not in config else repr(model_type) + hint
         others = "with the optional extra `transformers` those of that library"
         allowed = f"{', '.join(model_types())}; {others}"
-        raise InstanceError(f"{where} model_type", shown, allowed)
-    return ConfigReader(config, where, found)
-
-
-def _field(location: tuple[int | str, ...]) -> str:
-    return ".".join(map(str, location)) + ": " if location else ""
-
-
-def _check_architecture(config: ConfigReader) -> None:
-    """Raises InstanceError for a model that is not counted, such as one with another head."""
-    name, names = config.architecture, config.type.architectures
-    if name is None or (name in names if names else name.endswith(CAUSAL_NAMES)):
-        return
-    allowed = ", ".join(names) if names else f"a name that ends in {' or '.join(CAUSAL_NAMES)}"
-    raise InstanceError(f"{config.where} architectures", name, allowed)
+        raise InstanceError(f"{where} model_type", found, allowed)
+    return ConfigReader(config, where, model_type)
 
 
 def named_architecture(config: Mapping[str, object], where: str) -> str | None:
@@ -299,45 +249,41 @@ def named_architecture(config: Mapping[str, object], where: str) -> str | None:
 
 
 def spelling_of(name: object, names: list[str]) -> str:
-    """` (did you mean ...?)` for another spelling of a known name: case, signs, doubled letters.
+    """` (did you mean ...?)` for another spelling of a name: case, signs, doubled letters.
 
     No more than that: names of architectures that differ in a letter or number are unlike.
     """
-    same = [known for known in names if _letters(known) == _letters(str(name))]
+
+    def letters(text: str) -> str:
+        return re.sub(r"([a-z])\1+", r"\1", re.sub(r"[^a-z0-9]", "", text.lower()))
+
+    same = [like for like in names if letters(like) == letters(str(name))]
     return f" (did you mean {same[0]}?)" if same else ""
-
-
-def _letters(name: str) -> str:
-    return re.sub(r"([a-z])\1+", r"\1", re.sub(r"[^a-z0-9]", "", name.lower()))
 
 
 def foreign_fields(config: Mapping[str, object], fine: Collection[str]) -> list[str]:
     """Fields that may describe another model than is counted; fine: those that do not."""
-    return [key for key, value in config.items() if value and key not in fine and _of_size(key)]
+    size_words, harmless = _pattern("size_words"), _pattern("harmless_names")
+
+    def is_of_size(key: str) -> bool:
+        words = re.sub(r"([a-z])([A-Z])", r"\1_\2", key).lower().split("_")
+        return any(map(size_words.fullmatch, words)) and not harmless.fullmatch(key)
+
+    return [key for key, value in config.items() if value and key not in fine and is_of_size(key)]
+
+
+@cache
+def _pattern(key: str) -> re.Pattern[str]:
+    """Any of the regular expressions under a key of the table."""
+    return re.compile("|".join(_table()[key].split()))
 
 
 def refuse(config: Mapping[str, object], where: str, key: str) -> InstanceError:
     """The error to raise for such a field."""
-    types = [name for name, known in model_types().items() if key in known.fields]
+    types = [name for name, table in model_types().items() if key in table.fields]
     having = f"a model_type with it ({', '.join(types)}), or " if types else ""
     return InstanceError(
         f"{where} {key}",
         f"{shown(config[key])}, which model_type {config['model_type']} does not have",
         f"{having}no such field, if it changes neither parameters nor FLOPs",
     )
-
-
-def _check_aliases(config: Mapping[str, object], where: str, model_type: ModelType) -> None:
-    """Raises InstanceError where two names of one field have unlike values."""
-    for key, others in model_type.aliases.items():
-        given = [name for name in (key, *others) if name in config]
-        for name in given[1:]:
-            if config[name] != config[given[0]]:
-                first = shown(config[given[0]])
-                found = f"{shown(config[name])} beside {given[0]}: {first}"
-                raise InstanceError(f"{where} {name}", found, "the same value")
-
-
-def _of_size(key: str) -> bool:
-    words = re.sub(r"([a-z])([A-Z])", r"\1_\2", key).lower().split("_")
-    return any(map(_SIZE_WORD.fullmatch, words)) and not _HARMLESS.fullmatch(key)

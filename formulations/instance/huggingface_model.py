@@ -28,6 +28,7 @@ from formulations.instance.huggingface import (
 )
 from formulations.instance.record import shown
 from formulations.instance.transformer import Architecture
+from formulations.units import ceil_div
 
 # What classes outside of this project raise for configs that they cannot build.
 _REFUSALS = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError)
@@ -53,7 +54,7 @@ def maximum_positions(config: Mapping[str, object], where: str) -> int | None:
         return longest if type(longest) is int and longest > 0 else None
     reader = reader_of(config, where)
     for key in ("n_positions", "max_position_embeddings"):
-        if key in reader.defaults:
+        if key in reader.type.defaults:
             return reader.optional(key)
     return None
 
@@ -78,30 +79,16 @@ def counted_from_config(config: Mapping[str, object], where: str) -> CountedMode
         if config.get(key):
             found = f"{shown(config[key])}, modules that the library's model leaves out"
             raise InstanceError(f"{where} {key}", found, "0, to train without them")
-    model = _counted(config, where)
-    for key in _undeclared(config, where):
-        if model.parameters == _counted(_changed(config, key), where).parameters:
+    model, declared = _counted(config, where)
+    # Some fields that a class does not declare its model reads: without them, or with twice the
+    # number, it has other parameters.
+    for key in foreign_fields(config, declared):
+        value = config[key]
+        without = {name: config[name] for name in config if name != key}
+        changed = without | {key: 2 * value} if type(value) is int else without
+        if model.parameters == _counted(changed, where)[0].parameters:
             raise refuse(config, where, key)
     return model
-
-
-def _counted(config: Mapping[str, object], where: str) -> CountedModel:
-    built = _library_config(config, where)
-    return counted_model(_meta_model(config, built, where), built.get_text_config(), where)
-
-
-def _undeclared(config: Mapping[str, object], where: str) -> list[str]:
-    """Fields that may be of another model; some that a class does not declare its model reads."""
-    built = _library_config(config, where)
-    known = {*(field.name for field in fields(type(built))), *built.attribute_map}
-    return foreign_fields(config, known)
-
-
-def _changed(config: Mapping[str, object], key: str) -> dict[str, object]:
-    """With another value of one field: twice a number, or none at all."""
-    value = config[key]
-    others = {name: other for name, other in config.items() if name != key}
-    return others | {key: 2 * value} if type(value) is int else others
 
 
 def _check_sizes(config: Mapping[str, object], where: str) -> None:
@@ -109,50 +96,49 @@ def _check_sizes(config: Mapping[str, object], where: str) -> None:
     for key, value in config.items():
         if isinstance(value, dict):
             _check_sizes(value, where)
-        most = _MOST_MODULES if any(word in key for word in _MODULE_WORDS) else _MOST
-        if isinstance(value, int) and abs(value) > most:
-            raise InstanceError(f"{where} {key}", shown(value), f"at most {most}")
+        largest = _MOST_MODULES if any(word in key for word in _MODULE_WORDS) else _MOST
+        if isinstance(value, int) and abs(value) > largest:
+            raise InstanceError(f"{where} {key}", shown(value), f"at most {largest}")
 
 
-def _library_config(config: Mapping[str, object], where: str) -> Any:
+def _counted(config: Mapping[str, object], where: str) -> tuple[CountedModel, set[str]]:
+    """The model that the library builds, and the fields that its configuration class declares.
+
+    On the meta device: of the architecture named, else the causal language model.
+    """
+    import torch
     import transformers
     from huggingface_hub.errors import StrictDataclassError
+
+    def refused(error: Exception) -> InstanceError:
+        lines = [line.strip() for line in str(error).splitlines()]
+        found = f"transformers cannot build it: {' '.join(filter(None, lines))[:200]}"
+        return InstanceError(where, found, "a causal language model that the library can build")
 
     transformers.logging.set_verbosity_error()
     values = {key: value for key, value in config.items() if key != "model_type"}
     try:
-        return transformers.AutoConfig.for_model(config["model_type"], **values)
+        built: Any = transformers.AutoConfig.for_model(config["model_type"], **values)
     except (*_REFUSALS, *_BAD_VALUES, StrictDataclassError) as error:
-        raise _refused(where, error) from error
-
-
-def _meta_model(config: Mapping[str, object], built: Any, where: str) -> Any:
-    """The model on the meta device: of the architecture named, else the causal language model."""
-    import torch
-    import transformers
-
+        raise refused(error) from error
     name = named_architecture(config, where)
-    own: Any = name and getattr(transformers, name, None)
-    is_own = getattr(own, "config_class", None) is type(built)
-    if built.is_encoder_decoder or not (is_own or built.get_text_config() is built):
+    architecture: Any = name and getattr(transformers, name, None)
+    fits = getattr(architecture, "config_class", None) is type(built)
+    text_config = built.get_text_config()
+    if built.is_encoder_decoder or not (fits or text_config is built):
         allowed = "a language model of one stack of blocks, without encoder or other towers"
         raise InstanceError(f"{where} model_type", repr(config["model_type"]), allowed)
-    if name and not is_own and not name.endswith(CAUSAL_NAMES):
+    if name and not fits and not name.endswith(CAUSAL_NAMES):
         allowed = f"a model of the library, or a name that ends in {' or '.join(CAUSAL_NAMES)}"
         raise InstanceError(f"{where} architectures", name, allowed)
     try:
         with torch.device("meta"):
-            if is_own:
-                return own(built)
-            return transformers.AutoModelForCausalLM.from_config(built)
+            build = architecture if fits else transformers.AutoModelForCausalLM.from_config
+            network = build(built)
     except (*_REFUSALS, *_BAD_VALUES) as error:
-        raise _refused(where, error) from error
-
-
-def _refused(where: str, error: Exception) -> InstanceError:
-    lines = [line.strip() for line in str(error).splitlines()]
-    found = f"transformers cannot build it: {' '.join(filter(None, lines))[:200]}"
-    return InstanceError(where, found, "a causal language model that the library can build")
+        raise refused(error) from error
+    declared = {*(field.name for field in fields(type(built))), *built.attribute_map}
+    return counted_model(network, text_config, where), declared
 
 
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
@@ -168,16 +154,22 @@ def counted_model(network: Any, config: Any, where: str) -> CountedModel:
     Raises InstanceError for a model without head, or of more or less than one stack of blocks.
     """
     reading = _Reading(config, where)
-    table, matrix = _vocabulary(network, where)
-    stack_name, stack = _stack(network, reading)
-    names = {id(p) for p in stack.parameters()} | {id(table), id(matrix)}
+    head = network.get_output_embeddings()
+    if head is None:
+        found = f"{type(network).__name__}, which has no language head"
+        raise InstanceError(where, found, "a causal language model")
+    # Matrices of the embedding and of the head; the same one where they are tied.
+    table, matrix = network.get_input_embeddings().weight, head.weight
+    stack_name, stack = _stack(network, where)
+    in_layers = {id(p) for p in stack.parameters()} | {id(table), id(matrix)}
     leaves = list(_leaves(network))
     first = next(i for i, leaf in enumerate(leaves) if leaf.path.startswith(f"{stack_name}."))
-    others = [(i, leaf) for i, leaf in enumerate(leaves) if id(leaf.parameter) not in names]
-    before = [leaf for i, leaf in others if i < first]
+    around = [(i, leaf) for i, leaf in enumerate(leaves) if id(leaf.parameter) not in in_layers]
+    before = [leaf for i, leaf in around if i < first]
     longest = reading.number("max_position_embeddings")
-    tables = [leaf.parameter.shape[0] for leaf in before if leaf.is_table]
+    rows = [leaf.parameter.shape[0] for leaf in before if leaf.is_table]
     heads = reading.number("num_attention_heads") or 1
+    rates = {k: v for k, v in config.to_dict().items() if "drop" in k and "class" not in k}
     return CountedModel(
         hidden_size=reading.hidden_size,
         vocabulary_rows=int(table.shape[0]),
@@ -185,11 +177,11 @@ def counted_model(network: Any, config: Any, where: str) -> CountedModel:
         tied_embeddings=matrix is table,
         blocks=tuple(reading.block(block) for block in stack),
         before=reading.total(before),
-        behind=reading.total([leaf for i, leaf in others if i > first]),
+        behind=reading.total([leaf for i, leaf in around if i > first]),
         heads=heads,
         num_kv_heads=reading.number("num_key_value_heads") or heads,
-        dropout=reading.dropout,
-        learned_positions=longest if longest and max(tables, default=0) >= longest else None,
+        dropout=any(isinstance(v, float) and v > 0 for k, v in rates.items() if "summary" not in k),
+        learned_positions=longest if longest and max(rows, default=0) >= longest else None,
         num_experts=reading.number(*_EXPERTS) or 0,
     )
 
@@ -231,32 +223,23 @@ def _leaves(network: Any) -> Iterator[_Leaf]:
                 yield _Leaf(f"{path}.{name}", module, parameter)
 
 
-def _vocabulary(network: Any, where: str) -> tuple[Any, Any]:
-    """Matrices of the embedding and of the head; the same one where they are tied."""
-    head = network.get_output_embeddings()
-    if head is None:
-        kind = type(network).__name__
-        raise InstanceError(where, f"{kind}, which has no language head", "a causal language model")
-    return network.get_input_embeddings().weight, head.weight
-
-
-def _stack(network: Any, reading: "_Reading") -> tuple[str, Any]:
+def _stack(network: Any, where: str) -> tuple[str, Any]:
     """The list of blocks: the only one outermost in the model, each with its own parameters."""
     from torch.nn import ModuleList
 
-    found: dict[str, Any] = {}
+    stacks: dict[str, Any] = {}
     for path, module in network.named_modules():
-        inside = any(path.startswith(f"{outer}.") for outer in found)
+        inside = any(path.startswith(f"{outer}.") for outer in stacks)
         if isinstance(module, ModuleList) and not inside and any(True for _ in module.parameters()):
-            found[path] = module
-    sizes = [sum(p.numel() for p in block.parameters()) for s in found.values() for block in s]
-    distinct = {id(p): p.numel() for s in found.values() for p in s.parameters()}
-    if len(found) != 1 or sum(sizes) != sum(distinct.values()):
-        kind = f"{type(network).__name__} with {', '.join(found) or 'no blocks'}"
-        shared = ", whose blocks share parameters" if len(found) == 1 else ""
+            stacks[path] = module
+    sizes = [sum(p.numel() for p in block.parameters()) for s in stacks.values() for block in s]
+    distinct = {id(p): p.numel() for s in stacks.values() for p in s.parameters()}
+    if len(stacks) != 1 or sum(sizes) != sum(distinct.values()):
+        kind = f"{type(network).__name__} with {', '.join(stacks) or 'no blocks'}"
+        shared = ", whose blocks share parameters" if len(stacks) == 1 else ""
         allowed = "one stack of blocks, each with parameters of its own"
-        raise InstanceError(reading.where, kind + shared, allowed)
-    return next(iter(found.items()))
+        raise InstanceError(where, kind + shared, allowed)
+    return next(iter(stacks.items()))
 
 
 @dataclass(frozen=True)
@@ -276,22 +259,19 @@ class _Reading:
                 return int(value)
         return None
 
+    def _required(self, key: str) -> int:
+        if (size := self.number(key)) is None:
+            raise InstanceError(f"{self.where} {key}", "missing", "a whole number")
+        return size
+
     @property
     def hidden_size(self) -> int:
-        size = self.number("hidden_size")
-        if size is None:
-            raise InstanceError(f"{self.where} hidden_size", "missing", "a whole number")
-        return size
+        return self._required("hidden_size")
 
     @property
     def _head_dim(self) -> int:
         heads = self.number("num_attention_heads") or 1
         return self.number("head_dim") or self.hidden_size // heads
-
-    @property
-    def dropout(self) -> bool:
-        rates = {k: v for k, v in self.config.to_dict().items() if "drop" in k and "class" not in k}
-        return any(isinstance(v, float) and v > 0 for k, v in rates.items() if "summary" not in k)
 
     def total(self, leaves: list[_Leaf]) -> CountedPart:
         """Sum of the parameters' counts."""
@@ -299,7 +279,13 @@ class _Reading:
 
     def block(self, block: Any) -> CountedPart:
         """One block: its parameters, scores, residual adds, and inputs of attention and network."""
-        columns, heads = self._scores(block)
+        names = [type(m).__name__ for m in block.modules() if list(m.parameters())]
+        columns = heads = 0  # of the scores: heads * (width of query + width of value)
+        if any("Attention" in name for name in names):
+            heads = self._required("num_attention_heads")
+            nope, rope = self.number("qk_nope_head_dim"), self.number("qk_rope_head_dim")
+            query = nope + rope if nope and rope else self._head_dim
+            columns = heads * (query + (self.number("v_head_dim") or self._head_dim))
         plain = [m for m in block.modules() if not list(m.children()) and not list(m.parameters())]
         names = [type(module).__name__ for module in plain]
         kernels = _RESIDUAL_ADDS + _ROTARY_KERNELS * bool(heads)
@@ -312,49 +298,34 @@ class _Reading:
             heads=heads,
         )
 
-    def _scores(self, block: Any) -> tuple[int, int]:
-        """Heads * (width of query + width of value), and heads; zeros without attention."""
-        names = [type(m).__name__ for m in block.modules() if list(m.parameters())]
-        if not any("Attention" in name for name in names):
-            return 0, 0
-        heads = self.number("num_attention_heads")
-        if heads is None:
-            raise InstanceError(f"{self.where} num_attention_heads", "missing", "a whole number")
-        head = self._head_dim
-        nope, rope = self.number("qk_nope_head_dim"), self.number("qk_rope_head_dim")
-        query = nope + rope if nope and rope else head
-        return heads * (query + (self.number("v_head_dim") or head)), heads
-
     def _of_parameter(self, leaf: _Leaf) -> CountedPart:
         size, shape = int(leaf.parameter.numel()), tuple(leaf.parameter.shape)
         if leaf.is_table:
             return CountedPart(whole_parameters=size, kernels=2, memory_kernels=2)  # lookup, add
         if len(shape) < 2:
-            kept = CountedPart(whole_parameters=size)
-            return kept if not leaf.is_norm else kept + self._norm(size)
+            vector = CountedPart(whole_parameters=size)
+            if not leaf.is_norm:
+                return vector
+            launch = CountedPart(kernels=1, memory_kernels=1)
+            if size == self._head_dim:  # the input of a norm over single heads is that of all
+                heads = self.number("num_attention_heads") or 1
+                return vector + launch + CountedPart(split_kept_bytes=2 * size * heads)
+            return vector + launch + CountedPart(whole_kept_bytes=2 * size)
         experts = self.number(*_EXPERTS)
         of_experts = experts is not None and shape[0] == experts and not leaf.is_convolution
         if of_experts and len(shape) == 2:
             return self._router_or_biases(leaf, size, shape)
-        one_of_many = _ONE_EXPERT.search(leaf.path) is not None
-        if of_experts or one_of_many:
-            return self._expert_matrix(size, size if one_of_many else size // shape[0])
+        alone = _ONE_EXPERT.search(leaf.path) is not None
+        if of_experts or alone:
+            return self._expert_matrix(size, size if alone else size // shape[0])
         if "expert" in leaf.path and len(shape) > 2:
             found = f"{leaf.path} of {shape[0]} entries"
             raise InstanceError(self.where, found, f"as many as experts, {experts}")
+        # Kept of a product: its side that is not the residual stream; of the wider one else.
+        side = size // self.hidden_size if self.hidden_size in shape else max(shape)
         return CountedPart(
-            split_parameters=size,
-            products=size,
-            kernels=1,
-            split_kept_bytes=2 * self._other_side(size, shape),
+            split_parameters=size, products=size, kernels=1, split_kept_bytes=2 * side
         )
-
-    def _norm(self, size: int) -> CountedPart:
-        """Input of a norm; of one over single heads, that of all heads."""
-        if size == self._head_dim:
-            heads = self.number("num_attention_heads") or 1
-            return CountedPart(kernels=1, memory_kernels=1, split_kept_bytes=2 * size * heads)
-        return CountedPart(kernels=1, memory_kernels=1, whole_kept_bytes=2 * size)
 
     def _router_or_biases(self, leaf: _Leaf, size: int, shape: tuple[int, ...]) -> CountedPart:
         """Biases of all experts; or the router, its fp32 scores and the copies of tokens."""
@@ -372,15 +343,15 @@ class _Reading:
         )
 
     def _expert_matrix(self, size: int, of_one: int) -> CountedPart:
-        experts, visited = self.number(*_EXPERTS) or 1, self._visited()
-        share = visited * (size // of_one)
-        kept = 2 * (of_one // self.hidden_size) * share
-        products = -(-of_one * share // experts)
+        """Matrices of experts: products by the share of them that a token visits, rounded up."""
+        experts = self.number(*_EXPERTS) or 1
+        visited = self._visited() * (size // of_one)
+        products = ceil_div(of_one * visited, experts)
         return CountedPart(
             split_parameters=size,
             products=products,
             kernels=1,
-            split_kept_bytes=-(-kept // experts),
+            split_kept_bytes=ceil_div(2 * (of_one // self.hidden_size) * visited, experts),
             expert_parameters=size,
             expert_products=products,
         )
@@ -391,7 +362,3 @@ class _Reading:
             allowed = f"experts that a token visits, as one of {', '.join(_VISITED)}"
             raise InstanceError(self.where, "experts without their number per token", allowed)
         return visited
-
-    def _other_side(self, size: int, shape: tuple[int, ...]) -> int:
-        """Width of a product's side that is not the residual stream; of the wider one else."""
-        return size // self.hidden_size if self.hidden_size in shape else max(shape)

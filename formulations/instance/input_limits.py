@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from formulations.errors import InstanceError
-from formulations.instance.record import Share, refusal, shown
+from formulations.instance.record import refusal, shown
 
 MOST_BYTES = 1 << 28  #: of a file
 MOST_VALUES = 10**7  #: of a JSON file: numbers, texts, lists and mappings
@@ -59,7 +59,6 @@ Count = Annotated[int, Field(ge=1, le=MOST_GPUS)]
 Index = Annotated[int, Field(ge=0, lt=MOST_GPUS)]
 Batch = Annotated[int, Field(ge=1, le=MOST_BATCH)]
 GpusPerNode = Annotated[int, Field(ge=1, le=MOST_GPUS_PER_NODE)]
-Fraction = Annotated[float, Share()]  # 0 to below 1
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 Bytes = Annotated[int, Field(ge=0, le=1 << 62)]
 Figure = Annotated[int, Field(ge=0, le=10**60)]  # FLOPs, bytes: what costs.magnitude judges
@@ -73,14 +72,9 @@ def printable(text: str, most: int = MOST_NAME) -> str:
 
 def check_extent(where: str, num_values: int, most: int) -> None:
     """Returns if a file may have so many values; InstanceError if not."""
-    if num_values > most:
-        found = f"{_number(num_values)} values"
-        raise InstanceError(where, found, f"at most {most:,} in a file")
-
-
-def _number(count: int) -> str:
-    """Digits, or the power of ten below a number that nobody could read."""
-    return f"{count:,}" if count < 10**15 else "more than 10^15"
+    if num_values > most:  # a number that nobody could read by its power of ten
+        number = f"{num_values:,}" if num_values < 10**15 else "more than 10^15"
+        raise InstanceError(where, f"{number} values", f"at most {most:,} in a file")
 
 
 def first_beyond(counts: Iterable[int], most: int) -> int | None:

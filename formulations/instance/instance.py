@@ -12,7 +12,6 @@ from formulations.instance.cluster import Cluster
 from formulations.instance.input_limits import (
     MOST_CHOICES_OF_TERMS,
     Bytes,
-    Fraction,
     Name,
     Text,
 )
@@ -20,7 +19,7 @@ from formulations.instance.lengths import Lengths
 from formulations.instance.machines import GpuType
 from formulations.instance.preemption import Preemption
 from formulations.instance.profile import Profile
-from formulations.instance.record import Quantity, Record, without_nulls
+from formulations.instance.record import Fraction, Quantity, Record, Section, without_nulls
 from formulations.instance.search import SearchSpace
 from formulations.instance.sources import Evidence, GpuEvidence
 from formulations.instance.workload import Precision, Workload
@@ -47,34 +46,22 @@ HighestPrice = Annotated[
 MEMORY_MODEL_ERROR = 0.025
 
 
-class LimitsFile(Record):
+class LimitsFile(Section):
     """What a plan must respect."""
 
-    memory_headroom: Fraction = Field(
-        default=MEMORY_MODEL_ERROR,
-        description="Share of the memory to leave free, 0.05 or 5 %. Default: 2.5 %, the error of"
-        " the memory model on measured peaks.",
-    )
+    memory_headroom: Fraction = MEMORY_MODEL_ERROR
+    """Share of the memory to leave free, 0.05 or 5 %. Default: 2.5 %, the error of the memory model
+    on measured peaks."""
     framework_reserve_bytes: Reserve = Field(
-        default_factory=lambda: GIB,
-        validation_alias="framework_reserve",
-        description="Memory for context, NCCL, fragmentation. Default: 1 GiB.",
+        default_factory=lambda: GIB, validation_alias="framework_reserve"
     )
-    max_step_time_s: LongestTime | None = Field(
-        default=None,
-        validation_alias="max_step_time",
-        description="Longest step, such as 2 s.",
-    )
-    max_cost_usd_per_step: HighestCost | None = Field(
-        default=None,
-        validation_alias="max_cost_per_step",
-        description="Highest price of one step, such as 0.01 USD.",
-    )
-    max_price_usd_per_hour: HighestPrice | None = Field(
-        default=None,
-        validation_alias="max_price_per_hour",
-        description="Highest price of all nodes used, such as 100 USD/h.",
-    )
+    """Memory for context, NCCL, fragmentation. Default: 1 GiB."""
+    max_step_time_s: LongestTime | None = Field(None, validation_alias="max_step_time")
+    """Longest step, such as 2 s."""
+    max_cost_usd_per_step: HighestCost | None = Field(None, validation_alias="max_cost_per_step")
+    """Highest price of one step, such as 0.01 USD."""
+    max_price_usd_per_hour: HighestPrice | None = Field(None, validation_alias="max_price_per_hour")
+    """Highest price of all nodes used, such as 100 USD/h."""
 
     _written = model_validator(mode="before")(without_nulls)
 
@@ -85,20 +72,17 @@ class Limits(LimitsFile):
     memory_headroom: Fraction = 0.0
 
 
-class Objective(Record):
+class Objective(Section):
     """What is minimised.
 
     cost_per_useful_sequence: with preemptions, see `formulations.costs.renting`.
     """
 
-    minimize: Minimize = Field(
-        default="step_time",
-        description="training_cost is the price of `steps` steps; cost_per_useful_sequence chooses"
-        " between on demand and spot too, and counts what preemptions cost.",
-    )
-    steps: int | None = Field(
-        default=None, ge=1, le=10**12, description="Steps of the training, for training_cost."
-    )
+    minimize: Minimize = "step_time"
+    """training_cost is the price of `steps` steps; cost_per_useful_sequence chooses between on
+    demand and spot too, and counts what preemptions cost."""
+    steps: int | None = Field(None, ge=1, le=10**12)
+    """Steps of the training, for training_cost."""
 
 
 class Instance(Record):
@@ -157,6 +141,18 @@ class Instance(Record):
     def on(self, nodes_used: Sequence[int]) -> "Instance":
         """The instance for plans on so many nodes of every group: one of `sides`."""
         return self.sides[self.side(nodes_used)]
+
+    def splits_sequence(self, tp: int) -> bool:
+        """Whether tensor groups of tp GPUs split the sequence between their products."""
+        return self.search.sequence_parallel and tp not in self.search.unsplit_degrees
+
+    def splits_messages(self, tp: int) -> bool:
+        """Whether each of the tp GPUs sends 1/tp of a message between stages."""
+        return self.search.scatter_gather or self.splits_sequence(tp)
+
+    def gathers_messages(self, tp: int) -> bool:
+        """Whether the receivers put it together; of a split sequence each needs its part alone."""
+        return self.search.scatter_gather and not self.splits_sequence(tp)
 
     def with_batch(self, global_batch: int) -> "Instance":
         """The instance with so many sequences per step."""

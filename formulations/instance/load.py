@@ -1,33 +1,90 @@
-"""The way from the path of an instance file to an `Instance`."""
+"""The way from the path of an instance file to an `Instance`.
 
+Instance files as people write them; defaults, catalogues, checks across fields.
+"""
+
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import Discriminator, Field, Tag, ValidationError
 
-from formulations.instance.catalogue import catalogue
-from formulations.instance.documents import (
-    Place,
-    parse_document,
-    read_text,
-)
+from formulations.errors import InstanceError, Mistakes, joined
+from formulations.instance.calibration import CalibrationFile, resolve_calibration
+from formulations.instance.cluster import ClusterFile, CountRange, resolve_cluster
+from formulations.instance.documents import Place, parse_document, read_text
 from formulations.instance.family import MOST_MEMBERS, Family
-from formulations.instance.fleet_space import check_fleets
-from formulations.instance.instance import Instance
-from formulations.instance.profile import ProfileFile
-from formulations.instance.resolve import InstanceFile, WrittenProfile, resolve
-from formulations.instance.resolve_cluster import CountRange
-from formulations.instance.resolve_lengths import read_classes
+from formulations.instance.input_limits import MOST_CHOICES_OF_TERMS, Name, Text
+from formulations.instance.instance import Instance, Limits, LimitsFile, Objective
+from formulations.instance.lengths import LengthsFile
+from formulations.instance.preemption import PreemptionFile, resolve_preemption
+from formulations.instance.profile import ProfileFile, WrittenProfile
+from formulations.instance.record import MAPPING, NAME, Section, name_or_mapping
+from formulations.instance.resolve_lengths import read_classes, resolve_lengths, with_lengths
+from formulations.instance.resolve_search import (
+    Given,
+    errors_alone,
+    leaves_flash_open,
+    narrowed,
+    resolve_flash,
+    resolve_search,
+    untrained_errors,
+)
+from formulations.instance.resolve_workload import WorkloadFile, resolve_workload
+from formulations.instance.search import SearchFile
 from formulations.instance.validation import validated
+from formulations.instance.workload import PRECISIONS
 
+#: What a command asks of an instance besides, see `formulations.space.fleets`.
+Check = Callable[[Instance, Place], None]
 _ALLOWED = "the path of an instance file, such as instances/hetero_small.yaml"
 
+WrittenLayerTimes = Annotated[
+    Annotated[Name, Tag(NAME)] | Annotated[ProfileFile, Tag(MAPPING)],
+    Discriminator(name_or_mapping),
+]
 
-def load_instance(path: Path, *, fleets: bool = False) -> Instance:
+
+class InstanceFile(Section):
+    """One planning problem."""
+
+    name: Name
+    """Name of the instance."""
+    source: Text = "not stated"
+    """Where its figures come from."""
+    workload: WorkloadFile
+    """The model and its training settings."""
+    cluster: ClusterFile
+    """The machines."""
+    profile: WrittenLayerTimes | None = None
+    """Measured layer times, or the path of a file with them, relative to this file's folder.
+    Default: the analytic model."""
+    calibration: CalibrationFile | None = None
+    """Corrections of layer times by measured steps."""
+    search: SearchFile = SearchFile()
+    """The plans to choose among."""
+    limits: LimitsFile = Field(default_factory=LimitsFile)
+    """What a plan must respect."""
+    objective: Objective = Objective()
+    """What is minimised."""
+    preemption: PreemptionFile | None = None
+    """What preemptions cost, for cost_per_useful_sequence."""
+    lengths: LengthsFile | None = None
+    """Sequences of many lengths in a step. Default: all are as long as the workload says."""
+
+
+def instance_json_schema() -> dict[str, Any]:
+    """JSON schema of instance files, for editors."""
+    schema = InstanceFile.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def load_instance(path: Path, check: Check | None = None) -> Instance:
     """The instance of a YAML file. Raises InstanceError, one line with file:line:column.
 
-    fleets: for what fleets cannot keep to, too.
+    check: of an instance and its place in the file, raises for what else is asked of it.
     """
-    return parse_instance(read_text(path, _ALLOWED), str(path), path.parent, fleets=fleets)
+    return parse_instance(read_text(path, _ALLOWED), str(path), path.parent, check)
 
 
 def load_family(path: Path) -> Family:
@@ -37,36 +94,25 @@ def load_family(path: Path) -> Family:
     """
     written, place = _written(read_text(path, _ALLOWED), str(path))
     fewest = tuple(group.fewest_nodes for group in written.cluster.groups)
-    instance = _resolved(written, place, path.parent)
+    instance = _resolve(written, place, path.parent)
     try:
         return Family(instance=instance, fewest=fewest)
     except ValidationError as error:
-        found = str(error.errors()[0]["ctx"]["error"])
-        raise place.at("cluster", "groups").error(found, f"at most {MOST_MEMBERS:,}") from None
+        problem = str(error.errors()[0]["ctx"]["error"])
+        raise place.at("cluster", "groups").error(problem, f"at most {MOST_MEMBERS:,}") from None
 
 
-def parse_instance(text: str, name: str, folder: Path, *, fleets: bool = False) -> Instance:
+def parse_instance(text: str, name: str, folder: Path, check: Check | None = None) -> Instance:
     """The instance of YAML text; `name` stands for the file in errors, paths start in `folder`."""
     written, place = _written(text, name)
     for j, group in enumerate(written.cluster.groups):
         if isinstance(group.nodes, CountRange):
             where = place.at("cluster", "groups", j, "nodes")
             raise where.error("a range", "one number; pareto takes ranges")
-    instance = _resolved(written, place, folder)
-    if fleets:
-        check_fleets(instance, place)
+    instance = _resolve(written, place, folder)
+    if check is not None:
+        check(instance, place)
     return instance
-
-
-def _written(text: str, name: str) -> tuple[InstanceFile, Place]:
-    document = parse_document(text, name)
-    return validated(InstanceFile, document), Place(document)
-
-
-def _resolved(written: InstanceFile, place: Place, folder: Path) -> Instance:
-    profile = _profile(written.profile, place.at("profile"), folder)
-    lengths = read_classes(written.lengths, place.at("lengths"), folder)
-    return resolve(written, place, profile, lengths, catalogue(), folder)
 
 
 def check_profile(text: str, name: str) -> None:
@@ -74,14 +120,142 @@ def check_profile(text: str, name: str) -> None:
     validated(ProfileFile, parse_document(text, name))
 
 
+def _written(text: str, name: str) -> tuple[InstanceFile, Place]:
+    document = parse_document(text, name)
+    return validated(InstanceFile, document), Place(document)
+
+
+def _resolve(written: InstanceFile, place: Place, folder: Path) -> Instance:
+    """The instance. Raises InstanceError for all fields that do not fit the others."""
+    wrong = Mistakes()
+    profile = _profile(written.profile, place.at("profile"), folder)
+    lengths = read_classes(written.lengths, place.at("lengths"), folder)
+    training = with_lengths(written.workload, place.at("workload"), lengths)
+    state = training.optimizer_state
+    written = written.but(workload=training, search=narrowed(written.search, state))
+    wrong.errors += errors_alone(written.search, state, place.at("search"))
+    wrong.of(_check_objective, written, place)
+    given = _given(wrong, written, place, profile, folder)
+
+    # What rests on machines and model.
+    cluster, workload = given.cluster, given.workload
+    chosen = resolve_search(wrong, given)
+    wrong.errors += untrained_errors(given, place.at("workload"))
+    wrong.errors += _unlike(given, place.at("workload", "precision"))
+    factors, kinds = place.at("calibration"), given.kinds
+    calibration = wrong.of(resolve_calibration, written.calibration, factors, kinds, cluster)
+    model = given.architecture, workload, profile is not None
+    mixed = wrong.of(resolve_lengths, lengths, cluster, *model)
+    if chosen is None or wrong.errors:
+        raise joined(wrong.errors)
+
+    preemption = None
+    if written.preemption or written.objective.minimize == "cost_per_useful_sequence":
+        preemption = resolve_preemption(written.preemption, workload.parameters)
+    # Of the memory, what measured peaks were above the model's is left free too.
+    measured = (written.calibration and written.calibration.memory_headroom) or 0.0
+    headroom = max(written.limits.memory_headroom, measured)
+    times, search = chosen
+    return Instance(
+        name=written.name,
+        source=written.source,
+        workload=workload,
+        cluster=cluster,
+        profile=times,
+        calibration=calibration,
+        search=search,
+        limits=Limits.model_validate({**dict(written.limits), "memory_headroom": headroom}),
+        objective=written.objective,
+        preemption=preemption,
+        lengths=mixed,
+        fused=given.fused,
+    )
+
+
 def _profile(
     written: ProfileFile | str | None, place: Place, folder: Path
 ) -> WrittenProfile | None:
-    if written is None:
-        return None
-    if isinstance(written, ProfileFile):
-        return WrittenProfile(written, place)
-    path = folder / written
+    """Layer times as written, or of a file that is named."""
+    if written is None or isinstance(written, ProfileFile):
+        return None if written is None else WrittenProfile(written, place)
     allowed = "the path of a profile from this file's folder, or the profile itself"
+    path = folder / written
     document = parse_document(read_text(path, allowed, place), str(path))
     return WrittenProfile(validated(ProfileFile, document), Place(document))
+
+
+def _given(
+    wrong: Mistakes,
+    written: InstanceFile,
+    place: Place,
+    profile: WrittenProfile | None,
+    folder: Path,
+) -> Given:
+    """Machines and model, on which all else rests. Raises InstanceError without one of them.
+
+    Where attention cannot be fused, the model is read without.
+    """
+    training, at = written.workload, place.at("workload")
+    cluster = wrong.of(resolve_cluster, written.cluster, place.at("cluster"))
+    flash = cluster and wrong.of(resolve_flash, training, at, cluster, profile)
+    model = wrong.of(resolve_workload, training, at, folder, bool(flash))
+    if cluster is None or model is None:
+        raise joined(wrong.errors)
+    architecture, workload = model
+    fused = None
+    if leaves_flash_open(training, cluster, profile):
+        fused = resolve_workload(training, at, folder, True)[1]
+    search = written.search, place.at("search")
+    return Given(*search, architecture, workload, fused, cluster, profile)
+
+
+def _unlike(given: Given, place: Place) -> Iterator[InstanceError]:
+    """A precision that a GPU lacks, and a profile of another one, or of another model."""
+    workload, groups, profile = given.workload, given.cluster.groups, given.profile
+    peaks = [group.gpu.peak_flops for group in groups]
+    if lacking := [g for g in groups if workload.precision not in g.gpu.peak_flops]:
+        shared = [name for name in PRECISIONS if all(name in peak for peak in peaks)]
+        gpu, group = lacking[0].gpu.name, lacking[0].name
+        problem = f"{workload.precision}, for which {gpu} of group {group!r} has no peak"
+        yield place.error(problem, ", ".join(shared) or "GPUs that share a precision")
+    for name in ("precision", "hidden_size", "sequence_length"):
+        if profile is None:
+            break
+        measured, trained = getattr(profile.file, name), getattr(workload, name)
+        if measured in (None, trained):
+            continue
+        problem = f"times of {name.replace('_', ' ')} {measured}, for a workload of {trained}"
+        allowed = f"times of {trained}, or a workload of {measured}"
+        if name == "precision":
+            problem = f"times in {measured}, for a workload in {trained}"
+            allowed = f"times in {trained}, or workload.precision: {measured}"
+        yield profile.place.at(name).error(problem, allowed)
+
+
+def _check_objective(written: InstanceFile, place: Place) -> None:
+    """Raises InstanceError for steps or prices that are missing, and limits that do not fit."""
+    objective, limits, groups = written.objective, written.limits, written.cluster.groups
+    if objective.minimize == "training_cost" and objective.steps is None:
+        allowed = "steps of the training, which training_cost needs"
+        raise place.at("objective", "steps").error("missing", allowed)
+    chooses = objective.minimize == "cost_per_useful_sequence"  # between on demand and spot
+    if chooses and limits.max_cost_usd_per_step is not None:
+        problem = "a limit, with the objective cost_per_useful_sequence"
+        allowed = "max_step_time or max_price_per_hour"
+        raise place.at("limits", "max_cost_per_step").error(problem, allowed)
+    priced = [group.price_usd_per_hour is not None for group in groups]
+    both = [j for j, group in enumerate(groups) if group.spot and priced[j]]
+    if chooses and len(both) > MOST_CHOICES_OF_TERMS:
+        at = place.at("cluster", "groups", both[MOST_CHOICES_OF_TERMS], "spot")
+        problem = f"a price on demand and on spot, as of {len(both) - 1} other groups"
+        allowed = f"at most {MOST_CHOICES_OF_TERMS} groups with both; leave out one of the two"
+        raise at.error(problem, allowed)
+    wants_prices = (
+        objective.minimize != "step_time"
+        or limits.max_cost_usd_per_step is not None
+        or limits.max_price_usd_per_hour is not None
+    )
+    for j, group in enumerate(groups):
+        if wants_prices and not priced[j] and not (chooses and group.spot):
+            allowed = "the price of one node, as objective or limits ask for money"
+            raise place.at("cluster", "groups", j, "price").error("missing", allowed)

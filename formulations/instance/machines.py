@@ -22,6 +22,7 @@ from formulations.instance.record import (
     NAME,
     Quantity,
     Record,
+    Section,
     name_or_mapping,
 )
 from formulations.instance.sources import NOT_STATED, Evidence, Kind
@@ -48,28 +49,25 @@ Preemptions = Annotated[
 ]
 
 
-class LinkFile(Record):
+class LinkFile(Section):
     """One direction of a full-duplex link."""
 
-    bandwidth_bytes_per_s: Bandwidth = Field(
-        validation_alias="bandwidth", description="Bandwidth of one direction, such as 40 Gbit/s."
-    )
-    latency_s: Latency | None = Field(
-        default=None,
-        validation_alias="latency",
-        description="Time of an empty message, such as 14 us. Default: one step of NCCL's rings,"
-        " 5.7 us inside a node and 14 us between nodes.",
-    )
-    kind: Kind = Field(default="assumed", description="How the figures were found.")
-    source: Text = Field(default=NOT_STATED, description="Where the figures come from.")
+    bandwidth_bytes_per_s: Bandwidth = Field(validation_alias="bandwidth")
+    """Bandwidth of one direction, such as 40 Gbit/s."""
+    latency_s: Latency | None = Field(None, validation_alias="latency")
+    """Time of an empty message, such as 14 us. Default: one step of NCCL's rings, 5.7 us inside a
+    node and 14 us between nodes."""
+    kind: Kind = "assumed"
+    """How the figures were found."""
+    source: Text = NOT_STATED
+    """Where the figures come from."""
 
 
 class Link(LinkFile):
     """One direction of a full-duplex link, or one GPU's share of the fabric inside a node."""
 
-    latency_s: Latency = Field(
-        validation_alias="latency", description="Time of an empty message, such as 1 ms."
-    )
+    latency_s: Latency = Field(validation_alias="latency")
+    """Time of an empty message, such as 1 ms."""
 
 
 class ZoneLink(Link):
@@ -95,94 +93,68 @@ WrittenLink = Annotated[
 ]
 
 
-class EfficiencyFile(Record):
+class EfficiencyFile(Section):
     """How much of its peak a GPU reaches; see `formulations.costs.compute`."""
 
-    efficiency_maximum: Efficiency = Field(
-        default=0.6, description="Share of the peak that an endless kernel reaches."
-    )
-    efficiency_half_flops: HalfFlops = Field(
-        default=1e9, description="FLOPs of a kernel that reaches half of that share, in 16 bit."
-    )
-    attention_maximum: Efficiency | None = Field(
-        default=None,
-        description="The same share for fused attention, of the FLOPs that it works out; default:"
-        " as other products.",
-    )
-    attention_half_flops: HalfFlops = Field(
-        default=0, description="FLOPs of an attention kernel that reaches half of its share."
-    )
-    grouped_maximum: Efficiency | None = Field(
-        default=None,
-        description="The same share for grouped products of experts; default: as other products.",
-    )
-    grouped_bandwidth: Efficiency = Field(
-        default=1.0, description="Share of the memory bandwidth that reads and updates experts."
-    )
-    permute_bandwidth: Efficiency = Field(
-        default=1.0,
-        description="Share of the memory bandwidth that puts tokens into the order of experts.",
-    )
-    memory_latency_s: float | None = Field(
-        default=None,
-        ge=0,
-        le=1,
-        description="Seconds that a kernel bound by memory takes to start. Default: as products.",
-    )
-    launch_overhead_s: float = Field(
-        default=5e-6, ge=0, le=1, description="Seconds per kernel launch."
-    )
-    efficiency_source: Text = Field(
-        default="assumed, not fitted", description="Where these figures come from."
-    )
-    measured_in: Annotated[tuple[Precision, ...], FROM_LIST] = Field(
-        default=(), description="Precisions of the times that they were fitted to."
-    )
-    assumed_efficiency: Annotated[tuple[Name, ...], FROM_LIST] = Field(
-        default=(), description="Which of them were not fitted all the same, such as launches."
-    )
+    efficiency_maximum: Efficiency = 0.6
+    """Share of the peak that an endless kernel reaches."""
+    efficiency_half_flops: HalfFlops = 1e9
+    """FLOPs of a kernel that reaches half of that share, in 16 bit."""
+    attention_maximum: Efficiency | None = None
+    """The same share for fused attention, of the FLOPs that it works out; default: as other
+    products."""
+    attention_half_flops: HalfFlops = 0
+    """FLOPs of an attention kernel that reaches half of its share."""
+    grouped_maximum: Efficiency | None = None
+    """The same share for grouped products of experts; default: as other products."""
+    grouped_bandwidth: Efficiency = 1.0
+    """Share of the memory bandwidth that reads and updates experts."""
+    permute_bandwidth: Efficiency = 1.0
+    """Share of the memory bandwidth that puts tokens into the order of experts."""
+    memory_latency_s: float | None = Field(None, ge=0, le=1)
+    """Seconds that a kernel bound by memory takes to start. Default: as products."""
+    launch_overhead_s: float = Field(5e-6, ge=0, le=1)
+    """Seconds per kernel launch."""
+    efficiency_source: Text = "assumed, not fitted"
+    """Where these figures come from."""
+    measured_in: Annotated[tuple[Precision, ...], FROM_LIST] = ()
+    """Precisions of the times that they were fitted to."""
+    assumed_efficiency: Annotated[tuple[Name, ...], FROM_LIST] = ()
+    """Which of them were not fitted all the same, such as launches."""
 
 
-class PeakFile(Record):
+class PeakFile(Section):
     """What a GPU can do at most, with the sources."""
 
-    source: Text = Field(default=NOT_STATED, description="Where the figures come from.")
-    kind: Kind = Field(
-        default="assumed", description="How peak, memory_bandwidth and link were found."
-    )
-    peak_flops: dict[Precision, FlopRate] = Field(
-        min_length=1,
-        validation_alias="peak",
-        description="Peak per precision, dense (without sparsity), such as {bf16: 312 TFLOP/s}.",
-    )
-    assumed_peaks: dict[Precision, Text] = Field(
-        default={}, description="Peaks that the source does not state, and what they come from."
-    )
-    compute_capability: float | None = Field(
-        default=None,
-        ge=1,
-        le=100,
-        description="Version of the architecture, such as 8.0: flash attention needs 8.0 or more."
-        " Default: 8.0 with a peak in bf16 or tf32, 8.9 in fp8, else not known.",
-    )
-    memory_bytes: Memory = Field(
-        validation_alias="memory", description="Memory that CUDA can allocate, such as 79.1 GiB."
-    )
-    memory_source: Text | None = Field(default=None, description="Source of `memory`, if another.")
-    memory_kind: Kind = Field(default="assumed", description="How `memory` was found.")
-    memory_bandwidth_bytes_per_s: Bandwidth = Field(
-        validation_alias="memory_bandwidth", description="Of the GPU's memory, such as 2039 GB/s."
-    )
-    link: WrittenLink = Field(
-        description="One GPU's link to the others in its node, one direction: a name of the link"
-        " catalogue, a bandwidth, or bandwidth and latency."
-    )
+    source: Text = NOT_STATED
+    """Where the figures come from."""
+    kind: Kind = "assumed"
+    """How peak, memory_bandwidth and link were found."""
+    peak_flops: dict[Precision, FlopRate] = Field(min_length=1, validation_alias="peak")
+    """Peak per precision, dense (without sparsity), such as {bf16: 312 TFLOP/s}."""
+    assumed_peaks: dict[Precision, Text] = Field({})
+    """Peaks that the source does not state, and what they come from."""
+    compute_capability: float | None = Field(None, ge=1, le=100)
+    """Version of the architecture, such as 8.0: flash attention needs 8.0 or more. Default: 8.0
+    with a peak in bf16 or tf32, 8.9 in fp8, else not known."""
+    memory_bytes: Memory = Field(validation_alias="memory")
+    """Memory that CUDA can allocate, such as 79.1 GiB."""
+    memory_source: Text | None = None
+    """Source of `memory`, if another."""
+    memory_kind: Kind = "assumed"
+    """How `memory` was found."""
+    memory_bandwidth_bytes_per_s: Bandwidth = Field(validation_alias="memory_bandwidth")
+    """Of the GPU's memory, such as 2039 GB/s."""
+    link: WrittenLink
+    """One GPU's link to the others in its node, one direction: a name of the link catalogue, a
+    bandwidth, or bandwidth and latency."""
 
 
 class GpuFile(EfficiencyFile, PeakFile):
     """A GPU type that the catalogue does not list."""
 
-    name: Name = Field(description="Name in reports and in the profile.")
+    name: Name
+    """Name in reports and in the profile."""
 
 
 #: Peaks that half-sizes hold for, the first that a GPU has.
@@ -237,18 +209,17 @@ class GpuType(GpuFile):
         return self.half_peak if precision == "fp8" else self.peak_flops[precision]
 
 
-class SpotFile(Record):
+class SpotFile(Section):
     """Terms on which the provider may take nodes back."""
 
-    price_usd_per_hour: Price = Field(
-        validation_alias="price", description="Price of one node on spot, such as 5.2 USD/h."
-    )
-    preemptions_per_hour: Preemptions = Field(
-        validation_alias="preemptions",
-        description="How often one node is taken back on average, such as 0.05 /h.",
-    )
-    kind: Kind = Field(default="assumed", description="How the figures were found.")
-    source: Text = Field(default=NOT_STATED, description="Where the figures come from.")
+    price_usd_per_hour: Price = Field(validation_alias="price")
+    """Price of one node on spot, such as 5.2 USD/h."""
+    preemptions_per_hour: Preemptions = Field(validation_alias="preemptions")
+    """How often one node is taken back on average, such as 0.05 /h."""
+    kind: Kind = "assumed"
+    """How the figures were found."""
+    source: Text = NOT_STATED
+    """Where the figures come from."""
 
 
 class Spot(SpotFile):

@@ -36,9 +36,7 @@ heads, as it is trained without absorbing its up-projections (Megatron-LM,
 core/transformer/multi_latent_attention.py).
 """
 
-from dataclasses import dataclass, replace
-from operator import add
-from typing import Self
+from collections import Counter
 
 from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
 from formulations.instance.workload import CORE_PRODUCTS, Layer
@@ -47,82 +45,56 @@ from formulations.instance.workload import CORE_PRODUCTS, Layer
 LOSS_KERNELS = 7
 TOKEN_ID_BYTES = 8
 
+#: Costs of a piece of a layer for one sequence, by the names of `Layer`; those that are not there
+#: are 0. The sum of parts is a part. `fixed_sharded_bytes` and `fixed_replicated_bytes` are those
+#: of its activations that are as wide in every precision.
+Part = Counter[str]
 
-@dataclass(frozen=True)
-class Part:
-    """Costs of a piece of a layer for one sequence; the sum of parts is a part."""
+#: Bytes that are as wide as elements -> those of them that are not.
+_ELEMENTS = {
+    "sharded_activation_bytes": "fixed_sharded_bytes",
+    "released_sharded_bytes": "fixed_sharded_bytes",
+    "core_bytes": "fixed_sharded_bytes",
+    "replicated_activation_bytes": "fixed_replicated_bytes",
+    "released_replicated_bytes": "fixed_replicated_bytes",
+    "unsplit_bytes": None,
+    "routed_bytes": None,
+    "key_value_bytes": None,
+    "query_bytes": None,
+}
+_NOT_OF_PARTS = {
+    *("kind", "is_block", "vocabulary_rows", "vocabulary_columns", "tied_copy"),
+    *("input_bytes", "output_tensors"),
+}
+_OF_PARTS = Layer.model_fields.keys() - _NOT_OF_PARTS
 
-    sharded_parameters: int = 0
-    replicated_parameters: int = 0
-    flops: int = 0
-    kernels: int = 0
-    forward_all_reduces: int = 0
-    backward_all_reduces: int = 0
-    sharded_bytes: int = 0
-    replicated_bytes: int = 0
-    unweighted_flops: int = 0
-    released_sharded_bytes: int = 0
-    released_replicated_bytes: int = 0
-    fixed_sharded_bytes: int = 0
-    fixed_replicated_bytes: int = 0
-    attention_flops: int = 0
-    unsplit_bytes: int = 0
-    core_bytes: int = 0
-    flash_bytes: int = 0
-    core_kernels: int = 0
-    expert_parameters: int = 0
-    expert_flops: int = 0
-    routed_bytes: int = 0
-    expert_all_reduces: int = 0
-    key_value_bytes: int = 0
-    query_bytes: int = 0
-    memory_kernels: int = 0
 
-    def __add__(self, other: Self) -> "Part":
-        """Costs of both."""
-        return Part(*map(add, vars(self).values(), vars(other).values()))
+def layer_of(
+    part: Part,
+    kind: str,
+    *,
+    factor: int,
+    input_bytes: int,
+    vocabulary: tuple[int, int] = (0, 0),
+    tied_copy: bool = False,
+) -> Layer:
+    """The layer of a part, with elements of `factor` times 16 bit.
 
-    def widened(self, factor: int) -> "Part":
-        """The part with elements of `factor` times 16 bit."""
-        sharded, replicated = self.fixed_sharded_bytes, self.fixed_replicated_bytes
-        more, released_sharded = factor - 1, min(sharded, self.released_sharded_bytes)
-        released = min(replicated, self.released_replicated_bytes)
-        return replace(
-            self,
-            sharded_bytes=factor * self.sharded_bytes - more * sharded,
-            core_bytes=factor * self.core_bytes - more * min(sharded, self.core_bytes),
-            unsplit_bytes=factor * self.unsplit_bytes,
-            replicated_bytes=factor * self.replicated_bytes - more * replicated,
-            released_sharded_bytes=factor * self.released_sharded_bytes - more * released_sharded,
-            released_replicated_bytes=factor * self.released_replicated_bytes - more * released,
-            routed_bytes=factor * self.routed_bytes,
-            key_value_bytes=factor * self.key_value_bytes,
-            query_bytes=factor * self.query_bytes,
-        )
-
-    def layer(
-        self,
-        kind: str,
-        *,
-        is_block: bool,
-        input_bytes: int,
-        vocabulary: tuple[int, int] = (0, 0),
-        tied_copy: bool = False,
-    ) -> Layer:
-        """A layer of these costs and a vocabulary matrix of so many rows and columns."""
-        alike = {name: own for name, own in vars(self).items() if name in Layer.model_fields}
-        return Layer(
-            kind=kind,
-            is_block=is_block,
-            vocabulary_rows=vocabulary[0],
-            vocabulary_columns=vocabulary[1],
-            tied_copy=tied_copy,
-            forward_flops=self.flops,
-            replicated_activation_bytes=self.replicated_bytes,
-            sharded_activation_bytes=self.sharded_bytes,
-            input_bytes=input_bytes,
-            **alike,
-        )
+    vocabulary: rows and columns of a matrix that is split by rows.
+    """
+    figures = {name: part[name] for name in _OF_PARTS}
+    for name, fixed in _ELEMENTS.items():
+        unchanged = min(part[name], part[fixed]) if fixed else 0
+        figures[name] = factor * (part[name] - unchanged) + unchanged
+    return Layer(
+        kind=kind,
+        is_block=kind not in ("embedding", "head"),
+        input_bytes=input_bytes,
+        vocabulary_rows=vocabulary[0],
+        vocabulary_columns=vocabulary[1],
+        tied_copy=tied_copy,
+        **figures,
+    )
 
 
 def memory_kernels(count: int) -> Part:
@@ -130,10 +102,47 @@ def memory_kernels(count: int) -> Part:
     return Part(kernels=count, memory_kernels=count)
 
 
-def dropout_mask(sizes: TransformerSizes, s: int) -> Part:
-    """The mask of dropout on the residual stream."""
-    size = s * sizes.hidden_size * sizes.dropout
-    return Part(replicated_bytes=size, released_replicated_bytes=size, fixed_replicated_bytes=size)
+def dropout_masks(size: int) -> Part:
+    """Masks of dropout on the residual stream, of so many elements."""
+    return Part(
+        replicated_activation_bytes=size,
+        released_replicated_bytes=size,
+        fixed_replicated_bytes=size,
+    )
+
+
+def lookup(size: int, dropout: bool, streams: int = 1) -> Part:
+    """Lookup of tokens in a vocabulary that is split, of `size` elements in all; dropout."""
+    return Part(
+        forward_all_reduces=streams,
+        replicated_activation_bytes=size * dropout,
+        fixed_replicated_bytes=size * dropout,
+    ) + memory_kernels(streams * (1 + dropout))
+
+
+def projection(s: int, h: int, v: int) -> Part:
+    """Product with the vocabulary matrix, and loss; kept are its input, and logits in fp32."""
+    return Part(
+        forward_flops=2 * s * h * v,
+        kernels=1,
+        backward_all_reduces=1,
+        replicated_activation_bytes=2 * s * h,
+        sharded_activation_bytes=4 * s * v,
+        fixed_sharded_bytes=4 * s * v,
+    ) + memory_kernels(LOSS_KERNELS)
+
+
+def product(rows: int, columns: int, s: int, *, kept: int | None = None, biases: int = 0) -> Part:
+    """A product with a matrix that is split over the tp ranks, and so many biases with it.
+
+    kept: columns per token that are kept of what is split; those of the matrix unless given.
+    """
+    return Part(
+        sharded_parameters=rows * columns + biases,
+        forward_flops=2 * s * rows * columns,
+        kernels=1,
+        sharded_activation_bytes=2 * s * (columns if kept is None else kept),
+    )
 
 
 ROTARY_KERNELS = 2  # queries, keys
@@ -145,23 +154,29 @@ def self_attention(sizes: TransformerSizes, s: int, flash: bool, keys: int) -> P
 
     The scores' softmax may have a learned sink per head.
     """
-    d = sizes.width_per_head
+    h, d = sizes.hidden_size, sizes.width_per_head
     q, kv = sizes.heads * d, sizes.num_kv_heads * d
-    one_stream = Part(
-        kernels=1,
+    attention = _projections(sizes, s) + _attention_scores(sizes, s, d, d, flash, keys)
+    attention += _output_projection(sizes, s, q) + Part(
         sharded_parameters=sizes.heads * sizes.attention_sinks,
         backward_all_reduces=1,
-        replicated_bytes=2 * s * sizes.hidden_size,
+        replicated_activation_bytes=2 * s * h,
         key_value_bytes=2 * s * 2 * kv,
     )
-    return (
-        _projections(sizes, s)
-        + one_stream
-        + memory_kernels(ROTARY_KERNELS * sizes.rotary_positions)
-        + _rotated(sizes, s, q, kv)
-        + _scores(sizes, s, d, d, flash, keys)
-        + _output_projection(sizes, s, q)
-    )
+    # Queries and keys as the scores take them, where that is not how the product gives them.
+    # Rotary positions make copies of both, and so do norms of each head by one weight, or of all
+    # heads by as many weights as they are wide; after both, the last copies alone are kept. What
+    # the product gave stays, as values are a view of it (Megatron-LM, core/transformer/attention).
+    weights = 2 * d * sizes.qk_norms + (q + kv) * sizes.qk_norms_of_all_heads
+    if weights or sizes.rotary_positions:
+        copies = 2 * s * (q + kv)
+        attention += memory_kernels(2 * (weights > 0) + ROTARY_KERNELS * sizes.rotary_positions)
+        attention += Part(
+            replicated_parameters=weights,
+            sharded_activation_bytes=copies,
+            released_sharded_bytes=0 if weights else copies,
+        )
+    return attention
 
 
 def cross_attention(sizes: TransformerSizes, s: int, flash: bool) -> Part:
@@ -171,14 +186,17 @@ def cross_attention(sizes: TransformerSizes, s: int, flash: bool) -> Part:
     one copy: never below the truth. Backward, the gradients towards the decoder's own stream and
     towards the encoder's output are all-reduced separately.
     """
-    d = sizes.width_per_head
+    h, d = sizes.hidden_size, sizes.width_per_head
     two_streams = Part(
-        kernels=2, backward_all_reduces=2, replicated_bytes=2 * 2 * s * sizes.hidden_size
+        kernels=1,  # queries apart from keys and values
+        backward_all_reduces=2,
+        replicated_activation_bytes=2 * 2 * s * h,
     )
+    scored = _attention_scores(sizes, s, d, d, flash, keys=s)
     return (
         _projections(sizes, s)
         + two_streams
-        + _scores(sizes, s, d, d, flash, keys=s)
+        + scored
         + _output_projection(sizes, s, sizes.heads * d)
     )
 
@@ -192,162 +210,112 @@ def latent_attention(
     the keys is one head for all. With `qkv_biases` only the down-projections have biases.
     Backward, the gradients of both ranks are all-reduced; they are booked as one of width h.
     """
-    heads, query_rank = sizes.heads, latent.query_rank
+    h, heads, value_dim = sizes.hidden_size, sizes.heads, latent.value_head_dim
     qk_dim = latent.nope_head_dim + latent.rope_head_dim
-    keys = _low_rank(
-        sizes,
-        s,
-        rank=latent.kv_rank,
-        extra=latent.rope_head_dim,
-        columns=heads * (latent.nope_head_dim + latent.value_head_dim),
-        kept_columns=heads * (qk_dim + latent.value_head_dim),
-    )
-    if query_rank is None:
-        columns = heads * qk_dim
-        queries = _column_product(sizes.hidden_size, columns, columns, s)
-    else:
-        queries = _low_rank(
-            sizes,
-            s,
-            rank=query_rank,
-            extra=0,
-            columns=heads * qk_dim,
-            kept_columns=heads * qk_dim,
+
+    def low_rank(rank: int, rotary: int, columns: int, kept: int) -> Part:
+        """Product to the rank and a rotary part, norm of the rank, product to `columns`."""
+        down = Part(
+            replicated_parameters=(rank + rotary) * (h + sizes.qkv_biases) + rank,
+            forward_flops=2 * s * h * (rank + rotary),
+            kernels=1,
+            replicated_activation_bytes=2 * 2 * s * rank,  # input and output of the norm
         )
+        return down + memory_kernels(1) + product(rank, columns, s, kept=kept)
+
+    attention = low_rank(
+        latent.kv_rank,
+        latent.rope_head_dim,
+        columns=heads * (latent.nope_head_dim + value_dim),
+        kept=heads * (qk_dim + value_dim),
+    )
+    if latent.query_rank is None:
+        attention += product(h, heads * qk_dim, s)
+    else:
+        attention += low_rank(latent.query_rank, 0, columns=heads * qk_dim, kept=heads * qk_dim)
     joins = 2  # rotary and other part of queries, of keys
-    shared = Part(
-        replicated_bytes=2 * s * sizes.hidden_size,
-        kernels=ROTARY_KERNELS + joins,
-        memory_kernels=ROTARY_KERNELS + joins,
+    attention += memory_kernels(ROTARY_KERNELS + joins) + Part(
+        replicated_activation_bytes=2 * s * h,
         backward_all_reduces=1,
-        key_value_bytes=2 * s * heads * (qk_dim + latent.value_head_dim),
+        key_value_bytes=2 * s * heads * (qk_dim + value_dim),
     )
-    return (
-        shared
-        + queries
-        + keys
-        + _scores(sizes, s, qk_dim, latent.value_head_dim, flash, keys=s)
-        + _output_projection(sizes, s, heads * latent.value_head_dim)
-    )
+    attention += _attention_scores(sizes, s, qk_dim, value_dim, flash, keys=s)
+    return attention + _output_projection(sizes, s, heads * value_dim)
 
 
 def _projections(sizes: TransformerSizes, s: int) -> Part:
     """Queries, keys and values of plain attention, by columns."""
     columns = (sizes.heads + 2 * sizes.num_kv_heads) * sizes.width_per_head
-    return Part(
-        sharded_parameters=(sizes.hidden_size + sizes.qkv_biases) * columns,
-        flops=2 * s * sizes.hidden_size * columns,
-        sharded_bytes=2 * s * columns,
-    )
+    return product(sizes.hidden_size, columns, s, biases=columns * sizes.qkv_biases)
 
 
-def _rotated(sizes: TransformerSizes, s: int, q: int, kv: int) -> Part:
-    """Queries and keys as the scores take them, where that is not how the product gives them.
-
-    Rotary positions make copies of both, and so do norms of each head by one weight, or of all
-    heads by as many weights as they are wide; after both, the last copies alone are kept. What the
-    product gave stays, as the values are a view of it (Megatron-LM, core/transformer/attention.py).
-    """
-    weights = 2 * sizes.width_per_head * sizes.qk_norms + (q + kv) * sizes.qk_norms_of_all_heads
-    if not weights and not sizes.rotary_positions:
-        return Part()
-    size = 2 * s * (q + kv)
-    return Part(
-        replicated_parameters=weights,
-        kernels=2 * (weights > 0),
-        memory_kernels=2 * (weights > 0),
-        sharded_bytes=size,
-        released_sharded_bytes=0 if weights else size,
-    )
-
-
-def _scores(
-    sizes: TransformerSizes, s: int, qk_dim: int, value_dim: int, flash: bool, keys: int
-) -> Part:
-    """Softmax of the scores times the values.
+def scores(heads: int, columns: int, s: int, keys: int, flash: bool, dropout: bool) -> Part:
+    """Softmax of the scores times the values, in heads of so many query and value columns in all.
 
     Kept per head: softmax 2 s^2 and, with dropout, mask s^2 and result 2 s^2 (together the 5 a s^2
-    of Korthikanti et al.); flash attention keeps one fp32 number per row (Dao et al. 2022), and
-    leaves out the half of the scores that a causal mask hides, which model FLOPs count.
-    Fused, it takes as long as if values were as wide as keys, or keys as values: with 192 and 128,
-    kernels reach 0.77 to 0.85 of the rate of heads of 128 backward, forward 0.83 to 0.93 (B200 with
-    128 heads, A100) or as much (B200 with fewer), where this says 0.83 (SimuMax v1.2).
+    of Korthikanti et al.); flash attention keeps one fp32 number per row (Dao et al. 2022).
     `keys`: the tokens whose scores are worked out for a query.
     """
-    a = sizes.heads
-    kept = FLASH_BYTES * s if flash else (5 if sizes.dropout else 2) * s * s
-    fixed = FLASH_BYTES * s if flash else sizes.dropout * s * s
-    kernels = 1 if flash else 3 + sizes.dropout
-    flops = 2 * s * keys * a * (qk_dim + value_dim)
-    fused = 2 * s * keys * a * 2 * max(qk_dim, value_dim)
-    return Part(
-        flops=flops,
-        kernels=kernels,
-        sharded_bytes=a * kept,
+    kept = FLASH_BYTES * s if flash else (5 if dropout else 2) * s * s
+    kernels = 1 if flash else 3 + dropout
+    flops = 2 * s * keys * columns
+    part = Part(
+        forward_flops=flops,
         unweighted_flops=flops,
-        query_bytes=2 * s * a * (qk_dim + value_dim),
-        released_sharded_bytes=a * kept,
-        fixed_sharded_bytes=a * fixed,
-        attention_flops=fused // 2 if sizes.causal and keys == s else fused,
-        core_bytes=0 if flash else a * kept,
-        flash_bytes=0 if flash else FLASH_BYTES * a * s,
-        core_kernels=0 if flash else kernels,
-        memory_kernels=0 if flash else kernels - CORE_PRODUCTS,
+        kernels=kernels,
+        query_bytes=2 * s * columns,
+        sharded_activation_bytes=heads * kept,
+        released_sharded_bytes=heads * kept,
+        fixed_sharded_bytes=heads * (FLASH_BYTES * s if flash else dropout * s * s),
     )
+    if not flash:  # what flash attention would keep and launch in its place: `Layer.with_flash`
+        part += Part(
+            core_bytes=heads * kept,
+            flash_bytes=FLASH_BYTES * heads * s,
+            core_kernels=kernels,
+            memory_kernels=kernels - CORE_PRODUCTS,
+        )
+    return part
+
+
+def _attention_scores(
+    sizes: TransformerSizes, s: int, qk_dim: int, value_dim: int, flash: bool, keys: int
+) -> Part:
+    """Scores, and what fused attention works out of them.
+
+    It leaves out the half of the scores that a causal mask hides, which model FLOPs count, and
+    takes as long as if values were as wide as keys, or keys as values: with 192 and 128, kernels
+    reach 0.77 to 0.85 of the rate of heads of 128 backward, forward 0.83 to 0.93 (B200 with 128
+    heads, A100) or as much (B200 with fewer), where this says 0.83 (SimuMax v1.2).
+    """
+    fused = 2 * s * keys * sizes.heads * 2 * max(qk_dim, value_dim)
+    halved = sizes.causal and keys == s
+    columns = sizes.heads * (qk_dim + value_dim)
+    part = scores(sizes.heads, columns, s, keys, flash, sizes.dropout)
+    return part + Part(attention_flops=fused // 2 if halved else fused)
 
 
 def _output_projection(sizes: TransformerSizes, s: int, columns: int) -> Part:
+    """Product by rows, then dropout and residual add in one kernel."""
     h = sizes.hidden_size
-    product = Part(
-        sharded_parameters=columns * h,
-        replicated_parameters=h * sizes.output_bias,
-        flops=2 * s * columns * h,
-        kernels=2,  # product, dropout + residual add
-        memory_kernels=1,
-        forward_all_reduces=1,
-        sharded_bytes=2 * s * columns,
-    )
-    return product + dropout_mask(sizes, s)
-
-
-def _column_product(rows: int, columns: int, kept_columns: int, s: int) -> Part:
-    return Part(
-        sharded_parameters=rows * columns,
-        flops=2 * s * rows * columns,
-        kernels=1,
-        sharded_bytes=2 * s * kept_columns,
-    )
-
-
-def _low_rank(
-    sizes: TransformerSizes, s: int, *, rank: int, extra: int, columns: int, kept_columns: int
-) -> Part:
-    """Down-projection to rank + extra columns, norm of the rank, up-projection to `columns`.
-
-    Kept: the norm's input and output; of the up-projection `kept_columns` per token.
-    """
-    down = (rank + extra) * (sizes.hidden_size + sizes.qkv_biases)
-    replicated = Part(
-        replicated_parameters=down + rank,
-        flops=2 * s * sizes.hidden_size * (rank + extra),
-        kernels=2,
-        memory_kernels=1,
-        replicated_bytes=2 * 2 * s * rank,
-    )
-    return replicated + _column_product(rank, columns, kept_columns, s)
+    part = product(columns, h, s, kept=columns) + memory_kernels(1)
+    part += Part(replicated_parameters=h * sizes.output_bias, forward_all_reduces=1)
+    return part + dropout_masks(s * h * sizes.dropout)
 
 
 def dense_ffn(sizes: TransformerSizes, s: int) -> Part:
     """The feed-forward network of a dense block."""
     h, width = sizes.hidden_size, sizes.dense_ffn_size
     first = 2 if sizes.gated_ffn else 1
-    biases = Part(
+    traffic = Part(
         sharded_parameters=first * width * sizes.ffn_biases,
         replicated_parameters=h * sizes.ffn_biases,
+        replicated_activation_bytes=2 * s * h,
+        forward_all_reduces=1,
+        backward_all_reduces=1,
     )
-    traffic = Part(replicated_bytes=2 * s * h, forward_all_reduces=1, backward_all_reduces=1)
-    products = _ffn_products(sizes, width, s) + memory_kernels(1)
-    return products + biases + traffic + dropout_mask(sizes, s)
+    masks = dropout_masks(s * h * sizes.dropout)
+    return _ffn_products(sizes, width, s) + memory_kernels(1) + traffic + masks
 
 
 def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
@@ -366,10 +334,11 @@ def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
     inner = 3 if sizes.gated_ffn else 2
     expert = inner * h * moe.ffn_size
     split_biases = (inner - 1) * moe.ffn_size * moe.biases
+    copies = k * (2 + 2) * s * h
     routing = Part(
         replicated_parameters=(h + moe.biases * (1 + h)) * moe.experts,
         sharded_parameters=(expert + split_biases) * moe.experts,
-        flops=2 * s * (h * moe.experts + k * expert),
+        forward_flops=2 * s * (h * moe.experts + k * expert),
         expert_parameters=(expert + split_biases) * moe.experts,
         expert_flops=2 * s * k * expert,
         routed_bytes=2 * k * s * h,
@@ -378,23 +347,18 @@ def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
         forward_all_reduces=1,
         backward_all_reduces=1,
         expert_all_reduces=1,
-        replicated_bytes=2 * s * h + 4 * s * moe.experts + k * (2 + 2) * s * h,
-        sharded_bytes=k * inner * 2 * s * moe.ffn_size,
-        unsplit_bytes=k * (2 + 2) * s * h,
+        replicated_activation_bytes=2 * s * h + 4 * s * moe.experts + copies,
+        sharded_activation_bytes=k * inner * 2 * s * moe.ffn_size,
+        unsplit_bytes=copies,
     )
     if moe.shared_experts:
         routing += _ffn_products(sizes, moe.shared_experts * moe.ffn_size, s) + memory_kernels(1)
         routing += Part(forward_all_reduces=1, backward_all_reduces=1)
-    return routing + dropout_mask(sizes, s)
+    return routing + dropout_masks(s * h * sizes.dropout)
 
 
 def _ffn_products(sizes: TransformerSizes, width: int, s: int) -> Part:
     """The matrix products with the activation between; every inner tensor is kept."""
     tensors = 3 if sizes.gated_ffn else 2
-    return Part(
-        sharded_parameters=tensors * sizes.hidden_size * width,
-        flops=2 * s * tensors * sizes.hidden_size * width,
-        kernels=3,
-        memory_kernels=1,
-        sharded_bytes=2 * s * tensors * width,
-    )
+    products = product(sizes.hidden_size, tensors * width, s)
+    return products + Part(kernels=1) + memory_kernels(1)  # two products, activation with its gate

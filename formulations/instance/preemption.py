@@ -16,7 +16,7 @@ from formulations.instance.input_limits import (
 )
 from formulations.instance.record import (
     Quantity,
-    Record,
+    Section,
 )
 from formulations.instance.sources import NOT_STATED, Kind
 
@@ -28,27 +28,20 @@ CheckpointEvery = Annotated[
 ]
 
 
-class PreemptionFile(Record):
+class PreemptionFile(Section):
     """What preemptions cost: restarts from checkpoints, see `formulations.costs.renting`."""
 
-    restart_s: Pause | None = Field(
-        default=None,
-        validation_alias="restart",
-        description="From a preemption to the next step, with another node in its place, such as"
-        " 2 min. Default: Varuna's for a model of this size, as measured for Oobleck.",
-    )
-    checkpoint_s: Pause | None = Field(
-        default=None,
-        validation_alias="checkpoint",
-        description="Time of a checkpoint, such as 15 s. Default: as `restart`.",
-    )
-    checkpoint_every_s: CheckpointEvery | None = Field(
-        default=None,
-        validation_alias="checkpoint_every",
-        description="Training between two checkpoints, such as 10 min. Default: what costs least.",
-    )
-    kind: Kind = Field(default="assumed", description="How the figures were found.")
-    source: Text = Field(default=NOT_STATED, description="Where the figures come from.")
+    restart_s: Pause | None = Field(None, validation_alias="restart")
+    """From a preemption to the next step, with another node in its place, such as 2 min. Default:
+    Varuna's for a model of this size, as measured for Oobleck."""
+    checkpoint_s: Pause | None = Field(None, validation_alias="checkpoint")
+    """Time of a checkpoint, such as 15 s. Default: as `restart`."""
+    checkpoint_every_s: CheckpointEvery | None = Field(None, validation_alias="checkpoint_every")
+    """Training between two checkpoints, such as 10 min. Default: what costs least."""
+    kind: Kind = "assumed"
+    """How the figures were found."""
+    source: Text = NOT_STATED
+    """Where the figures come from."""
 
 
 class Preemption(PreemptionFile):

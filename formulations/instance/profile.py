@@ -1,8 +1,9 @@
 """Measured layer times, and what to do between and beyond the measured micro-batch sizes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Discriminator, Field, Tag
 
@@ -14,6 +15,7 @@ from formulations.instance.record import (
     NUMBER,
     Quantity,
     Record,
+    Section,
     number_or_list,
 )
 from formulations.instance.workload import Precision
@@ -27,52 +29,38 @@ Times = Annotated[
 ]
 
 
-class ProfileFile(Record):
+class ProfileFile(Section):
     """Measured layer times. They replace the analytic model, all of it by default."""
 
-    source: Text = Field(description="Where the measurements come from.")
-    precision: Precision | None = Field(
-        default=None, description="What they were measured in; of another one they say nothing."
-    )
-    hidden_size: Count | None = Field(
-        default=None, description="Width of the model that they are of; of others they say nothing."
-    )
-    sequence_length: Batch | None = Field(
-        default=None, description="Tokens per sequence; of other lengths they say nothing."
-    )
-    includes_tensor_parallel_traffic: bool = Field(
-        description="Do the times contain the all-reduces among the tp GPUs?"
-    )
-    sequence_parallel: bool = Field(
-        default=False, description="Was it measured with sequence parallelism?"
-    )
-    flash_attention: bool = Field(
-        default=False, description="Was it measured with flash attention?"
-    )
-    backward_over_forward: float | None = Field(
-        default=None,
-        ge=1e-6,
-        le=100,
-        description="Backward time as a multiple of the forward time, where only the latter was"
-        " measured.",
-    )
-    missing_times: Literal["refuse", "analytic"] = Field(
-        default="refuse",
-        description="What if there is no time of a layer kind on a GPU at a degree to choose from?"
-        " analytic: the analytic model's, which was not measured.",
-    )
-    hardware: Text | None = Field(default=None, description="What they were measured on.")
-    versions: Text | None = Field(default=None, description="Of the software they are of.")
-    peak_memory: dict[Name, dict[Name, dict[Count, dict[Count, PeakMemory]]]] | None = Field(
-        default=None,
-        description="Layer kind -> GPU name -> tp -> micro-batch size -> peak memory of one layer,"
-        " such as 1.5 GiB. For people: plans take their memory from the memory model.",
-    )
-    times_ms: dict[Name, dict[Name, dict[Count, dict[Count, Times]]]] = Field(
-        min_length=1,
-        description="Layer kind -> GPU name -> tp -> micro-batch size -> forward milliseconds, or"
-        " [forward, backward], or [forward, backward, of that for weight gradients].",
-    )
+    source: Text
+    """Where the measurements come from."""
+    precision: Precision | None = None
+    """What they were measured in; of another one they say nothing."""
+    hidden_size: Count | None = None
+    """Width of the model that they are of; of others they say nothing."""
+    sequence_length: Batch | None = None
+    """Tokens per sequence; of other lengths they say nothing."""
+    includes_tensor_parallel_traffic: bool
+    """Do the times contain the all-reduces among the tp GPUs?"""
+    sequence_parallel: bool = False
+    """Was it measured with sequence parallelism?"""
+    flash_attention: bool = False
+    """Was it measured with flash attention?"""
+    backward_over_forward: float | None = Field(None, ge=1e-6, le=100)
+    """Backward time as a multiple of the forward time, where only the latter was measured."""
+    missing_times: Literal["refuse", "analytic"] = "refuse"
+    """What if there is no time of a layer kind on a GPU at a degree to choose from? analytic: the
+    analytic model's, which was not measured."""
+    hardware: Text | None = None
+    """What they were measured on."""
+    versions: Text | None = None
+    """Of the software they are of."""
+    peak_memory: dict[Name, dict[Name, dict[Count, dict[Count, PeakMemory]]]] | None = None
+    """Layer kind -> GPU name -> tp -> micro-batch size -> peak memory of one layer, such as 1.5
+    GiB. For people: plans take their memory from the memory model."""
+    times_ms: dict[Name, dict[Name, dict[Count, dict[Count, Times]]]] = Field(min_length=1)
+    """Layer kind -> GPU name -> tp -> micro-batch size -> forward milliseconds, or [forward,
+    backward], or [forward, backward, of that for weight gradients]."""
 
 
 Origin = Literal["measured", "interpolated", "scaled"]
@@ -174,58 +162,52 @@ class Profile(Record):
 _SECONDS_PER_MS = 1e-3
 
 
-def resolve_profile(written: ProfileFile, place: Place, kinds: list[str]) -> Profile:
+def leaves(table: Mapping[Any, Any]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Keys and value of every entry of a table of tables, in order."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from (((key, *path), leaf) for path, leaf in leaves(value))
+        else:
+            yield (key,), value
+
+
+@dataclass(frozen=True)
+class WrittenProfile:
+    """Layer times and where they stand: in the instance file or in one of their own."""
+
+    file: ProfileFile
+    place: Place
+
+
+def resolve_profile(written: WrittenProfile, kinds: list[str]) -> Profile:
     """The profile in seconds.
 
-    Raises InstanceError for a kind that is not one of the workload's `kinds`, and for a forward
-    time alone where `backward_over_forward` is not given.
+    Raises InstanceError for a kind that is not one of the workload's `kinds`, for a forward time
+    alone where `backward_over_forward` is not given, and for weight gradients above the backward.
     """
-    return Profile(
-        source=written.source,
-        includes_tensor_parallel_traffic=written.includes_tensor_parallel_traffic,
-        completed=written.missing_times == "analytic",
-        entries=tuple(_entries(written, place, kinds)),
-    )
-
-
-def _entries(written: ProfileFile, place: Place, kinds: list[str]) -> Iterator[ProfileEntry]:
-    ratio = written.backward_over_forward
-    for kind, gpus in written.times_ms.items():
+    file, entries = written.file, []
+    for (kind, gpu, tp, b), times in leaves(file.times_ms):
+        place = written.place.at("times_ms", kind)
         if kind not in kinds:
-            raise place.at("times_ms", kind).unknown("layer kind", kind, kinds)
-        for gpu, degrees in gpus.items():
-            for tp, curve in degrees.items():
-                for b, times in curve.items():
-                    at = place.at("times_ms", kind, gpu, tp, b)
-                    forward, backward, weight = _passes(times, ratio, at)
-                    yield ProfileEntry(
-                        kind=kind,
-                        gpu=gpu,
-                        tp=tp,
-                        micro_batch=b,
-                        forward_s=forward * _SECONDS_PER_MS,
-                        backward_s=backward * _SECONDS_PER_MS,
-                        weight_s=None if weight is None else weight * _SECONDS_PER_MS,
-                    )
-
-
-def _passes(
-    times: float | list[float], ratio: float | None, place: Place
-) -> tuple[float, float, float | None]:
-    """Forward, backward, of that weight gradients if they were measured; ms."""
-    if isinstance(times, list):
-        forward, backward, weight = (*times, None)[:3]
-        assert forward is not None
-        assert backward is not None
-        if weight is not None and weight > backward:
-            raise place.error(
-                f"{weight} ms of weight gradients", f"at most {backward}, the backward"
-            )
-        return forward, backward, weight
-    if ratio is None:
-        allowed = "[forward, backward] in ms, or also the field backward_over_forward"
-        raise place.error(f"{times} alone", allowed)
-    return times, times * ratio, None
+            raise place.unknown("layer kind", kind, kinds)
+        place = place.at(gpu, tp, b)
+        if not isinstance(times, list):
+            if file.backward_over_forward is None:
+                allowed = "[forward, backward] in ms, or also the field backward_over_forward"
+                raise place.error(f"{times} alone", allowed)
+            times = [times, times * file.backward_over_forward]
+        if len(times) > 2 and times[2] > times[1]:
+            problem = f"{times[2]} ms of weight gradients"
+            raise place.error(problem, f"at most {times[1]}, the backward")
+        forward_s, backward_s, weight_s = [*(ms * _SECONDS_PER_MS for ms in times), None][:3]
+        passes = {"forward_s": forward_s, "backward_s": backward_s, "weight_s": weight_s}
+        entries.append(ProfileEntry(kind=kind, gpu=gpu, tp=tp, micro_batch=b, **passes))
+    return Profile(
+        source=file.source,
+        includes_tensor_parallel_traffic=file.includes_tensor_parallel_traffic,
+        completed=file.missing_times == "analytic",
+        entries=tuple(entries),
+    )
 
 
 def covered_degrees(

@@ -4,10 +4,11 @@ And field types of what people write: quantities with units, shares, one value o
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import floor
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -16,6 +17,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     ValidationInfo,
+    WithJsonSchema,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -49,10 +51,16 @@ class Record(BaseModel):
     def but(self, **fields: Any) -> Self:
         """A copy with other fields; where one is a record, a mapping changes fields of that."""
         for name, value in fields.items():
-            own = getattr(self, name)
-            if isinstance(own, Record) and isinstance(value, Mapping):
-                fields[name] = own.but(**value)
+            before = getattr(self, name)
+            if isinstance(before, Record) and isinstance(value, Mapping):
+                fields[name] = before.but(**value)
         return self.model_copy(update=fields)
+
+
+class Section(Record):
+    """Of a file that people write: a text below a field says what it means."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 def without_nulls(written: object) -> object:
@@ -130,7 +138,10 @@ class Quantity:
         try:
             number = parse_quantity(value, self.dimension)
         except ValueError:
-            raise refusal(shown(value), self._allowed_units()) from None
+            aliases = ("bps", "b/s")
+            units = [unit for unit in UNITS[self.dimension] if not unit.endswith(aliases)]
+            allowed = f"a number with its unit, such as {self.example} (units: {', '.join(units)})"
+            raise refusal(shown(value), allowed) from None
         least = 0.0 if self.least == "0" else parse_quantity(self.least, self.dimension)
         if least <= number <= parse_quantity(self.most, self.dimension):
             return number
@@ -149,11 +160,6 @@ class Quantity:
         is_whole = inner["type"] == "int"
         return core_schema.with_info_before_validator_function(read, inner)
 
-    def _allowed_units(self) -> str:
-        aliases = ("bps", "b/s")
-        units = [unit for unit in UNITS[self.dimension] if not unit.endswith(aliases)]
-        return f"a number with its unit, such as {self.example} (units: {', '.join(units)})"
-
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
@@ -165,59 +171,29 @@ class Quantity:
         }
 
 
-@dataclass(frozen=True)
-class Share:
-    """Annotation of a float from 0 to below 1; in the file also "5 %"."""
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.parse)
-
-    def parse(self, value: object) -> float:
-        """The share; raises the error that names the range."""
-        number = _percentage(value) if isinstance(value, str) else value
-        if isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number < 1:
-            return float(number)
-        raise refusal(shown(value), "a share from 0 to below 1 such as 0.05 or 5 %")
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        text = {"type": "string", "pattern": f"{_NUMBER_PATTERN}%\\s*$"}
-        return {"anyOf": [{"type": "number", "minimum": 0, "exclusiveMaximum": 1}, text]}
+def _share(value: object) -> float:
+    number: object = value
+    if isinstance(value, str) and value.strip().endswith("%"):
+        with suppress(ValueError):
+            number = float(value.strip().removesuffix("%")) / 100
+    if isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number < 1:
+        return float(number)
+    raise refusal(shown(value), "a share from 0 to below 1 such as 0.05 or 5 %")
 
 
-def _percentage(text: str) -> float | None:
-    number = text.strip().removesuffix("%")
-    try:
-        return float(number) / 100 if number != text.strip() else None
-    except ValueError:
-        return None
-
-
-@dataclass(frozen=True)
-class Named:
-    """Annotation of a number that may also be written by a name."""
-
-    names: Mapping[str, int]
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self._number, handler(source))
-
-    def _number(self, value: object) -> object:
-        if not isinstance(value, str | bool):
-            return value
-        if isinstance(value, bool) or value not in self.names:
-            raise refusal(shown(value), f"a number, or one of {', '.join(self.names)}")
-        return self.names[value]
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"anyOf": [handler(schema), {"enum": list(self.names)}]}
+#: From 0 to below 1; in the file also "5 %".
+Fraction = Annotated[
+    float,
+    BeforeValidator(_share),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+                {"type": "string", "pattern": f"{_NUMBER_PATTERN}%\\s*$"},
+            ]
+        }
+    ),
+]
 
 
 @dataclass(frozen=True)

@@ -4,41 +4,142 @@ Memory strategies have defaults that depend on GPUs or profile, and exclude one 
 target, what a user states must be what it can run, and what he does not state is narrowed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, get_args
 
-from formulations.errors import InstanceError, joined
+from formulations.errors import InstanceError, Mistakes
+from formulations.instance.catalogue import overlap_catalogue
 from formulations.instance.cluster import Cluster, flash_obstacle, flash_remedy, has_flash
 from formulations.instance.documents import Place
-from formulations.instance.profile import ProfileFile
+from formulations.instance.profile import (
+    Profile,
+    WrittenProfile,
+    check_coverage,
+    covered_degrees,
+    resolve_profile,
+)
 from formulations.instance.record import shown
 from formulations.instance.resolve_workload import WorkloadFile
-from formulations.instance.search import PlainSchedule, SearchFile
-from formulations.instance.target import (
-    RULES,
-    TARGET_NAMES,
-    Rule,
-    Sharing,
-    Target,
-    launchers,
-    least_zero,
-    shares,
-    trainers,
-    untrained,
-)
+from formulations.instance.search import Overlap, PlainSchedule, SearchFile, SearchSpace
+from formulations.instance.targets import TARGETS, launchers, trainers
+from formulations.instance.targets.launcher import Demands, Rule
+from formulations.instance.transformer import Architecture
 from formulations.instance.workload import (
     FLASH_PRECISIONS,
     ExpertSplit,
     OptimizerState,
-    Recompute,
     Workload,
 )
 
 _FIRST_EXCHANGING = 2  # ZeRO stage that exchanges gradients with every micro-batch
+#: Pieces of a sequence per GPU that shares it: one from each end (formulations.costs.context).
+PIECES = 2
+
+
+class Fault(NamedTuple):
+    """What is wrong with a value, and which ones may be."""
+
+    found: str
+    allowed: str
+
+
+def first_broken(*rules: tuple[object, str, str]) -> Fault | None:
+    """The fault of the first broken rule of (is broken, what was found, what is allowed)."""
+    return next((Fault(found, allowed) for broken, found, allowed in rules if broken), None)
+
+
+@dataclass(frozen=True)
+class Given:
+    """The section `search`, where it stands, and what its choices rest on."""
+
+    search: SearchFile
+    place: Place
+    architecture: Architecture
+    workload: Workload
+    fused: Workload | None  #: see `Instance.fused`
+    cluster: Cluster
+    profile: WrittenProfile | None
+
+    @property
+    def node_sizes(self) -> list[int]:
+        """Numbers of GPUs in a node, ascending."""
+        return sorted({group.gpus_per_node for group in self.cluster.groups})
+
+    @property
+    def kinds(self) -> list[str]:
+        """Layer kinds in the order of the chain."""
+        return list(dict.fromkeys(run.layer.kind for run in self.workload.layer_runs))
+
+    def check(self, field: str, fault_of: Callable[[int], Fault | None]) -> None:
+        """Raises InstanceError for the first entry of a field, or its bare value, with a fault."""
+        for i, entry in enumerate(getattr(self.search, field) or ()):
+            if fault := fault_of(entry):
+                raise self.place.at(field).listed(i).error(*fault)
+
+
+def errors_alone(
+    search: SearchFile, state: OptimizerState, place: Place
+) -> Iterator[InstanceError]:
+    """What is wrong with what needs no other section."""
+    yield from _beyond_target(search, state, place)
+    interleaves, uneven = "interleaved" in search.schedule, search.micro_batches == "uneven"
+    if "virtual_pipeline" in search.model_fields_set and not interleaves:
+        problem = f"chunks per GPU with the schedule {', '.join(search.schedule)}"
+        yield place.at("virtual_pipeline").error(problem, "none; they are for interleaved")
+    elif interleaves and uneven:
+        allowed = "even: it runs micro-batches in groups of as many as there are stages"
+        yield place.at("micro_batches").error("uneven, with the schedule interleaved", allowed)
+    # ZeRO 2 and 3 exchange gradients too often where they stand alone.
+    stages = " and ".join(map(str, sorted(search.zero)))
+    pipelines = search.pipeline_parallel or (1,)
+    if min(search.zero) >= _FIRST_EXCHANGING and (uneven or 1 not in pipelines):
+        problem, remedy = "uneven micro-batches", "micro_batches: even: replicas"
+        if 1 not in pipelines:
+            problem = f"{', '.join(map(str, pipelines))} pipeline stages"
+            remedy = "pipeline_parallel: 1: every stage would"
+        allowed = f"0 or 1 too, or {remedy} exchange gradients with every micro-batch"
+        yield place.at("zero").listed(0).error(f"only {stages}, with {problem}", allowed)
+    if isinstance(search.overlap, str) and search.overlap not in overlap_catalogue():
+        yield place.at("overlap").unknown("framework", search.overlap, overlap_catalogue())
+
+
+def resolve_search(wrong: Mistakes, given: Given) -> tuple[Profile | None, SearchSpace] | None:
+    """Measured times and the space of plans; notes all that does not fit, and then None."""
+    search, place = given.search, given.place
+    groups = wrong.of(_tensor_groups, given)
+    flash = given.workload.flash_attention
+    if flash and "selective" in search.recompute and "none" not in search.recompute:
+        at = place.at("recompute").listed(search.recompute.index("selective"))
+        problem = "selective, but flash attention keeps nothing that it would recompute"
+        wrong.errors.append(at.error(problem, "none or full, or workload.flash_attention: false"))
+    experts = wrong.of(_experts, given)
+    wrong.of(_check_context, given)
+    wrong.of(_check_per_stage, given)
+    sizes, batch = search.micro_batch, given.workload.global_batch
+    if sizes and all(batch % size for size in sizes):
+        at, texts = place.at("micro_batch"), _either(sizes)
+        problem = f"no whole number of micro-batches of {texts} makes the global batch of {batch}"
+        wrong.errors.append(at.error(problem, f"at least one divisor of {batch}"))
+    if groups is None or wrong.errors:
+        return None
+    times, strategies = groups
+    overlap = search.overlap
+    if isinstance(overlap, str):
+        overlap = overlap_catalogue()[overlap]
+    strategies |= {
+        "expert_parallel": experts,
+        "recompute": [way for way in search.recompute if not (flash and way == "selective")],
+        "overlap": overlap_catalogue()[overlap]
+        if isinstance(overlap, str)
+        else overlap or Overlap(),
+    }
+    return times, SearchSpace.model_validate({**dict(search), **strategies})
 
 
 def resolve_flash(
-    written: WorkloadFile, place: Place, cluster: Cluster, profile: ProfileFile | None
+    written: WorkloadFile, place: Place, cluster: Cluster, profile: WrittenProfile | None
 ) -> bool:
     """Whether attention keeps no scores: as written or measured, else where all GPUs can.
 
@@ -46,6 +147,7 @@ def resolve_flash(
 
     Raises InstanceError for a precision or a GPU that cannot, and for a profile measured otherwise.
     """
+    place = place.at("flash_attention")
     chosen = _as_measured(written.flash_attention, place, profile, "flash_attention")
     if chosen is None:
         return has_flash(cluster, written.precision)
@@ -54,320 +156,269 @@ def resolve_flash(
     return chosen
 
 
-def leaves_flash_open(written: WorkloadFile, cluster: Cluster, profile: ProfileFile | None) -> bool:
+def leaves_flash_open(
+    written: WorkloadFile, cluster: Cluster, profile: WrittenProfile | None
+) -> bool:
     """Whether plans have flash attention or not as the GPUs do that they use."""
     chosen = written.flash_attention is not None or profile is not None
     able = [group.gpu.has_flash for group in cluster.groups]
     return not chosen and written.precision in FLASH_PRECISIONS and any(able) and not all(able)
 
 
-def resolve_sequence_parallel(
-    written: bool | None,
-    place: Place,
-    degrees: Sequence[int],
-    sequence_length: int,
-    profile: ProfileFile | None,
-) -> bool:
-    """Whether tensor groups split the sequence outside their products: as written or measured.
-
-    Else wherever it is possible: it moves as many bytes as without, and keeps less (Korthikanti et
-    al. 2023, section 4.2.2). Raises InstanceError where no degree, or not every one, can, and for a
-    profile measured otherwise.
-    """
-    chosen = _as_measured(written, place, profile, "sequence_parallel")
-    several = [tp for tp in degrees if tp > 1]
-    uneven = [tp for tp in several if sequence_length % tp]
-    if chosen is None:
-        return bool(several) and not uneven
-    if chosen and written and not several:
-        allowed = "false, or degrees above 1 in search.tensor_parallel"
-        raise place.error("true, with tensor-parallel degree 1 alone", allowed)
-    if chosen and uneven:
-        found = f"true, but {uneven[0]} does not divide the {sequence_length} tokens of a sequence"
-        raise place.error(found, "false, or tensor-parallel degrees that divide it")
-    return chosen and bool(several)
-
-
 def _as_measured(
-    written: bool | None, place: Place, profile: ProfileFile | None, field: str
+    written: bool | None, place: Place, profile: WrittenProfile | None, field: str
 ) -> bool | None:
     """What was written, or of a profile what it states; InstanceError where both differ."""
     if profile is None:
         return written
-    measured: bool = getattr(profile, field)
+    measured: bool = getattr(profile.file, field)
     if written is not None and written != measured:
-        found = (
-            f"{shown(written)}, but the profile was measured {'with' if measured else 'without'} it"
-        )
+        way = "with" if measured else "without"
         allowed = f"{shown(measured)}, or a profile that states {field}: {shown(written)}"
-        raise place.error(found, allowed)
+        raise place.error(f"{shown(written)}, but the profile was measured {way} it", allowed)
     return measured
 
 
-def resolve_recompute(written: SearchFile, place: Place, flash: bool) -> list[Recompute]:
-    """Choices of recomputation; selective is none where flash attention keeps no scores.
+def _tensor_groups(given: Given) -> tuple[Profile | None, dict[str, object]]:
+    """Measured times, and the strategies of tensor groups, each of which rests on the last one."""
+    profile, kinds = given.profile, given.kinds
+    times = resolve_profile(profile, kinds) if profile else None
+    degrees = _tensor_degrees(given, times)
+    if profile and times:
+        check_coverage(times, profile.place, kinds, given.cluster, degrees)
+    split, tokens = _sequence_parallel(given, degrees), given.workload.sequence_length
+    return times, {
+        "tensor_parallel": degrees,
+        "sequence_parallel": split,
+        "unsplit_degrees": tuple(tp for tp in degrees if split and tokens % tp),
+        "expert_tensor_parallel": _expert_split(given, degrees, split),
+    }
 
-    Raises InstanceError where it is the only way left to keep activations.
+
+def _tensor_degrees(given: Given, profile: Profile | None) -> Sequence[int]:
+    """The degrees to choose from: as written, else all powers of two that can be used."""
+    heads, sizes = given.architecture.num_kv_heads, given.node_sizes
+    largest = sizes[-1]
+    if given.search.tensor_parallel is None:
+        degrees = [1 << i for i in range(largest.bit_length()) if heads % (1 << i) == 0]
+        covered = profile and covered_degrees(profile, given.kinds, given.cluster, degrees)
+        return covered or degrees
+
+    def fault(tp: int) -> Fault | None:
+        kind = "attention" if heads == given.architecture.heads else "key and value"
+        named, divisors = f"{tp} GPUs per tensor-parallel group", f"divisors of {heads} up to"
+        indivisible = f"{tp} does not divide the {heads} {kind} heads"
+        unfilled = f"{named}, which fill no node of {_either(sizes)}"
+        return first_broken(
+            (tp > largest, f"{named}, larger than every node", _up_to_a_node(given.cluster)),
+            (heads % tp, indivisible, f"{divisors} {largest}"),
+            (all(n % tp for n in sizes), unfilled, f"divisors of {_either(sizes)}"),
+        )
+
+    given.check("tensor_parallel", fault)
+    return given.search.tensor_parallel
+
+
+def _up_to_a_node(cluster: Cluster) -> str:
+    largest = max(group.gpus_per_node for group in cluster.groups)
+    return f"1 to {largest}, the GPUs of the largest node"
+
+
+def _sequence_parallel(given: Given, degrees: Sequence[int]) -> bool:
+    """Whether tensor groups split the sequence outside their products: as written or measured.
+
+    Else wherever it is possible, degree by degree (`SearchSpace.unsplit_degrees`): it moves as many
+    bytes as without, and keeps less (Korthikanti et al. 2023, section 4.2.2). Raises InstanceError
+    where it is asked for and no degree, or not every one, can, and for a profile measured
+    otherwise.
     """
-    if flash and "selective" in written.recompute and "none" not in written.recompute:
-        at = place.at("recompute").listed(written.recompute.index("selective"))
-        found = "selective, but flash attention keeps nothing that it would recompute"
-        raise at.error(found, "none or full, or workload.flash_attention: false")
-    return [way for way in written.recompute if not (flash and way == "selective")]
-
-
-def check_zero(written: SearchFile, place: Place) -> None:
-    """Raises InstanceError where ZeRO 2 and 3, which exchange gradients too often, stand alone."""
-    if min(written.zero) < _FIRST_EXCHANGING:
-        return
-    at = place.at("zero").listed(0)
-    stages = " and ".join(map(str, sorted(written.zero)))
-    if written.pipeline_parallel is not None and 1 not in written.pipeline_parallel:
-        several = ", ".join(map(str, written.pipeline_parallel))
-        found = f"only {stages}, with {several} pipeline stages"
-        raise at.error(
-            found,
-            "0 or 1 too, or pipeline_parallel: 1: every stage would exchange"
-            " gradients with every micro-batch",
-        )
-    if written.micro_batches == "uneven":
-        found = f"only {stages}, with uneven micro-batches"
-        raise at.error(
-            found,
-            "0 or 1 too, or micro_batches: even: replicas exchange gradients"
-            " with every micro-batch",
-        )
-
-
-#: Pieces of a sequence per GPU that shares it: one from each end (formulations.costs.context).
-PIECES = 2
-
-
-class Fault(NamedTuple):
-    """What is wrong with a degree, and which ones may be."""
-
-    found: str
-    allowed: str
+    written, place = given.search.sequence_parallel, given.place.at("sequence_parallel")
+    tokens = given.workload.sequence_length
+    chosen = _as_measured(written, place, given.profile, "sequence_parallel")
+    several = [tp for tp in degrees if tp > 1]
+    uneven = [tp for tp in several if tokens % tp]
+    if chosen is None:
+        return len(uneven) < len(several)
+    if chosen and written and not several:
+        allowed = "false, or degrees above 1 in search.tensor_parallel"
+        raise place.error("true, with tensor-parallel degree 1 alone", allowed)
+    if chosen and uneven:
+        problem = f"true, but {uneven[0]} does not divide the {tokens} tokens of a sequence"
+        raise place.error(problem, "false, or tensor-parallel degrees that divide it")
+    return chosen and bool(several)
 
 
 def expert_fault(workload: Workload, cluster: Cluster, profiled: bool, ep: int) -> Fault | None:
     """Why `ep` GPUs cannot share the experts of a block."""
-    experts, gpus = workload.experts, sum(g.nodes * g.gpus_per_node for g in cluster.groups)
-    if ep > 1 and not experts:
-        return Fault(f"{ep} GPUs for the experts of a model without any", "1")
-    if ep > 1 and profiled:
-        return Fault(f"{ep}, of which a profile says nothing", "1, or no profile")
-    if ep > gpus:
-        return Fault(f"{ep} GPUs, of {gpus} in the cluster", f"1 to {gpus}")
-    if experts and experts % ep:
-        return Fault(
-            f"{ep} does not divide the {experts} experts of a block", f"divisors of {experts}"
-        )
-    return None
-
-
-def context_fault(workload: Workload, cluster: Cluster, profiled: bool, cp: int) -> Fault | None:
-    """Why `cp` GPUs of a node cannot share a sequence."""
-    largest_node, tokens = (
-        max(group.gpus_per_node for group in cluster.groups),
-        workload.sequence_length,
+    experts, gpus = workload.experts, cluster.num_gpus
+    indivisible = f"{ep} does not divide the {experts} experts of a block"
+    return first_broken(
+        (ep > 1 and not experts, f"{ep} GPUs for the experts of a model without any", "1"),
+        (ep > 1 and profiled, f"{ep}, of which a profile says nothing", "1, or no profile"),
+        (ep > gpus, f"{ep} GPUs, of {gpus} in the cluster", f"1 to {gpus}"),
+        (experts % ep, indivisible, f"divisors of {experts}"),
     )
-    if cp == 1:
-        return None
-    if cp > largest_node:
-        found = f"{cp} GPUs per sequence, more than any node has"
-        return Fault(found, f"1 to {largest_node}, the GPUs of the largest node")
-    if profiled:
-        return Fault(f"{cp}, of which a profile says nothing", "1, or no profile")
-    if not workload.flash_attention:
-        allowed = f"1, or {flash_remedy(cluster, workload.precision)}"
-        return Fault(f"{cp} GPUs per sequence without flash attention", allowed)
-    if any(run.layer.output_tensors > 1 for run in workload.layer_runs):
-        return Fault(f"{cp} GPUs per sequence of an encoder-decoder", "1")
-    if tokens % (PIECES * cp):
-        found = f"{cp} GPUs take {PIECES} pieces each of a sequence of {tokens} tokens"
-        return Fault(found, f"degrees whose double divides {tokens}")
-    return None
 
 
-def resolve_experts(
-    written: SearchFile, search: Place, workload: Workload, cluster: Cluster, profiled: bool
-) -> Sequence[int]:
+def _experts(given: Given) -> Sequence[int]:
     """Sizes of expert-parallel groups: as written, else all powers of two that can be used."""
-    experts, gpus = workload.experts, sum(g.nodes * g.gpus_per_node for g in cluster.groups)
-    if written.expert_parallel is None:
-        largest_group = 1 if not experts or profiled else min(experts, gpus)
-        return [1 << i for i in range(largest_group.bit_length()) if experts % (1 << i) == 0]
-    for i, ep in enumerate(written.expert_parallel):
-        if fault := expert_fault(workload, cluster, profiled, ep):
-            raise search.at("expert_parallel").listed(i).error(*fault)
-    return written.expert_parallel
-
-
-def resolve_expert_split(
-    written: SearchFile,
-    search: Place,
-    workload: Workload,
-    profiled: bool,
-    degrees: Sequence[int],
-    split: bool,
-) -> Sequence[ExpertSplit]:
-    """GPUs that split every expert: as written, else 1 too where it makes a difference.
-
-    degrees: of tensor groups. split: whether these split the sequence.
-    """
-    alone = max(degrees) == 1
-    fault = expert_split_fault(workload, profiled, split or alone)
-    if written.expert_tensor_parallel is None:
-        return ["tp"] if fault or alone else [1, "tp"]
-    if fault and 1 in written.expert_tensor_parallel:
-        at = search.at("expert_tensor_parallel")
-        raise at.listed(written.expert_tensor_parallel.index(1)).error(*fault)
-    alike = Sharing(min(degrees), cp=1, ep=1, sharded=True, sequence_parallel=split)
-    field, reason = shares(written.target, workload, alike) or (None, None)
-    if field == "expert_tensor_parallel" and 1 not in written.expert_tensor_parallel:
-        found = f"tp, with the target {TARGET_NAMES[written.target]}, {reason}"
-        at = search.at("expert_tensor_parallel").listed(0)
-        raise at.error(found, "1, or tensor_parallel: 1")
-    return written.expert_tensor_parallel
+    workload, cluster, profiled = given.fused or given.workload, given.cluster, bool(given.profile)
+    if given.search.expert_parallel is None:
+        usable = 1 if profiled else max(1, min(workload.experts, cluster.num_gpus))
+        return [1 << i for i in range(usable.bit_length()) if workload.experts % (1 << i) == 0]
+    given.check("expert_parallel", partial(expert_fault, workload, cluster, profiled))
+    return given.search.expert_parallel
 
 
 def expert_split_fault(workload: Workload, profiled: bool, split: bool) -> Fault | None:
     """Why the GPUs of a tensor group cannot have experts whole."""
-    if not workload.experts:
-        return Fault("1 GPU per expert of a model without any", "tp")
-    if profiled:
-        return Fault("1 GPU per expert, of which a profile says nothing", "tp, or no profile")
-    if not split:
-        found = "1 GPU per expert, where tensor groups do not split the sequence"
-        return Fault(found, "tp, or sequence_parallel: true")
-    return None
+    alone, whole_sequences = "1 GPU per expert", "where tensor groups do not split the sequence"
+    return first_broken(
+        (not workload.experts, f"{alone} of a model without any", "tp"),
+        (profiled, f"{alone}, of which a profile says nothing", "tp, or no profile"),
+        (not split, f"{alone}, {whole_sequences}", "tp, or sequence_parallel: true"),
+    )
 
 
-def check_context(
-    written: SearchFile, search: Place, workload: Workload, cluster: Cluster, profiled: bool
-) -> None:
-    """Raises InstanceError for the first degree that cannot be used."""
-    for i, cp in enumerate(written.context_parallel):
-        fault = context_fault(workload, cluster, profiled, cp)
-        if fault := fault or _beside_tensor_groups(written, workload, cluster, cp):
-            raise search.at("context_parallel").listed(i).error(*fault)
+def _expert_split(given: Given, degrees: Sequence[int], split: bool) -> Sequence[ExpertSplit]:
+    """GPUs that split every expert: as written, else 1 too where it makes a difference.
+
+    degrees: of tensor groups. split: whether these split the sequence.
+    """
+    written, alone = given.search.expert_tensor_parallel, max(degrees) == 1
+    at = given.place.at("expert_tensor_parallel")
+    fault = expert_split_fault(given.workload, given.profile is not None, split or alone)
+    if written is None:
+        return ["tp"] if fault or alone else [1, "tp"]
+    if fault and 1 in written:
+        raise at.listed(written.index(1)).error(*fault)
+    target = TARGETS[given.search.target]
+    alike = Demands(min(degrees), zero=1, splits_sequence=split)
+    for refusal in target.together(given.workload, alike):
+        if refusal.field == "expert_tensor_parallel" and 1 not in written:
+            problem = f"tp, with the target {target.name}, {refusal.reason}"
+            raise at.listed(0).error(problem, "1, or tensor_parallel: 1")
+    return written
 
 
-def _beside_tensor_groups(
-    written: SearchFile, workload: Workload, cluster: Cluster, cp: int
-) -> Fault | None:
-    """Why no tensor degree leaves room for `cp` GPUs per sequence."""
+def context_fault(workload: Workload, cluster: Cluster, profiled: bool, cp: int) -> Fault | None:
+    """Why `cp` GPUs of a node cannot share a sequence."""
     if cp == 1:
         return None
-    degrees = written.tensor_parallel or [1]
-    sizes = sorted({group.gpus_per_node for group in cluster.groups})
-    named = f"{cp} tensor groups of {_either(degrees)} GPUs per sequence"
+    largest, tokens = max(group.gpus_per_node for group in cluster.groups), workload.sequence_length
+    named = f"{cp} GPUs per sequence"
+    remedy = f"1, or {flash_remedy(cluster, workload.precision)}"
+    encodes = any(run.layer.output_tensors > 1 for run in workload.layer_runs)
+    pieces = f"{cp} GPUs take {PIECES} pieces each of a sequence of {tokens} tokens"
+    return first_broken(
+        (cp > largest, f"{named}, more than any node has", _up_to_a_node(cluster)),
+        (profiled, f"{cp}, of which a profile says nothing", "1, or no profile"),
+        (not workload.flash_attention, f"{named} without flash attention", remedy),
+        (encodes, f"{named} of an encoder-decoder", "1"),
+        (tokens % (PIECES * cp), pieces, f"degrees whose double divides {tokens}"),
+    )
+
+
+def _check_context(given: Given) -> None:
+    """Raises InstanceError for the first degree that cannot be used."""
+    workload, profiled = given.fused or given.workload, given.profile is not None
+    alone = partial(context_fault, workload, given.cluster, profiled)
+    given.check("context_parallel", lambda cp: alone(cp) or _beside_tensor_groups(given, cp))
+
+
+def _beside_tensor_groups(given: Given, cp: int) -> Fault | None:
+    """Why no tensor degree leaves room for `cp` GPUs per sequence."""
+    degrees, sizes = given.search.tensor_parallel or [1], given.node_sizes
+    tokens, heads = given.workload.sequence_length, given.workload.kv_heads
+    named, nodes = f"{cp} tensor groups of {_either(degrees)} GPUs per sequence", _either(sizes)
     filling = [tp for tp in degrees if any(size % (tp * cp) == 0 for size in sizes)]
-    if not filling:
-        nodes = _either(sizes)
-        return Fault(f"{named}, which fill no node of {nodes}", f"products that divide {nodes}")
-    tokens, heads = workload.sequence_length, workload.kv_heads
-    pieces = [tp for tp in filling if tokens % (PIECES * cp * tp) == 0]
-    if not pieces:
-        found = f"{named}, which cannot split {tokens} tokens into {PIECES} pieces each"
-        return Fault(found, f"products whose double divides {tokens}")
-    if written.context_method == "all_to_all" and all(heads % (tp * cp) for tp in pieces):
-        found = f"{named}, which exchange the {heads} key and value heads"
-        return Fault(found, f"products that divide {heads}, or context_method: ring")
-    return None
+    even = [tp for tp in filling if tokens % (PIECES * cp * tp) == 0]
+    exchanges = given.search.context_method == "all_to_all"
+    indivisible = exchanges and all(heads % (tp * cp) for tp in even)
+    divisors = f"products that divide {heads}, or context_method: ring"
+    pieces = f"{named}, which cannot split {tokens} tokens into {PIECES} pieces each"
+    fault = first_broken(
+        (not filling, f"{named}, which fill no node of {nodes}", f"products that divide {nodes}"),
+        (not even, pieces, f"products whose double divides {tokens}"),
+        (indivisible, f"{named}, which exchange the {heads} key and value heads", divisors),
+    )
+    return fault if cp > 1 else None
 
 
-def _either(values: Sequence[int]) -> str:
+def _check_per_stage(given: Given) -> None:
+    """Raises InstanceError where no stage could have degrees of its own."""
+    search = given.search
+    if search.degrees != "per_stage":
+        return
+    schedules, plain = f"the schedule {' or '.join(search.schedule)}", get_args(PlainSchedule)
+    fault = first_broken(
+        (given.cluster.has_zones, "node groups in several zones", "one zone"),
+        (not set(search.schedule) & set(plain), schedules, "1f1b or gpipe too"),
+    )
+    if fault:
+        allowed = f"uniform or per_group, or {fault.allowed}"
+        raise given.place.at("degrees").error(f"per_stage, with {fault.found}", allowed)
+    needed = {"context_parallel": 1, "expert_parallel": 1, "expert_tensor_parallel": "tp"}
+    for field, choice in needed.items():
+        listed: tuple[object, ...] = getattr(search, field) or (choice,)
+        if choice not in listed:
+            at, problem = given.place.at(field).listed(0), f"{listed[0]}, with degrees: per_stage"
+            raise at.error(problem, f"{choice} too, or degrees: per_group")
+
+
+def _either(values: Iterable[object]) -> str:
     return " or ".join(map(str, values))
 
 
-def check_per_stage(written: SearchFile, search: Place, cluster: Cluster) -> None:
-    """Raises InstanceError where no stage could have degrees of its own."""
-    if written.degrees != "per_stage":
-        return
-    if cluster.has_zones:
-        found = "per_stage, with node groups in several zones"
-        raise search.at("degrees").error(found, "uniform or per_group, or one zone")
-    if not set(written.schedule) & set(get_args(PlainSchedule)):
-        found = f"per_stage, with the schedule {' or '.join(written.schedule)}"
-        raise search.at("degrees").error(found, "uniform or per_group, or 1f1b or gpipe too")
-    for field in ("context_parallel", "expert_parallel"):
-        sizes: tuple[int, ...] | None = getattr(written, field)
-        if sizes is not None and 1 not in sizes:
-            found = f"{sizes[0]}, with degrees: per_stage"
-            raise search.at(field).listed(0).error(found, "1 too, or degrees: per_group")
-    if written.expert_tensor_parallel == (1,):
-        at = search.at("expert_tensor_parallel").listed(0)
-        raise at.error("1, with degrees: per_stage", "tp too, or degrees: per_group")
-
-
-#: In place of a rule for `zero`, see `least_zero`.
+#: In place of a rule for `zero`, see `Launcher.distributed`.
 _DISTRIBUTED = Rule((1,), "whose optimizer with states in bf16 is distributed")
 
 
-def narrowed(written: SearchFile, state: OptimizerState) -> SearchFile:
+def _rules(
+    search: SearchFile, state: OptimizerState, *, stated: bool
+) -> Iterator[tuple[str, Rule]]:
+    """The fields of `search` that the target has rules for, and that a user states or does not."""
+    target = TARGETS[search.target]
+    for field, rule in target.rules(search.recompute_per).items():
+        if stated == (field in search.model_fields_set):
+            distributed = field == "zero" and state in target.distributed
+            yield field, _DISTRIBUTED if distributed else rule
+
+
+def narrowed(search: SearchFile, state: OptimizerState) -> SearchFile:
     """The choices with those defaults alone that the target can run; what is stated stays."""
-    found = {
-        field: rule.kept(getattr(written, field))
-        for field, rule in _rules(written, state)
-        if field not in written.model_fields_set
-    }
-    return written.model_copy(update=found)
+    rules = _rules(search, state, stated=False)
+    kept = {field: rule.kept(getattr(search, field)) for field, rule in rules}
+    return search.model_copy(update=kept)
 
 
-def check_target(written: SearchFile, state: OptimizerState, place: Place) -> None:
-    """Raises InstanceError for all stated values that the target cannot run."""
-    errors = [
-        error
-        for field, rule in _rules(written, state)
-        if field in written.model_fields_set
-        for error in _refused(written, field, rule, place.at(field))
-    ]
-    if errors:
-        raise joined(errors)
+def _beyond_target(
+    search: SearchFile, state: OptimizerState, place: Place
+) -> Iterator[InstanceError]:
+    """All stated values that the target cannot run."""
+
+    def text(value: object) -> str:
+        return value if isinstance(value, str) else shown(value)
+
+    for field, rule in _rules(search, state, stated=True):
+        value = getattr(search, field)
+        for i, choice in enumerate(value if isinstance(value, tuple) else [value]):
+            if choice not in rule.allowed:
+                able = launchers(field, choice)
+                if rule is _DISTRIBUTED:
+                    able = [
+                        launcher for launcher in able if "bf16" not in TARGETS[launcher].distributed
+                    ]
+                named = f"{text(choice)}, with the target {TARGETS[search.target].name}"
+                allowed = f"{_either(map(text, rule.allowed))}, or search.target: {_either(able)}"
+                yield place.at(field).listed(i).error(f"{named}, {rule.reason}", allowed)
 
 
-def check_trained(target: Target, workload: Workload, place: Place) -> None:
-    """Raises InstanceError for all of a workload that the target cannot train."""
-    errors = []
-    for field, value, rule in untrained(target, workload):
-        words = " or ".join(map(str, rule.allowed))
-        others = " or ".join(trainers(field, value))
+def untrained_errors(given: Given, place: Place) -> Iterator[InstanceError]:
+    """All of a workload that the target cannot train; place: of `workload`."""
+    target = TARGETS[given.search.target]
+    for field, value, reason, values in target.untrained(given.workload):
+        allowed = f"{_either(values)}, or search.target: {_either(trainers(field, value))}"
         written = field in WorkloadFile.model_fields
-        at, found = (place.at(field), value) if written else (place, f"{field}: {value}")
-        text = f"{found}, with the target {TARGET_NAMES[target]}, {rule.reason}"
-        errors.append(at.error(text, f"{words}, or search.target: {others}"))
-    if errors:
-        raise joined(errors)
-
-
-def _rules(written: SearchFile, state: OptimizerState) -> Iterator[tuple[str, Rule]]:
-    """The fields of `search` that the target has rules for.
-
-    FlagScale recomputes as Megatron-LM does where all stages are alike.
-    """
-    target, alike = written.target, written.recompute_per == "plan"
-    for field, rule in RULES[target].items():
-        free = target == "flagscale" and field == "recompute" and alike
-        if field in SearchFile.model_fields and not free:
-            odd = field == "zero" and least_zero(target, state)
-            yield field, _DISTRIBUTED if odd else rule
-
-
-def _refused(written: SearchFile, field: str, rule: Rule, place: Place) -> Iterator[InstanceError]:
-    value, target = getattr(written, field), written.target
-    for i, choice in enumerate(value if isinstance(value, tuple) else [value]):
-        if choice not in rule.allowed:
-            name = TARGET_NAMES[target]
-            found = f"{_text(choice)}, with the target {name}, {rule.reason}"
-            allowed = " or ".join(map(_text, rule.allowed))
-            able = launchers(field, choice)
-            if rule is _DISTRIBUTED:
-                able = [launcher for launcher in able if not least_zero(launcher, "bf16")]
-            others = " or ".join(able)
-            yield place.listed(i).error(found, f"{allowed}, or search.target: {others}")
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else shown(value)
+        at, problem = (place.at(field), value) if written else (place, f"{field}: {value}")
+        yield at.error(f"{problem}, with the target {target.name}, {reason}", allowed)

@@ -4,19 +4,16 @@ The model is named in the catalogue, described by a `config.json`, or given by i
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import Field
-
 from formulations.errors import InstanceError
-from formulations.instance.catalogue import CatalogueEntry
+from formulations.instance.catalogue import workload_catalogue
 from formulations.instance.documents import Place, json_document, parse_json, read_text
 from formulations.instance.huggingface_model import architecture_from_config
 from formulations.instance.input_limits import Batch, Name, Text, printable
 from formulations.instance.record import (
-    Record,
+    Section,
     shown,
 )
 from formulations.instance.sizes import TransformerSizes
@@ -24,41 +21,34 @@ from formulations.instance.transformer import Architecture, build_workload
 from formulations.instance.workload import OptimizerState, Precision, Workload
 
 
-class WorkloadFile(Record):
+class WorkloadFile(Section):
     """The model to train: exactly one of catalogue, huggingface, sizes; and how it is trained."""
 
-    catalogue: Name | None = Field(default=None, description="Name in the workload catalogue.")
-    huggingface: Name | None = Field(
-        default=None,
-        description="Path of a Hugging Face config.json, relative to this file's folder.",
-    )
-    sizes: TransformerSizes | None = Field(default=None, description="Sizes of a transformer.")
-    name: Name | None = Field(default=None, description="Name in reports.")
-    source: Text | None = Field(default=None, description="Where the sizes come from.")
-    sequence_length: Batch | None = Field(
-        default=None, description="Tokens per sequence; default: the catalogue's."
-    )
-    global_batch: Batch | None = Field(
-        default=None, description="Sequences per step; default: the catalogue's."
-    )
-    precision: Precision = Field(
-        default="bf16",
-        description="Of products, parameters and activations. fp8: products of blocks alone, all"
-        " else is kept in 16 bit.",
-    )
-    gradient_precision: Literal["fp32", "fp16", "bf16"] = Field(
-        default="fp32", description="Of gradients, in memory and on the wire."
-    )
-    optimizer_state: OptimizerState = Field(
-        default="fp32",
-        description="Of Adam's moments; the master copy of the parameters stays in fp32. 8bit:"
-        " with a scale per block of 2048 (Dettmers et al. 2022).",
-    )
-    flash_attention: bool | None = Field(
-        default=None,
-        description="Are attention scores recomputed instead of stored? Default: what the profile"
-        " says, else in fp16, bf16 and fp8 in plans whose GPUs are all Ampere or later.",
-    )
+    catalogue: Name | None = None
+    """Name in the workload catalogue."""
+    huggingface: Name | None = None
+    """Path of a Hugging Face config.json, relative to this file's folder."""
+    sizes: TransformerSizes | None = None
+    """Sizes of a transformer."""
+    name: Name | None = None
+    """Name in reports."""
+    source: Text | None = None
+    """Where the sizes come from."""
+    sequence_length: Batch | None = None
+    """Tokens per sequence; default: the catalogue's."""
+    global_batch: Batch | None = None
+    """Sequences per step; default: the catalogue's."""
+    precision: Precision = "bf16"
+    """Of products, parameters and activations. fp8: products of blocks alone, all else is kept in
+    16 bit."""
+    gradient_precision: Literal["fp32", "fp16", "bf16"] = "fp32"
+    """Of gradients, in memory and on the wire."""
+    optimizer_state: OptimizerState = "fp32"
+    """Of Adam's moments; the master copy of the parameters stays in fp32. 8bit: with a scale per
+    block of 2048 (Dettmers et al. 2022)."""
+    flash_attention: bool | None = None
+    """Are attention scores recomputed instead of stored? Default: what the profile says, else in
+    fp16, bf16 and fp8 in plans whose GPUs are all Ampere or later."""
 
 
 T = TypeVar("T")
@@ -67,41 +57,42 @@ _GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 _ORIGINS = ("catalogue", "huggingface", "sizes")
 
 
-@dataclass(frozen=True)
-class _Origin:
-    """The architecture, and what the user may override."""
-
-    architecture: Architecture
-    name: str
-    source: str
-    sequence_length: int | None = None
-    global_batch: int | None = None
-
-
 def resolve_workload(
-    written: WorkloadFile,
-    place: Place,
-    workloads: Mapping[str, object],
-    folder: Path,
-    flash_attention: bool,
+    written: WorkloadFile, place: Place, folder: Path, flash_attention: bool
 ) -> tuple[Architecture, Workload]:
     """Architecture and workload; paths are relative to `folder`.
 
     Raises InstanceError for none or several origins, an unknown name, an unreadable or unsupported
     config.json, and a sequence length or batch that is stated nowhere or does not fit.
     """
-    origin = _origin(written, place, workloads, folder)
-    length = written.sequence_length or origin.sequence_length
-    batch = written.global_batch or origin.global_batch
+    given = [name for name in _ORIGINS if getattr(written, name) is not None]
+    if len(given) != 1:
+        problem = " and ".join(given) or f"none of {', '.join(_ORIGINS)}"
+        raise place.error(problem, f"exactly one of {', '.join(_ORIGINS)}")
+    # The architecture, and what of the rest the user may override.
+    length, batch = written.sequence_length, written.global_batch
+    if written.sizes is not None:
+        architecture: Architecture = written.sizes
+        name, source = "transformer", "sizes given in the instance"
+    elif written.huggingface is not None:
+        path = folder / written.huggingface
+        architecture = from_config(path, architecture_from_config, place.at("huggingface"))
+        name, source = config_name(path), printable(str(path))
+    else:
+        name, entries = written.catalogue or "", workload_catalogue()
+        if name not in entries:
+            raise place.at("catalogue").unknown("workload", name, entries)
+        architecture, source = entries[name].sizes, entries[name].source
+        length, batch = length or entries[name].sequence_length, batch or entries[name].global_batch
     if length is None:
         raise place.at("sequence_length").error("missing", "tokens per sequence, such as 2048")
     if batch is None:
         raise place.at("global_batch").error("missing", "sequences per step, such as 256")
     try:
         workload = build_workload(
-            origin.architecture,
-            name=written.name or origin.name,
-            source=written.source or origin.source,
+            architecture,
+            name=written.name or name,
+            source=written.source or source,
             sequence_length=length,
             global_batch=batch,
             precision=written.precision,
@@ -111,7 +102,7 @@ def resolve_workload(
         )
     except InstanceError as error:
         raise place.at("sequence_length").error(error.found, error.allowed) from None
-    return origin.architecture, workload
+    return architecture, workload
 
 
 def from_config(
@@ -137,26 +128,3 @@ def from_config(
 def config_name(path: Path) -> str:
     """Name of the model: of the file, or of its folder if it is called config.json."""
     return printable(path.resolve().parent.name if path.stem == "config" else path.stem)
-
-
-def _origin(
-    written: WorkloadFile, place: Place, workloads: Mapping[str, object], folder: Path
-) -> _Origin:
-    given = [name for name in _ORIGINS if getattr(written, name) is not None]
-    if len(given) != 1:
-        found = " and ".join(given) or f"none of {', '.join(_ORIGINS)}"
-        raise place.error(found, f"exactly one of {', '.join(_ORIGINS)}")
-    if written.sizes is not None:
-        return _Origin(written.sizes, "transformer", "sizes given in the instance")
-    if written.huggingface is not None:
-        path = folder / written.huggingface
-        architecture = from_config(path, architecture_from_config, place.at("huggingface"))
-        return _Origin(architecture, config_name(path), printable(str(path)))
-    return _from_catalogue(written.catalogue or "", place.at("catalogue"), workloads)
-
-
-def _from_catalogue(name: str, place: Place, workloads: Mapping[str, object]) -> _Origin:
-    if name not in workloads:
-        raise place.unknown("workload", name, workloads)
-    entry = CatalogueEntry.model_validate(workloads[name])
-    return _Origin(entry.sizes, name, entry.source, entry.sequence_length, entry.global_batch)

@@ -9,20 +9,21 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from formulations.instance.input_limits import MOST_CHOICES, Count, Fraction, Name, Text
+from formulations.instance.input_limits import MOST_CHOICES, Count, Name, Text
 from formulations.instance.record import (
     MAPPING,
     NAME,
-    Named,
+    Fraction,
     OneOrMany,
     Record,
+    Section,
     name_or_mapping,
     refusal,
     shown,
     without_nulls,
 )
 from formulations.instance.sources import NOT_STATED, Kind
-from formulations.instance.target import Target
+from formulations.instance.targets import Target
 from formulations.instance.workload import ExpertSplit, Recompute
 
 ZeroStage = Literal[0, 1, 2, 3]
@@ -39,7 +40,20 @@ ContextMethod = Literal["ring", "all_to_all"]
 Counts = Annotated[tuple[Count, ...], Field(max_length=MOST_CHOICES), OneOrMany()]
 #: PyTorch's names, torch.distributed.fsdp.ShardingStrategy.
 _FSDP = {"NO_SHARD": 0, "SHARD_GRAD_OP": 2, "FULL_SHARD": 3}
-Zero = Annotated[ZeroStage, Named(_FSDP)]
+
+
+def _zero_stage(value: object) -> object:
+    if isinstance(value, str | bool):
+        if isinstance(value, bool) or value not in _FSDP:
+            raise refusal(shown(value), f"a number, or one of {', '.join(_FSDP)}")
+        return _FSDP[value]
+    return value
+
+
+Zero = Annotated[
+    ZeroStage,
+    BeforeValidator(_zero_stage, json_schema_input_type=ZeroStage | Literal[tuple(_FSDP)]),
+]
 
 
 def _no_truth(value: object) -> object:
@@ -55,24 +69,21 @@ Zeros = Annotated[tuple[Zero, ...], OneOrMany()]
 Recomputes = Annotated[tuple[Recompute, ...], OneOrMany()]
 
 
-class Overlap(Record):
+class Overlap(Section):
     """Which share of traffic hides behind computation."""
 
-    tensor_parallel: Fraction = Field(
-        default=0.0, description="Of tensor-parallel traffic behind products."
-    )
-    gradient_sync: Fraction = Field(
-        default=0.0,
-        description="Of the gradient sync behind backward passes, where a replica is one stage;"
-        " with several, the last chunk of a GPU is never hidden.",
-    )
-    sharding: Fraction = Field(
-        default=0.0,
-        description="Of what ZeRO 2 and 3 reduce and gather with every micro-batch, behind the pass"
-        " it belongs to, as far as that lasts.",
-    )
-    kind: Kind = Field(default="assumed", description="How the shares were found.")
-    source: Text = Field(default=NOT_STATED, description="Where the shares come from.")
+    tensor_parallel: Fraction = 0.0
+    """Of tensor-parallel traffic behind products."""
+    gradient_sync: Fraction = 0.0
+    """Of the gradient sync behind backward passes, where a replica is one stage; with several, the
+    last chunk of a GPU is never hidden."""
+    sharding: Fraction = 0.0
+    """Of what ZeRO 2 and 3 reduce and gather with every micro-batch, behind the pass it belongs to,
+    as far as that lasts."""
+    kind: Kind = "assumed"
+    """How the shares were found."""
+    source: Text = NOT_STATED
+    """Where the shares come from."""
 
     _written = model_validator(mode="before")(without_nulls)
 
@@ -97,106 +108,79 @@ Framework = Annotated[
 ]
 
 
-class SearchFile(Record):
+class SearchFile(Section):
     """The plans to choose among, as written: a list may also be one bare value.
 
     What is not stated depends on the target, the machines, the model and the profile.
     """
 
-    target: Target = Field(
-        default="megatron",
-        description="Who is to run the plan: what it cannot run is not chosen. megatron:"
-        " Megatron-LM, all ranks alike but for their layers. flagscale: degrees and recomputation"
-        " per stage. torchtitan: any schedule, ZeRO 2 and 3. any: all of it, uneven micro-batches.",
-    )
-    tensor_parallel: Counts | None = Field(
-        default=None,
-        description="GPUs per tensor-parallel group. Default: every power of two that fits a node,"
-        " divides the key and value heads and is in the profile.",
-    )
-    degrees: DegreesPer = Field(
-        default="uniform",
-        description="uniform: one tensor-parallel degree for all GPUs. per_group: every node group"
-        " has its own, and may run the sequences of each micro-batch of a stage in equal parts on"
-        " several tensor groups of a node. per_stage: so may every stage, alike on all replicas;"
-        " unlike stages may share a node.",
-    )
-    data_parallel: Counts | None = Field(default=None, description="Replicas. Default: any.")
-    pipeline_parallel: Counts | None = Field(default=None, description="Stages. Default: any.")
-    context_parallel: Counts = Field(
-        default=(1,),
-        description="GPUs of a node that share every sequence, beside tensor_parallel. Twice as"
-        " many divide the tokens of a sequence; needs flash attention.",
-    )
-    context_method: ContextMethod | None = Field(
-        default=None,
-        description="Do keys and values go round a ring of these GPUs, or are heads exchanged?"
-        " Default: what sends less; all_to_all where tp cp divides the key and value heads.",
-    )
-    expert_parallel: Counts | None = Field(
-        default=None,
-        description="GPUs that share the experts of a block, of all replicas of a stage. Default:"
-        " every power of two that divides the experts; 1 without experts, and with a profile.",
-    )
-    expert_tensor_parallel: Splits | None = Field(
-        default=None,
-        description="GPUs that split every expert (Megatron's name; etp). tp: all of a tensor"
-        " group, as all else. 1: each has whole experts for its own part of the sequence, so the"
-        " GPUs of tensor groups share experts too: needs sequence_parallel. Default: both; tp"
-        " without experts, and with a profile.",
-    )
-    micro_batch: Counts | None = Field(
-        default=None,
-        description="Sequences per micro-batch. Default: every power of two up to 64 that divides"
-        " the global batch.",
-    )
-    recompute: Recomputes = Field(
-        default=("none", "selective", "full"),
-        description="Recomputation of activations in the backward pass. selective: of scores,"
-        " softmax and dropout of attention; none of it with flash attention, which keeps none."
-        " Default: all that the target runs.",
-    )
-    recompute_per: Literal["stage", "plan"] = Field(
-        default="stage",
-        description="Does every stage recompute as little as fits, of its first blocks, or all"
-        " stages alike? With interleaved every GPU all blocks of its chunks in one way; with ZeRO 2"
-        " and 3 always all alike. Default: the former where the target can.",
-    )
-    sequence_parallel: bool | None = Field(
-        default=None,
-        description="Do the GPUs of a tensor-parallel group split the sequence between their"
-        " products? Default: what the profile says, else where tensor_parallel is above 1.",
-    )
-    zero: Zeros = Field(
-        default=(0, 1, 2, 3),
-        description="What replicas split (ZeRO): 1 the optimizer state, 2 gradients too, 3"
-        " parameters too. 2 and 3 exchange gradients with every micro-batch: only with one pipeline"
-        " stage (DeepSpeed refuses others) and even micro-batches. FSDP's names: NO_SHARD is 0,"
-        " SHARD_GRAD_OP 2, FULL_SHARD 3. Default: all that the target runs.",
-    )
-    schedule: Annotated[tuple[ScheduleName, ...], OneOrMany()] = Field(
-        default=("1f1b",),
-        description="Pipeline schedules. interleaved: 1F1B with several chunks of layers per GPU, a"
-        " shorter bubble for more memory and transfers. zb-h1: zero bubble, 1F1B that puts weight"
-        " gradients off, a shorter bubble for more memory on the later stages.",
-    )
-    virtual_pipeline: Annotated[tuple[Chunks, ...], OneOrMany()] = Field(
-        default=(2,), description="Chunks of layers per GPU; only with interleaved."
-    )
-    micro_batches: Literal["even", "uneven"] = Field(
-        default="even", description="Do all replicas run equally many micro-batches?"
-    )
-    idle_nodes: bool = Field(default=True, description="May a plan leave nodes unused?")
-    embedding_only_stages: bool = Field(default=False, description="May a stage hold no block?")
-    blocking_sends: bool = Field(default=False, description="Does a send keep the sender busy?")
-    scatter_gather: bool = Field(
-        default=False, description="Does each of the tp GPUs send 1/tp of the activations?"
-    )
-    overlap: Framework | None = Field(
-        default=None,
-        description="Traffic that hides behind computation: a framework of the catalogue (megatron,"
-        " torchtitan), or shares. Default: none. Reports state it as an assumption.",
-    )
+    target: Target = "megatron"
+    """Who is to run the plan: what it cannot run is not chosen. megatron: Megatron-LM, all ranks
+    alike but for their layers. flagscale: degrees and recomputation per stage. torchtitan: any
+    schedule, ZeRO 2 and 3. any: all of it, uneven micro-batches."""
+    tensor_parallel: Counts | None = None
+    """GPUs per tensor-parallel group. Default: every power of two that fits a node, divides the key
+    and value heads and is in the profile."""
+    degrees: DegreesPer = "uniform"
+    """uniform: one tensor-parallel degree for all GPUs. per_group: every node group has its own,
+    and may run the sequences of each micro-batch of a stage in equal parts on several tensor groups
+    of a node. per_stage: so may every stage, alike on all replicas; unlike stages may share a
+    node."""
+    data_parallel: Counts | None = None
+    """Replicas. Default: any."""
+    pipeline_parallel: Counts | None = None
+    """Stages. Default: any."""
+    context_parallel: Counts = (1,)
+    """GPUs of a node that share every sequence, beside tensor_parallel. Twice as many divide the
+    tokens of a sequence; needs flash attention."""
+    context_method: ContextMethod | None = None
+    """Do keys and values go round a ring of these GPUs, or are heads exchanged? Default: what sends
+    less; all_to_all where tp cp divides the key and value heads."""
+    expert_parallel: Counts | None = None
+    """GPUs that share the experts of a block, of all replicas of a stage. Default: every power of
+    two that divides the experts; 1 without experts, and with a profile."""
+    expert_tensor_parallel: Splits | None = None
+    """GPUs that split every expert (Megatron's name; etp). tp: all of a tensor group, as all else.
+    1: each has whole experts for its own part of the sequence, so the GPUs of tensor groups share
+    experts too: needs sequence_parallel. Default: both; tp without experts, and with a profile."""
+    micro_batch: Counts | None = None
+    """Sequences per micro-batch. Default: every power of two up to 64 that divides the global
+    batch."""
+    recompute: Recomputes = ("none", "selective", "full")
+    """Recomputation of activations in the backward pass. selective: of scores, softmax and dropout
+    of attention; none of it with flash attention, which keeps none. Default: all that the target
+    runs."""
+    recompute_per: Literal["stage", "plan"] = "stage"
+    """Does every stage recompute as little as fits, of its first blocks, or all stages alike? With
+    interleaved every GPU all blocks of its chunks in one way; with ZeRO 2 and 3 always all alike.
+    Default: the former where the target can."""
+    sequence_parallel: bool | None = None
+    """Do the GPUs of a tensor-parallel group split the sequence between their products? Default:
+    what the profile says, else in every group that divides its tokens."""
+    zero: Zeros = (0, 1, 2, 3)
+    """What replicas split (ZeRO): 1 the optimizer state, 2 gradients too, 3 parameters too. 2 and 3
+    exchange gradients with every micro-batch: only with one pipeline stage (DeepSpeed refuses
+    others) and even micro-batches. FSDP's names: NO_SHARD is 0, SHARD_GRAD_OP 2, FULL_SHARD 3.
+    Default: all that the target runs."""
+    schedule: Annotated[tuple[ScheduleName, ...], OneOrMany()] = ("1f1b",)
+    """Pipeline schedules. interleaved: 1F1B with several chunks of layers per GPU, a shorter bubble
+    for more memory and transfers. zb-h1: zero bubble, 1F1B that puts weight gradients off, a
+    shorter bubble for more memory on the later stages."""
+    virtual_pipeline: Annotated[tuple[Chunks, ...], OneOrMany()] = (2,)
+    """Chunks of layers per GPU; only with interleaved."""
+    micro_batches: Literal["even", "uneven"] = "even"
+    """Do all replicas run equally many micro-batches?"""
+    idle_nodes: bool = True
+    """May a plan leave nodes unused?"""
+    embedding_only_stages: bool = False
+    """May a stage hold no block?"""
+    blocking_sends: bool = False
+    """Does a send keep the sender busy?"""
+    scatter_gather: bool = False
+    """Does each of the tp GPUs send 1/tp of the activations?"""
+    overlap: Framework | None = None
+    """Traffic that hides behind computation: a framework of the catalogue (megatron, torchtitan),
+    or shares. Default: none. Reports state it as an assumption."""
 
 
 class SearchSpace(SearchFile):
@@ -207,18 +191,10 @@ class SearchSpace(SearchFile):
     expert_tensor_parallel: Splits = ("tp",)
     recompute: Recomputes = ("none", "full")
     sequence_parallel: bool = False
+    #: Tensor-parallel degrees that leave sequences whole all the same: they do not divide them.
+    unsplit_degrees: tuple[Count, ...] = ()
     zero: Zeros = (0, 1)
     overlap: Overlap = Overlap()
-
-    @property
-    def splits_messages(self) -> bool:
-        """Whether each of the tp lanes sends 1/tp of a message between stages."""
-        return self.scatter_gather or self.sequence_parallel
-
-    @property
-    def gathers_messages(self) -> bool:
-        """Whether the receivers put it together; of a split sequence each needs its part alone."""
-        return self.scatter_gather and not self.sequence_parallel
 
 
 def plain_schedules(search: SearchSpace) -> list[PlainSchedule]:

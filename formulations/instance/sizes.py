@@ -1,218 +1,172 @@
 """The sizes of a transformer, as a user writes them: the schema of `workload.sizes`."""
 
-from functools import cached_property
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from formulations.instance.input_limits import MOST_LAYERS
-from formulations.instance.record import Record
+from formulations.instance.record import Section
 
 _MOST_WIDTH = 10**7
 _MOST_EXPERTS = 10**5
 
 
-class MoeSizes(Record):
+def _require(fits: object, text: str) -> None:
+    if not fits:
+        raise ValueError(text)
+
+
+class MoeSizes(Section):
     """Mixture of experts in place of the feed-forward network of a block."""
 
-    experts: int = Field(ge=2, le=_MOST_EXPERTS, description="Routed experts per block.")
-    experts_per_token: int = Field(
-        ge=1, le=_MOST_EXPERTS, description="Routed experts that each token visits (top-k)."
-    )
-    ffn_size: int = Field(ge=1, le=_MOST_WIDTH, description="Inner width of one expert.")
-    shared_experts: int = Field(
-        default=0, ge=0, le=_MOST_EXPERTS, description="Experts that every token visits."
-    )
-    dense_first_layers: int = Field(
-        default=0,
-        ge=0,
-        le=MOST_LAYERS,
-        description="First blocks with a plain feed-forward network of width `ffn_size` of the"
-        " model (DeepSeek-V3: 3); their layer kind is `dense_block`.",
-    )
-    biases: bool = Field(default=False, description="Biases of router and experts (gpt-oss).")
+    experts: int = Field(ge=2, le=_MOST_EXPERTS)
+    """Routed experts per block."""
+    experts_per_token: int = Field(ge=1, le=_MOST_EXPERTS)
+    """Routed experts that each token visits (top-k)."""
+    ffn_size: int = Field(ge=1, le=_MOST_WIDTH)
+    """Inner width of one expert."""
+    shared_experts: int = Field(0, ge=0, le=_MOST_EXPERTS)
+    """Experts that every token visits."""
+    dense_first_layers: int = Field(0, ge=0, le=MOST_LAYERS)
+    """First blocks with a plain feed-forward network of width `ffn_size` of the model (DeepSeek-V3:
+    3); their layer kind is `dense_block`."""
+    biases: bool = False
+    """Biases of router and experts (gpt-oss)."""
 
     @model_validator(mode="after")
     def _top_k(self) -> Self:
-        if self.experts_per_token > self.experts:
-            raise ValueError(
-                f"experts_per_token is {self.experts_per_token}, above experts {self.experts}"
-            )
+        text = f"experts_per_token is {self.experts_per_token}, above experts {self.experts}"
+        _require(self.experts_per_token <= self.experts, text)
         return self
 
 
-class LatentAttentionSizes(Record):
+class LatentAttentionSizes(Section):
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1)."""
 
-    query_rank: int | None = Field(
-        default=None, ge=1, le=_MOST_WIDTH, description="Rank of the queries; null: not compressed."
-    )
-    kv_rank: int = Field(ge=1, le=_MOST_WIDTH, description="Rank of keys and values.")
-    nope_head_dim: int = Field(
-        ge=1, le=_MOST_WIDTH, description="Width of a query or key head without rotary part."
-    )
-    rope_head_dim: int = Field(
-        ge=1, le=_MOST_WIDTH, description="Width of the rotary part; the keys' is shared by heads."
-    )
-    value_head_dim: int = Field(ge=1, le=_MOST_WIDTH, description="Width of a value head.")
+    query_rank: int | None = Field(None, ge=1, le=_MOST_WIDTH)
+    """Rank of the queries; null: not compressed."""
+    kv_rank: int = Field(ge=1, le=_MOST_WIDTH)
+    """Rank of keys and values."""
+    nope_head_dim: int = Field(ge=1, le=_MOST_WIDTH)
+    """Width of a query or key head without rotary part."""
+    rope_head_dim: int = Field(ge=1, le=_MOST_WIDTH)
+    """Width of the rotary part; the keys' is shared by heads."""
+    value_head_dim: int = Field(ge=1, le=_MOST_WIDTH)
+    """Width of a value head."""
 
 
-class WindowSizes(Record):
+class WindowSizes(Section):
     """Attention to the last tokens only; flash attention leaves the other scores out."""
 
-    tokens: int = Field(ge=1, le=10**9, description="Keys that a query sees, its own included.")
-    layers: list[int] | None = Field(
-        default=None,
-        max_length=MOST_LAYERS,
-        description="Blocks with the window, from 0; null: all. Where they cost less than the"
-        " others of a model, their layer kind is `sliding_block`.",
-    )
+    tokens: int = Field(ge=1, le=10**9)
+    """Keys that a query sees, its own included."""
+    layers: list[int] | None = Field(None, max_length=MOST_LAYERS)
+    """Blocks with the window, from 0; null: all. Where they cost less than the others of a model,
+    their layer kind is `sliding_block`."""
 
     def covers(self, block: int) -> bool:
         """Whether the block has the window."""
-        return self.layers is None or block in self._of_layers
-
-    @cached_property
-    def _of_layers(self) -> frozenset[int]:
-        return frozenset(self.layers or ())
+        return self.layers is None or block in self.layers
 
 
-class TransformerSizes(Record):
+class TransformerSizes(Section):
     """Everything about a transformer that costs depend on. Defaults are GPT-2's conventions."""
 
-    hidden_size: int = Field(ge=1, le=_MOST_WIDTH, description="Width of the residual stream.")
-    layers: int = Field(
-        ge=1, le=MOST_LAYERS, description="Blocks; with `decoder_layers`, those of the encoder."
-    )
-    decoder_layers: int | None = Field(
-        default=None,
-        ge=1,
-        le=MOST_LAYERS,
-        description="Decoder blocks with cross-attention; makes an encoder-decoder (T5).",
-    )
-    heads: int = Field(ge=1, le=_MOST_WIDTH, description="Query heads per attention.")
-    kv_heads: int | None = Field(
-        default=None, ge=1, le=_MOST_WIDTH, description="Key and value heads; null: as `heads`."
-    )
-    head_dim: int | None = Field(
-        default=None, ge=1, le=_MOST_WIDTH, description="Width of a head; null: hidden / heads."
-    )
-    latent_attention: LatentAttentionSizes | None = Field(
-        default=None, description="Latent attention; excludes `kv_heads` and `head_dim`."
-    )
-    window: WindowSizes | None = Field(
-        default=None, description="Sliding window of plain attention; null: all tokens."
-    )
-    attention_sinks: bool = Field(
-        default=False, description="A learned score per head beside the tokens' (gpt-oss)."
-    )
-    ffn_size: int | None = Field(
-        default=None,
-        ge=1,
-        le=_MOST_WIDTH,
-        description="Inner width of the feed-forward network; null: 4 hidden.",
-    )
-    gated_ffn: bool = Field(
-        default=False, description="Gated feed-forward network (SwiGLU, GEGLU): three matrices."
-    )
-    moe: MoeSizes | None = Field(default=None, description="Mixture of experts.")
-    vocabulary_size: int = Field(
-        ge=1, le=10**9, description="Rows of the embedding, before padding."
-    )
-    tied_embeddings: bool = Field(
-        default=True, description="Does the head use the embedding's matrix?"
-    )
-    learned_positions: int | None = Field(
-        default=None, ge=1, le=10**9, description="Rows of a learned position table."
-    )
-    rotary_positions: bool = Field(default=False, description="Rotary positions (no parameters).")
-    relative_position_buckets: int | None = Field(
-        default=None,
-        ge=1,
-        le=10**6,
-        description="Buckets of a bias per head on the scores (T5), one table per stack.",
-    )
-    token_types: int = Field(
-        default=0, ge=0, le=10**6, description="Rows of a token type table (BERT: 2)."
-    )
-    norm: Literal["layernorm", "rmsnorm"] = Field(
-        default="layernorm", description="layernorm: weight and bias; rmsnorm: weight only."
-    )
-    embedding_norm: bool = Field(default=False, description="Norm after the embedding (BERT).")
-    final_norm: bool = Field(default=True, description="Norm before the head (not in BERT).")
-    branch_norms: bool = Field(
-        default=False,
-        description="Norms behind attention and feed-forward beside those before them (Gemma 2).",
-    )
-    qk_norms: bool = Field(default=False, description="RMS norm of query and key heads (Qwen3).")
-    qk_norms_of_all_heads: bool = Field(
-        default=False, description="One norm over all query heads, one over all key heads (OLMo 2)."
-    )
-    qkv_biases: bool = Field(default=True, description="Biases of the q, k and v projections.")
-    output_bias: bool = Field(default=True, description="Bias of attention's output projection.")
-    ffn_biases: bool = Field(default=True, description="Biases of the feed-forward network.")
-    dropout: bool = Field(
-        default=True,
-        description="Are masks of dropout kept? Yes where any of its rates is above 0.",
-    )
-    pooler: bool = Field(default=False, description="Dense layer over the first token (BERT).")
-    masked_lm_head: bool = Field(
-        default=False,
-        description="Train with BERT's masked-token head and, if there is a pooler, its"
-        " next-sentence classifier.",
-    )
-    published_head: bool = Field(
-        default=False,
-        description="Are these part of the published parameter count (BertForMaskedLM,"
-        " BertForPreTraining)? That of BertModel leaves them out.",
-    )
-    mtp_layers: int = Field(
-        default=0,
-        ge=0,
-        le=100,
-        description="Train with so many multi-token prediction modules (DeepSeek-V3: 1), in the"
-        " layer of the head; not part of the published parameter count.",
-    )
+    hidden_size: int = Field(ge=1, le=_MOST_WIDTH)
+    """Width of the residual stream."""
+    layers: int = Field(ge=1, le=MOST_LAYERS)
+    """Blocks; with `decoder_layers`, those of the encoder."""
+    decoder_layers: int | None = Field(None, ge=1, le=MOST_LAYERS)
+    """Decoder blocks with cross-attention; makes an encoder-decoder (T5)."""
+    heads: int = Field(ge=1, le=_MOST_WIDTH)
+    """Query heads per attention."""
+    kv_heads: int | None = Field(None, ge=1, le=_MOST_WIDTH)
+    """Key and value heads; null: as `heads`."""
+    head_dim: int | None = Field(None, ge=1, le=_MOST_WIDTH)
+    """Width of a head; null: hidden / heads."""
+    latent_attention: LatentAttentionSizes | None = None
+    """Latent attention; excludes `kv_heads` and `head_dim`."""
+    window: WindowSizes | None = None
+    """Sliding window of plain attention; null: all tokens."""
+    attention_sinks: bool = False
+    """A learned score per head beside the tokens' (gpt-oss)."""
+    ffn_size: int | None = Field(None, ge=1, le=_MOST_WIDTH)
+    """Inner width of the feed-forward network; null: 4 hidden."""
+    gated_ffn: bool = False
+    """Gated feed-forward network (SwiGLU, GEGLU): three matrices."""
+    moe: MoeSizes | None = None
+    """Mixture of experts."""
+    vocabulary_size: int = Field(ge=1, le=10**9)
+    """Rows of the embedding, before padding."""
+    tied_embeddings: bool = True
+    """Does the head use the embedding's matrix?"""
+    learned_positions: int | None = Field(None, ge=1, le=10**9)
+    """Rows of a learned position table."""
+    rotary_positions: bool = False
+    """Rotary positions (no parameters)."""
+    relative_position_buckets: int | None = Field(None, ge=1, le=10**6)
+    """Buckets of a bias per head on the scores (T5), one table per stack."""
+    token_types: int = Field(0, ge=0, le=10**6)
+    """Rows of a token type table (BERT: 2)."""
+    norm: Literal["layernorm", "rmsnorm"] = "layernorm"
+    """layernorm: weight and bias; rmsnorm: weight only."""
+    embedding_norm: bool = False
+    """Norm after the embedding (BERT)."""
+    final_norm: bool = True
+    """Norm before the head (not in BERT)."""
+    branch_norms: bool = False
+    """Norms behind attention and feed-forward beside those before them (Gemma 2)."""
+    qk_norms: bool = False
+    """RMS norm of query and key heads (Qwen3)."""
+    qk_norms_of_all_heads: bool = False
+    """One norm over all query heads, one over all key heads (OLMo 2)."""
+    qkv_biases: bool = True
+    """Biases of the q, k and v projections."""
+    output_bias: bool = True
+    """Bias of attention's output projection."""
+    ffn_biases: bool = True
+    """Biases of the feed-forward network."""
+    dropout: bool = True
+    """Are masks of dropout kept? Yes where any of its rates is above 0."""
+    pooler: bool = False
+    """Dense layer over the first token (BERT)."""
+    masked_lm_head: bool = False
+    """Train with BERT's masked-token head and, if there is a pooler, its next-sentence
+    classifier."""
+    published_head: bool = False
+    """Are these part of the published parameter count (BertForMaskedLM, BertForPreTraining)? That
+    of BertModel leaves them out."""
+    mtp_layers: int = Field(0, ge=0, le=100)
+    """Train with so many multi-token prediction modules (DeepSeek-V3: 1), in the layer of the head;
+    not part of the published parameter count."""
 
     @model_validator(mode="after")
-    def _attention(self) -> Self:
-        if self.latent_attention is not None:
-            if self.kv_heads is not None or self.head_dim is not None:
-                raise ValueError("latent_attention excludes kv_heads and head_dim")
-            if self.window is not None:
-                raise ValueError("latent_attention excludes window")
-            return self
-        if self.head_dim is None and self.hidden_size % self.heads:
-            raise ValueError(
-                f"heads {self.heads} do not divide hidden_size {self.hidden_size}; give head_dim"
-            )
-        if self.heads % self.num_kv_heads:
-            raise ValueError(f"kv_heads {self.num_kv_heads} do not divide heads {self.heads}")
-        return self
-
-    @model_validator(mode="after")
-    def _stacks(self) -> Self:
-        if self.decoder_layers is not None and (self.moe or self.latent_attention):
-            raise ValueError("an encoder-decoder has neither moe nor latent_attention")
-        if self.decoder_layers is not None and (self.window or self.mtp_layers):
-            raise ValueError("an encoder-decoder has neither window nor mtp_layers")
-        blocks = (self.window and self.window.layers) or []
-        if any(not 0 <= block < self.layers for block in blocks):
-            raise ValueError(f"window.layers are not all from 0 to {self.layers - 1}")
-        if self.moe is not None and self.moe.dense_first_layers > self.layers:
-            raise ValueError(
-                f"moe.dense_first_layers is {self.moe.dense_first_layers}, above layers"
-                f" {self.layers}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _positions(self) -> Self:
-        kinds = [self.learned_positions, self.rotary_positions, self.relative_position_buckets]
-        if sum(bool(kind) for kind in kinds) > 1:
-            raise ValueError(
-                "more than one of learned_positions, rotary_positions, relative_position_buckets"
-            )
+    def _fit(self) -> Self:
+        latent, stacks = self.latent_attention, self.num_streams
+        if latent is not None:
+            plain = self.kv_heads is None and self.head_dim is None
+            _require(plain, "latent_attention excludes kv_heads and head_dim")
+            _require(self.window is None, "latent_attention excludes window")
+        else:
+            divides = self.head_dim is not None or self.hidden_size % self.heads == 0
+            text = f"heads {self.heads} do not divide hidden_size {self.hidden_size}; give head_dim"
+            _require(divides, text)
+            text = f"kv_heads {self.num_kv_heads} do not divide heads {self.heads}"
+            _require(self.heads % self.num_kv_heads == 0, text)
+        odd = "an encoder-decoder has neither"
+        _require(stacks == 1 or not (self.moe or latent), f"{odd} moe nor latent_attention")
+        _require(
+            stacks == 1 or not (self.window or self.mtp_layers), f"{odd} window nor mtp_layers"
+        )
+        windowed, last = (self.window and self.window.layers) or [], self.layers - 1
+        fits = all(0 <= block <= last for block in windowed)
+        _require(fits, f"window.layers are not all from 0 to {last}")
+        dense = self.moe.dense_first_layers if self.moe else 0
+        text = f"moe.dense_first_layers is {dense}, above layers {self.layers}"
+        _require(dense <= self.layers, text)
+        kinds = ("learned_positions", "rotary_positions", "relative_position_buckets")
+        several = sum(bool(getattr(self, kind)) for kind in kinds) > 1
+        _require(not several, f"more than one of {', '.join(kinds)}")
         return self
 
     @property

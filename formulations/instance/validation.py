@@ -1,7 +1,7 @@
 """From a parsed file to a validated schema model, or one error line with its position."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar, get_args
+from collections.abc import Iterator
+from typing import TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -19,36 +19,25 @@ _NOT_IN_FILE = (*TAGS, "[key]")
 #: Fields that there were, and what to write now.
 _REPLACED = {"distributed_optimizer": "zero: 0 for false, 1 for true, [0, 1] for both"}
 
-#: pydantic's error type -> what is allowed, given the error's context.
-_ALLOWED: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "int_type": lambda _: "a whole number",
-    "int_parsing": lambda _: "a whole number",
-    "int_from_float": lambda _: "a whole number",
-    "float_type": lambda _: "a number",
-    "float_parsing": lambda _: "a number",
-    "finite_number": lambda _: "a finite number",
-    "string_type": lambda _: "text",
-    "string_too_short": lambda _: "text that is not empty",
-    "bool_type": lambda _: "true or false",
-    "bool_parsing": lambda _: "true or false",
-    "list_type": lambda _: "a list",
-    "tuple_type": lambda _: "a list",
-    "dict_type": lambda _: "a mapping",
-    "dataclass_type": lambda _: "a mapping",
-    "unexpected_keyword_argument": lambda _: "no such field",
-    "literal_error": lambda context: str(context["expected"]),
-    "enum": lambda context: str(context["expected"]),
-    "greater_than": lambda context: f"more than {context['gt']:g}",
-    "greater_than_equal": lambda context: f"at least {context['ge']:g}",
-    "less_than": lambda context: f"less than {context['lt']:g}",
-    "less_than_equal": lambda context: f"at most {context['le']:.10g}",
-    "too_short": lambda context: f"at least {_entries(context['min_length'])}",
-    "too_long": lambda context: f"at most {_entries(context['max_length'])}",
+#: pydantic's error type -> what is allowed, with values of the error's context.
+_ALLOWED = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "string_too_short": "text that is not empty",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+    **dict.fromkeys(("dict_type", "dataclass_type"), "a mapping"),
+    "unexpected_keyword_argument": "no such field",
+    **dict.fromkeys(("literal_error", "enum"), "{expected}"),
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:.10g}",
+    "too_short": "at least {min_length} entries",
+    "too_long": "at most {max_length} entries",
 }
-
-
-def _entries(number: int) -> str:
-    return "1 entry" if number == 1 else f"{number} entries"
 
 
 def written_kind(fields: object) -> str | None:
@@ -89,7 +78,7 @@ def _problems(
         allowed = f"one with {', '.join(_names(model, written))}"
         yield InstanceError(f"{document.name}:1:1", f"a {kind} file", allowed)
         return
-    for error, path in sorted(errors, key=lambda one: one[0]["type"] != "extra_forbidden"):
+    for error, path in sorted(errors, key=lambda pair: pair[0]["type"] != "extra_forbidden"):
         if error["type"] == "missing" and path[:-1] in misspelt:
             continue
         is_key = error["type"] == "extra_forbidden" or error["loc"][-1:] == ("[key]",)
@@ -124,7 +113,11 @@ def _found_and_allowed(
             return "a field of earlier versions", _REPLACED[str(path[-1])]
         return f"unknown field{suggestion(path[-1], names)}", ", ".join(names)
     if kind == "missing":
-        return "missing", _wanted(field, written)
+        whole = field and field.annotation
+        if isinstance(whole, type) and issubclass(whole, BaseModel):
+            return "missing", _mapping_of(whole, written)
+        meaning = (field and field.description) or "a value"
+        return "missing", " ".join(meaning.split()).rstrip(".")
     if kind == "refusal":
         return str(context["found"]), str(context["allowed"])
     if kind in ("model_type", "model_attributes_type"):
@@ -134,8 +127,8 @@ def _found_and_allowed(
         return str(context["error"]), "valid JSON"
     if kind == "value_error":
         return str(context["error"]), "values that fit together"
-    allowed = _ALLOWED[kind](context) if kind in _ALLOWED else error["msg"]
-    return shown(error["input"]), allowed
+    allowed = _ALLOWED[kind].format(**context) if kind in _ALLOWED else error["msg"]
+    return shown(error["input"]), allowed.replace(" 1 entries", " 1 entry")
 
 
 def _names(model: type[BaseModel], written: bool) -> list[str]:
@@ -148,15 +141,6 @@ def _mapping_of(model: type[BaseModel], written: bool) -> str:
     return f"a mapping with the fields {', '.join(_names(model, written))}"
 
 
-def _wanted(field: FieldInfo | None, written: bool) -> str:
-    """What a missing field should hold."""
-    if field is None:
-        return "a value"
-    if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-        return _mapping_of(field.annotation, written)
-    return (field.description or "a value").rstrip(".")
-
-
 def _field(
     model: type[BaseModel], path: tuple[Part, ...]
 ) -> tuple[type[BaseModel], FieldInfo | None]:
@@ -164,7 +148,7 @@ def _field(
     field = None
     for part in path:
         fields = model.model_fields
-        by_name = {str(own.validation_alias or name): own for name, own in fields.items()} | fields
+        by_name = {str(at.validation_alias or name): at for name, at in fields.items()} | fields
         field = by_name.get(part) if isinstance(part, str) else None
         if field is not None:
             model = _model_in(field.annotation) or model

@@ -48,7 +48,7 @@ from formulations.models.model import (
     total_of,
     weighted,
 )
-from formulations.slot_degrees import apart
+from formulations.space.slots import apart
 
 
 class FreeOrder:

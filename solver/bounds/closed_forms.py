@@ -55,7 +55,6 @@ run no cheaper on stage 0 than elsewhere.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -71,7 +70,6 @@ from solver.bounds.placement_independent import (
     Mask,
     Numbers,
     ShapeColumns,
-    Tails,
     send_ns,
     tails,
     tied_ns,
@@ -91,11 +89,11 @@ def closed_forms(
     """The larger of the work and the filling bound of shapes with these layer times."""
     if not shapes:
         return []
-    bounds = WorkBounds(ShapeColumns(instance, shapes), times)
+    bounds = ClosedForms(instance, shapes, times)
     return [
         ClosedForm(filling, "filling") if filling > work else ClosedForm(work, "work")
         for work, filling in zip(
-            bounds.work_ns().tolist(), Filling(bounds).filling_ns().tolist(), strict=True
+            bounds.work_ns().tolist(), bounds.filling_ns().tolist(), strict=True
         )
     ]
 
@@ -109,89 +107,71 @@ def whole_ns(bound: Numbers) -> Array:
     return np.ceil(bound * (1 - MARGIN)).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class WorkBounds:
-    """The work bounds of N shapes with their layer times. U runs of equal layers, J node groups."""
+def least_over(values: Numbers, among: Mask) -> Numbers:
+    """[N, U] least of [N, U, J] over the groups of `among` [N, J]."""
+    least: Numbers = np.where(among[:, None, :], values, np.inf).min(axis=2)
+    return least
 
-    columns: ShapeColumns
-    times: Sequence[LayerTimes]
 
-    @cached_property
-    def counts(self) -> Array:
-        """[U] layers of a run."""
-        runs = self.columns.instance.workload.layer_runs
-        return np.array([run.count for run in runs], dtype=np.int64)
+class ClosedForms:
+    """The bounds of N shapes with their layer times. U runs of equal layers, J node groups.
 
-    @cached_property
-    def kinds(self) -> Numbers:
-        """[3, N, U, J] forward, backward, and of the latter weight gradients of one layer a run."""
+    counts: [U] layers of a run. kinds: [3, N, U, J] forward, backward, and of the latter weight
+    gradients of one layer a run. work: [N, U, J] forward + backward. weight: [N, U, J] weight
+    gradients that are operations of their own. micro_batches: [N] m of every replica, or where they
+    may be unlike of that with the most, at least. alike: whether all replicas have as many.
+    fastest_first: [N, J] groups by the work of all layers. chunked, splits: [N] whether devices
+    have several chunks, and weight gradients are operations of their own.
+    """
+
+    def __init__(
+        self, instance: Instance, shapes: Sequence[Shape], times: Sequence[LayerTimes]
+    ) -> None:
+        self.columns = ShapeColumns(instance, shapes)
+        runs = instance.workload.layer_runs
+        self.counts = np.array([run.count for run in runs], dtype=np.int64)
+        self.is_block: Mask = np.array([run.layer.is_block for run in runs])
         starts = np.cumsum(self.counts) - self.counts
-        known = {id(times): times for times in self.times}
-        number = {key: i for i, key in enumerate(known)}
+        # Shapes share layer times: each of them is read once.
+        distinct = {id(layer_times): layer_times for layer_times in times}
+        number = {key: i for i, key in enumerate(distinct)}
         values = [
             [t.forward_ns[starts], t.backward_ns[starts], t.weight_ns[starts]]
-            for t in known.values()
+            for t in distinct.values()
         ]
-        which = [number[id(times)] for times in self.times]
-        return np.array(values, dtype=np.float64).swapaxes(0, 1)[:, which]
-
-    @cached_property
-    def work(self) -> Numbers:
-        """[N, U, J] forward + backward."""
-        work: Numbers = self.kinds[0] + self.kinds[1]
-        return work
-
-    @cached_property
-    def tails(self) -> Tails:
-        """What follows the last backward of a stage."""
-        return tails(self.columns)
-
-    def least(self, values: Numbers, among: Mask) -> Numbers:
-        """[N, U] least of [N, U, J] over the groups of `among` [N, J]."""
-        least: Numbers = np.where(among[:, None, :], values, np.inf).min(axis=2)
-        return least
+        which = [number[id(layer_times)] for layer_times in times]
+        self.kinds: Numbers = np.array(values, dtype=np.float64).swapaxes(0, 1)[:, which]
+        self.work: Numbers = self.kinds[0] + self.kinds[1]
+        self.tails = tails(self.columns)
+        self.chunked: Mask = np.array([shape.vpp > 1 for shape in shapes])
+        self.splits: Mask = np.array(
+            [SCHEDULES[shape.schedule].splits_backward for shape in shapes]
+        )
+        self.weight: Numbers = self.kinds[2] * self.splits[:, None, None]
+        self.micro_batches: Array = -(-self.columns.total // self.columns.dp)
+        self.alike = instance.search.micro_batches == "even"
+        self._whole_work: Numbers = np.maximum((self.work * self.counts[:, None]).sum(axis=1), 1)
+        self.fastest_first: Array = np.argsort(self._whole_work, axis=1, kind="stable")
 
     def work_ns(self) -> Array:
         """[N] the work bound."""
         columns, used = self.columns, self.columns.used
         tail = self.tails.layers * columns.dp[:, None, None]
         work = self.work * columns.total[:, None, None]
+        # w_j that make both parts, over all layers, equal for all groups.
         weights = 1 / np.maximum(((work + tail) * self.counts[:, None]).sum(axis=1), 1)
         scale = weights[:, None, :]
-        if columns.instance.search.micro_batches == "even":
-            least = self.least(scale * (work + tail), used)
+        if self.alike:
+            least = least_over(scale * (work + tail), used)
         else:
-            least = self.least(scale * work, used) + self.least(scale * tail, used)
+            least = least_over(scale * work, used) + least_over(scale * tail, used)
         speed = (weights * columns.slots).sum(axis=1)
         return whole_ns((least * self.counts).sum(axis=1) / speed + self.tails.start)
-
-
-class GroupLoads:
-    """Of N shapes and J node groups. per_weight: [N, P] load of a stage per weight, descending."""
-
-    def __init__(self, bounds: WorkBounds, per_weight: Numbers) -> None:
-        self.bounds, self.columns, self.per_weight = bounds, bounds.columns, per_weight
-
-    @property
-    def _alike(self) -> bool:
-        """Whether all replicas have as many micro-batches."""
-        return self.columns.instance.search.micro_batches == "even"
-
-    @cached_property
-    def _whole_work(self) -> Numbers:
-        """[N, J] work of all layers; 1 at least."""
-        whole: Numbers = np.maximum((self.bounds.work * self.bounds.counts[:, None]).sum(axis=1), 1)
-        return whole
-
-    @cached_property
-    def fastest_first(self) -> Array:
-        """[N, J] groups by the work of all layers."""
-        return np.argsort(self._whole_work, axis=1, kind="stable")
 
     def most_on(self, inside: Mask) -> Array:
         """[N] most stages on these groups [N, J]: of the mean replica, or if unlike of any."""
         columns = self.columns
-        if self._alike:
+        if self.alike:
             mean: Array = (columns.slots * inside).sum(axis=1) // columns.dp
             return mean
         low = columns.per_node // columns.dp[:, None]
@@ -204,7 +184,7 @@ class GroupLoads:
     def _ends(self) -> Numbers:
         """[N, J] stages of one replica on its 1, 2, .. fastest groups, if these are used first."""
         columns, order = self.columns, self.fastest_first
-        if not self._alike:
+        if not self.alike:
             rank = np.argsort(order, axis=1, kind="stable")
             most = [self.most_on(rank <= k) for k in range(order.shape[1])]
             return np.stack(most, axis=1).astype(np.float64)
@@ -216,12 +196,44 @@ class GroupLoads:
     @cached_property
     def among(self) -> Mask:
         """[N, J] groups that the replica may stand on."""
-        if not self._alike:
+        if not self.alike:
             return self.columns.used
         among = np.empty(self._ends.shape, dtype=bool)
-        some = np.diff(self._ends, axis=1, prepend=0.0) > 0
-        np.put_along_axis(among, self.fastest_first, some, axis=1)
+        taken = np.diff(self._ends, axis=1, prepend=0.0) > 0
+        np.put_along_axis(among, self.fastest_first, taken, axis=1)
         return among
+
+    @cached_property
+    def factors(self) -> Numbers:
+        """[N, P] c_i of a stage; inf beyond the last."""
+        columns, shapes = self.columns, self.columns.shapes
+        # [kinds, N] phi: the largest share of a kind of operation in the work of a layer.
+        kinds = np.stack([self.kinds[0], self.kinds[1] - self.weight, self.weight])
+        counted = columns.used[:, None, :] & (self.work > 0)
+        shares = np.where(counted, kinds / np.maximum(self.work, 1), 0.0).max(axis=(2, 3))
+        stage = np.arange(int(columns.pp.max()))
+        factors = np.full((len(shapes), len(stage)), -np.inf)
+        for schedule in {shape.schedule for shape in shapes}:
+            rows = np.flatnonzero([shape.schedule == schedule for shape in shapes])
+            pp, m = columns.pp[rows, None], self.micro_batches[rows, None]
+            phi = shares[:, rows, None]
+            for path in SCHEDULES[schedule].missed(pp, np.minimum(stage, pp - 1), m, 0 * m + 1):
+                kept = m - 1 - sum(part * count for part, count in zip(phi, path, strict=True))
+                factors[rows] = np.maximum(factors[rows], kept)
+        # Several chunks: c_i = m - phi u of forwards.
+        for n in np.flatnonzero(self.chunked).tolist():
+            shape, share = shapes[n], int(self.micro_batches[n])
+            device = np.minimum(stage, shape.pp - 1)
+            before = forwards_before_return(shape.pp, device, share, shape.vpp)
+            factors[n] = share - shares[0, n] * before
+        return np.where(stage < columns.pp[:, None], factors, np.inf)
+
+    @cached_property
+    def per_weight(self) -> Numbers:
+        """[N, P] loads 1 / c_i per weight, the largest first; 0 beyond the last, or if a c <= 0."""
+        ranked = np.sort(self.factors, axis=1)
+        positive = ranked[:, :1] > 0
+        return np.where(positive, 1 / np.where(positive, ranked, 1.0), 0.0)
 
     @cached_property
     def _loads(self) -> Numbers:
@@ -243,90 +255,12 @@ class GroupLoads:
         """
         whole = np.take_along_axis(self._whole_work, self.fastest_first, axis=1)
         spread = np.cumsum(np.diff(self._loads, axis=1, prepend=0.0) / whole, axis=1)
-        some = spread > 0
-        level = (capacity[:, None] + self._loads) / np.where(some, spread, 1.0)
-        fast = some & (level >= whole)
+        loaded = spread > 0
+        level = (capacity[:, None] + self._loads) / np.where(loaded, spread, 1.0)
+        fast = loaded & (level >= whole)
         last = fast.shape[1] - 1 - np.argmax(fast[:, ::-1], axis=1)
         level = np.where(fast.any(axis=1), level[np.arange(len(last)), last], 0.0)
         return np.maximum(level[:, None] / self._whole_work - 1, 0.0)
-
-
-class Filling:
-    """The filling bounds of the same shapes."""
-
-    def __init__(self, bounds: WorkBounds) -> None:
-        self.bounds, self.columns = bounds, bounds.columns
-        self.loads = GroupLoads(bounds, self.per_weight)
-
-    @cached_property
-    def chunked(self) -> Mask:
-        """[N] whether devices have several chunks."""
-        return np.array([shape.vpp > 1 for shape in self.columns.shapes])
-
-    @cached_property
-    def splits(self) -> Mask:
-        """[N] whether weight gradients are operations of their own."""
-        return np.array([SCHEDULES[one.schedule].splits_backward for one in self.columns.shapes])
-
-    @cached_property
-    def weight(self) -> Numbers:
-        """[N, U, J] ns of weight gradients that are operations of their own."""
-        weight: Numbers = self.bounds.kinds[2] * self.splits[:, None, None]
-        return weight
-
-    @cached_property
-    def _micro_batches(self) -> Array:
-        """[N] m of every replica, or where they may be unlike of that with the most, at least."""
-        return -(-self.columns.total // self.columns.dp)
-
-    @cached_property
-    def _shares(self) -> Numbers:
-        """[kinds, N] phi."""
-        forward, backward, _ = self.bounds.kinds
-        kinds = np.stack([forward, backward - self.weight, self.weight])
-        counted = self.columns.used[:, None, :] & (self.bounds.work > 0)
-        shares: Numbers = np.where(counted, kinds / np.maximum(self.bounds.work, 1), 0.0).max(
-            axis=(2, 3)
-        )
-        return shares
-
-    @cached_property
-    def factors(self) -> Numbers:
-        """[N, P] c_i of a stage; inf beyond the last."""
-        columns, shapes = self.columns, self.columns.shapes
-        stage = np.arange(int(columns.pp.max()))
-        left = np.full((len(shapes), len(stage)), -np.inf)
-        for schedule in {shape.schedule for shape in shapes}:
-            rows = np.flatnonzero([shape.schedule == schedule for shape in shapes])
-            pp, m = columns.pp[rows, None], self._micro_batches[rows, None]
-            phi = self._shares[:, rows, None]
-            for path in SCHEDULES[schedule].missed(pp, np.minimum(stage, pp - 1), m, 0 * m + 1):
-                kept = m - 1 - sum(part * own for part, own in zip(phi, path, strict=True))
-                left[rows] = np.maximum(left[rows], kept)
-        for n in np.flatnonzero(self.chunked).tolist():
-            left[n] = self._left_of_chunks(n, stage)
-        return np.where(stage < columns.pp[:, None], left, np.inf)
-
-    def _left_of_chunks(self, n: int, device: Array) -> Numbers:
-        """[P] c_i of the devices of a shape with several chunks each."""
-        shape, m = self.columns.shapes[n], int(self._micro_batches[n])
-        device = np.minimum(device, shape.pp - 1)
-        most = forwards_before_return(shape.pp, device, m, shape.vpp)
-        left: Numbers = m - self._shares[0, n] * most
-        return left
-
-    @cached_property
-    def per_weight(self) -> Numbers:
-        """[N, P] loads 1 / c_i per weight, the largest first; 0 beyond the last, or if a c <= 0."""
-        ranked = np.sort(self.factors, axis=1)
-        some = ranked[:, :1] > 0
-        return np.where(some, 1 / np.where(some, ranked, 1.0), 0.0)
-
-    @cached_property
-    def passed(self) -> Numbers:
-        """[N, U, J] ns of a layer that count in the latency."""
-        chunked = self.chunked[:, None, None]
-        return np.where(chunked, self.bounds.kinds[0], self.bounds.work - self.weight)
 
     @cached_property
     def places(self) -> tuple[Array, Array]:
@@ -336,29 +270,26 @@ class Filling:
         blocks = [i for i, layer in enumerate(layers) if layer.is_block]
         if instance.search.embedding_only_stages or not blocks:
             blocks = [0, len(layers) - 1]
-        ends = np.cumsum(self.bounds.counts)
-        starts = ends - self.bounds.counts
-        first = np.clip(blocks[0] + 1 - starts, 0, self.bounds.counts)
-        later = np.clip(ends - max(blocks[-1], blocks[0] + 1), 0, self.bounds.counts)
+        ends = np.cumsum(self.counts)
+        first = np.clip(blocks[0] + 1 - (ends - self.counts), 0, self.counts)
+        later = np.clip(ends - max(blocks[-1], blocks[0] + 1), 0, self.counts)
         return first, later
 
     def _filled(self, weights: Numbers, less: Numbers) -> Numbers:
         """[N] the filling bound of these weights [N, J], on stage 0 less by [N]."""
         first, later = self.places
-        among = self.loads.among
+        # [N, U, J] of a layer that count in the latency, and with its weight.
+        passed = np.where(self.chunked[:, None, None], self.kinds[0], self.work - self.weight)
+        usual = weights[:, None, :] * self.work + passed
+        elsewhere = least_over(usual, self.among)
+        zeroth = usual - less[:, None, None] * self.work + self.tails.layers
+        zeroth = least_over(zeroth, self.among)
+        # Layers that may be on stage 0 or not count the lesser.
+        either = np.minimum(zeroth, elsewhere) * (self.counts - first - later)
+        several = zeroth * first + elsewhere * later + either
         single = (self.columns.pp == 1)[:, None]
-        usual = weights[:, None, :] * self.bounds.work + self.passed
-        other = self.bounds.least(usual, among)
-        zeroth = self.bounds.least(
-            usual - less[:, None, None] * self.bounds.work + self.bounds.tails.layers, among
-        )
-        between = (
-            zeroth * first
-            + other * later
-            + np.minimum(zeroth, other) * (self.bounds.counts - first - later)
-        )
-        whole: Numbers = np.where(single, zeroth * self.bounds.counts, between).sum(axis=1)
-        return whole
+        bound: Numbers = np.where(single, zeroth * self.counts, several).sum(axis=1)
+        return bound
 
     @cached_property
     def after(self) -> Numbers:
@@ -367,28 +298,22 @@ class Filling:
         With several chunks there and no more, and a block's backward on all devices but one.
         """
         ways = np.where(self.chunked, 1, 2)
-        after: Numbers = (
-            self.bounds.tails.start + tied_ns(self.columns) + ways * send_ns(self.columns)
-        )
+        after: Numbers = self.tails.start + tied_ns(self.columns) + ways * send_ns(self.columns)
         if self.chunked.any() and not self.columns.instance.search.embedding_only_stages:
-            blocks = [run.layer.is_block for run in self.columns.instance.workload.layer_runs]
-            least = self.bounds.least(self.bounds.kinds[1], self.columns.used)[:, blocks].min(
-                axis=1
-            )
-            after = after + self.chunked * (self.columns.pp - 1) * least
+            backward = least_over(self.kinds[1], self.columns.used)[:, self.is_block].min(axis=1)
+            after = after + self.chunked * (self.columns.pp - 1) * backward
         return after
 
     def filling_ns(self) -> Array:
         """[N] the filling bound; 0 where devices have several chunks."""
-        columns, among = self.columns, self.loads.among
-        one = np.ones(len(columns.shapes))
-        weights = self.loads.weights(one)
-        blocks = [layers.layer.is_block for layers in columns.instance.workload.layer_runs]
-        run = int((self.bounds.counts * blocks).argmax())
-        ratios = self.bounds.tails.layers[:, run] / np.maximum(self.bounds.work[:, run], 1)
-        ratio, room = (np.where(among, x, np.inf).min(axis=1) for x in (ratios, weights))
-        less = np.where(columns.pp > 1, np.minimum(ratio, room), 0.0)
+        ones = np.ones(len(self.columns.shapes))
+        weights = self.weights(ones)
+        # d: no v_j - d negative, and a block of the longest run no cheaper on stage 0.
+        run = int((self.counts * self.is_block).argmax())
+        ratios = self.tails.layers[:, run] / np.maximum(self.work[:, run], 1)
+        ratio, room = (np.where(self.among, x, np.inf).min(axis=1) for x in (ratios, weights))
+        less = np.where(self.columns.pp > 1, np.minimum(ratio, room), 0.0)
         first = np.where(self.per_weight[:, 0] > 0, self.factors[:, 0], np.inf)
-        more = self.loads.weights(one + less / first)
-        bound = np.maximum(self._filled(weights, 0 * one), self._filled(more, less))
+        more = self.weights(ones + less / first)
+        bound = np.maximum(self._filled(weights, 0 * ones), self._filled(more, less))
         return whole_ns(bound + self.after)

@@ -21,31 +21,18 @@ r micro-batches further. Of all the runs together every stage has r, every trans
 r - 1 or more, so the longest adds (r C - S) / n or more. After B_i(N) a last turn, down to the last
 stage, ends with B_i(m - 1), which goes up.
 
-Drain. With A = N + n, for every stage k <= i
-
-    end of the last backward of stage 0 >= latency + (A C - S) / n + (m - 1 - A) b_k.
-
-Proof. The last turn after B_i(N) is one of the window: it ends with B_i(A). From there up to stage
-k, which has m - 1 - A backwards left, and with the last of them up to stage 0. Early stages have no
-window of their own if m <= p, and are then slowest when they drain.
-
 Classes tell paths apart by M, the largest of what terms, rounds and windows add: it is at most
 `high`, and more than in the class before, so the least latency plus `low` bounds a class. Labels,
 from the last stage on, are what is known of ways to run the rest of the stages. Of the windows that
 begin with the first of these a label keeps one: n, C, S, and q and N of its first stage. It is
-refuted if N C - S > n (high - latency), as by rounds if N = 0, and so are edges before it whose b_k
-is beyond what its drains leave.
-One label stands for another if its latency is no larger, its limit of b_k no smaller and its window
-no longer, however both go on: with t more stages, P more work and transfers,
+refuted if N C - S > n (high - latency), as by rounds if N = 0.
+One label stands for another if its latency is no larger and its window no longer, however both go
+on: with P more work and transfers that is
 
-    N C - S - n H  for H = high - latency of the stages before, linear in N and H, N work <= H;
-    C - (S + s) / A - (n + t) (high - (q - n) b_k) / A  for drains, where A is the same for all t
-        and P, and s are the transfers between the t stages; linear in each of t, s and b_k:
+    N C - S - n H  for H = high - latency of the stages before, linear in N and H, N work <= H:
 
-the ends of their ranges are enough. The second is compared in whole ns, which may make a window
-longer by less than 1 ns per stage: drains may be longer by p A. Whatever window a label keeps, and
-whatever label stands for it, a way that is possible leads from label to label; every edge of it
-stays useful.
+the ends of their ranges are enough. Whatever window a label keeps, and whatever label stands for
+it, a way that is possible leads from label to label; every edge of it stays useful.
 """
 
 from collections.abc import Callable
@@ -53,14 +40,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
 from formulations.schedules import SCHEDULES
 from solver.bounds.latency_bottleneck import latencies, least_term, rounds
-from solver.layered.edges import Layers, shortest_path, so_far, to_go
-from solver.layered.problem import INFINITY, Array, Mask, SplitProblem, runs
+from solver.graph.edges import Layers, shortest_path, so_far, to_go
+from solver.graph.problem import INFINITY, Array, Mask, SplitProblem, runs
 
 #: Classes at first, and how often the one of least bound is halved: more if that is as near as this
 #: to the cutoff.
@@ -72,8 +58,6 @@ NEAR = 0.02
 RESOLUTION = 20_000
 #: Labels of a stage compared with another one at most; of a node, one label stands for the rest.
 MOST_COMPARED = 1 << 21
-#: With more micro-batches per stage than this drains are too short to be worth their keys.
-DRAINED = 4
 
 
 @dataclass(frozen=True)
@@ -83,8 +67,7 @@ class Labels:
     node: [L] where they start. latency: with the transfers into the first stage, and the tail of
     stage 0. embedding: all-reduce of tied embeddings, as far as the last stage decides it. length,
     sends, count: C, S and n of a window that begins with the first stage; C and S with the
-    transfers into it; all 0 if there is none. limit: b_k of no earlier stage may be longer. edge,
-    onward: the first edge and the label after it.
+    transfers into it; all 0 if there is none. edge, onward: the first edge and the label after it.
     """
 
     node: Array
@@ -93,7 +76,6 @@ class Labels:
     length: Array
     sends: Array
     count: Array
-    limit: Array
     edge: Array
     onward: Array
 
@@ -105,7 +87,7 @@ class Labels:
 def no_stages(node: Array) -> Labels:
     """No stage is left."""
     none = np.zeros(len(node), dtype=np.int64)
-    return Labels(node, none, none, none, none, none, none + INFINITY, none, none)
+    return Labels(node, none, none, none, none, none, none, none)
 
 
 def _merged(labels: Labels) -> Labels:
@@ -119,7 +101,6 @@ def _merged(labels: Labels) -> Labels:
     return replace(
         labels.take(starts),
         **least,
-        limit=np.maximum.reduceat(labels.limit, starts),
         length=nothing,
         sends=nothing,
         count=nothing,
@@ -185,7 +166,6 @@ class _Lane:
         self.costs = latencies(layers, lane)
         self.least = least_term(layers, lane)
         self.most = max(cutoff - int(to_go(layers, self.costs)[0][0]), self.least + 1)
-        self.drains = problem.micro_batches[lane] <= DRAINED * problem.num_stages
 
     def turns_left(self, stage: int) -> int:
         """N of windows that begin with a stage; below 0 there are none."""
@@ -213,15 +193,6 @@ class _Lane:
             path.append(labels.edge[at])
             at = int(labels.onward[at])
         return Class(bound_ns, low, high, np.array(path), useful[::-1])
-
-
-class _Range(NamedTuple):
-    """Of some edges the least f + b, the least and the longest b, the longest transfers, ns."""
-
-    work: int
-    least_backward: int
-    backward: int
-    sends: int
 
 
 class _Pass:
@@ -275,14 +246,8 @@ class _Pass:
         length, inside, count = times + labels.length[own], labels.sends[own], labels.count[own] + 1
         room, left = self.high - latency, self.lane.turns_left(k)
         excess = left * length - inside - count * room
-        limit = labels.limit[own]
-        good &= edges.backward[lane][edge] <= limit
         if left >= 0:
             good &= excess <= 0
-        if left >= 0 and self.lane.drains:
-            limit = np.minimum(limit, self._limit(k, length, inside, count))
-            limit = np.minimum(limit, self._limit(k, times, 0, 1))
-            good &= limit >= 0
         longer = excess > left * times - room
         return Labels(
             node=edges.source[edge],
@@ -291,50 +256,29 @@ class _Pass:
             length=np.where(longer, length, times) + sends,
             sends=np.where(longer, inside, 0) + sends,
             count=np.where(longer, count, 1),
-            limit=limit,
             edge=edge,
             onward=own,
         ).take(np.flatnonzero(good))
 
-    def _limit(self, k: int, length: Array, sends: Array | int, count: Array | int) -> Array:
-        """[L] the longest b_k that drains after these windows from stage k on leave room for."""
-        steps = self.lane.problem.micro_batches[self.lane.lane] - 1
-        turned = self.lane.turns_left(k) + count
-        room = self.high + len(self.lane.layers) * turned - (turned * length - sends) // count
-        left = steps - turned
-        limit: Array = np.where(left > 0, room // np.maximum(left, 1), INFINITY)
-        return np.where(room < 0, -1, limit)
-
     @cached_property
-    def _ranges(self) -> list[_Range]:
-        """Of the usable edges of every stage."""
-        lane, found = self.lane.lane, []
-        for edges, usable in zip(self.lane.layers, self.usable, strict=True):
-            backward = edges.backward[lane][usable]
-            work = edges.forward[lane][usable] + backward
-            sends = (edges.send[lane] + edges.send_back[lane])[usable]
-            found.append(
-                _Range(
-                    work=int(work.min(initial=INFINITY)),
-                    least_backward=int(backward.min(initial=self.high)),
-                    backward=int(backward.max(initial=0)),
-                    sends=int(sends.max(initial=0)),
-                )
-            )
-        return found
+    def _work(self) -> list[int]:
+        """Per stage the least f + b of its usable edges."""
+        lane, layers = self.lane.lane, self.lane.layers
+        return [
+            int((edges.forward[lane] + edges.backward[lane])[usable].min(initial=INFINITY))
+            for edges, usable in zip(layers, self.usable, strict=True)
+        ]
 
     def keys(self, k: int, labels: Labels) -> list[Array]:
         """What must be no larger for a label of stage k to stand for another."""
         keys = [labels.latency, labels.embedding]
         if not k:
             return keys
-        if self.lane.drains:
-            keys += [-labels.limit, *self._drains(k, labels)]
         most = self.lane.turns_left(k - 1)
         if most < 1:
             return keys
         fewest = max(1, self.lane.turns_left(0))
-        work = min(one.work for one in self._ranges[:k])
+        work = min(self._work[:k])
         room = self.high - int(labels.latency.min())
         windows = [
             left * labels.length - labels.count * above - labels.sends
@@ -342,23 +286,6 @@ class _Pass:
             for above in (left * work, room)
         ]
         return [*keys, *windows]
-
-    def _drains(self, k: int, labels: Labels) -> list[Array]:
-        """How long drains after the windows of labels of stage k can be, in whole ns."""
-        left, warm = self.lane.turns_left(k), len(self.lane.layers) - k - labels.count
-        if left < 0:
-            return []
-        turned, whole = np.maximum(left + labels.count, 1), labels.length * (left + labels.count)
-        before, most = self._ranges[:k], min(left, k)
-        drains = min(one.least_backward for one in before), max(one.backward for one in before)
-        inside = sum(one.sends for one in before[k - most + 1 :])
-        return [
-            (whole - labels.sends - send - (labels.count + more) * (self.high - warm * drain))
-            // turned
-            for more in {0, most}
-            for send in {0, inside}
-            for drain in set(drains)
-        ]
 
 
 def by_windows(

@@ -31,7 +31,7 @@ from formulations.costs.placement import Placer
 from solver.bounds.node_classes import (
     ClassGraph,
     NodeClass,
-    PlacesLeft,
+    Resources,
     Step,
     Tail,
     allowed_on,
@@ -39,9 +39,9 @@ from solver.bounds.node_classes import (
     least_of,
     steps,
 )
-from solver.layered.all_orders import lane_width
-from solver.layered.placements import finish_ns
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
+from solver.graph.all_orders import lane_width
+from solver.graph.placements import finish_ns
+from solver.graph.problem import Arcs, Array, Intervals, Mask, SplitProblem
 
 #: Classes are taken together until the ways on all counts have no more edges, about.
 MOST_EDGES = 50_000_000
@@ -287,8 +287,10 @@ class Lane:
     def _steps_of(self, counts: Counts) -> list[list[Step]]:
         """Steps of a lane with exactly these counts."""
         if counts not in self._steps:
-            classes = dict.fromkeys(range(len(self.classes)), 1)
-            self._steps[counts] = steps([classes] * self.tables.shape.pp, PlacesLeft(counts)) or []
+            classes = range(len(self.classes))
+            places = Resources(tuple(tuple(int(i == j) for i in classes) for j in classes), counts)
+            any_class = dict.fromkeys(classes, 1)
+            self._steps[counts] = steps([any_class] * self.tables.shape.pp, places) or []
         return self._steps[counts]
 
     def problem(self, counts: Counts, stages: Stages, share: int = 1) -> SplitProblem:

@@ -27,7 +27,7 @@ lanes is M / q or more. So none of the plan's edges is ever removed. If there is
 replica has M / dp micro-batches or more, which no edge of its way costs less than with just these.
 
 Of the links between zones the graph knows what a stage and its neighbour decide; see
-`solver.layered.placements`. What it does not know only lengthens a step. If all replicas are alike
+`solver.graph.placements`. What it does not know only lengthens a step. If all replicas are alike
 in every order that is left, the one with the largest share, M / dp or more, stands for all.
 """
 
@@ -41,8 +41,8 @@ from formulations.costs.placement import Placer
 from formulations.schedules import SCHEDULES, in_flight
 from formulations.units import ceil_div
 from solver.bounds.latency_bottleneck import tighten
-from solver.layered.all_orders import lane_width, order_graph
-from solver.layered.edges import (
+from solver.graph.all_orders import lane_width, order_graph
+from solver.graph.edges import (
     Edges,
     Layers,
     build_layers,
@@ -51,8 +51,8 @@ from solver.layered.edges import (
     taken,
     to_go,
 )
-from solver.layered.placements import StageZones
-from solver.layered.problem import INFINITY, Array, Intervals, Mask, SplitProblem
+from solver.graph.placements import StageZones
+from solver.graph.problem import INFINITY, Array, Intervals, Mask, SplitProblem
 
 #: Shares below the first bound that are tried before it is taken as it is.
 TRIES = 3

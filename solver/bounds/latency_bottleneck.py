@@ -42,8 +42,8 @@ counts.
 import numpy as np
 
 from formulations.schedules import SCHEDULES, Kind
-from solver.layered.edges import Edges, Layers, shortest_path, so_far, taken, to_go
-from solver.layered.problem import INFINITY, Array, Mask, SplitProblem
+from solver.graph.edges import Edges, Layers, shortest_path, so_far, taken, to_go
+from solver.graph.problem import INFINITY, Array, Mask, SplitProblem
 
 
 def latencies(layers: Layers, lane: int) -> list[Array]:

@@ -4,15 +4,15 @@ A class costs what its groups cost at least, wherever in an order their nodes st
 replica of every plan is a path that is no longer than it.
 
 The ways of one replica, stage by stage, are an automaton. A state is the class of the last stage
-and the resources used by the stages so far, or left by them: the weight of a surrogate replica,
-places of a lane. One way is a word of it.
+and the resources used by the stages so far: the weight of a surrogate replica, places of a lane.
+One way is a word of it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, lcm
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,8 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import NodeTerms, Placer, SyncPhase
 from formulations.costs.transfers import ZoneTerms
 from formulations.units import ceil_div
-from solver.layered.placements import Columns, allowed_layers
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
+from solver.graph.placements import Columns, allowed_layers
+from solver.graph.problem import Arcs, Array, Intervals, Mask, SplitProblem
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,6 @@ class NodeCosts:
     embedding: tuple[int, int]
 
     @property
-    def sync_matrix(self) -> Array:
-        """[n, n] of the layers of a stage."""
-        return interval_sums(self.sync[0]) + self.sync[1]
-
-    @property
-    def gather_matrix(self) -> Array:
-        """[n, n] of the layers of a stage."""
-        return interval_sums(self.gather[0]) + self.gather[1]
-
-    @property
     def sync_ns(self) -> int:
         """Of all layers."""
         return int(self.sync[0].sum()) + self.sync[1]
@@ -57,20 +47,20 @@ class NodeCosts:
 
 def cheapest(parts: Sequence[NodeCosts]) -> NodeCosts:
     """What the nodes of several groups cost at least."""
-    first, *others = parts
-    for other in others:
-        inside = [time for time in (first.inside, other.inside) if time is not None]
-        sync, gather, ends = zip(
-            *((part.sync, part.gather, part.embedding) for part in (first, other)), strict=True
-        )
-        first = NodeCosts(
-            inside=min(inside, default=None),
-            outside=min(first.outside, other.outside),
-            sync=(np.minimum(sync[0][0], sync[1][0]), min(sync[0][1], sync[1][1])),
-            gather=(np.minimum(gather[0][0], gather[1][0]), min(gather[0][1], gather[1][1])),
-            embedding=(min(ends[0][0], ends[1][0]), min(ends[0][1], ends[1][1])),
-        )
-    return first
+    rings, gathers = [part.sync for part in parts], [part.gather for part in parts]
+    first, last = zip(*(part.embedding for part in parts), strict=True)
+    return NodeCosts(
+        inside=min((part.inside for part in parts if part.inside is not None), default=None),
+        outside=min(part.outside for part in parts),
+        sync=_least_ring(rings),
+        gather=_least_ring(gathers),
+        embedding=(min(first), min(last)),
+    )
+
+
+def _least_ring(rings: Sequence[tuple[Array, int]]) -> tuple[Array, int]:
+    """[L] and start-up that none of these undercuts."""
+    return np.min([layers for layers, _ in rings], axis=0), min(start for _, start in rings)
 
 
 NodeClass = tuple[int, ...]  #: node groups
@@ -132,57 +122,29 @@ def least_sends(
     return least
 
 
-Resources = tuple[int, ...]  #: what the first stages use, or leave
-
-
-class ResourceRule(Protocol):
-    """Of ways to run the first stages, what is added up of them."""
-
-    @property
-    def start(self) -> Resources:
-        """Of no stages."""
-
-    def after(self, resources: Resources, node_class: int, left: int) -> Resources | None:
-        """With one stage more, and `left` to come; None if no replica that is meant begins so."""
-
-
 @dataclass(frozen=True)
-class Weighed:
-    """Weights of the classes, and the most that the surrogate replica weighs."""
+class Resources:
+    """What replicas use. usage: by class, what a stage there takes of each of D resources.
 
-    weights: tuple[int, ...]
-    most: int
+    most: [D] what all stages together take at most. One weight per class and its sum make a
+    surrogate replica; a resource per class, of which a stage takes one, counts places.
+    """
 
-    def coarser(self, unit: int) -> "Weighed":
-        """In larger units."""
-        return Weighed(tuple(weight // unit for weight in self.weights), self.most // unit)
+    usage: tuple[tuple[int, ...], ...]
+    most: tuple[int, ...]
 
     @cached_property
-    def least(self) -> int:
-        """Weight of the lightest class."""
-        return min(self.weights)
+    def least(self) -> tuple[int, ...]:
+        """[D] what any stage takes."""
+        return tuple(map(min, zip(*self.usage, strict=True)))
 
-    @property
-    def start(self) -> Resources:
-        """No weight."""
-        return (0,)
-
-    def after(self, resources: Resources, node_class: int, left: int) -> Resources | None:
-        """Weight; None if it is too heavy."""
-        weight = resources[0] + self.weights[node_class]
-        return (weight,) if weight <= self.most - self.least * left else None
-
-
-@dataclass(frozen=True)
-class PlacesLeft:
-    """Replicas with exactly these numbers of stages on the classes; resources: those left."""
-
-    start: Resources
-
-    def after(self, resources: Resources, node_class: int, left: int) -> Resources | None:
-        """One place of the class less; None if there is none."""
-        after = tuple(n - (j == node_class) for j, n in enumerate(resources))
-        return after if resources[node_class] else None
+    def after(
+        self, used: tuple[int, ...], node_class: int, stages_left: int
+    ) -> tuple[int, ...] | None:
+        """With one stage more, and so many to come; None if that takes too much."""
+        after = tuple(map(int.__add__, used, self.usage[node_class]))
+        needed = (n + least * stages_left for n, least in zip(after, self.least, strict=True))
+        return after if all(map(int.__le__, needed, self.most)) else None
 
 
 class Step(NamedTuple):
@@ -195,28 +157,28 @@ class Step(NamedTuple):
 
 
 def steps(
-    classes: Sequence[Mapping[int, int]], rule: ResourceRule, most: int | None = None
+    classes: Sequence[Mapping[int, int]], resources: Resources, most: int | None = None
 ) -> list[list[Step]] | None:
     """The steps of every stage; None if they have `most` edges.
 
     classes: per stage those that it may stand on, with the edges of each.
     """
-    states: dict[tuple[int, Resources], int] = {(0, rule.start): 0}
+    states = {(0, (0,) * len(resources.most)): 0}
     stages, edges = [], 0
-    for k, own in enumerate(classes):
-        found: dict[tuple[int, Resources], int] = {}
-        taken = []
-        for (before, resources), index in states.items():
-            for node_class, size in own.items():
-                whole = rule.after(resources, node_class, len(classes) - 1 - k)
-                if whole is not None:
-                    target = found.setdefault((node_class, whole), len(found))
-                    taken.append(Step(index, target, before, node_class))
+    for k, sizes in enumerate(classes):
+        numbers: dict[tuple[int, tuple[int, ...]], int] = {}
+        stage_steps = []
+        for (before, used), index in states.items():
+            for node_class, size in sizes.items():
+                after = resources.after(used, node_class, len(classes) - 1 - k)
+                if after is not None:
+                    target = numbers.setdefault((node_class, after), len(numbers))
+                    stage_steps.append(Step(index, target, before, node_class))
                     edges += size
             if most is not None and edges >= most:
                 return None
-        stages.append(taken)
-        states = found
+        stages.append(stage_steps)
+        states = numbers
     return stages
 
 
@@ -241,7 +203,7 @@ def _sync(placer: Placer, phase: SyncPhase, nodes: list[NodeTerms]) -> tuple[Arr
     cluster, dp = tables.instance.cluster, tables.shape.dp
     fewest = ceil_div(dp, max(tables.slots_per_node))
     counts = range(max(2, fewest), min(dp, sum(tables.shape.nodes_used)) + 1)
-    least: list[tuple[Array, int]] = []
+    rings: list[tuple[Array, int]] = []
     pairs = {
         (node.inside[k], node.inside_latency_s[k], node.outside.get(k))
         for node in nodes
@@ -250,18 +212,10 @@ def _sync(placer: Placer, phase: SyncPhase, nodes: list[NodeTerms]) -> tuple[Arr
     for rate, latency_s, outside in pairs:
         inside, start = phase.inside_ns(rate), phase.latency_ns(latency_s, 1, 0.0)
         if outside is not None:
-            rings = [phase.outside_ns(outside, n, cluster.efficiency(n)) for n in counts]
-            inside = inside + np.min(rings, axis=0)
-        least.append((inside, start))
-    return np.min([ring for ring, _ in least], axis=0), min(start for _, start in least)
-
-
-def _sends(placer: Placer, j: int, starts: list[int]) -> Iterator[tuple[bool, int]]:
-    """Transfers of nodes from these slots: whether to the same node, and ns."""
-    dp, size = placer.tables.shape.dp, placer.tables.slots_per_node[j]
-    for start in starts:
-        for slot, (time, *_) in placer.terms(j, start).send_ns.items():
-            yield start <= slot and slot + dp < start + size, time
+            between = [phase.outside_ns(outside, n, cluster.efficiency(n)) for n in counts]
+            inside = inside + np.min(between, axis=0)
+        rings.append((inside, start))
+    return _least_ring(rings)
 
 
 def least_costs(placer: Placer, j: int) -> NodeCosts:
@@ -269,12 +223,17 @@ def least_costs(placer: Placer, j: int) -> NodeCosts:
     tables, starts = placer.tables, _starts(placer, j)
     dp, size = tables.shape.dp, tables.slots_per_node[j]
     nodes = [placer.terms(j, start) for start in starts]
-    sends = list(_sends(placer, j, starts))
+    # Transfers of the first kind of message, to the next stage on the same node or not.
+    sends = [
+        (start <= slot and slot + dp < start + size, times[0])
+        for start, node in zip(starts, nodes, strict=True)
+        for slot, times in node.send_ns.items()
+    ]
     embedding = [(start, node.embedding_ns) for start, node in zip(starts, nodes, strict=True)]
     none = np.zeros(tables.num_layers, dtype=np.int64), 0
     return NodeCosts(
-        inside=min((time for own, time in sends if own), default=None),
-        outside=min((time for own, time in sends if not own), default=0),
+        inside=min((time for stays, time in sends if stays), default=None),
+        outside=min((time for stays, time in sends if not stays), default=0),
         sync=_sync(placer, placer.sync, nodes),
         gather=_sync(placer, placer.gather, nodes) if placer.gather else none,
         embedding=(
@@ -322,8 +281,12 @@ class ClassGraph:
     def tails(self) -> list[Tail]:
         """[J] of a stage with a node of the class, at least."""
         return [
-            Tail(one.sync_matrix, optimizer + one.gather_matrix, one.embedding)
-            for one, optimizer in zip(self._least, self.optimizer, strict=True)
+            Tail(
+                interval_sums(costs.sync[0]) + costs.sync[1],
+                optimizer + interval_sums(costs.gather[0]) + costs.gather[1],
+                costs.embedding,
+            )
+            for costs, optimizer in zip(self._least, self.optimizer, strict=True)
         ]
 
     def arcs(

@@ -32,8 +32,8 @@ import numpy as np
 from formulations.costs.compute import LayerTimes
 from formulations.instance import Instance
 from formulations.plan import Shape
-from solver.bounds.closed_forms import MARGIN, Filling, WorkBounds
-from solver.bounds.placement_independent import Array, Mask, Numbers, ShapeColumns
+from solver.bounds.closed_forms import MARGIN, ClosedForms, least_over
+from solver.bounds.placement_independent import Array, Mask, Numbers
 
 #: More blocks than all stages can hold.
 NEVER = 1 << 40
@@ -70,7 +70,7 @@ def refuted(
     """Whether no plan of each shape, with these layer times, has a step time below these."""
     if not shapes:
         return []
-    packing = Packing(Filling(WorkBounds(ShapeColumns(instance, shapes), times)))
+    packing = Packing(ClosedForms(instance, shapes, times))
     found: list[bool] = packing.refutes(np.array(below_ns, dtype=np.int64)).tolist()
     return found
 
@@ -84,7 +84,7 @@ def packed_ns(
     """Lower bounds of the step times of shapes, from some that are known up to twice these."""
     if not shapes:
         return []
-    packing = Packing(Filling(WorkBounds(ShapeColumns(instance, shapes), times)))
+    packing = Packing(ClosedForms(instance, shapes, times))
     low = np.array(known_ns, dtype=np.int64)
     high = 2 * low
     for _ in range(HALVINGS):
@@ -98,49 +98,46 @@ def packed_ns(
 class Packing:
     """Trial times for N shapes. P: most stages."""
 
-    def __init__(self, filling: Filling) -> None:
-        bounds = filling.bounds
-        self.filling, self.loads = filling, filling.loads
-        self.bounds = bounds
-        layers = bounds.columns.instance.workload.layer_runs
-        self.is_block = np.array([run.layer.is_block for run in layers])
-        self.blocks = int(bounds.counts[self.is_block].sum())
-        self.least = 0 if bounds.columns.instance.search.embedding_only_stages else 1
-        self.most = self.blocks - self.least * (bounds.columns.pp - 1)
-        groups = bounds.columns.nodes.shape[1]
+    def __init__(self, bounds: ClosedForms) -> None:
+        self.bounds, columns = bounds, bounds.columns
+        self.blocks = int(bounds.counts[bounds.is_block].sum())
+        self.least = 0 if columns.instance.search.embedding_only_stages else 1
+        self.most = self.blocks - self.least * (columns.pp - 1)
+        groups = columns.nodes.shape[1]
         self.replicas = [self._replica(k) for k in range(1, max(groups, 2))]
 
     def _replica(self, k: int) -> _Replica:
         """With the k fastest groups as A; without slots on A where B would be empty."""
-        bounds, columns = self.bounds, self.bounds.columns
-        rank = np.argsort(self.loads.fastest_first, axis=1, kind="stable")
-        ranked = np.take_along_axis(columns.used, self.loads.fastest_first, axis=1)
+        bounds, columns, is_block = self.bounds, self.bounds.columns, self.bounds.is_block
+        # Which groups are A and B, and f.
+        rank = np.argsort(bounds.fastest_first, axis=1, kind="stable")
+        ranked = np.take_along_axis(columns.used, bounds.fastest_first, axis=1)
         rank = np.take_along_axis(np.cumsum(ranked, axis=1), rank, axis=1)
         size = np.minimum(k, columns.used.sum(axis=1) - 1)[:, None]
         inside = columns.used & (rank <= size)
-        fast = self.loads.most_on(inside)
+        fast = bounds.most_on(inside)
         inside &= (fast > 0)[:, None]
         outside = columns.used & (rank > size)
-        among = inside | outside
-        first = self.filling.places[0]
-        tails = bounds.least(bounds.tails.layers, among)
-        others = bounds.least(bounds.work, among)[:, ~self.is_block]
+        # Work on A, on B, and on the better of both.
+        work_fast, work_slow = (least_over(bounds.work, among) for among in (inside, outside))
+        others = np.minimum(work_fast, work_slow)[:, ~is_block]
+        tails = least_over(bounds.tails.layers, inside | outside)
         return _Replica(
             fast=fast,
-            block_fast=bounds.least(bounds.work, inside)[:, self.is_block].min(axis=1),
-            block_slow=bounds.least(bounds.work, outside)[:, self.is_block].min(axis=1),
-            ends_fast=self._ends(inside),
-            ends_slow=self._ends(outside),
-            fixed_ns=self.filling.after
-            + (others * bounds.counts[~self.is_block]).sum(axis=1)
-            + (tails * first).sum(axis=1),
-            per_block_ns=tails[:, self.is_block].min(axis=1),
+            block_fast=work_fast[:, is_block].min(axis=1),
+            block_slow=work_slow[:, is_block].min(axis=1),
+            ends_fast=self._ends(work_fast),
+            ends_slow=self._ends(work_slow),
+            fixed_ns=bounds.after
+            + (others * bounds.counts[~is_block]).sum(axis=1)
+            + (tails * bounds.places[0]).sum(axis=1),
+            per_block_ns=tails[:, is_block].min(axis=1),
         )
 
-    def _ends(self, among: Mask) -> Numbers:
-        """[N, 2] least work of the layers but blocks that are surely on the first, last stage."""
-        work = self.bounds.least(self.bounds.work, among)[:, ~self.is_block]
-        ends = np.stack(self.filling.places)[:, ~self.is_block]
+    def _ends(self, work: Numbers) -> Numbers:
+        """[N, 2] work [N, U] of the layers but blocks that are surely on the first, last stage."""
+        other = ~self.bounds.is_block
+        ends = [end * other for end in self.bounds.places]
         return np.stack([(work[:, end > 0] * end[end > 0]).sum(axis=1) for end in ends], axis=1)
 
     def refutes(self, below_ns: Array) -> Mask:
@@ -148,11 +145,11 @@ class Packing:
         refuted = np.zeros(len(below_ns), dtype=bool)
         for replica in self.replicas:
             refuted |= self._refutes(replica, below_ns)
-        whole = ~self.filling.splits & ~self.filling.chunked
+        whole = ~self.bounds.splits & ~self.bounds.chunked
         return refuted & whole & (self.blocks > 0)
 
     def _refutes(self, replica: _Replica, below_ns: Array) -> Mask:
-        surely = int(self.filling.places[0][self.is_block].sum())
+        surely = int(self.bounds.places[0][self.bounds.is_block].sum())
         saved = np.maximum(replica.block_slow - np.minimum(replica.block_fast, 1e300), 0)
         on_fast = np.where(replica.fast > 0, self.blocks, 0)
         added = np.zeros(len(below_ns))
@@ -175,7 +172,7 @@ class Packing:
 
     def _blocks(self, room: Numbers, each: Numbers, ends: Numbers) -> Array:
         """[N, P] most blocks of every stage, -NEVER where too few fit; 0 beyond the last."""
-        factors = self.filling.factors
+        factors = self.bounds.factors
         with np.errstate(divide="ignore", invalid="ignore"):
             time = np.where(factors > 0, room[:, None] / factors, np.inf)
             time[:, 0] -= ends[:, 0]

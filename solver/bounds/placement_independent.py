@@ -9,7 +9,6 @@ add to a cost, are left out. Times are whole ns, as floats.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,84 +35,39 @@ def at_least_ns(seconds: Numbers) -> Numbers:
     return np.ceil(seconds * (NANOSECONDS_PER_SECOND * (1 - NOISE)))
 
 
-@dataclass(frozen=True)
 class ShapeColumns:
-    """N shapes, field by field. J node groups, U runs of equal layers."""
+    """N shapes, field by field. J node groups, U runs of equal layers.
 
-    instance: Instance
-    shapes: Sequence[Shape]
+    dp, pp, zero, ep: [N]; zero: ZeRO stages, ep: GPUs that share the experts. nodes: [N, J] nodes
+    used. used: [N, J] whether there are any. tp: [N, J] GPUs of a tensor group. copies: [N, J]
+    tensor groups of a slot. width: [N, J] GPUs of a slot. per_node: [N, J] slots of a node, c_j;
+    slots: of all nodes used; 0 if none is. common: [N] q, see the module. total: [N] micro-batches
+    of a step. etp_whole: [N] whether each GPU of a tensor group has experts whole. seen_sync: [N]
+    share of the gradient sync that backward passes do not hide.
+    """
 
-    @cached_property
-    def _figures(self) -> Array:
-        rows = [(one.dp, one.pp, one.zero, one.micro_batch, one.ep) for one in self.shapes]
-        return np.array(rows, dtype=np.int64).T
-
-    @cached_property
-    def _degrees(self) -> Array:
-        """[2, N, J] of groups not used those of some that are."""
-        rows = [[(own.tp, own.copies) for own in one.degrees] for one in self.shapes]
-        degrees = np.array(rows, dtype=np.int64).transpose(2, 0, 1)
-        own = np.argmax(self.used, axis=1)[None, :, None]
-        usual = np.take_along_axis(degrees, np.broadcast_to(own, (2, len(own[0]), 1)), axis=2)
-        return np.where(self.used, degrees, usual)
-
-    @property
-    def tp(self) -> Array:
-        """[N, J] GPUs of a tensor group."""
-        tp: Array = self._degrees[0]
-        return tp
-
-    @property
-    def copies(self) -> Array:
-        """[N, J] tensor groups of a slot."""
-        copies: Array = self._degrees[1]
-        return copies
-
-    @property
-    def width(self) -> Array:
-        """[N, J] GPUs of a slot."""
-        return self.tp * self.copies
-
-    @property
-    def dp(self) -> Array:
-        """[N]."""
-        dp: Array = self._figures[0]
-        return dp
-
-    @property
-    def pp(self) -> Array:
-        """[N]."""
-        pp: Array = self._figures[1]
-        return pp
-
-    @property
-    def zero(self) -> Array:
-        """[N] ZeRO stages."""
-        zero: Array = self._figures[2]
-        return zero
-
-    @property
-    def ep(self) -> Array:
-        """[N] GPUs that share the experts."""
-        ep: Array = self._figures[4]
-        return ep
-
-    @cached_property
-    def whole(self) -> Mask:
-        """[N] whether each GPU of a tensor group has experts whole."""
-        return np.array([one.etp is not None for one in self.shapes])
-
-    @cached_property
-    def seen_sync(self) -> Numbers:
-        """[N] share of the gradient sync that backward passes do not hide."""
-        overlap = self.instance.search.overlap
-        return np.array([1 - overlap.hidden_sync(one.pp, one.vpp) for one in self.shapes])
-
-    @cached_property
-    def total(self) -> Array:
-        """[N] micro-batches of a step."""
-        whole: Array = self.instance.workload.global_batch // self._figures[3]
-        return whole
+    def __init__(self, instance: Instance, shapes: Sequence[Shape]) -> None:
+        self.instance, self.shapes = instance, shapes
+        rows = [(shape.dp, shape.pp, shape.zero, shape.micro_batch, shape.ep) for shape in shapes]
+        figures = np.array(rows, dtype=np.int64).T
+        self.dp, self.pp, self.zero, micro_batch, self.ep = figures
+        self.total: Array = instance.workload.global_batch // micro_batch
+        self.nodes = np.array([shape.nodes_used for shape in shapes], dtype=np.int64)
+        self.used: Mask = self.nodes > 0
+        # Groups that are not used have the degrees of one that is.
+        pairs = [[(own.tp, own.copies) for own in shape.degrees] for shape in shapes]
+        degrees = np.array(pairs, dtype=np.int64).transpose(2, 0, 1)
+        first = np.argmax(self.used, axis=1)
+        usual = degrees[:, np.arange(len(shapes)), first][..., None]
+        self.tp, self.copies = np.where(self.used, degrees, usual)
+        self.width = self.tp * self.copies
+        gpus = np.array([group.gpus_per_node for group in instance.cluster.groups])
+        self.per_node = np.where(self.used, gpus // self.width, 0)
+        self.slots = self.nodes * self.per_node
+        self.common = np.gcd(self.dp, np.gcd.reduce(self.per_node, axis=1))
+        self.etp_whole = np.array([shape.etp is not None for shape in shapes])
+        overlap = instance.search.overlap
+        self.seen_sync = np.array([1 - overlap.hidden_sync(s.pp, s.vpp) for s in shapes])
 
     def alike(self, *columns: Array | Mask | Numbers) -> tuple[list[Shape], Array]:
         """One shape each of those that share degrees and agree in these columns [N].
@@ -129,32 +83,6 @@ class ShapeColumns:
         which = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
         firsts = np.searchsorted(np.maximum.accumulate(which), np.arange(len(numbers)))
         return [self.shapes[i] for i in firsts.tolist()], which
-
-    @cached_property
-    def nodes(self) -> Array:
-        """[N, J] nodes used."""
-        return np.array([shape.nodes_used for shape in self.shapes], dtype=np.int64)
-
-    @cached_property
-    def used(self) -> Mask:
-        """[N, J] whether nodes of a group are used."""
-        return self.nodes > 0
-
-    @cached_property
-    def per_node(self) -> Array:
-        """[N, J] slots of one node, c_j; 0 if none is used."""
-        gpus = [group.gpus_per_node for group in self.instance.cluster.groups]
-        return np.where(self.used, np.array(gpus) // self.width, 0)
-
-    @property
-    def slots(self) -> Array:
-        """[N, J] slots of all nodes used of a group."""
-        return self.nodes * self.per_node
-
-    @cached_property
-    def common(self) -> Array:
-        """[N] q, see the module."""
-        return np.gcd(self.dp, np.gcd.reduce(self.per_node, axis=1))
 
     def least(self, values: Numbers) -> Numbers:
         """[N] least of values [J] or [N, J] over the groups used."""
@@ -188,9 +116,15 @@ def send_ns(columns: ShapeColumns) -> Numbers:
     within = size * per_byte + latency
     per_byte, latency = columns.links(inside=False)
     widest = np.where(columns.used, columns.tp, 0).max(axis=1)[:, None]
-    lanes = columns.tp if instance.search.splits_messages else widest
+    # as `Instance.splits_messages` and `message_lanes`, for [N, J] tensor groups at once
+    search, scattered = instance.search, instance.search.scatter_gather
+    split, split_by_widest = (
+        search.sequence_parallel & ~np.isin(tp, search.unsplit_degrees)
+        for tp in (columns.tp, widest)
+    )
+    lanes = np.where(scattered | (split & split_by_widest), columns.tp, widest)
     flows = lanes * columns.copies * columns.common[:, None]
-    gathers = (columns.tp - 1) * instance.search.gathers_messages
+    gathers = (columns.tp - 1) * (scattered & ~split)
     crossing = at_least_ns(columns.least(flows * size * per_byte + latency + within * gathers))
     easiest = np.minimum(crossing, at_least_ns(columns.least(within)))
     sends: Numbers = (boundaries - inside) * crossing + inside * easiest
@@ -324,7 +258,7 @@ def tails(columns: ShapeColumns) -> Tails:
     ranks, split = columns.dp[:, None] * columns.copies, (columns.zero >= STATES_SPLIT)[:, None]
     shards = np.where(split, ranks, 1)[:, None]
     speed = [g.gpu.memory_bandwidth_bytes_per_s for g in columns.instance.cluster.groups]
-    grid = np.where(columns.whole[:, None], ranks * columns.tp, ranks)
+    grid = np.where(columns.etp_whole[:, None], ranks * columns.tp, ranks)
     sharers = np.maximum(1, np.where(split, grid, 1)[:, None] // columns.ep[:, None, None])
     sizes = touched * (-(-parameters // shards) - (-experts // sharers))
     optimizer = at_least_ns(sizes / np.array(speed))
@@ -334,7 +268,7 @@ def tails(columns: ShapeColumns) -> Tails:
 def _parameters(columns: ShapeColumns) -> tuple[Array, Array]:
     """[N, U, J] parameters of one layer per GPU: of all replicas alike, of experts."""
     workload, groups = columns.instance.workload, range(len(columns.instance.cluster.groups))
-    shapes, which = columns.alike(columns.pp > 1, columns.ep, columns.whole)
+    shapes, which = columns.alike(columns.pp > 1, columns.ep, columns.etp_whole)
     rows = [[layer_parameters(workload, one, j) for j in groups] for one in shapes]
     per_gpu = np.array(rows, dtype=np.int64)[which].transpose(2, 0, 3, 1)
     return per_gpu[0], per_gpu[1]
@@ -344,7 +278,7 @@ def _expert_rings(columns: ShapeColumns) -> Array:
     """[N, U] ns of the rings of experts that ep GPUs share: the same for all node orders."""
     workload, experts = columns.instance.workload, _parameters(columns)[1]
     zero, seen, nodes = columns.zero, columns.seen_sync, columns.nodes.T
-    own = columns.dp, columns.pp, columns.ep, columns.whole
+    own = columns.dp, columns.pp, columns.ep, columns.etp_whole
     shapes, which = columns.alike(*own, zero, seen, *nodes)
     firsts = np.unique(which, return_index=True)[1]
     rings = np.zeros((len(shapes), len(workload.layer_runs)), dtype=np.int64)

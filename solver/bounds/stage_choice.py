@@ -37,9 +37,9 @@ from formulations.costs.sharding import message_lanes
 from formulations.costs.stage_places import with_places
 from formulations.costs.tables import embedding_bytes, send_bytes
 from formulations.instance import Instance
-from formulations.plan import Shape, num_gpus
+from formulations.plan import Place, Shape, num_gpus
 from formulations.schedules import SCHEDULES
-from formulations.slot_degrees import Place, stage_places
+from formulations.space.slots import stage_places
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_div
 
 Numbers = NDArray[np.float64]
@@ -75,7 +75,7 @@ class _End:
         """Messages of all its replicas on a node, out of it."""
         link, tp = self.group.inter_node, self.degrees.tp
         size = message_lanes(self.instance, self.degrees, tp) * self.slots * self.size
-        gathers = (tp - 1) * self.inside_s if self.instance.search.gathers_messages else 0.0
+        gathers = (tp - 1) * self.inside_s if self.instance.gathers_messages(tp) else 0.0
         return size / link.bandwidth_bytes_per_s + link.latency_s + gathers
 
     def tied_s(self, apart: bool) -> float:

@@ -27,9 +27,9 @@ from formulations.schedules import (
 )
 from formulations.schedules.paths import PathCounts
 from solver.bounds.latency_bottleneck import path_of
-from solver.layered.cuts import Cuts, evaluate, join_cuts, rows_of
-from solver.layered.edges import Layers, shortest_path, so_far, to_go
-from solver.layered.problem import Array, Mask, SplitProblem
+from solver.graph.cuts import Cuts, evaluate, join_cuts, rows_of
+from solver.graph.edges import Layers, shortest_path, so_far, to_go
+from solver.graph.problem import Array, Mask, SplitProblem
 
 Numbers = NDArray[np.float64]
 

@@ -30,15 +30,14 @@ from solver.bounds.latency_bottleneck import path_of, tighten
 from solver.bounds.node_classes import (
     ClassGraph,
     NodeClass,
-    ResourceRule,
-    Weighed,
+    Resources,
     allowed_on,
     steps,
 )
-from solver.layered.all_orders import lane_width
-from solver.layered.cuts import evaluate
-from solver.layered.edges import Layers, build_layers, taken
-from solver.layered.problem import Array, Intervals, Mask, SplitProblem
+from solver.graph.all_orders import lane_width
+from solver.graph.cuts import evaluate
+from solver.graph.edges import Layers, build_layers, taken
+from solver.graph.problem import Array, Intervals, Mask, SplitProblem
 
 #: The units that weights may be rounded down to: whoever keeps to the weight keeps to that.
 UNITS = (1, 2, 4, 8)
@@ -90,7 +89,7 @@ class SurrogateReplica:
         self.slots = np.array([slots[list(node_class)].sum() for node_class in classes])
         work = self.costs.work[:, 0, -1]
         self.rank = np.argsort(np.argsort(work, kind="stable"))
-        self.weightings = [self._weighed(weights) for weights in self._weights(work)]
+        self.weightings = self._weights(work)
         self.allowed = [
             np.stack(
                 [allowed_on(intervals, k, node_class, self.micro_batches) for node_class in classes]
@@ -118,20 +117,15 @@ class SurrogateReplica:
         more = dp - int(self.slots[fastest].sum()) % dp
         return int(slower[~fastest] @ self.slots[~fastest]) // more + 1
 
-    def _weighed(self, weights: Array) -> Weighed:
-        """With the most that the surrogate replica weighs."""
+    def weighed(self, weights: Array, unit: int = 1) -> Resources:
+        """With the most that the surrogate replica weighs, in these units."""
         most = int(weights @ self.slots) // self.tables.shape.dp
-        return Weighed(tuple(weights.tolist()), most)
+        return Resources(tuple((weight // unit,) for weight in weights.tolist()), (most // unit,))
 
     @property
     def merged(self) -> bool:
         """Whether some groups are taken for one class."""
         return any(len(node_class) > 1 for node_class in self.classes)
-
-    @property
-    def unweighed(self) -> Weighed:
-        """Any replica."""
-        return self._weighed(np.zeros_like(self.rank))
 
     def tightened(self, problem: SplitProblem, cutoff: int) -> Thinned | None:
         """What the surrogate replica may use below the cutoff; None if there is nothing."""
@@ -151,14 +145,14 @@ class SurrogateReplica:
         left, groups = taken(layers, bounds.useful), problem.order(arcs[0].tolist())
         return Thinned(problem, left, bounds.bound_ns, groups, way_ns)
 
-    def graph(self, masks: list[Mask], rule: ResourceRule, most: int) -> SplitProblem | None:
+    def graph(self, masks: list[Mask], resources: Resources, most: int) -> SplitProblem | None:
         """All ways of the replica; without stages if there is none, None if there are `most`.
 
         masks: per stage [J, n, n] what it may run there.
         """
         sizes = [own.sum(axis=(1, 2)).tolist() for own in masks]
         classes = [{j: size for j, size in enumerate(own) if size} for own in sizes]
-        found = steps(classes, rule, most)
+        found = steps(classes, resources, most)
         if found is None:
             return None
         tails, rows = self.costs.tails, np.arange(len(self.classes))
@@ -175,8 +169,8 @@ class Relaxation:
 
     common: per stage [J, n, n] what any replica may run, as far as is known. bound_ns: no plan of
     the shape is faster, as far as windows show. groups: a node group per stage of the path with
-    that bound, and problem: what is left of the replica that has it; None without. ways_ns: step
-    time of the best path known of each surrogate replica that refutes nothing.
+    that bound, and problem: what is left of the replica that has it; None without. ways_ns: by
+    number of the weighting that refutes nothing, step time of the best path known of its replica.
     """
 
     def __init__(self, replica: SurrogateReplica, cutoff: int) -> None:
@@ -185,7 +179,7 @@ class Relaxation:
         self.bound_ns = 0
         self.groups: tuple[int, ...] = ()
         self.problem: SplitProblem | None = None
-        self.ways_ns: dict[Weighed, int] = {}
+        self.ways_ns: dict[int, int] = {}
 
     @property
     def reach_ns(self) -> int:
@@ -198,13 +192,14 @@ class Relaxation:
         Of any replica, and of the one that is light in the first of the weights.
         """
         replica = self.replica
-        graph = replica.graph(self.common, replica.unweighed, MOST_OF_ALL)
+        any_replica = replica.weighed(np.zeros_like(replica.rank))
+        graph = replica.graph(self.common, any_replica, MOST_OF_ALL)
         if graph is None:
             return False
         found = replica.tightened(graph, self.cutoff)
         if found is not None:
             self.common = found.masks
-        return found is None or self._refutes(replica.weightings[0])
+        return found is None or self._refutes(0)
 
     def refutes(self, stop: Stop) -> bool:
         """Whether that or windows show it, of replicas that are light in any of the weights.
@@ -214,22 +209,22 @@ class Relaxation:
         if self.refutes_at_once():
             return True
         for halve in (False, True):
-            for weighed in self.replica.weightings:
+            for number in range(len(self.replica.weightings)):
                 if stop():
                     return False
-                in_vain = self.ways_ns.get(weighed, self.cutoff) < self.cutoff
-                if not in_vain and self._refutes(weighed, stop, halve):
+                in_vain = self.ways_ns.get(number, self.cutoff) < self.cutoff
+                if not in_vain and self._refutes(number, stop, halve):
                     return True
         return False
 
-    def _refutes(self, weighed: Weighed, stop: Stop | None = None, halve: bool = False) -> bool:
+    def _refutes(self, number: int, stop: Stop | None = None, halve: bool = False) -> bool:
         """Whether a surrogate replica refutes the cutoff; given `stop` by windows.
 
         With the finest units that leave few enough edges; if none do, it is in vain.
         """
-        graph = self._finest(weighed)
+        graph = self._finest(self.replica.weightings[number])
         if graph is None:
-            self.ways_ns[weighed] = 0
+            self.ways_ns[number] = 0
             return False
         found = self.replica.tightened(graph, self.cutoff)
         if found is not None and stop is not None:
@@ -238,16 +233,16 @@ class Relaxation:
             return True
         self.common = shared(self.common, found.masks)
         if stop is not None:
-            self.ways_ns[weighed] = found.way_ns
+            self.ways_ns[number] = found.way_ns
         if found.bound_ns > self.bound_ns:
             self.bound_ns, self.groups = found.bound_ns, found.groups
             self.problem = _masked(graph, found.masks)
         return False
 
-    def _finest(self, weighed: Weighed) -> SplitProblem | None:
+    def _finest(self, weights: Array) -> SplitProblem | None:
         """The graph of the finest units with few enough edges in which something weighs."""
-        finest = (u for u in UNITS if u <= max(weighed.weights))
-        graphs = (self.replica.graph(self.common, weighed.coarser(u), MOST_EDGES) for u in finest)
+        weighings = (self.replica.weighed(weights, u) for u in UNITS if u <= weights.max())
+        graphs = (self.replica.graph(self.common, light, MOST_EDGES) for light in weighings)
         return next((graph for graph in graphs if graph is not None), None)
 
 

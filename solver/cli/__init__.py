@@ -12,26 +12,7 @@ with loading():
     import typer
 
     from formulations.errors import PlannerError
-    from solver.cli.clusters import pareto_command
-    from solver.cli.fleets import recover_command, templates_command
-    from solver.cli.lengths import lengths_command
-    from solver.cli.plans import (
-        diff_command,
-        explain_command,
-        export_command,
-        report_command,
-        show_command,
-        verify_command,
-    )
-    from solver.cli.replay import replay_command
-    from solver.cli.setup import (
-        calibrate_command,
-        catalogue_command,
-        init_command,
-        profile_command,
-    )
-    from solver.cli.solving import cross_check_command, evaluate_command, solve_command
-    from solver.cli.switch import switch_command
+    from solver.cli import clusters, fleets, lengths, plans, replay, setup, solving, switch
     from solver.cli.terminal import say
 
 app = typer.Typer(
@@ -77,25 +58,25 @@ CLOSED_BY = (
 )
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "init": init_command,
-    "calibrate": calibrate_command,
-    "profile": profile_command,
-    "solve": solve_command,
-    "cross-check": cross_check_command,
-    "pareto": pareto_command,
-    "lengths": lengths_command,
-    "templates": templates_command,
-    "verify": verify_command,
-    "show": show_command,
-    "evaluate": evaluate_command,
-    "explain": explain_command,
-    "diff": diff_command,
-    "report": report_command,
-    "export": export_command,
-    "recover": recover_command,
-    "switch": switch_command,
-    "replay": replay_command,
-    "catalogue": catalogue_command,
+    "init": setup.init_command,
+    "calibrate": setup.calibrate_command,
+    "profile": setup.profile_command,
+    "solve": solving.solve_command,
+    "cross-check": solving.cross_check_command,
+    "pareto": clusters.pareto_command,
+    "lengths": lengths.lengths_command,
+    "templates": fleets.templates_command,
+    "verify": plans.verify_command,
+    "show": plans.show_command,
+    "evaluate": solving.evaluate_command,
+    "explain": plans.explain_command,
+    "diff": plans.diff_command,
+    "report": plans.report_command,
+    "export": plans.export_command,
+    "recover": fleets.recover_command,
+    "switch": switch.switch_command,
+    "replay": replay.replay_command,
+    "catalogue": setup.catalogue_command,
 }
 for name, command in COMMANDS.items():
     epilog = CLOSED_BY if name in ("solve", "show") else None

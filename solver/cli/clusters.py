@@ -8,21 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from formulations.errors import PlannerError
+from solver.cli import search_options
 from solver.cli.files import check_writable, write_text
-from solver.cli.search_options import (
-    AddressOption,
-    EngineOption,
-    GapOption,
-    InstanceArgument,
-    JsonOption,
-    SeedOption,
-    StudyOption,
-    WorkersOption,
-    limit,
-    num_workers,
-    positive,
-    time_ns,
-)
+from solver.cli.search_options import flag, limit, num_workers, option, positive, time_ns
 from solver.cli.terminal import family_display, print_report, say
 from solver.options import SolveOptions
 
@@ -38,41 +26,36 @@ MOST_USD = 10**15
 
 
 def pareto_command(
-    instance: InstanceArgument,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write the front, its plans and proofs here.")
-    ] = None,
-    svg: Annotated[Path | None, typer.Option("--svg", help="Also draw the front here.")] = None,
-    as_json: JsonOption = False,
+    instance: search_options.InstanceArgument,
+    out: Annotated[Path | None, option("Write the front, its plans and proofs here.")] = None,
+    svg: Annotated[Path | None, option("Also draw the front here.")] = None,
+    as_json: search_options.JsonOption = False,
     subsets: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--subsets",
-            help="Instead the best subset of every size of the nodes of INSTANCE, and what each "
+            "Instead the best subset of every size of the nodes of INSTANCE, and what each "
             "group brings; where the nodes of a group are a range, of the most.",
         ),
     ] = False,
     budget: Annotated[
         float | None,
-        typer.Option(
-            callback=positive, metavar="USD", help="Least step time at this training cost at most."
-        ),
+        option("Least step time at this training cost at most.", callback=positive, metavar="USD"),
     ] = None,
     deadline: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Least money for a training of this time, such as 30d."),
+        option("Least money for a training of this time, such as 30d.", metavar="TIME"),
     ] = None,
     sequences: Annotated[
-        int | None,
-        typer.Option(min=1, max=10**15, help="Of the training; default: objective.steps."),
+        int | None, option("Of the training; default: objective.steps.", min=1, max=10**15)
     ] = None,
     time_limit: Annotated[float | None, limit("Stop with the front so far.")] = None,
-    gap: GapOption = 0.0,
-    seed: SeedOption = 0,
-    workers: WorkersOption = None,
-    study: StudyOption = None,
-    engine: EngineOption = "processes",
-    address: AddressOption = None,
+    gap: search_options.GapOption = 0.0,
+    seed: search_options.SeedOption = 0,
+    workers: search_options.WorkersOption = None,
+    study: search_options.StudyOption = None,
+    engine: search_options.EngineOption = "processes",
+    address: search_options.AddressOption = None,
 ) -> None:
     """Find the clusters of INSTANCE that no other beats in both throughput and training cost.
 
@@ -85,6 +68,9 @@ def pareto_command(
     """
     from formulations.instance.load import load_family
     from solver.clusters.front import TimeAndMoney, TimeAndNodes
+    from solver.files import to_json
+    from solver.report.front import front_report
+    from solver.report.front_picture import front_picture
 
     if subsets and (budget, deadline, sequences) != (None, None, None):
         raise PlannerError("--subsets is of time, so no --budget, --deadline or --sequences")
@@ -92,22 +78,33 @@ def pareto_command(
     count = num_workers(workers, engine, address)
     options = SolveOptions("exact", time_limit, gap, seed, count, None, engine, address)
     family = load_family(instance)
+    measure: Measure
     if subsets:
         family = family.but(fewest=(0,) * len(family.fewest))
-        document = _search(family, TimeAndNodes(family), options, study)
-        _write_and_print(document, out, svg, as_json)
-        return
-    family = _limited(family, sequences, budget, deadline)
-    _check_ranges(family, instance)
-    by_time, by_money = budget is not None, deadline is not None
-    measure = TimeAndMoney(family, time=by_time or not by_money, money=by_money or not by_time)
+        measure = TimeAndNodes(family)
+    else:
+        family = _limited(family, sequences, budget, deadline)
+        _check_ranges(family, instance)
+        by_time, by_money = budget is not None, deadline is not None
+        measure = TimeAndMoney(family, time=by_time or not by_money, money=by_money or not by_time)
     document = _search(family, measure, options, study)
     try:
-        _write_and_print(document, out, svg, as_json)
+        try:
+            if out is not None:
+                write_text(out, to_json(document))
+            if svg is not None:
+                write_text(svg, front_picture(document))
+        finally:
+            if as_json:
+                say(to_json(document, proof=False), end="")
+            else:
+                print_report(front_report(document))
     finally:
-        if not document.points and not document.num_open:
+        if not (subsets or document.points or document.num_open):
             to_go_s = None if time_limit is None else max(0.0, time_limit - document.runtime_s)
             say(_remedy(family, replace(options, time_limit_s=to_go_s), study), err=True)
+    if not document.points:
+        raise typer.Exit(NONE_IN_TIME if document.num_open else NO_PLAN)
 
 
 def _remedy(family: "Family", options: SolveOptions, study: Path | None) -> str:
@@ -116,12 +113,11 @@ def _remedy(family: "Family", options: SolveOptions, study: Path | None) -> str:
     from solver.report.front import least_text
 
     limits = family.instance.limits
-    for given, aim in (("max_cost_usd_per_step", "money"), ("max_step_time_s", "time")):
-        if getattr(limits, given) is None:
+    for name, aim in (("max_cost_usd_per_step", "money"), ("max_step_time_s", "time")):
+        if getattr(limits, name) is None:
             continue
-        limits = limits.model_copy(update={given: None})
-        instance = family.instance.model_copy(update={"limits": limits})
-        wider = family.model_copy(update={"instance": instance})
+        limits = limits.model_copy(update={name: None})
+        wider = family.but(instance=family.instance.model_copy(update={"limits": limits}))
         measure = TimeAndMoney(wider, time=aim == "time", money=aim == "money")
         document = _search(wider, measure, options, study)
         if document.points or document.num_open:
@@ -136,15 +132,15 @@ def _check_ranges(family: "Family", path: Path) -> None:
     if family.fewest == family.most:
         allowed = "a range of nodes for some group, such as nodes: {min: 0, max: 8}"
         raise PlannerError(f"{path}: one cluster; allowed: {allowed}; --subsets takes one cluster")
-    instance, groups = family.instance, family.instance.cluster.groups
+    instance, prices = family.instance, list[float]()
     chooses = chooses_terms(instance)
-    for group in groups:
+    for group in instance.cluster.groups:
         if group.spot is not None and group.spot.only and not chooses:
-            found = f"cluster.groups: {group.name} has a price on spot alone"
+            problem = f"cluster.groups: {group.name} has a price on spot alone"
             allowed = "a price on demand, or objective: {minimize: cost_per_useful_sequence}"
-            raise PlannerError(f"{path} {found}; allowed: {allowed}")
-    prices = [group.price_usd_per_hour for group in groups]
-    prices += [group.spot.price_usd_per_hour for group in groups if group.spot and chooses]
+            raise PlannerError(f"{path} {problem}; allowed: {allowed}")
+        prices.append(group.price_usd_per_hour)
+        prices += [group.spot.price_usd_per_hour] if group.spot and chooses else []
     if not any(prices):
         allowed = "the price of one node, as clusters are compared by money; --subsets needs none"
         raise PlannerError(f"{path} cluster.groups: no price; allowed: {allowed}")
@@ -158,9 +154,9 @@ def _limited(
     steps = instance.objective.steps
     if sequences is not None:
         steps = ceil(sequences / instance.workload.global_batch)
+    limits: dict[str, float] = {}
     if steps is None and (budget is not None or deadline is not None):
         raise PlannerError("--budget and --deadline are of a training: name its --sequences")
-    limits: dict[str, float] = {}
     if budget is not None and steps is not None:
         if budget > MOST_USD:
             raise PlannerError(f"--budget {budget:g}: allowed: at most {MOST_USD:,} USD")
@@ -186,25 +182,3 @@ def _search(
         search = FamilySearch(family, measure, options, kept)
         termination = search.run(progress)
     return build_front(outcome(search, termination), measure.aim)
-
-
-def _write_and_print(
-    document: "FrontDocument", out: Path | None, svg: Path | None, as_json: bool
-) -> None:
-    """Ends with the exit code of the outcome where there is no point."""
-    from solver.files import to_json
-    from solver.report.front import front_report
-    from solver.report.front_picture import front_picture
-
-    try:
-        if out is not None:
-            write_text(out, to_json(document))
-        if svg is not None:
-            write_text(svg, front_picture(document))
-    finally:
-        if as_json:
-            say(to_json(document, proof=False), end="")
-        else:
-            print_report(front_report(document))
-    if not document.points:
-        raise typer.Exit(NONE_IN_TIME if document.num_open else NO_PLAN)

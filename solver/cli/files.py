@@ -2,7 +2,8 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,20 +52,15 @@ def check_writable(*paths: Path | None, keep: Iterable[Path | None] = ()) -> Non
     seen = {_target(path) for path in filter(None, keep)}
     for path in filter(None, paths):
         target = _target(path)
-        try:
+        with _in_words(path, _NEW_FILE):  # of a name that is too long
             if target.is_dir():
                 raise _refused(path, "it is a folder", _NEW_FILE)
             if target.exists() and not os.access(target, os.W_OK):
                 raise _refused(path, "it is write-protected", _NEW_FILE)
-        except OSError as error:  # a name that is too long
-            raise _refused(path, error.strerror or "unusable name", _NEW_FILE) from error
         if _is_device(target):
             continue
-        try:
+        with _in_words(path, _NEW_FILE, f"folder {target.parent}: "):
             _check_folder_takes_files(target)
-        except OSError as error:
-            reason = f"folder {target.parent}: {error.strerror}"
-            raise _refused(path, reason, _NEW_FILE) from error
         if target in seen:
             raise _refused(path, "the command also names it as something else", _NEW_FILE)
         seen.add(target)
@@ -73,40 +69,32 @@ def check_writable(*paths: Path | None, keep: Iterable[Path | None] = ()) -> Non
 def write_text(path: Path, text: str) -> None:
     """Writes a file whole or not at all: a temporary file beside it takes its place."""
     target = _target(path)
-    try:
+    with _in_words(path, _NEW_FILE):
         if _is_device(target):
             target.write_text(text, encoding="utf-8")
-        else:
-            _replace(target, text)
-    except OSError as error:
-        raise _refused(path, error.strerror or "write failed", _NEW_FILE) from error
-
-
-def _replace(target: Path, text: str) -> None:
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, target.stat().st_mode if target.exists() else 0o666 & ~_umask())
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
+            return
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with open(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(name, target.stat().st_mode if target.exists() else 0o666 & ~_umask())
+            os.replace(name, target)
+        except BaseException:
+            os.unlink(name)
+            raise
 
 
 def check_folder(path: Path) -> None:
     """Returns if `path` can become a new folder; PlannerError, in words, if not."""
     target = _target(path)
-    try:
+    with _in_words(path, _NEW_FOLDER):
         if target.exists() and not target.is_dir():
             raise _refused(path, "it is a file", _NEW_FOLDER)
         if target.is_dir() and any(target.iterdir()):
             raise _refused(path, "it is a folder with files", _NEW_FOLDER)
         _check_folder_takes_files(target)
-    except OSError as error:
-        raise _refused(path, error.strerror or "unusable name", _NEW_FOLDER) from error
 
 
 def write_folder(
@@ -120,18 +108,18 @@ def write_folder(
     """
     target = _target(path)
     check_folder(path)
-    try:
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as draft:
-            folder = Path(draft) / target.name
-            folder.mkdir()
-            for name, text in texts.items():
-                (folder / name).write_text(text, encoding="utf-8")
-                if name.endswith(".sh"):
-                    (folder / name).chmod(0o777 & ~_umask())
-            check({name: (folder / name).read_text(encoding="utf-8") for name in texts})
-            folder.replace(target)
-    except OSError as error:
-        raise _refused(path, error.strerror or "write failed", _NEW_FOLDER) from error
+    with (
+        _in_words(path, _NEW_FOLDER),
+        tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as draft,
+    ):
+        folder = Path(draft) / target.name
+        folder.mkdir()
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+            if name.endswith(".sh"):
+                (folder / name).chmod(0o777 & ~_umask())
+        check({name: (folder / name).read_text(encoding="utf-8") for name in texts})
+        folder.replace(target)
 
 
 def _check_folder_takes_files(target: Path) -> None:
@@ -157,3 +145,12 @@ def _is_device(target: Path) -> bool:
 
 def _refused(path: Path, reason: str, remedy: str) -> PlannerError:
     return PlannerError(f"cannot write {path}: {reason}; {remedy}")
+
+
+@contextmanager
+def _in_words(path: Path, remedy: str, where: str = "") -> Iterator[None]:
+    """Turns what the system says against writing a path into a line that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise _refused(path, where + (error.strerror or "write failed"), remedy) from error

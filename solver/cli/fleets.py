@@ -7,16 +7,9 @@ import typer
 
 from formulations.errors import PlanError, PlannerError
 from formulations.node_sharing import NodeSplit
+from solver.cli import search_options
 from solver.cli.files import check_writable, refuse_changed, write_text
-from solver.cli.search_options import (
-    GapOption,
-    InstanceArgument,
-    JsonOption,
-    StudyOption,
-    gone,
-    limit,
-    time_ns,
-)
+from solver.cli.search_options import gone, limit, option, time_ns
 from solver.cli.terminal import print_report, say, steps_display
 from solver.fleets.distribution import Distribution
 
@@ -30,26 +23,25 @@ NONE_IN_TIME = 4
 
 
 def templates_command(
-    instance: InstanceArgument,
+    instance: search_options.InstanceArgument,
     faults: Annotated[
-        int, typer.Option(min=0, max=10**6, help="Node failures to survive: f + 1 pipelines.")
+        int, option("Node failures to survive: f + 1 pipelines.", min=0, max=10**6)
     ] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            help="Write the fleet here: the fastest pipelines of these templates on all nodes, "
-            "for recover.",
+        option(
+            "Write the fleet here: the fastest pipelines of these templates on all nodes, "
+            "for recover."
         ),
     ] = None,
     distribution: Annotated[
         Distribution,
-        typer.Option(
-            help="Micro-batches of the fleet's pipelines. step-time: the slowest is as fast as can "
+        option(
+            "Micro-batches of the fleet's pipelines. step-time: the slowest is as fast as can "
             "be. variance: their steps vary least, as in Oobleck."
         ),
     ] = "step-time",
-    as_json: JsonOption = False,
+    as_json: search_options.JsonOption = False,
     objective: Annotated[
         str | None,
         gone(
@@ -59,33 +51,33 @@ def templates_command(
     ] = None,
     split: Annotated[
         NodeSplit,
-        typer.Option(
-            help="How stages share a node. aligned: powers of two at multiples of themselves. "
+        option(
+            "How stages share a node. aligned: powers of two at multiples of themselves. "
             "any: all numbers of GPUs in every order, unless search.tensor_parallel narrows them."
         ),
     ] = NodeSplit.ALIGNED,
     micro_batch: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "Sequences per micro-batch. Unless given: of those with which fewest nodes hold "
+            "the model, one that makes a fleet of that many nodes a pipeline step fast.",
             min=1,
             max=10**8,
-            help="Sequences per micro-batch. Unless given: of those with which fewest nodes hold "
-            "the model, one that makes a fleet of that many nodes a pipeline step fast.",
         ),
     ] = None,
     micro_batches: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "Micro-batches of every pipeline. Unless given: its nodes' share of a step.",
             min=1,
             max=10**4,
-            help="Micro-batches of every pipeline. Unless given: its nodes' share of a step.",
         ),
     ] = None,
     time_limit: Annotated[
         float | None, limit("Time for all templates together; then the best so far, with bounds.")
     ] = None,
-    gap: GapOption = 0.0,
-    study: StudyOption = None,
+    gap: search_options.GapOption = 0.0,
+    study: search_options.StudyOption = None,
 ) -> None:
     """Find the least number of nodes that holds the model, and the best template of every size.
 
@@ -96,6 +88,7 @@ def templates_command(
     has no template within the limit.
     """
     from formulations.instance.load import load_instance
+    from formulations.space.fleets import check_fleets
     from solver.cli.template_text import templates_text
     from solver.files import to_json
     from solver.fleets.designs import generator_for
@@ -104,15 +97,9 @@ def templates_command(
     from solver.study.store import study_at
     from solver.templates.generate import TemplateOptions
 
-    options = TemplateOptions(
-        split=split,
-        micro_batch=micro_batch,
-        micro_batches=micro_batches,
-        gap=gap,
-        time_limit_s=time_limit,
-    )
+    options = TemplateOptions(split, micro_batch, micro_batches, gap, time_limit)
     check_writable(out, keep=(instance, study))
-    problem = load_instance(instance, fleets=True)
+    problem = load_instance(instance, check_fleets)
     with steps_display("templates") as show, study_at(study, problem) as kept:
         generator = generator_for(problem, options, faults, show, kept)
         document = templates_document(generator, faults)
@@ -141,24 +128,18 @@ def recover_command(
         Path, typer.Argument(metavar="PLAN", help="Fleet file written by templates or recover.")
     ],
     lost: Annotated[
-        str | None, typer.Option(metavar="NODES", help="Nodes that failed, such as a40-3,a40-7.")
+        str | None, option("Nodes that failed, such as a40-3,a40-7.", metavar="NODES")
     ] = None,
-    joined: Annotated[
-        str | None, typer.Option(metavar="NODES", help="Lost nodes that are back.")
-    ] = None,
+    joined: Annotated[str | None, option("Lost nodes that are back.", metavar="NODES")] = None,
     horizon: Annotated[
-        str,
-        typer.Option(metavar="TIME", help="For how long the next fleet is expected to train."),
+        str, option("For how long the next fleet is expected to train.", metavar="TIME")
     ] = "1h",
     restart: Annotated[
-        str,
-        typer.Option(metavar="TIME", help="What a recovery takes besides copying layers."),
+        str, option("What a recovery takes besides copying layers.", metavar="TIME")
     ] = "0s",
-    instance: Annotated[
-        Path | None, typer.Option(help="Instance file that the plan has to be for.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the next fleet here.")] = None,
-    as_json: JsonOption = False,
+    instance: Annotated[Path | None, option("Instance file that the plan has to be for.")] = None,
+    out: Annotated[Path | None, option("Write the next fleet here.")] = None,
+    as_json: search_options.JsonOption = False,
     time_limit: Annotated[
         float | None, limit("Stop with the best fleet so far, and its gap.")
     ] = None,
@@ -175,8 +156,11 @@ def recover_command(
     from solver.fleets.recovery import Horizon
     from solver.verify import Effort, instance_differences, verify_fleet
 
-    gone, back = _names(lost), _names(joined)
-    if not gone and not back:
+    failed, back = (
+        list(dict.fromkeys(filter(None, map(str.strip, (names or "").split(",")))))
+        for names in (lost, joined)
+    )
+    if not failed and not back:
         raise PlannerError("name nodes with --lost or --joined, or both")
     times = Horizon(time_ns("--horizon", horizon, least_ns=1), time_ns("--restart", restart))
     if times.restart_ns >= times.time_ns:
@@ -190,19 +174,13 @@ def recover_command(
         different = instance_differences(document.instance, load_instance(instance))
         if different:
             raise PlanError(str(plan), different[0], f"a fleet of the instance {instance}")
-    fleet = next_fleet(document, gone, back, times, time_limit)
+    fleet = next_fleet(document, failed, back, times, time_limit)
     if out is not None:
         write_text(out, to_json(fleet))
     if as_json:
         say(to_json(fleet), end="")
     else:
         print_report(fleet_report(fleet))
-
-
-def _names(text: str | None) -> list[str]:
-    """Different names of nodes, with commas between; none without text."""
-    names = [name.strip() for name in (text or "").split(",")]
-    return list(dict.fromkeys(filter(None, names)))
 
 
 def fleet_report(document: "FleetDocument") -> "list[RenderableType]":

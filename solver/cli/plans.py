@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from formulations.errors import PlannerError
+from solver.cli import search_options
 from solver.cli.files import check_folder, check_writable, checked_plan, write_folder, write_text
-from solver.cli.search_options import GapOption, JsonOption, WorkersOption, all_cores, limit
+from solver.cli.search_options import all_cores, flag, limit, option
 from solver.cli.terminal import print_either, print_report, say, steps_display
 from solver.options import ExportTarget
 
@@ -37,12 +38,10 @@ def verify_command(
         Path, typer.Argument(metavar="PLAN", help="Plan, front, fleet, switch or lengths file.")
     ],
     instance: Annotated[
-        Path | None,
-        typer.Option(help="Also compare with this instance file, which the plan should be for."),
+        Path | None, option("Also compare with this instance file, which the plan should be for.")
     ] = None,
     quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Leave what an exhaustive search closed at its word."),
+        bool, flag("--quick", "Leave what an exhaustive search closed at its word.")
     ] = False,
     time_limit: Annotated[float | None, limit("Longest time for proofs.")] = None,
 ) -> None:
@@ -88,19 +87,18 @@ def show_command(
         typer.Argument(metavar="PLAN", help="Plan, front, fleet, switch or lengths file."),
     ] = None,
     svg: Annotated[
-        Path | None,
-        typer.Option("--svg", help="Draw it here: a front, a switch, a step of lengths."),
+        Path | None, option("Draw it here: a front, a switch, a step of lengths.")
     ] = None,
     study: Annotated[
         Path | None,
-        typer.Option(
-            metavar="STUDY",
-            help="Instead of a PLAN how far the searches have come that --study keeps there, in "
+        option(
+            "Instead of a PLAN how far the searches have come that --study keeps there, in "
             "use or not: what is closed, the best plan, its bound, what is open.",
+            metavar="STUDY",
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Of a --study, print one JSON object instead of text.")
+        bool, flag("--json", "Of a --study, print one JSON object instead of text.")
     ] = False,
 ) -> None:
     """Show the stages, places and timeline of a plan, or how far a study has come.
@@ -134,10 +132,9 @@ def report_command(
     plan: Annotated[
         Path, typer.Argument(metavar="PLAN", help="Plan, front, switch or lengths file.")
     ],
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, option("The page to write.")] = Path("report.html"),
     trace: Annotated[
-        Path | None,
-        typer.Option(help="Also write one step here, for Perfetto (ui.perfetto.dev)."),
+        Path | None, option("Also write one step here, for Perfetto (ui.perfetto.dev).")
     ] = None,
 ) -> None:
     """Write a plan as one HTML file that needs no network.
@@ -194,10 +191,10 @@ def diff_command(
 
 def explain_command(
     plan: PlanArgument,
-    as_json: JsonOption = False,
+    as_json: search_options.JsonOption = False,
     time_limit: Annotated[float, limit("For all changes together.")] = 60.0,
-    gap: GapOption = 0.001,
-    workers: WorkersOption = None,
+    gap: search_options.GapOption = 0.001,
+    workers: search_options.WorkersOption = None,
 ) -> None:
     """Say what limits the step of PLAN, and what other machines or strategies would save.
 

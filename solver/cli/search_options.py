@@ -56,9 +56,19 @@ def all_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def option(text: str, **settings: Any) -> Any:
+    """An option with its help text; settings: those of `typer.Option`."""
+    return typer.Option(help=text, **settings)
+
+
+def flag(name: str, text: str) -> Any:
+    """A switch that is off unless named."""
+    return typer.Option(name, help=text)
+
+
 def limit(text: str) -> Any:
     """A limit in seconds, with what it limits."""
-    return typer.Option(callback=positive, metavar="SECONDS", help=text)
+    return option(text, callback=positive, metavar="SECONDS")
 
 
 def gone(text: str) -> Any:
@@ -72,42 +82,42 @@ def gone(text: str) -> Any:
 
 
 InstanceArgument = Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance file (YAML).")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+JsonOption = Annotated[bool, flag("--json", "Print one JSON object instead of text.")]
 EngineOption = Annotated[
     Engine,
-    typer.Option(
-        help="What runs the workers: processes of this machine, or ray: a Ray cluster "
+    option(
+        "What runs the workers: processes of this machine, or ray: a Ray cluster "
         "(pip install 'hetplan[ray]')."
     ),
 ]
 AddressOption = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "Of the Ray cluster, or auto; unless given, one is started on this machine.",
         metavar="HOST:PORT",
-        help="Of the Ray cluster, or auto; unless given, one is started on this machine.",
     ),
 ]
 StudyOption = Annotated[
     Path | None,
-    typer.Option(
-        help="Keep what is closed in this file, and go on from there: the same command after a "
-        "kill loses the work in hand only. On a disk of this machine, not of the network.",
+    option(
+        "Keep what is closed in this file, and go on from there: the same command after a "
+        "kill loses the work in hand only. On a disk of this machine, not of the network."
     ),
 ]
 GapOption = Annotated[
     float,
-    typer.Option(
+    option(
+        "Relative distance to the best plan that is good enough, such as 0.01.",
         min=0.0,
         callback=_below_one,
-        help="Relative distance to the best plan that is good enough, such as 0.01.",
     ),
 ]
-SeedOption = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of everything random.")]
+SeedOption = Annotated[int, option("Seed of everything random.", min=0, max=2**31 - 1)]
 WorkersOption = Annotated[
     int | None,
-    typer.Option(
+    option(
+        "Processes of the exact search, threads of HiGHS; unless given, one a core.",
         min=1,
         max=MAX_WORKERS,
-        help="Processes of the exact search, threads of HiGHS; unless given, one a core.",
     ),
 ]

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 import typer
 
 from formulations.errors import InstanceError, PlannerError
+from solver.cli import search_options
 from solver.cli.files import check_writable, write_text
-from solver.cli.search_options import JsonOption
+from solver.cli.search_options import flag, option
 from solver.cli.terminal import print_either, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from formulations.instance.transformer import Architecture, TransformerSizes
-    from solver.setup.machines import Machines
-    from solver.setup.written import Training
+    from formulations.instance.transformer import Architecture
 
 Answer = TypeVar("Answer")
 
@@ -29,38 +28,32 @@ DEFAULT_TOKENS = 4096  #: per sequence of a config.json, unless its own maximum 
 
 
 def init_command(
-    model: Annotated[str | None, typer.Option(help=MODEL_HELP)] = None,
+    model: Annotated[str | None, option(MODEL_HELP)] = None,
     nodes: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MACHINES", help=f"{NODES_HELP} Once per kind of machine."),
+        list[str] | None, option(f"{NODES_HELP} Once per kind of machine.", metavar="MACHINES")
     ] = None,
     slurm: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "The machines in what `scontrol show node` or `sinfo -o '%N %G %T'` printed.",
             metavar="FILE",
-            help="The machines in what `scontrol show node` or `sinfo -o '%N %G %T'` printed.",
         ),
     ] = None,
     detect: Annotated[
-        bool, typer.Option("--detect", help="The GPUs of this machine; needs nvidia-ml-py.")
+        bool, flag("--detect", "The GPUs of this machine; needs nvidia-ml-py.")
     ] = False,
-    sequence_length: Annotated[
-        int | None, typer.Option(min=1, max=10**8, help="Tokens per sequence.")
-    ] = None,
-    global_batch: Annotated[
-        int | None, typer.Option(min=1, max=10**8, help="Sequences per step.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="File to write.")] = Path("instance.yaml"),
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the file if there is one.")
-    ] = False,
+    sequence_length: Annotated[int | None, option("Tokens per sequence.", min=1, max=10**8)] = None,
+    global_batch: Annotated[int | None, option("Sequences per step.", min=1, max=10**8)] = None,
+    out: Annotated[Path, option("File to write.")] = Path("instance.yaml"),
+    force: Annotated[bool, flag("--force", "Replace the file if there is one.")] = False,
 ) -> None:
     """Write a first instance, with comments; asks for what no option says."""
-    from formulations.instance.catalogue import catalogue
+    from formulations.instance.catalogue import gpu_catalogue
     from formulations.instance.load import parse_instance
-    from formulations.instance.target import untrained
+    from formulations.instance.targets import TARGETS
     from solver.report.text import cluster_text
-    from solver.setup.written import WIDEST, instance_text
+    from solver.setup.machines import detected_machines, parse_machines, slurm_machines
+    from solver.setup.written import WIDEST, Training, instance_text
 
     check_writable(out)
     if out.exists() and not force:
@@ -68,14 +61,28 @@ def init_command(
             f"{out} exists; name another file with --out, or replace it with --force"
         )
 
-    def training_of(answer: str) -> "Training":
-        return _training(answer, sequence_length, global_batch)
+    gpus = gpu_catalogue()
+    machines_text = f"{NODES_HELP} Several with commas between"
+
+    def training_of(answer: str) -> Training:
+        described = _model(answer, "--model")
+        tokens = sequence_length or described.sequence_length
+        # What the instance names: the entry of the catalogue, or the file
+        source = Path(answer) if _names_file(answer) else answer
+        return Training(source, tokens, global_batch or described.global_batch or DEFAULT_BATCH)
 
     training = training_of(model) if model else _asked("--model", MODEL_HELP, training_of)
-    machines = _machines(nodes, slurm, detect)
-    text = instance_text(training, machines, catalogue().gpus, out.parent)
+    machines = [parse_machines(text, gpus) for text in nodes or ()]
+    machines += slurm_machines(slurm, gpus) if slurm else []
+    machines += [detected_machines(gpus)] if detect else []
+    machines = machines or _asked(
+        "--nodes",
+        machines_text,
+        lambda answer: [parse_machines(m, gpus) for m in answer.split(",")],
+    )
+    text = instance_text(training, machines, gpus, out.parent)
     instance = parse_instance(text + WIDEST, f"{out} (not written)", out.parent)
-    untaken = any(untrained("megatron", instance.workload))
+    untaken = any(TARGETS["megatron"].untrained(instance.workload))
     write_text(out, text + WIDEST if untaken else text)
     say(f"wrote {out}: {instance.workload.name} on {cluster_text(instance)}")
     say(f"next: hetplan solve {out}")
@@ -95,53 +102,17 @@ def _asked(option: str, question: str, read: "Callable[[str], Answer]") -> "Answ
             say(f"error: {error}", err=True)
 
 
-def _machines(nodes: list[str] | None, slurm: Path | None, detect: bool) -> "list[Machines]":
-    """What the options name together; what the user answers if they name nothing."""
-    from formulations.instance.catalogue import gpu_catalogue
-    from solver.setup.machines import detected_machines, parse_machines, slurm_machines
-
-    gpus = gpu_catalogue()
-    machines = [parse_machines(text, gpus) for text in nodes or ()]
-    machines += slurm_machines(slurm, gpus) if slurm else []
-    machines += [detected_machines(gpus)] if detect else []
-    if not machines:
-        return _asked(
-            "--nodes",
-            f"{NODES_HELP} Several with commas between",
-            lambda answer: [parse_machines(text, gpus) for text in answer.split(",")],
-        )
-    return machines
-
-
-def _training(model: str, sequence_length: int | None, global_batch: int | None) -> "Training":
-    """The model with what the catalogue or its own file says of its training."""
-    from formulations.instance.catalogue import catalogue, workload_from_catalogue
-    from solver.setup.written import Training
-
-    if _names_file(model):
-        path = Path(model)
-        return Training(path, sequence_length or _usual_tokens(path), global_batch or DEFAULT_BATCH)
-    workload = workload_from_catalogue(
-        catalogue().workloads,
-        model,
-        where="--model",
-        sequence_length=sequence_length,
-        global_batch=global_batch,
-    )
-    return Training(model, workload.sequence_length, workload.global_batch)
-
-
 def calibrate_command(
     instance: Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance file.")],
     measured: Annotated[
         Path,
-        typer.Option(
-            metavar="FILE",
-            help="CSV of measured steps: tensor_parallel, data_parallel, pipeline_parallel, "
+        option(
+            "CSV of measured steps: tensor_parallel, data_parallel, pipeline_parallel, "
             "micro_batch, seconds; also memory, group, global_batch, recompute and others.",
+            metavar="FILE",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Instance file to write.")],
+    out: Annotated[Path, option("Instance file to write.")],
 ) -> None:
     """Correct the layer times of INSTANCE by measured steps; plans then say what error to expect.
 
@@ -176,32 +147,25 @@ def calibrate_command(
     say(f"wrote {out}; next: hetplan solve {out}")
 
 
-if TYPE_CHECKING:
-    from formulations.instance.transformer import Architecture, TransformerSizes
-
-
 def profile_command(
-    model: Annotated[str, typer.Option(help=MODEL_HELP)],
-    out: Annotated[Path, typer.Option(help="Profile file to write.")],
+    model: Annotated[str, option(MODEL_HELP)],
+    out: Annotated[Path, option("Profile file to write.")],
     gpu: Annotated[
-        str | None,
-        typer.Option(help="Name of the GPU in instances. Default: the catalogue's, or CPU."),
+        str | None, option("Name of the GPU in instances. Default: the catalogue's, or CPU.")
     ] = None,
     tensor_parallel: Annotated[
-        str, typer.Option(metavar="1,2", help="Tensor-parallel degrees, with commas between.")
+        str, option("Tensor-parallel degrees, with commas between.", metavar="1,2")
     ] = "1",
     micro_batch: Annotated[
-        str, typer.Option(metavar="1,2,4", help="Micro-batch sizes, with commas between.")
+        str, option("Micro-batch sizes, with commas between.", metavar="1,2,4")
     ] = "1,2,4",
-    sequence_length: Annotated[
-        int | None, typer.Option(min=1, max=10**6, help="Tokens per sequence.")
-    ] = None,
+    sequence_length: Annotated[int | None, option("Tokens per sequence.", min=1, max=10**6)] = None,
     precision: Annotated[
         Literal["fp32", "tf32", "fp16", "bf16"] | None,
-        typer.Option(help="Default: bf16, fp16 before Ampere, fp32 on a CPU."),
+        option("Default: bf16, fp16 before Ampere, fp32 on a CPU."),
     ] = None,
     device: Annotated[
-        Literal["cuda", "cpu"] | None, typer.Option(help="Default: cuda where there is a GPU.")
+        Literal["cuda", "cpu"] | None, option("Default: cuda where there is a GPU.")
     ] = None,
 ) -> None:
     """Measure forward, backward and weight-gradient time and peak memory of every layer kind here.
@@ -224,12 +188,19 @@ def profile_command(
     described = _model(model, "--model")
     sizes = measuring.buildable(described.architecture, f"--model {model}")
     here = measuring.device_of(device)
+    degrees = _numbers("--tensor-parallel", tensor_parallel)
+    for tp in degrees:  # they split heads and feed-forward network evenly
+        problem = f"{tp}, which does not divide the inner width {sizes.dense_ffn_size}"
+        if sizes.num_kv_heads % tp:
+            problem = f"{tp}, which does not divide the {sizes.num_kv_heads} heads"
+        if sizes.num_kv_heads % tp or sizes.dense_ffn_size % tp:
+            raise InstanceError("--tensor-parallel", problem, "common divisors of both")
     wanted = measuring.Wanted(
         model=model,
         sizes=sizes,
         sequence_length=sequence_length or described.sequence_length,
         precision=precision or measuring.usual_precision(here),
-        tensor_parallel=_degrees(tensor_parallel, sizes),
+        tensor_parallel=degrees,
         micro_batch=_numbers("--micro-batch", micro_batch),
     )
     driver = measuring.gpu_name(here)
@@ -257,22 +228,6 @@ def _numbers(option: str, text: str) -> list[int]:
     return sorted(numbers)
 
 
-def _degrees(text: str, sizes: "TransformerSizes") -> list[int]:
-    """Degrees that split heads and feed-forward network evenly."""
-    degrees = _numbers("--tensor-parallel", text)
-    for tp in degrees:
-        if sizes.num_kv_heads % tp or sizes.dense_ffn_size % tp:
-            found = f"{tp}, which does not divide the {sizes.num_kv_heads} heads"
-            if sizes.num_kv_heads % tp == 0:
-                found = f"{tp}, which does not divide the inner width {sizes.dense_ffn_size}"
-            raise InstanceError("--tensor-parallel", found, "common divisors of both")
-    return degrees
-
-
-if TYPE_CHECKING:
-    pass
-
-
 def catalogue_command(
     name: Annotated[
         str | None,
@@ -282,36 +237,29 @@ def catalogue_command(
             "and bytes per layer.",
         ),
     ] = None,
-    as_json: JsonOption = False,
+    as_json: search_options.JsonOption = False,
     sequence_length: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "Tokens per sequence; default: the catalogue's, or what config.json allows "
+            f"up to {DEFAULT_TOKENS}.",
             min=1,
             max=10**8,
-            help="Tokens per sequence; default: the catalogue's, or what config.json allows "
-            f"up to {DEFAULT_TOKENS}.",
         ),
     ] = None,
     global_batch: Annotated[
         int | None,
-        typer.Option(min=1, max=10**8, help="Sequences per step; default: the catalogue's, or 1."),
+        option("Sequences per step; default: the catalogue's, or 1.", min=1, max=10**8),
     ] = None,
     schema: Annotated[
-        bool,
-        typer.Option("--schema", help="Instead the JSON schema of instance files, for editors."),
+        bool, flag("--schema", "Instead the JSON schema of instance files, for editors.")
     ] = False,
 ) -> None:
     """List the GPUs and workloads that an instance may name, or print the figures of a workload."""
-    from formulations.instance.catalogue import catalogue, workload_from_catalogue
-    from formulations.instance.resolve import instance_json_schema
+    from formulations.instance.catalogue import gpu_catalogue, workload_catalogue
+    from formulations.instance.load import instance_json_schema
     from formulations.instance.transformer import build_workload
-    from solver.report.catalogue import (
-        gpu_json,
-        gpu_report,
-        workload_json,
-        workload_list,
-        workload_report,
-    )
+    from solver.report import catalogue as reports
 
     if name is None and (sequence_length, global_batch) != (None, None):
         raise PlannerError("--sequence-length and --global-batch are of a workload: give its NAME")
@@ -329,14 +277,21 @@ def catalogue_command(
             sequence_length=sequence_length or model.sequence_length,
             global_batch=global_batch or model.global_batch or 1,
         )
-        print_either(as_json, lambda: workload_json(workload), lambda: workload_report(workload))
+        print_either(
+            as_json,
+            lambda: reports.workload_json(workload),
+            lambda: reports.workload_report(workload),
+        )
         return
-    gpus, entries = catalogue().gpus, catalogue().workloads
-    workloads = [workload_from_catalogue(entries, entry) for entry in entries]
+    gpus, entries = gpu_catalogue(), workload_catalogue()
+    workloads = [entry.workload(title) for title, entry in entries.items()]
     print_either(
         as_json,
-        lambda: {"gpus": gpu_json(gpus), "workloads": [*map(workload_json, workloads)]},
-        lambda: [*gpu_report(gpus), "", *workload_list(workloads)],
+        lambda: {
+            "gpus": {name: gpu.model_dump(mode="json") for name, gpu in gpus.items()},
+            "workloads": [*map(reports.workload_json, workloads)],
+        },
+        lambda: [*reports.gpu_report(gpus), "", *reports.workload_list(workloads)],
     )
 
 
@@ -352,26 +307,19 @@ class _Model(NamedTuple):
 
 def _model(model: str, where: str) -> _Model:
     """The model; `where`: what names it, for errors."""
-    from formulations.instance.catalogue import catalogue, catalogue_entry
-    from formulations.instance.huggingface_model import architecture_from_config
+    from formulations.instance.catalogue import catalogue_entry
+    from formulations.instance.huggingface_model import architecture_from_config, maximum_positions
     from formulations.instance.resolve_workload import config_name, from_config
 
-    if _names_file(model):
-        path = Path(model)
-        architecture = from_config(path, architecture_from_config)
-        return _Model(architecture, config_name(path), model, _usual_tokens(path), None)
-    entry = catalogue_entry(catalogue().workloads, model, where)
-    return _Model(entry.sizes, model, entry.source, entry.sequence_length, entry.global_batch)
+    if not _names_file(model):
+        entry = catalogue_entry(model, where)
+        return _Model(entry.sizes, model, entry.source, entry.sequence_length, entry.global_batch)
+    path = Path(model)
+    architecture = from_config(path, architecture_from_config)
+    tokens = min(from_config(path, maximum_positions) or DEFAULT_TOKENS, DEFAULT_TOKENS)
+    return _Model(architecture, config_name(path), model, tokens, None)
 
 
 def _names_file(model: str) -> bool:
     """Whether a model is given by the path of its config.json, and not by name."""
     return model.endswith(".json") or os.sep in model or os.path.isfile(model)
-
-
-def _usual_tokens(path: Path) -> int:
-    """Tokens per sequence of a config.json, where nobody says."""
-    from formulations.instance.huggingface_model import maximum_positions
-    from formulations.instance.resolve_workload import from_config
-
-    return min(from_config(path, maximum_positions) or DEFAULT_TOKENS, DEFAULT_TOKENS)

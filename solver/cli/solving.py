@@ -7,21 +7,9 @@ from typing import Annotated
 import typer
 
 from formulations.errors import PlannerError
+from solver.cli import search_options
 from solver.cli.files import check_writable, write_text
-from solver.cli.search_options import (
-    AddressOption,
-    EngineOption,
-    GapOption,
-    InstanceArgument,
-    JsonOption,
-    SeedOption,
-    StudyOption,
-    WorkersOption,
-    all_cores,
-    finite,
-    limit,
-    num_workers,
-)
+from solver.cli.search_options import all_cores, finite, flag, limit, num_workers, option
 from solver.cli.terminal import print_either, print_report, progress_display, say
 from solver.options import CheckMethod, Method, SolveOptions
 
@@ -31,36 +19,33 @@ EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 
 
 def solve_command(
-    instance: InstanceArgument,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write the plan, its proof and its figures here.")
-    ] = None,
-    as_json: JsonOption = False,
+    instance: search_options.InstanceArgument,
+    out: Annotated[Path | None, option("Write the plan, its proof and its figures here.")] = None,
+    as_json: search_options.JsonOption = False,
     proof: Annotated[
-        bool,
-        typer.Option("--proof", help="In the JSON object also how every combination was closed."),
+        bool, flag("--proof", "In the JSON object also how every combination was closed.")
     ] = False,
     method: Annotated[
         Method,
-        typer.Option(
-            help="exact: proved best plan. minmax: heuristic, no proof. "
+        option(
+            "exact: proved best plan. minmax: heuristic, no proof. "
             "cpsat, milp: exact by one CP-SAT or MILP model, slower."
         ),
     ] = "exact",
     time_limit: Annotated[float | None, limit("Stop with the best plan so far.")] = None,
-    gap: GapOption = 0.0,
-    seed: SeedOption = 0,
+    gap: search_options.GapOption = 0.0,
+    seed: search_options.SeedOption = 0,
     write_model: Annotated[
         Path | None,
-        typer.Option(
-            help="Write the model of the plan's shape, with all critical paths found, here: "
-            ".pb or .pbtxt by --method cpsat, .lp or .mps by milp.",
+        option(
+            "Write the model of the plan's shape, with all critical paths found, here: "
+            ".pb or .pbtxt by --method cpsat, .lp or .mps by milp."
         ),
     ] = None,
-    workers: WorkersOption = None,
-    study: StudyOption = None,
-    engine: EngineOption = "processes",
-    address: AddressOption = None,
+    workers: search_options.WorkersOption = None,
+    study: search_options.StudyOption = None,
+    engine: search_options.EngineOption = "processes",
+    address: search_options.AddressOption = None,
 ) -> None:
     """Find the best plan of INSTANCE and prove how good it is.
 
@@ -102,19 +87,19 @@ def solve_command(
 
 
 def cross_check_command(
-    instance: InstanceArgument,
+    instance: search_options.InstanceArgument,
     method: Annotated[
         list[CheckMethod] | None,
-        typer.Option(
-            help="What to compare; repeat it for several. local: local search, no proof. Unless "
+        option(
+            "What to compare; repeat it for several. local: local search, no proof. Unless "
             "given: minmax, local and exact."
         ),
     ] = None,
     time_limit: Annotated[float, limit("For each of the methods.")] = 60.0,
-    as_json: JsonOption = False,
-    gap: GapOption = 0.0,
-    seed: SeedOption = 0,
-    workers: WorkersOption = None,
+    as_json: search_options.JsonOption = False,
+    gap: search_options.GapOption = 0.0,
+    seed: search_options.SeedOption = 0,
+    workers: search_options.WorkersOption = None,
 ) -> None:
     """Compare the plans and the bounds that several methods find for INSTANCE.
 
@@ -133,44 +118,40 @@ def cross_check_command(
 
 
 def evaluate_command(
-    instance: InstanceArgument,
-    megatron: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Arguments of Megatron-LM.")
-    ] = None,
+    instance: search_options.InstanceArgument,
+    megatron: Annotated[Path | None, option("Arguments of Megatron-LM.", metavar="FILE")] = None,
     torchtitan: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Configuration module, and its schedule.")
+        Path | None, option("Configuration module, and its schedule.", metavar="DIR")
     ] = None,
     degrees: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME=VALUE,...",
-            help="tp, cp, ep, pp, dp, vpp, micro_batch (1 unless given), schedule, recompute, "
+        option(
+            "tp, cp, ep, pp, dp, vpp, micro_batch (1 unless given), schedule, recompute, "
             "zero, split=9/7/5/3 (blocks).",
+            metavar="NAME=VALUE,...",
         ),
     ] = None,
     order: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Node groups of the hosts in rank order, as small,big*2; unless given, hosts.txt "
+        option(
+            "Node groups of the hosts in rank order, as small,big*2; unless given, hosts.txt "
             "beside the files, or the order of INSTANCE.",
+            metavar="NAMES",
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write the plan here, as solve does.")
-    ] = None,
-    as_json: JsonOption = False,
+    out: Annotated[Path | None, option("Write the plan here, as solve does.")] = None,
+    as_json: search_options.JsonOption = False,
     time_limit: Annotated[
         float,
-        typer.Option(
+        option(
+            "For the best plan; 0: do not look for it.",
             min=0.0,
             callback=finite,
             metavar="SECONDS",
-            help="For the best plan; 0: do not look for it.",
         ),
     ] = 60.0,
-    gap: GapOption = 0.001,
-    workers: WorkersOption = None,
+    gap: search_options.GapOption = 0.001,
+    workers: search_options.WorkersOption = None,
 ) -> None:
     """Predict the step of what runs today on INSTANCE, and say what would make it faster.
 

@@ -9,12 +9,12 @@ from typing import Any
 from rich.console import RenderableType
 
 from formulations.instance import Instance
-from solver.cli.terminal import print_report, say
+from solver.cli.terminal import gap_text, print_report, say
 from solver.clusters.member import FamilyOverview, family_overviews
 from solver.lengths.candidates import LENGTHS, SWITCH
-from solver.report.layout import Lines, labelled, table
+from solver.report.layout import Lines, labelled, table_of
 from solver.report.naming import degrees_line
-from solver.report.quantities import counted, money, percent, time_text
+from solver.report.quantities import counted, money, time_text
 from solver.search.driver import SearchOverview, search_overview
 from solver.study.store import read_study
 from solver.templates.kept_templates import open_mixes
@@ -33,7 +33,16 @@ def show_study(path: Path, as_json: bool) -> None:
     fields: dict[str, Any] = {"instance": instance.name}
     parts: list[list[RenderableType]] = []
     if search is not None:
-        fields["solve"] = _search_fields(search)
+        fields["solve"] = {
+            "shapes_closed": search.closed,
+            "shapes_open": len(search.open),
+            "step_time_s": None if search.step_time_ns is None else search.step_time_ns / 1e9,
+            "objective": search.objective,
+            "bound": search.bound,
+            "gap": search.gap,
+            "spent_s": search.spent_s,
+            "open": [record.model_dump(mode="json") for record in search.open],
+        }
         parts.append(_search_text(instance, search))
     if templates is not None:
         num_closed, open_nodes = templates
@@ -58,45 +67,29 @@ def show_study(path: Path, as_json: bool) -> None:
     print_report(spaced[1:] or [f"{instance.name}: nothing yet"])
 
 
-def _search_fields(search: SearchOverview) -> dict[str, object]:
-    """What `--json` prints of `solve`; objective and bound as it counts them."""
-    return {
-        "shapes_closed": search.closed,
-        "shapes_open": len(search.open),
-        "step_time_s": None if search.step_time_ns is None else search.step_time_ns / 1e9,
-        "objective": search.objective,
-        "bound": search.bound,
-        "gap": search.gap,
-        "spent_s": search.spent_s,
-        "open": [record.model_dump(mode="json") for record in search.open],
-    }
-
-
 def _search_text(instance: Instance, search: SearchOverview) -> list[RenderableType]:
     """How many shapes are closed, the best plan, and the open shapes of the lowest bounds."""
     best = "none yet" if search.step_time_ns is None else time_text(search.step_time_ns / 1e9)
     lines = [
         ("solve", f"{instance.name}, {search.closed} shapes closed, {len(search.open)} open"),
-        ("best plan", f"{best}, gap {_gap_text(search.gap)}"),
+        ("best plan", f"{best}, gap {gap_text(search.gap)}"),
         ("spent", f"{time_text(search.spent_s)} of processors on the shapes that took a search"),
     ]
-    rows = [
-        (
-            degrees_line(shape, shape.degrees_used),
-            _nodes(instance, shape.nodes_used),
-            shape.schedule,
-            "/".join(shape.recompute),
-            str(shape.zero),
-            time_text((record.bound_ns or 0) / 1e9),
-        )
-        for record in search.open[:MOST_LISTED]
-        for shape in (record.shape,)
-    ]
     parts: list[RenderableType] = [labelled(lines)]
-    if rows:
-        texts = ("open shapes", "nodes", "schedule", "recompute", "ZeRO")
-        parts += ["", table(texts, ("bound",), rows)]
-    if more := len(search.open) - len(rows):
+    if listed := search.open[:MOST_LISTED]:
+        open_shapes = table_of(
+            listed,
+            {
+                "open shapes": lambda record: degrees_line(record.shape, record.shape.degrees_used),
+                "nodes": lambda record: _nodes(instance, record.shape.nodes_used),
+                "schedule": lambda record: record.shape.schedule,
+                "recompute": lambda record: "/".join(record.shape.recompute),
+                "ZeRO": lambda record: str(record.shape.zero),
+            },
+            {"bound": lambda record: time_text((record.bound_ns or 0) / 1e9)},
+        )
+        parts += ["", open_shapes]
+    if more := len(search.open) - len(listed):
         parts.append(f"and {counted(more, 'open shape')} more")
     return parts
 
@@ -113,7 +106,7 @@ def _family_text(instance: Instance, family: FamilyOverview) -> RenderableType:
     label = "subsets" if family.aim == "subsets" else "pareto"
     line = (
         f"{', '.join(asked)}: clusters {family.closed} closed, {len(family.open)} open, "
-        f"{family.front} on the front, gap {_gap_text(family.gap)}"
+        f"{family.front} on the front, gap {gap_text(family.gap)}"
     )
     return labelled([(label, line), *_open(instance, family.open)])
 
@@ -128,7 +121,3 @@ def _nodes(instance: Instance, counts: Sequence[int]) -> str:
     """Numbers of nodes by group."""
     pairs = zip(counts, instance.cluster.groups, strict=True)
     return " + ".join(f"{count} {group.name}" for count, group in pairs if count)
-
-
-def _gap_text(gap: float | None) -> str:
-    return "unknown" if gap is None else percent(gap)

@@ -65,14 +65,13 @@ def print_report(parts: "Sequence[RenderableType]") -> None:
 
 
 @contextmanager
-def _bar(what: str) -> Iterator[Callable[[int, int, str], None] | None]:
-    """A function that shows how many of how many, and a text, on stderr if that is a terminal."""
+def _display(what: str) -> Iterator[Callable[[int, int, str], None] | None]:
+    """A function that shows how many of how many, and a text, on stderr; None: no terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as Display
+    from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column
 
     columns = (
@@ -80,32 +79,34 @@ def _bar(what: str) -> Iterator[Callable[[int, int, str], None] | None]:
         BarColumn(bar_width=20),
         TextColumn("{task.description}", table_column=Column(ratio=1)),  # takes the lines it needs
     )
-    with Display(*columns, console=Console(stderr=True), transient=True, expand=True) as display:
-        task = display.add_task("starting", total=0)
-        yield lambda completed, total, text: display.update(
-            task, completed=completed, total=total, description=text
+    with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
+        task = bar.add_task("starting", total=0)
+        yield lambda done, total, text: bar.update(
+            task, completed=done, total=total, description=text
         )
 
 
 @contextmanager
 def steps_display(what: str) -> Iterator[Callable[[int, int], None]]:
     """A function that shows how many of how many are done on stderr, if that is a terminal."""
-    with _bar(what) as bar:
-        yield lambda done, total: None if bar is None else bar(done, total, "")
+    with _display(what) as show:
+        yield lambda done, total: None if show is None else show(done, total, "")
 
 
 @contextmanager
 def progress_display() -> "Iterator[Callable[[Progress], None] | None]":
     """A function that shows search progress on stderr; None where that is no terminal."""
-    with _bar("shapes closed") as bar:
-        yield bar and (lambda now: bar(now.shapes_closed, now.shapes_total, _search_text(now)))
+    with _display("shapes closed") as show:
+        yield show and (lambda now: show(now.shapes_closed, now.shapes_total, _search_text(now)))
 
 
 @contextmanager
 def family_display() -> "Iterator[Callable[[FamilyProgress], None] | None]":
     """A function that shows on stderr how far a search over clusters is; None: no terminal."""
-    with _bar("clusters closed") as bar:
-        yield bar and (lambda now: bar(now.clusters_closed, now.clusters_total, _family_text(now)))
+    with _display("clusters closed") as show:
+        yield show and (
+            lambda now: show(now.clusters_closed, now.clusters_total, _family_text(now))
+        )
 
 
 def _search_text(progress: "Progress") -> str:
@@ -118,7 +119,7 @@ def _search_text(progress: "Progress") -> str:
     )
     to_go = "" if progress.left_s is None else f", at most {progress.left_s:.0f} s to go"
     return (
-        f"best plan {incumbent}, bound {bound}, gap {_gap_text(progress.gap)}, "
+        f"best plan {incumbent}, bound {bound}, gap {gap_text(progress.gap)}, "
         f"{progress.elapsed_s:.0f} s{to_go}"
     )
 
@@ -128,18 +129,18 @@ def _family_text(progress: "FamilyProgress") -> str:
     to_close = progress.clusters_total - progress.clusters_closed
     pace_s = progress.elapsed_s / max(progress.clusters_closed, 1)
     text = (
-        f"{progress.front_size} on the front, gap {_gap_text(progress.gap)}, "
+        f"{progress.front_size} on the front, gap {gap_text(progress.gap)}, "
         f"{progress.elapsed_s:.0f} s, some {to_close * pace_s:.0f} s left; "
         f"now {'+'.join(map(str, progress.now))}"
     )
-    within = progress.within
-    if within is None:
+    if (within := progress.within) is None:
         return text
     shapes = f"{within.shapes_closed} of {within.shapes_total} shapes closed"
     return f"{text}: {shapes}, {_search_text(within)}"
 
 
-def _gap_text(gap: float | None) -> str:
+def gap_text(gap: float | None) -> str:
+    """How far from the best plan at most."""
     from solver.report.quantities import percent
 
     return "unknown" if gap is None else percent(gap)

@@ -1,6 +1,6 @@
 """The best plan of a shape with several chunks per device, over all node orders at once.
 
-Branch and bound on the graph of devices (`solver.layered.devices`): what paths of the operation
+Branch and bound on the graph of devices (`solver.graph.devices`): what paths of the operation
 graph leave below a cutoff is halved, and each half thinned again, until few plans are left, which
 are simulated. Paths: the families that hold for every schedule, and the critical paths of plans
 that were simulated on the way, one for every half. Cutoffs grow from the bound that thinning alone
@@ -11,23 +11,22 @@ Thinning and halving lose no plan below the cutoff, and plans are simulated with
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from formulations.costs.placement import Placer
-from formulations.plan import Plan
-from formulations.slot_degrees import ByPlace
+from formulations.plan import ByPlace, Plan
 from solver.bounds.surrogate import family_cuts
-from solver.enumeration.engine import SplitOutcome, Stop, descend, solve_split
+from solver.enumeration.engine import ShapeAnswer, Stop, descend, even_plan, solve_split
 from solver.enumeration.enumerate import below
-from solver.layered.all_orders import order_graph
-from solver.layered.cuts import evaluate
-from solver.layered.devices import DeviceGraph, DeviceLayers
-from solver.layered.edges import shortest_path, to_go
-from solver.layered.pipelines import StageDegrees
-from solver.layered.placements import StageZones, fixed_order, replica_classes
-from solver.layered.problem import INFINITY, Array, Intervals, SplitProblem
+from solver.graph.all_orders import order_graph
+from solver.graph.cuts import evaluate
+from solver.graph.devices import DeviceGraph, DeviceLayers
+from solver.graph.edges import shortest_path, to_go
+from solver.graph.pipelines import StageDegrees
+from solver.graph.placements import StageZones, fixed_order, replica_classes
+from solver.graph.problem import INFINITY, Array, Intervals, SplitProblem
 
 #: Plans that are simulated rather than halved further.
 FEW = 128
@@ -43,27 +42,9 @@ FIRST_HALVES = 32
 RESOLUTION = 400
 
 
-@dataclass(frozen=True)
-class DevicePlan:
-    """Node groups in node order, split of the virtual stages [S + 1], step time."""
-
-    order: tuple[int, ...]
-    split: Array
-    step_time_ns: int
-
-
-@dataclass(frozen=True)
-class DeviceAnswer:
-    """The best plan below the cutoff, if there is one; no other is below the bound."""
-
-    found: DevicePlan | None
-    bound_ns: int
-    complete: bool
-
-
 def best_by_device(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
-) -> DeviceAnswer | None:
+) -> ShapeAnswer | None:
     """The best plan below the cutoff, proved to the relative gap; None if the graph is too big."""
     tables = intervals.tables
     share = tables.num_micro_batches // tables.shape.dp
@@ -72,7 +53,7 @@ def best_by_device(
     if problem is None:
         return None
     if not problem.stages:
-        return DeviceAnswer(None, below(cutoff, gap), True)
+        return ShapeAnswer(None, None, True, below(cutoff, gap))
     search = _Search(intervals, placer, problem, cutoff, gap, stop)
     left = search.graph.everything(search.target)
     return None if left is None else search.run(left)
@@ -120,8 +101,9 @@ class _Search:
         self.graph, self.problem = DeviceGraph(intervals, problem), problem
         self.gap, self.stop = gap, stop
         self.orders = _Orders(intervals, placer, self.graph.share)
-        self.num_nodes = sum(intervals.tables.shape.nodes_used)
-        self.best: DevicePlan | None = None
+        self.tables = intervals.tables
+        self.num_nodes = sum(self.tables.shape.nodes_used)
+        self.best: Plan | None = None
         self.best_time = cutoff
         self.nearest = int(INFINITY)
         cuts = family_cuts(replace(problem, micro_batches=problem.micro_batches[:1]))
@@ -138,11 +120,11 @@ class _Search:
         """Plans of at least this are not looked for."""
         return below(self.best_time, self.gap)
 
-    def run(self, left: DeviceLayers) -> DeviceAnswer:
+    def run(self, left: DeviceLayers) -> ShapeAnswer:
         """First below the best plan; if that takes long, below cutoffs that grow."""
         root = self.thinned(left, self.target)
         if root is None or self.search(root, self.target, FIRST_HALVES):
-            return DeviceAnswer(self.best, self.target, True)
+            return self.answer(self.target, True)
         low = self.thinning_bound(root)
         while not self.stop():
             rest = self.target - low
@@ -151,8 +133,13 @@ class _Search:
                 break
             low = min(trial, self.target)
             if low == self.target:
-                return DeviceAnswer(self.best, low, True)
-        return DeviceAnswer(self.best, low, False)
+                return self.answer(low, True)
+        return self.answer(low, False)
+
+    def answer(self, bound_ns: int, complete: bool) -> ShapeAnswer:
+        """What is known."""
+        time_ns = None if self.best is None else self.best_time
+        return ShapeAnswer(self.best, time_ns, complete, bound_ns)
 
     def thinning_bound(self, root: DeviceLayers) -> int:
         """Below this no plan is left by thinning."""
@@ -229,7 +216,7 @@ class _Search:
             self.nearest = int(found.step_time[0])
             split, time_ns = descend(problem, arcs[0], splits[0], self.stop)
             if time_ns < self.best_time:
-                self.best, self.best_time = DevicePlan(order, split, time_ns), time_ns
+                self.best, self.best_time = even_plan(self.tables, order, split), time_ns
         return True
 
 
@@ -252,14 +239,15 @@ MOST_ARCS = 20_000
 
 def best_by_stage(
     intervals: Intervals, whole: ByPlace, cutoff: int, gap: float, stop: Stop
-) -> tuple[Plan | None, SplitOutcome]:
+) -> ShapeAnswer:
     """The best plan of a shape with a step time below `cutoff`; intervals: by place."""
     graph = StageDegrees(intervals, whole)
     if sum(map(len, graph.arcs)) > MOST_ARCS:
-        return None, SplitOutcome(None, None, None, 0, False)
+        return ShapeAnswer(None, None, False)
     if not graph.arcs:
-        return None, SplitOutcome(None, None, None, cutoff, True)
+        return ShapeAnswer(None, None, True, cutoff)
     found = solve_split(graph.problem, cutoff, gap, stop)
-    if found.arcs is None or found.split is None:
-        return None, found
-    return graph.plan(found.arcs.tolist(), found.split.tolist()), found
+    plan = None
+    if found.arcs is not None and found.split is not None:
+        plan = graph.plan(found.arcs.tolist(), found.split.tolist())
+    return ShapeAnswer(plan, found.step_time_ns, found.complete, found.bound_ns)

@@ -4,19 +4,22 @@ A descent gives a good split to start from: repeated best single-layer moves on 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from formulations.costs.tables import CostTables
+from formulations.decisions import Decisions, even_shares
+from formulations.plan import Plan
 from formulations.schedules import SCHEDULES
 from solver.bounds.cycle_bound import by_windows
 from solver.bounds.latency_bottleneck import least_path, least_term, path_of, tighten
 from solver.bounds.surrogate import combine
 from solver.enumeration.enumerate import Enumerator, below
-from solver.layered.cuts import Cuts, evaluate, join_cuts
-from solver.layered.edges import Layers, build_layers, renumbered, taken
-from solver.layered.problem import Array, SplitProblem, distinct, distinct_rows
+from solver.graph.cuts import Cuts, evaluate, join_cuts
+from solver.graph.edges import Layers, build_layers, renumbered, taken
+from solver.graph.problem import Array, SplitProblem, distinct, distinct_rows
 
 #: Different trade-offs of latency and bottleneck that a descent may start from.
 STARTS = 12
@@ -126,6 +129,24 @@ EDGES_PER_EXTENSION = 50
 BETTER = 1e-3
 #: Growth of the cutoffs with which a problem is solved from below.
 DEEPER = 1.04
+
+
+@dataclass(frozen=True)
+class ShapeAnswer:
+    """Best plan below the cutoff, if any; `complete`: nothing else is, up to the gap.
+
+    bound_ns: no other plan of the shape is faster; of use if not complete.
+    """
+
+    plan: Plan | None
+    step_time_ns: int | None
+    complete: bool
+    bound_ns: int = 0
+
+
+def even_plan(tables: CostTables, order: Sequence[int], split: Array) -> Plan:
+    """All replicas with the same split and share."""
+    return Decisions(tuple(order), tuple(split.tolist()), even_shares(tables)).plan(tables)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solver.bounds.latency_bottleneck import latencies, least_term, path_of, terms
-from solver.layered.cuts import Cuts, evaluate, join_cuts
-from solver.layered.edges import Layers, to_go
-from solver.layered.problem import Array, Mask, SplitProblem, runs
+from solver.graph.cuts import Cuts, evaluate, join_cuts
+from solver.graph.edges import Layers, to_go
+from solver.graph.problem import Array, Mask, SplitProblem, runs
 
 #: Prefixes extended at once.
 CHUNK = 4096

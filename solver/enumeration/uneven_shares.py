@@ -33,6 +33,7 @@ import numpy as np
 
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
+from formulations.decisions import Decisions
 from formulations.units import ceil_div
 from solver.bounds.lanes import (
     MOST_EDGES,
@@ -45,15 +46,17 @@ from solver.bounds.lanes import (
     together,
 )
 from solver.bounds.largest_share import SharedOut, shared_out
-from solver.enumeration.engine import solve_split
+from solver.enumeration.engine import ShapeAnswer, solve_split
 from solver.enumeration.enumerate import below
-from solver.layered.problem import Array, Intervals, Mask
+from solver.graph.problem import Array, Intervals, Mask
 from solver.simulate import step_time_ns
 
 #: Additions with which dealings of single runs of layers are looked at.
 MOST_ADDITIONS = 1 << 28
 #: Trial times for a bound: they grow by half, or halve the interval in which it is.
 TRIALS = 8
+#: Growth of the cutoff with which lanes are dealt.
+FURTHER = 1.01
 
 Stop = Callable[[], bool]
 
@@ -193,41 +196,23 @@ def _size(left: Remaining) -> int:
     return runs + sum(1 + most - left.needed[counts] for counts, most in left.largest.items())
 
 
-@dataclass(frozen=True)
-class Dealing:
-    """A plan: node groups in node order, split, micro-batches per replica, step time in ns."""
-
-    order: tuple[int, ...]
-    split: tuple[int, ...]
-    shares: tuple[int, ...]
-    step_time_ns: int
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The best plan below the cutoff, if there is one; `complete`: nothing else is."""
-
-    found: Dealing | None
-    complete: bool
-
-
 def best_dealing(
     lanes: Uneven,
     cutoff: int,
     gap: float = 0.0,
     stop: Stop = lambda: False,
     start: Remaining | None = None,
-) -> Answer:
+) -> ShapeAnswer:
     """The best plan below the cutoff of a shape with exact ways, proved to the relative gap.
 
     start: what plans below the cutoff may use, if that is known.
     """
-    found: Dealing | None = None
+    plan, time_ns = None, None
     target = below(cutoff, gap)
     stack = [start or lanes.everything(target)]
     while stack:
         if stop():
-            return Answer(found, False)
+            return ShapeAnswer(plan, time_ns, False)
         left = lanes.thinned(stack.pop(), target, stop)
         if left is None:
             continue
@@ -238,12 +223,32 @@ def best_dealing(
         dealing = _dealing(lanes, left, target)
         if dealing is None:
             continue
-        if dealing.step_time_ns < target:
-            found, target = dealing, below(dealing.step_time_ns, gap)
+        decisions, dealt_ns = dealing
+        if dealt_ns < target:
+            plan, time_ns = decisions.plan(lanes.tables), dealt_ns
+            target = below(dealt_ns, gap)
             stack.append(left)
         else:
-            stack.extend(_hosted(lanes, left, dealing))
-    return Answer(found, True)
+            stack.extend(_hosted(lanes, left, decisions.order))
+    return ShapeAnswer(plan, time_ns, True, target)
+
+
+def dealt_from_below(
+    lanes: Uneven, low: int, cutoff: int, gap: float, stop: Stop, left: Remaining
+) -> ShapeAnswer:
+    """As `best_dealing`, by cutoffs that grow from `low`, a bound of all plans.
+
+    What is found below a low cutoff is as good as any, and far fewer ways lead there.
+    """
+    bound_ns = trial = low
+    while True:
+        trial = min(cutoff, int(trial * FURTHER) + 1)
+        answer = best_dealing(lanes, trial, gap, stop, left)
+        if answer.plan is not None or not answer.complete:
+            return replace(answer, bound_ns=bound_ns)
+        bound_ns = max(bound_ns, below(trial, gap))
+        if trial == cutoff:
+            return replace(answer, bound_ns=bound_ns)
 
 
 def _parts(left: Remaining) -> Iterator[Remaining]:
@@ -256,11 +261,11 @@ def _parts(left: Remaining) -> Iterator[Remaining]:
             yield replace(left, stages=left.stages.with_layers(k, start, end))
 
 
-def _hosted(lanes: Uneven, left: Remaining, dealing: Dealing) -> Iterator[Remaining]:
+def _hosted(lanes: Uneven, left: Remaining, order: tuple[int, ...]) -> Iterator[Remaining]:
     """One for every choice of classes of an undecided stage, of several in the dealing if any."""
     number, classes = lanes.places.number, range(len(lanes.places.classes))
     undecided = [k for k, hosts in enumerate(left.stages.hosts) if hosts is None]
-    mixed = [k for k in undecided if len(set(dealing.order[k * number : (k + 1) * number])) > 1]
+    mixed = [k for k in undecided if len(set(order[k * number : (k + 1) * number])) > 1]
     k = (mixed or undecided)[0]
     for size in range(1, min(len(classes), number) + 1):
         for hosts in combinations(classes, size):
@@ -288,8 +293,11 @@ def _ways(lanes: Uneven, left: Remaining, cutoff: int) -> dict[Counts, _Way]:
     return found
 
 
-def _dealing(lanes: Uneven, left: Remaining, cutoff: int) -> Dealing | None:
-    """The plan of one split whose replicas alone are below the cutoff; None if there is none."""
+def _dealing(lanes: Uneven, left: Remaining, cutoff: int) -> tuple[Decisions, int] | None:
+    """The plan of one split whose replicas alone are below the cutoff, and its step time.
+
+    None if there is none.
+    """
     ways = _ways(lanes, left, cutoff)
     shares = {counts: way.share for counts, way in ways.items()}
     if lanes.together(shares) < lanes.total:
@@ -300,14 +308,8 @@ def _dealing(lanes: Uneven, left: Remaining, cutoff: int) -> Dealing | None:
     )
     split = (0, *(int(np.argwhere(mask)[0, 1]) for mask in left.stages.layers))
     each = [way.share for way in chosen for _ in range(lanes.places.width)]
-    dealt_out = _trimmed(each, lanes.tables.num_micro_batches)
-    costs = split_costs(lanes.tables, lanes.placer.costs(order), split, dealt_out)
-    return Dealing(order, split, dealt_out, step_time_ns(costs))
-
-
-def _trimmed(shares: list[int], total: int) -> tuple[int, ...]:
-    """Shares that add up to `total`, the largest ones less by what is over."""
-    left = list(shares)
-    for _ in range(sum(left) - total):
-        left[left.index(max(left))] -= 1
-    return tuple(left)
+    # Shares that add up to all micro-batches: the largest ones less by what is over.
+    for _ in range(sum(each) - lanes.tables.num_micro_batches):
+        each[each.index(max(each))] -= 1
+    costs = split_costs(lanes.tables, lanes.placer.costs(order), split, tuple(each))
+    return Decisions(order, split, tuple(each)), step_time_ns(costs)

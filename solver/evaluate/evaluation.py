@@ -15,7 +15,7 @@ from formulations.decisions import Decisions, decisions_of, even_shares
 from formulations.errors import InstanceError, PlanError
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape, simulable, uniform_plan
-from formulations.space import expert_degrees, schedules_of
+from formulations.space.configurations import expert_degrees, schedules_of
 from solver.comparison import Answer, Evaluation
 from solver.document import PlanDocument
 from solver.evaluate.launched import block_boundaries, num_blocks

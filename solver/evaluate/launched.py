@@ -11,7 +11,7 @@ from typing import Literal, cast, get_args
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, ZeroStage
-from formulations.instance.target import Target
+from formulations.instance.targets import Target
 from formulations.instance.workload import Recompute
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 from formulations.instance import Instance
 from formulations.instance.search import ContextMethod, ZeroStage
-from formulations.instance.target import STACK, chain_of
+from formulations.instance.targets.launcher import STACK, chain_of
 from formulations.instance.workload import Precision, Recompute, Workload
 from solver.evaluate.launched import Launched, num_blocks
 from solver.evaluate.megatron_flags import Flags

@@ -19,9 +19,8 @@ from formulations.instance.resolve_search import (
     expert_split_fault,
 )
 from formulations.instance.search import RECOMPUTE_WAYS, SearchSpace
-from formulations.instance.target import RULES, Target
+from formulations.instance.targets import TARGETS, Target
 from formulations.instance.workload import Recompute
-from formulations.launch import zero_choices
 from formulations.plan import (
     GRADIENTS_SPLIT,
     Choose,
@@ -33,8 +32,10 @@ from formulations.plan import (
     uniform_degrees,
     uniform_plan,
 )
-from formulations.slot_degrees import powers_of_two, shares_sequences
-from formulations.space import MAX_MICRO_BATCH, expert_degrees, recompute_ways
+from formulations.space.configurations import MAX_MICRO_BATCH, expert_degrees, recompute_ways
+from formulations.space.launch import zero_choices
+from formulations.space.slots import shares_sequences
+from formulations.units import powers_of_two
 from solver.evaluate.launched import Launched
 from solver.result import Result, SearchLog, Status, Termination, objective_weight
 from solver.simulate import step_time_ns
@@ -287,7 +288,7 @@ def narrowed(search: SearchSpace, target: Target) -> SearchSpace:
         return search
     kept = {
         field: rule.kept(getattr(search, field))
-        for field, rule in RULES[target].items()
+        for field, rule in TARGETS[target].search.items()
         if field in SearchSpace.model_fields
     }
     return search.model_copy(update={**kept, "target": target})

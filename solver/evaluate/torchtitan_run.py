@@ -14,7 +14,7 @@ from formulations.instance import Instance
 from formulations.instance.documents import csv_rows, read_text
 from formulations.instance.input_limits import can_be_simulated
 from formulations.instance.search import ScheduleName, ZeroStage
-from formulations.instance.target import STACK, chain_of
+from formulations.instance.targets.launcher import STACK, chain_of
 from formulations.instance.workload import Recompute
 from formulations.schedules import SCHEDULES
 from solver.evaluate.launched import Launched, num_blocks

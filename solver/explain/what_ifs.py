@@ -15,10 +15,11 @@ from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.instance.cluster import NodeGroup
 from formulations.instance.machines import Link
-from formulations.instance.target import RULES, TARGET_NAMES, Target
-from formulations.launch import obstacles, recomputed_blocks, widened
+from formulations.instance.targets import TARGETS, Target
 from formulations.plan import Degrees, Plan, Replica, Shape
-from formulations.space import may_use, shapes_of
+from formulations.space import shapes_of
+from formulations.space.configurations import may_use
+from formulations.space.launch import obstacles, recomputed_blocks, widened
 from solver.comparison import Answer
 from solver.interrupt import Deadline
 from solver.options import SolveOptions
@@ -169,14 +170,14 @@ _SIMPLER: tuple[tuple[str, str, object], ...] = (
 def _widening(target: Target, added: Iterable[str]) -> str:
     """What another target has; of those that no framework has, not all go together."""
     if target != "any":
-        return f"all that {TARGET_NAMES[target]} can launch"
+        return f"all that {TARGETS[target].name} can launch"
     return f"{', '.join(_WIDER[field] for field in added)} (any target)"
 
 
 def _strategies(instance: Instance) -> Iterator[WhatIf]:
     """The target's other choice, and each strategy that is allowed beside a simpler one, off."""
     search = instance.search
-    for target in RULES:
+    for target in TARGETS:
         for added in widened(instance, target):
             space = instance.but(search={"target": target, **added})
             yield WhatIf(_widening(target, added), space)

@@ -1,30 +1,15 @@
 """Accelerate 1.15: `ParallelismConfig` and what goes with it, for plans of one stage.
 
-FSDP2 reduces gradients with every micro-batch only where `sync_each_batch` is set; then it is
-ZeRO 2, and 3 where parameters are dropped after the forward pass. Without sharding it is DDP, for
-which there is no `ParallelismConfig`. Ranks are as in the plan: tensor fastest, then data.
+Ranks are as in the plan: tensor fastest, then data.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from formulations.instance.target import STACK, Rule
-from solver.export.job import IMPORTABLE, Fault, Job, read_settings, rule_faults
+from solver.export.job import IMPORTABLE, Job, read_settings
 from solver.export.launcher import check_launcher, expect, launcher_files
 
-NAME = "Accelerate"
 MODULE = "planned_accelerator.py"
 
-RULES = {
-    "layers": STACK,
-    "optimizer_state": Rule(("fp32",), "whose optimizers keep moments in 32 bit"),
-    "context_parallel": Rule((1,), "whose context parallelism asks for sharded parameters"),
-    "expert_parallel": Rule((1,), "which places no experts"),
-    "expert_tensor_parallel": Rule(("tp",), "which places no experts"),
-    "degrees": Rule(("uniform",), "which has the same degrees on all ranks"),
-    "micro_batches": Rule(("even",), "which runs equally many in all replicas"),
-    "recompute_per": Rule(("plan",), "which recomputes alike on all ranks"),
-    "recompute": Rule(("none", "full"), "which recomputes blocks as a whole"),
-}
 _PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "fp32": "no", "tf32": "no"}
 
 _TEXT = '''\
@@ -70,24 +55,6 @@ def recomputed(model):
         model.gradient_checkpointing_enable()
     return model
 '''
-
-
-def faults(job: Job) -> Iterator[Fault]:
-    """What Accelerate cannot express."""
-    shape = job.shape
-    if shape.pp > 1:
-        found = f"pipeline_parallel: {shape.pp} is not for {NAME}, which has no pipelines"
-        yield Fault(found, "search.pipeline_parallel: 1, and solve again")
-    yield from rule_faults(job, NAME, RULES)
-    if shape.zero == 1 and shape.has_copies:
-        found = f"zero: 1 is not for {NAME}, whose FSDP2 splits gradients too"
-        yield Fault(found, "search.zero: [0, 2, 3], and solve again")
-    if job.tp > 1 and shape.has_copies and not shape.zero:
-        found = f"tensor_parallel: {job.tp} with ZeRO 0 is not for {NAME}"
-        yield Fault(found, "search.zero: [2, 3], and solve again")
-    if job.sequence_parallel:
-        found = f"sequence_parallel: true is not for {NAME}"
-        yield Fault(found, "search.sequence_parallel: false, and solve again")
 
 
 def files(job: Job) -> dict[str, str]:

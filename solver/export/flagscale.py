@@ -7,11 +7,11 @@ plan's order as it is, and are all the same word elsewhere. The rules that end a
 (`parallel_context.py`, `arguments_fs.py`) are asserted on what was written.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, groupby, product
 from typing import NamedTuple
 
-from solver.export.job import Fault, Job, launch_faults
+from solver.export.job import Job
 from solver.export.launcher import check_launcher, expect, launcher_files
 from solver.export.megatron import (
     COMMAND,
@@ -26,7 +26,6 @@ from solver.export.megatron import (
     strategies,
 )
 
-NAME = "FlagScale"
 ARGUMENTS = "flagscale_args.txt"
 ONE_TYPE = "gpu"  #: device type of all where real ones would move ranks
 _EXPERT_TP = "--expert-tensor-parallel-size-per-process-mesh"  #: else that of each mesh
@@ -46,11 +45,6 @@ class Mesh(NamedTuple):
     def sizes(self) -> tuple[int, int, int, int, int]:
         """As the runtime reads them: TP CP EP DP PP."""
         return self.tp, 1, self.ep, self.dp, self.pp
-
-
-def faults(job: Job) -> Iterator[Fault]:
-    """What FlagScale cannot express."""
-    yield from launch_faults(job, "flagscale")
 
 
 def meshes(job: Job) -> list[Mesh]:

@@ -8,16 +8,15 @@ DeepSpeed count the same way, FlagScale in a mesh.
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
 from formulations.instance import Cluster, Instance
-from formulations.instance.target import Rule, Target, trained
-from formulations.launch import decisions, obstacles
 from formulations.plan import Plan, Recomputed, Shape
+from formulations.space.launch import Obstacle
 
 
 def word(name: str) -> str:
@@ -133,9 +132,8 @@ class Job:
     @property
     def sequence_parallel(self) -> bool:
         """Whether tensor groups split the sequence between their products."""
-        return self.instance.search.sequence_parallel and any(
-            self.sizes(k).tp > 1 for k in range(self.shape.pp)
-        )
+        several = [tp for k in range(self.shape.pp) if (tp := self.sizes(k).tp) > 1]
+        return bool(several) and all(map(self.instance.splits_sequence, several))
 
     @cached_property
     def ranks(self) -> tuple[Rank, ...]:
@@ -191,47 +189,14 @@ class Job:
         return next((one.way for one, piece in held if piece.blocks), "none")
 
 
-def order_fault(job: Job) -> str | None:
-    """Why ranks cannot be laid over the hosts one after the other; None where they can."""
-    names = [host.name for host in job.hosts]
-    if len(set(names)) < len(names):
-        return "a host whose ranks do not follow each other"
-    return None
-
-
-class Fault(NamedTuple):
-    """What stands in the way, and what to write instead."""
-
-    found: str
-    change: str
-
-
-def launch_faults(job: Job, target: Target) -> Iterator[Fault]:
-    """What the exporter of a launch target refuses: all that a search for it does not choose."""
-    for obstacle in obstacles(job.instance, job.plan, target):
-        yield Fault(obstacle.found(target), obstacle.change(target))
-    yield from order_faults(job)
-
-
-def order_faults(job: Job) -> Iterator[Fault]:
-    """Hosts that no launcher can lay out."""
-    if clash := name_clash(job.instance.cluster):
-        yield Fault(clash, f"{APART}, and solve again")
-    elif order := order_fault(job):
-        yield Fault(order, "a plan that verify accepts")
-
-
-def rule_faults(job: Job, name: str, rules: Mapping[str, Rule]) -> Iterator[Fault]:
-    """What a framework that is no target of searches refuses, by rules of its own."""
-    fixed = {field: [value] for field, value in trained(job.instance.workload).items()}
-    for field, values in {**decisions(job.instance, job.plan), **fixed}.items():
-        for value in values:
-            if field in rules and value not in (None, *rules[field].allowed):
-                allowed = " or ".join(map(str, rules[field].allowed))
-                found = f"{field}: {value} is not for {name}, {rules[field].reason}"
-                section = "workload" if field in fixed else "search"
-                yield Fault(found, f"{section}.{field}: {allowed}, and solve again")
-    yield from order_faults(job)
+def host_faults(job: Job) -> Iterator[Obstacle]:
+    """Hosts that no launcher can lay out, one after the other."""
+    cluster, names = job.instance.cluster, [host.name for host in job.hosts]
+    if clash := name_clash(cluster):
+        yield Obstacle("cluster", cluster.groups, clash, f"{APART}, and solve again")
+    elif len(set(names)) < len(names):
+        found = "a host whose ranks do not follow each other"
+        yield Obstacle("cluster", names, found, "a plan that verify accepts")
 
 
 #: For the shell: programs started from there find the modules of this folder.

@@ -15,13 +15,13 @@ layers have one with ep = 1.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
 from formulations.costs.context import context_methods
-from formulations.launch import first_blocks
-from solver.export.job import Fault, Job, Piece, launch_faults
+from formulations.space.launch import first_blocks
+from solver.export.job import Job, Piece
 from solver.export.launcher import RANKS, check_launcher, expect, launcher_files
 
 #: Letters of the grammar, with Megatron-LM's names.
@@ -182,7 +182,6 @@ def precision_arguments(job: Job) -> Arguments:
     return found
 
 
-NAME = "Megatron-LM"
 ARGUMENTS = "megatron_args.txt"
 LAYOUT = "--pipeline-model-parallel-layout"
 _ONE_QUEUE = """\
@@ -194,11 +193,6 @@ plan=()
 while read -r -a words; do plan+=("${{words[@]}}"); done < <(grep -v '^#' "$here/{name}")"""
 USAGE = "pretrain_gpt.py [ARGUMENTS OF THE MODEL]"
 COMMAND = '"$1" "${plan[@]}" "${@:2}"'
-
-
-def faults(job: Job) -> Iterator[Fault]:
-    """What Megatron-LM cannot express."""
-    yield from launch_faults(job, "megatron")
 
 
 def files(job: Job) -> dict[str, str]:

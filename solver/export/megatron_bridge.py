@@ -7,9 +7,9 @@ model has as many layers as the plan was made for. At start `mixed_precision` ov
 layout, and gives the data the model's sequence length, without which `validate` ends the job.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from solver.export.job import IMPORTABLE, Fault, Job, launch_faults, read_settings
+from solver.export.job import IMPORTABLE, Job, read_settings
 from solver.export.launcher import RANKS, check_launcher, expect, launcher_files
 from solver.export.megatron import (
     check_layout,
@@ -20,7 +20,6 @@ from solver.export.megatron import (
     written,
 )
 
-NAME = "Megatron-Bridge"
 RECIPE = "planned_recipe.py"
 
 _MODULE = '''\
@@ -66,11 +65,6 @@ _MOMENTS = [
     "    cfg.optimizer.use_precision_aware_optimizer = True",
     "    cfg.optimizer.exp_avg_dtype = cfg.optimizer.exp_avg_sq_dtype = torch.bfloat16",
 ]
-
-
-def faults(job: Job) -> Iterator[Fault]:
-    """What Megatron-Bridge cannot express: what Megatron-LM cannot."""
-    yield from launch_faults(job, "megatron")
 
 
 def files(job: Job) -> dict[str, str]:

@@ -1,12 +1,13 @@
 """All launch targets of `export`, and the way from a plan to their files."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import Plan
+from formulations.space.launch import Obstacle, obstacles
 from solver.export import (
     accelerate,
     deepspeed,
@@ -15,35 +16,39 @@ from solver.export import (
     megatron_bridge,
     torchtitan,
 )
-from solver.export.job import Fault, Job
+from solver.export.job import Job, host_faults
 from solver.options import ExportTarget
 
 
 @dataclass(frozen=True)
 class Exporter:
-    """One target: what it cannot express, its files by name, and the check of what was written.
-
-    check: raises PlannerError where the files, read back, do not sum to the plan.
-    """
+    """What writes files for a framework; launcher: whose rules say what it can express."""
 
     name: str
-    faults: Callable[[Job], Iterator[Fault]]
-    files: Callable[[Job], dict[str, str]]
-    check: Callable[[Job, Mapping[str, str]], None]
+    launcher: str
+    module: ModuleType
 
+    def faults(self, job: Job) -> list[Obstacle]:
+        """What it cannot express."""
+        return [*obstacles(job.instance, job.plan, self.launcher), *host_faults(job)]
 
-def _exporter(module: ModuleType) -> Exporter:
-    """The target that a module is for."""
-    return Exporter(module.NAME, module.faults, module.files, module.check)
+    def files(self, job: Job) -> dict[str, str]:
+        """All files of the export, by name."""
+        texts: dict[str, str] = self.module.files(job)
+        return texts
+
+    def check(self, job: Job, texts: Mapping[str, str]) -> None:
+        """Raises PlannerError unless the files, read back, say what the plan does."""
+        self.module.check(job, texts)
 
 
 EXPORTERS: dict[ExportTarget, Exporter] = {
-    "megatron": _exporter(megatron),
-    "megatron-bridge": _exporter(megatron_bridge),
-    "flagscale": _exporter(flagscale),
-    "torchtitan": _exporter(torchtitan),
-    "deepspeed": _exporter(deepspeed),
-    "accelerate": _exporter(accelerate),
+    "megatron": Exporter("Megatron-LM", "megatron", megatron),
+    "megatron-bridge": Exporter("Megatron-Bridge", "megatron", megatron_bridge),
+    "flagscale": Exporter("FlagScale", "flagscale", flagscale),
+    "torchtitan": Exporter("torchtitan", "torchtitan", torchtitan),
+    "deepspeed": Exporter("DeepSpeed", "deepspeed", deepspeed),
+    "accelerate": Exporter("Accelerate", "accelerate", accelerate),
 }
 
 
@@ -56,9 +61,8 @@ def exported(
     `where` names the plan file in it.
     """
     job, exporter = Job(instance.on(plan.shape.nodes_used), plan), EXPORTERS[target]
-    fault = next(exporter.faults(job), None)
-    if fault is not None:
-        able = [name for name, one in EXPORTERS.items() if next(one.faults(job), None) is None]
+    for fault in exporter.faults(job):
+        able = [name for name, other in EXPORTERS.items() if not other.faults(job)]
         others = f", or --to {' or '.join(able)}" if able else ""
         raise PlanError(where, fault.found, f"{fault.change}{others}")
     return exporter.files(job), lambda texts: exporter.check(job, texts)

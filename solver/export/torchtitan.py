@@ -10,15 +10,14 @@ it drops parameters in between.
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from formulations.instance.search import ScheduleName
 from formulations.schedules import SCHEDULES, device_order
 from formulations.schedules.operations import Kind
-from solver.export.job import IMPORTABLE, Fault, Job, Piece, launch_faults, read_settings
+from solver.export.job import IMPORTABLE, Job, Piece, read_settings
 from solver.export.launcher import check_launcher, expect, launcher_files
 
-NAME = "torchtitan"
 MODULE, SCHEDULE = "planned_config.py", "schedule.csv"
 _PARAMETERS = {"bf16": "bfloat16", "fp32": "float32"}
 _LETTERS = {Kind.FORWARD: "F", Kind.BACKWARD: "B", Kind.WEIGHT: "W"}
@@ -47,11 +46,6 @@ def apply(config):
 {lines}
     return config
 '''
-
-
-def faults(job: Job) -> Iterator[Fault]:
-    """What torchtitan cannot express."""
-    yield from launch_faults(job, "torchtitan")
 
 
 def files(job: Job) -> dict[str, str]:

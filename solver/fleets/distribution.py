@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heapify, heapreplace
+from itertools import accumulate
 from math import isqrt
 from typing import Literal
 
@@ -28,10 +29,10 @@ class BatchError(PlannerError):
 
 
 def _check(times: Sequence[Times], total: int) -> None:
-    most = sum(len(own) for own in times)
-    if not len(times) <= total <= most:
+    room = sum(map(len, times))
+    if not len(times) <= total <= room:
         raise BatchError(
-            f"{total} micro-batches for {len(times)} pipelines; allowed: {len(times)} to {most}, "
+            f"{total} micro-batches for {len(times)} pipelines; allowed: {len(times)} to {room}, "
             "one for every pipeline and no more than each may have"
         )
 
@@ -44,23 +45,19 @@ def shortest(times: Sequence[Times], total: int) -> tuple[int, ...]:
     What is too many is taken from the pipeline that is slowest at the time. Raises BatchError.
     """
     _check(times, total)
-    low, high = max(own[0] for own in times), max(own[-1] for own in times)
 
-    def most(step: int) -> list[int]:
-        return [bisect_right(own, step) for own in times]
+    def shares_within(step: int) -> list[int]:
+        return [bisect_right(steps, step) for steps in times]
 
-    low += bisect_left(range(low, high), True, key=lambda step: sum(most(step)) >= total)
-    return _without_surplus(times, most(low), total)
-
-
-def _without_surplus(times: Sequence[Times], shares: list[int], total: int) -> tuple[int, ...]:
-    heap = [(-times[r][m - 1], -r) for r, m in enumerate(shares) if m > 1]
-    heapify(heap)
+    low, high = max(steps[0] for steps in times), max(steps[-1] for steps in times)
+    low += bisect_left(range(low, high), True, key=lambda step: sum(shares_within(step)) >= total)
+    shares = shares_within(low)
+    slowest = [(-times[r][m - 1], -r) for r, m in enumerate(shares) if m > 1]
+    heapify(slowest)
     for _ in range(sum(shares) - total):
-        r = -heap[0][1]
+        r = -slowest[0][1]
         shares[r] -= 1
-        left = times[r][shares[r] - 1]
-        heapreplace(heap, (-left if shares[r] > 1 else 1, -r))
+        heapreplace(slowest, (-times[r][shares[r] - 1] if shares[r] > 1 else 1, -r))
     return tuple(shares)
 
 
@@ -82,53 +79,36 @@ class _Line:
 
 
 def _line(times: Sequence[Times], shares: tuple[int, ...]) -> _Line:
-    steps = [own[m - 1] for own, m in zip(times, shares, strict=True)]
+    steps = [each[m - 1] for each, m in zip(times, shares, strict=True)]
     return _Line(shares, sum(steps), sum(step * step for step in steps))
 
 
-def _closest(times: Sequence[Times], total: int, center: Fraction, known: _Line) -> _Line:
-    """Shares with the least sum of (T_r - center)^2; `known` is one way, and a cutoff.
+def _closest(times: Sequence[Times], total: int, center: Fraction, line: _Line) -> _Line:
+    """Shares with the least sum of (T_r - center)^2; `line` is one way, and a cutoff.
 
-    No term of a better way exceeds the whole sum of `known`, which leaves few counts a pipeline;
-    dynamic programming over the micro-batches given out.
+    No term of a better way exceeds the sum of `line`, which leaves few counts a pipeline; dynamic
+    programming over the micro-batches given out.
     """
     q, p = center.denominator, center.numerator
-    cutoff = sum((q * own[m - 1] - p) ** 2 for own, m in zip(times, known.shares, strict=True))
+    cutoff = sum((q * steps[m - 1] - p) ** 2 for steps, m in zip(times, line.shares, strict=True))
+    # Fewest and most micro-batches that pipelines r, r + 1, ... take together.
+    fewest = range(len(times), -1, -1)
+    room = [*accumulate(map(len, reversed(times)), initial=0)][::-1]
     best: dict[int, tuple[int, tuple[int, ...]]] = {0: (0, ())}
-    reach = _reach(times)
-    for r, own in enumerate(times):
-        costs = _costs(own, q, p, cutoff)
+    for r, steps in enumerate(times):
+        # Counts m with (q T(m) - p)^2 <= cutoff; T is nondecreasing.
+        squares = [(m, (q * step - p) ** 2) for m, step in enumerate(steps, start=1)]
+        close = [(m, square) for m, square in squares if square <= cutoff]
         following: dict[int, tuple[int, tuple[int, ...]]] = {}
         for given, (cost, shares) in best.items():
-            for m, extra in costs:
-                after, sum_ = given + m, cost + extra
-                if sum_ > cutoff or not reach[r + 1][0] <= total - after <= reach[r + 1][1]:
+            for m, square in close:
+                after, sum_ = given + m, cost + square
+                if sum_ > cutoff or not fewest[r + 1] <= total - after <= room[r + 1]:
                     continue
                 if after not in following or sum_ < following[after][0]:
                     following[after] = (sum_, (*shares, m))
         best = following
     return _line(times, best[total][1])
-
-
-def _reach(times: Sequence[Times]) -> list[tuple[int, int]]:
-    """Fewest and most micro-batches that pipelines r, r + 1, ... take together, for every r."""
-    reach = [(0, 0)]
-    for own in reversed(times):
-        reach.append((reach[-1][0] + 1, reach[-1][1] + len(own)))
-    return reach[::-1]
-
-
-def _costs(own: Times, q: int, p: int, cutoff: int) -> list[tuple[int, int]]:
-    """Counts m with (q T(m) - p)^2 <= cutoff, and that square."""
-    start = bisect_left(own, True, key=lambda t: q * t >= p or (q * t - p) ** 2 <= cutoff)
-    found = []
-    for m in range(start + 1, len(own) + 1):
-        cost = (q * own[m - 1] - p) ** 2
-        if cost <= cutoff:
-            found.append((m, cost))
-        elif q * own[m - 1] > p:
-            break
-    return found
 
 
 def least_variance(times: Sequence[Times], total: int) -> tuple[int, ...]:
@@ -146,27 +126,24 @@ def least_variance(times: Sequence[Times], total: int) -> tuple[int, ...]:
     """
     _check(times, total)
     start = _line(times, shortest(times, total))
-    longest = max(own[m - 1] for own, m in zip(times, start.shares, strict=True))
+    longest = max(steps[m - 1] for steps, m in zip(times, start.shares, strict=True))
     reach = isqrt(start.spread() // len(times)) + 1
     low, high = Fraction(longest - reach), Fraction(longest + reach)
     ends = [(c, _closest(times, total, c, start)) for c in (low, high)]
     best = min((start, *(line for _, line in ends)), key=_Line.spread)
-    stretches = [(ends[0], ends[1])]
+    stretches, count = [(ends[0], ends[1])], len(times)
     while stretches:
-        (low, left), (high, right) = stretches.pop()
-        if left.first == right.first or _bound(low, left, high, right) >= best.spread():
+        (low, below), (high, above) = stretches.pop()
+        if below.first == above.first:
             continue
-        center = Fraction(right.second - left.second, 2 * (right.first - left.first))
+        # R^2 times the variance where the mean lies in [low, high]: least of chord + R c^2
+        slope = (above.at(high) - below.at(low)) / (high - low)
+        center = min(max(-slope / (2 * count), low), high)
+        if count * (below.at(low) + slope * (center - low) + count * center**2) >= best.spread():
+            continue
+        center = Fraction(above.second - below.second, 2 * (above.first - below.first))
         middle = _closest(times, total, center, best)
         best = min(best, middle, key=_Line.spread)
-        if middle.at(center) < left.at(center):
-            stretches += [((low, left), (center, middle)), ((center, middle), (high, right))]
+        if middle.at(center) < below.at(center):
+            stretches += [((low, below), (center, middle)), ((center, middle), (high, above))]
     return best.shares
-
-
-def _bound(low: Fraction, left: _Line, high: Fraction, right: _Line) -> Fraction:
-    """Lower bound of R^2 times the variance where the mean lies in [low, high]."""
-    count = len(left.shares)
-    slope = (right.at(high) - left.at(low)) / (high - low)
-    center = min(max(-slope / (2 * count), low), high)
-    return count * (left.at(low) + slope * (center - low) + count * center**2)

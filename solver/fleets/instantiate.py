@@ -33,11 +33,20 @@ MOST_LISTED = 5000
 _NOTHING = -(1 << 60)
 
 
-class _Knapsack:
-    """Most capacity for every number of pipelines and of nodes per group.
+@dataclass(frozen=True)
+class _Choice:
+    """Pipelines of these capacities, those within `step_ns`; as many as the levels say."""
 
+    capacities: tuple[int, ...]
+    levels: range
+    step_ns: int
+
+
+class _Knapsack:
+    """Most capacity for every number of pipelines and of nodes per group, and least steps by it.
+
+    Tables are [levels, n_1 + 1, n_2 + 1, ..] over the nodes n_j of every group, and are kept.
     levels: pipelines 0, 1, .., levels - 1; if `saturated`, the last one stands for all above too.
-    Tables are [levels, n_1 + 1, n_2 + 1, ..] over the nodes n_j of every group.
     """
 
     def __init__(self, problem: InstantiationProblem) -> None:
@@ -52,100 +61,53 @@ class _Knapsack:
                 f"numbers of pipelines are {entries:,}; allowed: {MOST_ENTRIES:,}, in fewer node "
                 "groups, or with fewer nodes"
             )
+        #: [states, groups] nodes that may be used, most of them first
+        self._ends = np.array([problem.available])
+        if not problem.all_nodes:
+            states = np.indices(self._sizes).reshape(len(self._sizes), -1).T
+            self._ends = states[np.argsort(-states.sum(axis=1), kind="stable")]
+        self._tables: dict[tuple[int, ...], Array] = {}
 
-    def most(self, capacities: Sequence[int]) -> Array:
-        """The table for these capacities, pipeline by pipeline; exactly these nodes are used."""
+    def _table(self, capacities: tuple[int, ...]) -> Array:
+        """For these capacities of the kinds, pipeline by pipeline; exactly these nodes are used."""
+        if capacities in self._tables:
+            return self._tables[capacities]
         table = np.full((self.levels, *self._sizes), _NOTHING, dtype=np.int64)
         layer = table[0]
         layer[(0,) * len(self._sizes)] = 0
+        usable = [
+            (kind.nodes, capacity)
+            for kind, capacity in zip(self.problem.kinds, capacities, strict=True)
+            if capacity and all(n < size for n, size in zip(kind.nodes, self._sizes, strict=True))
+        ]
         for number in range(1, self.problem.most_pipelines + 1):
-            layer = self._with_one_more(layer, capacities)
+            before, layer = layer, np.full(self._sizes, _NOTHING, dtype=np.int64)
+            for nodes, capacity in usable:  # one more pipeline of a kind
+                to = tuple(slice(n, None) for n in nodes)
+                start = tuple(slice(s - n) for n, s in zip(nodes, self._sizes, strict=True))
+                np.maximum(layer[to], before[start] + capacity, out=layer[to])
             if layer.max() < 0:
                 break
             level = min(number, self.levels - 1)
             np.maximum(table[level], layer, out=table[level])
+        self._tables[capacities] = table
         return table
 
-    def _with_one_more(self, layer: Array, capacities: Sequence[int]) -> Array:
-        following = np.full(self._sizes, _NOTHING, dtype=np.int64)
-        for kind, capacity in zip(self.problem.kinds, capacities, strict=True):
-            if capacity and all(n < size for n, size in zip(kind.nodes, self._sizes, strict=True)):
-                to = tuple(slice(n, None) for n in kind.nodes)
-                pairs = zip(kind.nodes, self._sizes, strict=True)
-                source = layer[tuple(slice(size - n) for n, size in pairs)]
-                np.maximum(following[to], source + capacity, out=following[to])
-        return following
-
-    def ends(self) -> Array:
-        """[states, groups] nodes that may be used, most of them first."""
-        if self.problem.all_nodes:
-            return np.array([self.problem.available])
-        states = np.indices(self._sizes).reshape(len(self._sizes), -1).T
-        return states[np.argsort(-states.sum(axis=1), kind="stable")]
-
-    def chosen(
-        self, table: Array, capacities: Sequence[int], nodes: tuple[int, ...], level: int
-    ) -> list[int]:
-        """Kinds of the pipelines that make an entry of the table."""
-        kinds = list[int]()
-        while any(nodes):
-            kind, nodes, level = next(self._steps(table, capacities, nodes, level))
-            kinds.append(kind)
-        return kinds
-
-    def _steps(
-        self, table: Array, capacities: Sequence[int], nodes: tuple[int, ...], level: int
-    ) -> Iterator[tuple[int, tuple[int, ...], int]]:
-        """Last pipelines that an entry may have: the kind, and the entry without it."""
-        stays = self.saturated and level == self.levels - 1
-        for i, (kind, capacity) in enumerate(zip(self.problem.kinds, capacities, strict=True)):
-            rest = tuple(have - n for have, n in zip(nodes, kind.nodes, strict=True))
-            if not capacity or min(rest) < 0:
-                continue
-            for below in (level - 1, level) if stays else (level - 1,):
-                before = table[(below, *rest)]
-                if before >= 0 and before + capacity == table[(level, *nodes)]:
-                    yield i, rest, below
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """Pipelines of these capacities, those within `step_ns`; as many as the levels say."""
-
-    capacities: tuple[int, ...]
-    levels: range
-    step_ns: int
-
-
-class _Search:
-    """Least steps for chosen kinds and numbers of pipelines; tables are kept."""
-
-    def __init__(self, problem: InstantiationProblem) -> None:
-        self.problem = problem
-        self._knapsack = _Knapsack(problem)
-        self._ends = self._knapsack.ends()
-        self._tables: dict[tuple[int, ...], Array] = {}
-
-    def _table(self, capacities: tuple[int, ...]) -> Array:
-        if capacities not in self._tables:
-            self._tables[capacities] = self._knapsack.most(capacities)
-        return self._tables[capacities]
+    def _at_ends(self, capacities: tuple[int, ...]) -> Array:
+        """[levels, ends] of the table."""
+        return self._table(capacities)[(slice(None), *self._ends.T)]
 
     def _enough(self, capacities: tuple[int, ...], numbers: Sequence[int]) -> bool:
         """Whether one of these numbers of pipelines takes all micro-batches."""
         most = self._at_ends(capacities)[numbers].max(initial=_NOTHING)
         return bool(most >= self.problem.micro_batches)
 
-    def _at_ends(self, capacities: tuple[int, ...]) -> Array:
-        """[levels, ends] of the table."""
-        return self._table(capacities)[(slice(None), *self._ends.T)]
-
     def _capacities(self, step_ns: int, allowed: Sequence[bool]) -> tuple[int, ...]:
         """Of the kinds that are allowed; 0 for others."""
         pairs = zip(self.problem.kinds, allowed, strict=True)
         return tuple(kind.capacity(step_ns) if able else 0 for kind, able in pairs)
 
-    def least(
+    def shortest(
         self, numbers: range, latest_ns: int, allowed: Sequence[bool] | None = None
     ) -> _Choice | None:
         """The choice with least step up to `latest_ns`; None if there is none.
@@ -153,7 +115,7 @@ class _Search:
         numbers: of pipelines, that may be chosen. allowed: kinds that may be; None for all.
         """
         able = allowed or [True] * len(self.problem.kinds)
-        levels = self._levels(numbers)
+        levels = range(numbers.start, min(numbers.stop, self.levels))
 
         def enough(step_ns: int) -> bool:
             return self._enough(self._capacities(step_ns, able), levels)
@@ -163,10 +125,6 @@ class _Search:
             return None
         low += bisect_left(range(low, high), True, key=enough)
         return _Choice(self._capacities(low, able), levels, low)
-
-    def _levels(self, numbers: range) -> range:
-        """Levels of the table that stand for numbers of pipelines."""
-        return range(numbers.start, min(numbers.stop, self._knapsack.levels))
 
     def may_improve(self, pairs: Sequence[tuple[int, int]], total_ns: int) -> bool:
         """Whether a pair (c, x) may give less than `total_ns`; all at once, so a yes is no proof.
@@ -186,11 +144,30 @@ class _Search:
         most = self._at_ends(choice.capacities)[choice.levels]
         end = int(np.flatnonzero((most >= self.problem.micro_batches).any(axis=0))[0])
         level, nodes = choice.levels[int(most[:, end].argmax())], tuple(self._ends[end].tolist())
-        table = self._table(choice.capacities)
-        kinds = sorted(self._knapsack.chosen(table, choice.capacities, nodes, level))
+        kinds = list[int]()
+        while any(nodes):
+            kind, nodes, level = self._last(choice.capacities, nodes, level)
+            kinds.append(kind)
+        kinds.sort()
         times = [self.problem.kinds[i].times_ns for i in kinds]
         shares = shortest(times, self.problem.micro_batches)
         return Instantiation.of(len(self.problem.kinds), kinds, shares)
+
+    def _last(
+        self, capacities: tuple[int, ...], nodes: tuple[int, ...], level: int
+    ) -> tuple[int, tuple[int, ...], int]:
+        """A pipeline that an entry of the table ends with: its kind, and the entry without it."""
+        table = self._table(capacities)
+        levels = [level - 1]
+        if self.saturated and level == self.levels - 1:
+            levels.append(level)
+        for i, (kind, capacity) in enumerate(zip(self.problem.kinds, capacities, strict=True)):
+            rest = tuple(have - n for have, n in zip(nodes, kind.nodes, strict=True))
+            for below in levels if capacity and min(rest) >= 0 else ():
+                before = table[(below, *rest)]
+                if before >= 0 and before + capacity == table[(level, *nodes)]:
+                    return i, rest, below
+        raise AssertionError("an entry of no pipeline is that of no nodes")
 
 
 def instantiate(problem: InstantiationProblem) -> Instantiation | None:
@@ -204,12 +181,12 @@ def instantiate(problem: InstantiationProblem) -> Instantiation | None:
     that allow the same kinds go together, and by ascending c, until c and the least step of all
     leave nothing better; many are left at once (`may_improve`).
     """
-    search = _Search(problem)
+    knapsack = _Knapsack(problem)
     numbers = range(problem.faults + 1, problem.most_pipelines + 1)
-    shortest_step = search.least(numbers, problem.latest_ns) if numbers else None
+    shortest_step = knapsack.shortest(numbers, problem.latest_ns) if numbers else None
     if shortest_step is None:
         return None
-    best = search.instantiation(shortest_step)
+    best = knapsack.instantiation(shortest_step)
     if not problem.has_exchange:
         return best
     pairs = sorted({(kind.exchange_ns(x), x) for kind in problem.kinds for x in numbers})
@@ -218,26 +195,26 @@ def instantiate(problem: InstantiationProblem) -> Instantiation | None:
         allowed = tuple(kind.exchange_ns(x) <= exchange_ns for kind in problem.kinds)
         together.setdefault(allowed, []).append((exchange_ns, x))
     for alike in together.values():
-        best = _improved(search, alike, shortest_step.step_ns, best)
+        best = _improved(knapsack, alike, shortest_step.step_ns, best)
     return best
 
 
 def _improved(
-    search: _Search, pairs: Sequence[tuple[int, int]], least_ns: int, best: Instantiation
+    knapsack: _Knapsack, pairs: Sequence[tuple[int, int]], least_ns: int, best: Instantiation
 ) -> Instantiation:
     """The best of `best` and of what the pairs give; no pipelines step in less than `least_ns`."""
-    problem = search.problem
+    problem = knapsack.problem
     total_ns, (exchange_ns, x) = best.step_ns(problem), pairs[0]
-    if least_ns + exchange_ns >= total_ns or not search.may_improve(pairs, total_ns):
+    if least_ns + exchange_ns >= total_ns or not knapsack.may_improve(pairs, total_ns):
         return best
     if len(pairs) > 1:
         middle = len(pairs) // 2
         for half in (pairs[:middle], pairs[middle:]):
-            best = _improved(search, half, least_ns, best)
+            best = _improved(knapsack, half, least_ns, best)
         return best
     allowed = [kind.exchange_ns(x) <= exchange_ns for kind in problem.kinds]
-    better = search.least(range(x, x + 1), total_ns - exchange_ns - 1, allowed)
-    return best if better is None else search.instantiation(better)
+    better = knapsack.shortest(range(x, x + 1), total_ns - exchange_ns - 1, allowed)
+    return best if better is None else knapsack.instantiation(better)
 
 
 @dataclass(frozen=True)
@@ -256,14 +233,13 @@ def choice(
     longest_ns: long enough for its pipelines; None for what is always.
     """
     used = [(kind, n) for kind, n in zip(problem.kinds, counts, strict=True) if n]
+
+    def is_enough(step_ns: int) -> bool:
+        return sum(n * kind.capacity(step_ns) for kind, n in used) >= problem.micro_batches
+
     low = max(kind.times_ns[0] for kind, _ in used)
     high = problem.latest_ns if longest_ns is None else longest_ns
-    while low < high:
-        middle = (low + high) // 2
-        if sum(n * kind.capacity(middle) for kind, n in used) >= problem.micro_batches:
-            high = middle
-        else:
-            low = middle + 1
+    low += bisect_left(range(low, high), True, key=is_enough)
     return Choice(counts, low + problem.slowest_exchange_ns(counts))
 
 
@@ -283,26 +259,21 @@ def listed(
     longest_ns: steps of interest; None for all. least_ns: the least of all choices. If there are
     too many, those with the shortest steps are listed.
     """
-    exchange_ns = _least_exchange_ns(problem)
+    numbers = range(problem.faults + 1, problem.most_pipelines + 1)
+    exchanges = (kind.exchange_ns(x) for kind in problem.kinds for x in numbers)
+    exchange_ns = min(exchanges, default=0)  # no fleet takes less for it
     longest = problem.latest_ns if longest_ns is None else longest_ns - exchange_ns
     missing_ns = None
     while True:
-        found = list(islice(_within(problem, longest), MOST_LISTED + 1))
-        if len(found) <= MOST_LISTED or longest <= least_ns - exchange_ns:
+        within = list(islice(_within(problem, longest), MOST_LISTED + 1))
+        if len(within) <= MOST_LISTED or longest <= least_ns - exchange_ns:
             break
         longest = (longest + least_ns - exchange_ns) // 2
         missing_ns = longest + exchange_ns + 1
-    if len(found) > MOST_LISTED:
+    if len(within) > MOST_LISTED:
         missing_ns = least_ns
-    choices = (choice(problem, counts, longest) for counts in found)
-    return sorted(choices, key=lambda one: one.step_ns), missing_ns
-
-
-def _least_exchange_ns(problem: InstantiationProblem) -> int:
-    """No fleet exchanges gradients in less time."""
-    numbers = range(problem.faults + 1, problem.most_pipelines + 1)
-    times = (kind.exchange_ns(x) for kind in problem.kinds for x in numbers)
-    return min(times, default=0)
+    choices = (choice(problem, counts, longest) for counts in within)
+    return sorted(choices, key=lambda fleet: fleet.step_ns), missing_ns
 
 
 def _within(problem: InstantiationProblem, step_ns: int) -> Iterator[tuple[int, ...]]:
@@ -318,8 +289,8 @@ def _within(problem: InstantiationProblem, step_ns: int) -> Iterator[tuple[int, 
     able.sort(key=lambda i: (-rate[i], i))
     counts = [0] * len(problem.kinds)
 
-    def choices(at: int, left: tuple[int, ...], wanted: int, pipelines: int) -> Iterator[None]:
-        rest = sum(left)
+    def choices(at: int, free: tuple[int, ...], wanted: int, pipelines: int) -> Iterator[None]:
+        rest = sum(free)
         if at == len(able):
             if wanted <= 0 and problem.faults < pipelines <= problem.micro_batches:
                 yield
@@ -329,10 +300,10 @@ def _within(problem: InstantiationProblem, step_ns: int) -> Iterator[tuple[int, 
             return
         i = able[at]
         needed = problem.kinds[i].nodes
-        most = min(have // n for have, n in zip(left, needed, strict=True) if n)
-        for count in range(most, -1, -1):
+        fitting = min(have // n for have, n in zip(free, needed, strict=True) if n)
+        for count in range(fitting, -1, -1):
             counts[i] = count
-            after = tuple(have - count * n for have, n in zip(left, needed, strict=True))
+            after = tuple(have - count * n for have, n in zip(free, needed, strict=True))
             yield from choices(at + 1, after, wanted - count * capacities[i], pipelines + count)
         counts[i] = 0
 

@@ -1,5 +1,10 @@
-"""Which node takes which position of a new fleet, and who sends it what it lacks."""
+"""Which node takes which position of a new fleet, and who sends it what it lacks.
 
+Positions are rows and nodes columns of assignment problems: of least cost, and of least largest
+cost.
+"""
+
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,14 +15,95 @@ from math import ceil
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from formulations.fleet import Pipeline, holdings, layers_by_position
 from formulations.template import Template
 from formulations.transition import Copy, Links, missing
-from solver.fleets.assignment import FORBIDDEN, Array, cheapest, least_largest
+
+Array = NDArray[np.int64]
+
+#: Cost of what is not allowed.
+FORBIDDEN = -1
 
 #: Positions above which only fewest bytes are asked for, not the fastest to receive.
 LARGE = 200
+
+
+def cheapest(costs: Array) -> Array | None:
+    """[rows] a column for every row, all different, with the least sum; None if there is none.
+
+    costs: [rows, columns] >= 0, or FORBIDDEN; rows <= columns. Shortest augmenting paths with
+    potentials (Kuhn 1955; Jonker and Volgenant 1987), O(rows^2 columns).
+    """
+    rows, columns = costs.shape
+    if rows > columns:
+        return None
+    highest = int(costs.max(initial=0)) + 1
+    finite = np.where(costs == FORBIDDEN, highest * (rows + 1), costs)
+    row_price = np.zeros(rows + 1, dtype=np.int64)
+    column_price = np.zeros(columns + 1, dtype=np.int64)
+    owner = np.zeros(columns + 1, dtype=np.int64)  # row of a column, from 1; 0: free
+    far = np.iinfo(np.int64).max
+    for row in range(1, rows + 1):
+        # Dijkstra by reduced costs from the row, over columns and the rows that own them, to a free
+        # column; column 0 stands for none.
+        distance = np.full(columns + 1, far)
+        previous = np.zeros(columns + 1, dtype=np.int64)
+        done = np.zeros(columns + 1, dtype=bool)
+        owner[0], column = row, 0
+        while owner[column]:
+            done[column] = True
+            current = owner[column]
+            reduced = finite[current - 1] - row_price[current] - column_price[1:]
+            nearer = ~done[1:] & (reduced < distance[1:])
+            distance[1:][nearer] = reduced[nearer]
+            previous[1:][nearer] = column
+            following = int(np.where(done[1:], far, distance[1:]).argmin()) + 1
+            delta = distance[following]
+            row_price[owner[done]] += delta
+            column_price[done] -= delta
+            distance[~done] -= delta
+            column = following
+        while column:  # every column on the path goes to the row before it
+            before = int(previous[column])
+            owner[column] = owner[before]
+            column = before
+    chosen = np.zeros(rows, dtype=np.int64)
+    taken = np.flatnonzero(owner[1:])
+    chosen[owner[1:][taken] - 1] = taken
+    return None if (costs[np.arange(rows), chosen] == FORBIDDEN).any() else chosen
+
+
+def least_largest(costs: Array) -> int | None:
+    """Least possible largest cost of a column for every row; None if no assignment is allowed.
+
+    By bisection: costs up to a level do if every row can have a column of its own (augmenting
+    paths, Kuhn 1955).
+    """
+    levels = np.unique(costs[costs != FORBIDDEN])
+
+    def is_enough(level: int) -> bool:
+        columns = [np.flatnonzero(row).tolist() for row in (costs != FORBIDDEN) & (costs <= level)]
+        owner: dict[int, int] = {}
+
+        def placed(row: int, tried: set[int]) -> bool:
+            for column in columns[row]:
+                if column not in owner:
+                    owner[column] = row
+                    return True
+            for column in columns[row]:
+                if column not in tried:
+                    tried.add(column)
+                    if placed(owner[column], tried):
+                        owner[column] = row
+                        return True
+            return False
+
+        return all(placed(row, set()) for row in range(len(columns)))
+
+    index = bisect_left(levels, True, key=is_enough)
+    return int(levels[index]) if index < len(levels) else None
 
 
 @dataclass(frozen=True)
@@ -44,23 +130,6 @@ class Situation:
     def former(self) -> dict[int, int]:
         """Pipeline before of every node that was in one."""
         return {node: p for p, pipeline in enumerate(self.before) for node in pipeline.nodes}
-
-    def partners(self, templates: Sequence[Template]) -> list[int | None]:
-        """For every new pipeline the one that it goes on from: equal, then of similar size."""
-        alive = Counter(self.former[node] for node in self.holdings)
-
-        def distance(template: Template, p: int) -> int:
-            before = self.before[p].template
-            is_same = template == before and alive[p] == before.num_nodes
-            return 0 if is_same else 1 + abs(template.num_nodes - alive[p])
-
-        costs = [
-            [distance(template, p) for p in range(len(self.before))] + [1 << 20] * len(templates)
-            for template in templates
-        ]
-        chosen = cheapest(np.array(costs, dtype=np.int64))
-        assert chosen is not None
-        return [int(p) if p < len(self.before) else None for p in chosen]
 
 
 @dataclass(frozen=True)
@@ -135,13 +204,26 @@ class NodeAssigner:
         Proof. Each node receives all that it lacks over its own link; the slowest of them is
         least in `least_largest`. The transfer is no shorter than the slowest link, rounded up.
         """
-        least = least_largest(self._all_ns)
-        assert least is not None
-        return least
+        slowest_ns = least_largest(self._all_ns)
+        assert slowest_ns is not None
+        return slowest_ns
 
     @cached_property
     def _partner_of(self) -> list[int | None]:
-        return self._situation.partners(self._templates)
+        """For every new pipeline the one that it goes on from: equal, then of similar size."""
+        situation, fresh = self._situation, [1 << 20] * len(self._templates)
+        alive = Counter(situation.former[node] for node in situation.holdings)
+
+        def distance(template: Template, p: int) -> int:
+            before = situation.before[p].template
+            is_same = template == before and alive[p] == before.num_nodes
+            return 0 if is_same else 1 + abs(template.num_nodes - alive[p])
+
+        number = len(situation.before)
+        costs = [[*(distance(t, p) for p in range(number)), *fresh] for t in self._templates]
+        chosen = cheapest(np.array(costs, dtype=np.int64))
+        assert chosen is not None
+        return [int(p) if p < number else None for p in chosen]
 
     @cached_property
     def least_receiving_ns(self) -> int:
@@ -216,7 +298,7 @@ class NodeAssigner:
     def _with_copies(self, chosen: Sequence[int]) -> NodeAssignment:
         situation = self._situation
         ready = iter(situation.ready[column] for column in chosen)
-        nodes = tuple(tuple(next(ready) for _ in one.node_groups) for one in self._templates)
+        nodes = tuple(tuple(next(ready) for _ in t.node_groups) for t in self._templates)
         fleet = [Pipeline(*pair, 1) for pair in zip(self._templates, nodes, strict=True)]
         wanted = list(missing(situation.holdings, fleet))
         copies = chosen_sources(situation.links, situation.holdings, wanted, situation.layer_bytes)
@@ -224,96 +306,42 @@ class NodeAssigner:
         return NodeAssignment(nodes, copies, time_ns)
 
 
-class _Senders:
-    """Copies with a source, and how long each sending link is busy with them."""
-
-    def __init__(self, links: Links, layer_bytes: Sequence[int]) -> None:
-        self._links = links
-        self._layer_bytes = layer_bytes
-        self._loads: dict[tuple[str, int, int], Fraction] = defaultdict(Fraction)
-
-    def uses(self, copy: Copy) -> dict[tuple[str, int, int], Fraction]:
-        """Links that the choice of a source decides, and the time that the copy takes on each."""
-        loads = self._links.loads_ns([copy], self._layer_bytes)
-        return {link: time for link, time in loads.items() if link[0] != "in"}
-
-    def after(self, copy: Copy) -> Fraction:
-        """When the busiest link of the copy would be done with it."""
-        return max(self._loads[link] + time for link, time in self.uses(copy).items())
-
-    def add(self, copy: Copy, sign: int = 1) -> None:
-        """Counts a copy, or no longer."""
-        for link, time in self.uses(copy).items():
-            self._loads[link] += sign * time
-
-    def busiest(self) -> tuple[str, int, int]:
-        """The link that is done last."""
-        return max(self._loads, key=lambda link: self._loads[link])
-
-    def load(self, link: tuple[str, int, int]) -> Fraction:
-        """When a link is done."""
-        return self._loads[link]
-
-
 def chosen_sources(
     links: Links,
-    held: dict[int, range],
+    holders: dict[int, range],
     wanted: Iterable[tuple[int, int]],
     layer_bytes: Sequence[int],
 ) -> tuple[Copy, ...]:
     """A copy for every wanted (node, layer); source None exactly where no node holds the layer.
 
-    Layers with few holders come first. Up to the time that the slowest node receives for in any
-    case, a node that sends to the target already goes on to do so; beyond, each takes the holder
-    whose links are then least busy. At last copies leave the busiest link, if it is busy longer
-    than that, as long as they are done sooner from another holder.
+    holders: layers on every node that may send. Layers with few of them come first. Up to the time
+    that the slowest node receives for in any case, a node that sends to the target already goes on
+    to do so; beyond, each takes the holder whose links are then least busy.
     """
-    holders: dict[int, list[int]] = defaultdict(list)
-    for node, layers in sorted(held.items()):
+    sources: dict[int, list[int]] = defaultdict(list)
+    for node, layers in sorted(holders.items()):
         for layer in layers:
-            holders[layer].append(node)
-    order = sorted(wanted, key=lambda w: (len(holders[w[1]]), -layer_bytes[w[1]], w))
-    senders = _Senders(links, layer_bytes)
+            sources[layer].append(node)
+    order = sorted(wanted, key=lambda w: (len(sources[w[1]]), -layer_bytes[w[1]], w))
     received = links.loads_ns((Copy(layer, None, node) for node, layer in order), layer_bytes)
     slowest = max(received.values(), default=Fraction(0))
+    busy: dict[tuple[str, int, int], Fraction] = defaultdict(Fraction)  # links that sources decide
     sending = set[tuple[int | None, int]]()
     copies = list[Copy]()
 
+    def uses(copy: Copy) -> dict[tuple[str, int, int], Fraction]:
+        loads = links.loads_ns([copy], layer_bytes)
+        return {link: time for link, time in loads.items() if link[0] != "in"}
+
     def rank(copy: Copy) -> tuple[Fraction, bool, Fraction]:
-        after = senders.after(copy)
-        return max(after, slowest), (copy.source, copy.target) not in sending, after
+        done = max(busy[link] + time for link, time in uses(copy).items())
+        return max(done, slowest), (copy.source, copy.target) not in sending, done
 
     for node, layer in order:
-        if not holders[layer]:
-            copies.append(Copy(layer, None, node))
-            continue
-        options = (Copy(layer, source, node) for source in holders[layer])
-        copies.append(min(options, key=rank))
-        senders.add(copies[-1])
-        sending.add((copies[-1].source, node))
-    while _moved(senders, copies, holders, slowest):
-        pass
+        options = [Copy(layer, source, node) for source in sources[layer]]
+        copy = min(options, key=rank) if options else Copy(layer, None, node)
+        for link, time in uses(copy).items():
+            busy[link] += time
+        sending.add((copy.source, node))
+        copies.append(copy)
     return tuple(sorted(copies, key=lambda copy: (copy.target, copy.layer)))
-
-
-def _moved(
-    senders: _Senders, copies: list[Copy], holders: dict[int, list[int]], soon: Fraction
-) -> bool:
-    """Whether a copy left the busiest link, done after `soon`, and is done sooner even so."""
-    if all(copy.source is None for copy in copies):
-        return False
-    link = senders.busiest()
-    latest = senders.load(link)
-    if latest <= soon:
-        return False
-    for n, copy in enumerate(copies):
-        if copy.source is None or link not in senders.uses(copy):
-            continue
-        senders.add(copy, -1)
-        options = (Copy(copy.layer, source, copy.target) for source in holders[copy.layer])
-        best = min(options, key=senders.after)
-        copies[n] = best if senders.after(best) < latest else copy
-        senders.add(copies[n])
-        if copies[n] != copy:
-            return True
-    return False

@@ -83,26 +83,30 @@ def recover(
     """
     groups = range(max(map(len, (kind.nodes for kind in kinds))))
     available = tuple(sum(situation.groups[n] == j for n in situation.ready) for j in groups)
-    problem = InstantiationProblem(tuple(kinds), available, faults, micro_batches, all_nodes=False)
-    search = FleetSearch(situation, templates, _tolerable(problem), horizon, time_limit_s)
-    return search.best()
+    asked = InstantiationProblem(tuple(kinds), available, faults, micro_batches, all_nodes=False)
+    # As many faults as the nodes can survive.
+    lowered = (replace(asked, faults=fewer) for fewer in range(faults, -1, -1))
+    problem = next((fewer for fewer in lowered if instantiate(fewer) is not None), None)
+    if problem is None:
+        least = min(sum(kind.nodes) for kind in kinds)
+        raise RecoveryError(
+            f"nodes: {sum(available)} left, which no template fits with all {micro_batches} "
+            f"micro-batches of a step; allowed: {least} nodes or more, such as hold the model"
+        )
+    best: Recovery | None = None
+    try:
+        with time_up_after(time_limit_s):
+            for recovery in _FleetSearch(situation, templates, problem, horizon).better():
+                best = recovery
+    except TimeUp:
+        if best is None:
+            late = "no recovery found within the limit; raise --time-limit"
+            raise NoTimeError(late) from None
+    assert best is not None
+    return best
 
 
-def _tolerable(problem: InstantiationProblem) -> InstantiationProblem:
-    """The problem with as many faults as its nodes can survive. Raises RecoveryError."""
-    for faults in range(problem.faults, -1, -1):
-        lowered = replace(problem, faults=faults)
-        if instantiate(lowered) is not None:
-            return lowered
-    least = min(sum(kind.nodes) for kind in problem.kinds)
-    raise RecoveryError(
-        f"nodes: {sum(problem.available)} left, which no template fits with all "
-        f"{problem.micro_batches} micro-batches of a step; allowed: {least} nodes or more, such as "
-        "hold the model"
-    )
-
-
-class FleetSearch:
+class _FleetSearch:
     """Fleets by ascending step, until none that is left can train more."""
 
     def __init__(
@@ -111,29 +115,13 @@ class FleetSearch:
         templates: Sequence[Template],
         problem: InstantiationProblem,
         horizon: Horizon,
-        limit_s: float | None,
     ) -> None:
         self._situation = situation
         self._templates = templates
         self._problem = problem
         self._horizon = horizon
-        self._limit_s = limit_s
 
-    def best(self) -> Recovery:
-        """The best fleet found, with a bound on all fleets."""
-        best: Recovery | None = None
-        try:
-            with time_up_after(self._limit_s):
-                for recovery in self._better():
-                    best = recovery
-        except TimeUp:
-            if best is None:
-                late = "no recovery found within the limit; raise --time-limit"
-                raise NoTimeError(late) from None
-        assert best is not None
-        return best
-
-    def _better(self) -> Iterator[Recovery]:
+    def better(self) -> Iterator[Recovery]:
         """Ever better fleets, with ever lower bounds on all fleets."""
         problem, horizon = self._problem, self._horizon
         shortest_step = instantiate(problem)
@@ -141,7 +129,8 @@ class FleetSearch:
         least_ns = shortest_step.step_ns(problem)
         best: Recovery | None = None
         for recovery in self._starts(shortest_step.counts):
-            best = recovery if best is None else max(best, recovery, key=_worth)
+            if best is None or _worth(recovery) > _worth(best):
+                best = recovery
             yield _bounded(best, horizon.steps(least_ns, 0))
         assert best is not None
         # No fleet with a longer step trains more: T steps in (H - restart) / T at most.
@@ -160,7 +149,7 @@ class FleetSearch:
             above = horizon.steps(fleet.step_ns, nodes.least_receiving_ns)
             if above > best.steps:
                 bound = max(bound, above)
-                best = max(best, self._recovery(fleet, nodes), key=lambda one: one.steps)
+                best = max(best, self._recovery(fleet, nodes), key=lambda recovery: recovery.steps)
         yield _bounded(best, bound)
 
     def _starts(self, counts: tuple[int, ...]) -> Iterator[Recovery]:
@@ -185,7 +174,7 @@ class FleetSearch:
         if total != problem.micro_batches or len(before) <= problem.faults:
             return
         times = {t: kind.times_ns for t, kind in zip(self._templates, problem.kinds, strict=True)}
-        slowest_ns = max(times[one.template][one.micro_batches - 1] for one in before)
+        slowest_ns = max(times[p.template][p.micro_batches - 1] for p in before)
         step_ns = slowest_ns + problem.slowest_exchange_ns(counts)
         steps = Fraction(self._horizon.time_ns, max(step_ns, 1))
         stays = NodeAssignment(tuple(pipeline.nodes for pipeline in before), (), 0)
@@ -213,8 +202,8 @@ class FleetSearch:
         times = [self._problem.kinds[i].times_ns for i in each]
         shares = shortest(times, self._problem.micro_batches)
         pipelines = tuple(
-            Pipeline(self._templates[i], own, share)
-            for i, own, share in zip(each, assignment.nodes, shares, strict=True)
+            Pipeline(self._templates[i], on_nodes, share)
+            for i, on_nodes, share in zip(each, assignment.nodes, shares, strict=True)
         )
         steps = self._horizon.steps(fleet.step_ns, assignment.transfer_ns)
         faults = self._problem.faults

@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from formulations.coverage import (
@@ -13,55 +12,19 @@ from formulations.coverage import (
     ways,
     worst_rebuilt,
 )
-from formulations.errors import PlannerError
-from formulations.fleet import Design, Strategy
+from formulations.fleet import Design
 from formulations.instance.record import Record
 from formulations.models.cpsat import CpSat
 from formulations.models.template_set import TemplateSet
 from formulations.node_sharing import NodeSplit
 from formulations.pipelines import InstantiationProblem, PipelineKind
-from formulations.template import Template
-from formulations.units import seconds
 from solver.backends import cpsat
 from solver.fleet_document import TemplateBound, TemplateClaims
-from solver.fleets.designs import fleet_sizes, fleet_templates
+from solver.fleets.designs import designs_of, fleet_sizes, fleet_templates
 from solver.fleets.instantiate import instantiate
-from solver.layered.problem import INFINITY
 from solver.options import SolveOptions
 from solver.result import Status
-from solver.templates.generate import NoTemplateError, TemplateGenerator, TemplateResult
-
-
-class TemplateEntry(Record):
-    """The best template of one size, or of one mix of nodes.
-
-    step_time_s: simulated step of one pipeline with these micro-batches; no template has one below
-    bound_s. None where there is no template.
-    """
-
-    nodes: int
-    micro_batches: int
-    status: Status
-    step_time_s: float | None
-    bound_s: float | None
-    gap: float | None
-    strategy: Strategy | None
-    template: Template | None
-
-    @classmethod
-    def of(cls, result: TemplateResult) -> "TemplateEntry":
-        """What a search has found."""
-        outcome = result.outcome
-        return cls(
-            nodes=result.nodes,
-            micro_batches=result.micro_batches,
-            status=result.status,
-            step_time_s=None if outcome.value is None else seconds(outcome.value),
-            bound_s=seconds(outcome.bound) if outcome.bound < INFINITY else None,
-            gap=result.gap,
-            strategy=result.strategy,
-            template=outcome.template,
-        )
+from solver.templates.generate import NoTemplateError, TemplateEntry, TemplateGenerator
 
 
 class TemplatesDocument(Record):
@@ -98,18 +61,13 @@ class TemplatesDocument(Record):
     @property
     def designs(self) -> tuple[Design, ...]:
         """The templates found, each once with its strategy."""
-        by_template = {
-            entry.template: Design(template=entry.template, strategy=entry.strategy)
-            for entry in self.templates
-            if entry.template is not None and entry.strategy is not None
-        }
-        return tuple(by_template.values())
+        return designs_of(self.templates)
 
     @property
     def claims(self) -> TemplateClaims:
         """What the entries claim of `designs`, in seconds."""
         entry_of = {entry.template: entry for entry in self.templates}
-        entries = [entry_of[design.template] for design in self.designs]
+        entries = (entry_of[design.template] for design in self.designs)
         bounds = tuple(
             TemplateBound(
                 design=n,
@@ -156,16 +114,15 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
         least_nodes=least,
         sizes=tuple(n for n in consecutive_for_merging(least, faults) if n <= total),
         coverage=(f"Of any nodes, {needed}: there are as many only of smaller choices.",),
-        templates=tuple(map(TemplateEntry.of, results)),
+        templates=tuple(results),
     )
     return _with_coverage(document) if covered else document
 
 
-def _most_pipelines(generator: TemplateGenerator, results: Sequence[TemplateResult]) -> int:
+def _most_pipelines(generator: TemplateGenerator, results: Sequence[TemplateEntry]) -> int:
     """Most pipelines of the templates that the nodes are enough for, all at once."""
     groups = len(generator.mixes.available)
-    designs = filter(None, (result.design for result in results))
-    mixes = sorted({design.template.counts(groups) for design in designs})
+    mixes = sorted({design.template.counts(groups) for design in designs_of(results)})
     kinds = tuple(PipelineKind(mix, [0]) for mix in mixes)
 
     def too_many(pipelines: int) -> bool:
@@ -180,78 +137,38 @@ def _most_pipelines(generator: TemplateGenerator, results: Sequence[TemplateResu
 def _with_coverage(document: TemplatesDocument) -> TemplatesDocument:
     """With the argument that there are enough sizes, and what fewer would do."""
     least, faults, total = document.least_nodes, document.faults, document.available
-    range_ = range((faults + 1) * least, total + 1)
-    fewest = fewest_sizes(range_, least, faults)
-    tried = merging_range(least, faults, total)
+    first = (faults + 1) * least
+    fewest, proved = fewest_sizes(least, faults, total)
+    # Numbers of nodes with few pipelines to spare, where merging is hardest, and one above the
+    # least: few enough to try every way to run and to lose a node.
+    tried = range(first + 1, min(total, first + 2 * least + 8) + 1)
     return document.but(
         coverage=proof(document.sizes, faults),
-        pipelines=ways(document.sizes, faults, range_),
-        fewest_sizes=fewest.sizes,
-        fewest_proved=fewest.fewest,
+        pipelines=ways(document.sizes, faults, range(first, total + 1)),
+        fewest_sizes=fewest,
+        fewest_proved=proved,
         rebuilt_nodes=(tried[0], tried[-1]) if tried else None,
-        rebuilt=worst_rebuilt_in(document.sizes, faults, tried),
-        rebuilt_by_fewest=worst_rebuilt_in(fewest.sizes, faults, tried),
+        rebuilt=worst_rebuilt(document.sizes, faults, tried),
+        rebuilt_by_fewest=worst_rebuilt(fewest, faults, tried),
     )
 
 
-class CoverageError(PlannerError):
-    """Node counts that no set of sizes covers."""
+def fewest_sizes(least_size: int, faults: int, most_nodes: int) -> tuple[tuple[int, ...], bool]:
+    """Fewest sizes >= n0 of which f + 1 or more add up to every number from (f + 1) n0 on.
 
-    exit_code = 3
+    Of numbers up to `most_nodes`, no less than (f + 1) n0. Ascending, and whether CP-SAT has proved
+    that there are no fewer; stopped early, the best set so far, at worst the consecutive sizes.
 
-
-@dataclass(frozen=True)
-class SizeSet:
-    """Sizes that cover a range, ascending; `fewest`: no set with fewer does, by CP-SAT's proof."""
-
-    sizes: tuple[int, ...]
-    fewest: bool
-
-
-def fewest_sizes(
-    nodes: range, least_size: int, faults: int, options: SolveOptions | None = None
-) -> SizeSet:
-    """A set of fewest sizes >= n0 of which f + 1 or more add up to every count in `nodes`.
-
-    Stopped early, the best set so far, at worst the consecutive sizes that cover. Raises
-    CoverageError where a count is below (f + 1) n0.
-
-    A range from (f + 1) n0 on is settled by its first n0 counts: only n0 makes the first, so n0 is
-    in every set, and one more pipeline of n0 leads from each of these counts to all above.
+    The first n0 numbers settle all: only n0 makes the first, so n0 is in every set, and one more
+    pipeline of n0 leads from each of these numbers to all above.
     """
-    first = (faults + 1) * least_size
-    if not nodes or nodes[0] < first:
-        raise CoverageError(
-            f"{nodes[0] if nodes else 'no'} nodes cannot run {faults + 1} pipelines of "
-            f"{least_size}; allowed: {first} nodes or more, or fewer faults"
-        )
+    nodes = range((faults + 1) * least_size, most_nodes + 1)
     consecutive = range(least_size, least_size + least_consecutive(least_size, faults))
-    settling = nodes[:least_size] if nodes[0] == first else nodes
-    built = TemplateSet(CpSat(), settling, least_size, faults)
+    built = TemplateSet(CpSat(), nodes[:least_size], least_size, faults)
     built.hint(consecutive)
-    outcome = cpsat.run(built.model.native, options or SolveOptions())
+    outcome = cpsat.run(built.model.native, SolveOptions())
     if outcome.values is None:
-        return SizeSet(tuple(consecutive), False)
+        return tuple(consecutive), False
     sizes = built.extract(outcome.values)
-    assert not Coverage(sizes, faults, nodes[-1]).gaps(nodes[0])
-    return SizeSet(sizes, outcome.status is Status.OPTIMAL)
-
-
-def merging_range(least_size: int, faults: int, most: int) -> range:
-    """Numbers of nodes, up to `most`, for which every way to run and to lose a node can be tried.
-
-    Those with few pipelines to spare, where merging is hardest, and one node above the least.
-    """
-    first = (faults + 1) * least_size
-    return range(first + 1, min(most, first + 2 * least_size + 8) + 1)
-
-
-def worst_rebuilt_in(sizes: Sequence[int], faults: int, nodes: range) -> int | None:
-    """Most pipelines that one failure takes apart, from any of these numbers of nodes.
-
-    None without any number, or if a failure can leave a number of nodes that is not covered. Tries
-    every way to run.
-    """
-    rebuilt = [worst_rebuilt(sizes, faults, number) for number in nodes]
-    covered = [count for count in rebuilt if count is not None]
-    return max(covered) if covered and len(covered) == len(rebuilt) else None
+    assert not Coverage(sizes, faults, most_nodes).gaps(nodes[0])
+    return sizes, outcome.status is Status.OPTIMAL

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.schedules import SCHEDULES
-from solver.layered.placements import Columns, chunk_memory
-from solver.layered.problem import ChunkMemory, Intervals, distinct
+from solver.graph.placements import Columns, chunk_memory
+from solver.graph.problem import ChunkMemory, Intervals, distinct
 
 #: Boundaries of a split: pp + 1 layer indices from 0 to the number of layers.
 Split = tuple[int, ...]

@@ -13,7 +13,7 @@ from formulations.decisions import Decisions, even_shares
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from formulations.schedules import SCHEDULES
-from formulations.slot_degrees import runs_order
+from formulations.space.slots import runs_order
 from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
 from solver.heuristics.time_tables import TimeTables
 from solver.result import max_step_time_ns, objective_weight

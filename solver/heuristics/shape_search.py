@@ -12,7 +12,7 @@ import numpy as np
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import Array, CostTables
 from formulations.decisions import even_shares
-from formulations.slot_degrees import runs_order
+from formulations.space.slots import runs_order
 from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
 from solver.heuristics.neighbours import (
     fair_shares,

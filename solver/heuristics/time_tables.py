@@ -12,7 +12,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Shape, simulable
-from formulations.slot_degrees import stage_places
+from formulations.space.slots import stage_places
 from solver.bounds.closed_forms import ClosedForm, closed_forms
 from solver.bounds.packing import packed_ns, refuted
 from solver.bounds.stage_choice import StageChoice

@@ -15,8 +15,8 @@ from formulations.costs.placement import PlacementCosts
 from formulations.costs.tables import Array
 from formulations.plan import Shape
 from formulations.schedules import schedule_graph
+from solver.graph.problem import distinct, distinct_rows
 from solver.heuristics.balance import Balance, Mask
-from solver.layered.problem import distinct, distinct_rows
 from solver.simulate import Times, simulate, trace
 
 #: End times held at once by a batch simulation.

@@ -43,7 +43,8 @@ from formulations.lengths.row_times import (
 )
 from formulations.lengths.strategy_time import NEVER, Numbers, StrategyTimes
 from formulations.plan import GRADIENTS_SPLIT, Plan, Shape
-from formulations.space import node_vectors, shapes_of
+from formulations.space import shapes_of
+from formulations.space.configurations import node_vectors
 from formulations.switching.shards import Kind, Layout, layout_of
 from formulations.switching.switch import switch_of
 from solver.heuristics.balance import SplitSpace, order_balance

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from formulations.errors import InstanceError, PlannerError
-from formulations.instance.transformer import Architecture, TransformerSizes
+from formulations.instance.sizes import TransformerSizes
+from formulations.instance.transformer import Architecture
 from formulations.instance.workload import FLASH_PRECISIONS, Precision
 from solver.measure.torch_layers import layers
 

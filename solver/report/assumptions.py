@@ -9,15 +9,15 @@ from formulations.costs.context import context_methods
 from formulations.costs.experts import members_of
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.renting import in_whole_steps
-from formulations.instance import Instance, NodeGroup
+from formulations.instance import Instance
 from formulations.instance.cluster import has_flash
 from formulations.instance.preemption import Preemption
 from formulations.instance.search import Overlap
-from formulations.instance.sources import NOT_STATED, Evidence, GpuEvidence
+from formulations.instance.sources import NOT_STATED, Evidence
 from formulations.instance.workload import FLASH_PRECISIONS, FORMATS, MASTER_BYTES, OPTIMIZER_BYTES
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Degrees, Shape
 from formulations.units import SECONDS_PER_HOUR
-from solver.document import PlanDocument, RentingDocument
+from solver.document import PlanDocument
 from solver.report.document import costs_of, plan_of
 from solver.report.layout import Lines
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
@@ -37,17 +37,31 @@ _STATES = {sizes: name for name, sizes in OPTIMIZER_BYTES.items()}
 
 def assumptions(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> Lines:
     """One line each, labelled; `degrees`: of its stages."""
+    overlap, exchanges = instance.search.overlap, shape.zero >= GRADIENTS_SPLIT
     return [
         *(("assumed", text) for text in _assumed(instance, shape, degrees)),
-        *_hidden(instance.search.overlap, shape, degrees),
+        *hidden(
+            overlap,
+            tensor=overlap.tensor_parallel * any(group.tp > 1 for group in degrees),
+            sync=overlap.hidden_sync(shape.pp, shape.vpp) * (shape.dp > 1 and not exchanges),
+            sharding=overlap.sharding * (shape.dp > 1 and exchanges),
+        ),
         *(("unused", text) for text in _unused(instance)),
     ]
+
+
+def preemption_text(preemption: Preemption) -> str:
+    """What is taken for granted of all preemptions, and whose word it is."""
+    return (
+        "all nodes are paid for all the time; nodes on demand are never lost "
+        f"({preemption.kind}, {preemption.source})"
+    )
 
 
 def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> Iterator[str]:
     workload = instance.workload
     sizes = {group.tp for group in degrees}
-    if instance.search.sequence_parallel and max(sizes) > 1:
+    if any(instance.splits_sequence(tp) for tp in sizes if tp > 1):
         yield (
             "sequence parallel: what the backward pass gathers again is hidden behind products"
             " (Korthikanti et al. 2023)"
@@ -57,7 +71,7 @@ def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> It
             "parts of a stage: each an equal share of every micro-batch, gradients reduced among"
             " them inside the node, of tied embeddings a copy each"
         )
-    if len(sizes) > 1 and not instance.search.splits_messages:
+    if len(sizes) > 1 and not all(map(instance.splits_messages, sizes)):
         whose = "of the larger one" if shape.per_stage else "of the largest"
         yield f"unlike tensor groups: whole messages cross nodes once per GPU {whose}"
     if "selective" in shape.recompute and instance.profile is not None:
@@ -69,9 +83,18 @@ def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> It
             f"ZeRO {shape.zero}: {moved}gradients reduced with every micro-batch, layer by layer,"
             f" all replicas in lockstep{hidden}"
         )
-    yield from _experts(instance, shape)
+    if workload.experts:
+        experts = "all of them" if shape.etp else "its tensor group's share of all"
+        seen = f"every GPU holds {experts}"
+        if shape.ep > 1:
+            many = len(members_of(instance, shape).node_groups) > 0
+            slowest = " at the pace of the slowest node" * many
+            seen = f"all-to-alls{slowest}, nothing hidden"
+        yield f"experts: as many tokens for each of the {workload.experts}; {seen}"
     if shape.cp > 1:
-        method = context_text(instance, shape)
+        texts = {"ring": "keys and values go round a ring", "all_to_all": "heads are exchanged"}
+        methods = sorted(set(context_methods(instance, shape)))
+        method = " or ".join(texts[method] for method in methods)
         yield f"context parallel: {method}, not hidden; causal attention is shared evenly"
     master_bytes = FORMATS[workload.precision].master_bytes
     moments_bytes = workload.optimizer_bytes + MASTER_BYTES - master_bytes
@@ -79,25 +102,15 @@ def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> It
     if state not in (None, "fp32"):
         copy = ", master copy of the parameters in fp32" if master_bytes else ""
         yield f"Adam's moments in {state}{copy}"
-    yield from _flash(instance, shape)
-
-
-def _experts(instance: Instance, shape: Shape) -> Iterator[str]:
-    if not instance.workload.experts:
-        return
-    experts = "all of them" if shape.etp else "its tensor group's share of all"
-    where = f"every GPU holds {experts}" if shape.ep == 1 else "all-to-alls"
-    more = (
-        " at the pace of the slowest node" if len(members_of(instance, shape).node_groups) else ""
-    )
-    seen = "" if shape.ep == 1 else f"{more}, nothing hidden"
-    yield f"experts: as many tokens for each of the {instance.workload.experts}; {where}{seen}"
-
-
-def context_text(instance: Instance, shape: Shape) -> str:
-    """How attention sees all tokens of a sequence."""
-    texts = {"ring": "keys and values go round a ring", "all_to_all": "heads are exchanged"}
-    return " or ".join(texts[method] for method in sorted(set(context_methods(instance, shape))))
+    # Flash attention, and which other plans have it
+    names = _without_flash(instance)
+    if instance.on(shape.nodes_used).workload.flash_attention:
+        others = f"; plans on {names} have none" if instance.fused else ""
+        yield f"flash attention: no scores are kept{others}"
+    elif instance.fused:
+        capabilities = {group.gpu.compute_capability for group in instance.cluster.groups}
+        none = "none is known" if None in capabilities else "there is none"
+        yield f"flash attention: none, as on {names} {none}; plans without these have it"
 
 
 def hidden(overlap: Overlap, *, tensor: float, sync: float, sharding: float = 0) -> Lines:
@@ -111,16 +124,6 @@ def hidden(overlap: Overlap, *, tensor: float, sync: float, sharding: float = 0)
     return [(overlap.kind, f"hidden {text} ({overlap.source})")] if text else []
 
 
-def _hidden(overlap: Overlap, shape: Shape, degrees: Sequence[Degrees]) -> Lines:
-    exchanges = shape.zero >= GRADIENTS_SPLIT
-    return hidden(
-        overlap,
-        tensor=overlap.tensor_parallel * any(group.tp > 1 for group in degrees),
-        sync=overlap.hidden_sync(shape.pp, shape.vpp) * (shape.dp > 1 and not exchanges),
-        sharding=overlap.sharding * (shape.dp > 1 and exchanges),
-    )
-
-
 def _unused(instance: Instance) -> Iterator[str]:
     """What would cost nothing; strategies of a profile are as it was measured."""
     analytic = instance.profile is None and instance.fused is None
@@ -130,18 +133,6 @@ def _unused(instance: Instance) -> Iterator[str]:
     spot = [group.name for group in instance.cluster.groups if group.spot]
     if spot and instance.objective.minimize != "cost_per_useful_sequence":
         yield f"spot prices of {', '.join(spot)}: the objective cost_per_useful_sequence uses them"
-
-
-def _flash(instance: Instance, shape: Shape) -> Iterator[str]:
-    """Whether the plan has flash attention, and which others."""
-    names = _without_flash(instance)
-    if instance.on(shape.nodes_used).workload.flash_attention:
-        others = f"; plans on {names} have none" if instance.fused else ""
-        yield f"flash attention: no scores are kept{others}"
-    elif instance.fused:
-        capabilities = {group.gpu.compute_capability for group in instance.cluster.groups}
-        none = "none is known" if None in capabilities else "there is none"
-        yield f"flash attention: none, as on {names} {none}; plans without these have it"
 
 
 def cost_without_flash(document: PlanDocument, shape: Shape) -> Lines:
@@ -187,20 +178,23 @@ def _without_flash(instance: Instance) -> str:
 # Sources of figures
 
 
-def _gpu_text(evidence: GpuEvidence, profiled: bool) -> str:
-    """Figures of one kind stand together, assumed ones of one source.
+def evidence_lines(document: PlanDocument) -> Lines:
+    """One entry per GPU type used: figures of one kind together, assumed ones of one source.
 
     The memory's bandwidth goes without saying where it is of the peaks' kind.
     """
-    times = {"layer_times": "layer times" if profiled else "kernel efficiency"}
-    figures: dict[str, list[str]] = {}
-    words = _FIGURES | times
-    if evidence.memory_bandwidth.kind == evidence.peak.kind:
-        del words["memory_bandwidth"]
-    for name, text in words.items():
-        figures.setdefault(_kind_text(getattr(evidence, name)), []).append(text)
-    parts = [f"{', '.join(figures_alike)} {kind}" for kind, figures_alike in figures.items()]
-    return f"{evidence.gpu}: {'; '.join(parts)}"
+    layer_times = "layer times" if document.instance.profile is not None else "kernel efficiency"
+    lines: Lines = []
+    for evidence in document.evidence:
+        words = _FIGURES | {"layer_times": layer_times}
+        if evidence.memory_bandwidth.kind == evidence.peak.kind:
+            del words["memory_bandwidth"]
+        figures: dict[str, list[str]] = {}
+        for name, text in words.items():
+            figures.setdefault(_kind_text(getattr(evidence, name)), []).append(text)
+        parts = [f"{', '.join(figures_alike)} {kind}" for kind, figures_alike in figures.items()]
+        lines.append(("" if lines else "rests on", f"{evidence.gpu}: {'; '.join(parts)}"))
+    return lines
 
 
 def _kind_text(evidence: Evidence) -> str:
@@ -233,13 +227,6 @@ def calibration_lines(document: PlanDocument) -> Lines:
     ]
 
 
-def evidence_lines(document: PlanDocument) -> Lines:
-    """One entry per GPU type used."""
-    profiled = document.instance.profile is not None
-    lines = [_gpu_text(evidence, profiled) for evidence in document.evidence]
-    return [("" if i else "rests on", line) for i, line in enumerate(lines)]
-
-
 # Terms of renting
 
 
@@ -249,51 +236,33 @@ def renting_lines(document: PlanDocument) -> Lines:
     step_s, shape = document.step_time_s, document.shape
     if renting is None or preemption is None or step_s is None or shape is None:
         return []
-    used = zip(document.instance.cluster.groups, shape.nodes_used, strict=True)
-    terms = [_terms(group, count, renting) for group, count in used if count]
+    # Price of a node of every group, and how often it is taken back
+    lines: Lines = []
+    for group, count in zip(document.instance.cluster.groups, shape.nodes_used, strict=True):
+        terms, spot = f"on demand, {money(group.price_usd_per_hour)} per node-hour", group.spot
+        if spot is not None and group.name in renting.on_spot:
+            often = f"{spot.preemptions_per_hour:.4g} preemptions per node-hour"
+            price = f"{money(spot.price_usd_per_hour)} per node-hour"
+            terms = f"on spot, {price}, {often} ({spot.kind}, {spot.source})"
+        if count:
+            nodes = f"{counted(count, 'node')} of {group.name}"
+            lines.append(("" if lines else "rented", f"{nodes} {terms}"))
     kept, speed = renting.availability, significant(renting.useful_sequences_per_s)
     why = f", as {percent(kept)} of the time goes into steps that are kept" if kept < 1 else ""
-    return [
-        *(("" if i else "rented", text) for i, text in enumerate(terms)),
-        (
-            "useful",
-            f"{speed} sequences/s{why}; {money(renting.cost_usd_per_useful_sequence)} per sequence",
-        ),
-        *_checkpoints(preemption, renting, step_s),
-    ]
-
-
-def _terms(group: NodeGroup, count: int, renting: RentingDocument) -> str:
-    """Price of a node, and how often it is taken back."""
-    nodes, spot = f"{counted(count, 'node')} of {group.name}", group.spot
-    if spot is None or group.name not in renting.on_spot:
-        return f"{nodes} on demand, {money(group.price_usd_per_hour)} per node-hour"
-    often = f"{spot.preemptions_per_hour:.4g} preemptions per node-hour"
-    price = f"{money(spot.price_usd_per_hour)} per node-hour"
-    return f"{nodes} on spot, {price}, {often} ({spot.kind}, {spot.source})"
-
-
-def _checkpoints(preemption: Preemption, renting: RentingDocument, step_s: float) -> Lines:
-    """When checkpoints are due, and what the figures take for granted."""
+    each = money(renting.cost_usd_per_useful_sequence)
+    lines.append(("useful", f"{speed} sequences/s{why}; {each} per sequence"))
+    # When checkpoints are due, and what the figures take for granted
     every_s, rate = renting.checkpoint_every_s, renting.preemptions_per_hour
     if every_s is None:
-        return [("assumed", "nodes on demand are never lost")]
-    rate_per_s = rate / SECONDS_PER_HOUR
-    steps, slowdown = in_whole_steps(preemption, rate_per_s, step_s)
+        return [*lines, ("assumed", "nodes on demand are never lost")]
+    steps, slowdown = in_whole_steps(preemption, rate / SECONDS_PER_HOUR, step_s)
     more = slowdown * renting.availability - 1
     longer = f"; whole steps take {percent(more)} more time" if more > _LEAST_SHARE else ""
     checkpoint, restart = time_text(preemption.checkpoint_s), time_text(preemption.restart_s)
-    return [
-        (
-            "checkpoints",
-            f"{checkpoint} after {time_text(every_s)} of training, "
-            f"{counted(steps, 'step')}{longer}",
-        ),
-        (
-            "assumed",
-            f"preemptions: {rate:.4g} per hour, one node each at its own time; what came "
-            f"after the last checkpoint is lost, and {restart} until another node is in its place; "
-            f"all nodes are paid for all the time; nodes on demand are never lost ("
-            f"{preemption.kind}, {preemption.source})",
-        ),
-    ]
+    due = f"{checkpoint} after {time_text(every_s)} of training, {counted(steps, 'step')}{longer}"
+    assumed = (
+        f"preemptions: {rate:.4g} per hour, one node each at its own time; what came "
+        f"after the last checkpoint is lost, and {restart} until another node is in its place; "
+        f"{preemption_text(preemption)}"
+    )
+    return [*lines, ("checkpoints", due), ("assumed", assumed)]

@@ -1,39 +1,22 @@
 """Answers side by side: methods, two plans, what runs and the best, a plan and its changes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from rich.console import RenderableType
 
-from formulations.instance.target import TARGET_NAMES
+from formulations.instance.targets import TARGETS
 from solver.comparison import Answer, Comparison, Evaluation, Finding
 from solver.document import PlanDocument
 from solver.report.critical import summary
-from solver.report.layout import Lines, labelled, table
+from solver.report.layout import Lines, labelled, table, table_of
 from solver.report.naming import degrees_line
-from solver.report.quantities import (
-    Unit,
-    counted,
-    money,
-    percent,
-    significant,
-    size_text,
-    size_unit,
-    time_text,
-    time_unit,
-)
-from solver.report.stages import alike, memory_table, placed, stage_table
+from solver.report.quantities import counted, money, percent, significant, size_text, time_text
+from solver.report.stages import alike, all_stages, memory_table, placed, stage_table
 from solver.report.text import batches_text, figures, heading_lines, shape_text
 from solver.simulate import Step
 
 _HOUR_NS = 3600e9
-#: Terms of a step's critical path, by the field of plan files.
-_TERMS = {
-    "compute_s": "compute",
-    "transfers_s": "transfers between stages",
-    "gradient_sync_s": "gradient sync",
-    "embedding_sync_s": "sync of tied embeddings",
-    "optimizer_s": "optimizer",
-}
 #: Gains that differ by less are told as one.
 _ALIKE = 0.0005
 
@@ -53,46 +36,46 @@ def comparison_text(comparison: Comparison) -> list[RenderableType]:
             return time_text(objective / 1e9, longest_ns / 1e9)
         return money(objective / _HOUR_NS)
 
-    def row(finding: Finding) -> tuple[str, ...]:
-        stopped = finding.termination in ("time_limit", "interrupted")
-        why = f", {finding.termination.replace('_', ' ')}" if stopped else ""
-        shares = (finding.gap, comparison.above(finding))
-        shape = finding.shape
-        return (
-            finding.method,
-            f"{finding.status}{why}",
-            degrees_line(shape, shape.degrees_used) if shape else "-",
-            worth(finding.objective),
-            worth(finding.bound),
-            *("-" if share is None else percent(share) for share in shares),
-            significant(finding.runtime_s, 3),
-        )
+    def share(share: float | None) -> str:
+        return "-" if share is None else percent(share)
 
-    texts = ("method", "status", "shape tp x dp x pp, b")
-    objective = "step time" if by_time else "money"
-    numbers = (objective, "lower bound", "gap", "above best bound", "seconds")
-    lines = [("verdict", _verdict(comparison))]
-    lines += [("", clash) for clash in comparison.contradictions]
-    return [table(texts, numbers, map(row, comparison.findings)), "", labelled(lines)]
+    def stopped(finding: Finding) -> str:
+        why = finding.termination
+        return f", {why.replace('_', ' ')}" if why in ("time_limit", "interrupted") else ""
 
-
-def _verdict(comparison: Comparison) -> str:
+    findings = table_of(
+        comparison.findings,
+        {
+            "method": lambda finding: finding.method,
+            "status": lambda finding: f"{finding.status}{stopped(finding)}",
+            "shape tp x dp x pp, b": lambda finding: (
+                degrees_line(finding.shape, finding.shape.degrees_used) if finding.shape else "-"
+            ),
+        },
+        {
+            "step time" if by_time else "money": lambda finding: worth(finding.objective),
+            "lower bound": lambda finding: worth(finding.bound),
+            "gap": lambda finding: share(finding.gap),
+            "above best bound": lambda finding: share(comparison.above(finding)),
+            "seconds": lambda finding: significant(finding.runtime_s, 3),
+        },
+    )
     clashes = comparison.contradictions
-    if clashes:
-        return f"{counted(len(clashes), 'contradiction')}: one of the methods is wrong"
     proofs = sum(finding.bound is not None for finding in comparison.findings)
-    if not proofs:
-        return "nothing to contradict: no method proved a bound"
     number = "is 1" if proofs == 1 else f"are {proofs}"
-    return f"no plan is below a proved bound, of which there {number}"
+    verdict = f"no plan is below a proved bound, of which there {number}"
+    if not proofs:
+        verdict = "nothing to contradict: no method proved a bound"
+    if clashes:
+        verdict = f"{counted(len(clashes), 'contradiction')}: one of the methods is wrong"
+    return [findings, "", labelled([("verdict", verdict), *(("", clash) for clash in clashes)])]
 
 
 def comparison_json(comparison: Comparison) -> dict[str, object]:
     """The same as data. objective, lower_bound: in `unit`, s or USD per step."""
     by_time = comparison.instance.objective.minimize == "step_time"
-    scale = 1e9 if by_time else _HOUR_NS
 
-    def scaled(value: float | None) -> float | None:
+    def scaled(value: float | None, scale: float = 1e9 if by_time else _HOUR_NS) -> float | None:
         return None if value is None else value / scale
 
     return {
@@ -107,7 +90,7 @@ def comparison_json(comparison: Comparison) -> dict[str, object]:
                 "status": finding.status,
                 "termination": finding.termination,
                 "shape": finding.shape and finding.shape.model_dump(mode="json"),
-                "step_time_s": None if finding.step_time_ns is None else finding.step_time_ns / 1e9,
+                "step_time_s": scaled(finding.step_time_ns, 1e9),
                 "objective": scaled(finding.objective),
                 "lower_bound": scaled(finding.bound),
                 "gap": finding.gap,
@@ -122,68 +105,71 @@ def comparison_json(comparison: Comparison) -> dict[str, object]:
 
 # Two plans
 
-Row = tuple[str, str, str, str]
+
+class Field(NamedTuple):
+    """A figure of plans: its label, its text beside a larger one, and its value; None: none."""
+
+    label: str
+    text: Callable[[float, float], str]
+    value: Callable[[PlanDocument], float | None]
+
+
+def _of_path(field: str) -> Callable[[PlanDocument], float | None]:
+    """A term of the critical path."""
+    return lambda plan: getattr(plan.critical_path, field, None)
+
+
+#: What plans are compared by.
+FIELDS = (
+    Field("step time", time_text, lambda plan: plan.step_time_s),
+    Field("  compute", time_text, _of_path("compute_s")),
+    Field("  transfers between stages", time_text, _of_path("transfers_s")),
+    Field("  gradient sync", time_text, _of_path("gradient_sync_s")),
+    Field("  sync of tied embeddings", time_text, _of_path("embedding_sync_s")),
+    Field("  optimizer", time_text, _of_path("optimizer_s")),
+    Field("lower bound", time_text, lambda plan: plan.lower_bound_s),
+    Field(
+        "throughput",
+        lambda rate, _: f"{significant(rate)} sequences/s",
+        lambda plan: plan.throughput_sequences_per_s,
+    ),
+    Field("MFU", lambda share, _: percent(share), lambda plan: plan.mfu),
+    Field(
+        "fullest GPU",
+        size_text,
+        lambda plan: max((stage.memory_bytes for stage in all_stages(plan)), default=None),
+    ),
+    Field("money per step", lambda usd, _: money(usd), lambda plan: plan.cost_usd_per_step),
+    Field(
+        "money per useful sequence",
+        lambda usd, _: money(usd),
+        lambda plan: plan.renting.cost_usd_per_useful_sequence if plan.renting else None,
+    ),
+)
 
 
 def difference(
     first: PlanDocument, second: PlanDocument, names: tuple[str, str]
 ) -> list[RenderableType]:
-    """Both plans in words, then every figure of both and by how much the second is larger."""
-    lines = []
+    """Both plans in words, then every figure of both and by how much the second is larger.
+
+    What is 0 in both is left out.
+    """
+    lines, rows = [], []
     for name, plan in zip(names, (first, second), strict=True):
         if plan.shape is not None:
             lines += [(name, shape_text(plan, plan.shape)), ("", batches_text(plan, plan.shape))]
-    rows = _difference_rows(first, second)
-    return [labelled(lines), "", table(("",), (*names, "difference"), rows)]
-
-
-def _difference_rows(first: PlanDocument, second: PlanDocument) -> Iterator[Row]:
-    """Every figure that both have, terms of the critical path where either takes time."""
-
-    def times(name: str, a: float | None, b: float | None) -> Iterator[Row]:
-        return _compared(name, a, b, _in_unit(time_unit, a, b))
-
-    yield from times("step time", first.step_time_s, second.step_time_s)
-    for field, name in _TERMS.items():
-        a, b = (getattr(plan.critical_path, field, None) for plan in (first, second))
-        if a or b:
-            yield from times(f"  {name}", a, b)
-    yield from times("lower bound", first.lower_bound_s, second.lower_bound_s)
-    a, b = first.throughput_sequences_per_s, second.throughput_sequences_per_s
-    yield from _compared("throughput", a, b, lambda rate: f"{significant(rate)} sequences/s")
-    if first.mfu is not None and second.mfu is not None:
-        points = 100 * (second.mfu - first.mfu)
-        change = f"{points:+.1f} points" if points else "none"
-        yield "MFU", percent(first.mfu), percent(second.mfu), change
-    a, b = (
-        max((s.memory_bytes for replica in plan.replicas for s in replica.stages), default=None)
-        for plan in (first, second)
-    )
-    yield from _compared("fullest GPU", a, b, _in_unit(size_unit, a, b))
-    a, b = first.cost_usd_per_step, second.cost_usd_per_step
-    if a or b:
-        yield from _compared("money per step", a, b, money)
-    if first.renting and second.renting:
-        a, b = (plan.cost_usd_per_useful_sequence for plan in (first.renting, second.renting))
-        yield from _compared("money per useful sequence", a, b, money)
-
-
-def _in_unit(
-    unit: Callable[[float], Unit], a: float | None, b: float | None
-) -> Callable[[float], str]:
-    """Text of both and of their difference in the unit of the larger one."""
-    return unit(max(a or 0.0, b or 0.0)).text
-
-
-def _compared(
-    name: str, a: float | None, b: float | None, text: Callable[[float], str]
-) -> Iterator[Row]:
-    """A line where both have the figure."""
-    if a is not None and b is not None:
-        change = b - a
-        sign = "+" if change > 0 else ""
+    for label, text, value in FIELDS:
+        a, b = value(first), value(second)
+        if a is None or b is None or not (a or b):
+            continue
+        change, sign, largest = b - a, "+" if b > a else "", max(a, b)
         share = f" ({sign}{percent(change / a)})" if a else ""
-        yield name, text(a), text(b), f"{sign}{text(change)}{share}" if change else "none"
+        changed = f"{sign}{text(change, largest)}{share}"
+        if label == "MFU":
+            changed = f"{100 * change:+.1f} points"
+        rows.append((label, text(a, largest), text(b, largest), changed if change else "none"))
+    return [labelled(lines), "", table(("",), (*names, "difference"), rows)]
 
 
 # What runs today, and the best plan
@@ -193,13 +179,13 @@ def evaluation_text(
     document: PlanDocument, step: Step, evaluation: Evaluation
 ) -> list[RenderableType]:
     """Stages, memory, time, limits that are broken, distance from the best, single changes."""
-    lines = [*figures(document), *summary(document, step.costs, step)]
-    for stage, chunk, _, stages in alike(document):
-        limit = stages[0].memory_limit_bytes
-        over = stages[0].memory_bytes - limit
-        if not chunk and over > 0:
-            text = size_text(over, limit)
-            lines.append(("over memory", f"{placed(stages)}: {text} too much on stage {stage}"))
+    lines = [*figures(document), *summary(document, step)]
+    for row in alike(document):
+        limit = row.figures.memory_limit_bytes
+        over = row.figures.memory_bytes - limit
+        if not row.chunk and over > 0:
+            text = f"{size_text(over, limit)} too much on stage {row.stage}"
+            lines.append(("over memory", f"{placed(row.stages)}: {text}"))
     broken = (text for text in evaluation.broken if text.startswith("instance.limits"))
     lines += [("over limit", text) for text in broken]
     parts: list[RenderableType] = [
@@ -214,47 +200,48 @@ def evaluation_text(
     ]
     if evaluation.changes:
         longest_s = max(change.step_time_s or 0.0 for change in evaluation.changes)
-        rows = [
-            (
-                change.change,
-                time_text(change.step_time_s or 0.0, longest_s),
-                "does not fit" if change.least is None else percent(change.least),
-            )
-            for change in evaluation.changes
-        ]
-        note = "one decision of the best plan put into this one, alone"
-        parts += ["", note, table(("change",), ("step time", "saved"), rows)]
+        changes = table_of(
+            evaluation.changes,
+            {"change": lambda change: change.change},
+            {
+                "step time": lambda change: time_text(change.step_time_s or 0.0, longest_s),
+                "saved": lambda change: (
+                    "does not fit" if change.least is None else percent(change.least)
+                ),
+            },
+        )
+        parts += ["", "one decision of the best plan put into this one, alone", changes]
     return parts
 
 
 def _distance(document: PlanDocument, evaluation: Evaluation) -> Lines:
     """How far the plan is from the best one."""
-    best = evaluation.best
+    best, above = evaluation.best, evaluation.above_best
     if best is None:
         return []
-    target = TARGET_NAMES[best.instance.search.target]
-    if best.step_time_ns is None or evaluation.above_best is None:
+    target = TARGETS[best.instance.search.target].name
+    if best.step_time_ns is None or above is None:
         return [("best plan", f"{best.status} for {target}: none to compare with")]
     slower = "slower" if document.minimize == "step_time" else "dearer"
-    bound = ""
+    distance = f"{percent(above)} {slower} than it" if above > 0 else "no better plan was found"
     if evaluation.above_bound is not None:
-        bound = f"; at most {percent(evaluation.above_bound)} {slower} than any"
-    lines = [("best plan", f"{time_text(best.step_time_ns / 1e9)}, {best.status} for {target}")]
-    if evaluation.above_best > 0:
-        text = f"{percent(evaluation.above_best)} {slower} than it"
-        lines.append(("distance", f"{text}{bound and bound + ' plan'}"))
-    else:
-        lines.append(("distance", f"no better plan was found{bound}"))
-    gains = [(change, change.least or 0.0) for change in evaluation.changes]
-    saving = next(((change, saved) for change, saved in gains if saved > 0), None)
+        than = "than any plan" if above > 0 else "than any"
+        distance += f"; at most {percent(evaluation.above_bound)} {slower} {than}"
+    lines = [
+        ("best plan", f"{time_text(best.step_time_ns / 1e9)}, {best.status} for {target}"),
+        ("distance", distance),
+    ]
+    saving = next((change for change in evaluation.changes if (change.least or 0.0) > 0), None)
     if saving is not None:
-        lines.append(("most brings", f"{saving[0].change}, alone: {percent(saving[1])} saved"))
+        saved = percent(saving.least or 0.0)
+        lines.append(("most brings", f"{saving.change}, alone: {saved} saved"))
     return lines
 
 
 def evaluation_json(document: PlanDocument, evaluation: Evaluation) -> dict[str, object]:
     """The same as data; memory by pipeline stage and replica."""
     best, shape = evaluation.best, document.shape
+    memory = ("node", "gpus", "memory_bytes", "memory_limit_bytes")
     return {
         "step_time_s": document.step_time_s,
         "fits": not evaluation.broken,
@@ -262,14 +249,7 @@ def evaluation_json(document: PlanDocument, evaluation: Evaluation) -> dict[str,
         "shape": shape and shape.model_dump(mode="json"),
         "node_order": list(document.node_order),
         "memory": [
-            {
-                "replica": r,
-                "stage": k,
-                "node": stage.node,
-                "gpus": list(stage.gpus),
-                "memory_bytes": stage.memory_bytes,
-                "memory_limit_bytes": stage.memory_limit_bytes,
-            }
+            {"replica": r, "stage": k, **stage.model_dump(mode="json", include={*memory})}
             for r, replica in enumerate(document.replicas)
             for k, stage in enumerate(replica.stages[: shape.pp if shape else 0])
         ],
@@ -294,20 +274,21 @@ def explanation(
     """What the time of a step goes into, and every change with what it saves, most first."""
     what = "time" if document.minimize == "step_time" else "money"
     longest_s = max((answer.step_time_s or 0.0 for answer in answers), default=0.0)
-    rows = [
-        (
-            answer.change,
-            "-" if answer.step_time_s is None else time_text(answer.step_time_s, longest_s),
-            gain_text(answer),
-        )
-        for answer in sorted(answers, key=lambda it: (it.least is None, -(it.least or 0.0)))
-    ]
+    changes = table_of(
+        sorted(answers, key=lambda answer: (answer.least is None, -(answer.least or 0.0))),
+        {"change": lambda answer: answer.change},
+        {
+            "step time": lambda answer: (
+                "-" if answer.step_time_s is None else time_text(answer.step_time_s, longest_s)
+            ),
+            "saved": gain_text,
+        },
+    )
     note = (
         "changes, each solved again from this plan where it stays possible;\n"
         f"saved: {what} per sequence against it, as proved"
     )
-    changes = table(("change",), ("step time", "saved"), rows)
-    return [labelled(summary(document, step.costs, step)), "", note, changes]
+    return [labelled(summary(document, step)), "", note, changes]
 
 
 def gain_text(answer: Answer) -> str:

@@ -1,83 +1,49 @@
 """From results to the content of plan and front files, and back to a plan and its costs."""
 
-from formulations.costs.plan_costs import (
-    PlanCosts,
-    plan_costs,
-)
-from formulations.costs.renting import Terms
+from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.errors import PlanError
-from formulations.instance import Instance
 from formulations.plan import Plan
 from formulations.units import seconds
-from solver.document import (
-    PlanDocument,
-    shape_counts,
-)
+from solver.document import PlanDocument, shape_counts
 from solver.files import digest, sealed
-from solver.front_document import (
-    Aim,
-    FamilyPoint,
-    FamilyResult,
-    FrontDocument,
-    PointDocument,
-    TermsDocument,
-)
+from solver.front_document import Aim, FamilyResult, FrontDocument, PointDocument, TermsDocument
 from solver.options import SolveOptions
-from solver.plan_figures import plan_figures
+from solver.plan_figures import NO_FIGURES, plan_figures
 from solver.result import Result, objective_weight
 
 
 def build_document(result: Result, options: SolveOptions) -> PlanDocument:
     """The sealed plan file of a result; figures of the plan are None where there is none."""
-    plan = result.plan
-    document = PlanDocument(
-        status=result.status,
-        termination=result.termination,
-        method=result.method,
-        requested_gap=result.requested_gap,
-        seed=options.seed,
-        minimize=result.instance.objective.minimize,
-        target=result.instance.search.target,
-        step_time_s=None if result.step_time_ns is None else seconds(result.step_time_ns),
-        lower_bound_s=_lower_bound_s(result),
-        gap=result.gap,
-        critical_path=None,
-        rounding_error_s=None,
-        runtime_s=result.runtime_s,
-        throughput_sequences_per_s=None,
-        model_flop_per_s_per_gpu=None,
-        mfu=None,
-        price_usd_per_hour=None,
-        cost_usd_per_step=None,
-        training_cost_usd=None,
-        renting=None,
-        evidence=(),
-        time_sources=(),
-        shape=plan.shape if plan else None,
-        node_order=(),
-        idle_nodes=(),
-        replicas=(),
-        history=result.log.history,
-        shapes=shape_counts(result.log.shapes),
-        closed_shapes=result.log.shapes,
-        instance=result.instance,
-    )
-    if plan is not None and result.step_time_ns is not None:
-        costs = plan_costs(document.instance, plan)
-        figures = plan_figures(document.instance, plan, costs, result.step_time_ns)
-        document = document.model_copy(update=figures)
-    return sealed(document)
-
-
-def _lower_bound_s(result: Result) -> float | None:
-    """Bound of the step time; if money is minimised, at the rent of the plan found."""
-    if result.bound is None:
-        return None
-    if result.plan is None:
-        weight = 1.0 if result.instance.objective.minimize == "step_time" else 0.0
+    plan, step_time_ns, bound_s = result.plan, result.step_time_ns, None
+    if plan is not None and step_time_ns is not None:
+        costs = plan_costs(result.instance, plan)
+        figures = plan_figures(result.instance, plan, costs, step_time_ns)
+        weight = objective_weight(result.instance, plan.shape)
     else:
-        weight = objective_weight(result.instance, result.plan.shape)
-    return result.bound / weight / 1e9 if weight else None
+        figures = NO_FIGURES
+        weight = 1.0 if result.instance.objective.minimize == "step_time" else 0.0
+    # Of the step time; if money is minimised, at the rent of the plan found
+    if result.bound is not None and weight:
+        bound_s = result.bound / weight / 1e9
+    return sealed(
+        PlanDocument(
+            status=result.status,
+            termination=result.termination,
+            method=result.method,
+            requested_gap=result.requested_gap,
+            seed=options.seed,
+            minimize=result.instance.objective.minimize,
+            target=result.instance.search.target,
+            lower_bound_s=bound_s,
+            gap=result.gap,
+            runtime_s=result.runtime_s,
+            history=result.log.history,
+            shapes=shape_counts(result.log.shapes),
+            closed_shapes=result.log.shapes,
+            instance=result.instance,
+            **figures,
+        )
+    )
 
 
 def plan_of(document: PlanDocument) -> Plan:
@@ -104,6 +70,18 @@ def costs_of(document: PlanDocument) -> PlanCosts:
 
 def build_front(result: FamilyResult, aim: Aim) -> FrontDocument:
     """The sealed front file of an outcome."""
+    points = []
+    for point in result.points:
+        assert point.result.step_time_ns is not None, "a point has a plan"
+        instance, step_s = result.family.instance, seconds(point.result.step_time_ns)
+        points.append(
+            PointDocument(
+                nodes=point.nodes,
+                nodes_used=point.nodes_used,
+                terms=tuple(TermsDocument.of(instance, terms, step_s) for terms in point.terms),
+                plan=build_document(point.result, result.options),
+            )
+        )
     return sealed(
         FrontDocument(
             aim=aim,
@@ -111,34 +89,8 @@ def build_front(result: FamilyResult, aim: Aim) -> FrontDocument:
             requested_gap=result.options.gap,
             seed=result.options.seed,
             runtime_s=result.runtime_s,
-            points=tuple(_point(result, point) for point in result.points),
+            points=tuple(points),
             clusters=result.clusters,
             family=result.family,
         )
-    )
-
-
-def _point(result: FamilyResult, point: FamilyPoint) -> PointDocument:
-    step_ns = point.result.step_time_ns
-    assert step_ns is not None, "a point has a plan"
-    return PointDocument(
-        nodes=point.nodes,
-        nodes_used=point.nodes_used,
-        terms=tuple(
-            _terms(result.family.instance, rented, seconds(step_ns)) for rented in point.terms
-        ),
-        plan=build_document(point.result, result.options),
-    )
-
-
-def _terms(instance: Instance, terms: Terms, step_s: float) -> TermsDocument:
-    kept_s, steps = step_s * terms.slowdown, instance.objective.steps
-    cost = terms.usd_per_hour * kept_s / 3600
-    return TermsDocument(
-        on_spot=terms.on_spot,
-        price_usd_per_hour=terms.usd_per_hour,
-        availability=1 / terms.slowdown,
-        sequences_per_s=instance.workload.global_batch / kept_s,
-        cost_usd_per_step=cost,
-        training_cost_usd=None if steps is None else cost * steps,
     )

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from formulations.transition import Links
 from solver.fleet_document import CopyDocument, FleetDocument, PipelineDocument, RecoveryDocument
 from solver.report.assumptions import hidden
-from solver.report.layout import Grid, Lines, labelled, table
+from solver.report.layout import Grid, Lines, labelled, table, table_of
 from solver.report.naming import layers_text
 from solver.report.quantities import (
     counted,
@@ -39,23 +39,25 @@ def fleet_text(
 
 
 def _pipeline_table(document: FleetDocument) -> Grid:
-    rows = []
-    changes = pipeline_changes(document)
     longest_s = max(pipeline.step_time_s for pipeline in document.pipelines)
-    for n, pipeline in enumerate(document.pipelines):
-        template = document.designs[pipeline.design].template
-        rows.append(
-            [
-                f"{n}",
-                _names(pipeline.nodes),
-                changes[n],
-                f"{template.num_stages}",
-                f"{pipeline.micro_batches}",
-                time_text(pipeline.step_time_s, longest_s),
-            ]
-        )
-    texts = ["pipeline", "nodes", "from" if document.recovery else ""]
-    return table(texts, ["stages", "micro-batches", "step"], rows)
+
+    def num_stages(pipeline: PipelineDocument) -> int:
+        return document.designs[pipeline.design].template.num_stages
+
+    changes = pipeline_changes(document)
+    return table_of(
+        enumerate(document.pipelines),
+        {
+            "pipeline": lambda row: f"{row[0]}",
+            "nodes": lambda row: _names(row[1].nodes),
+            "from" if document.recovery else "": lambda row: changes[row[0]],
+        },
+        {
+            "stages": lambda row: f"{num_stages(row[1])}",
+            "micro-batches": lambda row: f"{row[1].micro_batches}",
+            "step": lambda row: time_text(row[1].step_time_s, longest_s),
+        },
+    )
 
 
 def _names(nodes: Sequence[str]) -> str:
@@ -70,40 +72,32 @@ def pipeline_changes(document: FleetDocument) -> list[str]:
     recovery = document.recovery
     if recovery is None:
         return [""] * len(document.pipelines)
-    return [_change(recovery, set(document.away), pipeline) for pipeline in document.pipelines]
-
-
-def _change(recovery: RecoveryDocument, away: set[str], pipeline: PipelineDocument) -> str:
-    if pipeline.nodes in [
-        former.nodes for former in recovery.before if former.design == pipeline.design
-    ]:
-        return f"{_of(recovery, pipeline.nodes[0])}, kept"
-    homes = Counter(_home(recovery, name) for name in pipeline.nodes)
-    joined = homes.pop(None, 0)
-    added = [f"{counted(joined, 'node')} that joined or was idle"] if joined else []
-    if not homes:
-        return ", ".join(["started", *added])
-    main = max(homes, key=lambda p: (homes[p], -(p or 0)))
-    assert main is not None
-    for p in sorted(home for home in homes if home is not None and home != main):
-        remaining = [name for name in recovery.before[p].nodes if name not in away]
-        if homes[p] == len(remaining):
-            added.append(f"merged with {p}")
-        else:
-            added.append(f"{counted(homes[p], 'node')} borrowed from {p}")
-    return ", ".join([f"{main}, re-instantiated", *added])
-
-
-def _home(recovery: RecoveryDocument, name: str) -> int | None:
-    """Pipeline before, of a node; None if it was in none."""
-    return next((p for p, pipeline in enumerate(recovery.before) if name in pipeline.nodes), None)
-
-
-def _of(recovery: RecoveryDocument, name: str) -> str:
-    return str(_home(recovery, name))
+    # The pipeline before, of every node that was in one
+    homes = {name: p for p, former in enumerate(recovery.before) for name in former.nodes}
+    before = [(former.design, former.nodes) for former in recovery.before]
+    changes = []
+    for pipeline in document.pipelines:
+        if (pipeline.design, pipeline.nodes) in before:
+            changes.append(f"{homes[pipeline.nodes[0]]}, kept")
+            continue
+        taken = Counter(homes[name] for name in pipeline.nodes if name in homes)
+        joined = sum(name not in homes for name in pipeline.nodes)
+        added = [f"{counted(joined, 'node')} that joined or was idle"] if joined else []
+        if not taken:
+            changes.append(", ".join(["started", *added]))
+            continue
+        main = max(taken, key=lambda p: (taken[p], -p))
+        for p in sorted(taken.keys() - {main}):
+            remaining = set(recovery.before[p].nodes) - set(document.away)
+            merged = taken[p] == len(remaining)
+            borrowed = f"{counted(taken[p], 'node')} borrowed from {p}"
+            added.append(f"merged with {p}" if merged else borrowed)
+        changes.append(", ".join([f"{main}, re-instantiated", *added]))
+    return changes
 
 
 def _copy_table(document: FleetDocument, recovery: RecoveryDocument) -> Grid:
+    """What every node receives, from whom, and how long that would take alone."""
     grouped: dict[tuple[str, str | None, int | None], list[CopyDocument]] = defaultdict(list)
     for copy in recovery.copies:
         grouped[copy.target, copy.source, copy.replica].append(copy)
@@ -131,64 +125,65 @@ def _recovery_lines(document: FleetDocument) -> Lines:
     recovery = document.recovery
     if recovery is None:
         return []
-    size = sum(copy.size_bytes for copy in recovery.copies)
+    copied = "nothing has to be copied"
+    if recovery.copies:
+        size = size_text(sum(copy.size_bytes for copy in recovery.copies))
+        layers = counted(len(recovery.copies), "layer")
+        copied = f"{layers}, {size} in {time_text(recovery.transfer_s)}"
+    restart = f" and a restart of {time_text(recovery.restart_s)}" if recovery.restart_s else ""
+    how = "going on without a pause" if document.goes_on else f"copies{restart} included"
+    horizon = (
+        f"{significant(recovery.steps)} steps within {time_text(recovery.horizon_s)}, {how}; no "
+        "fleet of these templates trains more"
+    )
+    if recovery.steps_bound > recovery.steps * (1 + 1e-12):
+        gap = (recovery.steps_bound - recovery.steps) / recovery.steps_bound
+        horizon += f" than {significant(recovery.steps_bound)}, gap {percent(gap)}"
     lines = [
         ("lost", _names(recovery.lost)),
         ("joined", _names(recovery.joined)),
-        (
-            "transfer",
-            f"{counted(len(recovery.copies), 'layer')}, {size_text(size)} in "
-            f"{time_text(recovery.transfer_s)}"
-            if recovery.copies
-            else "nothing has to be copied",
-        ),
-        ("horizon", _horizon_text(recovery, document.goes_on)),
+        ("transfer", copied),
+        ("horizon", horizon),
     ]
-    unsaved = sorted({copy.layer for copy in recovery.copies if copy.source is None})
+    unsaved = {copy.layer for copy in recovery.copies if copy.source is None}
     if unsaved:
         names = layers_text(document.instance.workload, unsaved)
         lines.append(("checkpoint", f"no node is left that holds layers {names}"))
     return lines
 
 
-def _horizon_text(recovery: RecoveryDocument, goes_on: bool) -> str:
-    included = "copies"
-    if recovery.restart_s:
-        included += f" and a restart of {time_text(recovery.restart_s)}"
-    how = "going on without a pause" if goes_on else f"{included} included"
-    text = (
-        f"{significant(recovery.steps)} steps within {time_text(recovery.horizon_s)}, {how}; no "
-        "fleet of these templates trains more"
-    )
-    if recovery.steps_bound <= recovery.steps * (1 + 1e-12):
-        return text
-    gap = (recovery.steps_bound - recovery.steps) / recovery.steps_bound
-    return f"{text} than {significant(recovery.steps_bound)}, gap {percent(gap)}"
-
-
 def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lines:
+    step_s = document.step_time_s
+    exchange = time_text(document.exchange_s, step_s)
+    survives = f"any {counted(document.survives, 'failure')}" if document.survives else "no failure"
+    if document.survives < document.faults:
+        survives += f", not {document.faults} as asked for: too few nodes are left"
+    else:
+        survives += f": {counted(len(document.pipelines), 'pipeline')} with all layers each"
     lines = [
-        ("step time", _step_text(document)),
+        (
+            "step time",
+            f"{time_text(step_s)}, of which {exchange} exchange of gradients between pipelines",
+        ),
         ("throughput", f"{significant(document.throughput_sequences_per_s)} sequences/s"),
-        ("survives", _survives_text(document)),
+        ("survives", survives),
     ]
     if document.idle:
         reason = _idle_text(document, all_nodes_step_s)
         lines.append(("idle", f"{_names(document.idle)}: {reason}"))
     if document.away:
         lines.append(("away", _names(document.away)))
-    return [*lines, *_hidden(document)]
-
-
-def _hidden(document: FleetDocument) -> Lines:
-    """What the templates in use take to be hidden."""
+    # What the templates in use take to be hidden
     overlap = document.instance.search.overlap
-    used = {document.designs[one.design].template for one in document.pipelines}
-    return hidden(
-        overlap,
-        tensor=overlap.tensor_parallel * any(s.degrees.tp > 1 for one in used for s in one.stages),
-        sync=overlap.gradient_sync * any(one.num_stages == 1 for one in used),
-    )
+    used = {document.designs[pipeline.design].template for pipeline in document.pipelines}
+    tensor = any(stage.degrees.tp > 1 for template in used for stage in template.stages)
+    single = any(template.num_stages == 1 for template in used)
+    return [
+        *lines,
+        *hidden(
+            overlap, tensor=overlap.tensor_parallel * tensor, sync=overlap.gradient_sync * single
+        ),
+    ]
 
 
 def _idle_text(document: FleetDocument, all_nodes_step_s: float | None) -> str:
@@ -202,16 +197,3 @@ def _idle_text(document: FleetDocument, all_nodes_step_s: float | None) -> str:
     if longer >= 0:
         return f"{text}, {percent(longer)} longer"
     return f"{text}, {percent(-longer)} less, but within the horizon it trains no more"
-
-
-def _step_text(document: FleetDocument) -> str:
-    exchange = time_text(document.exchange_s, document.step_time_s)
-    text = time_text(document.step_time_s)
-    return f"{text}, of which {exchange} exchange of gradients between pipelines"
-
-
-def _survives_text(document: FleetDocument) -> str:
-    text = f"any {counted(document.survives, 'failure')}" if document.survives else "no failure"
-    if document.survives < document.faults:
-        return f"{text}, not {document.faults} as asked for: too few nodes are left"
-    return f"{text}: {counted(len(document.pipelines), 'pipeline')} with all layers each"

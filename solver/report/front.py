@@ -1,17 +1,16 @@
 """A front in words and tables, as FASOP prints its own: clusters, or subsets of nodes that help."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rich.console import RenderableType
 
 from formulations.costs.renting import Terms, chooses_terms, worthwhile_terms
-from formulations.units import SECONDS_PER_HOUR
 from solver.document import PlanDocument
-from solver.front_document import FrontDocument, PointDocument
-from solver.report.assumptions import flash_lines
-from solver.report.layout import Grid, Lines, labelled, table
+from solver.front_document import FrontDocument, PointDocument, TermsDocument
+from solver.report.assumptions import flash_lines, preemption_text
+from solver.report.layout import Grid, Lines, labelled, table, table_of
 from solver.report.naming import degrees_line, degrees_of
 from solver.report.quantities import money, percent, ranges, significant, time_text
 from solver.report.text import lengths_lines
@@ -62,10 +61,8 @@ def terms_of_cluster(document: FrontDocument, nodes: Sequence[int]) -> tuple[Ter
 
 def figures_of(document: FrontDocument, terms: Terms, step_time_s: float) -> Figures:
     """Of a cluster on these terms whose steps take so long."""
-    instance, kept_s = document.family.instance, step_time_s * terms.slowdown
-    batch = instance.workload.global_batch
-    step_usd = terms.usd_per_hour * kept_s / SECONDS_PER_HOUR
-    return Figures(batch / kept_s, training_usd(document, step_usd))
+    stated = TermsDocument.of(document.family.instance, terms, step_time_s)
+    return Figures(stated.sequences_per_s, training_usd(document, stated.cost_usd_per_step))
 
 
 def training_usd(document: FrontDocument, step_usd: float) -> float:
@@ -84,14 +81,13 @@ def least_text(document: FrontDocument) -> str:
         return "no cluster within the limits; what they would have to be was not found in time"
     point, steps = document.points[0], document.family.instance.objective.steps
     terms = point.terms[0]
-    kept_s = (point.plan.step_time_s or 0.0) / terms.availability
-    cost = f"cost is {money(training_usd(document, terms.cost_usd_per_step))}"
-    time = f"time is {time_text(kept_s * (steps or 1))}"
-    least = cost if document.aim == "money" else time
+    least = f"cost is {money(training_usd(document, terms.cost_usd_per_step))}"
+    if document.aim != "money":
+        least = f"time is {time_text(_step_s(point) / terms.availability * (steps or 1))}"
     per = "a step" if document.aim == "time" and steps is None else cost_name(document)
-    open_ = ", not proved" if document.num_open else f", proved{within_gap(document)}"
+    proved = "not proved" if document.num_open else f"proved{within_gap(document)}"
     name = cluster_name(document, point.nodes, terms.on_spot)
-    return f"no cluster within the limits: the least {least} for {per}, by {name}{open_}"
+    return f"no cluster within the limits: the least {least} for {per}, by {name}, {proved}"
 
 
 def cost_lines(document: FrontDocument) -> Lines:
@@ -101,13 +97,12 @@ def cost_lines(document: FrontDocument) -> Lines:
     if preemption is None or not chooses_terms(document.family.instance):
         return lines
     restart, checkpoint = time_text(preemption.restart_s), time_text(preemption.checkpoint_s)
-    lines.append(("useful", "sequences of steps that are kept; `kept`: their share of the time"))
     assumed = (
         f"a preemption of any node of a cluster costs {restart} and what came after the last "
-        f"checkpoint, which takes {checkpoint}; all nodes are paid for all the time; nodes on "
-        f"demand are never lost ({preemption.kind}, {preemption.source})"
+        f"checkpoint, which takes {checkpoint}; {preemption_text(preemption)}"
     )
-    return [*lines, ("assumed", assumed)]
+    useful = "sequences of steps that are kept; `kept`: their share of the time"
+    return [*lines, ("useful", useful), ("assumed", assumed)]
 
 
 def within_gap(document: FrontDocument) -> str:
@@ -126,46 +121,62 @@ def cluster_name(document: FrontDocument, nodes: Sequence[int], on_spot: Sequenc
 
 def degrees_text(plan: PlanDocument) -> str:
     """Tensor x data x pipeline, sequences per micro-batch."""
-    shape = plan.shape
-    if shape is None:
-        return ""
-    return degrees_line(shape, degrees_of(plan))
+    return "" if plan.shape is None else degrees_line(plan.shape, degrees_of(plan))
 
 
-def point_rows(document: FrontDocument) -> tuple[list[str], list[str], list[list[str]]]:
-    """Headings of texts and of numbers, and a row for every point on each of its terms."""
-    chooses = chooses_terms(document.family.instance)
+def _gap_text(point: PointDocument) -> str:
+    return "open" if point.plan.gap is None else percent(point.plan.gap)
+
+
+def point_table(document: FrontDocument) -> Grid:
+    """A row for every point on each of its terms, fastest first."""
     on_terms = ((point, terms) for point in document.points for terms in point.terms)
-    pairs = sorted(on_terms, key=lambda pair: -pair[1].sequences_per_s)
     longest_s = max(map(_step_s, document.points), default=0.0)
-    rows = [
-        [
-            cluster_name(document, point.nodes, terms.on_spot),
-            degrees_text(point.plan),
-            f"{terms.price_usd_per_hour:,.2f}",
-            time_text(_step_s(point), longest_s),
-            *([percent(terms.availability)] if chooses else []),
-            significant(terms.sequences_per_s),
-            money(training_usd(document, terms.cost_usd_per_step)),
-            "open" if point.plan.gap is None else percent(point.plan.gap),
-        ]
-        for point, terms in pairs
-    ]
-    kept = ["kept"] if chooses else []
-    numbers = ["USD/h", "step", *kept, speed_name(document), "cost", "gap"]
-    return ["cluster", DEGREES], numbers, rows
+    return table_of(
+        sorted(on_terms, key=lambda row: -row[1].sequences_per_s),
+        {
+            "cluster": lambda row: cluster_name(document, row[0].nodes, row[1].on_spot),
+            DEGREES: lambda row: degrees_text(row[0].plan),
+        },
+        {
+            "USD/h": lambda row: f"{row[1].price_usd_per_hour:,.2f}",
+            "step": lambda row: time_text(_step_s(row[0]), longest_s),
+            "kept": chooses_terms(document.family.instance)
+            and (lambda row: percent(row[1].availability)),
+            speed_name(document): lambda row: significant(row[1].sequences_per_s),
+            "cost": lambda row: money(training_usd(document, row[1].cost_usd_per_step)),
+            "gap": lambda row: _gap_text(row[0]),
+        },
+    )
 
 
 def search_lines(document: FrontDocument) -> Lines:
     """Workload, how all clusters stand, and how the search went."""
-    workload = document.family.instance.workload
+    instance = document.family.instance
+    workload, clusters = instance.workload, document.clusters
     batch, length = workload.global_batch, workload.sequence_length
-    lines = [("workload", f"{workload.name}: {batch:,} sequences of {length:,} tokens per step")]
-    lines += lengths_lines(document.family.instance)
-    lines += flash_lines(document.family.instance)
-    lines.append(("clusters", _standings(document)))
-    if document.num_open:  # clusters whose place is not shown
-        open_ = [cluster for cluster in document.clusters if cluster.standing == "open"]
+    # How many clusters stand where
+    count = Counter(cluster.standing for cluster in clusters)
+    by_bounds = sum(c.standing == "dominated" and c.closed_by == "bounds" for c in clusters)
+    standings = [f"{len(clusters):,}", f"{len(document.points):,} on the front"]
+    if count["dominated"]:
+        within = within_gap(document)
+        standings.append(
+            f"{count['dominated']:,} dominated{within}, {by_bounds:,} of them by bounds alone"
+        )
+    if count["infeasible"]:
+        standings.append(f"{count['infeasible']:,} without a plan within the limits")
+    if count["open"]:
+        standings.append(f"{count['open']:,} open")
+    lines = [
+        ("workload", f"{workload.name}: {batch:,} sequences of {length:,} tokens per step"),
+        *lengths_lines(instance),
+        *flash_lines(instance),
+        ("clusters", "; ".join(standings)),
+    ]
+    # Clusters whose place is not shown
+    open_ = [cluster for cluster in clusters if cluster.standing == "open"]
+    if open_:
         names = [f"({cluster_name(document, cluster.nodes)})" for cluster in open_[:FEW]]
         more = f" and {len(open_) - FEW:,} more" if len(open_) > FEW else ""
         lines.append(("open", f"{', '.join(names)}{more} may still have better plans"))
@@ -177,30 +188,14 @@ def search_lines(document: FrontDocument) -> Lines:
     return [*lines, ("search", f"{searched}, {ended}")]
 
 
-def _standings(document: FrontDocument) -> str:
-    count = Counter((cluster.standing, cluster.closed_by) for cluster in document.clusters)
-    by = Counter(cluster.standing for cluster in document.clusters)
-    parts = [f"{len(document.clusters):,}", f"{len(document.points):,} on the front"]
-    if by["dominated"]:
-        alone = count["dominated", "bounds"]
-        within = within_gap(document)
-        parts.append(f"{by['dominated']:,} dominated{within}, {alone:,} of them by bounds alone")
-    if by["infeasible"]:
-        parts.append(f"{by['infeasible']:,} without a plan within the limits")
-    if by["open"]:
-        parts.append(f"{by['open']:,} open")
-    return "; ".join(parts)
-
-
 def front_report(document: FrontDocument) -> list[RenderableType]:
     """The points, or the best of every size, then where all other clusters stand."""
-    search = search_lines(document)
-    if document.aim != "subsets":
-        lines = labelled([*cost_lines(document), *search])
-        return [table(*point_rows(document)), "", lines] if document.points else [lines]
-    if not document.points:
-        return [labelled(search)]
-    return [_size_table(document), "", labelled([*subset_lines(document), *search])]
+    subsets = document.aim == "subsets"
+    lines = subset_lines(document) if subsets else cost_lines(document)
+    parts: list[RenderableType] = []
+    if document.points:
+        parts = [_size_table(document) if subsets else point_table(document), ""]
+    return [*parts, labelled([*lines, *search_lines(document)])]
 
 
 # Subsets of the nodes of one cluster: the best of every number, what is lost without some
@@ -208,9 +203,29 @@ def front_report(document: FrontDocument) -> list[RenderableType]:
 
 def subset_lines(document: FrontDocument) -> Lines:
     """Sizes that bring nothing, then groups, then idle nodes; none of fronts of another aim."""
-    if document.aim != "subsets" or not document.points:
+    best = _fastest(document.points)
+    if document.aim != "subsets" or best is None:
         return []
-    return [*_other_sizes(document), *_without(document), *_idle(document)]
+    # Numbers of nodes that are not in the table, and why
+    sizes = [*_best_of_sizes(document)]
+    sure = "" if document.num_open else ", proved"
+    others = {sum(cluster.nodes) for cluster in document.clusters} - {*sizes}
+    few = [size for size in others if size < sizes[0]]
+    many = [size for size in others if size > sizes[0]]
+    reasons = [(few, "no plan"), (many, "no plan is faster than the best of fewer nodes")]
+    lines = [("nodes", f"{ranges(which)}: {what}{sure}") for which, what in reasons if which]
+    # What is lost without a group, and with one node of it less
+    for j, group in enumerate(document.family.instance.cluster.groups):
+        less = _fastest(point for point in document.points if point.nodes[j] < group.nodes)
+        none = _fastest(point for point in document.points if not point.nodes[j])
+        lines.append((f"without {group.name}", _longer(document, best, none)))
+        if group.nodes > 1:
+            lines.append(("one less", f"of {group.name}: {_longer(document, best, less)}"))
+    # Nodes that the fastest plan leaves idle
+    for j, group in enumerate(document.family.instance.cluster.groups):
+        if idle := group.nodes - best.nodes[j]:
+            lines.append(("idle", f"{idle} of {group.name}: {_no_more(document, best, j)}"))
+    return lines
 
 
 def _step_s(point: PointDocument) -> float:
@@ -230,17 +245,6 @@ def _best_of_sizes(document: FrontDocument) -> dict[int, PointDocument]:
     return best
 
 
-def _other_sizes(document: FrontDocument) -> Lines:
-    """Numbers of nodes that are not in the table, and why."""
-    sizes = [*_best_of_sizes(document)]
-    sure = "" if document.num_open else ", proved"
-    others = sorted({sum(cluster.nodes) for cluster in document.clusters} - {*sizes})
-    few = [size for size in others if size < sizes[0]]
-    many = [size for size in others if size > sizes[0]]
-    lines = [(few, "no plan"), (many, "no plan is faster than the best of fewer nodes")]
-    return [("nodes", f"{ranges(which)}: {what}{sure}") for which, what in lines if which]
-
-
 def _size_table(document: FrontDocument) -> Grid:
     """The best of every number of nodes that brings something."""
     longest_s = max(map(_step_s, document.points))
@@ -255,28 +259,12 @@ def _size_table(document: FrontDocument) -> Grid:
                 time_text(_step_s(point), longest_s),
                 significant(point.plan.throughput_sequences_per_s or 0.0),
                 adds,
-                "open" if point.plan.gap is None else percent(point.plan.gap),
+                _gap_text(point),
             ]
         )
         before = point
     numbers = ["nodes", "step", "sequences/s", "faster by", "gap"]
     return table(["best subset", DEGREES], numbers, rows)
-
-
-def _without(document: FrontDocument) -> Lines:
-    """What is lost without a group, and with one node of it less."""
-    best = _fastest(document.points)
-    lines: Lines = []
-    if best is None:
-        return lines
-    for j, group in enumerate(document.family.instance.cluster.groups):
-        fewer = (point for point in document.points if point.nodes[j] < document.family.most[j])
-        less = _fastest(fewer)
-        none = _fastest(point for point in document.points if not point.nodes[j])
-        lines.append((f"without {group.name}", _longer(document, best, none)))
-        if group.nodes > 1:
-            lines.append(("one less", f"of {group.name}: {_longer(document, best, less)}"))
-    return lines
 
 
 def _longer(document: FrontDocument, best: PointDocument, slower: PointDocument | None) -> str:
@@ -289,29 +277,17 @@ def _longer(document: FrontDocument, best: PointDocument, slower: PointDocument 
     return f"a step takes {step}, {percent(more)} longer, on {cluster_name(document, slower.nodes)}"
 
 
-def _idle(document: FrontDocument) -> Iterator[tuple[str, str]]:
-    """Nodes that the fastest plan leaves idle, and what is shown of plans that use more."""
-    best = _fastest(document.points)
-    if best is None:
-        return
-    standing = {cluster.nodes: cluster for cluster in document.clusters}
-    for j, group in enumerate(document.family.instance.cluster.groups):
-        idle = document.family.most[j] - best.nodes[j]
-        if not idle:
-            continue
-        nodes = [*best.nodes]
-        nodes[j] += 1
-        more = standing.get(tuple(nodes))
-        if more is None:
-            why = "a node more is beyond the limit on rent"
-        elif more.standing == "infeasible":
-            why = "no plan uses just one more: no degrees fill so many nodes, or none fit memory"
-        elif more.step_time_ns is not None:
-            why = f"with one more a step takes {time_text(more.step_time_ns / 1e9, _step_s(best))}"
-        elif more.standing == "open":
-            why = "whether one more helps is not proved"
-        else:
-            gap = document.requested_gap
-            beyond = f" by more than {percent(gap)}" if gap else ""
-            why = f"no plan with one more is faster{beyond}, proved"
-        yield "idle", f"{idle} of {group.name}: {why}"
+def _no_more(document: FrontDocument, best: PointDocument, j: int) -> str:
+    """Why the fastest plan has no more nodes of group j, and what is shown of plans that do."""
+    nodes = tuple(count + (i == j) for i, count in enumerate(best.nodes))
+    more = next((cluster for cluster in document.clusters if cluster.nodes == nodes), None)
+    if more is None:
+        return "a node more is beyond the limit on rent"
+    if more.standing == "infeasible":
+        return "no plan uses just one more: no degrees fill so many nodes, or none fit memory"
+    if more.step_time_ns is not None:
+        return f"with one more a step takes {time_text(more.step_time_ns / 1e9, _step_s(best))}"
+    if more.standing == "open":
+        return "whether one more helps is not proved"
+    gap = document.requested_gap
+    return f"no plan with one more is faster{f' by more than {percent(gap)}' * bool(gap)}, proved"

@@ -20,14 +20,15 @@ from solver.report.front import (
     cost_lines,
     cost_name,
     figures_of,
-    point_rows,
+    point_table,
     search_lines,
     speed_name,
     subset_lines,
     terms_of_cluster,
     within_gap,
 )
-from solver.report.html.page import lines_table, section, sections_page, text_table
+from solver.report.html.page import section, sections_page
+from solver.report.layout import labelled, table_of
 from solver.report.quantities import money, significant, time_text
 
 _WIDTH, _HEIGHT = 860, 460
@@ -94,16 +95,16 @@ def front_picture(
         parts.append(written(x + 14, 56, name))
         x += 36 + LETTER * len(name)
     parts += chart.names(speed_name(document), what)
+
+    def dot(mark: Mark) -> str:
+        radius = 4 if mark.kind in ("best", "other") else 3
+        return chart.dot(mark.at, radius, f'class="{mark.kind}"', mark.text)
+
     if everything:
         best = [mark for mark in marks if mark.kind == "best"]
         faint = [mark for mark in marks if mark.kind != "best"]
-        parts += [
-            *chart.grid(),
-            *_stairs(chart, best),
-            *(_dot(chart, mark) for mark in (*faint, *others)),
-            *_names(chart, best),
-            *(_dot(chart, mark) for mark in best),
-        ]
+        parts += [*chart.grid(), *_stairs(chart, best), *map(dot, (*faint, *others))]
+        parts += [*_names(chart, best), *map(dot, best)]
     title = (
         f"{document.family.instance.workload.name}: {len(document.clusters):,} clusters, "
         f"{len(document.points):,} on the front"
@@ -151,11 +152,6 @@ def _marks(document: FrontDocument, cluster: ClusterRecord) -> Iterator[Mark]:
         yield Mark("best" if terms.on_spot in best else kind, at, name, text)
 
 
-def _dot(chart: Chart, mark: Mark) -> str:
-    radius = 4 if mark.kind in ("best", "other") else 3
-    return chart.dot(mark.at, radius, f'class="{mark.kind}"', mark.text)
-
-
 def _stairs(chart: Chart, best: Sequence[Mark]) -> Iterator[str]:
     """At every throughput the least cost, from the fastest point, which the upper edge ends."""
     lowest = accumulate((mark.at.paid for mark in best), min)
@@ -189,29 +185,28 @@ def front_page(document: FrontDocument) -> str:
         "stand where plans of theirs can be at best."
     )
     lines = [*subset_lines(document), *cost_lines(document), *search_lines(document)]
-    texts, numbers, rows = point_rows(document)
     listed = {point.nodes for point in document.points}
-    others = [
-        _standing_row(document, cluster)
-        for cluster in document.clusters
-        if cluster.nodes not in listed
-    ]
+
+    def time(time_ns: int | None) -> str:
+        return "" if time_ns is None else time_text(time_ns / NANOSECONDS_PER_SECOND)
+
+    def standing(cluster: ClusterRecord) -> str:
+        if cluster.dominated_by is None:
+            return cluster.standing.replace("infeasible", "no plan")
+        return f"behind {cluster_name(document, cluster.dominated_by)}, by {cluster.closed_by}"
+
+    others = table_of(
+        (cluster for cluster in document.clusters if cluster.nodes not in listed),
+        {"cluster": lambda cluster: cluster_name(document, cluster.nodes), "stands": standing},
+        {
+            "step": lambda cluster: time(cluster.step_time_ns),
+            "at least": lambda cluster: time(cluster.bound_ns),
+        },
+    )
     parts = [
         section("Front", front_picture(document), note),
-        section("Points", text_table([*texts, *numbers], rows)),
-        section("Proof", lines_table(lines)),
-        section("Other clusters", text_table(["cluster", "stands", "step", "at least"], others)),
+        section("Points", point_table(document).html()),
+        section("Proof", labelled(lines).html()),
+        section("Other clusters", others.html()),
     ]
     return sections_page(f"{instance.name}: {instance.workload.name}", parts)
-
-
-def _standing_row(document: FrontDocument, cluster: ClusterRecord) -> list[str]:
-    times = [
-        "" if time_ns is None else time_text(time_ns / NANOSECONDS_PER_SECOND)
-        for time_ns in (cluster.step_time_ns, cluster.bound_ns)
-    ]
-    standing = cluster.standing.replace("infeasible", "no plan")
-    if cluster.dominated_by is not None:
-        better = cluster_name(document, cluster.dominated_by)
-        standing = f"behind {better}, by {cluster.closed_by}"
-    return [cluster_name(document, cluster.nodes), standing, *times]

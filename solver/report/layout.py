@@ -1,17 +1,21 @@
-"""The two forms that reports take on a terminal: tables and labelled lines."""
+"""The two forms that reports take, on a terminal and as HTML: tables and labelled lines."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from textwrap import wrap
-from typing import IO
+from typing import IO, Literal, TypeVar
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+R = TypeVar("R")
 Lines = list[tuple[str, str]]
+#: Headings of columns, each with the text of its cell in a row; False: a table lacks the column.
+Columns = Mapping[str, Callable[[R], str] | Literal[False]]
 _LABEL_WIDTH = 12
 WIDTH = 100  # columns where no terminal says otherwise
 _GAP = 2  # columns between two of a table
@@ -59,35 +63,62 @@ class Grid:
 
     def widths(self, page: int) -> list[int]:
         """Characters of every column, on a page of so many."""
-        headings, first = self.texts + self.numbers, len(self.texts)
+        headings, num_texts = self.texts + self.numbers, len(self.texts)
         columns = list(zip(*self.rows, strict=True)) or [()] * len(headings)
-        headed = [(one, *column) for one, column in zip(headings, columns, strict=True)]
-        widths = [max(map(len, column)) for column in headed]
-        cells = [max(_longest_word(one[:1]), *map(len, one[1:]), 0) for one in headed]
-        words = [_longest_word(column) for column in headed[:first]]
-        folded, numbers = [min(word, _FOLDED) for word in words], cells[first:]
-        figures = [max(map(len, column), default=0) for column in columns[first:]]
-        for least in (cells, words + numbers, folded + numbers, folded + figures):
-            _narrow(widths, least, page - _GAP * (len(widths) - 1))
+        words = [
+            _longest_word([heading, *column])
+            for heading, column in zip(headings[:num_texts], columns[:num_texts], strict=True)
+        ]
+        figures = [max(map(len, column), default=0) for column in columns]
+        cells = [
+            max(_longest_word([heading]), figure)
+            for heading, figure in zip(headings, figures, strict=True)
+        ]
+        widths = [
+            max(len(heading), figure) for heading, figure in zip(headings, figures, strict=True)
+        ]
+        folded = [min(word, _FOLDED) for word in words]
+        # How narrow columns may become, in the order of the class's text.
+        for narrow in (
+            cells,
+            words + cells[num_texts:],
+            folded + cells[num_texts:],
+            folded + figures[num_texts:],
+        ):
+            while sum(widths) + _GAP * (len(widths) - 1) > page:
+                wide = [n for n, width in enumerate(widths) if width > narrow[n]]
+                if not wide:
+                    break
+                widths[max(wide, key=widths.__getitem__)] -= 1
         return widths
+
+    def html(self) -> str:
+        """The table of a page."""
+        classes = [""] * len(self.texts) + [" class=number"] * len(self.numbers)
+
+        def row(tag: str, cells: Sequence[str]) -> str:
+            pairs = zip(classes, cells, strict=True)
+            return "".join(f"<{tag}{style}>{escape(cell)}</{tag}>" for style, cell in pairs)
+
+        body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in self.rows)
+        return f"<table><tr>{row('th', self.texts + self.numbers)}</tr>{body}</table>"
 
 
 def _longest_word(texts: Iterable[str]) -> int:
     return max((len(word) for text in texts for word in text.split()), default=0)
 
 
-def _narrow(widths: list[int], least: Sequence[int], room: int) -> None:
-    """Takes from the widest column that is wider than it must be until all have room."""
-    while sum(widths) > room:
-        wide = [n for n, width in enumerate(widths) if width > least[n]]
-        if not wide:
-            return
-        widths[max(wide, key=widths.__getitem__)] -= 1
-
-
 def table(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[str]]) -> Grid:
     """A table with these headings of columns of text, then of numbers."""
     return Grid(tuple(texts), tuple(numbers), tuple(map(tuple, rows)))
+
+
+def table_of(rows: Iterable[R], texts: Columns[R], numbers: Columns[R]) -> Grid:
+    """A line for every row: what stands in it in each column of text, then of numbers."""
+    text_cells = {heading: cell for heading, cell in texts.items() if cell}
+    number_cells = {heading: cell for heading, cell in numbers.items() if cell}
+    cells = (*text_cells.values(), *number_cells.values())
+    return table([*text_cells], [*number_cells], ([cell(row) for cell in cells] for row in rows))
 
 
 @dataclass(frozen=True)
@@ -106,6 +137,14 @@ class Labelled:
         for label, text in self.lines:
             grid.add_row(label, Text("\n".join(_wrapped(text, width))))
         yield grid
+
+    def html(self) -> str:
+        """The lines as a table of a page."""
+        rows = "".join(
+            f"<tr><th scope=row>{escape(label)}</th><td>{escape(text)}</td></tr>"
+            for label, text in self.lines
+        )
+        return f"<table class=lines>{rows}</table>"
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -14,7 +14,7 @@ from formulations.lengths.tour import GroupFigures, Tour, groups_ns
 from formulations.units import seconds
 from solver.lengths.dispatch import dispatch_group
 from solver.lengths_document import LengthsDocument
-from solver.report.html.page import lines_table, section, sections_page, text_table
+from solver.report.html.page import section, sections_page
 from solver.report.layout import Grid, Lines, labelled, table
 from solver.report.lengths_picture import lengths_picture
 from solver.report.quantities import counted, percent, time_text, time_unit
@@ -44,9 +44,9 @@ def lengths_page(document: LengthsDocument) -> str:
         strategies.append([strategy.name, *layout, *once])
     parts = [
         section("Step", lengths_picture(document)),
-        section("Groups", text_table((*TEXTS, *NUMBERS), _group_rows(document), len(TEXTS))),
-        section("Figures", lines_table(lines(document))),
-        section("Strategies", text_table(_STRATEGIES, strategies, 1)),
+        section("Groups", table(TEXTS, NUMBERS, _group_rows(document)).html()),
+        section("Figures", labelled(lines(document)).html()),
+        section("Strategies", table(_STRATEGIES[:1], _STRATEGIES[1:], strategies).html()),
     ]
     return sections_page(f"{document.workload}: mixed lengths", parts)
 

@@ -92,7 +92,8 @@ def money(usd: float) -> str:
 
 def counted(count: int, noun: str) -> str:
     """Number and noun, in the plural where it is due: "1 stage", "2,048 stages"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{count:,} {noun}{plural * (count != 1)}"
 
 
 def ranges(numbers: Iterable[int]) -> str:

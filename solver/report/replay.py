@@ -1,23 +1,14 @@
 """Replays side by side: tables for people, data, and throughput over time as a picture."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from rich.console import RenderableType
 
 from solver.replay.policy import Policy
-from solver.replay.spans import CAUSES, Replay
-from solver.report.chart import (
-    COLOURS,
-    Axis,
-    Chart,
-    key,
-    key_width,
-    picture,
-    round_ticks,
-    written,
-)
-from solver.report.layout import Lines, labelled, table
+from solver.replay.spans import CAUSES, Cause, Replay
+from solver.report.chart import COLOURS, Axis, Chart, key, key_width, picture, round_ticks, written
+from solver.report.layout import labelled, table
 from solver.report.quantities import percent, significant
 
 _UNITS = ((86400e9, "d"), (3600e9, "h"), (60e9, "min"), (1e9, "s"), (1e6, "ms"))
@@ -29,15 +20,6 @@ def long_time_text(time_ns: int) -> str:
     return f"{significant(time_ns / size, 3)} {unit}"
 
 
-def _sources(runs: Mapping[str, tuple[Policy, Replay]]) -> Lines:
-    """Every source once, with the policies that rest on it."""
-    users: dict[str, list[str]] = {}
-    for name, (policy, _) in runs.items():
-        for source in policy.sources:
-            users.setdefault(source, []).append(name)
-    return [(", ".join(names), source) for source, names in users.items()]
-
-
 def replay_text(
     runs: Mapping[str, tuple[Policy, Replay]], plans: str | None
 ) -> list[RenderableType]:
@@ -46,36 +28,37 @@ def replay_text(
     plans: what is to be said of the plans behind the step times.
     """
     replays = [replay for _, replay in runs.values()]
-    rows = [
-        ("samples trained", *(f"{replay.samples:,}" for replay in replays)),
-        ("samples/s, whole run", *(significant(replay.samples_per_s) for replay in replays)),
-        (
-            "samples/s between steps",
-            *(significant(replay.samples_per_s_between_steps) for replay in replays),
-        ),
-    ]
-    length_ns = max(replay.length_ns for replay in replays)
+
+    def played(replay: Replay) -> str:
+        ended = "all" if replay.complete else "time limit"
+        return f"{long_time_text(replay.length_ns)}, {ended}"
+
+    def spent(replay: Replay, cause: Cause) -> str:
+        time_ns = replay.time_by_cause_ns[cause]
+        return f"{long_time_text(time_ns)}, {percent(time_ns / replay.length_ns)}"
+
+    figures: dict[str, Callable[[Replay], str]] = {
+        "samples trained": lambda replay: f"{replay.samples:,}",
+        "samples/s, whole run": lambda replay: significant(replay.samples_per_s),
+        "samples/s between steps": lambda replay: significant(replay.samples_per_s_between_steps),
+    }
     if not all(replay.complete for replay in replays):
-        rows.append(
-            (
-                "played",
-                *(
-                    f"{long_time_text(replay.length_ns)}, "
-                    f"{'all' if replay.complete else 'time limit'}"
-                    for replay in replays
-                ),
-            )
-        )
+        figures["played"] = played
+    rows = [(name, *map(text, replays)) for name, text in figures.items()]
     for cause in CAUSES:
-        times = [replay.time_by_cause_ns[cause] for replay in replays]
-        if any(times):
-            shares = (
-                f"{long_time_text(t)}, {percent(t / replay.length_ns)}" if t else "0"
-                for replay, t in zip(replays, times, strict=True)
-            )
-            rows.append((f"time {cause}", *shares))
-    lines: Lines = [("run", long_time_text(length_ns)), *_sources(runs)]
-    lines += [("plans", plans)] if plans else []
+        if any(replay.time_by_cause_ns[cause] for replay in replays):
+            texts = (spent(run, cause) if run.time_by_cause_ns[cause] else "0" for run in replays)
+            rows.append((f"time {cause}", *texts))
+    # Every source once, with the policies that rest on it
+    users: dict[str, list[str]] = {}
+    for name, (policy, _) in runs.items():
+        for source in policy.sources:
+            users.setdefault(source, []).append(name)
+    lines = [
+        ("run", long_time_text(max(replay.length_ns for replay in replays))),
+        *((", ".join(names), source) for source, names in users.items()),
+        *([("plans", plans)] if plans else []),
+    ]
     return [labelled(lines), "", table(("",), tuple(runs), rows)]
 
 

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from solver.document import PlanDocument, ReplicaDocument
+from solver.document import PlanDocument
 from solver.report.naming import layers_text
 from solver.report.quantities import node_ranges, ranges, time_text
 from solver.report.stages import num_chunks
@@ -56,39 +56,32 @@ def replicas_text(replicas: Sequence[int]) -> str:
     return f"replica{'s' if len(replicas) > 1 else ''} {ranges(replicas)}"
 
 
-def identical_replicas(document: PlanDocument) -> list[tuple[int, ...]]:
-    """Replica numbers, grouped by all that timelines depend on, besides what stages share."""
-
-    def signature(replica: ReplicaDocument) -> tuple[object, ...]:
+def rows_of(document: PlanDocument, step: Step) -> list[Row]:
+    """Rows by group of replicas, then stage; what all replicas share stands in every group."""
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for r, replica in enumerate(document.replicas):
+        # All that timelines depend on, besides what stages share
         stages = (
             (s.gpu_type, s.forward_s, s.backward_s, s.weight_gradient_s, s.send_forward_s)
             for s in replica.stages
         )
-        return replica.micro_batches, *stages
-
-    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for r, replica in enumerate(document.replicas):
-        groups[signature(replica)].append(r)
-    return [tuple(group) for group in groups.values()]
-
-
-def rows_of(document: PlanDocument, step: Step) -> list[Row]:
-    """Rows by group of replicas, then stage; what all replicas share stands in every group."""
+        groups[replica.micro_batches, *stages].append(r)
     rows, workload, pp = [], document.instance.workload, step.costs.shape.pp
-    for group in identical_replicas(document):
+    for group in groups.values():
         bars: dict[int, list[Operation]] = defaultdict(list)
         for operation in (*step.operations(group[0]), *step.tail):
             bars[operation.stage].append(operation)
         for k in range(pp):
-            stages = [document.replicas[r].stages[k] for r in group]
             chunks = document.replicas[group[0]].stages[k::pp]
             rows.append(
                 Row(
                     stage=k,
                     layers=", ".join(layers_text(workload, range(*c.layers)) for c in chunks),
-                    replicas=group,
-                    nodes=node_ranges(dict.fromkeys(stage.node for stage in stages)),
-                    gpu_type=stages[0].gpu_type,
+                    replicas=tuple(group),
+                    nodes=node_ranges(
+                        dict.fromkeys(document.replicas[r].stages[k].node for r in group)
+                    ),
+                    gpu_type=chunks[0].gpu_type,
                     bars=tuple(sorted(bars[k], key=lambda bar: bar.start_ns)),
                 )
             )
@@ -269,18 +262,18 @@ def chrome_trace(document: PlanDocument, step: Step) -> str:
     critical = {(bar.replica, bar.stage, bar.start_ns, bar.kind) for bar in step.critical_path}
     events: list[dict[str, object]] = []
     for row in rows:
-        process, thread = row.replicas[0], {"pid": row.replicas[0], "tid": row.stage}
+        thread = {"pid": row.replicas[0], "tid": row.stage}
+        place = f"stage {row.stage}: layers {row.layers}, {row.nodes} ({row.gpu_type})"
+        named = {"thread_name": {"name": place}, "thread_sort_index": {"sort_index": row.stage}}
         if row.stage == 0:
-            args: dict[str, object] = {"name": replicas_text(row.replicas)}
-            events.append({"ph": "M", "name": "process_name", "pid": process, "args": args})
-        args = {"name": f"stage {row.stage}: layers {row.layers}, {row.nodes} ({row.gpu_type})"}
-        events.append({"ph": "M", "name": "thread_name", **thread, "args": args})
-        args = {"sort_index": row.stage}
-        events.append({"ph": "M", "name": "thread_sort_index", **thread, "args": args})
+            process = {"name": "process_name", "pid": row.replicas[0]}
+            events.append({"ph": "M", **process, "args": {"name": replicas_text(row.replicas)}})
+        events += [
+            {"ph": "M", "name": name, **thread, "args": args} for name, args in named.items()
+        ]
         for bar in row.bars:
             number = "" if bar.micro_batch is None else f" {bar.micro_batch}"
             on_path = (bar.replica, bar.stage, bar.start_ns, bar.kind) in critical
-            args = {"micro_batch": bar.micro_batch, "chunk": bar.chunk, "on_critical_path": on_path}
             events.append(
                 {
                     "ph": "X",
@@ -289,7 +282,11 @@ def chrome_trace(document: PlanDocument, step: Step) -> str:
                     **thread,
                     "ts": bar.start_ns / 1000,
                     "dur": (bar.end_ns - bar.start_ns) / 1000,
-                    "args": args,
+                    "args": {
+                        "micro_batch": bar.micro_batch,
+                        "chunk": bar.chunk,
+                        "on_critical_path": on_path,
+                    },
                 }
             )
     trace = {"displayTimeUnit": "ms", "traceEvents": events}

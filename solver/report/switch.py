@@ -4,7 +4,7 @@ from rich.console import RenderableType
 
 from formulations.plan import Plan
 from formulations.switching.shards import Slice
-from solver.report.html.page import lines_table, section, sections_page, text_table
+from solver.report.html.page import section, sections_page
 from solver.report.layout import Lines, labelled, table
 from solver.report.naming import tensor_text
 from solver.report.quantities import counted, percent, size_text, size_unit, time_text
@@ -41,15 +41,17 @@ def switch_text(document: SwitchDocument) -> list[RenderableType]:
 
 def switch_page(document: SwitchDocument) -> str:
     """One HTML file that needs nothing else: figures, volumes, who sends what to whom."""
-    parts = [section("Switch", lines_table(_lines(document)))]
+    parts = [section("Switch", labelled(_lines(document)).html())]
     if rows := device_rows(document):
         unit = size_unit(max(max(volumes) for _, volumes in rows))
         cells = [[name, *map(unit.number, volumes)] for name, volumes in rows]
-        devices = text_table(("node: GPUs, each", *COLUMNS), cells, 1)
+        devices = table(["node: GPUs, each"], COLUMNS, cells).html()
         parts += [
             section("Time and volumes", switch_picture(document)),
             section("GPUs", devices, f"In {unit.name}."),
-            section("Sendings", text_table(_SENDINGS, _sending_rows(document), 5)),
+            section(
+                "Sendings", table(_SENDINGS[:5], _SENDINGS[5:], _sending_rows(document)).html()
+            ),
         ]
     return sections_page(f"{document.workload.name}: switch", parts)
 

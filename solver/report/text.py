@@ -1,19 +1,18 @@
 """A plan in words and tables. Returns what Rich can render; only the command line prints it."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import get_args
 
 from rich.console import RenderableType
 
-from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance, SearchSpace, Workload
 from formulations.instance.search import DegreesPer, ScheduleName
-from formulations.instance.target import TARGET_NAMES
+from formulations.instance.targets import TARGETS
 from formulations.instance.workload import Recompute
-from formulations.launch import able
 from formulations.plan import Shape, num_gpus
+from formulations.space.launch import able
 from solver.document import PlanDocument
 from solver.report.assumptions import (
     assumptions,
@@ -35,6 +34,7 @@ from solver.report.quantities import (
     time_text,
 )
 from solver.report.stages import (
+    all_stages,
     memory_table,
     placement_table,
     stage_table,
@@ -70,7 +70,7 @@ _DEGREES: dict[DegreesPer, str] = {
     "per_group": "degrees per node group",
     "per_stage": "degrees per stage",
 }
-_MOST_RUNS = 8  # of equal layers, that are listed one by one
+_MOST_RUNS = 8  # of equal layers that are listed one by one
 _SCHEDULES: dict[ScheduleName, str] = {
     "1f1b": "1F1B",
     "gpipe": "GPipe",
@@ -124,33 +124,31 @@ def lengths_lines(instance: Instance) -> Lines:
 
 def shape_text(document: PlanDocument, shape: Shape) -> str:
     """Degrees and memory strategy in words."""
-    ways = {stage.recomputed.way for replica in document.replicas for stage in replica.stages}
+    ways = {stage.recomputed.way for stage in all_stages(document)}
     recompute = "recomputation where memory asks for it"
     if len(ways) == 1:
         recompute = _RECOMPUTED[ways.pop()]
-    zero = f", ZeRO {shape.zero}" if shape.zero else ""
     degrees = degrees_of(document)
-    grouped = any(group.tp > 1 for group in degrees)
-    sequence_parallel = document.instance.search.sequence_parallel and grouped
-    split = ", sequence parallel" if sequence_parallel else ""
+    splits = document.instance.splits_sequence
+    split = ", sequence parallel" * any(splits(group.tp) for group in degrees if group.tp > 1)
+    zero = f", ZeRO {shape.zero}" if shape.zero else ""
     chunks = f", {shape.vpp} chunks per GPU," if shape.vpp > 1 else ""
     context = f" x context {shape.cp}" if shape.cp > 1 else ""
     experts = f", {experts_text(shape)}" if shape.has_expert_grid else ""
-    tensor = tensor_text(degrees)
+    gpus = counted(num_gpus(document.instance, shape), "GPU")
     return (
-        f"tensor {tensor}{context} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
-        f"{counted(num_gpus(document.instance, shape), 'GPU')}{experts}, {recompute}{split}{zero}"
+        f"tensor {tensor_text(degrees)}{context} x data {shape.dp} x pipeline {shape.pp}{chunks} "
+        f"on {gpus}{experts}, {recompute}{split}{zero}"
     )
 
 
 def batches_text(document: PlanDocument, shape: Shape) -> str:
     """Micro-batches and schedule in words."""
     counts = [replica.micro_batches for replica in document.replicas]
-    fewest, largest = min(counts), max(counts)
-    number = f"{fewest:,} to {largest:,}" if fewest < largest else f"{largest:,}"
-    noun = "micro-batch" if largest == 1 else "micro-batches"
+    fewer = f"{min(counts):,} to " if min(counts) < max(counts) else ""
     size = counted(shape.micro_batch, "sequence")
-    return f"{number} {noun} of {size} per replica, {_SCHEDULES[shape.schedule]} schedule"
+    schedule = f"{_SCHEDULES[shape.schedule]} schedule"
+    return f"{fewer}{counted(max(counts), 'micro-batch')} of {size} per replica, {schedule}"
 
 
 def heading_lines(document: PlanDocument) -> Lines:
@@ -171,48 +169,44 @@ def heading_lines(document: PlanDocument) -> Lines:
 
 def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines:
     """Status, bound, gap, what other targets may bring, and what the search did."""
-    bound, gap, asked = document.lower_bound_s, document.gap, document.requested_gap
-    target = TARGET_NAMES[document.target]
+    target, asked = TARGETS[document.target].name, document.requested_gap
     proof = [_STATUS[document.status].format(target)]
     if document.status == "optimal" and asked:
         proof = [f"optimal for {target}: proved within the {percent(asked)} asked for"]
-    if gap is not None:
-        proof.append(f"gap {percent(gap)}")
-    if bound is not None:
+    if document.gap is not None:
+        proof.append(f"gap {percent(document.gap)}")
+    if document.lower_bound_s is not None:
         of = "" if document.minimize == "step_time" else " at this price per hour"
-        proof.append(f"lower bound {time_text(bound)}{of}")
+        proof.append(f"lower bound {time_text(document.lower_bound_s)}{of}")
     lines = [
         ("plan space", plan_space_text(document.instance.search)),
         ("status", ", ".join(proof)),
-        *(("elsewhere", line) for line in _elsewhere(document, others)),
     ]
+    # What other launch targets may bring; those that nobody had time for together
+    better = "faster" if document.minimize == "step_time" else "cheaper"
+    late = dict.fromkeys(TARGETS[other.target].name for other in others if other.gain is None)
+    for other in others:
+        if other.gain is None:
+            continue
+        up_to, seen = percent(other.gain), percent(other.found_gain)
+        gain = f"{seen} {better}" + (f", at most {up_to}" if up_to != seen else "")
+        if not other.found_gain:
+            gain = f"not yet ruled out that a plan is up to {up_to} {better}"
+        name = TARGETS[other.target].name
+        lines.append(("elsewhere", f"{name}: {gain}, with search: {other.search}"))
+    if late:
+        text = f"not yet looked at for want of time: {', '.join(late)}; `explain` does"
+        lines.append(("elsewhere", text))
+    # What closed the shapes
     if document.closed_shapes:
         reasons = Counter(record.reason for record in document.closed_shapes)
         counts = (f"{reasons[reason]:,} {reason}" for reason in get_args(Reason))
         lines.append(("shapes", ", ".join(counts)))
-    closed_by = document.shapes.closed_by.items()
-    if closed_by:
+    if closed_by := document.shapes.closed_by.items():
         lines.append(("closed by", ", ".join(f"{name} {count:,}" for name, count in closed_by)))
     runtime = significant(document.runtime_s, 3)
     ended = _TERMINATION[document.termination]
     return [*lines, ("search", f"{document.method}, {runtime} s, {ended}")]
-
-
-def _elsewhere(document: PlanDocument, others: Sequence[OtherTarget]) -> Iterator[str]:
-    """What other launch targets may bring; those that nobody had time for together."""
-    better = "faster" if document.minimize == "step_time" else "cheaper"
-    late = dict.fromkeys(TARGET_NAMES[other.target] for other in others if other.gain is None)
-    for other in others:
-        if other.gain is None:
-            continue
-        up_to, found_gain = percent(other.gain), percent(other.found_gain)
-        if not other.found_gain:
-            gain = f"not yet ruled out that a plan is up to {up_to} {better}"
-        else:
-            gain = f"{found_gain} {better}" + (f", at most {up_to}" if up_to != found_gain else "")
-        yield f"{TARGET_NAMES[other.target]}: {gain}, with search: {other.search}"
-    if late:
-        yield f"not yet looked at for want of time: {', '.join(late)}; `explain` does"
 
 
 def figures(document: PlanDocument) -> Lines:
@@ -234,23 +228,20 @@ def figures(document: PlanDocument) -> Lines:
     ]
     if per_hour:
         steps, training = document.instance.objective.steps, document.training_cost_usd
-        of_all = (
-            f", {money(training)} for {steps:,} steps" if steps and training is not None else ""
-        )
+        of_all = f", {money(training or 0.0)} for {steps:,} steps" if steps else ""
         lines.append(("money", f"{money(per_step)} per step, {money(per_hour)} per hour{of_all}"))
-    lines += [*renting_lines(document), ("memory", tightest(document))]
-    launchers = [TARGET_NAMES[target] for target in able(document.instance, plan_of(document))]
+    launchers = [TARGETS[target].name for target in able(document.instance, plan_of(document))]
     names = ", ".join(launchers) or "no launch target that is known"
     busy = percent(busy_share(document) or 0.0)
     sources = ", ".join(_SOURCES[source] for source in document.time_sources)
-    lines += [
-        ("layout", f"{names} can run it"),
-        ("GPUs", f"compute {busy} of the time, traffic in layers included; layer times: {sources}"),
-    ]
-    if idle := node_ranges(document.idle_nodes):
-        lines.append(("idle", idle))
+    idle = node_ranges(document.idle_nodes)
     return [
         *lines,
+        *renting_lines(document),
+        ("memory", tightest(document)),
+        ("layout", f"{names} can run it"),
+        ("GPUs", f"compute {busy} of the time, traffic in layers included; layer times: {sources}"),
+        *([("idle", idle)] if idle else []),
         *zone_lines(document),
         *evidence_lines(document),
         *calibration_lines(document),
@@ -261,48 +252,33 @@ def figures(document: PlanDocument) -> Lines:
 
 def plan_space_text(search: SearchSpace) -> str:
     """What all plans of the plan space have in common, and who can launch them."""
-    who = TARGET_NAMES[search.target]
+    who = TARGETS[search.target].name
     alike = ", recomputation alike in all stages" if search.recompute_per == "plan" else ""
     degrees = _DEGREES[search.degrees]
     return f"{who}, {degrees}, {search.micro_batches} micro-batches{alike}"
 
 
 def _table_note(document: PlanDocument) -> str:
-    stages = (stage for replica in document.replicas for stage in replica.stages)
-    split = any(stage.weight_gradient_s for stage in stages)
+    split = any(stage.weight_gradient_s for stage in all_stages(document))
     weights = " (weights: the part of backward that is put off)" if split else ""
     return f"stages; times per micro-batch{weights}, memory per GPU"
 
 
-def result_text(
-    document: PlanDocument,
-    costs: PlanCosts | None,
-    step: Step | None,
-    others: Sequence[OtherTarget] = (),
-) -> list[RenderableType]:
-    """Everything that `solve` prints for people, in order; costs and step: of the plan."""
-    parts: list[RenderableType] = [labelled(heading_lines(document)), ""]
-    if costs is not None and step is not None:
-        lines = figures(document) + summary(document, costs, step)
-        parts += [_table_note(document), stage_table(document), "", labelled(lines)]
-    return [*parts, labelled(outcome(document, others))]
-
-
 def solution_text(
     document: PlanDocument,
-    infeasibility: Infeasibility | None,
+    infeasibility: Infeasibility | None = None,
     others: Sequence[OtherTarget] = (),
 ) -> list[RenderableType]:
-    """The same from the document; and if there is no plan, what stands in the way."""
-    if document.shape is None:
-        parts = result_text(document, None, None, others)
-    else:
-        costs = costs_of(document)
-        parts = result_text(document, costs, simulate_step(costs), others)
-    if infeasibility is None:
-        return parts
-    reason = [("not met", infeasibility.constraint), ("would help", infeasibility.remedy)]
-    return [*parts, labelled(reason)]
+    """Everything that `solve` prints for people, in order; without a plan what is in the way."""
+    parts: list[RenderableType] = [labelled(heading_lines(document)), ""]
+    if document.shape is not None:
+        lines = figures(document) + summary(document, simulate_step(costs_of(document)))
+        parts += [_table_note(document), stage_table(document), "", labelled(lines)]
+    parts.append(labelled(outcome(document, others)))
+    if infeasibility is not None:
+        reason = [("not met", infeasibility.constraint), ("would help", infeasibility.remedy)]
+        parts.append(labelled(reason))
+    return parts
 
 
 def plan_text(document: PlanDocument, step: Step) -> list[RenderableType]:

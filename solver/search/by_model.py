@@ -17,13 +17,14 @@ from itertools import islice
 from formulations.costs.tables import CostTables
 from formulations.decisions import ALL_FREE, Given, decisions_of, even_shares
 from formulations.plan import Shape, simulable
-from formulations.stage_layouts import layouts
-from solver.layered.problem import Intervals
+from formulations.space.layouts import layouts
+from solver.enumeration.engine import ShapeAnswer
+from solver.graph.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Reason, ShapeRecord, objective_weight
 from solver.search.critical_path import CutLoop, Found
 from solver.search.engines import Family, model_engine
-from solver.search.enumeration import ShapeAnswer, Stop, enumerate_shape
+from solver.search.enumeration import Stop, enumerate_shape
 from solver.search.fathoming import Closer, Closing
 from solver.search.incumbents import Incumbent
 from solver.search.paths import CutPool, OpenShape

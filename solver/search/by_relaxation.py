@@ -1,6 +1,6 @@
 """Closing a shape with too many node orders: relaxations to one replica, plans that follow them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from random import Random
@@ -8,19 +8,17 @@ from random import Random
 import numpy as np
 
 from formulations.costs.placement import Placer
-from formulations.costs.tables import CostTables
-from formulations.decisions import Decisions, even_shares
 from formulations.plan import Plan
-from formulations.slot_degrees import runs_order
+from formulations.space.slots import runs_order
 from solver.bounds.node_classes import classes_of
 from solver.bounds.surrogate_replica import Relaxation, SurrogateReplica, order_along
-from solver.enumeration.engine import deepened, solve_split
+from solver.enumeration.engine import deepened, even_plan, solve_split
 from solver.enumeration.enumerate import below
+from solver.graph.placements import fixed_order, replica_classes
+from solver.graph.problem import Intervals
 from solver.heuristics.blocks import with_blocks
 from solver.heuristics.shape_search import ShapeSearch, State
 from solver.heuristics.trial import PathPool
-from solver.layered.placements import fixed_order, replica_classes
-from solver.layered.problem import Array, Intervals
 
 #: Node orders tried in a row without success near one that follows a relaxation, if that is not
 #: slower than this, relative to the best plan.
@@ -34,11 +32,6 @@ ALIKE = 0.02
 FIRST, RESOLUTION = 16, 512
 
 Stop = Callable[[], bool]
-
-
-def even_plan(tables: CostTables, order: Sequence[int], split: Array) -> Plan:
-    """All replicas with the same split and share."""
-    return Decisions(tuple(order), tuple(split.tolist()), even_shares(tables)).plan(tables)
 
 
 def _seldom(stop: Stop) -> Stop:

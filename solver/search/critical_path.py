@@ -28,8 +28,8 @@ from formulations.costs.stage_places import placement_of
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
 from formulations.plan import Shape
-from formulations.slot_degrees import runs_order
-from formulations.stage_layouts import slots_of
+from formulations.space.layouts import slots_of
+from formulations.space.slots import runs_order
 from solver.backends.outcome import Outcome
 from solver.interrupt import Deadline
 from solver.options import SolveOptions

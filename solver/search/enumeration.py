@@ -1,7 +1,7 @@
 """Solving one shape exactly: infeasible, bounded or solved, over all node orders and shares."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import replace
 from itertools import islice, product
 from typing import Protocol
 
@@ -9,24 +9,24 @@ import numpy as np
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.decisions import Decisions
-from formulations.plan import Plan, simulable
-from formulations.slot_degrees import runs_order
+from formulations.plan import simulable
+from formulations.space.slots import runs_order
 from formulations.units import ceil_div
 from solver.bounds.largest_share import largest_share, shape_bound_ns
 from solver.enumeration.by_device import best_by_device, best_by_stage
-from solver.enumeration.engine import solve_split
+from solver.enumeration.engine import ShapeAnswer, even_plan, solve_split
 from solver.enumeration.enumerate import below
-from solver.enumeration.uneven_shares import Answer, Remaining, Uneven, best_dealing
-from solver.heuristics.node_orders import Order, count_orders, node_orders
-from solver.layered.all_orders import free_order, lane_width
-from solver.layered.placements import (
+from solver.enumeration.uneven_shares import Uneven, dealt_from_below
+from solver.graph.all_orders import free_order, lane_width
+from solver.graph.placements import (
     ReplicaClass,
     StageZones,
     fixed_order,
     replica_classes,
 )
-from solver.layered.problem import Intervals, SplitProblem
-from solver.search.by_relaxation import ByRelaxation, even_plan
+from solver.graph.problem import Intervals, SplitProblem
+from solver.heuristics.node_orders import Order, count_orders, node_orders
+from solver.search.by_relaxation import ByRelaxation
 
 #: With more distinct node orders than these only the heuristic's are tried: the shape stays open.
 ORDER_LIMIT = 20_000
@@ -39,8 +39,6 @@ MOST_GAP = 0.5
 
 #: How often each order may ask whether to stop before the others had their turn.
 FIRST_EFFORT = 400
-#: Growth of the cutoff with which lanes are dealt.
-FURTHER = 1.01
 
 Stop = Callable[[], bool]
 
@@ -51,19 +49,6 @@ def after(effort: int | None, stop: Stop) -> Stop:
         return stop
     left = iter(range(effort))
     return lambda: next(left, None) is None or stop()
-
-
-@dataclass(frozen=True)
-class ShapeAnswer:
-    """Best plan below the cutoff, if any; `complete`: nothing else is, up to the gap.
-
-    bound_ns: no other plan of the shape is faster; of use if not complete.
-    """
-
-    plan: Plan | None
-    step_time_ns: int | None
-    complete: bool
-    bound_ns: int = 0
 
 
 class ShapeEngine(Protocol):
@@ -165,8 +150,7 @@ def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -
         return ShapeAnswer(None, None, False)
     cutoff, gap = min(cutoff, 2 * tables.longest_ns + 2), min(gap, MOST_GAP)
     if tables.by_place is not None:
-        plan, found = best_by_stage(intervals, tables.by_place, cutoff, gap, stop)
-        return ShapeAnswer(plan, found.step_time_ns, found.complete, found.bound_ns)
+        return best_by_stage(intervals, tables.by_place, cutoff, gap, stop)
     placer = Placer(tables)
     zones = StageZones(placer)
     if tables.shape.vpp > 1:
@@ -233,7 +217,7 @@ def _uneven(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
 ) -> ShapeAnswer:
     """By bounds; then lane by lane where that is exact, else one order after the other."""
-    tables, target = intervals.tables, below(cutoff, gap)
+    target = below(cutoff, gap)
     lanes = Uneven(intervals, placer, StageZones(placer).split_by(cutoff))
     bound_ns = 0 if lanes.exact else shape_bound_ns(intervals, target, stop)
     left = lanes.thinned(lanes.everything(target), target, stop) if bound_ns < target else None
@@ -242,30 +226,7 @@ def _uneven(
     bound_ns = lanes.bound_ns(bound_ns, target, left, stop)
     if not lanes.exact:
         return replace(_by_order(intervals, placer, cutoff, gap, stop), bound_ns=bound_ns)
-    answer, bound_ns = _dealt(lanes, bound_ns, cutoff, gap, stop, left)
-    if answer.found is None:
-        return ShapeAnswer(None, None, answer.complete, bound_ns)
-    order, split, shares, step_time_ns = astuple(answer.found)
-    plan = Decisions(order, split, shares).plan(tables)
-    return ShapeAnswer(plan, step_time_ns, answer.complete, bound_ns)
-
-
-def _dealt(
-    lanes: Uneven, low: int, cutoff: int, gap: float, stop: Stop, left: Remaining
-) -> tuple[Answer, int]:
-    """As `best_dealing`, by cutoffs that grow from `low`; and a bound of what it has not found.
-
-    What is found below a low cutoff is as good as any, and far fewer ways lead there.
-    """
-    bound_ns = trial = low
-    while True:
-        trial = min(cutoff, int(trial * FURTHER) + 1)
-        answer = best_dealing(lanes, trial, gap, stop, left)
-        if answer.found is not None or not answer.complete:
-            return answer, bound_ns
-        bound_ns = max(bound_ns, below(trial, gap))
-        if trial == cutoff:
-            return answer, bound_ns
+    return dealt_from_below(lanes, bound_ns, cutoff, gap, stop, left)
 
 
 def _even(intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
@@ -309,11 +270,7 @@ def _chunked(
     if len(blocks) == 1 or not few:
         answer = best_by_device(intervals, placer, cutoff, gap, stop)
         if answer is not None:
-            found, proved = answer.found, (answer.complete, answer.bound_ns)
-            if found is None:
-                return ShapeAnswer(None, None, *proved)
-            plan = even_plan(tables, found.order, found.split)
-            return ShapeAnswer(plan, found.step_time_ns, *proved)
+            return answer
     if not few:
         return ShapeAnswer(None, None, False)
     return _by_order(intervals, placer, cutoff, gap, stop)

@@ -18,13 +18,14 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
+from solver.enumeration.engine import ShapeAnswer
 from solver.enumeration.enumerate import below
 from solver.files import canonical_json
+from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
-from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Proof, Reason, ShapeRecord, max_step_time_ns, objective_weight
-from solver.search.enumeration import MOST_GAP, ShapeAnswer, ShapeEngine, Stop, after, lacks_memory
+from solver.search.enumeration import MOST_GAP, ShapeEngine, Stop, after, lacks_memory
 from solver.simulate import step_time_ns
 from solver.study.store import Study
 

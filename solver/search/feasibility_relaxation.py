@@ -15,15 +15,15 @@ from formulations.costs.renting import rent_usd_per_hour
 from formulations.instance import Instance
 from formulations.instance.cluster import has_flash
 from formulations.instance.profile import covered_degrees
-from formulations.instance.target import RULES
-from formulations.launch import runs
+from formulations.instance.targets import TARGETS
 from formulations.plan import PARAMETERS_SPLIT, Shape
-from formulations.slot_degrees import powers_of_two
-from formulations.space import group_degrees, micro_batches, node_vectors, shapes, shapes_of
-from formulations.units import GIB, NANOSECONDS_PER_SECOND, ceil_count
+from formulations.space import shapes, shapes_of
+from formulations.space.configurations import group_degrees, micro_batches, node_vectors
+from formulations.space.launch import runs
+from formulations.units import GIB, NANOSECONDS_PER_SECOND, ceil_count, powers_of_two
+from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import GRACE_S, Deadline, TimeUp, time_up_after
-from solver.layered.problem import Intervals
 from solver.result import Infeasibility, max_step_time_ns, price_usd_per_hour
 from solver.search.enumeration import MOST_GAP, Stop, enumerate_shape, lacks_memory
 from solver.search.fathoming import ANY_TIME
@@ -181,7 +181,9 @@ def relaxations(instance: Instance) -> Iterator[tuple[str, Instance]]:
     """
     for text, sections in _left_out(instance):
         wider = instance.but(**sections)
-        target = next(name for name in (instance.search.target, *RULES) if runs(name, wider.search))
+        target = next(
+            name for name in (instance.search.target, *TARGETS) if runs(name, wider.search)
+        )
         if target == instance.search.target:
             yield text, wider
         else:
@@ -224,11 +226,11 @@ def _left_out(instance: Instance) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _splits_sequence(instance: Instance) -> bool:
-    """Whether there are tensor groups of several GPUs, all of which divide the sequence."""
+    """Whether there are tensor groups of several GPUs that divide the sequence."""
     vectors = node_vectors(instance)
     known = {own for used in vectors for all_ in group_degrees(instance, used) for own in all_}
     degrees = {own.tp for own in known if own.tp > 1}
-    return bool(degrees) and all(instance.workload.sequence_length % tp == 0 for tp in degrees)
+    return any(instance.workload.sequence_length % tp == 0 for tp in degrees)
 
 
 def _more_degrees(instance: Instance) -> list[int]:

@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from formulations.instance import Instance
-from formulations.instance.target import RULES, Target
-from formulations.launch import widened
+from formulations.instance.targets import TARGETS, Target
+from formulations.space.launch import widened
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.interrupt import Deadline, TimeUp, time_up_after
 from solver.options import SolveOptions
@@ -55,7 +55,7 @@ def solve(
 
 def _others(instance: Instance) -> Iterator[tuple[Target, dict[str, object]]]:
     """Other targets, with what each would add to the plan space."""
-    for target in RULES:
+    for target in TARGETS:
         yield from ((target, added) for added in widened(instance, target))
 
 

@@ -4,9 +4,8 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from time import perf_counter
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -14,17 +13,19 @@ from formulations.costs.template_costs import template_costs
 from formulations.errors import PlannerError
 from formulations.fleet import Design, Strategy
 from formulations.instance import Instance, ZoneLink
-from formulations.instance.fleet_space import check_fleets
+from formulations.instance.record import Record
 from formulations.node_sharing import NodeSplit
-from formulations.space import pipeline_strategies
-from formulations.units import ceil_div
+from formulations.space.configurations import pipeline_strategies
+from formulations.space.fleets import check_fleets
+from formulations.template import Template
+from formulations.units import ceil_div, seconds
 from solver.enumeration.enumerate import below
-from solver.interrupt import GRACE_S, NoTimeError, TimeUp, time_up_after
-from solver.layered.edges import has_split
-from solver.layered.gpu_graph import Counts, GpuGraph
-from solver.layered.pipelines import FreeDegrees
-from solver.layered.places import PlaceCosts, place_costs
-from solver.layered.problem import INFINITY
+from solver.graph.edges import has_split
+from solver.graph.gpu_graph import Counts, GpuGraph
+from solver.graph.pipelines import FreeDegrees
+from solver.graph.places import PlaceCosts, place_costs
+from solver.graph.problem import INFINITY
+from solver.interrupt import Deadline, NoTimeError, TimeUp, time_up_after
 from solver.result import Status
 from solver.simulate import pipeline_step_ns
 from solver.study.store import Study
@@ -55,93 +56,77 @@ class NoTemplateError(PlannerError):
     exit_code = 3
 
 
-@dataclass(frozen=True)
-class TemplateResult:
-    """What is known of one mix of nodes, with so many micro-batches.
+class TemplateEntry(Record):
+    """The best template of one size, or of one mix of nodes.
 
-    outcome: value and bound in ns. strategy: that of the template; None without one.
+    step_time_s: simulated step of one pipeline with these micro-batches; no template has one below
+    bound_s. None where there is no template.
     """
 
     nodes: int
     micro_batches: int
-    outcome: TemplateOutcome
-    strategy: Strategy | None
     status: Status
+    step_time_s: float | None
+    bound_s: float | None
+    gap: float | None
+    strategy: Strategy | None
+    template: Template | None
 
     @property
     def design(self) -> Design | None:
         """The template and how it runs; None without one."""
-        template, strategy = self.outcome.template, self.strategy
-        if template is None or strategy is None:
+        if self.template is None or self.strategy is None:
             return None
-        return Design(template=template, strategy=strategy)
-
-    @property
-    def gap(self) -> float | None:
-        """Distance of the bound to the value, relative to the value."""
-        value = self.outcome.value
-        return None if value is None else 1 - self.outcome.bound / value
+        return Design(template=self.template, strategy=self.strategy)
 
 
+@dataclass(frozen=True)
 class Clock:
-    """The time from now on, `limit_s` of it if given; `around`: one that ends and hears this one.
+    """How long templates may take, and the wishes to stop.
 
-    The first Ctrl-C is a wish to stop, heard where work asks for it, so that none of its tables is
-    left half made; the second one ends everything.
+    deadline: of these templates. last: of all those around them, after which also what does not ask
+    whether to stop is ended. The first Ctrl-C is a wish to stop, heard where work asks for it, so
+    that none of its tables is left half made; the second one ends everything.
     """
 
-    def __init__(self, limit_s: float | None, around: "Clock | None" = None) -> None:
-        self._end_s = None if limit_s is None else perf_counter() + limit_s
-        self._hard_end_s = None if self._end_s is None else self._end_s + GRACE_S
-        self._heard = list[int]()
-        if around is not None:
-            self._hard_end_s, self._heard = around._hard_end_s, around._heard
+    deadline: Deadline
+    last: Deadline
+    signals: list[int] = field(default_factory=list)
+
+    def within(self, limit_s: float | None) -> "Clock":
+        """The time of some of these templates, which hear and end with all others."""
+        return replace(self, deadline=Deadline(limit_s))
 
     @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C has come."""
-        return bool(self._heard)
+        return bool(self.signals)
 
     @property
     def is_over(self) -> bool:
         """Whether there is no time left, or Ctrl-C has come."""
-        return self.interrupted or (self._end_s is not None and perf_counter() >= self._end_s)
+        return self.interrupted or self.deadline.over()
 
-    @contextmanager
-    def until_hard_end(self) -> Iterator[None]:
-        """What does not ask whether to stop is ended a little after the limit. Raises TimeUp."""
-        end_s = self._hard_end_s
-        with time_up_after(None if end_s is None else max(0.0, end_s - perf_counter())):
-            yield
+    def run(self, work: Callable[[Stop], T], parts: int) -> T:
+        """What work gives in one of so many equal parts of the time that is left.
 
-    def share(self, parts: float) -> Stop:
-        """Stops after one of so many equal shares of the time that is left."""
-        return until(self._end_s, parts)
-
-    def run(self, work: Callable[[Stop], T], stop: Stop) -> T:
-        """What work gives; after Ctrl-C what it gives without more time."""
+        After Ctrl-C what it gives without more time.
+        """
+        left_s = self.deadline.left_s
+        part = Deadline(None if left_s is None else left_s / parts)
 
         def hear(signum: int, frame: FrameType | None) -> None:
             if self.interrupted:
                 raise KeyboardInterrupt
-            self._heard.append(signum)
+            self.signals.append(signum)
 
         if threading.current_thread() is not threading.main_thread():
-            return work(stop)
+            return work(part.over)
         before = signal.signal(signal.SIGINT, hear)
         try:
-            return work(lambda: self.interrupted or stop())
+            return work(lambda: self.interrupted or part.over())
         finally:
             signal.signal(signal.SIGINT, before)
-
-
-def until(end_s: float | None, sharing: float) -> Stop:
-    """Stops after one of so many equal shares of the time that is left."""
-    if end_s is None:
-        return lambda: False
-    now_s = perf_counter()
-    stop_s = now_s + max(0.0, end_s - now_s) / sharing
-    return lambda: perf_counter() > stop_s
 
 
 class Mixes:
@@ -186,7 +171,7 @@ def _mixes(available: Counts, nodes: int) -> Iterator[Counts]:
 
 
 class TemplateGenerator:
-    """Templates of one instance, as far as fleets keep to it: see `fleet_space`."""
+    """Templates of one instance, as far as fleets keep to it: see `formulations.space.fleets`."""
 
     def __init__(
         self,
@@ -196,7 +181,7 @@ class TemplateGenerator:
         clock: Clock | None = None,
         study: Study | None = None,
     ) -> None:
-        """`report` is told how many templates of how many are done; `clock`: one around this.
+        """`report` is told how many templates of how many are done; `clock`: of those around.
 
         study: what was found before, and where to keep what is found now.
 
@@ -215,7 +200,8 @@ class TemplateGenerator:
                 f"divisors of {batch}"
             )
         self.instance, self.options, self._report = instance, options, report
-        self.clock = Clock(options.time_limit_s, clock)
+        deadline = Deadline(options.time_limit_s)
+        self.clock = clock.within(deadline.limit_s) if clock else Clock(deadline, deadline)
         self.mixes = Mixes(instance, options.split)
         self.study = study
         # What has taken less time is the same without a limit.
@@ -268,7 +254,7 @@ class TemplateGenerator:
     def in_time(self) -> Iterator[None]:
         """What takes longer than the time limit ends. Raises NoTimeError, exit code 4."""
         try:
-            with self.clock.until_hard_end():
+            with time_up_after(self.clock.last.end_s):
                 yield
         except TimeUp:
             missing = "it is not known yet how few nodes hold the model"
@@ -283,57 +269,64 @@ class TemplateGenerator:
                 return nodes
         return None
 
-    def by_mix(self, sizes: Iterable[int]) -> list[TemplateResult]:
+    def by_mix(self, sizes: Iterable[int]) -> list[TemplateEntry]:
         """The best template of every mix of nodes of every size.
 
         What time is left is shared equally by those to come. Without any left nothing is tried for
         them, but for the first one as long as the hard end allows.
         """
         mixes = [mix for n in sizes for mix in self.mixes.of(n)]
-        results = list[TemplateResult]()
+        entries = list[TemplateEntry]()
         if self._kept is not None:
             self._kept.begin({mix: self.micro_batches(sum(mix)) for mix in mixes})
         try:
-            with self.clock.until_hard_end():
+            with time_up_after(self.clock.last.end_s):
                 for number, mix in enumerate(mixes):
-                    if results and self.clock.is_over:
+                    if entries and self.clock.is_over:
                         break
-                    self._report(len(results), len(mixes))
-                    found = self._by_study_or_search(mix, len(mixes) - number)
-                    results.append(self._result(mix, found))
+                    self._report(len(entries), len(mixes))
+                    entries.append(self._entry(mix, self._best(mix, len(mixes) - number)))
         except TimeUp:
             pass
         nothing = TemplateOutcome(None, None, 0, False), None
-        return results + [self._result(mix, nothing) for mix in mixes[len(results) :]]
+        return entries + [self._entry(mix, nothing) for mix in mixes[len(entries) :]]
 
-    def _by_study_or_search(self, mix: Counts, parts: int) -> Found:
-        """The best template of a mix, in one of so many parts of the time that is left."""
+    def _best(self, mix: Counts, parts: int) -> Found:
+        """The best template of a mix, of the study or in one of so many parts of the time left."""
         m = self.micro_batches(sum(mix))
         if self._kept is not None and (kept := self._kept.find(mix, m)) is not None:
             return kept
         strategies = pipeline_strategies(self.instance, self.micro_batch)
         costs = {strategy: self.mixes.places(strategy, mix) for strategy in strategies}
-
-        def search(stop: Stop) -> Found:
-            return best_of_strategies(costs, mix, m, self.options.gap, stop)
-
-        found = self.clock.run(search, self.clock.share(parts))
+        best = self.clock.run(
+            lambda stop: best_of_strategies(costs, mix, m, self.options.gap, stop), parts
+        )
         if self._kept is not None:
-            self._kept.keep(mix, m, found)
-        return found
+            self._kept.keep(mix, m, best)
+        return best
 
-    def _result(self, mix: Counts, found: Found) -> TemplateResult:
+    def _entry(self, mix: Counts, best: Found) -> TemplateEntry:
         """What is found for a mix of nodes, and what of it is proved."""
-        outcome, strategy = found
+        outcome, strategy = best
         m, template, value = self.micro_batches(sum(mix)), outcome.template, outcome.value
         if template is None or value is None or strategy is None:
             status = Status.INFEASIBLE if outcome.complete else Status.UNKNOWN
-            return TemplateResult(sum(mix), m, outcome, None, status)
-        step_ns = pipeline_step_ns(template_costs(self.instance, strategy, template), m)
-        assert step_ns == value, (step_ns, value)
-        proved = outcome.bound >= below(value, self.options.gap)
-        status = Status.OPTIMAL if proved else Status.FEASIBLE
-        return TemplateResult(sum(mix), m, outcome, strategy, status)
+            template = value = strategy = None
+        else:
+            step_ns = pipeline_step_ns(template_costs(self.instance, strategy, template), m)
+            assert step_ns == value, (step_ns, value)
+            proved = outcome.bound >= below(value, self.options.gap)
+            status = Status.OPTIMAL if proved else Status.FEASIBLE
+        return TemplateEntry(
+            nodes=sum(mix),
+            micro_batches=m,
+            status=status,
+            step_time_s=None if value is None else seconds(value),
+            bound_s=seconds(outcome.bound) if outcome.bound < INFINITY else None,
+            gap=None if value is None else 1 - outcome.bound / value,
+            strategy=strategy,
+            template=template,
+        )
 
 
 def best_of_strategies(

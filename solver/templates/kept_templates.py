@@ -9,7 +9,7 @@ from formulations.costs.template_costs import template_costs
 from formulations.errors import PlanError
 from formulations.fleet import Strategy
 from solver.files import canonical_json
-from solver.layered.gpu_graph import Counts
+from solver.graph.gpu_graph import Counts
 from solver.simulate import pipeline_step_ns
 from solver.study.store import Study
 from solver.templates.step_time import TemplateOutcome

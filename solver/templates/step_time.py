@@ -1,7 +1,7 @@
 """Templates of least simulated step time, proved optimal: a template is a path of a split problem.
 
 The engine of plans solves it, for pipelines of all numbers of stages together, see
-`solver.layered.pipelines`. Where time runs out, the bounds of what is left bound the optimum.
+`solver.graph.pipelines`. Where time runs out, the bounds of what is left bound the optimum.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from formulations.template import Template, stage_on
 from solver.enumeration.engine import SplitOutcome, deepened, solve_split
 from solver.enumeration.enumerate import below
-from solver.layered.edges import has_split
-from solver.layered.gpu_graph import Counts, GpuGraph
-from solver.layered.pipelines import FreeDegrees
-from solver.layered.places import PlaceCosts, Places
-from solver.layered.problem import INFINITY, SplitProblem
+from solver.graph.edges import has_split
+from solver.graph.gpu_graph import Counts, GpuGraph
+from solver.graph.pipelines import FreeDegrees
+from solver.graph.places import PlaceCosts, Places
+from solver.graph.problem import INFINITY, SplitProblem
 
 #: Growth of the cutoffs: the bound that they start from knows of work alone.
 GROWTH = 1.12

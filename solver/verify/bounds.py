@@ -20,7 +20,8 @@ from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Plan, Shape, uniform_plan
 from formulations.schedules import SCHEDULES, in_flight, stage_moments
-from formulations.space import Nodes, PlanSpace
+from formulations.space import PlanSpace
+from formulations.space.configurations import Nodes
 from solver.verify.families import NEVER
 
 

@@ -21,7 +21,7 @@ from math import prod
 from typing import Literal
 
 from formulations.plan import Plan, Shape
-from formulations.slot_degrees import limits_orders
+from formulations.space.slots import limits_orders
 from solver.verify.bounds import ANY_TIME_NS, Clock, Prover, TimeUpError
 from solver.verify.closed_forms import ClosedForms, refuted
 from solver.verify.exhaust import Outcome, exhaust

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from formulations.instance import Instance
-from formulations.instance.target import RULES, untrained
+from formulations.instance.targets import TARGETS
 from formulations.plan import Degrees, Plan, Shape, num_gpus
-from formulations.slot_degrees import may_follow, runs_order, slot_degrees
 from formulations.space import PlanSpace
+from formulations.space.slots import may_follow, runs_order, slot_degrees
 from solver.document import PlanDocument, ReplicaDocument
 from solver.verify.findings import Findings
 
@@ -27,18 +27,15 @@ def check_target(document: PlanDocument, findings: Findings) -> None:
     """
     search, workload = document.instance.search, document.instance.workload
     findings.equal("target", document.target, search.target)
-    for field, value, _ in untrained(search.target, workload):
+    target = TARGETS[search.target]
+    for refusal in target.untrained(workload):
         text = f"what the target {search.target} trains"
-        findings.refuse("instance.workload", f"{field} {value}", text)
-    free = set()
-    if search.recompute_per == "plan" and search.target == "flagscale":
-        free.add("recompute")  # as Megatron-LM, where all stages are alike
-    if set(search.context_parallel) == {1}:
-        free.add("context_method")
-    for field, rule in RULES[search.target].items():
+        findings.refuse("instance.workload", f"{refusal.field} {refusal.value}", text)
+    for field, rule in target.rules(search.recompute_per).items():
         value = getattr(search, field)
         values = value if isinstance(value, tuple) else (value,)
-        runs = field in free or set(values) <= set(rule.allowed)
+        free = field == "context_method" and set(search.context_parallel) == {1}
+        runs = free or set(values) <= set(rule.allowed)
         text = f"what the target {search.target} runs"
         findings.require(runs, f"instance.search.{field}", value, text)
 

@@ -5,9 +5,9 @@ from math import ceil
 
 from formulations.costs.template_costs import TemplateCosts, exchange_times_ns, template_costs
 from formulations.fleet import Design, Pipeline, Strategy, holdings
-from formulations.instance.fleet_space import unfit_fields
 from formulations.plan import Recomputed
-from formulations.space import recompute_ways
+from formulations.space.configurations import recompute_ways
+from formulations.space.fleets import unfit_fields
 from formulations.transition import Copy, Links, layer_state_bytes, missing
 from formulations.units import seconds
 from solver.fleet_document import FleetDocument, PipelineDocument, RecoveryDocument, pipelines_of

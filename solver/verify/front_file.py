@@ -17,7 +17,8 @@ from time import monotonic
 
 from formulations.costs.renting import Terms, chooses_terms, worthwhile_terms
 from formulations.instance import Instance
-from formulations.space import Nodes, PlanSpace
+from formulations.space import PlanSpace
+from formulations.space.configurations import Nodes
 from formulations.units import NANOSECONDS_PER_SECOND, SECONDS_PER_HOUR, seconds
 from solver.front_document import ClusterRecord, FrontDocument, PointDocument, TermsDocument
 from solver.result import longest_step_ns
@@ -121,29 +122,9 @@ def _check_point(
         refused = refused_ns(instance, point.nodes, terms)
         if refused is not None:
             findings.require(step_ns < refused, where, step_ns, f"below {refused}")
-        _check_terms(instance, where, stated, terms, step_ns, findings)
-
-
-def _check_terms(
-    instance: Instance,
-    field: str,
-    stated: TermsDocument,
-    terms: Terms,
-    step_ns: int,
-    findings: Findings,
-) -> None:
-    """What a step of this length comes to, with all that preemptions cost."""
-    kept_s = seconds(step_ns) * terms.slowdown
-    cost, steps = terms.usd_per_hour * kept_s / SECONDS_PER_HOUR, instance.objective.steps
-    figures = {
-        "price_usd_per_hour": terms.usd_per_hour,
-        "availability": 1 / terms.slowdown,
-        "sequences_per_s": instance.workload.global_batch / kept_s,
-        "cost_usd_per_step": cost,
-        "training_cost_usd": None if steps is None else cost * steps,
-    }
-    for name, figure in figures.items():
-        findings.close(f"{field}.{name}", getattr(stated, name), figure)
+        expected = TermsDocument.of(instance, terms, seconds(step_ns))
+        for name in sorted(TermsDocument.model_fields.keys() - {"on_spot"}):
+            findings.close(f"{where}.{name}", getattr(stated, name), getattr(expected, name))
 
 
 #: Limits that are not of plans where terms are chosen.

@@ -7,7 +7,8 @@ from itertools import chain, islice
 
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
-from formulations.space import Nodes, PlanSpace, may_use
+from formulations.space import PlanSpace
+from formulations.space.configurations import Nodes, may_use
 from solver.document import PlanDocument, shape_counts
 from solver.result import Proof, Reason, ShapeRecord, longest_step_ns, objective_weight
 from solver.verify.bounds import ANY_TIME_NS, Prover

@@ -33,7 +33,7 @@ from formulations.costs.tables import CostTables
 from formulations.costs.transfers import inside_ns, outside_ns
 from formulations.instance import Link
 from formulations.plan import Degrees, Shape
-from formulations.slot_degrees import limits_orders, may_follow
+from formulations.space.slots import limits_orders, may_follow
 from solver.verify.epilogue import Epilogues
 from solver.verify.least_costs import LeastCosts
 from solver.verify.zone_links import passing, zone_legs, zone_slots

@@ -11,38 +11,18 @@ import numpy as np
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance.record import Record
-from formulations.instance.target import TARGET_NAMES
+from formulations.instance.targets import TARGETS
 from formulations.plan import Plan
 from formulations.space import PlanSpace
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.document import PlanDocument
-from solver.plan_figures import plan_figures
+from solver.plan_figures import NO_FIGURES, plan_figures
 from solver.result import Status, Termination, objective_weight
 from solver.simulate import step_time_ns
 from solver.verify.cascade import Effort
 from solver.verify.feasibility import check_target, checked_plan
 from solver.verify.findings import NOISE, NOISE_NEAR_ZERO, Findings, Verification, verification
 from solver.verify.log import LogSummary, check_log
-
-#: Fields that describe a plan; without a plan they hold nothing.
-PLAN_FIELDS = (
-    "step_time_s",
-    "critical_path",
-    "rounding_error_s",
-    "throughput_sequences_per_s",
-    "model_flop_per_s_per_gpu",
-    "mfu",
-    "price_usd_per_hour",
-    "cost_usd_per_step",
-    "training_cost_usd",
-    "renting",
-    "evidence",
-    "time_sources",
-    "node_order",
-    "idle_nodes",
-    "replicas",
-    "gap",
-)
 
 #: Those that are checked before there are costs, see `feasibility`.
 LAYOUT = {
@@ -59,7 +39,7 @@ LAYOUT = {
 
 def check_absent(document: PlanDocument, findings: Findings) -> None:
     """Requires that a document without a shape has no figures of a plan either."""
-    for name in PLAN_FIELDS:
+    for name in (*NO_FIGURES, "gap"):
         value = getattr(document, name)
         findings.require(value is None or value == (), name, value, "nothing, as there is no plan")
 
@@ -157,7 +137,7 @@ def _check_with_plan(
     status = Status.OPTIMAL if proved else Status.FEASIBLE
     text = f"{status.value}: gap {gap}, requested {document.requested_gap}"
     findings.require(document.status is status, "status", document.status.value, text)
-    claim = f"{document.status.value} for {TARGET_NAMES[document.target]}"
+    claim = f"{document.status.value} for {TARGETS[document.target].name}"
     findings.note(claim if gap is None else f"{claim}, gap {gap:.3%}")
     _check_closed(document, log, findings)
     _check_bounded(document, objective, findings)

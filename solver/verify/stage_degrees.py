@@ -36,10 +36,10 @@ from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import outside_ns
 from formulations.instance import Instance
-from formulations.plan import Degrees, Group, Plan, Replica, Shape, Stage
+from formulations.plan import Degrees, Group, Place, Plan, Replica, Shape, Stage
 from formulations.schedules import in_flight
-from formulations.slot_degrees import Place, may_follow, slot_degrees
 from formulations.space import PlanSpace
+from formulations.space.slots import may_follow, slot_degrees
 from formulations.units import ceil_div
 from solver.verify.bounds import Clock, Prover
 from solver.verify.closed_forms import passes_left

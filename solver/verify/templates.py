@@ -30,7 +30,8 @@ from formulations.instance import Instance
 from formulations.instance.input_limits import can_be_simulated
 from formulations.node_sharing import NodeSplit, filled, may_start
 from formulations.plan import Degrees, Plan, Shape
-from formulations.space import PlanSpace, pipeline_strategies
+from formulations.space import PlanSpace
+from formulations.space.configurations import pipeline_strategies
 from formulations.template import Template
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.fleet_document import FleetDocument, TemplateBound

@@ -10,12 +10,12 @@ from formulations.costs.placement import Placer
 from formulations.instance.load import load_instance
 from formulations.plan import Shape
 from formulations.space import shapes
+from solver.graph.placements import StageZones
+from solver.graph.problem import Intervals
 from solver.heuristics.neighbours import start_orders
 from solver.heuristics.shape_search import LONGEST_NS, ShapeSearch
 from solver.heuristics.time_tables import TimeTables
 from solver.heuristics.trial import PathPool
-from solver.layered.placements import StageZones
-from solver.layered.problem import Intervals
 from solver.search.enumeration import enumerate_shape
 
 FILES = sorted(INSTANCES.glob("*.yaml"))

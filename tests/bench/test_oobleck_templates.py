@@ -11,7 +11,7 @@ from bench.oobleck_templates import (
 )
 from bench.planner import PS_PER_MS, places, read_case
 from formulations.node_sharing import NodeSplit
-from solver.layered.places import PlaceCosts
+from solver.graph.places import PlaceCosts
 from tests.seeds import one_each
 from tests.template_cases import all_templates, finals_of, small_case
 

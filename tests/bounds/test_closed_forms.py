@@ -10,12 +10,11 @@ from formulations.costs.tables import CostTables
 from formulations.instance import SearchSpace
 from formulations.instance.search import ScheduleName
 from formulations.space import PlanSpace, shapes
-from solver.bounds.closed_forms import Filling, WorkBounds, closed_forms
+from solver.bounds.closed_forms import ClosedForms, closed_forms
 from solver.bounds.packing import Packing, packed_ns, refuted
-from solver.bounds.placement_independent import ShapeColumns
 from solver.verify import closed_forms as verified_forms
 from solver.verify.bounds import Prover
-from solver.verify.closed_forms import ClosedForms
+from solver.verify.closed_forms import ClosedForms as VerifiedForms
 from tests import brute_force
 from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
 from tests.random_shapes import random_tables, zoned
@@ -28,17 +27,17 @@ OPTIMIZER_NS = 300_001
 AFTER_NS = 2 * OPTIMIZER_NS + 2_000
 
 
-def bounds_of(tables: CostTables) -> Filling:
+def bounds_of(tables: CostTables) -> ClosedForms:
     """The bounds of one shape."""
     shape = tables.shape
     times = layer_times(tables.instance, shape.degrees, shape.micro_batch, shape.recompute[0])
-    return Filling(WorkBounds(ShapeColumns(tables.instance, [shape]), [times]))
+    return ClosedForms(tables.instance, [shape], [times])
 
 
 def closed_ns(tables: CostTables) -> tuple[int, int]:
     """Work and filling bound of one shape."""
     bounds = bounds_of(tables)
-    return int(bounds.bounds.work_ns()[0]), int(bounds.filling_ns()[0])
+    return int(bounds.work_ns()[0]), int(bounds.filling_ns()[0])
 
 
 def refutes(tables: CostTables, below_ns: int) -> bool:
@@ -51,7 +50,7 @@ def test_bounds_never_exceed_the_optimum(seed: int) -> None:
     """Random shapes, some with zones, brute force over all plans; nor does that of the verifier."""
     for number in range(seed, seed + 10):
         tables = random_tables(number, zones=number % 5 == 0)
-        forms = ClosedForms(Prover(PlanSpace(tables.instance)), [tables.shape])
+        forms = VerifiedForms(Prover(PlanSpace(tables.instance)), [tables.shape])
         bounds = (*closed_ns(tables), forms.work_ns()[0])
         best = brute_force.optimum_ns(tables)
         if best is None:
@@ -180,6 +179,6 @@ def test_chunks_and_weight_gradients_stay_below_the_optimum(
         times = [layer_times(instance, shape.degrees, shape.micro_batch, shape.recompute[0])]
         assert closed_forms(instance, [shape], times)[0].bound_ns <= optimum
         assert not refuted(instance, [shape], times, [optimum + 1])[0]
-        forms = ClosedForms(Prover(PlanSpace(instance)), [shape])
+        forms = VerifiedForms(Prover(PlanSpace(instance)), [shape])
         assert forms.work_ns()[0] <= optimum
         assert not verified_forms.refuted(forms, [optimum + 1])[0]

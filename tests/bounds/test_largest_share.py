@@ -14,8 +14,8 @@ from formulations.instance import Link, SearchSpace
 from formulations.instance.search import ScheduleName
 from solver.bounds import largest_share
 from solver.bounds.largest_share import shape_bound_ns
-from solver.layered.all_orders import order_graph
-from solver.layered.problem import Intervals
+from solver.graph.all_orders import order_graph
+from solver.graph.problem import Intervals
 from tests import brute_force
 from tests.random_shapes import WITH_NEW, random_optimum_ns, random_tables
 from tests.seeds import few_and_many, one_each
@@ -121,5 +121,5 @@ def test_order_graph_is_none_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -
     tables = two_speeds(8, "even")
     intervals, placer = Intervals(tables), Placer(tables)
     assert order_graph(intervals, placer, 4) is not None
-    monkeypatch.setattr("solver.layered.all_orders.ARC_LIMIT", 1)
+    monkeypatch.setattr("solver.graph.all_orders.ARC_LIMIT", 1)
     assert order_graph(intervals, placer, 4) is None

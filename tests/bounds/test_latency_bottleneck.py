@@ -5,11 +5,12 @@ from random import Random
 import numpy as np
 import pytest
 
+from bench.splits import chain_problem
 from formulations.instance.search import ScheduleName
 from solver.bounds.latency_bottleneck import latencies, terms
-from solver.layered.cuts import evaluate
-from solver.layered.edges import build_layers
-from solver.layered.problem import SplitProblem, chain_problem
+from solver.graph.cuts import evaluate
+from solver.graph.edges import build_layers
+from solver.graph.problem import SplitProblem
 
 NO_CUTOFF = 1 << 40
 

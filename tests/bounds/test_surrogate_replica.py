@@ -6,7 +6,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.search import ScheduleName
 from solver.bounds.surrogate_replica import order_along
-from solver.layered.problem import Intervals
+from solver.graph.problem import Intervals
 from solver.search.by_relaxation import ByRelaxation
 from tests import brute_force
 from tests.enumeration.test_engine import NO_CUTOFF, even_tables

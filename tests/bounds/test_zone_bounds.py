@@ -9,9 +9,9 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from solver.bounds.closed_forms import closed_forms
 from solver.bounds.largest_share import shape_bound_ns
-from solver.layered.all_orders import free_order
-from solver.layered.placements import StageZones
-from solver.layered.problem import Intervals
+from solver.graph.all_orders import free_order
+from solver.graph.placements import StageZones
+from solver.graph.problem import Intervals
 from solver.search.enumeration import enumerate_shape
 from tests import brute_force
 from tests.random_shapes import extreme_optimum_ns, extreme_tables

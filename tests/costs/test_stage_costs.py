@@ -250,8 +250,8 @@ def test_a_split_sequence_is_sent_in_parts_that_nobody_gathers() -> None:
     one = instance()
     for scatter_gather in (False, True):
         choices = {"sequence_parallel": True, "scatter_gather": scatter_gather}
-        search = one.search.model_copy(update=choices)
-        tables = build_tables(one.but(search=search), plain_shape((2,), tp=2, pp=2))
-        assert search.splits_messages
-        assert not search.gathers_messages
+        split = one.but(search=choices)
+        tables = build_tables(split, plain_shape((2,), tp=2, pp=2))
+        assert split.splits_messages(2)
+        assert not split.gathers_messages(2)
         assert (tables.send_bytes, tables.memory[0].buffers_bytes) == ((500_000,), 2 * 500_000)

@@ -17,8 +17,9 @@ from formulations.decisions import Decisions
 from formulations.instance import Cluster, Instance, Workload, ZoneLink
 from formulations.instance.machines import ZonePair
 from formulations.instance.search import ZeroStage
-from formulations.instance.transformer import TransformerSizes, build_workload
-from solver.layered.problem import Intervals, longest
+from formulations.instance.sizes import TransformerSizes
+from formulations.instance.transformer import build_workload
+from solver.graph.problem import Intervals, longest
 from solver.search.engines import model_engine
 from solver.search.enumeration import enumerate_shape
 from tests import brute_force

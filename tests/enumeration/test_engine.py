@@ -7,6 +7,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
+from bench.splits import chain_problem
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.search import ScheduleName
@@ -15,10 +16,10 @@ from solver.bounds.node_classes import classes_of
 from solver.bounds.surrogate_replica import Relaxation, SurrogateReplica
 from solver.enumeration import engine
 from solver.enumeration.engine import SplitOutcome, solve_split
-from solver.layered.all_orders import free_order
-from solver.layered.edges import build_layers
-from solver.layered.placements import fixed_order, replica_classes
-from solver.layered.problem import Intervals, SplitProblem, chain_problem
+from solver.graph.all_orders import free_order
+from solver.graph.edges import build_layers
+from solver.graph.placements import fixed_order, replica_classes
+from solver.graph.problem import Intervals, SplitProblem
 from tests import brute_force, recursion
 from tests.random_shapes import crowded_instance, random_shape, scheduled
 from tests.seeds import one_each

@@ -11,7 +11,6 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import plan_costs, split_costs
 from formulations.costs.tables import CostTables, build_tables
-from formulations.decisions import Decisions
 from formulations.instance import LayerRun
 from formulations.instance.load import load_instance
 from formulations.instance.search import ScheduleName
@@ -19,7 +18,7 @@ from formulations.space import shapes
 from solver.bounds.lanes import Counts, dealt, needed, together
 from solver.enumeration import uneven_shares
 from solver.enumeration.uneven_shares import Uneven, best_dealing
-from solver.layered.problem import Array, Intervals
+from solver.graph.problem import Array, Intervals
 from solver.search.enumeration import enumerate_shape
 from solver.simulate import step_time_ns
 from tests import brute_force
@@ -67,7 +66,7 @@ def test_search_equals_brute_force(seeds: Sequence[int]) -> None:
         assert lanes.exact
         answer = best_dealing(lanes, NO_CUTOFF)
         assert answer.complete
-        assert (answer.found and answer.found.step_time_ns) == best, seed
+        assert answer.step_time_ns == best, seed
 
 
 @pytest.mark.parametrize("cutoff_per_optimum", [1.0, 1.3, 1e6])
@@ -103,12 +102,10 @@ def test_bug_ways_with_messages_of_two_sizes_are_not_exact() -> None:
 def test_found_plan_takes_as_long_as_the_verifier_counts(seed: int) -> None:
     """Order, split and shares are a plan whose own costs give the step time of the answer."""
     tables = unlike_tables(seed)
-    found = best_dealing(lanes_of(tables), NO_CUTOFF).found
-    if found is None:
+    found = best_dealing(lanes_of(tables), NO_CUTOFF)
+    if found.plan is None:
         pytest.skip("nothing fits")
-    assert sum(found.shares) == tables.num_micro_batches
-    plan = Decisions(found.order, found.split, found.shares).plan(tables)
-    assert step_time_ns(plan_costs(tables.instance, plan)) == found.step_time_ns
+    assert step_time_ns(plan_costs(tables.instance, found.plan)) == found.step_time_ns
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(140), 19))
@@ -199,7 +196,7 @@ def test_too_many_ways_are_not_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_stopped_search_is_not_complete() -> None:
     """Asked to stop at once it has no plan and says so."""
     answer = best_dealing(lanes_of(unlike_tables(4)), NO_CUTOFF, stop=lambda: True)
-    assert (answer.found, answer.complete) == (None, False)
+    assert (answer.plan, answer.complete) == (None, False)
 
 
 SHARES: dict[Counts, int] = {(0, 3): 2, (1, 2): 5, (2, 1): 6, (3, 0): 7}
@@ -248,5 +245,12 @@ def test_more_orders_than_could_be_tried_are_closed() -> None:
     (shape,) = (one for one in shapes(narrow) if one.zero)
     answer = best_dealing(lanes_of(build_tables(narrow, shape)), 16_000_000_000)
     assert answer.complete
-    assert answer.found is not None
-    assert sorted(answer.found.shares) == [85, 85, 85, 85, 86, 86]
+    assert answer.plan is not None
+    assert sorted(replica.micro_batches for replica in answer.plan.replicas) == [
+        85,
+        85,
+        85,
+        85,
+        86,
+        86,
+    ]

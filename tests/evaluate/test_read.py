@@ -47,7 +47,7 @@ TORCHTITAN = {
 
 def exported(job: Job, target: ExportTarget, folder: Path) -> None:
     """The files of a job, in a folder."""
-    assert next(EXPORTERS[target].faults(job), None) is None
+    assert not EXPORTERS[target].faults(job)
     for name, text in EXPORTERS[target].files(job).items():
         (folder / name).write_text(text, encoding="utf-8")
 

@@ -85,7 +85,7 @@ def test_any_names_give_hosts_that_are_read_back_or_are_refused(
         if len(names) < 2:
             continue
         job = named(*sorted(names))
-        if next(megatron.faults(job), None) is not None:
+        if EXPORTERS["megatron"].faults(job):
             continue
         texts = megatron.files(job)
         megatron.check(job, texts)

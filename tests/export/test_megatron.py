@@ -16,6 +16,7 @@ from formulations.plan import Degrees
 from solver.export import megatron
 from solver.export.job import Job
 from solver.export.megatron import read_arguments
+from solver.export.registry import EXPORTERS
 from tests.export_cases import (
     CHUNK_CUTS,
     UNTIED,
@@ -45,7 +46,7 @@ def arguments(job: Job) -> dict[str, list[str]]:
 def test_files_are_read_back_as_the_plan(name: str) -> None:
     """Layers, ranks, groups, micro-batches, processes per host."""
     job = CASES[name]
-    assert list(megatron.faults(job)) == []
+    assert EXPORTERS["megatron"].faults(job) == []
     megatron.check(job, megatron.files(job))
 
 
@@ -98,7 +99,7 @@ def test_recomputation_alike_on_all_ranks(
 ) -> None:
     """Whole stages, or the first n blocks of each: where a stage has no more, all of it."""
     job = recomputing(CASES["uneven"], numbers)
-    assert list(megatron.faults(job)) == []
+    assert EXPORTERS["megatron"].faults(job) == []
     found = arguments(job)
     flags = ("--recompute-method", "--recompute-num-layers")
     told = [found[flag][0] for flag in flags] if "--recompute-granularity" in found else None
@@ -124,7 +125,7 @@ def test_recomputation_alike_on_all_ranks(
 )
 def test_what_megatron_cannot_express(job: Job, line: str) -> None:
     """Each is refused with what to write instead."""
-    fault = next(megatron.faults(job))
+    fault = EXPORTERS["megatron"].faults(job)[0]
     assert line in fault.found
     assert "solve again" in fault.change or "one stack" in fault.change
 
@@ -257,7 +258,7 @@ def test_bug_megatron_ended_jobs_with_experts_at_start(
     dp = 4 // tp
     shares = (16 // (2 * dp),) * dp
     plan = plan_of(instance, (0, 17, 34), dp=dp, pp=2, ep=dp, degrees=degrees, shares=shares)
-    lines = [fault.found for fault in megatron.faults(Job(instance, plan))]
+    lines = [fault.found for fault in EXPORTERS["megatron"].faults(Job(instance, plan))]
     assert len(lines) == len(found)
     assert all(line.startswith(start) for line, start in zip(lines, found, strict=True))
 
@@ -283,9 +284,9 @@ def test_bug_megatron_ended_jobs_that_split_experts_with_biases() -> None:
     instance = WHOLE_EXPERTS.instance
     instance = instance.but(workload={"expert_biases": True})
     split = plan_of(instance, (0, 17, 34), tp=2, pp=2, ep=2)
-    (fault,) = megatron.faults(Job(instance, split))
+    (fault,) = EXPORTERS["megatron"].faults(Job(instance, split))
     assert fault.found.startswith("expert_tensor_parallel: tp is not for Megatron-LM")
-    assert list(megatron.faults(Job(instance, WHOLE_EXPERTS.plan))) == []
+    assert list(EXPORTERS["megatron"].faults(Job(instance, WHOLE_EXPERTS.plan))) == []
 
 
 def test_experts_that_tensor_groups_do_not_split() -> None:
@@ -294,4 +295,4 @@ def test_experts_that_tensor_groups_do_not_split() -> None:
     assert found["--expert-model-parallel-size"] == ["4"]
     assert found["--expert-tensor-parallel-size"] == ["1"]
     assert found["--tensor-model-parallel-size"] == ["2"]
-    assert list(megatron.faults(WHOLE_EXPERTS)) == []
+    assert EXPORTERS["megatron"].faults(WHOLE_EXPERTS) == []

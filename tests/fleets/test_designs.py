@@ -10,14 +10,14 @@ import pytest
 from formulations.costs.template_costs import template_costs
 from formulations.instance import Instance
 from formulations.node_sharing import NodeSplit
-from formulations.space import micro_batches, pipeline_strategies
+from formulations.space.configurations import micro_batches, pipeline_strategies
 from solver.fleet_document import FleetDocument
 from solver.fleets.designs import designs_of, fleet_templates, generator_for
 from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon, RecoveryError
 from solver.fleets.template_document import templates_document
-from solver.layered.gpu_graph import Counts
-from solver.layered.places import PlaceCosts, place_costs
+from solver.graph.gpu_graph import Counts
+from solver.graph.places import PlaceCosts, place_costs
 from solver.replay.policies import instance_with
 from solver.templates.generate import NoTemplateError, TemplateGenerator, TemplateOptions
 from solver.templates.step_time import Stop, TemplateOutcome, best_template
@@ -82,8 +82,8 @@ def test_mixes_below_n0_that_hold_the_model_have_templates() -> None:
     assert generator.least_nodes == 2
     found = fleet_templates(generator, [2])
     assert [one.nodes for one in found] == [1, 2, 2, 2]
-    assert found[0].outcome.template is not None
-    assert found[0].outcome.template.node_groups == (1,)
+    assert found[0].template is not None
+    assert found[0].template.node_groups == (1,)
 
 
 def test_templates_with_room_for_a_share_have_others_beside_them() -> None:

@@ -4,19 +4,19 @@ import pytest
 
 from formulations.errors import InstanceError
 from formulations.instance.catalogue import (
-    CatalogueEntry,
-    catalogue,
+    catalogue_entry,
     gpu_catalogue,
     gpus_of,
+    link_catalogue,
     links_of,
-    workload_from_catalogue,
+    workload_catalogue,
 )
-from formulations.instance.documents import parse_document, read_yaml_resource
+from formulations.instance.documents import parse_document, resource
 from formulations.instance.workload import Precision
 from tests.architectures import COUNTED, PUBLISHED
 
 GPUS = gpu_catalogue()
-WORKLOADS = catalogue().workloads
+WORKLOADS = workload_catalogue()
 
 #: Memory that the datasheets print, in the GB of 2^30 bytes that GPU memory is built in.
 NOMINAL_GIB = {
@@ -109,11 +109,11 @@ def test_measured_efficiency_names_what_of_it_is_assumed() -> None:
 
 def test_every_link_has_a_source() -> None:
     """Bandwidth and latency of each link are sourced."""
-    links = read_yaml_resource("links.yaml")
+    links = resource("links.yaml").value
     assert isinstance(links, dict)
     for link in links["links"].values():
         assert ("latency: NCCL" in link["source"]) == (link["kind"] == "published")
-    assert set(links["links"]) == set(catalogue().links)
+    assert set(links["links"]) == set(link_catalogue())
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ OTHERS = {
 def test_published_parameter_counts(name: str) -> None:
     """The parameter count of a named workload equals the published model's."""
     parameters = (PUBLISHED | COUNTED | OTHERS)[name]
-    assert workload_from_catalogue(WORKLOADS, name).parameters == parameters
+    assert WORKLOADS[name].workload(name).parameters == parameters
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_gpt_parameter_counts(name: str, layers: int, hidden: int) -> None:
     """A GPT has 12 h^2 + 13 h parameters per block, two tables and a final norm."""
     # Narayanan et al. 2021, equation 2: 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h))
     counted = layers * (12 * hidden**2 + 13 * hidden) + (51200 + 2048) * hidden + 2 * hidden
-    assert workload_from_catalogue(WORKLOADS, name).parameters == counted
+    assert WORKLOADS[name].workload(name).parameters == counted
 
 
 @pytest.mark.parametrize(
@@ -231,14 +231,14 @@ def test_gpt_parameter_counts(name: str, layers: int, hidden: int) -> None:
 )
 def test_workload_carries_the_heads_that_tensor_groups_share(name: str, kv_heads: int) -> None:
     """As in the published configs: grouped heads count groups, latent attention every head."""
-    assert workload_from_catalogue(WORKLOADS, name).kv_heads == kv_heads
+    assert WORKLOADS[name].workload(name).kv_heads == kv_heads
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_entry_has_a_source_and_builds(name: str) -> None:
     """Every entry states its source and becomes a workload of its own length and batch."""
-    entry = CatalogueEntry.model_validate(WORKLOADS[name])
-    workload = workload_from_catalogue(WORKLOADS, name)
+    entry = WORKLOADS[name]
+    workload = WORKLOADS[name].workload(name)
     assert workload.source == entry.source
     assert workload.sequence_length == entry.sequence_length
     assert workload.global_batch == entry.global_batch
@@ -246,16 +246,11 @@ def test_every_entry_has_a_source_and_builds(name: str) -> None:
 
 def test_length_and_batch_can_be_given() -> None:
     """Given figures replace the entry's."""
-    workload = workload_from_catalogue(
-        WORKLOADS,
-        "bert-large",
-        sequence_length=128,
-        global_batch=32,
-    )
+    workload = WORKLOADS["bert-large"].workload("x", sequence_length=128, global_batch=32)
     assert (workload.sequence_length, workload.global_batch) == (128, 32)
 
 
 def test_unknown_name_lists_the_known_ones() -> None:
     """An unknown name is answered with close matches and all names."""
     with pytest.raises(InstanceError, match=r"'bert-lrage' \(did you mean bert-large.*gpt-145b"):
-        workload_from_catalogue(WORKLOADS, "bert-lrage")
+        catalogue_entry("bert-lrage", "--model")

@@ -14,7 +14,7 @@ import yaml
 
 from formulations.errors import MOST_LINES, InstanceError
 from formulations.instance import Instance
-from formulations.instance.catalogue import catalogue
+from formulations.instance.catalogue import gpu_catalogue, link_catalogue, workload_catalogue
 from formulations.instance.documents import parse_document
 from formulations.instance.huggingface import sizes_from_config
 from formulations.instance.load import load_instance, parse_instance
@@ -56,8 +56,11 @@ def parsed(text: str) -> Instance:
 def test_broken_file_gives_its_line(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error of a broken file is exactly the expected line, and the exit code is 2."""
     monkeypatch.chdir(ROOT)
-    known = catalogue()
-    lists = {"gpus": known.gpus, "links": known.links, "workloads": known.workloads}
+    lists = {
+        "gpus": gpu_catalogue(),
+        "links": link_catalogue(),
+        "workloads": workload_catalogue(),
+    }
     expected = EXPECTED[name]
     for key, names in lists.items():
         expected = expected.replace(f"{{{key}}}", ", ".join(names))
@@ -154,9 +157,9 @@ limits:
 
 def test_memory_override_leaves_the_catalogue_alone() -> None:
     """A group's own memory changes that group's GPU only."""
-    before = catalogue().gpus["A100-40"].memory_bytes
+    before = gpu_catalogue()["A100-40"].memory_bytes
     parsed(MINIMAL.replace("nodes: 2", "nodes: 2, memory: 1 GiB"))
-    assert catalogue().gpus["A100-40"].memory_bytes == before
+    assert gpu_catalogue()["A100-40"].memory_bytes == before
 
 
 def test_inline_gpu() -> None:
@@ -168,7 +171,7 @@ def test_inline_gpu() -> None:
     found = parsed(MINIMAL.replace("A100-40", gpu)).cluster.groups[0].gpu
     assert (found.name, found.peak_flops) == ("K80", {"bf16": 4e12})
     assert (found.memory_bytes, found.memory_bandwidth_bytes_per_s) == (11 * GIB, 240e9)
-    assert found.link == catalogue().links["PCIe 3 x16"]
+    assert found.link == link_catalogue()["PCIe 3 x16"]
     assert found.efficiency_half_flops == 1e8
 
 

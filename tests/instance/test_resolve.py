@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from formulations.instance.resolve import instance_json_schema
+from formulations.instance.load import instance_json_schema
 from formulations.units import parse_quantity
 
 SCHEMA = instance_json_schema()

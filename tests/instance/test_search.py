@@ -8,7 +8,7 @@ from formulations.costs.compute import layer_times
 from formulations.costs.placement import Placer
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
-from formulations.instance.catalogue import catalogue
+from formulations.instance.catalogue import overlap_catalogue
 from formulations.instance.load import parse_instance
 from formulations.instance.search import Overlap
 from formulations.plan import Degrees, Shape
@@ -75,7 +75,7 @@ def test_nothing_is_hidden_by_default() -> None:
 
 def test_frameworks_have_sources() -> None:
     """Every share of the catalogue says where it is from, and that it is an assumption."""
-    for name, overlap in catalogue().overlap.items():
+    for name, overlap in overlap_catalogue().items():
         assert overlap.kind == "assumed", name
         assert len(overlap.source) > 40, name
-    assert instance("megatron").search.overlap == catalogue().overlap["megatron"]
+    assert instance("megatron").search.overlap == overlap_catalogue()["megatron"]

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from formulations.instance.load import load_instance
-from formulations.instance.transformer import TransformerSizes, build_workload
+from formulations.instance.sizes import TransformerSizes
+from formulations.instance.transformer import build_workload
 from tests.command_line import refused, run
 
 SMALL = {"hidden_size": 32, "layers": 2, "heads": 4, "vocabulary_size": 64, "ffn_size": 64}

@@ -13,9 +13,9 @@ from formulations.instance.sizes import MoeSizes, TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import OptimizerState, Precision, Recompute
 from formulations.plan import Degrees, Plan, Recomputed, Shape
-from formulations.slot_degrees import stage_places
 from formulations.space import shapes
-from formulations.stage_layouts import layouts
+from formulations.space.layouts import layouts
+from formulations.space.slots import stage_places
 from tests.oracles.layers import Model
 from tests.small_instances import ROOMY, gpu, nodes_of
 

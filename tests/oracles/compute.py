@@ -41,7 +41,7 @@ def kept_bytes(at: Places, layer: Layer, tp: int, released: bool = False) -> int
         sharded -= layer.released_sharded_bytes
     copies = 2 * layer.routed_bytes if at.plan.shape.etp == 1 else 0
     unsplit = max(0, layer.unsplit_bytes - copies)
-    on_all = unsplit if at.instance.search.sequence_parallel else replicated
+    on_all = unsplit if at.splits(tp) else replicated
     return on_all + ceil((sharded + replicated - on_all) / tp)
 
 

@@ -107,8 +107,7 @@ class Messages:
 
     def _message_bytes(self, slot: Degrees) -> int:
         """S of one tensor, on one GPU."""
-        search = self.at.instance.search
-        parts = slot.tp if search.sequence_parallel or search.scatter_gather else 1
+        parts = slot.tp if self.at.splits(slot.tp) or self.at.instance.search.scatter_gather else 1
         elements = self.at.sequences(slot) * self.at.model.tokens * self.at.model.hidden
         return ceil(elements * self.at.model.element_bytes / (slot.cp * parts))
 
@@ -119,10 +118,10 @@ class Messages:
     def _outside_s(self, end: Stage, link: Link, flows: int, tensors: int, widest: int) -> float:
         """A message over a link, as one of its ends has it."""
         search, slot = self.at.instance.search, end.degrees
-        splits = search.sequence_parallel or search.scatter_gather
+        splits = (self.at.splits(slot.tp) and self.at.splits(widest)) or search.scatter_gather
         size = tensors * self._message_bytes(slot)
         lanes = slot.cp * slot.parts * (slot.tp if splits else widest)
         seconds = size * lanes * flows / link.bandwidth_bytes_per_s + link.latency_s
-        if search.scatter_gather and not search.sequence_parallel:
+        if search.scatter_gather and not self.at.splits(slot.tp):
             seconds += (slot.tp - 1) * self._inside_s(end.group.node, size)
         return seconds

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from formulations.instance import Instance
 from formulations.instance.search import ZeroStage
-from formulations.instance.target import Target
+from formulations.instance.targets import Target
 from formulations.plan import Degrees, Shape
 
 
@@ -41,11 +41,17 @@ def runs_states(instance: Instance, target: Target, zero: int) -> bool:
     return not (halves and target in ("megatron", "flagscale")) or zero > 0
 
 
+def _splits(instance: Instance, shape: Shape) -> bool:
+    """Whether all tensor groups split the sequence."""
+    degrees = {degrees.tp for degrees in shape.degrees_used}
+    return instance.search.sequence_parallel and not degrees & {*instance.search.unsplit_degrees}
+
+
 def runs_experts(instance: Instance, shape: Shape, target: Target) -> bool:
     """Whether GPUs may share experts so; Megatron-LM's tensor groups split the sequence, too."""
     workload, wide = instance.workload, any(used.tp > 1 for used in shape.degrees_used)
     if target in ("megatron", "flagscale"):
-        torn = workload.experts > 0 and wide and not instance.search.sequence_parallel
+        torn = workload.experts > 0 and wide and not _splits(instance, shape)
         torn |= workload.expert_biases and wide and shape.etp is None
         return not torn and (shape.ep == 1 or workload.precision != "fp16")
     return target != "torchtitan" or not wide or (shape.ep > 1) == (shape.etp is not None)
@@ -56,6 +62,13 @@ def zero_stages(instance: Instance, shape: Shape, target: Target) -> list[ZeroSt
 
     Of those that are the same, as nothing is held twice, the least.
     """
+    workload = instance.workload
+    if (
+        target == "torchtitan"
+        and shape.pp > 1
+        and (workload.tied_embeddings or workload.mtp_layers)
+    ):
+        return []  # it keeps the matrix, and all heads, in one stage
     often = shape.pp == 1 and instance.search.micro_batches == "even"
     stages = [
         zero

@@ -26,7 +26,7 @@ class Memory:
         copies = sum(sum(self._whole(x, k, r)) for x in layers if layer_of(at, x).is_block)
         tensors = max(layer.output_tensors for layer in workload.layers)
         message = ceil(at.sequences(slot) * tensors * workload.boundary_bytes / slot.cp)
-        sent = ceil(message / (slot.tp if at.instance.search.sequence_parallel else 1))
+        sent = ceil(message / (slot.tp if at.splits(slot.tp) else 1))
         return {
             "weights_bytes": workload.parameter_bytes * sum(self._split(x, k, r, 3) for x in layers)
             + workload.copy_bytes * copies,
@@ -83,7 +83,7 @@ class Memory:
         """Bytes of one micro-batch between its passes, and besides while the layer works."""
         at, slot = self.at, self.at.stages[k][r].degrees
         layer, b = layer_of(at, x), at.sequences(slot)
-        every, split = kept_bytes(at, layer, slot.tp), at.instance.search.sequence_parallel
+        every, split = kept_bytes(at, layer, slot.tp), at.splits(slot.tp)
         kept, besides = every, 0
         if layer.is_block and way == "full":
             kept = ceil(layer.input_bytes / slot.tp) if split else layer.input_bytes

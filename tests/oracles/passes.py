@@ -80,7 +80,7 @@ class Passes:
         assert at.model.sizes.moe is not None
         u, most, group = at.together, min(ep, at.ranks(j)), at.nodes_like(j)
         copies = tokens_bytes * at.model.sizes.moe.experts_per_token
-        size = copies / slot.tp if at.instance.search.sequence_parallel else copies
+        size = copies / slot.tp if at.splits(slot.tp) else copies
         near = (most - 1) / ep * size / (RATE * group.intra_node.bandwidth_bytes_per_s)
         speed = RATE * group.inter_node.bandwidth_bytes_per_s * at.efficiency(ep // u)
         far = (ep - u) / ep * size * group.gpus_per_node / speed

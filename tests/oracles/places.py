@@ -50,6 +50,11 @@ class Places:
         groups = self.instance.cluster.node_groups
         return sorted({groups[stage.group.node] for row in self.stages for stage in row})
 
+    def splits(self, tp: int) -> bool:
+        """Whether tensor groups of so many GPUs have a part of the sequence each."""
+        search = self.instance.search
+        return search.sequence_parallel and tp not in search.unsplit_degrees
+
     def group(self, node: int) -> int:
         """Its number."""
         return self.instance.cluster.node_groups[node]

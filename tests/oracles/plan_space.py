@@ -151,7 +151,8 @@ def _experts(
         special = ep > 1 or (etp == 1 and wide)
         if special and (len(set(slots)) > 1 or not work.experts or work.experts % ep):
             continue
-        if special and wide and not search.sequence_parallel:
+        split = search.sequence_parallel and slots[0].tp not in search.unsplit_degrees
+        if special and wide and not split:
             continue
         lanes = slots[0].tp if etp == "tp" else 1
         apart = len({group.zone for group in used}) > 1

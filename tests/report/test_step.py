@@ -36,7 +36,7 @@ def test_improvement_of_a_lone_stage_is_its_share() -> None:
     step = simulate_step(costs)
     compute = next(share for share in shares(step.critical_path) if share.kind == "compute")
     [stage] = document.replicas[0].stages
-    saved = dict(improvements(document, costs, step))[f"compute on {stage.gpu_type}"]
+    saved = dict(improvements(document, step))[f"compute on {stage.gpu_type}"]
     assert saved == pytest.approx(0.1 * compute.time_ns / step.step_time_ns, rel=1e-6)
 
 
@@ -46,7 +46,7 @@ def test_improvements_save_no_more_than_asked(seeds: Sequence[int]) -> None:
     for result in results(seeds):
         document = document_of(result)
         costs = costs_of(document)
-        saved = [part for _, part in improvements(document, costs, simulate_step(costs))]
+        saved = [part for _, part in improvements(document, simulate_step(costs))]
         assert saved == sorted(saved, reverse=True)
         assert all(0 < part <= 0.1 + 1e-6 for part in saved)
 

@@ -31,7 +31,7 @@ from solver.report.text import (
     cluster_text,
     plan_space_text,
     plan_text,
-    result_text,
+    solution_text,
 )
 from solver.result import Status, Termination
 from solver.simulate import Step, simulate_step, step_time_ns
@@ -94,7 +94,7 @@ def test_idle_nodes_are_named() -> None:
     )
     document = document_of(result)
     assert {*document.idle_nodes, *document.node_order} == set(document.instance.cluster.node_names)
-    text = printed(result_text(document, costs_of(document), simulate_step(costs_of(document))))
+    text = printed(solution_text(document))
     assert re.search(rf"^idle +{node_ranges(document.idle_nodes)} *$", text, re.MULTILINE)
 
 
@@ -105,7 +105,7 @@ def test_free_nodes_print_no_money() -> None:
     free = tuple(group.but(price_usd_per_hour=0.0) for group in cluster.groups)
     instance = result.instance.but(cluster=cluster.but(groups=free))
     document = document_of(replace(result, instance=instance))
-    text = printed(result_text(document, costs_of(document), simulate_step(costs_of(document))))
+    text = printed(solution_text(document))
     assert "USD" not in text
 
 
@@ -130,14 +130,14 @@ def test_plan_space_is_told(search: SearchSpace, line: str) -> None:
 
 def test_result_text_groups_identical_replicas(document: PlanDocument, step: Step) -> None:
     """One line per stage: both replicas do the same."""
-    text = printed(result_text(document, costs_of(document), step))
+    text = printed(solution_text(document))
     rows = [line.split()[:3] for line in text.splitlines() if re.match(r"\d +\S, \S +0-1 ", line)]
     assert rows == [["0", "E,", "0"], ["1", "1,", "H"]]
 
 
 def test_result_text_has_a_unit_behind_every_figure(document: PlanDocument, step: Step) -> None:
     """Step time, throughput, money, memory, bound, gap and seconds are there, with units."""
-    text = printed(result_text(document, costs_of(document), step))
+    text = printed(solution_text(document))
     for figure in (
         r"step time +[\d.]+ ms",
         r"throughput +[\d.,]+ sequences/s",
@@ -201,7 +201,7 @@ def test_layers_have_the_numbers_of_megatron() -> None:
 def test_text_without_plan_tells_the_status() -> None:
     """UNKNOWN is told apart from INFEASIBLE."""
     document = document_of(planless_result(Status.UNKNOWN, Termination.TIME_LIMIT))
-    text = printed(result_text(document, None, None))
+    text = printed(solution_text(document))
     assert "no plan found, and no proof that there is none" in text
     assert "the time limit was reached" in text
 
@@ -218,7 +218,7 @@ def test_plan_text_places_every_group(document: PlanDocument, step: Step) -> Non
 def test_chunks_are_lines_of_their_stage() -> None:
     """Stage by stage, chunk by chunk; place and memory of the GPUs stand with the first."""
     document = CASES["interleaved"]()
-    text = printed(result_text(document, *_simulated(document)))
+    text = printed(solution_text(document))
     assert "pipeline 2, 2 chunks per GPU, on 4 GPUs" in text
     assert "interleaved 1F1B schedule" in text
     assert re.search(r"forward ms +backward ms +used GiB +free GiB$", text, re.MULTILINE)
@@ -236,7 +236,7 @@ def test_chunks_are_lines_of_their_stage() -> None:
 def test_weight_gradients_have_a_column() -> None:
     """What is put off of a backward pass stands beside it, and in the plan file."""
     document = CASES["split_backward"]()
-    text = printed(result_text(document, *_simulated(document)))
+    text = printed(solution_text(document))
     assert re.search(r"weights ms +used GiB", text)
     stages = document.replicas[0].stages
     assert all(0 < stage.weight_gradient_s < stage.backward_s for stage in stages)
@@ -267,7 +267,7 @@ def test_bug_faster_gpus_put_off_shorter_weight_gradients() -> None:
     """10 % less compute shortens both parts of a backward pass, so saves 10 % at most."""
     document = CASES["split_backward"]()
     costs = costs_of(document)
-    saved = dict(improvements(document, costs, simulate_step(costs)))
+    saved = dict(improvements(document, simulate_step(costs)))
     assert all(0 < part <= 0.1 + 1e-6 for part in saved.values())
     both = replace(
         costs,

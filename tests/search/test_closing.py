@@ -7,7 +7,7 @@ import pytest
 from formulations.decisions import decisions_of
 from formulations.instance.search import ScheduleName
 from solver.bounds.largest_share import shape_bound_ns
-from solver.layered.problem import Intervals
+from solver.graph.problem import Intervals
 from solver.search.driver import solve
 from solver.search.enumeration import enumerate_shape, lacks_memory
 from tests.loop_checks import judge

@@ -10,9 +10,9 @@ from formulations.instance.load import load_instance
 from formulations.space import shapes
 from formulations.units import GIB
 from solver.backends.outcome import Outcome
+from solver.graph.problem import Intervals
 from solver.heuristics.baselines import equal_chunks_plan
 from solver.heuristics.time_tables import TimeTables
-from solver.layered.problem import Intervals
 from solver.options import Method, SolveOptions
 from solver.result import Result, Status, Termination
 from solver.search import plan_search

@@ -6,7 +6,8 @@ import pytest
 
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance, SearchSpace
-from formulations.space import node_vectors, shapes
+from formulations.space import shapes
+from formulations.space.configurations import node_vectors
 from solver.interrupt import TimeUp
 from solver.search import feasibility_relaxation
 from solver.search.driver import solve

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from formulations.instance.load import load_instance
-from solver.layered.problem import Intervals
+from solver.enumeration.engine import ShapeAnswer
+from solver.graph.problem import Intervals
 from solver.options import SolveOptions
 from solver.search import plan_search, speculation
 from solver.search.driver import solve
-from solver.search.enumeration import ShapeAnswer, Stop, enumerate_shape
+from solver.search.enumeration import Stop, enumerate_shape
 from solver.study.store import open_study
 from tests.said import said
 

@@ -11,7 +11,7 @@ from formulations.plan import Recomputed, Shape
 from formulations.space import shapes
 from solver.document import PlanDocument
 from solver.files import sealed
-from solver.layered import devices
+from solver.graph import devices
 from solver.options import SolveOptions
 from solver.search.driver import solve
 from solver.verify import Effort, verify_document

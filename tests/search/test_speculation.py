@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from formulations.instance.load import load_instance
-from solver.layered.problem import Intervals
+from solver.enumeration.engine import ShapeAnswer
+from solver.graph.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.search import plan_search, speculation
 from solver.search.driver import solve
-from solver.search.enumeration import ShapeAnswer, Stop, enumerate_shape
+from solver.search.enumeration import Stop, enumerate_shape
 from solver.search.progress import Progress
 from tests.best_plans import check_verified
 from tests.command_line import run

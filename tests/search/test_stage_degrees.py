@@ -13,16 +13,18 @@ from formulations.instance.load import load_instance
 from formulations.plan import Shape
 from formulations.space import PlanSpace, shapes
 from solver.bounds.stage_choice import StageChoice
+from solver.enumeration.engine import ShapeAnswer
 from solver.export import flagscale
 from solver.export.job import Job
+from solver.export.registry import EXPORTERS
 from solver.files import sealed
+from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
-from solver.layered.problem import Intervals
 from solver.options import Method, SolveOptions
 from solver.report.document import build_document
 from solver.result import Status
 from solver.search.driver import solve
-from solver.search.enumeration import ShapeAnswer, enumerate_shape
+from solver.search.enumeration import enumerate_shape
 from solver.search.plan_search import PlanSearch
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
@@ -107,7 +109,7 @@ def test_plans_for_flagscale_are_meshes_that_start(seed: int) -> None:
     for plan in (answer(instance, shape).plan for shape in small_shapes(instance)):
         if plan is not None:
             job = Job(instance, plan)
-            assert not list(flagscale.faults(job)), (seed, plan)
+            assert not list(EXPORTERS["flagscale"].faults(job)), (seed, plan)
             flagscale.check(job, flagscale.files(job))
 
 

@@ -9,8 +9,8 @@ import pytest
 from formulations.instance import Instance
 from formulations.instance.instance import Objective
 from formulations.instance.load import parse_instance
-from formulations.instance.target import RULES, Target
-from formulations.launch import runs, widened
+from formulations.instance.targets import TARGETS, Target
+from formulations.space.launch import runs, widened
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.report.text import outcome
@@ -67,7 +67,7 @@ def test_wider_target_is_never_slower(seed: int) -> None:
     assert narrow is None or (wide is not None and wide <= narrow)
 
 
-@pytest.mark.parametrize(("target", "wider"), [*product(RULES, RULES)])
+@pytest.mark.parametrize(("target", "wider"), [*product(TARGETS, TARGETS)])
 def test_bug_another_target_was_offered_an_empty_list(target: Target, wider: Target) -> None:
     """Where it runs nothing of what was listed, all that it runs."""
     lists: dict[str, tuple[object, ...]] = {

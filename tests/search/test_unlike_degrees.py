@@ -19,11 +19,11 @@ from formulations.space import PlanSpace, shapes
 from solver.bounds.largest_share import shape_bound_ns
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS
+from solver.graph.problem import Intervals
 from solver.heuristics.local import local_plans
 from solver.heuristics.shape_search import ShapeSearch
 from solver.heuristics.time_tables import TimeTables
 from solver.heuristics.trial import PathPool
-from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Status

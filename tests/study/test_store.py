@@ -14,12 +14,13 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
-from solver.layered.problem import Intervals
+from solver.enumeration.engine import ShapeAnswer
+from solver.graph.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Result, Status
 from solver.search import plan_search, speculation
 from solver.search.driver import search_overview, solve
-from solver.search.enumeration import ShapeAnswer, Stop, enumerate_shape
+from solver.search.enumeration import Stop, enumerate_shape
 from solver.search.plan_search import PlanSearch
 from solver.study.store import StudyError, open_study, read_study
 from tests.said import said

@@ -12,7 +12,8 @@ from formulations.instance import Instance, ZoneLink
 from formulations.instance.load import parse_instance
 from formulations.instance.machines import ZonePair
 from formulations.node_sharing import NodeSplit
-from solver.layered.gpu_graph import Counts
+from formulations.units import seconds
+from solver.graph.gpu_graph import Counts
 from solver.result import Status
 from solver.templates.generate import TemplateGenerator, TemplateOptions
 from solver.templates.step_time import TemplateOutcome, best_template
@@ -41,8 +42,8 @@ def test_bug_templates_of_any_split_keep_to_the_degrees_listed() -> None:
     instance = with_long_optimizers(7, False).but(search={"tensor_parallel": (1,)})
     options = TemplateOptions(split=NodeSplit.ANY, micro_batch=1)
     for result in TemplateGenerator(instance, options).by_mix((1, 2)):
-        assert result.outcome.template is not None
-        assert {stage.degrees.tp for stage in result.outcome.template.stages} == {1}
+        assert result.template is not None
+        assert {stage.degrees.tp for stage in result.template.stages} == {1}
 
 
 #: Two nodes of two GPUs; the optimizer of an embedding of 20,000 rows takes most of a step.
@@ -72,15 +73,15 @@ limits: {framework_reserve: 0.01 GiB, memory_headroom: 0}
 @pytest.mark.parametrize("blocking", [False, True])
 def test_bug_tail_of_the_first_stage_counted_in_every_round(blocking: bool) -> None:
     """Two stages of two GPUs are the best of all, also where stages of one GPU are allowed."""
-    steps_ns = []
+    steps_s = []
     for degrees in ("[2]", "[1, 2]"):
         text = LONG_OPTIMIZER.replace("BLOCKING", str(blocking).lower())
         text = text.replace("TENSOR_PARALLEL", degrees)
         instance = parse_instance(text, "long_optimizer.yaml", Path())
         [result] = TemplateGenerator(instance, TemplateOptions(micro_batch=1)).by_mix([2])
         assert result.status is Status.OPTIMAL
-        steps_ns.append(result.outcome.value)
-    assert steps_ns[0] == steps_ns[1]
+        steps_s.append(result.step_time_s)
+    assert steps_s[0] == steps_s[1]
 
 
 def check_all_mixes(instance: Instance, seed: int) -> None:
@@ -97,7 +98,7 @@ def check_all_mixes(instance: Instance, seed: int) -> None:
     mixes = [mix for nodes in every for mix in generator.mixes.of(nodes)]
     for mix, found in zip(mixes, generator.by_mix(every), strict=True):
         own = values.get(mix, [])
-        assert found.outcome.value == min(own, default=None)
+        assert found.step_time_s == (seconds(min(own)) if own else None)
         assert found.status is (Status.OPTIMAL if own else Status.INFEASIBLE)
         assert found.gap == (0 if own else None)
 
@@ -160,7 +161,7 @@ def test_more_ways_to_recompute_never_make_a_template_slower(seed: int) -> None:
         one = instance.but(search={"recompute": ways})
         generator = TemplateGenerator(one, TemplateOptions(micro_batch=1))
         every = range(1, sum(generator.mixes.available) + 1)
-        each[ways] = [result.outcome.value for result in generator.by_mix(every)]
+        each[ways] = [result.step_time_s for result in generator.by_mix(every)]
     for alone, other, both in zip(*each.values(), strict=True):
         known = [value for value in (alone, other) if value is not None]
         assert not known or (both is not None and both <= min(known))
@@ -209,9 +210,10 @@ def test_after_an_interrupt_the_rest_is_what_the_starts_give(
     assert told == [(i, len(results)) for i in range(len(results))]
     best = TemplateGenerator(instance, options).by_mix(every)
     for found, known in zip(results, best, strict=True):
-        assert known.outcome.value is not None
-        assert found.outcome.bound <= known.outcome.value
-        assert found.outcome.value is None or found.outcome.value >= known.outcome.value
+        assert known.step_time_s is not None
+        assert found.bound_s is not None
+        assert found.bound_s <= known.step_time_s
+        assert found.step_time_s is None or found.step_time_s >= known.step_time_s
 
 
 def _interrupted_once() -> object:

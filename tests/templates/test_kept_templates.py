@@ -9,7 +9,7 @@ import pytest
 
 from formulations.instance.load import load_instance
 from solver.fleets.template_document import TemplatesDocument, templates_document
-from solver.layered.gpu_graph import Counts
+from solver.graph.gpu_graph import Counts
 from solver.study.store import StudyError, open_study, read_study
 from solver.templates.generate import TemplateGenerator, TemplateOptions, best_of_strategies
 from solver.templates.kept_templates import Found, KeptTemplates, open_mixes

@@ -16,12 +16,12 @@ from formulations.instance import Instance, Link
 from formulations.instance.load import load_family
 from formulations.plan import Plan
 from formulations.space import PlanSpace, shapes
-from solver.bounds.closed_forms import Filling, WorkBounds
+from solver.bounds.closed_forms import ClosedForms
 from solver.bounds.packing import Packing
 from solver.document import PlanDocument
 from solver.enumeration import engine, uneven_shares
+from solver.graph import edges
 from solver.heuristics.local import local_plans
-from solver.layered import edges
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Proof, Reason, Result, SearchLog, ShapeRecord, Status
@@ -246,8 +246,8 @@ PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "bottleneck": (edges, "bottlenecks", bottleneck),
     "shape": (enumeration, "shape_bound_ns", stretched),
     "lanes": (uneven_shares, "shared_out", lane_bound),
-    "work": (WorkBounds, "work_ns", stretched),
-    "filling": (Filling, "filling_ns", stretched),
+    "work": (ClosedForms, "work_ns", stretched),
+    "filling": (ClosedForms, "filling_ns", stretched),
     "packing": (Packing, "refutes", eager),
     "memory": (fathoming, "lacks_memory", one_stage),
 }

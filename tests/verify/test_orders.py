@@ -11,7 +11,7 @@ from formulations.instance import Link
 from formulations.instance.search import ScheduleName
 from formulations.space import PlanSpace, shapes
 from solver.bounds.largest_share import shape_bound_ns
-from solver.layered.problem import Intervals
+from solver.graph.problem import Intervals
 from solver.verify import orders
 from solver.verify.bounds import Prover
 from solver.verify.orders import OrderGraph

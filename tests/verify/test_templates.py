@@ -11,7 +11,7 @@ from solver.fleet_document import FleetDocument, TemplateClaims
 from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon
 from solver.fleets.template_document import templates_document
-from solver.layered.gpu_graph import Counts
+from solver.graph.gpu_graph import Counts
 from solver.templates.generate import TemplateGenerator, TemplateOptions
 from solver.verify import Effort, verify_fleet
 from solver.verify.bounds import Clock

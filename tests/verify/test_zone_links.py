@@ -9,7 +9,8 @@ import pytest
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables
 from formulations.instance.load import load_instance
-from formulations.space import PlanSpace, recompute_ways
+from formulations.space import PlanSpace
+from formulations.space.configurations import recompute_ways
 from solver.simulate import step_time_ns
 from solver.verify.bounds import Clock, Prover
 from solver.verify.cascade import Claim, searched

@@ -1,27 +1,26 @@
 """The page of a plan: its figures, its machines, one step to zoom into, and its proof."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 from importlib import resources
 from itertools import accumulate
 
-from formulations.costs.plan_costs import PlanCosts
-from formulations.instance.target import TARGET_NAMES
+from formulations.instance.targets import TARGETS
 from solver.document import MemoryDocument, PlanDocument
 from solver.report.chart import Axis, Chart
-from solver.report.critical import by_type, improvements
-from solver.report.layout import Lines
+from solver.report.critical import SPEED_UP_PERCENT, by_type, improvements
+from solver.report.layout import labelled
 from solver.report.naming import layers_text
 from solver.report.quantities import percent, significant, size_text, time_text
-from solver.report.stages import alike, num_chunks, placed
+from solver.report.stages import alike, all_stages, num_stages, placed
 from solver.report.step import replicas_text, timeline_data
 from solver.report.text import figures, heading_lines, outcome
 from solver.simulate import Step
 
 PALETTE = 8  #: colours for GPU types and for parts in the style sheet, used again beyond that
-#: Of lines with a number, in px, so that phones can have larger ones.
-_APART = 24
+#: Share of a chart's height between two lines with a number, so that phones have larger ones.
+_APART = 0.14
 _MEMORY_NAMES = {
     "weights_bytes": "weights",
     "gradients_bytes": "gradients",
@@ -42,27 +41,24 @@ _TIMELINE = (
 
 def html_page(document: PlanDocument, step: Step) -> str:
     """One HTML file that needs nothing else, for a document with a plan and its simulated step."""
-    costs = step.costs
-    names = dict.fromkeys((document.instance.name, document.instance.workload.name))
-    title = ": ".join(names)
+    title = ": ".join(dict.fromkeys((document.instance.name, document.instance.workload.name)))
     data = json.dumps(timeline_data(document, step), separators=(",", ":")).replace("<", "\\u003c")
+    proof = labelled(outcome(document)).html() + search_chart(document)
     parts = [
         f"<header><h1>{escape(title)}</h1>{_headline(document)}</header><main>",
-        section("Plan", lines_table(heading_lines(document))),
+        section("Plan", labelled(heading_lines(document)).html()),
         section("Stages", stages(document), "Layers of the model, stage by stage."),
         section("Machines", machines(document), "The number on a GPU is the stage it runs."),
         section("Memory", memory(document), "Peak on each GPU; the mark is the limit."),
         section("One step", _TIMELINE),
-        section("Where the time goes", time_spent(document, costs, step)),
-        section("Proof", lines_table(outcome(document)) + search_chart(document)),
-        section("Figures and assumptions", lines_table(figures(document))),
+        section("Where the time goes", time_spent(document, step)),
+        section("Proof", proof),
+        section("Figures and assumptions", labelled(figures(document)).html()),
         "</main>",
-    ]
-    script = (
         f'<script type="application/json" id=data>{data}</script>'
-        f"<script>{_asset('page.js')}</script>"
-    )
-    return bare_page(title, "\n".join([*parts, script]))
+        f"<script>{_asset('page.js')}</script>",
+    ]
+    return bare_page(title, "\n".join(parts))
 
 
 def sections_page(title: str, parts: Iterable[str]) -> str:
@@ -86,7 +82,7 @@ def _asset(name: str) -> str:
 
 def _headline(document: PlanDocument) -> str:
     """The figures that matter most, each with its name."""
-    status = f"{document.status} for {TARGET_NAMES[document.target]}"
+    status = f"{document.status} for {TARGETS[document.target].name}"
     headline = [("step time", time_text(document.step_time_s or 0.0)), ("status", status)]
     if document.lower_bound_s is not None and document.gap is not None:
         headline.append(("no plan is below", time_text(document.lower_bound_s)))
@@ -111,29 +107,6 @@ def section(title: str, body: str, note: str = "") -> str:
     return f"<section><h2>{escape(title)}</h2>{below}{body}</section>"
 
 
-def lines_table(lines: Lines) -> str:
-    """Labelled lines."""
-    rows = "".join(
-        f"<tr><th scope=row>{escape(label)}</th><td>{escape(text)}</td></tr>"
-        for label, text in lines
-    )
-    return f"<table class=lines>{rows}</table>"
-
-
-def text_table(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 2) -> str:
-    """A table whose first columns are text, the others numbers."""
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings[:texts])
-    head += "".join(f"<th class=number>{escape(heading)}</th>" for heading in headings[texts:])
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td>{escape(cell)}</td>" for cell in row[:texts])
-        + "".join(f"<td class=number>{escape(cell)}</td>" for cell in row[texts:])
-        + "</tr>"
-        for row in rows
-    )
-    return f"<table><tr>{head}</tr>{body}</table>"
-
-
 def legend(names: Iterable[tuple[str, str]]) -> str:
     """Style class and name of everything that has a colour."""
     keys = "".join(f"<li><i class={style}></i>{escape(name)}</li>" for style, name in names)
@@ -150,67 +123,67 @@ def machines(document: PlanDocument) -> str:
     """Every node with its GPUs, each with the stage that it runs; those of no plan are empty."""
     classes, runs = type_classes(document), dict[tuple[str, int], tuple[int, int]]()
     for r, replica in enumerate(document.replicas):
-        for k, stage in enumerate(replica.stages[: len(replica.stages) // num_chunks(document)]):
+        for k, stage in enumerate(replica.stages[: num_stages(document)]):
             runs |= {(stage.node, gpu): (k, r) for gpu in stage.gpus}
     cluster = document.instance.cluster
-    group_of = dict(zip(cluster.node_names, cluster.node_groups, strict=True))
+    groups = dict(zip(cluster.node_names, cluster.node_groups, strict=True))
     cards = []
     for name in dict.fromkeys((*document.node_order, *cluster.node_names)):
-        group = cluster.groups[group_of[name]]
-        cells = [
-            _gpu(gpu, classes[group.gpu.name], runs.get((name, gpu)))
-            for gpu in range(group.gpus_per_node)
-        ]
+        group = cluster.groups[groups[name]]
+        cells = ""
+        for gpu in range(group.gpus_per_node):
+            style, text, number = "idle", "idle", ""
+            if (name, gpu) in runs:
+                k, r = runs[name, gpu]
+                style, text, number = classes[group.gpu.name], f"stage {k}, replica {r}", str(k)
+            cells += f'<i class={style} title="GPU {gpu}: {text}">{number}</i>'
         place = f" in {group.zone}" if group.zone else ""
         title = f"<b>{escape(name)}</b> {escape(group.gpu.name + place)}"
-        cards.append(f"<div class=node><p>{title}</p><div class=gpus>{''.join(cells)}</div></div>")
+        cards.append(f"<div class=node><p>{title}</p><div class=gpus>{cells}</div></div>")
     return f"<div class=nodes>{''.join(cards)}</div>{legend((c, n) for n, c in classes.items())}"
-
-
-def _gpu(gpu: int, style: str, run: tuple[int, int] | None) -> str:
-    if run is None:
-        return f'<i class=idle title="GPU {gpu}: idle"></i>'
-    return f'<i class={style} title="GPU {gpu}: stage {run[0]}, replica {run[1]}">{run[0]}</i>'
 
 
 def stages(document: PlanDocument) -> str:
     """The chain of layers, cut into stages, as wide as they have layers."""
-    classes, size = type_classes(document), len(document.instance.workload.layers)
+    classes, workload = type_classes(document), document.instance.workload
     bars = []
-    num_devices = len(document.replicas[0].stages) // num_chunks(document)
     for s, stage in enumerate(document.replicas[0].stages):
+        k = s % num_stages(document)
         types = dict.fromkeys(replica.stages[s].gpu_type for replica in document.replicas)
-        width = 100 * (stage.layers[1] - stage.layers[0]) / size
-        layers = layers_text(document.instance.workload, range(*stage.layers))
-        text = f"stage {s % num_devices}: layers {layers} on {', '.join(types)}"
+        width = 100 * (stage.layers[1] - stage.layers[0]) / len(workload.layers)
+        layers = layers_text(workload, range(*stage.layers))
+        text = f"stage {k}: layers {layers} on {', '.join(types)}"
         inner = "".join(f"<i class={classes[name]}></i>" for name in types)
         bars.append(
             f'<div class=stage style="width:{width:.3f}%" title="{escape(text)}">'
-            f"<div class=types>{inner}</div><span>{s % num_devices}</span></div>"
+            f"<div class=types>{inner}</div><span>{k}</span></div>"
         )
     return f"<div class=chain>{''.join(bars)}</div>"
 
 
 def memory(document: PlanDocument) -> str:
     """What the memory of a GPU of every stage holds, against its limit."""
-    parts = list(_MEMORY_NAMES)
-    assert parts == list(MemoryDocument.model_fields)
-    largest = max(s.memory_limit_bytes for replica in document.replicas for s in replica.stages)
-    rows = []
-    for k, chunk, replicas, stages_alike in alike(document):
-        if chunk:
+    assert list(_MEMORY_NAMES) == list(MemoryDocument.model_fields)
+    largest = max(stage.memory_limit_bytes for stage in all_stages(document))
+    rows = ""
+    for row in alike(document):
+        if row.chunk:
             continue
-        stage, size_bytes = stages_alike[0], stages_alike[0].memory.model_dump()
-        bars = "".join(_share(f"m{i}", size_bytes[part] / largest) for i, part in enumerate(parts))
+        stage, sizes = row.figures, row.figures.memory.model_dump().values()
+        bars = "".join(_share(f"m{i}", size_bytes / largest) for i, size_bytes in enumerate(sizes))
         limit = 100 * stage.memory_limit_bytes / largest
-        texts = (f"{_MEMORY_NAMES[part]} {size_text(size_bytes[part])}" for part in parts)
+        parts = zip(_MEMORY_NAMES.values(), sizes, strict=True)
+        texts = ", ".join(f"{name} {size_text(size_bytes)}" for name, size_bytes in parts)
         free = stage.memory_limit_bytes - stage.memory_bytes
-        about = [stage.gpu_type, f"layers {_layers(document, k)}"]
-        about += [replicas_text(replicas)] if len(document.replicas) > 1 else []
-        rows.append(
-            f"<tr><th scope=row>{k}</th><td>{escape(placed(stages_alike))} <small>"
+        # The layers of the stage, chunk by chunk
+        chunks = document.replicas[0].stages[row.stage :: num_stages(document)]
+        runs = (layers_text(document.instance.workload, range(*c.layers)) for c in chunks)
+        about = [stage.gpu_type, f"layers {' and '.join(runs)}"]
+        about += [replicas_text(row.replicas)] if len(document.replicas) > 1 else []
+        rows += (
+            f"<tr><th scope=row>{row.stage}</th><td>{escape(placed(row.stages))} <small>"
             f"{escape('; '.join(about))}</small></td>"
-            f'<td class=bar title="{escape(", ".join(texts))}"><div>{bars}'
+            f'<td class=bar title="{escape(texts)}"><div>{bars}'
             f'<b style="left:{limit:.2f}%"></b></div></td>'
             f"<td class=number>{size_text(stage.memory_bytes, largest)}</td>"
             f"<td class=number>{size_text(free, largest)}</td></tr>"
@@ -219,40 +192,30 @@ def memory(document: PlanDocument) -> str:
         "<tr><th>stage</th><th>GPUs</th><th>memory of each</th>"
         "<th class=number>used</th><th class=number>free</th></tr>"
     )
-    names = legend((f"m{i}", _MEMORY_NAMES[part]) for i, part in enumerate(parts))
-    return f"<table class=memory>{head}{''.join(rows)}</table>{names}"
-
-
-def _layers(document: PlanDocument, stage: int) -> str:
-    """Those of a stage, chunk by chunk."""
-    every = len(document.replicas[0].stages) // num_chunks(document)
-    runs = (range(*chunk.layers) for chunk in document.replicas[0].stages[stage::every])
-    return " and ".join(layers_text(document.instance.workload, run) for run in runs)
+    names = legend((f"m{i}", name) for i, name in enumerate(_MEMORY_NAMES.values()))
+    return f"<table class=memory>{head}{rows}</table>{names}"
 
 
 def _share(style: str, share: float) -> str:
     return f'<i class={style} style="width:{100 * share:.3f}%"></i>'
 
 
-def time_spent(document: PlanDocument, costs: PlanCosts, step: Step) -> str:
+def time_spent(document: PlanDocument, step: Step) -> str:
     """Where the time of the critical path goes, and what would shorten it."""
-    total = step.step_time_ns
+    total_ns = step.step_time_ns
     rows, bars = "", ""
-    for i, (text, time_ns) in enumerate(
-        by_type(step.critical_path, document, costs.blocking_sends)
-    ):
+    for i, (text, time_ns) in enumerate(by_type(document, step)):
         style = f"m{i % PALETTE}"
-        bars += _share(style, time_ns / total)
+        bars += _share(style, time_ns / total_ns)
         rows += (
             f"<tr><td><i class='key {style}'></i>{escape(text)}</td>"
-            f"<td class=number>{time_text(time_ns / 1e9, total / 1e9)}</td>"
-            f"<td class=number>{percent(time_ns / total)}</td></tr>"
+            f"<td class=number>{time_text(time_ns / 1e9, total_ns / 1e9)}</td>"
+            f"<td class=number>{percent(time_ns / total_ns)}</td></tr>"
         )
-    gains = improvements(document, costs, step)
     faster = "".join(
-        f"<tr><td>10 % less time for {escape(name)}</td><td class=number>"
+        f"<tr><td>{SPEED_UP_PERCENT} % less time for {escape(name)}</td><td class=number>"
         f"{percent(saved)} of the step</td></tr>"
-        for name, saved in gains
+        for name, saved in improvements(document, step)
     )
     return (
         f"<div class=whole>{bars}</div><div class=pair><table>{rows}</table>"
@@ -277,23 +240,16 @@ def search_chart(document: PlanDocument) -> str:
     top = max(1.02, min(max(share for _, share in shares), 2.0))
     low = max(0.0, min(share for _, share in rising) - 0.02)
     end_s = max(document.runtime_s, shares[-1][0], rising[-1][0])
-    chart = Chart(Axis(0.0, end_s or 1.0), Axis(low, top), 60, 10, 640, 170)
-    marks = [
-        f'<line class=grid x1="60" x2="700" y1="{y:.1f}" y2="{y:.1f}"/>'
-        f'<text x="54" y="{y + 4:.1f}" text-anchor="end">{escape(percent(share))}</text>'
-        for share in sorted({low, 1.0, top})
-        for y in (chart.y(share),)
-        if share == 1.0 or abs(y - chart.y(1.0)) > _APART
-    ]
-    marks += [
-        f'<text x="{chart.x(at_s):.1f}" y="200" text-anchor="middle">'
-        f"{escape(significant(at_s, 2))} s</text>"
-        for at_s in (0.0, end_s / 2, end_s)
-    ]
+    shown = [share for share in (low, top) if abs(share - 1.0) / (top - low) > _APART]
+    chart = Chart(
+        Axis(0.0, end_s or 1.0, [(s, f"{significant(s, 2)} s") for s in (0.0, end_s / 2, end_s)]),
+        Axis(low, top, [(share, percent(share)) for share in sorted((1.0, *shown))]),
+        *(60, 10, 640, 170),
+    )
     lines = chart.steps(shares, end_s, "class=plans") + chart.steps(rising, end_s, "class=bounds")
     return (
-        '<svg class=search viewBox="0 0 730 226" role=img '
-        f'aria-label="best plan and bound against search time">{"".join(marks)}'
-        f'<text x="60" y="221">search time; 100 % is the best plan in the end</text>{lines}</svg>'
+        '<svg class=search viewBox="0 0 730 226" role=img aria-label="best plan and bound against '
+        f'search time">{"".join(chart.grid())}{lines}'
+        '<text x="60" y="221">search time; 100 % is the best plan in the end</text></svg>'
         + legend([("t1", "best plan so far"), ("t0", "proved: no plan is below")])
     )

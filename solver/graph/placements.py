@@ -17,7 +17,7 @@ from formulations.costs.placement import PlacementCosts, Placer, SyncPhase
 from formulations.costs.stage_costs import NEVER
 from formulations.costs.transfers import Pair, ZoneRing, neighbours
 from formulations.schedules import SCHEDULES
-from solver.layered.problem import (
+from solver.graph.problem import (
     Arcs,
     Array,
     ChunkMemory,

@@ -7,7 +7,7 @@ import pytest
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.instance.search import SearchFile
-from formulations.instance.target import RULES, Target, allows, launchers, zero_stages
+from formulations.instance.targets import TARGETS, Target, launchers
 
 #: Decisions that other parts of the schema will bring; their rules stand already.
 COMING = {"context_parallel"}
@@ -24,11 +24,11 @@ search: {{micro_batch: 1{search}}}
     return parse_instance(text, "x.yaml", Path())
 
 
-@pytest.mark.parametrize("target", RULES)
+@pytest.mark.parametrize("target", TARGETS)
 def test_rules_are_for_fields_and_keep_a_default(target: Target) -> None:
     """A rule names a field of `search`, and leaves something of its default."""
     written = SearchFile()
-    for field, rule in RULES[target].items():
+    for field, rule in TARGETS[target].search.items():
         if field in COMING and field not in SearchFile.model_fields:
             continue
         value = getattr(written, field)
@@ -63,14 +63,14 @@ def test_defaults_are_what_the_target_runs(
 
 def test_any_runs_all_that_another_target_runs() -> None:
     """The widest target has no rules, so every value has a launcher."""
-    assert RULES["any"] == {}
+    assert TARGETS["any"].search == {}
     assert launchers("micro_batches", "uneven") == ["any"]
     assert launchers("recompute_per", "stage") == ["flagscale", "any"]
-    assert allows("megatron", "tensor_parallel", 8)  # free, as it has no rule
+    assert TARGETS["megatron"].allows("tensor_parallel", 8)  # free, as it has no rule
 
 
 def test_zero_of_torchtitan_depends_on_the_stages() -> None:
     """FSDP2 reduces with every micro-batch where there is one stage, and once where several."""
-    assert zero_stages("torchtitan", 1) == (2, 3)
-    assert zero_stages("torchtitan", 2) == (0, 1)
-    assert zero_stages("megatron", 1) == zero_stages("megatron", 2) == (0, 1)
+    assert TARGETS["torchtitan"].zero_stages(1) == (2, 3)
+    assert TARGETS["torchtitan"].zero_stages(2) == (0, 1)
+    assert TARGETS["megatron"].zero_stages(1) == TARGETS["megatron"].zero_stages(2) == (0, 1)

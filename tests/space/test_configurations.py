@@ -15,7 +15,7 @@ import pytest
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
-from formulations.instance.target import Target
+from formulations.instance.targets import Target
 from formulations.plan import Degrees, Shape
 from formulations.space import PlanSpace, shapes
 from solver.document import PlanDocument

@@ -20,11 +20,9 @@ from formulations.fleet import Strategy
 from formulations.instance import Instance, Link
 from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit, filled
-from formulations.plan import Recomputed
+from formulations.plan import ByPlace, Recomputed
 from formulations.schedules import in_flight
-from formulations.slot_degrees import ByPlace
-from formulations.template import NOTHING
-from solver.layered.problem import Array, Intervals, Mask
+from solver.graph.problem import Array, Intervals, Mask
 
 
 class StageMemory(Protocol):
@@ -35,24 +33,6 @@ class StageMemory(Protocol):
 
     def recomputed(self, place: int, held: int, layers: tuple[int, int]) -> Recomputed:
         """What a stage of these layers recomputes."""
-
-
-@dataclass(frozen=True)
-class Room:
-    """Memory of stages that never recompute. micro_batches: [C, n, n] as many as there is room for.
-
-    0 where layers may not stand.
-    """
-
-    micro_batches: Array
-
-    def extra(self, place: int, held: int) -> Array:
-        """See `StageMemory`."""
-        return np.where(self.micro_batches[place] >= max(1, held), 0, NEVER)
-
-    def recomputed(self, place: int, held: int, layers: tuple[int, int]) -> Recomputed:
-        """See `StageMemory`."""
-        return NOTHING
 
 
 @dataclass(frozen=True)

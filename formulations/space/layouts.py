@@ -7,8 +7,8 @@ A layout has a number for every stage: 2 x at place x on the next node, or nodes
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from formulations.plan import Degrees, Group, Plan, Recomputed, Replica, Stage
-from formulations.slot_degrees import ByPlace, may_follow
+from formulations.plan import ByPlace, Degrees, Group, Plan, Recomputed, Replica, Stage
+from formulations.space.slots import may_follow
 
 Layout = tuple[int, ...]
 #: Of a stage, its place and layers.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from solver.layered.problem import distinct, distinct_rows
+from solver.graph.problem import distinct, distinct_rows
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (1, 1), (40, 1), (60, 4), (30, 9)])

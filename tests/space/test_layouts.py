@@ -2,9 +2,8 @@
 
 import pytest
 
-from formulations.plan import Degrees, Group
-from formulations.slot_degrees import ByPlace
-from formulations.stage_layouts import Layout, layouts, slots_of
+from formulations.plan import ByPlace, Degrees, Group
+from formulations.space.layouts import Layout, layouts, slots_of
 from tests.small_instances import plain_shape, random_instance
 
 ONE, TWO = 0, 1  #: places: slots of one GPU, and of two

@@ -3,8 +3,8 @@
 States are the nodes of every group that are used up, and the nodes of the last stage placed.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import gcd
@@ -14,10 +14,20 @@ import numpy as np
 from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
-from formulations.slot_degrees import limits_orders, may_follow
+from formulations.space.slots import limits_orders, may_follow
 from formulations.units import ceil_div
-from solver.layered.placements import Columns, StageZones, allowed_layers, finish_ns
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, by_message, longest
+from solver.graph.placements import Columns, StageZones, allowed_layers, finish_ns
+from solver.graph.problem import (
+    Arcs,
+    Array,
+    Intervals,
+    Mask,
+    Move,
+    SplitProblem,
+    by_message,
+    longest,
+    walk,
+)
 
 #: With more arcs times lanes than these, a free order is not worth its tables.
 ARC_LIMIT = 20_000
@@ -38,17 +48,18 @@ class _State:
 
 @dataclass(frozen=True)
 class _Step:
-    """One arc: states before and after, nodes of the stage before and of this one, new groups.
+    """What one arc does: nodes of the stage before and of this one, groups that begin.
 
     origin: part of the first stage, as far as it counts.
     """
 
-    source: int
-    target: int
     before: tuple[Node, ...]
     nodes: tuple[Node, ...]
     begins: tuple[int, ...]
     origin: Part
+
+
+_Moves = list[list[Move[_Step]]]
 
 
 @dataclass(frozen=True)
@@ -82,68 +93,22 @@ class _Steps:
                     more = (*used[:j], used[j] + 1, *used[j + 1 :])
                     stack.append((more, (*nodes, (j, end)), (*begins, j)))
 
-    def stages(self, most: int) -> list[list[_Step]] | None:
+    def stages(self, most: int) -> _Moves | None:
         """The steps of every stage; None if there are more than `most`."""
-        states = [_State((0,) * len(self.counts), (), (0, 0))]
-        stages: list[list[_Step]] = []
-        for k in range(self.pp):
-            found: dict[_State, int] = {}
-            steps = []
-            for index, state in enumerate(states):
-                for used, nodes, begins in self._covers(state, k * self.dp):
-                    part = self.parts[nodes[0][0]]
-                    origin = part if self.ends and k == 0 else state.origin
-                    if self.ends and k + 1 == self.pp and (origin, part) not in self.ends:
-                        continue
-                    target = found.setdefault(_State(used, nodes, origin), len(found))
-                    steps.append(_Step(index, target, state.nodes, nodes, begins, origin))
-                    most -= 1
-                    if most < 0:
-                        return None
-            stages.append(steps)
-            states = list(found)
-        return stages
+
+        def moves(k: int, state: _State) -> Iterator[tuple[_State, _Step]]:
+            for used, nodes, begins in self._covers(state, k * self.dp):
+                part = self.parts[nodes[0][0]]
+                origin = part if self.ends and k == 0 else state.origin
+                if not self.ends or k + 1 < self.pp or (origin, part) in self.ends:
+                    step = _Step(state.nodes, nodes, begins, origin)
+                    yield _State(used, nodes, origin), step
+
+        return walk(_State((0,) * len(self.counts), (), (0, 0)), self.pp, moves, most)
 
 
-@lru_cache(maxsize=256)
-def _stages(steps: _Steps, most: int) -> list[list[_Step]] | None:
-    """Steps that all shapes with these nodes and degrees share."""
-    return steps.stages(most)
-
-
-@dataclass
-class _Tails:
-    """Sync and finish matrices of stages, kept once for equal costs."""
-
-    intervals: Intervals
-    placer: Placer
-    zones: StageZones
-    rows: dict[bytes, int] = field(default_factory=dict)
-    sync: list[Array] = field(default_factory=list)
-    finish: list[Array] = field(default_factory=list)
-    known: dict[tuple[int, tuple[Node, ...], bool], int] = field(default_factory=dict)
-
-    def row(self, stage: int, nodes: tuple[Node, ...], again: bool = False) -> int:
-        """Row of a stage on these nodes; again: of a later chunk, without what comes once."""
-        key = (stage, nodes, again)
-        if key not in self.known:
-            self.known[key] = self._row(*key)
-        return self.known[key]
-
-    def _row(self, stage: int, nodes: tuple[Node, ...], again: bool) -> int:
-        groups = [j for j, _ in nodes]
-        terms = [self.placer.terms(*node) for node in nodes]
-        ring = self.zones.ring(groups)
-        sync, latency, gather, gather_latency = self.placer.stage(stage, terms, groups, ring)
-        if again:
-            latency = gather_latency = 0
-        extra = np.array([latency, gather_latency, *sorted(set(groups))], dtype=np.int64)
-        key = sync.tobytes() + gather.tobytes() + extra.tobytes()
-        if key not in self.rows:
-            self.rows[key] = len(self.sync)
-            self.sync.append(interval_sums(sync) + latency)
-            self.finish.append(finish_ns(self.intervals, groups, gather, gather_latency))
-        return self.rows[key]
+#: Steps that all shapes with these nodes and degrees share.
+_stages = lru_cache(maxsize=256)(_Steps.stages)
 
 
 def lane_width(tables: CostTables) -> int:
@@ -156,7 +121,10 @@ def lane_width(tables: CostTables) -> int:
 
 
 class _FreeOrder:
-    """Turns steps into arcs with the costs of one shape."""
+    """Turns steps into arcs with the costs of one shape.
+
+    sync, finish: [n, n] by row, kept once for stages of equal costs.
+    """
 
     def __init__(self, intervals: Intervals, placer: Placer, share: int, split: bool) -> None:
         self.intervals, self.placer, self.share = intervals, placer, share
@@ -166,25 +134,45 @@ class _FreeOrder:
         self.lanes = range(0, self.tables.shape.dp, self.width)
         self.columns = Columns(intervals)
         self.zones, self.split = StageZones(placer), split
-        self.tails = _Tails(intervals, placer, self.zones)
+        self.sync, self.finish = list[Array](), list[Array]()
+        self._row_of_costs = dict[bytes, int]()
+        self._row_of_stage = dict[tuple[int, tuple[Node, ...], bool], int]()
 
-    def steps(self) -> list[list[_Step]] | None:
+    def steps(self) -> _Moves | None:
         """Steps of all orders that the target runs; None if there are too many."""
         shape, instance = self.tables.shape, self.tables.instance
         limited, degrees = limits_orders(instance, shape), shape.degrees
-        zones = [zone * self.split for zone in self.zones.zone_of_group]
         parts = tuple(
-            (zone, degrees.index(choice) * limited)
-            for zone, choice in zip(zones, degrees, strict=True)
+            (zone * self.split, degrees.index(choice) * limited)
+            for zone, choice in zip(self.zones.zone_of_group, degrees, strict=True)
         )
         ends = frozenset(
             (first, last)
             for first, last in product(parts if limited or self.tables.tied else (), repeat=2)
             if may_follow(instance, shape.zero, degrees[first[1]], degrees[last[1]], True)
         )
-        most = ARC_LIMIT // len(self.lanes)
         steps = _Steps(self.sizes, shape.nodes_used, parts, ends, shape.dp, shape.pp)
-        return _stages(steps, most)
+        return _stages(steps, ARC_LIMIT // len(self.lanes))
+
+    def _tail(self, stage: int, nodes: tuple[Node, ...], again: bool) -> int:
+        """Row of a stage on these nodes; again: of a later chunk, without what comes once."""
+        stage_key = stage, nodes, again
+        if stage_key in self._row_of_stage:
+            return self._row_of_stage[stage_key]
+        groups = [j for j, _ in nodes]
+        terms = [self.placer.terms(*node) for node in nodes]
+        ring = self.zones.ring(groups)
+        sync, latency, gather, gather_latency = self.placer.stage(stage, terms, groups, ring)
+        if again:
+            latency = gather_latency = 0
+        extra = np.array([latency, gather_latency, *sorted(set(groups))], dtype=np.int64)
+        costs_key = sync.tobytes() + gather.tobytes() + extra.tobytes()
+        if costs_key not in self._row_of_costs:
+            self._row_of_costs[costs_key] = len(self.sync)
+            self.sync.append(interval_sums(sync) + latency)
+            self.finish.append(finish_ns(self.intervals, groups, gather, gather_latency))
+        row = self._row_of_stage[stage_key] = self._row_of_costs[costs_key]
+        return row
 
     def _owners(self, nodes: tuple[Node, ...], first: int) -> list[Node]:
         """The node of every lane."""
@@ -193,62 +181,66 @@ class _FreeOrder:
             for r in self.lanes
         ]
 
-    def _sends(
-        self, before: tuple[Node, ...], nodes: tuple[Node, ...], stage: int
-    ) -> list[tuple[int, ...]]:
-        dp = self.tables.shape.dp
-        first, none = (stage - 1) * dp, (0,) * len(self.tables.tensors)
-        ends = self._owners(before, first), self._owners(nodes, first + dp)
-        own = [
+    def _sends(self, step: _Step, stage: int) -> list[tuple[int, ...]]:
+        """Per lane the messages from the stage before."""
+        first, none = (stage - 1) * self.tables.shape.dp, (0,) * len(self.tables.tensors)
+        ends = (
+            self._owners(step.before, first),
+            self._owners(step.nodes, first + self.tables.shape.dp),
+        )
+        sends = [
             longest(*(self.placer.terms(*n).send_ns.get(first + r, none) for n in pair))
             for r, pair in zip(self.lanes, zip(*ends, strict=True), strict=True)
         ]
         if not self.zones.known:
-            return own
+            return sends
         here, there = ([j for j, _ in end] for end in ends)
-        across = self.zones.sends(here, there, self.width)
-        return list(map(longest, own, across))
+        return list(map(longest, sends, self.zones.sends(here, there, self.width)))
 
     def _embedding_ns(self, stage: int, step: _Step) -> int:
         last = self.tables.shape.num_stages - 1
         if stage not in (0, last):
             return 0
-        own = max(self.placer.terms(*n).embedding_ns for n in step.nodes)
+        time_ns = max(self.placer.terms(*n).embedding_ns for n in step.nodes)
         if stage == last and self.split:
-            own = max(own, self.zones.embedding_ns(step.origin[0], step.nodes[0][0]))
-        return own
+            across_ns = self.zones.embedding_ns(step.origin[0], step.nodes[0][0])
+            time_ns = max(time_ns, across_ns)
+        return time_ns
 
-    def _messages(self, k: int, columns: Sequence[tuple[int, ...]]) -> list[dict[int, Mask]]:
-        """Per step the layers of stage k, on nodes of these groups, by the message that comes."""
-        if self.tables.shape.vpp > 1:
-            return [{0: self.intervals.allowed}] * len(columns)
-        keys, masks = [tuple(sorted(set(column))) for column in columns], {}
-        for groups in set(keys):
-            allowed = allowed_layers(self.intervals, k, groups, [self.share] * len(groups))
-            masks[groups] = by_message(self.tables, k, allowed)
-        return [masks[key] for key in keys]
-
-    def stage(self, s: int, steps: list[_Step]) -> Arcs:
+    def stage(self, s: int, moves: list[Move[_Step]]) -> Arcs:
         """Arcs of virtual stage s.
 
         With several chunks per device one for every step: messages are of the kind that takes
         least, and what memory allows is known of all chunks alone.
         """
+        steps = [move.what for move in moves]
         shape, chunked = self.tables.shape, self.tables.shape.vpp > 1
         k, none = s % shape.pp, [(0,) * len(self.tables.tensors)] * len(self.lanes)
+        owners = [self._owners(step.nodes, k * shape.dp) for step in steps]
         if k:
-            sends = [self._sends(step.before, step.nodes, k) for step in steps]
+            sends = [self._sends(step, k) for step in steps]
         elif s:
             # From the last stage around to the first one, as far as its nodes decide it.
             last = (shape.pp - 1) * shape.dp
-            owners = [zip(self.lanes, self._owners(step.nodes, 0), strict=True) for step in steps]
             sends = [
-                [self.placer.terms(*n).send_ns[last + r] for r, n in pairs] for pairs in owners
+                [
+                    self.placer.terms(*n).send_ns[last + r]
+                    for r, n in zip(self.lanes, nodes, strict=True)
+                ]
+                for nodes in owners
             ]
         else:
             sends = [none] * len(steps)
-        columns = [tuple(j for j, _ in self._owners(step.nodes, k * shape.dp)) for step in steps]
-        masks = self._messages(k, columns)
+        columns = [tuple(j for j, _ in nodes) for nodes in owners]
+        # Per set of groups the layers that fit, by the message that comes: an arc each.
+        masks_of: dict[tuple[int, ...], dict[int, Mask]] = {}
+        for key in {tuple(sorted(set(column))) for column in columns}:
+            allowed = {0: self.intervals.allowed}
+            if not chunked:
+                fitting = allowed_layers(self.intervals, k, key, [self.share] * len(key))
+                allowed = by_message(self.tables, k, fitting)
+            masks_of[key] = allowed
+        masks = [masks_of[tuple(sorted(set(column)))] for column in columns]
         arcs = [(i, n) for i, by_kind in enumerate(masks) for n in by_kind]
         step_of = np.array([i for i, _ in arcs])
         send = np.array(
@@ -258,12 +250,12 @@ class _FreeOrder:
         embedding = [self._embedding_ns(s, step) for step in steps]
         first = 0 if chunked else self.columns.first(k, self.share)
         return Arcs(
-            source=np.array([step.source for step in steps])[step_of],
-            target=np.array([step.target for step in steps])[step_of],
+            source=np.array([move.source for move in moves])[step_of],
+            target=np.array([move.target for move in moves])[step_of],
             column=first + np.array(columns)[step_of],
             send=send,
             send_back=send,
-            tail=np.array([self.tails.row(k, step.nodes, s > k) for step in steps])[step_of],
+            tail=np.array([self._tail(k, step.nodes, s > k) for step in steps])[step_of],
             embedding=np.array(embedding, dtype=np.int64)[step_of],
             allowed=tuple(masks[i][n] for i, n in arcs),
             begins=tuple(steps[i].begins for i, _ in arcs),
@@ -300,7 +292,8 @@ def order_graph(
     steps = build.steps()
     if steps is None:
         return None
-    stages = [build.stage(s, own) for s, own in enumerate(steps * shape.vpp)] if all(steps) else []
+    virtual = steps * shape.vpp if all(steps) else []
+    stages = [build.stage(s, stage_steps) for s, stage_steps in enumerate(virtual)]
     alike = all(arcs.alike for arcs in stages)
     none = np.zeros_like(intervals.forward[:1])
     forward, backward, weight = build.columns.times()
@@ -312,8 +305,8 @@ def order_graph(
         micro_batches=(share,) * (1 if alike else len(build.lanes)),
         forward=forward,
         backward=backward,
-        sync=np.stack(build.tails.sync or [none[0]]),
-        finish=np.stack(build.tails.finish or [none[0]]),
+        sync=np.stack(build.sync or [none[0]]),
+        finish=np.stack(build.finish or [none[0]]),
         chunks=shape.vpp,
         weight=weight,
     )

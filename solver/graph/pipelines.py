@@ -18,13 +18,13 @@ import numpy as np
 
 from formulations.costs.stage_costs import NEVER
 from formulations.costs.stage_places import StagePlacer
-from formulations.plan import Degrees, Plan, Recomputed
-from formulations.slot_degrees import ByPlace, may_follow
-from formulations.stage_layouts import layout_plan
+from formulations.plan import ByPlace, Degrees, Plan, Recomputed
+from formulations.space.layouts import layout_plan
+from formulations.space.slots import may_follow
 from formulations.template import Template
-from solver.layered.gpu_graph import GpuGraph, State, Step
-from solver.layered.places import Places, places_of, stage_rings
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, by_message
+from solver.graph.gpu_graph import GpuGraph, State, Step
+from solver.graph.places import Places, places_of, stage_rings
+from solver.graph.problem import Arcs, Array, Intervals, Mask, Move, SplitProblem, by_message, walk
 
 #: The least number of stages of a template: what is one stage alone costs otherwise.
 LEAST_STAGES = 2
@@ -66,12 +66,7 @@ class PlaceColumns:
         return self._known[place, held]
 
 
-class Arc(NamedTuple):
-    """A stage on a step between two states, or an empty one without."""
-
-    source: int
-    target: int
-    step: Step | None
+Arc = Move[Step | None]  #: a stage on a step between two states, or an empty one without
 
 
 class _Choice(NamedTuple):
@@ -114,14 +109,14 @@ class Pipelines:
         for k, arcs in enumerate(self.arcs):
             held = places.held(len(self.arcs), k, self.micro_batches)
             runs = {columns.empty: (columns.empty, {0: columns.nothing})}
-            for place in dict.fromkeys(arc.step.place for arc in arcs if arc.step):
+            for place in dict.fromkeys(arc.what.place for arc in arcs if arc.what):
                 column, allowed = columns.of(place, held)
                 runs[place] = column, self._by_message(k, allowed)
             choices.append(
                 [
                     _Choice(arc, column, message, allowed)
                     for arc in arcs
-                    for column, masks in [runs[arc.step.place if arc.step else columns.empty]]
+                    for column, masks in [runs[arc.what.place if arc.what else columns.empty]]
                     for message, allowed in masks.items()
                 ]
             )
@@ -147,11 +142,11 @@ class Pipelines:
 
     def _stage(self, k: int, choices: list[_Choice]) -> Arcs:
         places = self.graph.places
-        steps = [choice.arc.step for choice in choices]
+        steps = [choice.arc.what for choice in choices]
         place = [len(places.gpus) if step is None else step.place for step in steps]
         last = k + 1 == len(self.arcs)
         ends = [step is not None and (last or step.before.place is None) for step in steps]
-        sends = np.array([self._sends(c.arc.step, c.message) for c in choices], dtype=np.int64)
+        sends = np.array([self._sends(c.arc.what, c.message) for c in choices], dtype=np.int64)
         between = int(sum(self.graph.finals[0]) > 1)
         return Arcs(
             source=np.array([choice.arc.source for choice in choices]),
@@ -175,7 +170,7 @@ class Pipelines:
 
     def steps(self, arcs: Sequence[int]) -> list[Step]:
         """Of the stages with layers along a path of arcs [p] of the problem."""
-        path = [own[arc].arc.step for own, arc in zip(self._choices, arcs, strict=True)]
+        path = [own[arc].arc.what for own, arc in zip(self._choices, arcs, strict=True)]
         return [step for step in path if step is not None]
 
 
@@ -185,24 +180,18 @@ class FreeDegrees(Pipelines):
     @cached_property
     def arcs(self) -> list[list[Arc]]:
         """Such that as many stages as follow can end the pipeline; none for one stage alone."""
-        graph, levels = self.graph, list[list[Arc]]()
-        longest = max(graph.numbers, default=0)
-        states = [graph.start]
-        for after in reversed(range(longest if longest >= LEAST_STAGES else 0)):
-            numbers, arcs = dict[State, int](), list[Arc]()
-            for i, state in enumerate(states):
-                first = state == graph.start
-                if first and after >= LEAST_STAGES:
-                    arcs.append(Arc(i, numbers.setdefault(state, len(numbers)), None))
-                if first and after < LEAST_STAGES - 1:
-                    continue
+        graph, longest = self.graph, max(self.graph.numbers, default=0)
+
+        def moves(k: int, state: State) -> Iterator[tuple[State, Step | None]]:
+            after, first = longest - 1 - k, state == graph.start
+            if first and after >= LEAST_STAGES:
+                yield state, None
+            if not first or after >= LEAST_STAGES - 1:
                 for step in graph.steps[state]:
                     if graph.may_be_followed(step.after, after):
-                        target = numbers.setdefault(step.after, len(numbers))
-                        arcs.append(Arc(i, target, step))
-            levels.append(arcs)
-            states = list(numbers)
-        return levels
+                        yield step.after, step
+
+        return walk(graph.start, longest if longest >= LEAST_STAGES else 0, moves) or []
 
     def template(self, arcs: Sequence[int], split: Sequence[int]) -> Template:
         """The pipeline along a path of arcs [p] with these boundaries [p + 1]."""
@@ -251,31 +240,17 @@ class StageDegrees(Pipelines):
     @cached_property
     def arcs(self) -> list[list[Arc]]:
         """Steps that the others can follow."""
-        levels, useful, arcs = list(self._levels()), set[_Begun](), list[list[Arc]]()
-        for k, moves in reversed(list(enumerate(levels))):
-            levels[k] = [move for move in moves if move[1] in useful or k + 1 == self.shape.pp]
-            useful = {before for before, *_ in levels[k]}
-        numbers = dict.fromkeys(useful, 0)
-        for moves in levels:
-            after = {state: i for i, state in enumerate(dict.fromkeys(to for _, to, _ in moves))}
-            arcs.append([Arc(numbers[before], after[to], step) for before, to, step in moves])
-            numbers = after
-        return arcs if all(arcs) else []
+        graph, pp = self.graph, self.shape.pp
 
-    def _levels(self) -> Iterator[list[tuple[_Begun, _Begun, Step]]]:
-        """Per stage the steps from where others lead to, some of them nowhere."""
-        graph, states = self.graph, [_Begun(self.graph.start, None)]
-        for after in reversed(range(self.shape.pp)):
-            moves = [
-                (before, _Begun(step.after, first), step)
-                for before in states
-                for step in graph.steps[before.state]
-                if graph.may_be_followed(step.after, after)
-                for first in [self._like[step.place] if before.first is None else before.first]
-                if self._follows[first][step.place][not after]
-            ]
-            yield moves
-            states = list(dict.fromkeys(to for _, to, _ in moves))
+        def moves(k: int, begun: _Begun) -> Iterator[tuple[_Begun, Step | None]]:
+            for step in graph.steps[begun.state]:
+                first = self._like[step.place] if begun.first is None else begun.first
+                runs = self._follows[first][step.place][k + 1 == pp]
+                if runs and graph.may_be_followed(step.after, pp - 1 - k):
+                    yield _Begun(step.after, first), step
+
+        arcs = walk(_Begun(graph.start, None), pp, moves) or []
+        return arcs if all(arcs) else []
 
     @cached_property
     def _follows(self) -> list[list[tuple[bool, bool]]]:

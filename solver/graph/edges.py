@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from solver.layered.problem import INFINITY, Array, Mask, SplitProblem
+from solver.graph.problem import INFINITY, Array, Mask, SplitProblem
 
 
 @dataclass(frozen=True)

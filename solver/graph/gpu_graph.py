@@ -14,7 +14,7 @@ from typing import NamedTuple
 from formulations.node_sharing import may_start
 from formulations.plan import Stage
 from formulations.template import Template, stage_on
-from solver.layered.places import Places
+from solver.graph.places import Places
 
 Counts = tuple[int, ...]  #: nodes per node group
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from formulations.schedules import PathCounts, schedule_graph
-from solver.layered.edges import Edges
-from solver.layered.problem import INFINITY, Array, SplitProblem, distinct_rows
+from solver.graph.edges import Edges
+from solver.graph.problem import INFINITY, Array, SplitProblem, distinct_rows
 from solver.simulate import Times, simulate, trace
 
 #: Bytes of end times held at once by a batch simulation.

@@ -18,12 +18,13 @@ from formulations.costs.renting import rent_usd_per_hour
 from formulations.fleet import Strategy
 from formulations.instance import Instance, NodeGroup
 from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, ZeroStage, plain_schedules
-from formulations.instance.target import most_stages
+from formulations.instance.targets import TARGETS
 from formulations.instance.workload import Recompute
-from formulations.launch import zero_choices
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
-from formulations.slot_degrees import alike_degrees, powers_of_two, slot_degrees
+from formulations.space.launch import zero_choices
+from formulations.space.slots import alike_degrees, slot_degrees
+from formulations.units import powers_of_two
 
 Check = Callable[[], object]  #: raises to end a listing
 
@@ -116,7 +117,7 @@ def expert_degrees(
     used = [j for j, count in enumerate(vector) if count]
     own, zones = degrees[used[0]], {groups[j].zone for j in used}
     wide, alike = any(degrees[j].tp > 1 for j in used), all(degrees[j] == own for j in used)
-    free = alike and (search.sequence_parallel or not wide)
+    free = alike and (instance.splits_sequence(own.tp) or not wide)
     found: list[tuple[int, Literal[1] | None]] = []
     if "tp" in search.expert_tensor_parallel or not wide:
         found = [(ep, None) for ep in search.expert_parallel if ep == 1 or free]
@@ -145,7 +146,7 @@ def longest_pipeline(instance: Instance) -> int:
     """Most stages that the layers fill and the target runs."""
     search, layers = instance.search, instance.workload.layers
     longest = len(layers) if search.embedding_only_stages else sum(x.is_block for x in layers)
-    return min(longest, most_stages(search.target, instance.workload) or longest)
+    return min(longest, TARGETS[search.target].most_stages(instance.workload) or longest)
 
 
 def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:

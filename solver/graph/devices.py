@@ -19,8 +19,8 @@ import numpy as np
 from formulations.costs.intervals import interval_maxima, interval_sums
 from formulations.costs.memory import LayerMemory
 from formulations.schedules import held
-from solver.layered.edges import Level, so_far, taken, to_go
-from solver.layered.problem import INFINITY, Array, Intervals, Mask, SplitProblem
+from solver.graph.edges import Level, so_far, taken, to_go
+from solver.graph.problem import INFINITY, Array, Intervals, Mask, SplitProblem
 
 
 class LeastChunks:

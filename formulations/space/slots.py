@@ -1,29 +1,16 @@
-"""Ways in which the GPUs of a node may share a stage."""
+"""Ways in which the GPUs of a node may share a stage, and in which orders a target runs them."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
+from math import gcd
 
 from formulations.instance import Instance
-from formulations.instance.target import Sharing, shares
-from formulations.plan import Degrees, Shape
+from formulations.instance.targets.flagscale import mesh_fault
+from formulations.plan import Degrees, Place, Shape
+from formulations.units import powers_of_two
 
-Place = tuple[int, Degrees]  #: node group, degrees of a stage on its nodes
 Owner = tuple[int, int]  #: slot, node group
-
-
-@dataclass(frozen=True)
-class ByPlace:
-    """An instance, a shape of it in which every stage has its own degrees, and its places [C]."""
-
-    instance: Instance
-    shape: Shape
-    places: tuple[Place, ...]
-
-
-def powers_of_two(limit: int) -> tuple[int, ...]:
-    """1, 2, 4, ... up to `limit`."""
-    return tuple(1 << i for i in range(limit.bit_length()))
 
 
 def tensor_degrees(instance: Instance, gpus: Iterable[int]) -> list[int]:
@@ -37,75 +24,63 @@ def tensor_degrees(instance: Instance, gpus: Iterable[int]) -> list[int]:
 
 def alike_degrees(instance: Instance, nodes: list[int], cp: int) -> list[Degrees]:
     """Undivided slots that fill nodes of so many GPUs."""
-    known = (Degrees(tp=tp, cp=cp) for tp in tensor_degrees(instance, nodes))
-    return [own for own in known if shares_sequences(instance, own, nodes)]
+    slots = (Degrees(tp=tp, cp=cp) for tp in tensor_degrees(instance, nodes))
+    return [degrees for degrees in slots if shares_sequences(instance, degrees, nodes)]
 
 
 def slot_degrees(instance: Instance, gpus: int, cp: int) -> list[Degrees]:
     """Ways to share a stage among GPUs of a node, in equal parts."""
-    known = (
+    slots = (
         Degrees(tp=tp, parts=parts, cp=cp)
         for tp in tensor_degrees(instance, [gpus])
         for parts in range(1, gpus // tp + 1)
         if gpus // tp % parts == 0
     )
-    return [own for own in known if shares_sequences(instance, own, [gpus])]
+    return [degrees for degrees in slots if shares_sequences(instance, degrees, [gpus])]
 
 
-def shares_sequences(instance: Instance, own: Degrees, nodes: list[int]) -> bool:
+def shares_sequences(instance: Instance, degrees: Degrees, nodes: list[int]) -> bool:
     """Whether the tensor groups of slots that fill these nodes can share every sequence.
 
     Every GPU has two pieces of it, which each tensor group can split; heads are exchanged whole.
     """
-    if own.cp == 1:
+    if degrees.cp == 1:
         return True
     workload = instance.workload
-    pieces = workload.sequence_length % (2 * own.cp * own.tp) == 0
-    whole = workload.kv_heads % (own.tp * own.cp) == 0
-    heads = whole or instance.search.context_method != "all_to_all"
-    return pieces and heads and all(gpus % own.width == 0 for gpus in nodes)
+    pieces = workload.sequence_length % (2 * degrees.cp * degrees.tp) == 0
+    whole_heads = workload.kv_heads % (degrees.tp * degrees.cp) == 0
+    exchanged = whole_heads or instance.search.context_method != "all_to_all"
+    return pieces and exchanged and all(gpus % degrees.width == 0 for gpus in nodes)
 
 
 def stage_places(instance: Instance, shape: Shape) -> tuple[Place, ...]:
     """Where stages with degrees of their own may run: slots that divide nodes and micro-batches."""
     return tuple(
-        (j, own)
+        (j, degrees)
         for j, (group, count) in enumerate(
             zip(instance.cluster.groups, shape.nodes_used, strict=True)
         )
         if count
-        for own in slot_degrees(instance, group.gpus_per_node, 1)
-        if shape.micro_batch % own.parts == 0
+        for degrees in slot_degrees(instance, group.gpus_per_node, 1)
+        if shape.micro_batch % degrees.parts == 0
     )
 
 
-def may_follow(instance: Instance, zero: int, first: Degrees, own: Degrees, last: bool) -> bool:
+def mesh_fault_of(
+    instance: Instance, zero: int, first: Degrees, degrees: Degrees, last: bool
+) -> str | None:
+    """Why FlagScale cannot run a stage with these degrees in a pipeline that begins so."""
+    splits = instance.splits_sequence(first.tp) and instance.splits_sequence(degrees.tp)
+    return mesh_fault(instance.workload, splits, zero, first, degrees, last)
+
+
+def may_follow(instance: Instance, zero: int, first: Degrees, degrees: Degrees, last: bool) -> bool:
     """Whether the target can run a stage with degrees of its own in a pipeline that begins so.
 
     last: it is the last one.
     """
     flagscale = instance.search.target == "flagscale"
-    return not flagscale or mesh_fault(instance, zero, first, own, last) is None
-
-
-def mesh_fault(
-    instance: Instance, zero: int, first: Degrees, degrees: Degrees, last: bool
-) -> str | None:
-    """Why FlagScale cannot run such a stage.
-
-    Its meshes are runs of ranks, and may end inside a node. It sums the gradients of tied
-    embeddings, and splits states with ZeRO 1, between the first and the last.
-    """
-    workload, split = instance.workload, instance.search.sequence_parallel
-    if degrees.tp != first.tp and not split:
-        return "whose unlike tensor groups need sequence_parallel: true"
-    if last and degrees.tp != first.tp and workload.tied_embeddings:
-        return "whose tied embeddings lie on tensor groups of one size"
-    few, many = sorted((first.parts, degrees.parts))
-    if last and zero and many % few:
-        return "where with ZeRO 1 parts of first or last stage divide the other's"
-    fault = shares("flagscale", workload, Sharing(degrees.tp, 1, 1, zero > 0, split))
-    return fault and fault[1]
+    return not flagscale or mesh_fault_of(instance, zero, first, degrees, last) is None
 
 
 def limits_orders(instance: Instance, shape: Shape) -> bool:
@@ -142,3 +117,30 @@ def apart(instance: Instance, shape: Shape) -> Iterator[tuple[Owner, Owner]]:
         for s in range(shape.slots - 1):
             if a != b and (s + 1) % shape.dp:
                 yield (s, i), (s + 1, j)
+
+
+def runs_degrees(instance: Instance, shape: Shape, zero: int) -> bool:
+    """Whether the target can run the degrees of node groups in some order of the nodes.
+
+    Nodes of equal degrees make whole stages. The first and the last stage have degrees that go
+    together: equal ones on nodes in two places, where fewer than all of them make whole stages.
+    Of nodes with unlike numbers of slots that is taken for granted.
+    """
+    if not limits_orders(instance, shape):
+        return True
+    nodes: dict[Degrees, Counter[int]] = {}  # by slots of a node
+    groups = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
+    for group, degrees, count in groups:
+        if count:
+            nodes.setdefault(degrees, Counter())[group.gpus_per_node // degrees.width] += count
+    if any(sum(size * n for size, n in sizes.items()) % shape.dp for sizes in nodes.values()):
+        return False
+    parted = {
+        degrees
+        for degrees, sizes in nodes.items()
+        if len(sizes) > 1 or any(n > shape.dp // gcd(shape.dp, size) for size, n in sizes.items())
+    }
+    pairs = [*product(nodes, repeat=2)]
+    ends = ((a, b) for a, b in pairs if a != b or a in parted)
+    inside = all(may_follow(instance, zero, a, b, last=False) for a, b in pairs)
+    return inside and any(may_follow(instance, zero, a, b, last=True) for a, b in ends)

@@ -13,9 +13,11 @@ runs that before F_s(x) anyhow. The last backward of an empty stage ends with th
 Layers [a, b) of a stage cost what the matrices below say at [a, b]; n = L + 1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +31,8 @@ from formulations.schedules import SCHEDULES
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+State = TypeVar("State")
+What = TypeVar("What")
 
 #: Larger than any time in ns, small enough that sums of a few do not overflow.
 INFINITY = np.int64(1) << 60
@@ -54,6 +58,45 @@ def runs(first: Array, count: Array) -> tuple[Array, Array]:
     """Of runs of numbers, `count` from `first` on each: the run of every number, and the number."""
     owner = np.repeat(np.arange(len(count)), count)
     return owner, np.arange(len(owner)) + np.repeat(first - (np.cumsum(count) - count), count)
+
+
+class Move(NamedTuple, Generic[What]):
+    """One stage of a walk: numbers of the states before and after, and what it does there."""
+
+    source: int
+    target: int
+    what: What
+
+
+def walk(
+    start: State,
+    num_stages: int,
+    moves: Callable[[int, State], Iterable[tuple[State, What]]],
+    most: float = inf,
+) -> list[list[Move[What]]] | None:
+    """Per stage the moves that some way through all stages takes; None if above `most`.
+
+    moves: of a stage and a state before it, the states after it and what the stage does.
+    """
+    states, stages = {start: 0}, list[list[Move[What]]]()
+    for k in range(num_stages):
+        numbers: dict[State, int] = {}
+        stage = list[Move[What]]()
+        for state, number in states.items():
+            for after, what in moves(k, state):
+                target = numbers.setdefault(after, len(numbers))
+                stage.append(Move(number, target, what))
+                most -= 1
+                if most < 0:
+                    return None
+        stages.append(stage)
+        states = numbers
+    # Moves that the later stages cannot follow go.
+    useful = set(states.values())
+    for stage in reversed(stages):
+        stage[:] = [move for move in stage if move.target in useful]
+        useful = {move.source for move in stage}
+    return stages
 
 
 def by_message(tables: CostTables, stage: int, allowed: Mask) -> dict[int, Mask]:
@@ -277,45 +320,3 @@ class ChunkMemory:
         whole = self.intervals.backward[np.resize(own, len(first))[:, None], first, last]
         extra = self.intervals.stages.extra_of_splits(own.tolist(), self.share, splits)
         return whole + extra
-
-
-def chain_problem(
-    schedule: ScheduleName,
-    micro_batches: int,
-    forward: Array,
-    backward: Array,
-    send: Sequence[int],
-    send_back: Sequence[int],
-    blocking: bool = False,
-) -> SplitProblem:
-    """One pipeline with given times [p, L] and transfers [p - 1], and nothing after it."""
-    p, size = forward.shape[0], forward.shape[1] + 1
-    ends = np.arange(size)
-    allowed = ends[None, :] > ends[:, None]
-    zero = np.zeros(1, dtype=np.int64)
-    stages = tuple(
-        Arcs(
-            source=zero,
-            target=zero,
-            column=np.array([[k]]),
-            send=np.array([[send[k - 1] if k else 0]]),
-            send_back=np.array([[send_back[k - 1] if k else 0]]),
-            tail=zero,
-            embedding=zero,
-            allowed=(allowed,),
-            begins=((),),
-        )
-        for k in range(p)
-    )
-    nothing = np.zeros((1, size, size), dtype=np.int64)
-    return SplitProblem(
-        schedule=schedule,
-        blocking=blocking,
-        tied=False,
-        stages=stages,
-        micro_batches=(micro_batches,),
-        forward=interval_sums(forward),
-        backward=interval_sums(backward),
-        sync=nothing,
-        finish=nothing,
-    )

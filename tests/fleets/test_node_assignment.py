@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solver.fleets.assignment import FORBIDDEN, Array, cheapest, least_largest
+from solver.fleets.node_assignment import FORBIDDEN, Array, cheapest, least_largest
 
 
 @st.composite
@@ -29,7 +29,7 @@ def all_costs(table: Array) -> list[list[int]]:
     return [each for each in found if FORBIDDEN not in each]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(costs())
 def test_cheapest_equals_the_best_permutation(table: Array) -> None:
     """The sum is the least, columns differ, and None means that there is no assignment."""
@@ -42,7 +42,7 @@ def test_cheapest_equals_the_best_permutation(table: Array) -> None:
         assert own.sum() == min(map(sum, every))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(costs().filter(len))
 def test_least_largest_equals_the_best_permutation(table: Array) -> None:
     """The largest cost is as small as in any assignment."""

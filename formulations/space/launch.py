@@ -1,0 +1,228 @@
+"""What a plan asks of whoever launches it, held against the rules of the launch targets."""
+
+from typing import Any, NamedTuple, get_args
+
+from formulations.costs.context import context_methods
+from formulations.instance import Instance, SearchSpace
+from formulations.instance.search import RECOMPUTE_WAYS, DegreesPer, ScheduleName, ZeroStage
+from formulations.instance.targets import LAUNCHERS, TARGETS, Target
+from formulations.instance.targets.launcher import Demands, Launcher, Refusal
+from formulations.instance.workload import Recompute
+from formulations.plan import PARAMETERS_SPLIT, STATES_SPLIT, Plan, Shape
+from formulations.space.slots import mesh_fault_of, runs_degrees
+
+
+class Obstacle(NamedTuple):
+    """A decision of a plan, or a field of its workload, that a framework cannot run, in words.
+
+    change: what to write for a plan that it can run.
+    """
+
+    field: str
+    value: object
+    found: str
+    change: str
+
+
+def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
+    """Values of a plan, by the field of `search` that chooses them."""
+    shares = {replica.micro_batches for replica in plan.replicas}
+    recomputed = recomputed_blocks(instance, plan)
+    ways = list(dict.fromkeys(way for way, _, _ in recomputed))
+    num_stages = sum(len(replica.stages) for replica in plan.replicas)
+    alike = len(ways) <= 1 and all(num in (0, blocks) for _, num, blocks in recomputed)
+    return {
+        "degrees": [_degrees_per(plan)],
+        "schedule": [plan.shape.schedule],
+        "context_parallel": [plan.shape.cp],
+        "context_method": list(dict.fromkeys(context_methods(instance, plan.shape))),
+        "expert_parallel": [plan.shape.ep],
+        "expert_tensor_parallel": [plan.shape.etp or "tp"],
+        "micro_batches": ["even" if len(shares) == 1 else "uneven"],
+        "recompute_per": ["plan" if alike else "stage"],
+        "recompute": [*ways],
+        "embedding_only_stages": [len(recomputed) < num_stages],
+    }
+
+
+def _degrees_per(plan: Plan) -> DegreesPer:
+    """What has degrees of its own; nodes that have, one each, are as good as groups."""
+    stages = [stage for replica in plan.replicas for stage in replica.stages]
+    distinct = {stage.degrees for stage in stages}
+    if len({(stage.group.node, stage.degrees) for stage in stages}) > len(plan.node_order):
+        return "per_stage"
+    alike = len(distinct) == 1 and not any(degrees.parts > 1 for degrees in distinct)
+    return "uniform" if alike else "per_group"
+
+
+def recomputed_blocks(instance: Instance, plan: Plan) -> list[tuple[Recompute, int, int]]:
+    """Way, recomputed blocks and all blocks of every stage that has any, replica by replica."""
+    blocks = [layer.is_block for layer in instance.workload.layers]
+    stages = [stage for replica in plan.replicas for stage in replica.stages]
+    counted = [(stage.recomputed, sum(blocks[slice(*stage.layers)])) for stage in stages]
+    return [(recomputed.way, recomputed.blocks, count) for recomputed, count in counted if count]
+
+
+def first_blocks(instance: Instance, plan: Plan) -> int | None:
+    """The n where every stage recomputes its first n blocks fully, or all; None where not alike."""
+    recomputed = recomputed_blocks(instance, plan)
+    largest = max((num for _, num, _ in recomputed), default=0)
+    alike = all(way == "full" and num == min(largest, count) for way, num, count in recomputed)
+    return largest if alike else None
+
+
+def obstacles(instance: Instance, plan: Plan, target: str) -> list[Obstacle]:
+    """The decisions of a plan that one of `LAUNCHERS` cannot run; none where it can launch it."""
+    launcher = LAUNCHERS[target]
+    untrained = list(launcher.untrained(instance.workload))
+    refused = [*_barred(instance, plan, target), *_unlike(instance, plan, target)]
+    refused += launcher.refused(instance.workload, _demands(instance, plan.shape, plan.shape.zero))
+    found = []
+    for refusal in (*untrained, *refused):
+        value = str(refusal.value).lower() if isinstance(refusal.value, bool) else refusal.value
+        text = f"{refusal.field}: {value} is not for {launcher.name}, {refusal.reason}"
+        allowed = " or ".join(map(str, refusal.instead))
+        change = f"search.{refusal.field}: {allowed}"
+        if refusal in untrained:
+            change = f"a workload with {refusal.field}: {allowed}"
+        elif target in TARGETS:  # a search for it has nothing else
+            change = f"search.target: {target}"
+        found.append(Obstacle(refusal.field, refusal.value, text, f"{change}, and solve again"))
+    return found
+
+
+def _barred(instance: Instance, plan: Plan, target: str) -> list[Refusal]:
+    """What rules about single fields of `search` exclude."""
+    decided = decisions(instance, plan)
+    rules = LAUNCHERS[target].rules(decided["recompute_per"][0])
+    if target == "megatron" and first_blocks(instance, plan) is not None:
+        del rules["recompute_per"]  # its method `block`
+    return [
+        Refusal(field, value, rule.reason, rule.allowed)
+        for field, rule in rules.items()
+        for value in decided.get(field, ())
+        if value not in rule.allowed
+    ]
+
+
+def _unlike(instance: Instance, plan: Plan, target: str) -> list[Refusal]:
+    """Stages of FlagScale have the same degrees in all replicas; unlike ones fit each other."""
+    stages = list(zip(*(replica.stages for replica in plan.replicas), strict=True))
+    first = [column[0].degrees for column in stages]
+    if target != "flagscale" or len({stage.degrees for column in stages for stage in column}) == 1:
+        return []
+    reasons = [
+        mesh_fault_of(instance, plan.shape.zero, first[0], degrees, last=k + 1 == len(first))
+        for k, degrees in enumerate(first)
+    ]
+    if any(len({stage.degrees for stage in column}) > 1 for column in stages):
+        reasons.insert(0, "whose stages have equal degrees in all replicas")
+    distinct = dict.fromkeys(reason for reason in reasons if reason)
+    return [Refusal("degrees", "per_group", reason) for reason in distinct]
+
+
+def _demands(instance: Instance, shape: Shape, zero: int) -> Demands:
+    return Demands(
+        tp=shape.widest_tp,
+        pp=shape.pp,
+        cp=shape.cp,
+        ep=shape.ep,
+        etp=shape.etp or "tp",
+        zero=zero,
+        copied=shape.has_copies,
+        splits_sequence=all(instance.splits_sequence(own.tp) for own in shape.degrees_used),
+    )
+
+
+def zero_choices(instance: Instance, shape: Shape) -> list[ZeroStage]:
+    """ZeRO stages with which a shape is in the plan space, whichever it has; none: it is not.
+
+    2 and 3 exchange gradients with every micro-batch, see `formulations.costs.sharding`: they need
+    equally many in every replica, and a pipeline of one stage. Where no tensor has copies all
+    stages that the target runs are the same plan: the least stands for them.
+    """
+    search = instance.search
+    exchanges = shape.pp == 1 and search.micro_batches == "even"
+    highest = PARAMETERS_SPLIT if exchanges else STATES_SPLIT
+    choices = sorted(zero for zero in search.zero if zero <= highest)
+    stages = [zero for zero in choices if _runs(instance, shape, zero)]
+    return stages if shape.has_copies else stages[:1]
+
+
+def _runs(instance: Instance, shape: Shape, zero: ZeroStage) -> bool:
+    """Whether the target of an instance can run a shape, with a ZeRO stage, on some node order."""
+    target = TARGETS[instance.search.target]
+    if any(target.refused(instance.workload, _demands(instance, shape, zero))):
+        return False
+    if "context_method" in target.search:
+        methods = context_methods(instance, shape)
+        if not all(target.allows("context_method", method) for method in methods):
+            return False
+    return runs_degrees(instance, shape, zero)
+
+
+#: All values of the fields that rules are about, the widest last where there is one value.
+_VALUES: dict[str, tuple[object, ...]] = {
+    "degrees": ("uniform", "per_group"),  # each stage its own takes longer to search
+    "schedule": get_args(ScheduleName),
+    "micro_batches": ("even", "uneven"),
+    "recompute": RECOMPUTE_WAYS,
+    "recompute_per": ("plan", "stage"),
+    "zero": get_args(ZeroStage),
+}
+
+
+def runs(target: Target, search: SearchSpace) -> bool:
+    """Whether a target can run all values of a plan space, each in some plan."""
+    rules = TARGETS[target].rules(search.recompute_per)
+    fields = _VALUES.keys() & rules.keys()
+    return all(set(_listed(getattr(search, name))) <= {*rules[name].allowed} for name in fields)
+
+
+def widened(instance: Instance, target: Target) -> list[dict[str, object]]:
+    """What another target would add to a plan space: fields with their wider values.
+
+    Only what the search's own target forbids: what it allows, the user left out; without what the
+    other target cannot run. Uneven micro-batches stand alone, as they exclude much of the rest.
+    Empty where it adds nothing, or cannot train the model so.
+    """
+    search, present = instance.search, TARGETS[instance.search.target]
+    if any(TARGETS[target].untrained(instance.workload)):
+        return []
+    changed = {
+        field: value
+        for field in _VALUES
+        # without scores to recompute, selective recomputation would change nothing
+        if not (field == "recompute" and instance.workload.flash_attention)
+        and (value := _chosen(search, field, TARGETS[target])) != getattr(search, field)
+    }
+    uneven = []
+    if changed.pop("micro_batches", None) == "uneven":
+        kept = tuple(value for value in search.schedule if value != "interleaved") or ("1f1b",)
+        alone: dict[str, object] = {"micro_batches": "uneven"}
+        alone |= {field: value for field, value in changed.items() if field == "recompute_per"}
+        uneven = [alone | ({"schedule": kept} if kept != search.schedule else {})]
+    added = ((field, value) for field, values in changed.items() for value in _listed(values))
+    if all(present.allows(field, value) for field, value in added):
+        return uneven
+    return [*uneven, changed]
+
+
+def _chosen(search: SearchSpace, field: str, other: Launcher) -> Any:
+    """A field of a plan space as another target would have it, see `widened`."""
+    stated, present = getattr(search, field), TARGETS[search.target]
+    possible = tuple(value for value in _VALUES[field] if other.allows(field, value))
+    new = tuple(value for value in possible if not present.allows(field, value))
+    if isinstance(stated, tuple):
+        return tuple(value for value in possible if value in stated or value in new) or possible
+    return new[-1] if new else stated if stated in possible else possible[-1]
+
+
+def _listed(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def able(instance: Instance, plan: Plan) -> list[Target]:
+    """The targets, but `any`, that can launch a plan."""
+    concrete = (target for target in TARGETS if target != "any")
+    return [target for target in concrete if not obstacles(instance, plan, target)]
