@@ -7,14 +7,25 @@ for the switches of the step. `verify` derives every figure again but `hetplan_v
 `runtime_s`, `termination` and `requested_gap`, which describe the run.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from formulations.instance import Instance
 from formulations.instance.input_limits import Index, Line, Seconds
 from formulations.lengths.problem import Mixed, Order
-from formulations.lengths.tour import Group, GroupFigures, Hop, Single, Tour
+from formulations.lengths.tour import (
+    Group,
+    GroupFigures,
+    Hop,
+    Single,
+    Tour,
+    best_single,
+    group_figures,
+    hops,
+    step_ns,
+)
+from formulations.units import seconds
 from solver.document import PlanDocument
 from solver.files import Envelope
 from solver.result import Status, Termination
@@ -57,4 +68,17 @@ class LengthsDocument(Envelope):
     @property
     def tour(self) -> Tour:
         """The groups of the step, without their figures."""
-        return Tour(self.anchor, tuple(Group(one.strategy, one.atoms) for one in self.groups))
+        return Tour(self.anchor, tuple(Group(group.strategy, group.atoms) for group in self.groups))
+
+
+def step_figures(mixed: Mixed, tour: Tour) -> dict[str, Any] | None:
+    """The fields of a file that follow from problem and tour; None for a step that cannot be."""
+    total_ns = step_ns(mixed, tour)
+    if total_ns is None:
+        return None
+    return {
+        "groups": tuple(group_figures(mixed, tour)),
+        "switches": tuple(hops(mixed.switching, tour)),
+        "step_time_s": seconds(total_ns),
+        "single": best_single(mixed),
+    }

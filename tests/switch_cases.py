@@ -1,13 +1,24 @@
 """Tiny layouts and machines for switches."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import permutations
 
 from bench.switching import in_order
-from formulations.instance import Cluster, Link, NodeGroup, Workload
+from formulations.instance import Cluster, Instance, Link, NodeGroup, Workload
 from formulations.instance.machines import ZoneLink, ZonePair
+from formulations.lengths.problem import Moves
 from formulations.switching.shards import Layout, Seat
-from tests.small_instances import gpu, layer, nodes_of, workload
+from solver.document import PlanDocument
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.switch_document import SwitchDocument
+from solver.switching.documented import switch_document
+from tests.expert_instances import expert_instance
+from tests.hand_made import result_of, uniform_plans
+from tests.random_shapes import zoned
+from tests.small_instances import gpu, layer, nodes_of, random_instance, workload
 
 #: Seeds from which on clusters have three zones, and links of their own between some.
 FIRST_OF_THREE = 40
@@ -99,3 +110,29 @@ def tiny_layout(seed: int, gpus: int, layers: int) -> Layout:
         ),
         own.zero,
     )
+
+
+def plan_files(instance: Instance, most: int = 4) -> list[PlanDocument]:
+    """Plan files of the first, the last and some other shapes of an instance."""
+    plans = list({plan.shape: plan for plan in uniform_plans(instance)}.values())
+    step = max(1, len(plans) // most)
+    return [build_document(result_of(instance, one), SolveOptions()) for one in plans[::step]]
+
+
+def switches(instance: Instance, moves: Moves) -> Iterator[SwitchDocument]:
+    """Between all pairs of some plans."""
+    for before, after in permutations(plan_files(instance), 2):
+        yield switch_document(before, after, moves)
+
+
+def zoned_instance(seed: int) -> Instance:
+    """Nodes of several types in up to four zones, links of their own between some."""
+    return zoned(random_instance(seed), 2 * seed + 1)
+
+
+@cache
+def example() -> SwitchDocument:
+    """A switch with a class of several slices, sent by way of a GPU and directly."""
+    instance = expert_instance(4)
+    found = list(switches(instance, "both"))
+    return max(found, key=lambda one: len(one.classes))

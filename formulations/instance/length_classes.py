@@ -8,16 +8,15 @@ the next class: no step of as many sequences drawn evenly is judged shorter than
 import csv
 import json
 import re
-import struct
-from array import array
-from ast import literal_eval
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from io import BytesIO
 from itertools import accumulate
 from math import ceil, exp, floor, log
 from pathlib import Path
 from statistics import NormalDist
+from tokenize import TokenError
 
 from formulations.errors import InstanceError
 from formulations.instance.documents import Place, read_bytes, read_text
@@ -31,11 +30,8 @@ _HALVINGS = 50
 NAMES = ("length", "tokens", "num_tokens")
 _A_PATH = "the path of a file of lengths from this file's folder"
 _A_LENGTH = f"a whole number of tokens from 1 to {MOST_BATCH}"
-_AN_ARRAY = "a .npy file of one dimension of integers"
-_MAGIC = b"\x93NUMPY"
 _NUMBER = re.compile(r"[-+]?[0-9][0-9._eE+-]*|")
-#: Types of numpy's integers, without the byte order, as those of `array`.
-_TYPES = {"i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q"}
+_AN_ARRAY = "a .npy file of one dimension of integers"
 
 
 def classes_of(
@@ -105,121 +101,95 @@ def read_lengths(path: Path, place: Place) -> Mapping[int, int]:
 
     Raises InstanceError; `place`: where the instance names the file.
     """
-    readers = {".csv": _of_csv, ".jsonl": _of_jsonl, ".npy": _of_npy}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
+    readers = {".csv": _of_csv, ".jsonl": _of_jsonl}
+    kind, counts = path.suffix.lower(), Counter[int]()
+    if kind == ".npy":
+        counts = _of_npy(path, place)
+    elif kind in readers:
+        lines = [line.strip() for line in read_text(path, _A_PATH, place).split("\n")]
+        check_extent(str(path), len(lines), MOST_VALUES)
+        for line, count, value in readers[kind](path, lines):
+            if type(value) is not int or not 1 <= value <= MOST_BATCH:
+                raise _error(path, lines, line, shown(value), _A_LENGTH)
+            counts[value] += count
+    else:
         found = f"a file of type {path.suffix}" if path.suffix else "a file without a type"
         raise place.error(found, "a .csv, .jsonl or .npy file of lengths")
-    counts = reader(path, place)
     if not counts:
         raise InstanceError(str(path), "no lengths", "one at least")
     return dict(sorted(counts.items()))
 
 
-def _lines(path: Path, place: Place) -> tuple[list[str], Counter[str]]:
-    """All lines, and how often each stands in the file, but for blank ones."""
-    lines = [line.strip() for line in read_text(path, _A_PATH, place).split("\n")]
-    check_extent(str(path), len(lines), MOST_VALUES)
-    counts = Counter(lines)
-    counts.pop("", None)
-    return lines, counts
+def _error(path: Path, lines: list[str], line: str, found: str, allowed: str) -> InstanceError:
+    """At the place where a line stands for the first time."""
+    return InstanceError(f"{path}:{1 + lines.index(line)}:1", found, allowed)
 
 
-def _of_csv(path: Path, place: Place) -> Counter[int]:
-    lines, counts = _lines(path, place)
-    header = next(iter(counts), "")
-    names = _fields(header, path, lines)
-    column = 0
+def _counted(lines: list[str]) -> Iterator[tuple[str, int]]:
+    """Lines that are not blank, and how often each stands in the file."""
+    return ((line, count) for line, count in Counter(lines).items() if line)
+
+
+def _of_csv(path: Path, lines: list[str]) -> Iterator[tuple[str, int, object]]:
+    """Of the only column, or of the one that is called so: lines, how often, values."""
+
+    def fields(line: str) -> list[str]:
+        try:
+            return [field.strip() for field in next(csv.reader([line]), [])]
+        except csv.Error as error:
+            raise _error(path, lines, line, str(error), "fields of a CSV file") from None
+
+    header, column = next(filter(None, lines), ""), 0
+    names = fields(header)
     if len(names) > 1 or not _NUMBER.fullmatch(header):
-        column = _column(names, _where(path, lines, header))
-        counts -= Counter([header])
+        named = [i for i, name in enumerate(names) if name.lower() in NAMES]
+        if len(named) != 1 and len(names) > 1:
+            allowed = f"one column, or one called {' or '.join(NAMES)}"
+            columns = f"the columns {', '.join(map(shown, names))}"
+            raise _error(path, lines, header, columns, allowed)
+        column = named[0] if named else 0
         lines[lines.index(header)] = ""
-    lengths: Counter[int] = Counter()
-    for line, count in counts.items():
-        fields = _fields(line, path, lines)
-        if len(fields) != len(names):
-            found_fields, allowed = f"{len(fields)} fields", f"{len(names)}, as in the first line"
-            raise InstanceError(_where(path, lines, line), found_fields, allowed)
-        text = fields[column]
-        value = int(text) if text.isdecimal() and len(text) < 20 else text
-        lengths[_length(value, path, lines, line)] += count
-    return lengths
+    for line, count in _counted(lines):
+        values = fields(line)
+        if len(values) != len(names):
+            allowed = f"{len(names)}, as in the first line"
+            raise _error(path, lines, line, f"{len(values)} fields", allowed)
+        text = values[column]
+        yield line, count, int(text) if text.isdecimal() and len(text) < 20 else text
 
 
-def _fields(line: str, path: Path, lines: list[str]) -> list[str]:
-    try:
-        return [field.strip() for field in next(csv.reader([line]), [])]
-    except csv.Error as error:
-        raise InstanceError(_where(path, lines, line), str(error), "fields of a CSV file") from None
-
-
-def _column(names: list[str], where: str) -> int:
-    """Which column has the lengths: the only one, or the one that is called so."""
-    named = [i for i, name in enumerate(names) if name.lower() in NAMES]
-    if len(named) != 1 and len(names) > 1:
-        found = f"the columns {', '.join(map(shown, names))}"
-        raise InstanceError(where, found, f"one column, or one called {' or '.join(NAMES)}")
-    return named[0] if named else 0
-
-
-def _where(path: Path, lines: list[str], line: str) -> str:
-    """Where a line stands for the first time."""
-    return f"{path}:{1 + lines.index(line)}:1"
-
-
-def _of_jsonl(path: Path, place: Place) -> Counter[int]:
-    lines, counts = _lines(path, place)
-    lengths: Counter[int] = Counter()
-    for line, count in counts.items():
+def _of_jsonl(path: Path, lines: list[str]) -> Iterator[tuple[str, int, object]]:
+    """The same of numbers, or of mappings with one."""
+    for line, count in _counted(lines):
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
-            where = _where(path, lines, line)
-            raise InstanceError(where, shown(line), "a JSON value in every line") from None
+            allowed = "a JSON value in every line"
+            raise _error(path, lines, line, shown(line), allowed) from None
         if isinstance(value, dict):
             named = [name for name in NAMES if name in value]
             if len(named) != 1:
-                found_fields = f"a mapping with {' and '.join(named) or 'none of these fields'}"
+                mapping = f"a mapping with {' and '.join(named) or 'none of these fields'}"
                 allowed = f"a number, or a mapping with one of {', '.join(NAMES)}"
-                raise InstanceError(_where(path, lines, line), found_fields, allowed)
+                raise _error(path, lines, line, mapping, allowed)
             value = value[named[0]]
-        lengths[_length(value, path, lines, line)] += count
-    return lengths
-
-
-def _length(value: object, path: Path, lines: list[str], line: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_BATCH:
-        raise InstanceError(_where(path, lines, line), shown(value), _A_LENGTH)
-    return value
+        yield line, count, value
 
 
 def _of_npy(path: Path, place: Place) -> Counter[int]:
-    """By the format's specification (numpy.lib.format), without the library."""
-    data = read_bytes(path, _A_PATH, place)
-    if data[:6] != _MAGIC or len(data) < 12:
-        raise InstanceError(str(path), "a file that is not numpy's", _AN_ARRAY)
-    size, begin = struct.unpack("<H", data[8:10])[0], 10
-    if data[6] > 1:
-        size, begin = struct.unpack("<I", data[8:12])[0], 12
-    text = data[begin : begin + min(size, 1000)].decode("latin-1").strip()
+    from numpy.lib.format import read_array  # instances without such files need no numerics
+
     try:
-        header = literal_eval(text)
-        kind, shape = str(header["descr"]), header["shape"]
-    except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError):
-        raise InstanceError(str(path), "a header that is not numpy's", _AN_ARRAY) from None
-    if kind[1:] not in _TYPES or not isinstance(shape, tuple) or len(shape) != 1:
-        raise InstanceError(str(path), f"values of type {kind}, shape {shape}", _AN_ARRAY)
-    if (len(data) - begin - size) % int(kind[2:]):
-        raise InstanceError(str(path), "a part of a value at its end", "a whole file")
-    values = array(_TYPES[kind[1:]], data[begin + size :])
-    check_extent(str(path), len(values), MOST_VALUES)
-    if len(values) != shape[0]:
-        found = f"{len(values)} values where its header says {shape[0]}"
-        raise InstanceError(str(path), found, "a whole file")
-    if kind[0] == ">":
-        values.byteswap()
-    counts = Counter(values)
-    unfit = next((value for value in counts if not 1 <= value <= MOST_BATCH), None)
+        values = read_array(BytesIO(read_bytes(path, _A_PATH, place)), allow_pickle=False)
+    except (ValueError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError):
+        raise InstanceError(str(path), "no whole array as numpy writes it", _AN_ARRAY) from None
+    check_extent(str(path), values.size, MOST_VALUES)
+    if values.dtype.kind not in "iu" or values.ndim != 1:
+        found = f"values of type {values.dtype.str}, shape {values.shape}"
+        raise InstanceError(str(path), found, _AN_ARRAY)
+    lengths = values.tolist()
+    counts = Counter[int](lengths)
+    unfit = next((length for length in counts if not 1 <= length <= MOST_BATCH), None)
     if unfit is not None:
-        raise InstanceError(f"{path} [{values.index(unfit)}]", str(unfit), _A_LENGTH)
+        raise InstanceError(f"{path} [{lengths.index(unfit)}]", str(unfit), _A_LENGTH)
     return counts

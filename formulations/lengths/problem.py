@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated, Final, Literal
 
@@ -126,6 +127,14 @@ class Strategy:
     def pipelines(self) -> list[Replica]:
         """Its replicas one by one."""
         return [replica for replica in self.replicas for _ in range(replica.count)]
+
+    @property
+    def kinds(self) -> dict[Replica, int]:
+        """Its unlike replicas, and how many there are of each."""
+        alike = Counter[Replica]()
+        for replica in self.replicas:
+            alike[replace(replica, count=1)] += replica.count
+        return alike
 
     @property
     def dp(self) -> int:

@@ -25,11 +25,12 @@ makes rows of many short sequences faster than any that is known.
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import combinations, groupby
 from math import lcm
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,7 +41,7 @@ from formulations.instance.instance import Objective
 from formulations.instance.lengths import Lengths, MeasuredStrategy
 from formulations.instance.transformer import build_workload
 from formulations.lengths.problem import Atom, Mixed, Replica, RowTime, Strategy, Switching
-from formulations.plan import Plan, Shape
+from formulations.plan import GRADIENTS_SPLIT, Plan, Shape
 from formulations.units import ceil_div, ceil_ns
 
 #: Lengths at which the time of a packed row is worked out.
@@ -80,8 +81,7 @@ def of_rows(instance: Instance, tokens: int, num_rows: int) -> Instance:
     return instance.model_copy(update={**workloads, "lengths": None})
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """A row that takes so long: the sum of the squares of its sequences' tokens, and their sum."""
 
     square: int
@@ -91,18 +91,17 @@ class Point:
 
 def upper_fit(points: Sequence[Point]) -> tuple[RowTime, float]:
     """The curve, and by which share of its time it is above a point at most."""
-    terms = np.array([(p.square, p.tokens, 1) for p in points], dtype=np.float64)
-    times = np.array([p.time_ns for p in points], dtype=np.float64)
+    known = np.array(points, dtype=np.float64)
+    terms, times = np.column_stack([known[:, :2], np.ones(len(known))]), known[:, 2]
     scale = terms.max(axis=0)
     # Constraints: of every point rows @ (a, b, c) >= 1, and a, b, c >= 0
     rows = terms / scale / times[:, None]
     sides = np.vstack([rows, np.eye(3)])
-    values = np.concatenate([np.ones(len(points)), np.zeros(3)])
+    values = np.concatenate([np.ones(len(known)), np.zeros(3)])
     # Corners: where three of them meet that are not parallel
     corners = np.array(list(combinations(range(len(sides)), 3)))
-    regular = abs(np.linalg.det(sides[corners])) > _NOISE * np.prod(
-        np.linalg.norm(sides[corners], axis=2), axis=1
-    )
+    lengths = np.linalg.norm(sides[corners], axis=2)
+    regular = abs(np.linalg.det(sides[corners])) > _NOISE * np.prod(lengths, axis=1)
     corners = corners[regular]
     curves = np.linalg.solve(sides[corners], values[corners][..., None])[..., 0]
     fitting = curves[(curves @ sides.T >= values - _NOISE).all(axis=1)]
@@ -111,8 +110,8 @@ def upper_fit(points: Sequence[Point]) -> tuple[RowTime, float]:
     equal = fitting[total <= total.min() * (1 + _NOISE)]
     best = equal[np.lexsort(equal[:, [0, 2]].T)[0]]
     square, token, row = (max(0.0, float(factor)) for factor in best / scale)
-    above = square * terms[:, 0] + token * terms[:, 1] + row - times
-    curve = RowTime(square, token, math.ceil(row + max(0.0, -above.min())))
+    below = times - (square * terms[:, 0] + token * terms[:, 1] + row)
+    curve = RowTime(square, token, math.ceil(row + max(0.0, below.max())))
     over = max(
         (curve.per_square_ns * p.square + curve.per_token_ns * p.tokens + curve.per_row_ns)
         / p.time_ns
@@ -128,6 +127,18 @@ class PlanRows:
     strategy: Strategy
     plan: Plan
     above: float
+
+
+def plan_name(plan: Plan) -> str:
+    """The degrees of a plan, and whether it recomputes anything."""
+    shape = plan.shape
+    tps = "/".join(dict.fromkeys(str(degrees.tp) for degrees in shape.degrees_used))
+    more = [("cp", shape.cp), ("ep", shape.ep)]
+    shared = [f"{name} {degree}" for name, degree in more if degree > 1]
+    split = [f"ZeRO {shape.zero}"] if shape.zero >= GRADIENTS_SPLIT else []
+    stages = (stage for replica in plan.replicas for stage in replica.stages)
+    again = ["recomputing"] if any(stage.recomputed.blocks for stage in stages) else []
+    return ", ".join([f"dp {shape.dp}", f"tp {tps}", *shared, f"pp {shape.pp}", *split, *again])
 
 
 def row_multiple(shape: Shape) -> int:
@@ -175,37 +186,39 @@ class RowCosts:
 
     def row_time(self, replica: int, longest: int) -> tuple[RowTime, float]:
         """Of rows up to the longest, and how far above the model."""
-        if lengths_of(self.instance).rows == "packed":
-            return upper_fit([*self._points(replica, longest)])
         lengths = _lengths(self.instance, longest)
-        rows_ns = tuple((n, self.slowest_ns(n)[replica]) for n in lengths)
-        return RowTime(rows_ns=rows_ns), 0.0
+        alone = [(n, self.slowest_ns(n)[replica]) for n in lengths]
+        if lengths_of(self.instance).rows == "padded":
+            return RowTime(rows_ns=tuple(alone)), 0.0
+        # What the fit may not be below: rows of one sequence, and of many
+        points = [Point(n * n, n, time_ns) for n, time_ns in alone]
+        for n in lengths:
+            tokens = ceil_div(n, MANY)
+            sequences = n // tokens
+            time_ns = self.slowest_ns(tokens, sequences)[replica]
+            points.append(Point(0, sequences * tokens, time_ns))
+        return upper_fit(points)
 
     def strategy(self, name: str, longest_rows: Sequence[int]) -> PlanRows:
         """The strategy whose replicas take rows of so many tokens; whether they fit or not.
 
         longest_rows: [replica].
         """
-        replicas, largest_share, visit_ns = list[Replica](), 0.0, 0
+        replicas, shares, visits_ns = list[Replica](), [0.0], [0]
         for r, longest in enumerate(longest_rows):
             time, above = self.row_time(r, longest)
             replicas.append(Replica(self.plan.shape.pp, longest, time))
-            largest_share = max(largest_share, above)
-            visit_ns = max(visit_ns, _visit_ns(self.of(_lengths(self.instance, longest)[0])))
+            shares.append(above)
+            # From the end of the last backward pass to that of the reduction of gradients, at most
+            costs = self.of(_lengths(self.instance, longest)[0])
+            onwards = costs.backward_ns[:-1] + costs.send_ns  # [p - 1, R], each stage to the next
+            before = np.vstack([np.zeros_like(costs.backward_ns[:1]), np.cumsum(onwards, axis=0)])
+            visits_ns.append(int(synced_ns(costs, -before.min(axis=1)).max()))
         once = self.of(longest_rows[-1])
         anchor_ns = int((once.optimizer_ns + once.gather_ns).max())
         alike = ((replica, len(list(run))) for replica, run in groupby(replicas))
-        replicas = [replace(replica, count=count) for replica, count in alike]
-        strategy = Strategy(name, tuple(replicas), visit_ns, anchor_ns)
-        return PlanRows(strategy, self.plan, largest_share)
-
-    def _points(self, replica: int, longest: int) -> Iterator[Point]:
-        """What the fit may not be below."""
-        for n in _lengths(self.instance, longest):
-            yield Point(n * n, n, self.slowest_ns(n)[replica])
-            tokens = ceil_div(n, MANY)
-            time_ns = self.slowest_ns(tokens, n // tokens)[replica]
-            yield Point(0, n // tokens * tokens, time_ns)
+        grouped = tuple(replace(replica, count=count) for replica, count in alike)
+        return PlanRows(Strategy(name, grouped, max(visits_ns), anchor_ns), self.plan, max(shares))
 
 
 def slowest_row_ns(instance: Instance, plan: Plan, tokens: int) -> int:
@@ -255,13 +268,6 @@ def plan_rows(instance: Instance, plan: Plan, name: str, halvings: int = 0) -> P
     return costs.strategy(name, longest_rows)
 
 
-def _visit_ns(costs: PlanCosts) -> int:
-    """From the end of the last backward pass to that of the reduction of gradients, at most."""
-    onwards = costs.backward_ns[:-1] + costs.send_ns  # [p - 1, R], from each stage to the next
-    before = np.vstack([np.zeros_like(costs.backward_ns[:1]), np.cumsum(onwards, axis=0)])
-    return int(synced_ns(costs, -before.min(axis=1)).max())
-
-
 def _lengths(instance: Instance, longest: int) -> list[int]:
     """Lengths of rows, ascending, that steps have: padded, all, and be it one that is too long."""
     lengths = lengths_of(instance)
@@ -277,7 +283,7 @@ def measured_problem(instance: Instance) -> tuple[Mixed, tuple[float, ...]]:
     And by which share of a row's time each strategy is above what was measured.
     """
     lengths = lengths_of(instance)
-    strategies, above = zip(*(_measured(instance, one) for one in lengths.strategies), strict=True)
+    strategies, above = zip(*(_measured(instance, m) for m in lengths.strategies), strict=True)
     names = [strategy.name for strategy in strategies]
     switches = {(switch.leave, switch.enter): switch for switch in lengths.switching}
 
@@ -293,7 +299,7 @@ def measured_problem(instance: Instance) -> tuple[Mixed, tuple[float, ...]]:
 
 def atoms_of(lengths: Lengths) -> tuple[Atom, ...]:
     """The classes of the histogram."""
-    return tuple(Atom(one.up_to, one.count) for one in lengths.classes)
+    return tuple(Atom(c.up_to, c.count) for c in lengths.classes)
 
 
 def _measured(instance: Instance, measured: MeasuredStrategy) -> tuple[Strategy, float]:
@@ -301,7 +307,7 @@ def _measured(instance: Instance, measured: MeasuredStrategy) -> tuple[Strategy,
     once = ceil_ns(measured.per_visit), ceil_ns(measured.per_step)
     if measured.class_times:
         times = {tokens: ceil_ns(time_s) for tokens, time_s in measured.class_times.items()}
-        atoms_ns = tuple(times.get(one.up_to) for one in lengths_of(instance).classes)
+        atoms_ns = tuple(times.get(c.up_to) for c in lengths_of(instance).classes)
         return Strategy(measured.title, (), *once, atoms_ns), 0.0
     points = [Point(n * n, n, time_ns) for n, time_ns in measured_rows(instance, measured)]
     curve, above = upper_fit(points)

@@ -7,7 +7,7 @@ The sequences of a set S share a strategy's dp replicas, integers in ns:
 - unlike replicas: the least time in which their shares of the whole add up to one; a share is so
   many of `PARTS` parts of S, that is of work + row time * ceil(tokens / longest row), after the
   replica's fill; not less than apart;
-- measured strategies: the sum of what their atoms take;
+- measured strategies: the sum of what their atoms take, as the work of one replica of one stage;
 
 and what the strategy takes for each visit.
 
@@ -20,16 +20,14 @@ atom, padded, one sequence. Every replica takes part, so a strategy takes atoms 
 longest row. A strategy that leaves replicas out is another one.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.errors import PlannerError
-from formulations.lengths.problem import Atom, Mixed, Replica, Rows, Strategy
+from formulations.lengths.problem import Atom, Mixed, Rows, Strategy
 from formulations.units import seconds
 
 Numbers = NDArray[np.int64]
@@ -42,8 +40,7 @@ PARTS: Final = 1 << 14
 _MOST_NS: Final = 1 << 47
 
 
-@dataclass(frozen=True)
-class _Totals:
+class _Totals(NamedTuple):
     """Of sets of atoms, [set], or [kind of replica, set]; see the module."""
 
     work: Numbers
@@ -55,39 +52,61 @@ class _Totals:
 class StrategyTimes:
     """The times of one strategy. Raises PlannerError for those that cannot be meant.
 
-    fits: [atom] whether it takes the atom. kinds: its replicas and how many of each. content:
-    [atom] what fills rows, tokens, or padded sequences; room: [kind] for that in a row.
+    Attributes
+    ----------
+    fits
+        [atom] whether the strategy takes it.
+    alike, further
+        [kind] replicas of a kind; stages of one beyond the first.
+    sequence_ns, work_ns, longest_row_ns
+        [kind, atom] time of a sequence, of all sequences, of a row filled with sequences.
+    content, room
+        [atom] what fills rows, tokens or padded sequences; [kind] how much of it a row holds.
+    row_ns
+        [kind] time of a row that no sequence counts.
     """
 
     def __init__(self, strategy: Strategy, atoms: Sequence[Atom], rows: Rows) -> None:
         padded = rows == "padded"
-        self.visit_ns = strategy.visit_ns
-        alike = Counter[Replica]()
-        for replica in strategy.replicas:
-            alike[replace(replica, count=1)] += replica.count
-        self.kinds = tuple(alike.items())
-        self.fits = np.array([atom.tokens <= strategy.longest for atom in atoms])
-        sequence_ns = [[0] * len(atoms) for _ in self.kinds]  # [kind of replica, atom]
-        longest_ns = [[0] * len(atoms) for _ in self.kinds]  # of rows of sequences of one atom
-        for i, (kind, _) in enumerate(self.kinds):
-            row_ns, total_ns = kind.time.per_row_ns, 0
-            for k, atom in enumerate(atoms):
-                if self.fits[k]:
-                    fitting = 1 if padded else kind.longest_row // atom.tokens
-                    alone_ns = kind.time.sequence_ns(atom.tokens)
-                    sequence_ns[i][k] = alone_ns + padded * row_ns
-                    longest_ns[i][k] = fitting * alone_ns + row_ns
-                total_ns += atom.count * (sequence_ns[i][k] + row_ns)
-            _check(strategy, total_ns + kind.stages * max(longest_ns[i]))
+        self.visit_ns, self.measured = strategy.visit_ns, bool(strategy.atoms_ns)
+        kinds = strategy.kinds
+        # As whole numbers of any size, of which some may be too large
+        if self.measured:
+            fits = [ns is not None for ns in strategy.atoms_ns]
+            work, sequence = [[ns or 0 for ns in strategy.atoms_ns]], [[0] * len(atoms)]
+            self.row_ns, longest, stages = [0], sequence, [1]
+        else:
+            fits = [atom.tokens <= strategy.longest for atom in atoms]
+            fixed = [kind.time.per_row_ns for kind in kinds]
+            self.row_ns = [0 if padded else c for c in fixed]
+            stages = [kind.stages for kind in kinds]
+            sequence = [
+                [
+                    (kind.time.sequence_ns(atom.tokens) + padded * c) * fit
+                    for atom, fit in zip(atoms, fits, strict=True)
+                ]
+                for kind, c in zip(kinds, fixed, strict=True)
+            ]
+            work = [[a.count * ns for a, ns in zip(atoms, each, strict=True)] for each in sequence]
+            longest = [
+                [
+                    ((1 if padded else kind.longest_row // atom.tokens) * ns + c) * fit
+                    for atom, ns, fit in zip(atoms, each, fits, strict=True)
+                ]
+                for kind, each, c in zip(kinds, sequence, self.row_ns, strict=True)
+            ]
+        rows_ns = [c * sum(atom.count for atom in atoms) for c in self.row_ns]
+        fill_ns = [n * max(each) for n, each in zip(stages, longest, strict=True)]
+        step_ns = max(map(sum, zip(map(sum, work), rows_ns, fill_ns, strict=True)))
+        _check(strategy, step_ns + strategy.visit_ns + strategy.anchor_ns)
+        self.fits = np.array(fits)
+        self.alike, self.further = [*kinds.values()] or [1], [n - 1 for n in stages]
+        self.sequence_ns, self.work_ns = np.array(sequence), np.array(work)
+        self.longest_row_ns = np.array(longest)
         self._number = np.array([atom.count for atom in atoms])
-        self.sequence_ns = np.array(sequence_ns)
-        self.work_ns = self.sequence_ns * self._number
-        self.longest_row_ns = np.array(longest_ns)
         tokens = np.array([atom.tokens for atom in atoms])
-        self.content = self._number * (1 if padded else tokens)
-        self.room = [1 if padded else kind.longest_row for kind, _ in self.kinds]
-        #: [kind of replica] that no sequence counts
-        self.row_ns = [0 if padded else kind.time.per_row_ns for kind, _ in self.kinds]
+        self.content = self._number * (0 if self.measured else 1 if padded else tokens)
+        self.room = [1 if padded else kind.longest_row for kind in kinds] or [1]
 
     def of_set(self, atoms: Sequence[int]) -> int | None:
         """Time of a set of atoms, not empty; None if one does not fit."""
@@ -107,9 +126,32 @@ class StrategyTimes:
 
     def parts(self, atoms: Sequence[int], time_ns: int) -> list[int]:
         """[kind] of unlike replicas, parts of a set that each does in a time; of `PARTS` in all."""
-        fill, alone = self._alone(self._totals_of_set(atoms))
-        parts: list[int] = _parts(np.array([time_ns - self.visit_ns]), fill, alone)[:, 0].tolist()
-        return parts
+        fill_ns, alone_ns = self._alone(self._totals_of_set(atoms))
+        parts = _parts(np.array(time_ns - self.visit_ns), fill_ns, alone_ns)
+        of_kinds: list[int] = parts[:, 0].tolist()
+        return of_kinds
+
+    def undivided(self, atoms: Sequence[int]) -> list[int]:
+        """Of a set, the atoms with which its longest sequences take more than its work."""
+        chosen = np.array(sorted(atoms))
+        if len(self.alike) > 1:
+            least_ns = (self.of_set(atoms) or 0) - self.visit_ns
+        else:
+            least_ns = int(self.work_ns[0, chosen].sum() // self.alike[0]) + 1
+        apart = self.apart_ns(chosen, np.cumsum(self._number[chosen][::-1])[::-1])
+        atoms_apart: list[int] = chosen[apart >= least_ns].tolist()
+        return atoms_apart
+
+    def apart_ns(self, atoms: Numbers, number: Numbers) -> Numbers:
+        """[..] least time in which replicas run so many sequences of each of these atoms."""
+        each = self.sequence_ns[:, atoms]
+        if len(self.alike) == 1:
+            like: Numbers = -(-number // self.alike[0]) * each[0]
+            return like
+        alike = np.array(self.alike).reshape(-1, *(1,) * number.ndim)
+        enough_ns = number * each.min(axis=0)  # 0 where a replica runs any number in no time
+        each = np.maximum(each, 1)
+        return _least(lambda time: (alike * (time // each)).sum(axis=0) >= number, enough_ns)
 
     def _totals_of_set(self, atoms: Sequence[int]) -> _Totals:
         return self._totals(np.array(sorted(atoms)), np.array([0]), np.array([len(atoms)]))
@@ -130,101 +172,47 @@ class StrategyTimes:
         work = _between(self.work_ns[:, atoms], first, stop)
         return _Totals(work, apart, _between(self.content[atoms], first, stop), longest)
 
-    def undivided(self, atoms: Sequence[int]) -> list[int]:
-        """Of a set, the atoms with which its longest sequences take more than its work."""
-        chosen = np.array(sorted(atoms))
-        least_ns = int(self.work_ns[0, chosen].sum() // self.kinds[0][1]) + 1
-        if len(self.kinds) > 1:
-            least_ns = (self.of_set(atoms) or 0) - self.visit_ns
-        apart = self.apart_ns(chosen, np.cumsum(self._number[chosen][::-1])[::-1])
-        atoms_apart: list[int] = chosen[apart >= least_ns].tolist()
-        return atoms_apart
-
-    def apart_ns(self, atoms: Numbers, number: Numbers) -> Numbers:
-        """[..] least time in which replicas run so many sequences of each of these atoms."""
-        each = self.sequence_ns[:, atoms]
-        if len(self.kinds) == 1:
-            like: Numbers = -(-number // self.kinds[0][1]) * each[0]
-            return like
-        alike = np.array([count for _, count in self.kinds]).reshape(-1, *(1,) * number.ndim)
-        enough_ns = number * each.min(axis=0)  # 0 where a replica runs any number in no time
-        each = np.maximum(each, 1)
-        return _least(lambda time: (alike * (time // each)).sum(axis=0) >= number, enough_ns)
-
     def _elapsed(self, totals: _Totals) -> Numbers:
         """[set] the time of sets."""
-        if len(self.kinds) > 1:
-            return self._unlike(totals)
-        replica, dp = self.kinds[0]
+        if len(self.alike) > 1:
+            alike = np.array(self.alike)[:, None]
+            fill_ns, alone_ns = self._alone(totals)
+            shared_ns = _least(
+                lambda time: (alike * _parts(time, fill_ns, alone_ns)).sum(axis=0) >= PARTS,
+                (fill_ns + alone_ns).min(axis=0),
+            )
+            return np.maximum(shared_ns, totals.apart)
+        dp = self.alike[0]
         num_rows = -(-totals.content // (self.room[0] * dp))
         share_ns = np.maximum(-(-totals.work[0] // dp), totals.apart)
-        full_ns = share_ns + self.row_ns[0] * num_rows
-        time: Numbers = full_ns + (replica.stages - 1) * totals.longest_row_ns[0]
-        return time
-
-    def _unlike(self, totals: _Totals) -> Numbers:
-        alike = np.array([number for _, number in self.kinds])[:, None]
-        fill, alone = self._alone(totals)
-        shared = _least(
-            lambda time: (alike * _parts(time, fill, alone)).sum(axis=0) >= PARTS,
-            (fill + alone).min(axis=0),
-        )
-        return np.maximum(shared, totals.apart)
+        fill_ns = self.further[0] * totals.longest_row_ns[0]
+        like: Numbers = share_ns + self.row_ns[0] * num_rows + fill_ns
+        return like
 
     def _alone(self, totals: _Totals) -> tuple[Numbers, Numbers]:
         """[kind, set] fill of a replica, and what it takes beside that for all of a set."""
-        further = np.array([kind.stages - 1 for kind, _ in self.kinds])[:, None]
         num_rows = -(-totals.content // np.array(self.room)[:, None])
-        alone = totals.work + np.array(self.row_ns)[:, None] * num_rows
-        return further * totals.longest_row_ns, alone
+        alone_ns = totals.work + np.array(self.row_ns)[:, None] * num_rows
+        return np.array(self.further)[:, None] * totals.longest_row_ns, alone_ns
 
 
-class MeasuredTimes:
-    """The same of a strategy whose times are given."""
-
-    def __init__(self, strategy: Strategy) -> None:
-        self.atoms_ns = np.array([0 if ns is None else ns for ns in strategy.atoms_ns])
-        self.fits = np.array([ns is not None for ns in strategy.atoms_ns])
-        self.visit_ns = strategy.visit_ns
-        _check(strategy, sum(ns or 0 for ns in strategy.atoms_ns))
-
-    def of_set(self, atoms: Sequence[int]) -> int | None:
-        """Time of a set of atoms; None if one is not known."""
-        chosen = np.array(atoms)
-        total_ns = int(self.atoms_ns[chosen].sum()) + self.visit_ns
-        return total_ns if self.fits[chosen].all() else None
-
-    def of_intervals(self) -> Numbers:
-        """[i, j] time of atoms i .. j - 1; NEVER where one is not known, and for j <= i."""
-        ends = np.arange(len(self.fits) + 1)
-        measured = _between(~self.fits, ends[:, None], ends) == 0
-        times = _between(self.atoms_ns, ends[:, None], ends) + self.visit_ns
-        return np.where(measured & (ends[:, None] < ends), times, NEVER)
-
-
-def strategy_times(mixed: Mixed) -> list[StrategyTimes | MeasuredTimes]:
+def strategy_times(mixed: Mixed) -> list[StrategyTimes]:
     """[strategy] the times of all."""
-    return [
-        MeasuredTimes(strategy)
-        if strategy.atoms_ns
-        else StrategyTimes(strategy, mixed.atoms, mixed.rows)
-        for strategy in mixed.strategies
-    ]
+    return [StrategyTimes(strategy, mixed.atoms, mixed.rows) for strategy in mixed.strategies]
 
 
-def _check(strategy: Strategy, rows_ns: int) -> None:
-    step_ns = rows_ns + strategy.visit_ns + strategy.anchor_ns
+def _check(strategy: Strategy, step_ns: int) -> None:
     if step_ns >= _MOST_NS:
         allowed = f"less than {seconds(_MOST_NS):,.0f} s: fewer sequences, or shorter ones"
         found = f"one replica would take {seconds(step_ns):,.0f} s for a step"
         raise PlannerError(f"strategy {strategy.name}: {found}; allowed: {allowed}")
 
 
-def _parts(time: Numbers, fill: Numbers, alone: Numbers) -> Numbers:
+def _parts(time: Numbers, fill_ns: Numbers, alone_ns: Numbers) -> Numbers:
     """[kind, set] parts of all that a replica does within times."""
-    rest = time - fill
-    parts = np.where(alone > 0, rest * PARTS // np.maximum(alone, 1), (rest >= 0) * PARTS)
-    return np.clip(parts, 0, PARTS)
+    rest = time - fill_ns
+    done = np.where(alone_ns > 0, rest * PARTS // np.maximum(alone_ns, 1), (rest >= 0) * PARTS)
+    return np.clip(done, 0, PARTS)
 
 
 def _between(

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from formulations.instance.input_limits import Batch, Index
 from formulations.lengths.problem import STRICT, Mixed, Moves, Nanoseconds, Switching
-from formulations.lengths.strategy_time import PARTS, MeasuredTimes, StrategyTimes, strategy_times
+from formulations.lengths.strategy_time import PARTS, StrategyTimes, strategy_times
 from formulations.units import ceil_div
 
 
@@ -82,9 +82,10 @@ def out_ns(switching: Switching, anchor: int, strategy: int) -> int | None:
     return 0 if anchor == strategy else switching.parameters_ns[anchor][strategy]
 
 
-def between_ns(switching: Switching, left: int, right: int) -> int | None:
+def between_ns(switching: Switching, leaves: int, enters: int) -> int | None:
     """Between two strategies; None: no such switch."""
-    return _both(switching.parameters_ns[left][right], switching.gradients_ns[left][right])
+    parts = switching.parameters_ns[leaves][enters], switching.gradients_ns[leaves][enters]
+    return None if None in parts else sum(ns for ns in parts if ns is not None)
 
 
 def back_ns(switching: Switching, strategy: int, anchor: int) -> int | None:
@@ -96,40 +97,30 @@ def back_ns(switching: Switching, strategy: int, anchor: int) -> int | None:
     return switching.gradients_ns[strategy][anchor]
 
 
-def _both(first: int | None, second: int | None) -> int | None:
-    return None if first is None or second is None else first + second
-
-
 def hops(switching: Switching, tour: Tour) -> list[Hop]:
     """All switches in the order of the step."""
     visited = [group.strategy for group in tour.groups]
-    path = list(pairwise(visited))
-    first, last = visited[0], visited[-1]
-    switches = []
-    if first != tour.anchor:
-        begin_ns = out_ns(switching, tour.anchor, first)
-        switches.append(Hop(tour.anchor, first, "parameters", begin_ns))
-    if last == tour.anchor:
-        path, ends = path[:-1], path[-1:]
-    else:
-        ends = [(last, tour.anchor)]
-    switches += [Hop(a, b, "both", between_ns(switching, a, b)) for a, b in path]
-    moves: Moves = "both" if switching.parameters_return else "gradients"
-    return [*switches, *(Hop(a, b, moves, back_ns(switching, a, b)) for a, b in ends)]
-
-
-def groups_ns(mixed: Mixed, tour: Tour) -> list[int | None]:
-    """Times of the groups and visits, without switches; None: an atom does not fit."""
-    times = strategy_times(mixed)
-    return [times[group.strategy].of_set(group.atoms) for group in tour.groups]
+    begin = [tour.anchor] * (visited[0] != tour.anchor)
+    end = [tour.anchor] * (visited[-1] != tour.anchor)
+    pairs = list(pairwise([*begin, *visited, *end]))
+    switches = [Hop(a, b, "both", between_ns(switching, a, b)) for a, b in pairs]
+    if begin:
+        a, b = pairs[0]
+        switches[0] = Hop(a, b, "parameters", out_ns(switching, a, b))
+    if pairs:  # two at least where the step begins elsewhere
+        a, b = pairs[-1]
+        moves: Moves = "both" if switching.parameters_return else "gradients"
+        switches[-1] = Hop(a, b, moves, back_ns(switching, a, b))
+    return switches
 
 
 def step_ns(mixed: Mixed, tour: Tour) -> int | None:
     """Time of the step; None if an atom does not fit or there is no such switch."""
-    switches = [hop.time_ns for hop in hops(mixed.switching, tour)]
-    parts = [*groups_ns(mixed, tour), *switches, mixed.strategies[tour.anchor].anchor_ns]
-    times = [part for part in parts if part is not None]
-    return sum(times) if len(times) == len(parts) else None
+    times = strategy_times(mixed)
+    groups_ns = [times[group.strategy].of_set(group.atoms) for group in tour.groups]
+    hops_ns = [hop.time_ns for hop in hops(mixed.switching, tour)]
+    parts = [*groups_ns, *hops_ns, mixed.strategies[tour.anchor].anchor_ns]
+    return None if None in parts else sum(ns for ns in parts if ns is not None)
 
 
 def best_single(mixed: Mixed) -> Single | None:
@@ -140,55 +131,46 @@ def best_single(mixed: Mixed) -> Single | None:
     return Single(*min(steps)[::-1]) if steps else None
 
 
-def group_figures(mixed: Mixed, tour: Tour) -> list[GroupFigures | None]:
-    """What each group runs; None: an atom does not fit."""
-    figures, times = list[GroupFigures | None](), strategy_times(mixed)
+def group_figures(mixed: Mixed, tour: Tour) -> Iterator[GroupFigures]:
+    """What each group runs, of a tour whose strategies take their atoms."""
+    times = strategy_times(mixed)
     for group in tour.groups:
         time_ns = times[group.strategy].of_set(group.atoms)
-        if time_ns is None:
-            figures.append(None)
-            continue
-        atoms = [mixed.atoms[k] for k in group.atoms]
-        figures.append(
-            GroupFigures(
-                strategy=group.strategy,
-                atoms=group.atoms,
-                buckets=tuple(_buckets(mixed, group)),
-                sequences=sum(atom.count for atom in atoms),
-                tokens=sum(atom.count * atom.tokens for atom in atoms),
-                micro_batches=_micro_batches(mixed, group, times[group.strategy], time_ns),
-                time_ns=time_ns,
-            )
+        assert time_ns is not None
+        # Runs of neighbouring atoms: above, up to
+        buckets = []
+        for _, run in groupby(enumerate(group.atoms), key=lambda pair: pair[1] - pair[0]):
+            atoms = [k for _, k in run]
+            above = mixed.atoms[atoms[0] - 1].tokens if atoms[0] else 0
+            buckets.append((above, mixed.atoms[atoms[-1]].tokens))
+        chosen = [mixed.atoms[k] for k in group.atoms]
+        yield GroupFigures(
+            strategy=group.strategy,
+            atoms=group.atoms,
+            buckets=tuple(buckets),
+            sequences=sum(atom.count for atom in chosen),
+            tokens=sum(atom.count * atom.tokens for atom in chosen),
+            micro_batches=_micro_batches(mixed, group, times[group.strategy], time_ns),
+            time_ns=time_ns,
         )
-    return figures
-
-
-def _buckets(mixed: Mixed, group: Group) -> Iterator[tuple[int, int]]:
-    """Thresholds of runs of neighbouring atoms: above, up to."""
-    for _, run in groupby(enumerate(group.atoms), key=lambda pair: pair[1] - pair[0]):
-        atoms = [k for _, k in run]
-        above = mixed.atoms[atoms[0] - 1].tokens if atoms[0] else 0
-        yield above, mixed.atoms[atoms[-1]].tokens
 
 
 def _micro_batches(
-    mixed: Mixed, group: Group, times: StrategyTimes | MeasuredTimes, time_ns: int
+    mixed: Mixed, group: Group, times: StrategyTimes, time_ns: int
 ) -> tuple[int, ...]:
     """Rows of each replica where the group takes `time_ns`; () if that was measured.
 
     Of its share of the work, rounded up: rows that are full, or of padded ones as many of each
     length. Unlike replicas take what they can, one after the other, until all is taken.
     """
-    if isinstance(times, MeasuredTimes):
-        return ()
     strategy = mixed.strategies[group.strategy]
     content = int(times.content[[*group.atoms]].sum())
-    if len(times.kinds) == 1:
-        return (ceil_div(content, times.room[0] * strategy.dp),) * strategy.dp
-    capacity = times.parts(group.atoms, time_ns)  # [kind]
-    kinds = [kind for kind, _ in times.kinds]
+    if times.measured or len(times.alike) == 1:
+        return (ceil_div(content, times.room[0] * times.alike[0]),) * strategy.dp
+    capacity, kinds = times.parts(group.atoms, time_ns), [*strategy.kinds]
     remaining, rows = PARTS, list[int]()
-    for kind in (kinds.index(replace(one, count=1)) for one in strategy.pipelines):
+    for replica in strategy.pipelines:
+        kind = kinds.index(replace(replica, count=1))
         share = min(remaining, capacity[kind])
         remaining -= share
         rows.append(ceil_div(share * content, PARTS * times.room[kind]))

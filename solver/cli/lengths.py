@@ -61,12 +61,16 @@ def lengths_command(
     found within the limit.
     """
     from formulations.instance.load import load_instance
-    from solver.evaluate.row_plans import row_plans
+    from solver.evaluate.evaluation import row_plans
     from solver.files import to_json
     from solver.lengths.candidates import candidates
     from solver.lengths.choose import build_lengths, check_limits, choose
-    from solver.report.lengths import dispatch_text, step_text, strategies_text
-    from solver.report.lengths_picture import lengths_picture
+    from solver.report.lengths import (
+        dispatch_text,
+        lengths_picture,
+        step_text,
+        strategies_text,
+    )
     from solver.study.store import study_at
 
     check_writable(out, svg, keep=(instance, study, plans))
@@ -93,18 +97,18 @@ def lengths_command(
         say(to_json(document), end="")
         return
     print_report([*strategies_text(problem, found.mixed), "", *step_text(document)])
-    print_report(dispatch_text(found.mixed, chosen.tour))
+    print_report(dispatch_text(document))
 
 
 def _write_plans(folder: Path, document: "LengthsDocument") -> None:
     """Plan files of the strategies that run, of the best single one, and of the anchor."""
-    from solver.evaluate.row_plans import file_name
+    from solver.evaluate.evaluation import row_file_name
     from solver.files import to_json
 
     if not document.plans:
         raise PlanError("--plans", "strategies that were measured", "those of the search")
     single = () if document.single is None else (document.single.strategy,)
     used = sorted({document.anchor, *single, *(group.strategy for group in document.groups)})
-    names = [file_name(document.problem.strategies[q].name) for q in used]
+    names = [row_file_name(document.problem.strategies[q].name) for q in used]
     files = {name: to_json(document.plans[q]) for name, q in zip(names, used, strict=True)}
     write_folder(folder, files)

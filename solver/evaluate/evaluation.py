@@ -14,12 +14,15 @@ from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions, decisions_of, even_shares
 from formulations.errors import InstanceError, PlanError
 from formulations.instance import Instance
+from formulations.lengths.row_times import instance_of_rows
 from formulations.plan import Plan, Shape, simulable, uniform_plan
 from formulations.space.configurations import expert_degrees, schedules_of
+from formulations.units import seconds
 from solver.comparison import Answer, Evaluation
 from solver.document import PlanDocument
 from solver.evaluate.launched import block_boundaries, num_blocks
 from solver.evaluate.run_plan import Planned, as_run, judged, settled
+from solver.lengths.candidates import Candidates
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.report.naming import experts_text
@@ -101,36 +104,39 @@ def _answers(name: str, instance: Instance, plan: Plan, objective: float) -> Ite
     _, broken, faults = checked(result)
     if faults or result.objective is None or result.step_time_ns is None:
         return
-    step_s = result.step_time_ns / 1e9
-    saved = 1 - result.objective / objective if objective else 0.0
+    step_s = seconds(result.step_time_ns)
     if broken:
         yield Answer(name, Status.INFEASIBLE, step_s)
     else:
+        saved = 1 - result.objective / objective if objective else 0.0
         yield Answer(name, Status.FEASIBLE, step_s, saved, saved)
 
 
 def _changes(planned: Planned, best: Plan) -> Iterator[_Change]:
     shape, target, theirs = planned.shape, best.shape, decisions_of(planned.space, best)
     plain = _Change("", shape, planned.order, planned.run.boundaries)
-    names = [group.name for group in planned.space.cluster.groups]
+
+    def with_fields(name: str, **fields: object) -> _Change:
+        return replace(plain, name=name, shape=shape.model_copy(update=fields))
+
     if sorted(planned.order) == sorted(theirs.order):
-        yield replace(plain, name=f"node order {_hosts(names, theirs.order)}", order=theirs.order)
+        name = f"node order {_hosts(planned.space, theirs.order)}"
+        yield replace(plain, name=name, order=theirs.order)
     if shape.num_stages == target.num_stages:
-        blocks = _blocks(planned.space, theirs.boundaries)
-        yield replace(plain, name=f"split {blocks} blocks", boundaries=theirs.boundaries)
+        blocks = [layer.is_block for layer in planned.space.workload.layers]
+        split = "/".join(str(sum(blocks[a:b])) for a, b in pairwise(theirs.boundaries))
+        yield replace(plain, name=f"split {split} blocks", boundaries=theirs.boundaries)
     if not target.per_stage:
         yield _with_degrees(planned, target, theirs)
     if (target.ep, target.etp) != (shape.ep, shape.etp):
-        experts = _set(shape, ep=target.ep, etp=target.etp)
-        yield replace(plain, name=experts_text(target), shape=experts)
-    size = target.micro_batch
-    yield replace(plain, name=f"micro-batches of {size}", shape=_set(shape, micro_batch=size))
-    schedule = _scheduled(shape, target)
-    cuts = _boundaries(planned, schedule, theirs)
-    yield replace(plain, name=_schedule(target), shape=schedule, boundaries=cuts)
-    ways = _set(shape, recompute=target.recompute)
-    yield replace(plain, name=f"recomputation {_ways(best)}", shape=ways, best=True)
-    yield replace(plain, name=f"ZeRO {target.zero}", shape=_set(shape, zero=target.zero))
+        yield with_fields(experts_text(target), ep=target.ep, etp=target.etp)
+    yield with_fields(f"micro-batches of {target.micro_batch}", micro_batch=target.micro_batch)
+    scheduled = with_fields(_schedule(target), schedule=target.schedule, vpp=target.vpp)
+    yield replace(scheduled, boundaries=_boundaries(planned, scheduled.shape, theirs))
+    ways = dict.fromkeys(stage.recomputed.way for rep in best.replicas for stage in rep.stages)
+    recomputing = with_fields(f"recomputation {' and '.join(ways)}", recompute=target.recompute)
+    yield replace(recomputing, best=True)
+    yield with_fields(f"ZeRO {target.zero}", zero=target.zero)
 
 
 def _with_degrees(planned: Planned, target: Shape, theirs: Decisions) -> _Change:
@@ -138,50 +144,29 @@ def _with_degrees(planned: Planned, target: Shape, theirs: Decisions) -> _Change
 
     What cannot run with them, the schedule first, then the micro-batch, is the best plan's.
     """
-    changed = _set(
-        planned.shape,
-        degrees=target.degrees,
-        dp=target.dp,
-        pp=target.pp,
-        ep=target.ep,
-        etp=target.etp,
-        nodes_used=target.nodes_used,
-    )
-    alike = target.nodes_used == planned.shape.nodes_used
-    names = [group.name for group in planned.space.cluster.groups]
-    idle = "" if alike else f", nodes {_hosts(names, theirs.order)}"
-    sizes = " and ".join(
-        dict.fromkeys(str(degrees.tp * degrees.parts) for degrees in target.degrees_used)
-    )
+    together = ("degrees", "dp", "pp", "ep", "etp", "nodes_used")
+    fields = {name: getattr(target, name) for name in together}
+    changed = planned.shape.model_copy(update=fields)
+    sizes = dict.fromkeys(str(degrees.tp * degrees.parts) for degrees in target.degrees_used)
     context = f" x context {target.cp}" if planned.shape.cp * target.cp > 1 else ""
-    name = f"tensor {sizes}{context} x data {target.dp} x pipeline {target.pp}"
-    name += _experts(planned, target) + idle
-    if not _runs(planned, changed):
-        changed, name = _scheduled(changed, target), f"{name}, {_schedule(target)}"
-    if not _runs(planned, changed):
-        changed = _set(changed, micro_batch=target.micro_batch)
-        name += f", micro-batches of {target.micro_batch}"
+    name = f"tensor {' and '.join(sizes)}{context} x data {target.dp} x pipeline {target.pp}"
+    if planned.shape.has_expert_grid or target.has_expert_grid:
+        name += f", {experts_text(target)}"
+    alike = target.nodes_used == planned.shape.nodes_used
     order = planned.order if alike else theirs.order
+    name += "" if alike else f", nodes {_hosts(planned.space, order)}"
+    if not _runs(planned, changed):
+        schedule = {"schedule": target.schedule, "vpp": target.vpp}
+        changed, name = changed.model_copy(update=schedule), f"{name}, {_schedule(target)}"
+    if not _runs(planned, changed):
+        changed = changed.model_copy(update={"micro_batch": target.micro_batch})
+        name += f", micro-batches of {target.micro_batch}"
     return _Change(name, changed, order, _boundaries(planned, changed, theirs))
-
-
-def _experts(planned: Planned, target: Shape) -> str:
-    """Where one of the two shares experts."""
-    shares = planned.shape.has_expert_grid or target.has_expert_grid
-    return f", {experts_text(target)}" if shares else ""
-
-
-def _scheduled(shape: Shape, target: Shape) -> Shape:
-    return _set(shape, schedule=target.schedule, vpp=target.vpp)
 
 
 def _schedule(target: Shape) -> str:
     chunks = f" with {target.vpp} chunks per GPU" if target.vpp > 1 else ""
     return f"schedule {target.schedule}{chunks}"
-
-
-def _set(shape: Shape, **fields: object) -> Shape:
-    return shape.model_copy(update=fields)
 
 
 def _boundaries(planned: Planned, shape: Shape, theirs: Decisions) -> tuple[int, ...]:
@@ -194,21 +179,11 @@ def _boundaries(planned: Planned, shape: Shape, theirs: Decisions) -> tuple[int,
     return block_boundaries(planned.space, [each + (k < rest) for k in range(stages)])
 
 
-def _hosts(names: Sequence[str], order: Sequence[int]) -> str:
+def _hosts(instance: Instance, order: Sequence[int]) -> str:
     """Node groups as the option of the command line takes them: small,big*2."""
+    names = [group.name for group in instance.cluster.groups]
     runs = ((names[j], sum(1 for _ in run)) for j, run in groupby(order))
     return ",".join(f"{name}*{number}" if number > 1 else name for name, number in runs)
-
-
-def _blocks(instance: Instance, boundaries: Sequence[int]) -> str:
-    """Blocks of each stage: 5/7/7/5."""
-    blocks = [layer.is_block for layer in instance.workload.layers]
-    return "/".join(str(sum(blocks[a:b])) for a, b in pairwise(boundaries))
-
-
-def _ways(best: Plan) -> str:
-    ways = dict.fromkeys(stage.recomputed.way for rep in best.replicas for stage in rep.stages)
-    return " and ".join(ways)
 
 
 def _runs(planned: Planned, shape: Shape) -> bool:
@@ -223,18 +198,35 @@ def _runs(planned: Planned, shape: Shape) -> bool:
 
 def _plan(planned: Planned, change: _Change) -> Plan | None:
     """The changed plan; None where there is no such plan."""
-    instance = planned.instance
-    shape = (
-        change.shape if change.best else settled(planned.space, change.shape, planned.run.recompute)
-    )
-    if not _runs(planned, shape):
-        return None
-    if any(a >= b for a, b in pairwise(change.boundaries)):
+    shape, run = change.shape, planned.run
+    if not change.best:
+        shape = settled(planned.space, shape, run.recompute)
+    if not _runs(planned, shape) or any(a >= b for a, b in pairwise(change.boundaries)):
         return None
     try:
-        tables = build_tables(instance, shape)
+        tables = build_tables(planned.instance, shape)
     except InstanceError:  # a profile without such layers
         return None
-    choose = StageCosts(tables).recomputed if change.best else as_run(tables, planned.run)
+    choose = StageCosts(tables).recomputed if change.best else as_run(tables, run)
     shares = even_shares(tables)
-    return uniform_plan(instance, shape, change.order, change.boundaries, shares, choose)
+    return uniform_plan(planned.instance, shape, change.order, change.boundaries, shares, choose)
+
+
+def row_plans(instance: Instance, candidates: Candidates) -> list[PlanDocument]:
+    """[strategy] of a step of mixed lengths, as plan files, of rows as long as it takes.
+
+    None where strategies were measured.
+    """
+    files, plans = [], candidates.plans or ()
+    for strategy, plan in zip(candidates.mixed.strategies, plans, strict=bool(plans)):
+        rows = instance_of_rows(instance, plan, strategy.longest)
+        document, broken, faults = checked(judged(rows, plan))
+        if broken or faults:
+            raise PlanError(strategy.name, (*broken, *faults)[0], "a plan that verify accepts")
+        files.append(document)
+    return files
+
+
+def row_file_name(strategy: str) -> str:
+    """Of the plan of a strategy, as `dp-4-tp-8-pp-1.json`."""
+    return f"{re.sub(r'[^a-z0-9]+', '-', strategy.lower())}.json"

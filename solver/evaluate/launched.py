@@ -81,68 +81,62 @@ _WORDS: Mapping[str, tuple[object, ...]] = {
 
 def run_of_degrees(text: str, instance: Instance) -> Launched:
     """The run that such a text describes; what it leaves out is 1, 1F1B, no ZeRO, split evenly."""
-    written = _read(text)
-    number = {name: int(written[name]) for name in _NUMBERS if name in written}
-    pp, vpp = number.get("pp", 1), number.get("vpp", 1)
-    plain: Literal["interleaved", "1f1b"] = "interleaved" if vpp > 1 else "1f1b"
-    schedule = cast(ScheduleName, written.get("schedule", plain))
-    if (schedule == "interleaved") != (vpp > 1):
-        raise PlanError(OPTION, f"schedule={schedule} with vpp={vpp}", "interleaved with vpp > 1")
-    if vpp > 1 and pp == 1:
-        raise PlanError(OPTION, f"vpp={vpp} with pp=1", "vpp=1, or several stages")
-    tp, etp = number.get("tp", 1), number.get("etp")
-    if etp not in (None, 1, tp):
-        raise PlanError(OPTION, f"etp={etp} with tp={tp}", " or ".join(map(str, sorted({1, tp}))))
-    return Launched(
-        source=OPTION,
-        target=instance.search.target,
-        tp=tp,
-        pp=pp,
-        dp=number.get("dp"),
-        cp=number.get("cp", 1),
-        ep=number.get("ep", 1),
-        etp=1 if etp == 1 < tp else None,
-        vpp=vpp,
-        boundaries=block_boundaries(instance, _blocks(written, num_blocks(instance), pp * vpp)),
-        micro_batch=number.get("micro_batch", 1),
-        schedule=schedule,
-        zero=cast(ZeroStage, int(written.get("zero", "0"))),
-        recompute=cast(Recompute, written.get("recompute", "none")),
-    )
-
-
-def _read(text: str) -> dict[str, str]:
-    """Names with their values, each one that may be."""
-    names, values = (*_NUMBERS, *_WORDS, "split"), dict[str, str]()
+    names, written = (*_NUMBERS, *_WORDS, "split"), dict[str, str]()
     for part in text.split(","):
         name, equals, value = (word.strip() for word in part.partition("="))
         if not equals or name not in names:
             raise PlanError(OPTION, repr(part.strip()), f"NAME=VALUE with {', '.join(names)}")
-        if name in values:
+        if name in written:
             raise PlanError(OPTION, f"{name} twice", "each name once")
         if name in _NUMBERS and not re.fullmatch(r"[1-9]\d{0,6}", value):
             raise PlanError(OPTION, f"{name}={value}", "a whole number from 1 on")
         if name in _WORDS and value not in _WORDS[name]:
             raise PlanError(OPTION, f"{name}={value}", " or ".join(map(str, _WORDS[name])))
-        values[name] = value
-    return values
+        written[name] = value
+    number = {name: int(written.get(name, "1")) for name in _NUMBERS}
+    tp, pp, vpp = number["tp"], number["pp"], number["vpp"]
+    schedule = written.get("schedule", "interleaved" if vpp > 1 else "1f1b")
+    if (schedule == "interleaved") != (vpp > 1):
+        raise PlanError(OPTION, f"schedule={schedule} with vpp={vpp}", "interleaved with vpp > 1")
+    if vpp > 1 and pp == 1:
+        raise PlanError(OPTION, f"vpp={vpp} with pp=1", "vpp=1, or several stages")
+    if "etp" in written and number["etp"] not in (1, tp):
+        allowed = " or ".join(map(str, sorted({1, tp})))
+        raise PlanError(OPTION, f"etp={written['etp']} with tp={tp}", allowed)
+    return Launched(
+        source=OPTION,
+        target=instance.search.target,
+        tp=tp,
+        pp=pp,
+        dp=number["dp"] if "dp" in written else None,
+        cp=number["cp"],
+        ep=number["ep"],
+        etp=1 if written.get("etp") == "1" and tp > 1 else None,
+        vpp=vpp,
+        boundaries=block_boundaries(
+            instance, _split(written.get("split"), num_blocks(instance), pp * vpp)
+        ),
+        micro_batch=number["micro_batch"],
+        schedule=cast(ScheduleName, schedule),
+        zero=cast(ZeroStage, int(written.get("zero", "0"))),
+        recompute=cast(Recompute, written.get("recompute", "none")),
+    )
 
 
-def _blocks(written: Mapping[str, str], blocks: int, stages: int) -> list[int]:
+def _split(text: str | None, blocks: int, stages: int) -> list[int]:
     """Blocks of each virtual stage, as written or evenly."""
-    text = written.get("split")
     if text is None:
         each, rest = divmod(blocks, stages)
         if rest or not each:
-            what = f"{blocks} blocks on {stages} stages"
-            raise PlanError(OPTION, what, "a divisor, or split=9/7/5/3 with the blocks of each")
+            problem = f"{blocks} blocks on {stages} stages"
+            raise PlanError(OPTION, problem, "a divisor, or split=9/7/5/3 with the blocks of each")
         return [each] * stages
     if not re.fullmatch(r"\d{1,6}(/\d{1,6})*", text):
         raise PlanError(OPTION, f"split={text}", "blocks of each stage, such as 9/7/5/3")
     split = [int(number) for number in text.split("/")]
     if len(split) != stages or sum(split) != blocks:
-        what = f"split={text}: {sum(split)} blocks on {len(split)} stages"
-        raise PlanError(OPTION, what, f"{blocks} blocks on {stages} stages")
+        problem = f"split={text}: {sum(split)} blocks on {len(split)} stages"
+        raise PlanError(OPTION, problem, f"{blocks} blocks on {stages} stages")
     if 0 in split[1:-1]:
         raise PlanError(OPTION, f"split={text}", "a block on every stage but the first and last")
     return split

@@ -10,55 +10,66 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import StrEnum
 from typing import NamedTuple
 
 from formulations.errors import PlanError
 
-#: Of the flags that are read, how many values they take; None: any number.
-READ: Mapping[str, int | None] = {
-    "--tensor-model-parallel-size": 1,
-    "--pipeline-model-parallel-size": 1,
-    "--context-parallel-size": 1,
-    "--expert-model-parallel-size": 1,
-    "--expert-tensor-parallel-size": 1,
-    "--moe-token-dispatcher-type": 1,
-    "--cp-comm-type": None,
-    "--mtp-num-layers": 1,
-    "--use-megatron-fsdp": 0,
-    "--data-parallel-sharding-strategy": 1,
-    "--pipeline-model-parallel-layout": 1,
-    "--num-layers-per-virtual-pipeline-stage": 1,
-    "--num-virtual-stages-per-pipeline-rank": 1,
-    "--decoder-first-pipeline-num-layers": 1,
-    "--decoder-last-pipeline-num-layers": 1,
-    "--account-for-embedding-in-pipeline-split": 0,
-    "--account-for-loss-in-pipeline-split": 0,
-    "--use-tp-pp-dp-mapping": 0,
-    "--micro-batch-size": 1,
-    "--global-batch-size": 1,
-    "--num-layers": 1,
-    "--seq-length": 1,
-    "--hidden-size": 1,
-    "--num-query-groups": 1,
-    "--recompute-granularity": 1,
-    "--recompute-method": 1,
-    "--recompute-num-layers": 1,
-    "--recompute-activations": 0,
-    "--recompute-modules": None,
-    "--use-distributed-optimizer": 0,
-    "--sequence-parallel": 0,
-    "--tp-comm-overlap": 0,
-    "--overlap-grad-reduce": 0,
-    "--bf16": 0,
-    "--fp16": 0,
-    "--fp8-format": 1,
-    "--accumulate-allreduce-grads-in-fp32": 0,
-    "--grad-reduce-in-bf16": 0,
-    "--attention-backend": 1,
-    "--optimizer": 1,
-    "--exp-avg-dtype": 1,
-    "--exp-avg-sq-dtype": 1,
-}
+
+class Flag(StrEnum):
+    """Flags that are read."""
+
+    num_values: int | None  #: None: any number
+
+    def __new__(cls, flag: str, num_values: int | None = 1) -> "Flag":
+        """A flag with so many values."""
+        member = str.__new__(cls, flag)
+        member._value_, member.num_values = flag, num_values
+        return member
+
+    TP = "--tensor-model-parallel-size"
+    PP = "--pipeline-model-parallel-size"
+    CP = "--context-parallel-size"
+    EP = "--expert-model-parallel-size"
+    EXPERT_TP = "--expert-tensor-parallel-size"
+    DISPATCHER = "--moe-token-dispatcher-type"
+    METHODS = "--cp-comm-type", None
+    MTP = "--mtp-num-layers"
+    FSDP = "--use-megatron-fsdp", 0
+    SHARDING = "--data-parallel-sharding-strategy"
+    LAYOUT = "--pipeline-model-parallel-layout"
+    BLOCKS_PER_CHUNK = "--num-layers-per-virtual-pipeline-stage"
+    CHUNKS = "--num-virtual-stages-per-pipeline-rank"
+    FIRST = "--decoder-first-pipeline-num-layers"
+    LAST = "--decoder-last-pipeline-num-layers"
+    EMBEDDING = "--account-for-embedding-in-pipeline-split", 0
+    LOSS = "--account-for-loss-in-pipeline-split", 0
+    BY_REPLICA = "--use-tp-pp-dp-mapping", 0
+    SIZE = "--micro-batch-size"
+    BATCH = "--global-batch-size"
+    BLOCKS = "--num-layers"
+    LENGTH = "--seq-length"
+    HIDDEN = "--hidden-size"
+    KV_HEADS = "--num-query-groups"
+    GRANULARITY = "--recompute-granularity"
+    METHOD = "--recompute-method"
+    NUMBER = "--recompute-num-layers"
+    SELECTIVE = "--recompute-activations", 0
+    MODULES = "--recompute-modules", None
+    ZERO = "--use-distributed-optimizer", 0
+    SEQUENCE = "--sequence-parallel", 0
+    TP_OVERLAP = "--tp-comm-overlap", 0
+    SYNC_OVERLAP = "--overlap-grad-reduce", 0
+    BF16 = "--bf16", 0
+    FP16 = "--fp16", 0
+    FP8 = "--fp8-format"
+    GRADIENTS_FP32 = "--accumulate-allreduce-grads-in-fp32", 0
+    GRADIENTS_BF16 = "--grad-reduce-in-bf16", 0
+    ATTENTION = "--attention-backend"
+    OPTIMIZER = "--optimizer"
+    MOMENT = "--exp-avg-dtype"
+    SECOND_MOMENT = "--exp-avg-sq-dtype"
+
 
 #: Flags of runs that no plan describes, and what to write instead.
 NOT_PLANNED: Mapping[str, str] = {
@@ -103,8 +114,8 @@ valid vocab wandb warmup weight weighted-loss yaml
 OTHERS = re.compile(rf"--(no-)?({'|'.join(_OTHERS.split())})(-[a-z0-9-]+)?")
 
 
-class Flag(NamedTuple):
-    """One flag: its values, and the line that it stands in."""
+class Stated(NamedTuple):
+    """A flag of a file: its values, and the line that it stands in."""
 
     values: tuple[str, ...]
     line: int
@@ -119,25 +130,25 @@ class Flags:
     """The flags of a file that are read; `name`: of the file."""
 
     name: str
-    found: Mapping[str, Flag]
+    stated: Mapping[str, Stated]
 
     def place(self, flag: str) -> str:
         """File and line of a flag; of one that is missing, the file."""
-        return f"{self.name}:{self.found[flag].line}" if flag in self.found else self.name
+        return f"{self.name}:{self.stated[flag].line}" if flag in self.stated else self.name
 
     def error(self, flag: str, allowed: str, because: str = "") -> PlanError:
         """A flag that cannot stand as it does."""
-        stated = self.found.get(flag)
-        said = "no " + flag if stated is None else " ".join((flag, *stated.values))
+        there = self.stated.get(flag)
+        said = "no " + flag if there is None else " ".join((flag, *there.values))
         return PlanError(self.place(flag), said + because, allowed)
 
     def has(self, flag: str) -> bool:
         """Whether the file has a flag."""
-        return flag in self.found
+        return flag in self.stated
 
     def text(self, flag: str) -> str | None:
         """The value of a flag that has one."""
-        return self.found[flag].values[0] if flag in self.found else None
+        return self.stated[flag].values[0] if flag in self.stated else None
 
     def number(self, flag: str, otherwise: int) -> int:
         """A whole number from 1 on; PlanError for another text."""
@@ -150,12 +161,12 @@ class Flags:
 
     def optional(self, flag: str) -> int | None:
         """The same of a flag without a default."""
-        return self.number(flag, 1) if flag in self.found else None
+        return self.number(flag, 1) if flag in self.stated else None
 
     def exclude(self, flag: str, *rivals: str) -> None:
         """Raises PlanError where flags stand beside one that excludes them."""
         for excluded in rivals:
-            if flag in self.found and excluded in self.found:
+            if flag in self.stated and excluded in self.stated:
                 raise self.error(
                     excluded, "one of the two", f", beside {flag} ({self.place(flag)})"
                 )
@@ -163,57 +174,47 @@ class Flags:
 
 def read_flags(text: str, name: str) -> Flags:
     """The flags of an argument file. Raises PlanError for one that is unknown, or said twice."""
-    read: dict[str, Flag] = {}
-    for flag, stated in _flags(text, name):
-        where = f"{name}:{stated.line}"
-        if flag in read and read[flag].values != stated.values:
-            said = " ".join((flag, *stated.values))
-            raise PlanError(where, f"{said}, otherwise in line {read[flag].line}", "one of the two")
-        if _is_read(flag, where):
-            number = READ[flag]
-            if number is not None and len(stated.values) != number:
-                what = f"{flag} with {len(stated.values)} values"
-                raise PlanError(where, what, f"{number} value" if number else "no value")
-            read[flag] = stated
-    return Flags(name, read)
-
-
-def _flags(text: str, name: str) -> Iterator[tuple[str, Flag]]:
-    flag, values, line = "", list[str](), 0
-    for number, word in _words(text, name):
-        if not word.startswith("--"):
-            if not flag:
-                raise PlanError(
-                    f"{name}:{number}", f"the word {word}", "flags, which begin with --"
-                )
-            values.append(word)
+    stated: dict[str, Stated] = {}
+    for flag, (values, line) in _flags(text, name):
+        where = f"{name}:{line}"
+        if flag in stated and stated[flag].values != values:
+            problem = f"{' '.join((flag, *values))}, otherwise in line {stated[flag].line}"
+            raise PlanError(where, problem, "one of the two")
+        if flag in list(Flag):
+            number = Flag(flag).num_values
+            if number not in (None, len(values)):
+                allowed = f"{number} value" if number else "no value"
+                raise PlanError(where, f"{flag} with {len(values)} values", allowed)
+            stated[flag] = Stated(values, line)
             continue
-        if flag:
-            yield flag, Flag(tuple(values), line)
-        flag, given, value = word.partition("=")
-        values, line = [value] if given else [], number
-    if flag:
-        yield flag, Flag(tuple(values), line)
+        for pattern, instead in NOT_PLANNED.items():
+            if re.fullmatch(f"--({pattern})", flag):
+                raise PlanError(where, f"{flag}, which no plan describes", instead)
+        near = get_close_matches(flag, Flag, n=1, cutoff=_NEAR)
+        if near or not OTHERS.fullmatch(flag):
+            allowed = "flags of Megatron-LM; leave out one that changes neither time nor memory"
+            raise PlanError(where, f"the unknown flag {flag}", near[0] if near else allowed)
+    return Flags(name, stated)
 
 
-def _words(text: str, name: str) -> Iterator[tuple[int, str]]:
+def _flags(text: str, name: str) -> Iterator[tuple[str, Stated]]:
+    """All flags with their values, in order."""
+    flag, values, since = "", list[str](), 0
     for number, line in enumerate(text.splitlines(), 1):
         try:
             words = shlex.split(line.rstrip().removesuffix("\\"), comments=True)
         except ValueError as error:
             raise PlanError(f"{name}:{number}", str(error).lower(), "quotes in pairs") from None
-        yield from ((number, word) for word in words)
-
-
-def _is_read(flag: str, where: str) -> bool:
-    """Whether a flag decides something of a plan; PlanError for one that no plan can follow."""
-    if flag in READ:
-        return True
-    for pattern, instead in NOT_PLANNED.items():
-        if re.fullmatch(f"--({pattern})", flag):
-            raise PlanError(where, f"{flag}, which no plan describes", instead)
-    near = get_close_matches(flag, READ, n=1, cutoff=_NEAR)
-    if near or not OTHERS.fullmatch(flag):
-        allowed = "flags of Megatron-LM; leave out one that changes neither time nor memory"
-        raise PlanError(where, f"the unknown flag {flag}", near[0] if near else allowed)
-    return False
+        for word in words:
+            if word.startswith("--"):
+                if flag:
+                    yield flag, Stated(tuple(values), since)
+                flag, given, value = word.partition("=")
+                values, since = [value] if given else [], number
+            elif flag:
+                values.append(word)
+            else:
+                allowed = "flags, which begin with --"
+                raise PlanError(f"{name}:{number}", f"the word {word}", allowed)
+    if flag:
+        yield flag, Stated(tuple(values), since)

@@ -11,7 +11,7 @@ from formulations.instance import Instance
 from formulations.instance.documents import csv_rows, read_text
 from formulations.plan import Plan
 from solver.evaluate import megatron_run, torchtitan_run
-from solver.evaluate.launched import Launched, run_of_degrees
+from solver.evaluate.launched import run_of_degrees
 from solver.evaluate.megatron_flags import read_flags
 from solver.evaluate.run_plan import Planned, planned
 from solver.export.job import APART, Job, host_names, name_clash
@@ -35,7 +35,9 @@ def read_run(
         raise PlannerError(ALLOWED)
     folder: Path | None = None
     if arguments is not None:
-        run, folder = _megatron(arguments, instance), arguments.parent
+        text = read_text(arguments, "a file with arguments of Megatron-LM")
+        run = megatron_run.launched(read_flags(text, str(arguments)), instance)
+        folder = arguments.parent
     elif configuration is not None:
         run, folder = torchtitan_run.launched(configuration, instance), configuration
     else:
@@ -49,11 +51,6 @@ def read_run(
     return launched_plan
 
 
-def _megatron(path: Path, instance: Instance) -> Launched:
-    text = read_text(path, "a file with arguments of Megatron-LM")
-    return megatron_run.launched(read_flags(text, str(path)), instance)
-
-
 OPTION = "--order"
 #: Of a rank, what the order of equal machines does not change.
 _COLUMNS = ("rank", "gpu", "gpu_type", "tensor", "data", "stage")
@@ -64,12 +61,12 @@ def named_order(instance: Instance, text: str) -> tuple[int, ...]:
     numbers = {group.name: j for j, group in enumerate(instance.cluster.groups)}
     order: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"\s*(.*?)\s*(?:\*\s*([1-9]\d{0,5}))?\s*", part)
-        name = "" if found is None else found[1]
-        if found is None or name not in numbers:
+        run = re.fullmatch(r"\s*(.*?)\s*(?:\*\s*([1-9]\d{0,5}))?\s*", part)
+        name = "" if run is None else run[1]
+        if run is None or name not in numbers:
             allowed = f"{', '.join(numbers)}, and NAME*N for several"
             raise PlanError(OPTION, f"the node group {name!r}", allowed)
-        order += [numbers[name]] * int(found[2] or 1)
+        order += [numbers[name]] * int(run[2] or 1)
         _check_number(instance, order, OPTION)
     return tuple(order)
 

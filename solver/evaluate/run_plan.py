@@ -18,8 +18,8 @@ from formulations.instance.resolve_search import (
     expert_fault,
     expert_split_fault,
 )
-from formulations.instance.search import RECOMPUTE_WAYS, SearchSpace
-from formulations.instance.targets import TARGETS, Target
+from formulations.instance.search import RECOMPUTE_WAYS
+from formulations.instance.targets import TARGETS
 from formulations.instance.workload import Recompute
 from formulations.plan import (
     GRADIENTS_SPLIT,
@@ -69,7 +69,12 @@ class Planned:
 def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
     """The plan of a run on nodes in this order. Raises PlanError where they do not fit."""
     used = tuple(order.count(j) for j in range(len(instance.cluster.groups)))
-    _check_flash(instance, run, used)
+    if run.flash is not None and not instance.on(used).workload.flash_attention:
+        asked, where = run.flash
+        allowed = "workload.flash_attention: true in the instance"
+        if instance.fused:
+            allowed = "--order without nodes whose GPUs have none"
+        raise PlanError(where, asked, f"{allowed}, or another backend")
     dp = _replicas(instance, run, used)
     share = _share(instance, run, used, dp)
     if run.vpp > 1 and share % run.pp:
@@ -79,8 +84,21 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
         problem = f"ranks of {dp} replicas one after the other"
         allowed = "ranks stage by stage, Megatron-LM's default, with hosts in that order"
         raise run.error("by_replica", problem, allowed)
-    space = _space(instance, run, used)
-    shape = _shape(space, run, dp, used)
+    space = space_of(instance, run, used)
+    shape = Shape(
+        degrees=uniform_degrees(space, run.tp, run.cp),
+        ep=run.ep,
+        etp=run.etp,
+        dp=dp,
+        pp=run.pp,
+        micro_batch=run.micro_batch,
+        schedule=run.schedule,
+        recompute=(run.recompute,),
+        zero=run.zero,
+        nodes_used=used,
+        vpp=run.vpp,
+    )
+    shape = settled(space, shape, run.recompute)
     _check_experts(space, run, shape)
     if not simulable(space, shape):
         raise run.error("micro_batch", TOO_LONG, "larger micro-batches")
@@ -89,7 +107,7 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
 
 def _replicas(instance: Instance, run: Launched, used: Sequence[int]) -> int:
     """Data-parallel degree on so many nodes of each group."""
-    slots, width = 0, run.tp * run.cp
+    slots, width, workload = 0, run.tp * run.cp, instance.workload
     for group, count in zip(instance.cluster.groups, used, strict=True):
         size = group.gpus_per_node
         if count and size % run.tp:
@@ -100,10 +118,10 @@ def _replicas(instance: Instance, run: Launched, used: Sequence[int]) -> int:
             allowed = f"what divides the {size} GPUs of a node of {group.name}"
             raise run.error("cp", problem, allowed)
         slots += count * size // width
-    if instance.workload.kv_heads % run.tp:
-        allowed = f"a divisor of the {instance.workload.kv_heads} key and value heads"
+    if workload.kv_heads % run.tp:
+        allowed = f"a divisor of the {workload.kv_heads} key and value heads"
         raise run.error("tp", f"tensor groups of {run.tp} GPUs", allowed)
-    _check_context(instance.on(used), run)
+    _check_sequences(instance.on(used), run)
     groups = f"groups of {run.tp}" if run.cp == 1 else f"x context groups of {width}"
     hosts = f"the {slots * width} GPUs of {sum(used)} hosts in tensor {groups}"
     if slots % run.pp:
@@ -112,6 +130,21 @@ def _replicas(instance: Instance, run: Launched, used: Sequence[int]) -> int:
         allowed = f"{slots // run.pp} on {hosts} and {run.pp} stages; other hosts with --order"
         raise run.error("dp", f"{run.dp} replicas", allowed)
     return slots // run.pp
+
+
+def _check_sequences(instance: Instance, run: Launched) -> None:
+    """Raises PlanError where GPUs cannot share, or split, sequences as in the run."""
+    search, workload = instance.search.model_copy(update=dict(run.settings)), instance.workload
+    profiled, degrees = instance.profile is not None, Degrees(tp=run.tp, cp=run.cp)
+    if fault := context_fault(workload, instance.cluster, profiled, run.cp):
+        raise run.error("cp", *fault)
+    if not shares_sequences(instance.model_copy(update={"search": search}), degrees, []):
+        problem = f"{run.cp} GPUs per sequence, by {search.context_method or 'any method'}"
+        allowed = (
+            f"degrees whose double, times tp, divides {workload.sequence_length} tokens; of an"
+            f" exchange of heads, those that with tp divide {workload.kv_heads} heads"
+        )
+        raise run.error("cp", problem, allowed)
 
 
 def _share(instance: Instance, run: Launched, used: Sequence[int], dp: int) -> int:
@@ -136,31 +169,6 @@ def _share(instance: Instance, run: Launched, used: Sequence[int], dp: int) -> i
     raise run.error("dp", told, f"{hosts if fewer else ''}degrees for replicas that divide {batch}")
 
 
-def _check_flash(instance: Instance, run: Launched, used: Sequence[int]) -> None:
-    """Raises PlanError where flash attention is asked for, and plans on these nodes have none."""
-    if run.flash is None or instance.on(used).workload.flash_attention:
-        return
-    asked, where = run.flash
-    allowed = "workload.flash_attention: true in the instance"
-    if instance.fused:
-        allowed = "--order without nodes whose GPUs have none"
-    raise PlanError(where, asked, f"{allowed}, or another backend")
-
-
-def _check_context(instance: Instance, run: Launched) -> None:
-    """Raises PlanError where GPUs cannot share sequences as in the run."""
-    profiled, degrees = instance.profile is not None, Degrees(tp=run.tp, cp=run.cp)
-    if fault := context_fault(instance.workload, instance.cluster, profiled, run.cp):
-        raise run.error("cp", *fault)
-    search = instance.search.model_copy(update=dict(run.settings))
-    if not shares_sequences(instance.model_copy(update={"search": search}), degrees, []):
-        problem = f"{run.cp} GPUs per sequence, by {search.context_method or 'any method'}"
-        heads, tokens = instance.workload.kv_heads, instance.workload.sequence_length
-        allowed = f"degrees whose double, times tp, divides {tokens} tokens"
-        allowed += f"; of an exchange of heads, those that with tp divide {heads} heads"
-        raise run.error("cp", problem, allowed)
-
-
 def _check_experts(space: Instance, run: Launched, shape: Shape) -> None:
     """Raises PlanError where GPUs cannot share experts as in the run."""
     profiled = space.profile is not None
@@ -168,44 +176,14 @@ def _check_experts(space: Instance, run: Launched, shape: Shape) -> None:
         raise run.error("ep", *fault)
     told = {"expert_parallel": (run.ep,), "expert_tensor_parallel": (run.etp or "tp",)}
     search = space.search.model_copy(update={**run.settings, **told})
-    split = search.sequence_parallel
-    if run.etp and (fault := expert_split_fault(space.workload, profiled, split)):
+    fault = expert_split_fault(space.workload, profiled, search.sequence_parallel)
+    if run.etp and fault:
         raise run.error("etp", *fault)
-    settled = space.model_copy(update={"search": search})
-    ranks = shape.expert_grid(0)
-    if not expert_degrees(settled, shape.degrees, shape.dp, shape.nodes_used):
-        allowed = f"a divisor of the {ranks} ranks of a stage, in one zone"
+    alone = space.model_copy(update={"search": search})
+    if not expert_degrees(alone, shape.degrees, shape.dp, shape.nodes_used):
+        allowed = f"a divisor of the {shape.expert_grid(0)} ranks of a stage, in one zone"
         allowed += ", with sequence parallelism where tp is above 1"
         raise run.error("ep", f"{run.ep} GPUs that share experts", allowed)
-
-
-def _space(instance: Instance, run: Launched, used: tuple[int, ...]) -> Instance:
-    """The plan space that holds the run, on these nodes."""
-    space = space_of(instance, run)
-    blocks = [layer.is_block for layer in instance.workload.layers]
-    wider: dict[str, object] = {}
-    if any(not any(blocks[start:end]) for start, end in pairwise(run.boundaries)):
-        wider["embedding_only_stages"] = True
-    if any(n < group.nodes for n, group in zip(used, instance.cluster.groups, strict=True)):
-        wider["idle_nodes"] = True
-    return space.model_copy(update={"search": space.search.model_copy(update=wider)})
-
-
-def _shape(space: Instance, run: Launched, dp: int, used: tuple[int, ...]) -> Shape:
-    shape = Shape(
-        degrees=uniform_degrees(space, run.tp, run.cp),
-        ep=run.ep,
-        etp=run.etp,
-        dp=dp,
-        pp=run.pp,
-        micro_batch=run.micro_batch,
-        schedule=run.schedule,
-        recompute=(run.recompute,),
-        zero=run.zero,
-        nodes_used=used,
-        vpp=run.vpp,
-    )
-    return settled(space, shape, run.recompute)
 
 
 def settled(space: Instance, shape: Shape, way: Recompute) -> Shape:
@@ -250,48 +228,44 @@ def judged(instance: Instance, plan: Plan) -> Result:
     )
 
 
-def space_of(instance: Instance, run: Launched) -> Instance:
+def space_of(instance: Instance, run: Launched, used: Sequence[int]) -> Instance:
     """The instance for the target of a run, with each of the run's choices among those allowed.
 
     Where the first blocks of every rank are recomputed, which no plan of Megatron-LM's space does,
     stages recompute on their own; where its FSDP splits more than states, any target's do.
     """
-    search = narrowed(instance.search, run.target)
+    search, groups = instance.search, instance.cluster.groups
+    if run.target != search.target:
+        kept = TARGETS[run.target].kept(search)
+        search = search.model_copy(update={**kept, "target": run.target})
     partly = run.first_blocks is not None
-    powers = powers_of_two(max(group.gpus_per_node for group in instance.cluster.groups))
+    powers = powers_of_two(max(group.gpus_per_node for group in groups))
+    ways = {*search.recompute, run.recompute, *(("none",) if partly else ())}
+    splits = (*search.expert_tensor_parallel, run.etp or "tp")
     wider: dict[str, object] = {
         "tensor_parallel": _with(search.tensor_parallel, run.tp, powers),
         "pipeline_parallel": _with(search.pipeline_parallel, run.pp),
         "context_parallel": _with(search.context_parallel, run.cp),
         "expert_parallel": _with(search.expert_parallel, run.ep),
-        "expert_tensor_parallel": tuple(
-            dict.fromkeys((*search.expert_tensor_parallel, run.etp or "tp"))
-        ),
+        "expert_tensor_parallel": tuple(dict.fromkeys(splits)),
         "data_parallel": None if run.dp is None else _with(search.data_parallel, run.dp),
         "micro_batch": _with(search.micro_batch, run.micro_batch, powers_of_two(MAX_MICRO_BATCH)),
         "zero": tuple(sorted({*search.zero, run.zero})),
         "schedule": tuple(dict.fromkeys((*search.schedule, run.schedule))),
-        "recompute": _ways(search, run.recompute, *(("none",) if partly else ())),
+        "recompute": tuple(way for way in RECOMPUTE_WAYS if way in ways),
     }
     if run.vpp > 1:
         wider["virtual_pipeline"] = tuple(sorted({*search.virtual_pipeline, run.vpp}))
     if partly:
-        wider |= {"target": "any", "recompute_per": "stage"}
-    if run.target == "megatron" and run.zero >= GRADIENTS_SPLIT:
+        wider["recompute_per"] = "stage"
+    if partly or (run.target == "megatron" and run.zero >= GRADIENTS_SPLIT):
         wider["target"] = "any"
+    blocks = [layer.is_block for layer in instance.workload.layers]
+    if any(not any(blocks[start:end]) for start, end in pairwise(run.boundaries)):
+        wider["embedding_only_stages"] = True
+    if any(n < group.nodes for n, group in zip(used, groups, strict=True)):
+        wider["idle_nodes"] = True
     return instance.but(search=search.model_copy(update=wider))
-
-
-def narrowed(search: SearchSpace, target: Target) -> SearchSpace:
-    """The choices of a plan space that a target can run; where it can run none of a field, its."""
-    if target == search.target:
-        return search
-    kept = {
-        field: rule.kept(getattr(search, field))
-        for field, rule in TARGETS[target].search.items()
-        if field in SearchSpace.model_fields
-    }
-    return search.model_copy(update={**kept, "target": target})
 
 
 def _with(
@@ -300,7 +274,3 @@ def _with(
     """The values with one more; otherwise: what None stands for, None if that is everything."""
     listed = otherwise if values is None else values
     return values if listed is None or value in listed else (*listed, value)
-
-
-def _ways(search: SearchSpace, *ways: str) -> tuple[str, ...]:
-    return tuple(way for way in RECOMPUTE_WAYS if way in (*search.recompute, *ways))

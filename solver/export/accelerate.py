@@ -4,9 +4,11 @@ Ranks are as in the plan: tensor fastest, then data.
 """
 
 from collections.abc import Mapping
+from math import prod
+from typing import Any
 
 from solver.export.job import IMPORTABLE, Job, read_settings
-from solver.export.launcher import check_launcher, expect, launcher_files
+from solver.export.launcher import expect, launcher_files
 
 MODULE = "planned_accelerator.py"
 
@@ -59,51 +61,39 @@ def recomputed(model):
 
 def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
+    sizes: dict[str, int] | None = None
+    sharding: dict[str, object] | None = None
+    shards = job.shape.zero > 0 and job.shape.has_copies
+    if shards or job.tp > 1:
+        shard = job.shape.dp if shards else 1
+        sizes = {"dp_replicate_size": 1, "dp_shard_size": shard, "tp_size": job.tp}
+    if shards:
+        sharding = {
+            "fsdp_version": 2,
+            "reshard_after_forward": job.shape.zero == 3,
+            "auto_wrap_policy": "transformer_based_wrap",  # else the model is gathered whole
+        }
     text = _TEXT.format(
         title=job.title,
         blocks=job.num_blocks,
         micro_batch=job.shape.micro_batch,
         global_batch=job.instance.workload.global_batch,
         world=job.world,
-        sizes=_sizes(job),
-        sharding=_sharding(job),
-        accumulation={"num_steps": job.micro_batches, "sync_each_batch": _shards(job)},
+        sizes=sizes,
+        sharding=sharding,
+        accumulation={"num_steps": job.micro_batches, "sync_each_batch": shards},
         precision=_PRECISIONS[job.instance.workload.precision],
         recomputes=job.recompute_way == "full",
     )
     return {MODULE: text, **launcher_files(job, "SCRIPT [ARGUMENTS]", '"$@"', IMPORTABLE)}
 
 
-def _shards(job: Job) -> bool:
-    return job.shape.zero > 0 and job.shape.has_copies
-
-
-def _sizes(job: Job) -> dict[str, int] | None:
-    if not _shards(job) and job.tp == 1:
-        return None
-    shard = job.shape.dp if _shards(job) else 1
-    return {"dp_replicate_size": 1, "dp_shard_size": shard, "tp_size": job.tp}
-
-
-def _sharding(job: Job) -> dict[str, object] | None:
-    if not _shards(job):
-        return None
-    wrapped = {"auto_wrap_policy": "transformer_based_wrap"}  # else the model is gathered whole
-    return {"fsdp_version": 2, "reshard_after_forward": job.shape.zero == 3, **wrapped}
-
-
 def check(job: Job, texts: Mapping[str, str]) -> None:
-    """Raises PlannerError unless the files, read back, say what the plan does."""
-    check_launcher(job, texts)
-    found = read_settings(texts[MODULE])
-    sizes, steps = found["SIZES"], found["ACCUMULATION"]
-    product = 1
-    for size in sizes.values() if isinstance(sizes, dict) else (job.world,):
-        product *= size
-    expect("processes", (product, found["PROCESSES"]), (job.world, job.world))
-    expect("blocks", found["BLOCKS"], job.num_blocks)
-    number = steps["num_steps"] if isinstance(steps, dict) else None
-    expect("micro-batches per replica", number, job.micro_batches)
-    batches = found["MICRO_BATCH"], found["GLOBAL_BATCH"]
-    total = job.micro_batches * job.shape.micro_batch * job.shape.dp
-    expect("micro and global batch", batches, (job.shape.micro_batch, total))
+    """Raises PlannerError unless the module, read back, says what the plan does."""
+    told: dict[str, Any] = read_settings(texts[MODULE])
+    processes = prod(told["SIZES"].values()) if told["SIZES"] else job.world
+    expect("processes", (processes, told["PROCESSES"]), (job.world, job.world))
+    expect("blocks", told["BLOCKS"], job.num_blocks)
+    expect("micro-batches per replica", told["ACCUMULATION"]["num_steps"], job.micro_batches)
+    batches = told["MICRO_BATCH"], told["GLOBAL_BATCH"]
+    expect("micro and global batch", batches, (job.shape.micro_batch, job.sequences))

@@ -9,13 +9,14 @@ DeepSpeed count the same way, FlagScale in a mesh.
 import ast
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
 from formulations.instance import Cluster, Instance
-from formulations.plan import Plan, Recomputed, Shape
+from formulations.plan import Degrees, Plan, Recomputed, Shape
 from formulations.space.launch import Obstacle
 
 
@@ -67,13 +68,6 @@ class Host(NamedTuple):
     first_rank: int
 
 
-class Sizes(NamedTuple):
-    """How the GPUs of one replica share a stage."""
-
-    tp: int
-    parts: int  #: tensor groups, each with an equal part of every micro-batch
-
-
 class Piece(NamedTuple):
     """Layers of one virtual stage; blocks are counted from 0 along the chain."""
 
@@ -104,20 +98,24 @@ class Job:
         """Number of processes."""
         return len(self.ranks)
 
-    def sizes(self, stage: int) -> Sizes:
+    def degrees(self, stage: int) -> Degrees:
         """How a pipeline stage is shared."""
-        own = self.plan.replicas[0].stages[stage].degrees
-        return Sizes(own.tp, own.parts)
+        return self.plan.replicas[0].stages[stage].degrees
 
     @property
     def tp(self) -> int:
         """Of the first stage; of all where degrees are uniform."""
-        return self.sizes(0).tp
+        return self.degrees(0).tp
 
     @property
     def micro_batches(self) -> int:
         """Per replica and step, where all run equally many."""
         return self.plan.replicas[0].micro_batches
+
+    @property
+    def sequences(self) -> int:
+        """Of all replicas in a step, where all run equally many."""
+        return self.micro_batches * self.shape.micro_batch * self.shape.dp
 
     @property
     def num_blocks(self) -> int:
@@ -132,37 +130,33 @@ class Job:
     @property
     def sequence_parallel(self) -> bool:
         """Whether tensor groups split the sequence between their products."""
-        several = [tp for k in range(self.shape.pp) if (tp := self.sizes(k).tp) > 1]
+        several = [tp for k in range(self.shape.pp) if (tp := self.degrees(k).tp) > 1]
         return bool(several) and all(map(self.instance.splits_sequence, several))
 
     @cached_property
     def ranks(self) -> tuple[Rank, ...]:
         """All processes in rank order."""
-        return tuple(self._ranks())
-
-    def _ranks(self) -> Iterator[Rank]:
-        cluster, rank = self.instance.cluster, 0
+        cluster, places = self.instance.cluster, list[tuple[str, int, str, int, int, int]]()
         hosts = host_names(cluster)
         for k in range(self.shape.pp):
-            tp, parts = self.sizes(k)
-            copies = parts * self.shape.cp
+            degrees = self.degrees(k)
             for r, replica in enumerate(self.plan.replicas):
                 group = replica.stages[k].group
                 gpu_type = word(cluster.groups[cluster.node_groups[group.node]].gpu.name)
                 for i, gpu in enumerate(group.gpus):
-                    share = r * copies + i // tp
-                    yield Rank(rank, hosts[group.node], gpu, gpu_type, i % tp, share, k)
-                    rank += 1
+                    share, tensor = divmod(i, degrees.tp)
+                    share += r * degrees.copies
+                    places.append((hosts[group.node], gpu, gpu_type, tensor, share, k))
+        return tuple(Rank(rank, *place) for rank, place in enumerate(places))
 
     @cached_property
     def hosts(self) -> tuple[Host, ...]:
         """Machines in node order."""
-        found = []
-        for name, ranks in groupby(self.ranks, key=lambda one: one.host):
-            own = list(ranks)
-            gpus = tuple(one.gpu for one in own)
-            found.append(Host(name, own[0].gpu_type, gpus, own[0].rank))
-        return tuple(found)
+        groups = (list(ranks) for _, ranks in groupby(self.ranks, key=lambda rank: rank.host))
+        return tuple(
+            Host(ranks[0].host, ranks[0].gpu_type, tuple(rank.gpu for rank in ranks), ranks[0].rank)
+            for ranks in groups
+        )
 
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
@@ -185,8 +179,8 @@ class Job:
     @property
     def recompute_way(self) -> str:
         """What all stages recompute, where they are alike."""
-        held = zip(self.recomputed, self.pieces, strict=True)
-        return next((one.way for one, piece in held if piece.blocks), "none")
+        pairs = zip(self.recomputed, self.pieces, strict=True)
+        return next((recomputed.way for recomputed, piece in pairs if piece.blocks), "none")
 
 
 def host_faults(job: Job) -> Iterator[Obstacle]:
@@ -205,13 +199,11 @@ IMPORTABLE = 'export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"'
 
 def read_settings(text: str) -> dict[str, object]:
     """Literals that a module assigns, by name, without running it; what is computed is left out."""
-    found: dict[str, object] = {}
+    settings: dict[str, object] = {}
     for name, value, _ in assignments(text):
-        try:
-            found[name] = ast.literal_eval(value)
-        except ValueError:
-            continue
-    return found
+        with suppress(ValueError):
+            settings[name] = ast.literal_eval(value)
+    return settings
 
 
 def assignments(text: str) -> Iterator[tuple[str, ast.expr, int]]:

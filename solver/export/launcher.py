@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import chain
 
 from formulations.errors import PlannerError
-from solver.export.job import Host, Job, Rank, host_names, word
+from solver.export.job import Job, Rank, host_names, word
 
 PORT = 29500
 TORCHRUN, SLURM, RANKS, HOSTS = "torchrun.sh", "slurm.sh", "ranks.csv", "hosts.txt"
@@ -79,68 +79,49 @@ def launcher_files(
     usage: what follows the host on the command line. command: what torchrun runs. setup: lines
     before that. exports: further variables, per host.
     """
-    cases = [_case(job, place, host, command, exports) for place, host in enumerate(job.hosts)]
-    names = [host.name for host in job.hosts]
-    products = _TF32 if job.instance.workload.precision == "tf32" else ""
+    hosts, more = job.hosts, exports or {}
+    cases = [
+        _CASE.format(
+            name=host.name,
+            place=place,
+            gpu_type=host.gpu_type,
+            first=host.first_rank,
+            last=host.first_rank + len(host.gpus) - 1,
+            gpus=",".join(map(str, host.gpus)),
+            more="".join(f" {n}={shlex.quote(v)}" for n, v in more.get(host.name, {}).items()),
+            nnodes=len(hosts),
+            nproc=len(host.gpus),
+            command=command,
+        )
+        for place, host in enumerate(hosts)
+    ]
     torchrun = _TORCHRUN.format(
         name=TORCHRUN,
         usage=usage,
-        master=names[0],
+        master=hosts[0].name,
         port=PORT,
-        setup=products + setup,
+        setup=_TF32 * (job.instance.workload.precision == "tf32") + setup,
         cases="\n".join(cases),
-        names=", ".join(names),
+        names=", ".join(host.name for host in hosts),
     )
     slurm = _SLURM.format(
         job=word(job.instance.name),
-        nnodes=len(names),
+        nnodes=len(hosts),
         name=SLURM,
         usage=usage,
         hosts=HOSTS,
         torchrun=TORCHRUN,
     )
-    hosts = "".join(f"{name}\n" for name in names)
-    return {TORCHRUN: torchrun, SLURM: slurm, HOSTS: hosts, RANKS: _rank_table(job)}
-
-
-def _case(
-    job: Job,
-    place: int,
-    host: Host,
-    command: str,
-    exports: Mapping[str, Mapping[str, str]] | None,
-) -> str:
-    more = (exports or {}).get(host.name, {})
-    return _CASE.format(
-        name=host.name,
-        place=place,
-        gpu_type=host.gpu_type,
-        first=host.first_rank,
-        last=host.first_rank + len(host.gpus) - 1,
-        gpus=",".join(map(str, host.gpus)),
-        more="".join(f" {name}={shlex.quote(value)}" for name, value in more.items()),
-        nnodes=len(job.hosts),
-        nproc=len(host.gpus),
-        command=command,
-    )
-
-
-def _rank_table(job: Job) -> str:
-    page = io.StringIO()
-    table = csv.writer(page, lineterminator="\n")
-    table.writerow(Rank._fields)
-    table.writerows(job.ranks)
-    return page.getvalue()
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows([Rank._fields, *job.ranks])
+    names = "".join(f"{host.name}\n" for host in hosts)
+    return {TORCHRUN: torchrun, SLURM: slurm, HOSTS: names, RANKS: table.getvalue()}
 
 
 def check_launcher(job: Job, texts: Mapping[str, str]) -> None:
     """Raises PlannerError unless what was written starts the plan's processes, all of them."""
     rows = list(csv.reader(io.StringIO(texts[RANKS])))[1:]
-    expect(
-        "ranks.csv: ranks",
-        [tuple(row) for row in rows],
-        [tuple(map(str, one)) for one in job.ranks],
-    )
+    expect("ranks.csv: ranks", rows, [[*map(str, rank)] for rank in job.ranks])
     nodes, names = job.plan.node_order, host_names(job.instance.cluster)
     expect("hosts.txt: hosts", texts[HOSTS].splitlines(), [names[node] for node in nodes])
     gpus: dict[int, set[int]] = {node: set() for node in nodes}

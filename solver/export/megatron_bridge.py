@@ -10,15 +10,8 @@ layout, and gives the data the model's sequence length, without which `validate`
 from collections.abc import Mapping
 
 from solver.export.job import IMPORTABLE, Job, read_settings
-from solver.export.launcher import RANKS, check_launcher, expect, launcher_files
-from solver.export.megatron import (
-    check_layout,
-    check_ranks,
-    hides_tensor_traffic,
-    recomputation,
-    shared,
-    written,
-)
+from solver.export.launcher import expect, launcher_files
+from solver.export.megatron import batches, check_layout, degrees, recomputation, strategies
 
 RECIPE = "planned_recipe.py"
 
@@ -59,7 +52,6 @@ _PRECISION = {
     "bf16": ("bf16=True", "bfloat16"),
     "fp8": ("bf16=True, fp8='hybrid', fp8_recipe='delayed'", "bfloat16"),
 }
-_EXCLUDED = [f"model.account_for_{one}_in_pipeline_split" for one in ("embedding", "loss")]
 #: Adam's moments in 16 bit.
 _MOMENTS = [
     "    cfg.optimizer.use_precision_aware_optimizer = True",
@@ -69,94 +61,78 @@ _MOMENTS = [
 
 def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
+    workload, hidden = job.instance.workload, strategies(job)
+    overlap = {name: hidden[name] for name in ("tp_comm_overlap", "overlap_grad_reduce")}
+    formats, weights = _PRECISION[workload.precision]
+    precision = f"{formats}, params_dtype=torch.{weights}, pipeline_dtype=torch.{weights}"
     lines = [f"    cfg.{name} = {value!r}" for name, value in settings(job).items()]
-    lines += _MOMENTS if job.instance.workload.optimizer_state == "bf16" else []
     module = _MODULE.format(
         title=job.title,
         layers=job.num_blocks,
-        precision=_precision(job),
-        overlap=", ".join(f"{name}={value}" for name, value in _overlap(job).items()),
-        lines="\n".join(lines),
+        precision=f"{precision}, grad_reduce_in_fp32={workload.gradient_bytes == 4}",
+        overlap=", ".join(f"{n}={on}" for n, on in {**overlap, **_NO_GATHER}.items()),
+        lines="\n".join(lines + _MOMENTS * (workload.optimizer_state == "bf16")),
     )
     usage = "SCRIPT [ARGUMENTS]    (a script that trains with apply(RECIPE()))"
     return {RECIPE: module, **launcher_files(job, usage, '"$@"', IMPORTABLE)}
 
 
-def _precision(job: Job) -> str:
-    """Arguments of MixedPrecisionConfig."""
-    workload = job.instance.workload
-    fields, weights = _PRECISION[workload.precision]
-    formats = f"params_dtype=torch.{weights}, pipeline_dtype=torch.{weights}"
-    return f"{fields}, {formats}, grad_reduce_in_fp32={workload.gradient_bytes == 4}"
-
-
-def _overlap(job: Job) -> dict[str, bool]:
-    """Arguments of CommOverlapConfig: what the plan assumes to be hidden."""
-    return {
-        "tp_comm_overlap": hides_tensor_traffic(job),
-        "overlap_grad_reduce": bool(job.instance.search.overlap.gradient_sync),
-        "overlap_param_gather": False,
-    }
+_NO_GATHER = {"overlap_param_gather": False}
+#: Fields of `model` that a recipe may have set, and the plan does without.
+_CLEARED = {
+    **dict.fromkeys(
+        (
+            "num_layers_in_first_pipeline_stage",
+            "num_layers_in_last_pipeline_stage",
+            "recompute_granularity",
+            "recompute_method",
+            "recompute_num_layers",
+            "recompute_modules",
+        )
+    ),
+    "account_for_embedding_in_pipeline_split": False,
+    "account_for_loss_in_pipeline_split": False,
+}
 
 
 def settings(job: Job) -> dict[str, object]:
-    """Fields of the configuration."""
-    shape, workload = job.shape, job.instance.workload
-    several = len(job.pieces) > 1
+    """Fields of the configuration: those of `model` are Megatron-LM's options."""
+    shape, hidden = job.shape, strategies(job)
+    sizes = batches(job, shape.micro_batch)
+    model: dict[str, object] = {
+        **_CLEARED,
+        "expert_model_parallel_size": 1,
+        "expert_tensor_parallel_size": job.tp,
+        **degrees(job),
+        **recomputation(job),
+        "virtual_pipeline_model_parallel_size": shape.vpp if shape.vpp > 1 else None,
+        "sequence_parallel": job.sequence_parallel,
+        "mtp_num_layers": sizes["mtp_num_layers"],
+        "seq_length": sizes["seq_length"],
+    }
+    match model["cp_comm_type"]:
+        case [method]:  # of all layers
+            model["cp_comm_type"] = method
     return {
-        "model.tensor_model_parallel_size": job.tp,
-        "model.pipeline_model_parallel_size": shape.pp,
-        "model.virtual_pipeline_model_parallel_size": shape.vpp if shape.vpp > 1 else None,
-        "model.context_parallel_size": shape.cp,
-        "model.expert_model_parallel_size": shape.ep,
-        "model.expert_tensor_parallel_size": shape.etp or job.tp,
-        "model.sequence_parallel": job.sequence_parallel,
-        "model.pipeline_model_parallel_layout": written(job.pieces, job.num_mtp)
-        if several
-        else None,
-        **dict.fromkeys(_EXCLUDED, False),
-        "model.num_layers_in_first_pipeline_stage": None,
-        "model.num_layers_in_last_pipeline_stage": None,
-        "model.mtp_num_layers": job.num_mtp or None,
-        **_flagged(job),
-        "model.seq_length": workload.sequence_length,
-        "train.global_batch_size": workload.global_batch,
-        "train.micro_batch_size": shape.micro_batch,
+        **{f"model.{name}": value for name, value in model.items()},
+        "train.global_batch_size": sizes["global_batch_size"],
+        "train.micro_batch_size": sizes["micro_batch_size"],
         "ddp.use_distributed_optimizer": shape.zero > 0,
-        "ddp.overlap_grad_reduce": _overlap(job)["overlap_grad_reduce"],
+        "ddp.overlap_grad_reduce": hidden["overlap_grad_reduce"],
         "ddp.overlap_param_gather": False,
-        "ddp.grad_reduce_in_fp32": workload.gradient_bytes == 4,
+        "ddp.grad_reduce_in_fp32": hidden["accumulate_allreduce_grads_in_fp32"],
         "optimizer.use_distributed_optimizer": shape.zero > 0,
         "dist.use_tp_pp_dp_mapping": False,
     }
 
 
-def _flagged(job: Job) -> dict[str, object]:
-    """Fields for the flags that Megatron-LM takes."""
-    flags = {words[0]: words[1] for words in [*recomputation(job), *shared(job)]}
-    number = flags.get("--recompute-num-layers")
-    modules = flags.get("--recompute-modules")
-    dispatcher = flags.get("--moe-token-dispatcher-type")
-    return {
-        "model.cp_comm_type": flags.get("--cp-comm-type"),
-        **({"model.moe_token_dispatcher_type": dispatcher} if dispatcher else {}),
-        "model.recompute_granularity": flags.get("--recompute-granularity"),
-        "model.recompute_method": flags.get("--recompute-method"),
-        "model.recompute_num_layers": None if number is None else int(number),
-        "model.recompute_modules": None if modules is None else [modules],
-    }
-
-
 def check(job: Job, texts: Mapping[str, str]) -> None:
-    """Raises PlannerError unless the files, read back, say what the plan does."""
-    check_launcher(job, texts)
-    check_ranks(job, texts[RANKS])
-    found = read_settings(texts[RECIPE])
-    tp, pp = found["model.tensor_model_parallel_size"], found["model.pipeline_model_parallel_size"]
-    expect("tensor and pipeline degrees", (tp, pp), (job.tp, job.shape.pp))
-    expect("layers", found["LAYERS"], job.num_blocks)
-    layout = found["model.pipeline_model_parallel_layout"]
-    check_layout(job, str(layout) if layout else written(job.pieces, job.num_mtp))
-    sizes = found["train.global_batch_size"], found["train.micro_batch_size"]
-    planned = job.micro_batches * job.shape.dp * job.shape.micro_batch, job.shape.micro_batch
-    expect("global and micro batch", sizes, planned)
+    """Raises PlannerError unless the recipe, read back, says what the plan does."""
+    told = read_settings(texts[RECIPE])
+    model = [told[f"model.{name}_model_parallel_size"] for name in ("tensor", "pipeline")]
+    expect("tensor and pipeline degrees", model, [job.tp, job.shape.pp])
+    expect("layers", told["LAYERS"], job.num_blocks)
+    if len(job.pieces) > 1:
+        check_layout(job, str(told["model.pipeline_model_parallel_layout"]))
+    sizes = told["train.global_batch_size"], told["train.micro_batch_size"]
+    expect("global and micro batch", sizes, (job.sequences, job.shape.micro_batch))

@@ -17,6 +17,7 @@ from solver.export import (
     torchtitan,
 )
 from solver.export.job import Job, host_faults
+from solver.export.launcher import check_launcher
 from solver.options import ExportTarget
 
 
@@ -39,6 +40,7 @@ class Exporter:
 
     def check(self, job: Job, texts: Mapping[str, str]) -> None:
         """Raises PlannerError unless the files, read back, say what the plan does."""
+        check_launcher(job, texts)
         self.module.check(job, texts)
 
 

@@ -11,16 +11,15 @@ it drops parameters in between.
 import csv
 import io
 from collections.abc import Mapping
+from enum import StrEnum
 
 from formulations.instance.search import ScheduleName
 from formulations.schedules import SCHEDULES, device_order
 from formulations.schedules.operations import Kind
 from solver.export.job import IMPORTABLE, Job, Piece, read_settings
-from solver.export.launcher import check_launcher, expect, launcher_files
+from solver.export.launcher import expect, launcher_files
 
 MODULE, SCHEDULE = "planned_config.py", "schedule.csv"
-_PARAMETERS = {"bf16": "bfloat16", "fp32": "float32"}
-_LETTERS = {Kind.FORWARD: "F", Kind.BACKWARD: "B", Kind.WEIGHT: "W"}
 
 _TEXT = '''\
 """torchtitan configuration of {title}.
@@ -53,61 +52,77 @@ def files(job: Job) -> dict[str, str]:
     lines = [f"    config.{name} = {value!r}" for name, value in settings(job).items()]
     if job.recompute_way == "full":
         lines.append("    from torchtitan.distributed.activation_checkpoint import FullAC")
-        lines.append("    config.activation_checkpoint = FullAC.Config()")
-    else:
-        lines.append("    config.activation_checkpoint = None")
+    checkpoint = "FullAC.Config()" if job.recompute_way == "full" else "None"
+    lines.append(f"    config.activation_checkpoint = {checkpoint}")
+    schedule = {}
     if job.shape.pp > 1:
-        path = f'str(HERE / "{SCHEDULE}")'
-        lines.append(f"    config.parallelism.pipeline_parallel_schedule_csv = {path}")
+        lines.append(f'    config.{Field.CSV} = str(HERE / "{SCHEDULE}")')
+        page = io.StringIO()
+        csv.writer(page, lineterminator="\n").writerows(operations(job))
+        schedule = {SCHEDULE: page.getvalue()}
     text = _TEXT.format(title=job.title, layers=job.num_blocks, lines="\n".join(lines))
     usage = "--config NAME [ARGUMENTS]    (NAME: a function of planned_config.py)"
     command = '-m torchtitan.train --module planned_config "$@"'
-    schedule = {SCHEDULE: schedule_text(job)} if job.shape.pp > 1 else {}
     return {MODULE: text, **schedule, **launcher_files(job, usage, command, IMPORTABLE)}
 
 
-def settings(job: Job) -> dict[str, object]:
-    """Fields of the configuration."""
+class Field(StrEnum):
+    """Fields of a configuration that a plan decides; `evaluate` reads them back."""
+
+    TP = "parallelism.tensor_parallel_degree"
+    SEQUENCE = "parallelism.enable_sequence_parallel"
+    PP = "parallelism.pipeline_parallel_degree"
+    CP = "parallelism.context_parallel_degree"
+    EP = "parallelism.expert_parallel_degree"
+    SHARD = "parallelism.data_parallel_shard_degree"
+    REPLICATE = "parallelism.data_parallel_replicate_degree"
+    RESHARD = "parallelism.fsdp_reshard_after_forward"
+    NAME = "parallelism.pipeline_parallel_schedule"
+    CSV = "parallelism.pipeline_parallel_schedule_csv"
+    SIZE = "parallelism.pipeline_parallel_microbatch_size"
+    PER_STAGE = "parallelism.pipeline_parallel_layers_per_stage"
+    PARTS = "parallelism.module_fqns_per_model_part"
+    LOCAL = "training.local_batch_size"
+    GLOBAL = "training.global_batch_size"
+    LENGTH = "training.seq_len"
+    PARAMETERS = "training.mixed_precision_param"
+    NO_GRAPHS = "training.disable_cuda_graphs"
+
+
+def settings(job: Job) -> dict[Field, object]:
+    """Their values."""
     shape, workload = job.shape, job.instance.workload
     split = shape.zero > 0
-    local = shape.micro_batch * (job.micro_batches if shape.pp > 1 else 1)
-    found: dict[str, object] = {
-        "parallelism.tensor_parallel_degree": job.tp,
-        "parallelism.enable_sequence_parallel": job.sequence_parallel,
-        "parallelism.pipeline_parallel_degree": shape.pp,
-        "parallelism.context_parallel_degree": shape.cp,
-        "parallelism.expert_parallel_degree": shape.ep,
-        "parallelism.data_parallel_shard_degree": shape.dp if split else 1,
-        "parallelism.data_parallel_replicate_degree": 1 if split else shape.dp,
-        "parallelism.fsdp_reshard_after_forward": "always" if shape.zero == 3 else "never",
-        "training.local_batch_size": local,
-        "training.global_batch_size": workload.global_batch,
-        "training.seq_len": workload.sequence_length,
-        "training.mixed_precision_param": _PARAMETERS[workload.precision],
+    fields: dict[Field, object] = {
+        Field.TP: job.tp,
+        Field.SEQUENCE: job.sequence_parallel,
+        Field.PP: shape.pp,
+        Field.CP: shape.cp,
+        Field.EP: shape.ep,
+        Field.SHARD: shape.dp if split else 1,
+        Field.REPLICATE: 1 if split else shape.dp,
+        Field.RESHARD: "always" if shape.zero == 3 else "never",
+        Field.LOCAL: shape.micro_batch * (job.micro_batches if shape.pp > 1 else 1),
+        Field.GLOBAL: workload.global_batch,
+        Field.LENGTH: workload.sequence_length,
+        Field.PARAMETERS: {"bf16": "bfloat16", "fp32": "float32"}[workload.precision],
     }
     if shape.pp > 1 or shape.ep > 1:
-        found["training.disable_cuda_graphs"] = True  # else the configuration is refused
+        fields[Field.NO_GRAPHS] = True  # else the configuration is refused
     if shape.pp > 1:
-        found |= {
-            "parallelism.pipeline_parallel_layers_per_stage": None,
-            "parallelism.pipeline_parallel_microbatch_size": shape.micro_batch,
-            "parallelism.pipeline_parallel_schedule": "PipelineScheduleMulti",
-            "parallelism.module_fqns_per_model_part": [modules(piece) for piece in job.pieces],
+        fields |= {
+            Field.PER_STAGE: None,
+            Field.SIZE: shape.micro_batch,
+            Field.NAME: "PipelineScheduleMulti",
+            Field.PARTS: [modules(piece) for piece in job.pieces],
         }
-    return found
+    return fields
 
 
 def modules(piece: Piece) -> list[str]:
     """Names of the modules of a piece."""
     blocks = [f"layers.{i}" for i in piece.blocks]
     return [*["tok_embeddings"] * piece.embedding, *blocks, *["norm", "lm_head"] * piece.head]
-
-
-def schedule_text(job: Job) -> str:
-    """A row of operations per pipeline rank."""
-    page = io.StringIO()
-    csv.writer(page, lineterminator="\n").writerows(operations(job))
-    return page.getvalue()
 
 
 def operations(job: Job) -> list[list[str]]:
@@ -118,13 +133,12 @@ def operations(job: Job) -> list[list[str]]:
 
 def schedule_rows(name: ScheduleName, pp: int, vpp: int, micro_batches: int) -> list[list[str]]:
     """The same of a schedule, for so many stages, chunks per rank and micro-batches."""
-    letters = _LETTERS
-    if SCHEDULES[name].splits_backward:
-        letters = {**_LETTERS, Kind.BACKWARD: "I"}
+    backward = "I" if SCHEDULES[name].splits_backward else "B"
+    letters = {Kind.FORWARD: "F", Kind.BACKWARD: backward, Kind.WEIGHT: "W"}
     return [
         [
-            f"{one.stage}{letters[one.kind]}{one.micro_batch}"
-            for one in device_order(name, pp, k, micro_batches, vpp)
+            f"{operation.stage}{letters[operation.kind]}{operation.micro_batch}"
+            for operation in device_order(name, pp, k, micro_batches, vpp)
         ]
         for k in range(pp)
     ]
@@ -132,36 +146,19 @@ def schedule_rows(name: ScheduleName, pp: int, vpp: int, micro_batches: int) -> 
 
 def check(job: Job, texts: Mapping[str, str]) -> None:
     """Raises PlannerError unless the files, read back, say what the plan does."""
-    check_launcher(job, texts)
-    found = read_settings(texts[MODULE])
-    degrees = [f"{name}_degree" for name in _DEGREES]
-    tp, pp, shard, replicate = (found[f"parallelism.{name}"] for name in degrees)
-    expect("degrees", (tp, pp), (job.tp, job.shape.pp))
-    expect("data-parallel degrees", {shard, replicate} - {1}, {job.shape.dp} - {1})
-    local, total = (found[f"training.{name}_batch_size"] for name in ("local", "global"))
-    expect("layers", found["LAYERS"], job.num_blocks)
-    expect("global batch", total, job.micro_batches * job.shape.micro_batch * job.shape.dp)
-    if job.shape.pp > 1:
-        expect("sequences per rank", local, job.micro_batches * job.shape.micro_batch)
-        parts = found["parallelism.module_fqns_per_model_part"]
-        expect("modules", parts, [modules(piece) for piece in job.pieces])
-        _check_schedule(job, texts[SCHEDULE])
-
-
-_DEGREES = (
-    "tensor_parallel",
-    "pipeline_parallel",
-    "data_parallel_shard",
-    "data_parallel_replicate",
-)
-
-
-def _check_schedule(job: Job, text: str) -> None:
-    """Every micro-batch forward and backward once on every stage of every rank, in plan order."""
-    rows = list(csv.reader(io.StringIO(text)))
-    expect("ranks of the schedule", len(rows), job.shape.pp)
+    shape, told = job.shape, read_settings(texts[MODULE])
+    expect("degrees", (told[Field.TP], told[Field.PP]), (job.tp, shape.pp))
+    replicas = {told[Field.SHARD], told[Field.REPLICATE]}
+    expect("data-parallel degrees", replicas - {1}, {shape.dp} - {1})
+    expect("layers", told["LAYERS"], job.num_blocks)
+    expect("global batch", told[Field.GLOBAL], job.sequences)
+    if shape.pp == 1:
+        return
+    expect("sequences per rank", told[Field.LOCAL], job.micro_batches * shape.micro_batch)
+    expect("modules", told[Field.PARTS], [modules(piece) for piece in job.pieces])
+    rows = list(csv.reader(io.StringIO(texts[SCHEDULE])))
     expect("operations", rows, operations(job))
-    kinds = 3 if SCHEDULES[job.shape.schedule].splits_backward else 2
+    # every micro-batch forward and backward once on every stage of every rank
+    kinds = 3 if SCHEDULES[shape.schedule].splits_backward else 2
     counts = [len(set(row)) for row in rows]
-    planned = kinds * job.micro_batches * job.shape.vpp
-    expect("operations per rank", counts, [planned] * job.shape.pp)
+    expect("operations per rank", counts, [kinds * job.micro_batches * shape.vpp] * shape.pp)

@@ -28,7 +28,7 @@ from pydantic import TypeAdapter
 from formulations.errors import PlannerError
 from formulations.instance import Cluster, Instance, Workload
 from formulations.instance.lengths import Lengths
-from formulations.lengths.problem import Mixed, RowTime, Strategy, Switching
+from formulations.lengths.problem import Mixed, Strategy, Switching
 from formulations.lengths.row_times import (
     PlanRows,
     atoms_of,
@@ -37,12 +37,13 @@ from formulations.lengths.row_times import (
     longest_row,
     measured_problem,
     of_rows,
+    plan_name,
     plan_rows,
     row_multiple,
     slowest_row_ns,
 )
 from formulations.lengths.strategy_time import NEVER, Numbers, StrategyTimes
-from formulations.plan import GRADIENTS_SPLIT, Plan, Shape
+from formulations.plan import Plan, Shape
 from formulations.space import shapes_of
 from formulations.space.configurations import node_vectors
 from formulations.switching.shards import Kind, Layout, layout_of
@@ -113,19 +114,19 @@ def candidates(
         mixed, above = measured_problem(instance)
         _check_longest(lengths, mixed.strategies)
         return Candidates(mixed, None, above)
-    layouts = found_strategies(instance, tell, study)
-    _check_longest(lengths, [one.strategy for one in layouts])
-    kept = useful(instance, layouts)
-    plans = [one.plan for one in kept]
+    variants = found_strategies(instance, tell, study)
+    _check_longest(lengths, [rows.strategy for rows in variants])
+    kept = useful(instance, variants)
+    plans = tuple(rows.plan for rows in kept)
     switching = switch_times(instance.cluster, instance.workload, plans, study)
-    strategies = tuple(one.strategy for one in kept)
+    strategies = tuple(rows.strategy for rows in kept)
     mixed = Mixed(atoms_of(lengths), strategies, switching, lengths.rows)
-    return Candidates(mixed, tuple(plans), tuple(one.above for one in kept))
+    return Candidates(mixed, plans, tuple(rows.above for rows in kept))
 
 
 def _check_longest(lengths: Lengths, strategies: Sequence[Strategy]) -> None:
     """Refuses sequences that are longer than any strategy takes."""
-    tokens, last = [one.up_to for one in lengths.classes], lengths.classes[-1]
+    tokens, last = [c.up_to for c in lengths.classes], lengths.classes[-1]
     longest = 0
     for strategy in strategies:
         measured = zip(tokens, strategy.atoms_ns, strict=False)
@@ -159,24 +160,22 @@ def found_strategies(
             f"limits.max_price_per_hour: all nodes, which strategies use, cost more than {limit:g}"
             " USD/h"
         )
-    strategies, shapes = list[PlanRows](), list(layouts(timed))
+    shapes = list(layouts(timed))
     if not shapes:
         num_gpus = sum(group.nodes * group.gpus_per_node for group in timed.cluster.groups)
         raise NoLayoutError(
             f"search: no layout over all {num_gpus} GPUs, which every strategy uses; allow more of"
             " data_parallel, tensor_parallel, context_parallel, pipeline_parallel"
         )
-
-    def variants(shape: Shape) -> list[PlanRows]:
-        key = shape.model_dump_json()
-        return made_once(study, LENGTHS, key, _VARIANTS, lambda: [*_variants(timed, shape)])
-
     if study is not None:
         study.note(LENGTHS, {"layouts": len(shapes)})
+    strategies = list[PlanRows]()
     for done, shape in enumerate(shapes):
         tell(done, len(shapes))
-        strategies += variants(shape)
-    return _needed(strategies)
+        make, key = partial(_variants, timed, shape), shape.model_dump_json()
+        variants: list[PlanRows] = made_once(study, LENGTHS, key, _VARIANTS, make)
+        strategies += variants
+    return strategies
 
 
 def layouts(instance: Instance) -> Iterator[Shape]:
@@ -191,88 +190,36 @@ def layouts(instance: Instance) -> Iterator[Shape]:
         yield from (shape for shape in shapes if not shape.per_stage)
 
 
-def _variants(instance: Instance, shape: Shape) -> Iterator[PlanRows]:
+def _variants(instance: Instance, shape: Shape) -> list[PlanRows]:
     """The strategies of a layout: for the longest rows first, then for shorter ones."""
-    tokens = longest_row(instance, shape, partial(_has_room, instance, shape))
-    before, step = None, row_multiple(shape)
+    num_rows = shape.pp * ROWS_PER_STAGE  # of a replica
+    orders = list(node_orders(shape.nodes_used, ORDER_LIMIT))
+
+    def fits(tokens: int) -> bool:
+        """Whether some split fits the memory, in some node order, with rows of so many tokens."""
+        tables = TimeTables(of_rows(instance, tokens, shape.dp * num_rows)).costs(shape)
+        space, shares = SplitSpace(tables), (num_rows,) * shape.dp
+        trials = (order_balance(space, order, shares) for order in orders)
+        return any(fitting_even_split(stages) is not None for stages in trials)
+
+    variants, step = list[PlanRows](), row_multiple(shape)
+    tokens = longest_row(instance, shape, fits)
     while tokens:
-        plan = _best_plan(instance, shape, tokens)
+        # The best plan of the layout for rows of so many tokens, or the best within the time
+        rows = of_rows(instance, tokens, shape.dp * num_rows)
+        search = PlanSearch(rows, SolveOptions(time_limit_s=LIMIT_S), space=iter([shape]))
+        with suppress(TimeUp), time_up_after(search.deadline.end_s):
+            search.incumbents.seed([shape])
+            search.run()
+        plan = search.incumbents.known.plan
         if plan is None:
-            return
+            break
         row_ns = partial(slowest_row_ns, instance, tokens=tokens)
-        if before and row_ns(plan) > (1 - LEAST_GAIN) * row_ns(before):
-            return
-        yield plan_rows(instance, plan, plan_name(plan))
-        before, tokens = plan, tokens // 2 // step * step
-
-
-def _rows(instance: Instance, shape: Shape, tokens: int) -> Instance:
-    return of_rows(instance, tokens, shape.dp * shape.pp * ROWS_PER_STAGE)
-
-
-def _has_room(instance: Instance, shape: Shape, tokens: int) -> bool:
-    """Whether some split fits the memory, in some node order, with rows of so many tokens."""
-    tables = TimeTables(_rows(instance, shape, tokens)).costs(shape)
-    space, shares = SplitSpace(tables), (shape.pp * ROWS_PER_STAGE,) * shape.dp
-    orders = node_orders(shape.nodes_used, ORDER_LIMIT)
-    trials = (order_balance(space, order, shares) for order in orders)
-    return any(fitting_even_split(stages) is not None for stages in trials)
-
-
-def _best_plan(instance: Instance, shape: Shape, tokens: int) -> Plan | None:
-    """The best plan of a layout for rows of so many tokens, or the best within the time."""
-    options = SolveOptions(time_limit_s=LIMIT_S)
-    search = PlanSearch(_rows(instance, shape, tokens), options, space=iter([shape]))
-    with suppress(TimeUp), time_up_after(search.deadline.end_s):
-        search.incumbents.seed([shape])
-        search.run()
-    return search.incumbents.known.plan
-
-
-def _needed(strategies: Sequence[PlanRows]) -> list[PlanRows]:
-    """Without those that another one of their degrees makes needless."""
-    needed: list[PlanRows] = []
-    for rows in sorted(strategies, key=lambda rows: (-rows.strategy.longest, _slowest(rows))):
-        if not any(_replaces(longer, rows) for longer in needed):
-            needed.append(rows)
-    return [rows for rows in strategies if rows in needed]
-
-
-def _replaces(longer: PlanRows, shorter: PlanRows) -> bool:
-    """Whether a strategy takes all rows of another one of its degrees, hardly slower."""
-    a, b = longer.plan.shape, shorter.plan.shape
-    if (a.degrees, a.dp, a.pp, a.ep) != (b.degrees, b.dp, b.pp, b.ep):
-        return False
-    factor = 1 / (1 - LEAST_GAIN)
-    pairs = zip(longer.strategy.pipelines, shorter.strategy.pipelines, strict=True)
-    return all(
-        p.longest_row >= q.longest_row
-        and all(x <= factor * y for x, y in zip(_figures(p.time), _figures(q.time), strict=False))
-        for p, q in pairs
-    )
-
-
-def _slowest(rows: PlanRows) -> tuple[float, ...]:
-    """The figures of the slowest replica on short rows."""
-    return max(_figures(replica.time) for replica in rows.strategy.replicas)
-
-
-def _figures(time: RowTime) -> tuple[float, ...]:
-    """Times of a curve's parts or of rows, what counts for short rows first."""
-    curve = time.per_row_ns, time.per_token_ns, time.per_square_ns
-    return tuple(ns for _, ns in time.rows_ns) or curve
-
-
-def plan_name(plan: Plan) -> str:
-    """The degrees of a plan, and whether it recomputes anything."""
-    shape = plan.shape
-    tps = "/".join(dict.fromkeys(str(degrees.tp) for degrees in shape.degrees_used))
-    more = [("cp", shape.cp), ("ep", shape.ep)]
-    shared = [f"{name} {degree}" for name, degree in more if degree > 1]
-    split = [f"ZeRO {shape.zero}"] if shape.zero >= GRADIENTS_SPLIT else []
-    stages = (stage for replica in plan.replicas for stage in replica.stages)
-    again = ["recomputing"] if any(stage.recomputed.blocks for stage in stages) else []
-    return ", ".join([f"dp {shape.dp}", f"tp {tps}", *shared, f"pp {shape.pp}", *split, *again])
+        if variants and row_ns(plan) > (1 - LEAST_GAIN) * row_ns(variants[-1].plan):
+            break
+        variants.append(plan_rows(instance, plan, plan_name(plan)))
+        tokens = tokens // 2 // step * step
+    return variants
 
 
 def useful(instance: Instance, strategies: Sequence[PlanRows]) -> list[PlanRows]:
@@ -280,20 +227,17 @@ def useful(instance: Instance, strategies: Sequence[PlanRows]) -> list[PlanRows]
 
     Of the lengths of a plan's rows those that are its best ones there; each with a name.
     """
-    fastest = np.minimum.reduce(
-        [_times(instance, rows.strategy).min(axis=0) for rows in strategies]
-    )
+    times = [_times(instance, rows.strategy) for rows in strategies]
+    fastest = np.minimum.reduce([of_strategy.min(axis=0) for of_strategy in times])
     limit = np.where(fastest < NEVER, fastest * (1 + CLOSE), 0)
     kept = []
-    for rows in strategies:
-        times = _times(instance, rows.strategy)
-        best = times == times.min(axis=0)
-        for halvings in np.flatnonzero((best & (times <= limit)).any(axis=(1, 2))).tolist():
-            shorter = partial(plan_rows, instance, rows.plan, rows.strategy.name)
-            kept.append(shorter(halvings) if halvings else rows)
+    for rows, of_strategy in zip(strategies, times, strict=True):
+        close = (of_strategy == of_strategy.min(axis=0)) & (of_strategy <= limit)
+        for halvings in np.flatnonzero(close.any(axis=(1, 2))).tolist():
+            name = rows.strategy.name
+            kept.append(plan_rows(instance, rows.plan, name, halvings) if halvings else rows)
     # Names: with the length of their rows, and a number, where it takes these to tell them apart
-    degrees = Counter(rows.strategy.name for rows in kept)
-    seen: Counter[str] = Counter()
+    degrees, seen = Counter(rows.strategy.name for rows in kept), Counter[str]()
     for n, rows in enumerate(kept):
         name = rows.strategy.name
         if degrees[name] > 1:
@@ -307,11 +251,11 @@ def useful(instance: Instance, strategies: Sequence[PlanRows]) -> list[PlanRows]
 def _times(instance: Instance, strategy: Strategy) -> Numbers:
     """[halvings of its rows, i, j] time of a strategy's rows for the classes i .. j - 1."""
     lengths = lengths_of(instance)
-    several = lengths.rows == "packed" and max(one.stages for one in strategy.replicas) > 1
+    several = lengths.rows == "packed" and max(r.stages for r in strategy.replicas) > 1
     halvings = max(0, (strategy.longest // SHORTEST_ROW).bit_length() - 1) if several else 0
     times = []
     for n in range(halvings + 1):
-        replicas = (replace(one, longest_row=one.longest_row >> n) for one in strategy.replicas)
+        replicas = (replace(r, longest_row=r.longest_row >> n) for r in strategy.replicas)
         shorter = replace(strategy, replicas=tuple(replicas), visit_ns=0)
         times.append(StrategyTimes(shorter, atoms_of(lengths), lengths.rows).of_intervals())
     return np.stack(times)

@@ -15,9 +15,8 @@ once. O(R K (K Q + Q^2)) for R anchors.
 In any order by the circuit model of `hot_switch`, round by round.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from time import monotonic
 
 import numpy as np
@@ -26,29 +25,17 @@ from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.lengths.problem import Mixed, Order, Switching
 from formulations.lengths.strategy_time import NEVER, Numbers, StrategyTimes, strategy_times
-from formulations.lengths.tour import (
-    Group,
-    Hop,
-    Single,
-    Tour,
-    back_ns,
-    best_single,
-    between_ns,
-    group_figures,
-    hops,
-    out_ns,
-    step_ns,
-)
+from formulations.lengths.tour import Group, Tour, back_ns, between_ns, out_ns, step_ns
 from formulations.models.hot_switch import HotSwitch
 from formulations.units import seconds
 from solver.backends import cpsat
 from solver.document import PlanDocument
 from solver.files import sealed
 from solver.interrupt import NoTimeError
-from solver.lengths_document import LengthsDocument
+from solver.lengths_document import LengthsDocument, step_figures
 from solver.options import SolveOptions
 from solver.result import Status, Termination, longest_step_ns, proves, relative_gap
-from solver.switch_document import KINDS, SwitchDocument
+from solver.switch_document import KINDS
 from solver.switching.documented import switch_document
 
 
@@ -82,11 +69,6 @@ class Chosen:
     def status(self) -> Status:
         """Whether the step is proved to be within the gap that was asked for."""
         return Status.OPTIMAL if proves(self.gap, self.requested_gap) else Status.FEASIBLE
-
-    @cached_property
-    def single(self) -> Single | None:
-        """The best strategy that runs everything, without a switch."""
-        return best_single(self.mixed)
 
 
 def choose(mixed: Mixed, order: Order, options: SolveOptions | None = None) -> Chosen:
@@ -133,12 +115,17 @@ def _free(
 
     By rounds: a model in which sequences may be divided, but where a tour was found that does.
     """
-    apart, best, bound_ns = _few_sequences(mixed), ascending_step, 0
+    apart, best, bound_ns, times = _few_sequences(mixed), ascending_step, 0, strategy_times(mixed)
     while True:
-        limit_ns = _longest_ns(mixed) if best is None else max(0, best.step_ns - 1)
-        built = HotSwitch(mixed, limit_ns, apart)
+        longest_ns = _longest_ns(mixed, times) if best is None else max(0, best.step_ns - 1)
+        built = HotSwitch(mixed, longest_ns, apart)
         if best is not None:
-            built.hint(_merged(best.tour))
+            # The best step, with the groups of a strategy at the place of its last one
+            sets: dict[int, tuple[int, ...]] = {}
+            for group in best.tour.groups:
+                sets[group.strategy] = (*sets.pop(group.strategy, ()), *group.atoms)
+            merged = Tour(best.tour.anchor, tuple(Group(q, atoms) for q, atoms in sets.items()))
+            built.model.hint(built.assignment(merged))
         limit_s = options.time_limit_s
         left_s = None if limit_s is None else max(0.0, limit_s - (monotonic() - begin))
         outcome = cpsat.run(built.model.native, replace(options, time_limit_s=left_s))
@@ -154,7 +141,13 @@ def _free(
         # is below the best of these.
         proved_ns = best.step_ns if outcome.status is Status.INFEASIBLE else outcome.bound or 0
         bound_ns = max(bound_ns, min(proved_ns, best.step_ns))
-        more = set() if solution is None else _undivided(mixed, solution.tour) - apart
+        # Strategies and lengths that take more than their share of the work
+        groups = () if solution is None else solution.tour.groups
+        more = {
+            (group.strategy, k)
+            for group in groups
+            for k in times[group.strategy].undivided(group.atoms)
+        } - apart
         if not more or outcome.termination is not Termination.CLOSED:
             if ascending_step is not None:
                 bound_ns = min(bound_ns, ascending_step.step_ns)
@@ -167,102 +160,65 @@ def _few_sequences(mixed: Mixed) -> set[tuple[int, int]]:
     above, few = 0, set()
     for k, atom in reversed(list(enumerate(mixed.atoms))):
         above += atom.count
-        few |= {(q, k) for q, one in enumerate(mixed.strategies) if above <= 2 * one.dp}
+        few |= {(q, k) for q, strategy in enumerate(mixed.strategies) if above <= 2 * strategy.dp}
     return few
 
 
-def _undivided(mixed: Mixed, tour: Tour) -> set[tuple[int, int]]:
-    """Strategies and lengths that take more than their share of the work in a tour."""
-    times = strategy_times(mixed)
-    pairs = ((group, times[group.strategy]) for group in tour.groups)
-    return {
-        (group.strategy, k)
-        for group, strategy in pairs
-        if isinstance(strategy, StrategyTimes)
-        for k in strategy.undivided(group.atoms)
-    }
-
-
-def _merged(tour: Tour) -> Tour:
-    """The tour with one group a strategy, at the place of its last one."""
-    sets: dict[int, tuple[int, ...]] = {}
-    for group in tour.groups:
-        sets[group.strategy] = (*sets.pop(group.strategy, ()), *group.atoms)
-    return Tour(tour.anchor, tuple(Group(q, atoms) for q, atoms in sets.items()))
-
-
-def _longest_ns(mixed: Mixed) -> int:
+def _longest_ns(mixed: Mixed, times: Sequence[StrategyTimes]) -> int:
     """No tour takes longer: all strategies with all they can run, as anchors, every switch."""
     tables = (mixed.switching.parameters_ns, mixed.switching.gradients_ns)
     total_ns = 2 * sum(ns or 0 for table in tables for row in table for ns in row)
-    for strategy, times in zip(mixed.strategies, strategy_times(mixed), strict=True):
-        atoms = np.flatnonzero(times.fits).tolist()
-        total_ns += strategy.anchor_ns + (times.of_set(atoms) or 0 if atoms else 0)
+    for strategy, of_strategy in zip(mixed.strategies, times, strict=True):
+        atoms = np.flatnonzero(of_strategy.fits).tolist()
+        total_ns += strategy.anchor_ns + (of_strategy.of_set(atoms) or 0 if atoms else 0)
     return total_ns
 
 
 def ascending(mixed: Mixed) -> Tour | None:
-    """A step of least time in ascending order; None if there is none."""
-    return _Search(mixed).best([strategy.anchor_ns for strategy in mixed.strategies])
+    """A step of least time in ascending order; None if there is none.
 
-
-class _Search:
-    """The dynamic program; NEVER where there is no switch, or a strategy takes not all atoms.
-
-    least: F, [anchor, atoms done, strategy]. begun: atoms done before its last group.
+    One strategy alone, if that is as good. `NEVER` where there is no switch, or a strategy takes
+    not all atoms.
     """
-
-    def __init__(self, mixed: Mixed) -> None:
-        self._intervals = np.array([times.of_intervals() for times in strategy_times(mixed)])  # C
-        self._between = _matrix(mixed.switching, between_ns)
-        np.fill_diagonal(self._between, NEVER)
-        self._back = _matrix(mixed.switching, back_ns)  # [last, anchor]
-        count, size = self._intervals.shape[:2]
-        self._least = np.full((count, size, count), NEVER)
-        self._begun = np.zeros((count, size, count), dtype=np.int64)
-        before = np.full((count, size, count), NEVER)  # G, and out where nothing is done
-        before[:, 0] = _matrix(mixed.switching, out_ns)
-        for done in range(1, size):
-            ways = before[:, :done] + self._intervals[:, :done, done].T  # (1)
-            self._begun[:, done] = ways.argmin(axis=1)
-            self._least[:, done] = np.minimum(ways.min(axis=1), NEVER)
-            ways = self._least[:, done, :, None] + self._between  # (2)
-            before[:, done] = np.minimum(ways.min(axis=1), NEVER)
-
-    def best(self, once_ns: Sequence[int]) -> Tour | None:
-        """The best of all anchors, which take so much once, and ends.
-
-        One strategy alone, if that is as good.
-        """
-        alone = (self._intervals[:, 0, -1] + np.array(once_ns)).tolist()
-        least = min(NEVER, *alone)
-        tours = [self._tour(q, 0, q) for q, ns in enumerate(alone) if ns == least < NEVER][:1]
-        for anchor in range(len(self._intervals)):
-            by_itself = self._intervals[anchor, :, -1].copy()
-            by_itself[-1] = 0
-            # (3)
-            ways = self._least[anchor] + self._back[:, anchor] + by_itself[:, None]
-            ways += once_ns[anchor]
-            # Where the anchor runs the end, what ran before is another strategy.
-            ways[:-1, anchor] = NEVER
-            done, last = np.unravel_index(ways.argmin(), ways.shape)
-            if ways[done, last] < least:
-                least = int(ways[done, last])
-                tours.append(self._tour(anchor, int(done), int(last)))
-        return tours[-1] if tours else None
-
-    def _tour(self, anchor: int, done: int, last: int) -> Tour:
-        """The groups, from the end to the start."""
-        size = self._intervals.shape[1] - 1
-        groups = [Group(anchor, tuple(range(done, size)))] if done < size else []
-        while done:
-            first = int(self._begun[anchor, done, last])
-            groups.append(Group(last, tuple(range(first, done))))
-            if first:
-                ways = self._least[anchor, first] + self._between[:, last]
-                last = int(ways.argmin())
-            done = first
-        return Tour(anchor, tuple(reversed(groups)))
+    intervals = np.array([times.of_intervals() for times in strategy_times(mixed)])  # C
+    once = np.array([strategy.anchor_ns for strategy in mixed.strategies], dtype=np.int64)
+    out, between, back = (
+        _matrix(mixed.switching, entry) for entry in (out_ns, between_ns, back_ns)
+    )
+    np.fill_diagonal(between, NEVER)
+    count, size = intervals.shape[:2]
+    least = np.full((count, size, count), NEVER)  # F, [anchor, atoms done, last strategy]
+    begun = np.zeros((count, size, count), dtype=np.int64)  # atoms done before the last group
+    before = np.full((count, size, count), NEVER)  # G, and out where nothing is done
+    before[:, 0] = out
+    for done in range(1, size):
+        ways = before[:, :done] + intervals[:, :done, done].T  # (1)
+        begun[:, done] = ways.argmin(axis=1)
+        least[:, done] = np.minimum(ways.min(axis=1), NEVER)
+        before[:, done] = np.minimum((least[:, done, :, None] + between).min(axis=1), NEVER)  # (2)
+    # (3), [anchor, atoms done before the anchor runs the end itself, last strategy before]
+    by_itself = intervals[:, :, -1].copy()
+    by_itself[:, -1] = 0
+    ends = least + back.T[:, None] + by_itself[:, :, None] + once[:, None, None]
+    anchors = np.arange(count)
+    ends[anchors, :-1, anchors] = NEVER  # what ran before is another strategy
+    alone = intervals[:, 0, -1] + once
+    if alone.min() <= ends.min():
+        single = int(alone.argmin())
+        tour = Tour(single, (Group(single, tuple(range(size - 1))),))
+        return tour if alone[single] < NEVER else None
+    if ends.min() >= NEVER:
+        return None
+    # The groups, from the end to the start
+    anchor, done, last = (int(at) for at in np.unravel_index(ends.argmin(), ends.shape))
+    groups = [Group(anchor, tuple(range(done, size - 1)))] if done < size - 1 else []
+    while done:
+        first = int(begun[anchor, done, last])
+        groups.append(Group(last, tuple(range(first, done))))
+        if first:
+            last = int((least[anchor, first] + between[:, last]).argmin())
+        done = first
+    return Tour(anchor, tuple(reversed(groups)))
 
 
 def _matrix(switching: Switching, entry: Callable[[Switching, int, int], int | None]) -> Numbers:
@@ -283,35 +239,30 @@ def build_lengths(
 
     plans: of all strategies, unless they were measured. above: see `LengthsDocument`.
     """
-    mixed, tour = chosen.mixed, chosen.tour
-    switches = hops(mixed.switching, tour)
+    figures = step_figures(chosen.mixed, chosen.tour)
+    assert figures is not None, "what a search returns is possible"
+    # As the times of switches were worked out: parameters and gradients one after the other
+    switches = [
+        switch_document(plans[hop.leaves], plans[hop.enters], kind)
+        for hop in figures["switches"]
+        for kind in KINDS[hop.moves]
+        if plans
+    ]
     document = LengthsDocument(
+        **figures,
         workload=workload,
         order=chosen.order,
         status=chosen.status,
         termination=chosen.termination,
         requested_gap=chosen.requested_gap,
         runtime_s=chosen.runtime_s,
-        anchor=tour.anchor,
-        step_time_s=seconds(chosen.step_ns),
+        anchor=chosen.tour.anchor,
         lower_bound_s=seconds(chosen.bound_ns),
         gap=chosen.gap,
-        single=chosen.single,
-        groups=tuple(group for group in group_figures(mixed, tour) if group is not None),
-        switches=tuple(switches),
-        problem=mixed,
+        problem=chosen.mixed,
         above=tuple(above),
         instance=instance,
         plans=tuple(plans),
-        switch_plans=tuple(_switch_plans(switches, plans)) if plans else (),
+        switch_plans=tuple(switches),
     )
     return sealed(document)
-
-
-def _switch_plans(
-    switches: Sequence[Hop], plans: Sequence[PlanDocument]
-) -> Iterator[SwitchDocument]:
-    """As the times of switches were worked out: parameters and gradients one after the other."""
-    for hop in switches:
-        for kind in KINDS[hop.moves]:
-            yield switch_document(plans[hop.leaves], plans[hop.enters], kind)

@@ -90,6 +90,12 @@ def written(x: float, y: float, words: str, style: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}"{style}>{escape(words)}</text>'
 
 
+def bar(x: float, y: float, width: float, height: float, fill: str, words: str) -> str:
+    """A rectangle with a tooltip; x, y: its upper left corner, px."""
+    place = f'x="{x:.2f}" y="{y:.1f}" width="{width:.2f}" height="{height:g}"'
+    return f'<rect {place} fill="{fill}"><title>{escape(words)}</title></rect>'
+
+
 def grid_line(x: float, y: float, to_x: float, to_y: float) -> str:
     """A thin line."""
     return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" class="g"/>'

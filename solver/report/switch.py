@@ -1,15 +1,34 @@
-"""A switch: in words and tables for Rich, and as a page."""
+"""A switch: in words and tables for Rich, as a page, and as an SVG 1.1 picture."""
+
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import RenderableType
 
 from formulations.plan import Plan
 from formulations.switching.shards import Slice
+from solver.report.chart import (
+    LETTER,
+    bar,
+    key,
+    key_width,
+    picture,
+    round_ticks,
+    upright_lines,
+    written,
+)
 from solver.report.html.page import section, sections_page
 from solver.report.layout import Lines, labelled, table
 from solver.report.naming import tensor_text
-from solver.report.quantities import counted, percent, size_text, size_unit, time_text
-from solver.report.switch_picture import COLUMNS, device_rows, few_rows, switch_picture
-from solver.switch_document import SwitchDocument
+from solver.report.quantities import (
+    counted,
+    percent,
+    ranges,
+    round_time_text,
+    size_text,
+    size_unit,
+    time_text,
+)
+from solver.switch_document import SwitchDocument, Volumes
 
 _SENDINGS = ("class", "slices", "from", "by way of", "to", "bytes")
 _MOVES = {
@@ -24,6 +43,35 @@ _LINES = {
     "in": "links into nodes",
     "zone": "links between zones",
 }
+
+#: Rows of a table; what busy GPUs send and receive stands before the rest.
+MOST_ROWS = 40
+#: Volumes of a GPU in the order of the columns.
+COLUMNS = ("sent inside", "sent between", "received inside", "received between")
+_WIDTH, _RIGHT, _TOP = 760, 110, 64
+_BAR, _STEP, _GAP = 11, 28, 76  # height of a bar, of a row, and between the two charts
+_FILLS = {"inside": "#86b3e3", "between": "#e39a2d"}
+_TIMES = (("this plan", "#3f9a5b"), ("no plan below", "#7a7a7a"), ("published rule", "#b5567f"))
+
+
+def device_rows(document: SwitchDocument) -> list[tuple[str, Volumes]]:
+    """GPUs and their volumes, bytes; GPUs of a node with equal volumes share a row."""
+    alike: dict[tuple[str, Volumes], list[int]] = {}
+    for device in document.devices:
+        node, _, gpu = device.gpu.rpartition(":")
+        alike.setdefault((node, device.volumes), []).append(int(gpu))
+    return [(f"{node}: {ranges(gpus)}", volumes) for (node, volumes), gpus in alike.items()]
+
+
+def few_rows(document: SwitchDocument) -> list[tuple[str, Volumes]]:
+    """As `device_rows`, those beyond MOST_ROWS as one with the largest volumes."""
+    rows = device_rows(document)
+    if len(rows) <= MOST_ROWS:
+        return rows
+    rest = rows[MOST_ROWS - 1 :]
+    sent, away, received, into = (max(row[1][n] for row in rest) for n in range(4))
+    more = f"{len(rest)} more rows, at most", (sent, away, received, into)
+    return [*rows[: MOST_ROWS - 1], more]
 
 
 def switch_text(document: SwitchDocument) -> list[RenderableType]:
@@ -129,3 +177,64 @@ def _degrees(plan: Plan) -> str:
     more = "".join(f" x {name} {degree}" for name, degree in shared if degree > 1)
     degrees = f"tensor {tensor_text(used)} x data {shape.dp} x pipeline {shape.pp}{more}"
     return f"{degrees}, ZeRO {shape.zero}"
+
+
+def switch_picture(document: SwitchDocument) -> str:
+    """Bars of time: the plan, what no plan goes below, the published rule.
+
+    Below them, what GPUs send and receive; GPUs of a node with equal volumes share a row. All bars
+    have tooltips.
+    """
+    moves = "parameters and gradients" if document.moves == "both" else document.moves
+    title = f"{document.workload.name}: switch of {moves}"
+    rows = few_rows(document)
+    if not rows:
+        return picture(f"{title}: nothing moves", _WIDTH, _TOP, ())
+    left = 32 + LETTER * max(len(name) for name, _ in (*_TIMES, *rows))
+    parts = [f'<g transform="translate({left:.0f} 0)">']  # all is drawn from the axes on
+    # Times
+    times = document.time_s, document.lower_bound_s, document.published_s
+    longest = max(times)
+    ticks = round_ticks(longest)
+    parts += _axis(ticks, _TOP, 3, lambda tick: round_time_text(tick, longest))
+    for n, ((name, fill), time_s) in enumerate(zip(_TIMES, times, strict=True)):
+        y, width, text = (
+            _TOP + n * _STEP + 4,
+            _WIDTH * time_s / ticks[-1],
+            time_text(time_s, longest),
+        )
+        parts += [_name(name, y), bar(0, y, width, 18, fill, f"{name}: {text}")]
+        parts.append(written(width + 6, y + _BAR + 3, text))
+    # Volumes
+    top = _TOP + 3 * _STEP + _GAP
+    largest = max(max(sum(volumes[:2]), sum(volumes[2:])) for _, volumes in rows)
+    unit = size_unit(largest)
+    ticks = round_ticks(largest / unit.factor)
+    parts += _axis(ticks, top, len(rows), lambda tick: f"{tick:g} {unit.name}")
+    x = 0.0
+    for name, fill in _FILLS.items():
+        parts += key(x, top - 26, f"{name} nodes", fill)
+        x += key_width(f"{name} nodes")
+    parts.append(written(x, top - 17, "sent above, received below"))
+    scale = _WIDTH / ticks[-1] / unit.factor
+    for n, (name, volumes) in enumerate(rows):
+        y = top + n * _STEP + 3
+        parts.append(_name(name, y))
+        for column, (what, volume) in enumerate(zip(COLUMNS, volumes, strict=True)):
+            if volume:  # behind what is sent, or received, inside nodes
+                x = scale * volumes[column - 1] if column % 2 else 0.0
+                words, fill = f"{name}: {what} {unit.text(volume)}", _FILLS[what.split()[1]]
+                parts.append(bar(x, y + column // 2 * _BAR, scale * volume, _BAR - 1, fill, words))
+    return picture(title, left + _WIDTH + _RIGHT, top + _STEP * len(rows) + 40, [*parts, "</g>"])
+
+
+def _name(name: str, y: float) -> str:
+    return written(-10, y + _BAR + 3, name, ' text-anchor="end"')
+
+
+def _axis(
+    ticks: Sequence[float], top: float, rows: int, text: Callable[[float], str]
+) -> Iterator[str]:
+    """Lines behind the rows, with their names below."""
+    places = ((_WIDTH * tick / ticks[-1], text(round(tick, 12)) if tick else "0") for tick in ticks)
+    yield from upright_lines(places, top - 4, top + rows * _STEP + 4, 14)

@@ -9,7 +9,7 @@ from itertools import combinations
 from time import monotonic
 
 from formulations.errors import PlanError
-from formulations.instance import Cluster, Link, Workload
+from formulations.instance import Cluster, Workload
 from formulations.instance.input_limits import MOST_TEXT
 from formulations.lengths.problem import Moves
 from formulations.plan import Plan
@@ -102,49 +102,39 @@ def unlike(
     first: tuple[Workload, Cluster], second: tuple[Workload, Cluster]
 ) -> Iterator[tuple[str, str, str]]:
     """Where models and machines differ in what a switch rests on: field, that of both."""
-    for what, texts, expected in (
-        ("workload", _model(first[0]), _model(second[0])),
-        ("cluster", _machines(first[1]), _machines(second[1])),
-    ):
-        for field, value in expected.items():
-            if texts.get(field) != value:
-                yield f"instance.{what}: {field}", texts.get(field, "none"), value
+    texts = _rests_on(*first)
+    for field, expected in _rests_on(*second).items():
+        if texts.get(field) != expected:
+            yield f"instance.{field}", texts.get(field, "none"), expected
 
 
-def _model(workload: Workload) -> dict[str, str]:
-    """All that the sizes of tensors depend on, in words."""
+def _rests_on(workload: Workload, cluster: Cluster) -> dict[str, str]:
+    """The sizes of tensors, machines and links, field by field, in words."""
     texts = {
-        "name": workload.name,
-        "parameters": str(workload.parameters),
-        "layers": str(len(workload.layers)),
-        "bytes per parameter": str(workload.parameter_bytes),
-        "bytes per gradient": str(workload.gradient_bytes),
+        f"workload: {field}": str(getattr(workload, field))
+        for field in ("name", "parameters", "parameter_bytes", "gradient_bytes")
     }
+    texts["workload: layers"] = str(len(workload.layers))
     for n, run in enumerate(workload.layer_runs):
         layer = run.layer
-        texts[f"layer_runs[{n}]"] = (
+        texts[f"workload: layer_runs[{n}]"] = (
             f"{run.count} of {layer.sharded_parameters} split, {layer.replicated_parameters} whole,"
             f" {layer.expert_parameters} expert parameters, {layer.vocabulary_rows} x"
             f" {layer.vocabulary_columns} of the vocabulary{', tied' * layer.tied_copy}"
         )
+    groups = cluster.groups
+    texts["cluster: groups"] = ", ".join(
+        f"{group.nodes} {group.name} of {group.gpus_per_node} {group.gpu.name}" for group in groups
+    )
+    links = {
+        f"zone_link of {' and '.join(map(str, pair))}": cluster.link_between(*pair)
+        for pair in combinations(cluster.zones, 2)
+    }
+    for j, group in enumerate(groups):
+        texts[f"cluster: groups[{j}].zone"] = str(group.zone)
+        links |= {
+            f"groups[{j}].{name}": getattr(group, name) for name in ("intra_node", "inter_node")
+        }
+    for name, link in links.items():
+        texts[f"cluster: {name}"] = f"{link.bandwidth_bytes_per_s:g} bytes/s, {link.latency_s:g} s"
     return texts
-
-
-def _machines(cluster: Cluster) -> dict[str, str]:
-    """Machines and links, in words."""
-    groups = [
-        f"{group.nodes} {group.name} of {group.gpus_per_node} {group.gpu.name}"
-        for group in cluster.groups
-    ]
-    texts = {"groups": ", ".join(groups)}
-    for j, group in enumerate(cluster.groups):
-        texts[f"groups[{j}].zone"] = str(group.zone)
-        texts[f"groups[{j}].intra_node"] = _link(group.intra_node)
-        texts[f"groups[{j}].inter_node"] = _link(group.inter_node)
-    for pair in combinations(cluster.zones, 2):
-        texts[f"zone_link of {' and '.join(map(str, pair))}"] = _link(cluster.link_between(*pair))
-    return texts
-
-
-def _link(link: Link) -> str:
-    return f"{link.bandwidth_bytes_per_s:g} bytes/s, {link.latency_s:g} s"

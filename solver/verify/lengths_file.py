@@ -27,26 +27,17 @@ from formulations.lengths.row_times import (
     instance_of_time,
     measured_problem,
     of_rows,
+    plan_name,
 )
-from formulations.lengths.strategy_time import NEVER, Numbers, strategy_times
-from formulations.lengths.tour import (
-    Group,
-    Tour,
-    back_ns,
-    best_single,
-    between_ns,
-    group_figures,
-    hops,
-    out_ns,
-    step_ns,
-)
+from formulations.lengths.strategy_time import NEVER, strategy_times
+from formulations.lengths.tour import back_ns, between_ns, out_ns
 from formulations.plan import Plan
 from formulations.space import PlanSpace
 from formulations.switching.shards import layout_of
 from formulations.switching.switch import port_bound, published_plan, switch_of
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.document import PlanDocument
-from solver.lengths_document import LengthsDocument
+from solver.lengths_document import LengthsDocument, step_figures
 from solver.result import Status, Termination, proves, relative_gap
 from solver.switch_document import KINDS
 from solver.verify.bounds import Clock, TimeUpError
@@ -78,8 +69,16 @@ def _check(document: LengthsDocument, findings: Findings, effort: Effort) -> Non
             _check_switches(document, plans, findings)
         if findings.num_problems:
             return
-        _prove(document, findings)
-        if plans and not findings.num_problems:
+        # The bound: no step in ascending order is below it
+        bound_s, least_ns = document.lower_bound_s, least_ascending_ns(document.problem)
+        allowed = f"at most {seconds(least_ns)}, that of a step in ascending order"
+        holds = round(bound_s * NANOSECONDS_PER_SECOND) <= least_ns
+        if not findings.require(holds, "lower_bound_s", bound_s, allowed):
+            return
+        findings.note("no step in ascending order is below the bound")
+        if document.order == "free":
+            findings.reserve(f"that no step in any order is below {bound_s:.6g} s: CP-SAT's word")
+        if plans:
             shortest = _shortest_switches(document, plans, findings, clock)
             least_ns = least_ascending_ns(replace(document.problem, switching=shortest))
             findings.note(
@@ -113,29 +112,13 @@ def _check_tour(document: LengthsDocument, findings: Findings) -> bool:
 
 def _check_figures(document: LengthsDocument, findings: Findings) -> None:
     """Groups, switches, their sum, the best single strategy; gap, status and termination."""
-    mixed, tour = document.problem, document.tour
-    for n, (written, defined) in enumerate(
-        zip(document.groups, group_figures(mixed, tour), strict=True)
-    ):
-        if defined is None:
-            allowed = "one that takes these lengths"
-            findings.refuse(f"groups[{n}].strategy", written.strategy, allowed)
-        else:
-            _check_value(f"groups[{n}]", written, defined, findings)
-    total_ns = step_ns(mixed, tour)
-    if total_ns is None:
+    figures = step_figures(document.problem, document.tour)
+    if figures is None:
         pairs = [(hop.leaves, hop.enters) for hop in document.switches]
-        findings.refuse("switches", pairs, "possible ones")
+        findings.refuse("groups, switches", pairs, "strategies that take the lengths, and switches")
         return
-    findings.equal("switches", document.switches, tuple(hops(mixed.switching, tour)))
-    findings.equal("step_time_s", document.step_time_s, seconds(total_ns))
-    single, written_single = best_single(mixed), document.single
-    same = written_single == single
-    if written_single and single and written_single.strategy < len(mixed.strategies):
-        q = written_single.strategy  # another one may be as good
-        alone_ns = step_ns(mixed, Tour(q, (Group(q, tuple(range(len(mixed.atoms)))),)))
-        same |= written_single.step_ns == single.step_ns == alone_ns
-    findings.require(same, "single", written_single, repr(single))
+    for field, defined in figures.items():
+        _check_value(field, getattr(document, field), defined, findings)
     findings.note("rows, times of groups and switches")
     step_s, bound_s = document.step_time_s, document.lower_bound_s
     allowed = f"at most step_time_s, {step_s}"
@@ -169,40 +152,49 @@ def _check_strategies(
     Returns the plans of all strategies; none if they were measured, or one is refused.
     """
     instance, problem = document.instance, document.problem
-    lengths = None if instance is None else instance.lengths
-    if instance is None or lengths is None or lengths.strategies:
-        above: tuple[float, ...] = ()
-        if instance is None:
-            findings.reserve("what strategies and switches take: the file holds no instance")
-        elif lengths is None:
-            allowed = "the section of a step of mixed lengths"
-            findings.refuse("instance.lengths", None, allowed)
-            return []
-        else:
-            findings.equal("workload", document.workload, instance.workload.name)
-            mixed, above = measured_problem(instance)
-            _check_value("problem", problem, mixed, findings)
-            findings.note("times of strategies and switches are those of the instance")
+    if instance is None:
+        findings.reserve("what strategies and switches take: the file holds no instance")
+        return []
+    if instance.lengths is None:
+        findings.refuse("instance.lengths", None, "the section of a step of mixed lengths")
+        return []
+    findings.equal("workload", document.workload, instance.workload.name)
+    if instance.lengths.strategies:
+        mixed, above = measured_problem(instance)
+        _check_value("problem", problem, mixed, findings)
         findings.equal("above", document.above, above)
         findings.equal("plans: number", len(document.plans), 0)
         findings.equal("switch_plans: number", len(document.switch_plans), 0)
+        findings.note("times of strategies and switches are those of the instance")
         return []
-    findings.equal("workload", document.workload, instance.workload.name)
-    findings.equal("problem.rows", problem.rows, lengths.rows)
-    findings.equal("problem.atoms", problem.atoms, atoms_of(lengths))
+    findings.equal("problem.rows", problem.rows, instance.lengths.rows)
+    findings.equal("problem.atoms", problem.atoms, atoms_of(instance.lengths))
     findings.equal("problem.parameters_return", problem.switching.parameters_return, False)
     if not findings.equal("plans: number", len(document.plans), len(problem.strategies)):
         return []
     timed, plans = instance_of_time(instance), list[tuple[Plan, PlanDocument]]()
     findings.equal("above: number", len(document.above), len(document.plans))
-    for q, strategy in enumerate(problem.strategies):
+    for q, (strategy, file) in enumerate(zip(problem.strategies, document.plans, strict=True)):
         clock.check()
-        plan = _plan_of(timed, strategy, document.plans[q], f"plans[{q}]", findings)
+        field = f"problem.strategies[{q}]"
+        plan = _plan_of(timed, strategy, file, f"plans[{q}]", findings)
         if plan is None:
             return []
-        above = document.above[q : q + 1]
-        _check_strategy(timed, strategy, plan, above, f"problem.strategies[{q}]", findings)
-        plans.append((plan, document.plans[q]))
+        # Degrees in the name, rows that fit, and all times of the strategy
+        name = strategy.name.split(", rows of ")[0].split(" (")[0]
+        findings.equal(f"{field}.name", name, plan_name(plan))
+        costs = RowCosts(timed, plan)
+        longest_rows = [replica.longest_row for replica in strategy.pipelines]
+        for r, longest in enumerate(longest_rows):
+            where = f"{field}.replicas, pipeline {r}: longest_row"
+            findings.require(costs.fits(longest, r), where, longest, "rows that fit its GPUs")
+        fewest, pp = min(replica.micro_batches for replica in plan.replicas), plan.shape.pp
+        text = f"{pp}, as many as a stage may hold at once"
+        findings.require(fewest >= pp, f"{field}: micro-batches of its plan", fewest, text)
+        defined = costs.strategy(strategy.name, longest_rows)
+        _check_value(field, strategy, defined.strategy, findings)
+        findings.equal(f"above of {field}", document.above[q : q + 1], (defined.above,))
+        plans.append((plan, file))
     findings.note(f"rows, reduction of gradients and optimizer of {len(plans)} strategies")
     return [] if findings.num_problems else plans
 
@@ -231,33 +223,6 @@ def _plan_of(
         if findings.equal(f"{field}: replicas of its strategy", strategy.dp, dp):
             return plan
     return None
-
-
-def _check_strategy(
-    timed: Instance,
-    strategy: Strategy,
-    plan: Plan,
-    above: Sequence[float],
-    field: str,
-    findings: Findings,
-) -> None:
-    """Degrees in the name, rows that fit, and all times of a strategy that has a plan."""
-    shape = plan.shape
-    tps = "/".join(dict.fromkeys(str(degrees.tp) for degrees in shape.degrees_used))
-    words = strategy.name.split(" (")[0].split(", ")
-    degrees = [word for word in words if word[:3] in ("dp ", "tp ", "pp ")]
-    findings.equal(f"{field}.name", degrees, [f"dp {shape.dp}", f"tp {tps}", f"pp {shape.pp}"])
-    costs = RowCosts(timed, plan)
-    longest_rows = [replica.longest_row for replica in strategy.pipelines]
-    for r, longest in enumerate(longest_rows):
-        where = f"{field}.replicas, pipeline {r}: longest_row"
-        findings.require(costs.fits(longest, r), where, longest, "rows that fit its GPUs")
-    fewest = min(replica.micro_batches for replica in plan.replicas)
-    text = f"{shape.pp}, as many as a stage may hold at once"
-    findings.require(fewest >= shape.pp, f"{field}: micro-batches of its plan", fewest, text)
-    defined = costs.strategy(strategy.name, longest_rows)
-    _check_value(field, strategy, defined.strategy, findings)
-    findings.equal(f"above of {field}", tuple(above), (defined.above,))
 
 
 def _check_switches(
@@ -315,18 +280,6 @@ def _shortest_switches(
     return Switching(bounds["parameters"], bounds["gradients"])
 
 
-def _prove(document: LengthsDocument, findings: Findings) -> None:
-    """That no step in ascending order is below the bound."""
-    bound_s, least_ns = document.lower_bound_s, least_ascending_ns(document.problem)
-    allowed = f"at most {seconds(least_ns)}, that of a step in ascending order"
-    holds = round(bound_s * NANOSECONDS_PER_SECOND) <= least_ns
-    if not findings.require(holds, "lower_bound_s", bound_s, allowed):
-        return
-    findings.note("no step in ascending order is below the bound")
-    if document.order == "free":
-        findings.reserve(f"that no step in any order is below {bound_s:.6g} s: CP-SAT's word")
-
-
 def least_ascending_ns(mixed: Mixed) -> int:
     """The least time of a step in ascending order, ns; `NEVER` or more if there is none.
 
@@ -343,8 +296,10 @@ def least_ascending_ns(mixed: Mixed) -> int:
     intervals = np.array([times.of_intervals() for times in strategy_times(mixed)])  # C
     once = np.array([strategy.anchor_ns for strategy in mixed.strategies], dtype=np.int64)
     out, between, back = (
-        _table([[time_ns(mixed.switching, a, b) for b in strategies] for a in strategies])
-        for time_ns in (out_ns, between_ns, back_ns)
+        np.array(
+            [[_or_never(entry(mixed.switching, a, b)) for b in strategies] for a in strategies]
+        )
+        for entry in (out_ns, between_ns, back_ns)
     )
     np.fill_diagonal(between, NEVER)
     rest = np.full((num_atoms + 1, len(strategies), len(strategies)), NEVER)  # B
@@ -361,6 +316,6 @@ def least_ascending_ns(mixed: Mixed) -> int:
     return int(min((out.T + begun).min(), alone.min()))
 
 
-def _table(times: list[list[int | None]]) -> Numbers:
-    """Times of switches, `NEVER` where there is none."""
-    return np.array([[NEVER if ns is None else ns for ns in row] for row in times], dtype=np.int64)
+def _or_never(time_ns: int | None) -> np.int64:
+    """`NEVER` where there is no switch."""
+    return NEVER if time_ns is None else np.int64(time_ns)

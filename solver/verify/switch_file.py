@@ -32,7 +32,8 @@ def verify_switch(document: SwitchDocument, _: Effort | None = None) -> Verifica
 
 
 def _check_content(document: SwitchDocument, findings: Findings) -> None:
-    cluster = document.cluster
+    cluster, names = document.cluster, document.cluster.node_names
+    findings.equal("cluster: names of nodes", len(set(names)), len(names))
     for name, plan in (("before", document.before), ("after", document.after)):
         _check_plan(document.workload, cluster, plan, name, findings)
     if findings.num_problems:
@@ -101,34 +102,27 @@ def _check_plan(
     workload: Workload, cluster: Cluster, plan: Plan, field: str, findings: Findings
 ) -> None:
     """Adds a problem for layers that are missing or doubled, and for GPUs that are not there."""
-    names = cluster.node_names
-    findings.equal("cluster: names of nodes", len(set(names)), len(names))
     sizes = [cluster.groups[j].gpus_per_node for j in cluster.node_groups]
     taken: dict[tuple[int, int], tuple[int, int]] = {}
     copies = [0] * len(workload.layers)  # ranks that hold the experts of a layer, by layer
     findings.require(bool(plan.replicas), f"{field}.replicas", "none", "one at least")
     for r, replica in enumerate(plan.replicas):
-        end = 0
+        ends = [0, *(stage.layers[1] for stage in replica.stages)]
+        starts = [*(stage.layers[0] for stage in replica.stages), len(copies)]
+        findings.equal(f"{field}.replicas[{r}]: layers", starts, ends)
         for k, stage in enumerate(replica.stages):
-            where = f"{field}.replicas[{r}].stages[{k}]"
-            findings.equal(f"{where}.layers[0]", stage.layers[0], end)
-            end = max(end, stage.layers[1])
-            node, gpus = stage.group.node, stage.group.gpus
+            where, node = f"{field}.replicas[{r}].stages[{k}]", stage.group.node
+            gpus, width = stage.group.gpus, stage.degrees.width
             exists = node < len(sizes) and all(gpu < sizes[node] for gpu in gpus)
             findings.require(exists, f"{where}.group", stage.group, "GPUs of a node that is there")
-            findings.equal(f"{where}: GPUs", len(set(gpus)), stage.degrees.width)
-            findings.equal(f"{where}: GPUs", len(gpus), stage.degrees.width)
+            found = len(gpus), len(set(gpus))
+            findings.equal(f"{where}: GPUs, and those that differ", found, (width, width))
             owner = r, k % plan.shape.pp
             alone = all(taken.setdefault((node, gpu), owner) == owner for gpu in gpus)
             findings.require(alone, f"{where}.group", stage.group, "GPUs of one stage alone")
-            ranks = stage.degrees.width // (1 if plan.shape.etp is not None else stage.degrees.tp)
+            ranks = width // (1 if plan.shape.etp is not None else stage.degrees.tp)
             for layer in range(stage.layers[0], min(stage.layers[1], len(copies))):
                 copies[layer] += ranks
-        findings.equal(f"{field}.replicas[{r}]: layers", end, len(workload.layers))
-    fewest = min(
-        (n for n, layer in zip(copies, workload.layers, strict=True) if layer.expert_parameters),
-        default=plan.shape.ep,
-    )
-    findings.require(
-        fewest >= plan.shape.ep, f"{field}.shape.ep", plan.shape.ep, f"at most {fewest}"
-    )
+    ep, layers = plan.shape.ep, zip(copies, workload.layers, strict=True)
+    fewest = min((ranks for ranks, layer in layers if layer.expert_parameters), default=ep)
+    findings.require(fewest >= ep, f"{field}.shape.ep", ep, f"at most {fewest}")

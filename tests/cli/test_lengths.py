@@ -11,14 +11,13 @@ from formulations.instance.load import load_instance
 from formulations.lengths.problem import Strategy
 from formulations.lengths.strategy_time import strategy_times
 from formulations.units import seconds
-from solver.evaluate.row_plans import row_plans
 from solver.files import sealed, to_json
 from solver.lengths.candidates import candidates
 from solver.lengths.choose import build_lengths, choose
 from solver.lengths_document import LengthsDocument
 from solver.switching.documented import switch_document
 from tests.command_line import output, refused, run
-from tests.mixed_rows import SIZES, SMALL, small
+from tests.mixed_rows import SIZES, SMALL
 
 TABLE = """
   strategies:
@@ -43,15 +42,12 @@ def test_measured_strategies(tmp_path: Path) -> None:
     wide = next(line for line in out.splitlines() if line.startswith("wide"))
     assert wide.split()[:5] == ["wide", "1", "1", "8,192", "4.0"]
     assert "dp 4, tp 1, pp 1" in out
+    words = " ".join(out.split())
     assert "48 sequences per step of 3 lengths, 8,000 tokens at most, half of them up to 512" in (
-        " ".join(out.split())
+        words
     )
-
-
-def test_rows_are_dealt_out_with_whole_sequences(tmp_path: Path) -> None:
-    """The step says what its rows take then, and how far that may be off."""
-    out = " ".join(output("lengths", written(tmp_path, SMALL + TABLE)).split())
-    dealt = out[out.index("dealt out") :]
+    # What its rows take with whole sequences, and how far that may be off
+    dealt = words[words.index("dealt out") :]
     assert "for all rows with whole sequences, by formula" in dealt
     assert "no dispatch takes" in dealt
 
@@ -87,13 +83,6 @@ def test_bug_degrees_without_a_layout_had_no_room_for_a_row(tmp_path: Path) -> N
     """3 replicas never fill 4 GPUs, however short the sequences."""
     path = written(tmp_path, SMALL.replace("zero: 1", "data_parallel: 3"))
     assert "search: no layout over all 4 GPUs" in refused("lengths", path, code=3)
-
-
-def test_bug_measured_strategies_were_to_allow_more_in_search(tmp_path: Path) -> None:
-    """Sequences that none of them takes need one that does, whatever the search allows."""
-    text = (SMALL + TABLE).replace("longest_row: 8192", "longest_row: 4096")
-    err = refused("lengths", written(tmp_path, text), code=3)
-    assert "4096 tokens at most; cut them off there, or measure a strategy for them" in err
 
 
 def test_measured_classes(tmp_path: Path) -> None:
@@ -135,6 +124,10 @@ def test_plans_of_strategies_are_plan_files(tmp_path: Path) -> None:
     assert run("lengths", path, "--out", step, "--plans", plans)[0] == 0
     document = LengthsDocument.model_validate_json(step.read_text())
     assert document.single
+    # Of two of them `switch` finds the time that the step was chosen by
+    first, *_, last = document.plans
+    time_ns = document.problem.switching.parameters_ns[0][-1] or 0
+    assert switch_document(first, last, "parameters", None).time_s == seconds(time_ns)
     ran = {document.anchor, *(group.strategy for group in document.groups)}
     used = ran | {document.single.strategy}
     assert len(list(plans.iterdir())) == len(used)
@@ -158,20 +151,11 @@ def test_plans_of_strategies_are_plan_files(tmp_path: Path) -> None:
 def test_bug_lengths_did_not_keep_limits(limit: str, found: str, tmp_path: Path) -> None:
     """A step on nodes that cost too much, or one that takes too long, is refused in one line."""
     text = SMALL.replace("nodes: 1,", "nodes: 1, price: 2 USD/h,")
+    text += "" if "price" in limit else TABLE
     out = tmp_path / "step.json"
-    path = written(tmp_path, text + f"limits: {{{limit}}}\n")
+    path = written(tmp_path, f"{text}\nlimits: {{{limit}}}\n")
     assert found in refused("lengths", path, "--out", out, code=3)
     assert not out.exists()
-
-
-def test_switches_between_plans_take_what_the_step_says() -> None:
-    """Of two plan files of strategies, `switch` finds the time that the step was chosen by."""
-    instance = small()
-    found = candidates(instance)
-    first, *_, last = row_plans(instance, found)
-    found_ns = found.mixed.switching.parameters_ns[0][-1]
-    assert found_ns is not None
-    assert switch_document(first, last, "parameters", None).time_s == seconds(found_ns)
 
 
 def test_bug_switches_of_days_ended_in_a_traceback(tmp_path: Path) -> None:
@@ -181,18 +165,18 @@ def test_bug_switches_of_days_ended_in_a_traceback(tmp_path: Path) -> None:
     assert "switching[0].parameters: '50 h'; allowed: at least 0 and at most 24 h" in err
 
 
-@pytest.mark.parametrize("longest", ["longest_row: 8000", "longest_row: 7999"])
-def test_sequences_that_no_strategy_takes(longest: str, tmp_path: Path) -> None:
-    """With a row as long as the longest sequence there is a strategy; with one token less, none."""
-    text = (SMALL + TABLE).replace("longest_row: 8192", longest)
-    code, out, err = run("lengths", written(tmp_path, text))
-    if longest == "longest_row: 8000":
-        assert (code, err) == (0, "")
-        return
-    assert (code, out) == (3, "")
+def test_bug_measured_strategies_were_to_allow_more_in_search(tmp_path: Path) -> None:
+    """With a row as long as the longest sequence there is a strategy; with one token less, none.
+
+    Sequences that no measured one takes need one that does, whatever the search allows.
+    """
+    text = SMALL + TABLE
+    path = written(tmp_path, text.replace("longest_row: 8192", "longest_row: 8000"))
+    assert run("lengths", path)[::2] == (0, "")
+    path = written(tmp_path, text.replace("longest_row: 8192", "longest_row: 7999"))
+    err = refused("lengths", path, code=3)
     assert err.startswith("error: lengths: sequences of 8000 tokens, 2 a step, fit no strategy: ")
-    assert "7999 tokens at most" in err
-    assert len(err.splitlines()) == 1
+    assert "7999 tokens at most; cut them off there, or measure a strategy for them" in err
 
 
 def test_model_without_room(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from formulations.errors import PlannerError
 from formulations.plan import Degrees, Group
 from solver.export import flagscale
 from solver.export.job import Job
+from solver.export.registry import EXPORTERS
 from tests.export_cases import UNEVEN, UNTIED, WHOLE_EXPERTS, job_of, recomputing
 
 #: Two meshes of two stages, on A100 and on A10: TP CP EP DP PP 1 1 1 2 2 each.
@@ -56,11 +57,11 @@ UNLIKE = in_parts(Degrees(tp=2, parts=2), Degrees(tp=1, parts=2))
 def test_file_that_says_anything_else_is_found(job: Job, old: str, new: str, what: str) -> None:
     """As written it is accepted; with one thing changed it is refused for that very thing."""
     texts = flagscale.files(job)
-    flagscale.check(job, texts)
+    EXPORTERS["flagscale"].check(job, texts)
     assert texts[flagscale.ARGUMENTS].count(old) == 1
     changed = {flagscale.ARGUMENTS: texts[flagscale.ARGUMENTS].replace(old, new)}
     with pytest.raises(PlannerError, match=f"^export failed: {what}.* read back as "):
-        flagscale.check(job, texts | changed)
+        EXPORTERS["flagscale"].check(job, texts | changed)
 
 
 def test_batch_that_a_mesh_does_not_divide_is_found() -> None:
@@ -72,7 +73,7 @@ def test_batch_that_a_mesh_does_not_divide_is_found() -> None:
         .replace("types A100-80 A10", "types A100-80 A10 A10")
     )
     with pytest.raises(PlannerError, match=r"mesh batches read back as \{0, 1\}"):
-        flagscale.check(TWO, texts | {flagscale.ARGUMENTS: changed})
+        EXPORTERS["flagscale"].check(TWO, texts | {flagscale.ARGUMENTS: changed})
 
 
 def test_types_that_would_move_ranks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +82,7 @@ def test_types_that_would_move_ranks_are_found(monkeypatch: pytest.MonkeyPatch) 
     kinds = {rank.stage: rank.gpu_type for rank in job.ranks}
     monkeypatch.setattr(flagscale, "_device_types", lambda _: [kinds[k] for k in range(4)])
     with pytest.raises(PlannerError, match="order of the ranks by device type"):
-        flagscale.check(job, flagscale.files(job))
+        EXPORTERS["flagscale"].check(job, flagscale.files(job))
 
 
 @pytest.mark.parametrize(("parts", "starts"), [(4, True), (3, False)])
@@ -89,7 +90,7 @@ def test_parts_of_the_ends_divide_with_zero_1(parts: int, starts: bool) -> None:
     """4 parts on the first stage and 2 on the last may share states, 3 and 2 may not."""
     job = in_parts(Degrees(tp=1, parts=parts), Degrees(tp=1, parts=2), micro_batch=12)
     if starts:
-        flagscale.check(job, flagscale.files(job))
+        EXPORTERS["flagscale"].check(job, flagscale.files(job))
     else:
         with pytest.raises(PlannerError, match="first and last dp read back as 1"):
-            flagscale.check(job, flagscale.files(job))
+            EXPORTERS["flagscale"].check(job, flagscale.files(job))

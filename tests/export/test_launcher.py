@@ -33,7 +33,7 @@ def read_back(job: Job, **changes: tuple[str, str]) -> None:
         file = name.replace("_", ".")
         assert before in texts[file]
         texts[file] = texts[file].replace(before, after)
-    megatron.check(job, texts)
+    EXPORTERS["megatron"].check(job, texts)
 
 
 @pytest.mark.parametrize("names", [("gpu a", "gpu-a"), ("日本", "中国"), ("a!", "a")])
@@ -44,7 +44,7 @@ def test_bug_two_node_groups_became_the_same_hosts(names: tuple[str, str], tmp_p
         clashes = [fault.found for fault in exporter.faults(job) if "alike" in fault.found]
         assert [f"{names[0]} and {names[1]}, " in text for text in clashes] == [True]
     with pytest.raises(PlannerError, match=r"hosts\.txt: hosts read back as"):
-        megatron.check(job, megatron.files(job))
+        EXPORTERS["megatron"].check(job, megatron.files(job))
     (tmp_path / HOSTS).write_text("a-0\n", encoding="utf-8")
     with pytest.raises(PlanError, match="named alike; allowed: names that differ in ASCII"):
         order_beside(job.instance, tmp_path)
@@ -88,7 +88,7 @@ def test_any_names_give_hosts_that_are_read_back_or_are_refused(
         if EXPORTERS["megatron"].faults(job):
             continue
         texts = megatron.files(job)
-        megatron.check(job, texts)
+        EXPORTERS["megatron"].check(job, texts)
         hosts = texts[HOSTS].splitlines()
         assert len(set(hosts)) == len(hosts) == 3
         assert not any(host.isdigit() or host not in texts[TORCHRUN] for host in hosts)

@@ -47,7 +47,7 @@ def test_files_are_read_back_as_the_plan(name: str) -> None:
     """Layers, ranks, groups, micro-batches, processes per host."""
     job = CASES[name]
     assert EXPORTERS["megatron"].faults(job) == []
-    megatron.check(job, megatron.files(job))
+    EXPORTERS["megatron"].check(job, megatron.files(job))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_predicted_tokens_stand_before_the_loss() -> None:
     job = job_of(workload=f"{UNTIED.removesuffix('}, sequence_length: 1024')}, {MTP}")
     assert arguments(job)[megatron.LAYOUT] == ["Et*3|t*3|t*2|t*4mL"]
     assert arguments(job)["--mtp-num-layers"] == ["1"]
-    megatron.check(job, megatron.files(job))
+    EXPORTERS["megatron"].check(job, megatron.files(job))
 
 
 MTP = "mtp_layers: 1}, sequence_length: 1024"
@@ -148,7 +148,7 @@ def test_file_that_is_not_the_plan_is_found(file: str, old: str, new: str) -> No
     assert old in texts[file] or file == "ranks.csv"
     changed = {**texts, file: texts[file].replace(old, new) if old in texts[file] else "\n"}
     with pytest.raises(PlannerError, match="read back"):
-        megatron.check(job, changed)
+        EXPORTERS["megatron"].check(job, changed)
 
 
 def test_rank_table_places_the_stages() -> None:
@@ -271,7 +271,7 @@ def test_experts_and_sequences_that_gpus_share() -> None:
     degrees = (Degrees(tp=1, cp=2),) * 2
     job = Job(instance, plan_of(instance, (0, 17, 34), dp=2, pp=2, ep=4, degrees=degrees))
     texts = megatron.files(job)
-    megatron.check(job, texts)
+    EXPORTERS["megatron"].check(job, texts)
     found = read_arguments(texts[megatron.ARGUMENTS])
     assert found["--context-parallel-size"] == ["2"]
     assert found["--cp-comm-type"] == ["p2p"]

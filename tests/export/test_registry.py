@@ -134,7 +134,7 @@ def test_job_that_flagscale_would_end_at_start_is_found() -> None:
         assert old in texts[flagscale.ARGUMENTS]
         changed = texts[flagscale.ARGUMENTS].replace(old, new)
         with pytest.raises(PlannerError, match="read back"):
-            flagscale.check(job, {**texts, flagscale.ARGUMENTS: changed})
+            EXPORTERS["flagscale"].check(job, {**texts, flagscale.ARGUMENTS: changed})
 
 
 def unlike_degrees(search: str = "target: any", workload: str = UNTIED) -> Job:
@@ -157,7 +157,7 @@ def test_unlike_degrees_are_meshes() -> None:
     """Each with its tp and dp; the micro-batch of the first is half of the plan's two sequences."""
     job = unlike_degrees()
     assert EXPORTERS["flagscale"].faults(job) == []
-    flagscale.check(job, flagscale.files(job))
+    EXPORTERS["flagscale"].check(job, flagscale.files(job))
     found = flagscale_arguments(job)
     assert found["--hetero-process-meshes"] == ["2", "1", "1", "2", "1", "1", "1", "1", "2", "1"]
     assert found["--micro-batch-size"] == ["1"]
@@ -170,14 +170,16 @@ def test_meshes_whose_tensor_groups_do_not_split_experts() -> None:
     """One GPU per expert on every mesh; a file that does not say so is found."""
     assert EXPORTERS["flagscale"].faults(WHOLE_EXPERTS) == []
     texts = flagscale.files(WHOLE_EXPERTS)
-    flagscale.check(WHOLE_EXPERTS, texts)
+    EXPORTERS["flagscale"].check(WHOLE_EXPERTS, texts)
     found = flagscale_arguments(WHOLE_EXPERTS)
     assert found["--hetero-process-meshes"] == ["2", "1", "4", "2", "2"]
     (flag,) = (name for name in found if name.startswith("--expert-tensor"))
     assert (flag, found[flag]) == ("--expert-tensor-parallel-size-per-process-mesh", ["1"])
     name = flagscale.ARGUMENTS
     with pytest.raises(PlannerError, match="expert tensor parallelism per mesh"):
-        flagscale.check(WHOLE_EXPERTS, {**texts, name: texts[name].replace(f"{flag} 1", "")})
+        EXPORTERS["flagscale"].check(
+            WHOLE_EXPERTS, {**texts, name: texts[name].replace(f"{flag} 1", "")}
+        )
 
 
 def test_unlike_degrees_need_sequence_parallelism() -> None:
@@ -345,7 +347,7 @@ def test_precision_of_torchtitan(workload: str, line: str) -> None:
 def test_bug_torchtitan_ran_fp32_plans_in_bf16(precision: str, name: str) -> None:
     """Its mixed precision is bf16 unless told."""
     found = torchtitan.settings(job_of(workload=f"{UNTIED}, precision: {precision}"))
-    assert found["training.mixed_precision_param"] == name
+    assert found[torchtitan.Field.PARAMETERS] == name
 
 
 def test_pipeline_and_configuration_of_deepspeed() -> None:

@@ -47,7 +47,7 @@ def test_megatron_core_reads_the_layout(job: Job) -> None:
     layout = layouts.PipelineParallelLayerLayout.from_str(text, job.shape.pp)
     layout.validate_layer_layout(num_layers=job.num_blocks, mtp_num_layers=None)
     found = [[[one.name for one in chunk] for chunk in rank] for rank in layout.layout]
-    assert found == parsed(text, job.shape.pp, job.num_blocks).stages
+    assert found == parsed(text, job.shape.pp, job.num_blocks)
 
 
 def test_megatron_core_takes_the_recipe(tmp_path: Path) -> None:

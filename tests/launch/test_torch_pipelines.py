@@ -36,7 +36,7 @@ CASES = {
 def run(job: Job, folder: Path) -> list[tuple[list[str], dict[str, Any]]]:
     """Operations in order and gradients of every rank of one replica."""
     schedule = folder / "schedule.csv"
-    schedule.write_text(torchtitan.schedule_text(job))
+    schedule.write_text(torchtitan.files(job)[torchtitan.SCHEDULE])
     fields = {
         "blocks": job.num_blocks,
         "parts": [torchtitan.modules(piece) for piece in job.pieces],
@@ -87,7 +87,7 @@ def test_exported_schedule_gives_the_gradients_of_one_process(name: str, tmp_pat
     loss_of(model(tokens), targets).backward()
     wanted = {name: weight.grad for name, weight in model.named_parameters()}
     found: dict[str, Any] = {}
-    rows = csv.reader(io.StringIO(torchtitan.schedule_text(job)))
+    rows = csv.reader(io.StringIO(torchtitan.files(job)[torchtitan.SCHEDULE]))
     for rank, ((log, gradients), row) in enumerate(zip(run(job, tmp_path), rows, strict=True)):
         assert log == row
         assert _most_held(log, job.shape.vpp * job.shape.pp) == _planned(job, rank)

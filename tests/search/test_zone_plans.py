@@ -20,7 +20,7 @@ from solver.options import SolveOptions
 from solver.search.driver import solve
 from solver.simulate import step_time_ns
 from tests.expert_instances import expert_instance
-from tests.oracles.switch_links import Network as VerifiedNetwork
+from tests.oracles.switch import Network as VerifiedNetwork
 from tests.random_shapes import zoned
 from tests.seeds import one_each
 from tests.spot_instances import few_stages

@@ -11,10 +11,10 @@ import pytest
 
 from formulations.costs.context import context_methods
 from formulations.instance import Instance
+from formulations.instance.targets import TARGETS as LAUNCH_TARGETS
 from formulations.plan import Plan
 from formulations.space.launch import able
 from solver.evaluate.read import read_run
-from solver.evaluate.run_plan import narrowed
 from solver.export import accelerate, deepspeed, megatron
 from solver.export.job import Job, read_settings
 from solver.export.registry import EXPORTERS
@@ -51,7 +51,8 @@ def instance_for(target: Launcher, seed: int) -> Instance:
         "sequence_parallel": rng.random() < 0.7,
     }
     made = one_tensor(made)
-    search = narrowed(made.search.model_copy(update=wide), target)
+    search = made.search.model_copy(update=wide)
+    search = search.model_copy(update={**LAUNCH_TARGETS[target].kept(search), "target": target})
     return made.but(
         search=search,
         workload={

@@ -14,6 +14,7 @@ from solver.lengths.candidates import switch_times
 from solver.switching import quickest
 from solver.switching.quickest import plan_switch
 from tests.hand_made import results
+from tests.seeds import few_and_many
 from tests.switch_cases import (
     FIRST_OF_THREE,
     cluster,
@@ -69,31 +70,27 @@ def check_complete(switch: Switch, sendings: tuple[Sending, ...]) -> None:
             assert all(one[1] == two[0] for one, two in pairwise(ranges))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_assignment_of_sources_is_quicker(seed: int) -> None:
-    """By more than 6 %; nor is any below the bound, or the plan above the published rule."""
-    switch = tiny_switch(seed)
-    found = plan_switch(switch)
-    check_complete(switch, found.sendings)
-    assert found.bound.time_ns <= found.time_ns <= found.published_ns
-    best = least_ns(switch)
-    if best is not None:
-        assert found.time_ns <= 1.06 * best
-        assert found.bound.time_ns <= best
+@pytest.mark.parametrize("seeds", few_and_many(SEEDS, 4))
+def test_no_assignment_of_sources_is_quicker(seeds: range) -> None:
+    """By more than 6 %; nor is any below the bound, or the plan above the published rule.
 
-
-def test_brute_force_tries_most_of_them() -> None:
-    """Else the test above would say little."""
-    assert sum(least_ns(tiny_switch(seed)) is not None for seed in SEEDS) > len(SEEDS) // 2
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_port_bound_is_below_every_plan(seed: int) -> None:
-    """Random owners, random GPUs that forward."""
-    switch, rng = tiny_switch(seed), random.Random(seed)
-    for _ in range(5):
-        plan = [rng.choice(ways(demand)) for demand in switch.demands]
-        assert port_bound(switch).time_ns <= switch.time_ns(plan)
+    Nor are random owners, by way of random GPUs, below the bound.
+    """
+    known = 0
+    for seed in seeds:
+        switch, rng = tiny_switch(seed), random.Random(seed)
+        found = plan_switch(switch)
+        check_complete(switch, found.sendings)
+        assert found.bound.time_ns <= found.time_ns <= found.published_ns
+        for _ in range(5):
+            plan = [rng.choice(ways(demand)) for demand in switch.demands]
+            assert port_bound(switch).time_ns <= switch.time_ns(plan)
+        best = least_ns(switch)
+        if best is not None:
+            known += 1
+            assert found.time_ns <= 1.06 * best
+            assert found.bound.time_ns <= best
+    assert known > len(seeds) // 2
 
 
 def test_a_slice_enters_a_node_once_and_both_gpus_send() -> None:

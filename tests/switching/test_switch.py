@@ -10,10 +10,9 @@ from formulations.switching.shards import Kind, layout_of
 from formulations.switching.switch import port_bound, published_plan, switch_of
 from solver.switch_document import gpu_names
 from tests.expert_instances import expert_instance
-from tests.oracles.switch_bounds import SwitchBounds
+from tests.oracles.switch import SwitchOracle
 from tests.small_instances import random_instance
-from tests.switch_cases import cluster, machines, tiny_model
-from tests.switching.test_documented import switches, zoned_instance
+from tests.switch_cases import cluster, machines, switches, tiny_model, zoned_instance
 from tests.unlike_degrees import unlike_instance
 
 KINDS: tuple[Kind, ...] = ("parameters", "gradients")
@@ -31,20 +30,17 @@ def test_classes_bound_and_rule_are_those_of_the_oracle(
     search = instance.search.but(zero=(0, 1, 3))
     for found in switches(instance.but(search=search), kind):
         ends, cluster_ = (found.before, found.after), found.cluster
-        oracle, names = SwitchBounds(cluster_, found.workload), gpu_names(cluster_)
+        oracle, names = SwitchOracle(cluster_, found.workload), gpu_names(cluster_)
         before, after = (layout_of(cluster_, plan) for plan in ends)
         switch = switch_of(cluster_, found.workload, before, after, [kind])
-        moved = sorted(
-            (need.owners, need.receivers, need.size_bytes)
-            for need in oracle.moved(*ends, [kind]).needs
-        )
-        assert moved == sorted(
-            (*(tuple(names[gpu] for gpu in gpus) for gpus in (one.owners, one.receivers)), size)
-            for one in switch.demands
-            for size in [one.size_bytes]
+        assert sorted(
+            (need.owners, need.receivers, need.size_bytes) for need in oracle.needs(*ends, kind)
+        ) == sorted(
+            (*(tuple(names[gpu] for gpu in gpus) for gpus in (d.owners, d.receivers)), d.size_bytes)
+            for d in switch.demands
         )
         rule_ns = switch.time_ns(published_plan(switch)) if switch.demands else 0
-        assert (port_bound(switch).time_ns, rule_ns) == oracle.of(*ends, kind)
+        assert (port_bound(switch).time_ns, rule_ns) == oracle.times_ns(*ends, kind)
 
 
 def copies(num_layers: int, *gpus: tuple[int, int]) -> Plan:

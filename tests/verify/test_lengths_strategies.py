@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from solver.evaluate.row_plans import row_plans
+from solver.evaluate.evaluation import row_plans
 from solver.files import sealed
 from solver.lengths.candidates import candidates
 from solver.lengths.choose import build_lengths, choose

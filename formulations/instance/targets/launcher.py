@@ -88,6 +88,10 @@ class Launcher:
         free = self.free_if_alike if recompute_per == "plan" else ()
         return {name: rule for name, rule in self.search.items() if name not in free}
 
+    def kept(self, search: object) -> dict[str, object]:
+        """The fields of a `search` that it has rules for, as far as it can run their values."""
+        return {name: rule.kept(getattr(search, name)) for name, rule in self.search.items()}
+
     def allows(self, name: str, value: object) -> bool:
         """Whether it can run a value of a field of `search`."""
         rule = self.search.get(name)

@@ -1,4 +1,4 @@
-"""Promises of the section `lengths`: classes of histograms, files and distributions."""
+"""Promises of formulations.instance.length_classes: histograms, files and distributions."""
 
 import json
 from array import array
@@ -109,10 +109,10 @@ def test_file_longer_sequences_are_cut_off(tmp_path: Path) -> None:
     ("name", "data", "found"),
     [
         ("a.npy", npy("<f8", array("q", LENGTHS)), "values of type <f8"),
-        ("a.npy", npy("<i8", array("q", LENGTHS))[:-1], "a part of a value at its end"),
-        ("a.npy", npy("<i8", array("q", LENGTHS))[:-8], "5 values where its header says 6"),
+        ("a.npy", npy("<i8", array("q", LENGTHS))[:-1], "no whole array as numpy writes it"),
+        ("a.npy", npy("<i8", array("q", LENGTHS))[:-8], "no whole array as numpy writes it"),
         ("a.npy", npy("<i8", array("q", [3, 0])), "0; allowed"),
-        ("a.npy", b"\x93NUMPY\x01\x00\x76\x00" + b"(" * 118, "a header that is not numpy's"),
+        ("a.npy", b"\x93NUMPY\x01\x00\x76\x00" + b"(" * 118, "no whole array as numpy writes it"),
         ("a.npy", npy("<i8", array("q")), "no lengths"),
         ("a.csv", b"1.5\n2\n", "a.csv:1:1: '1.5'"),
         ("a.csv", b"id,length\n1\n", "a.csv:2:1: 1 fields"),
@@ -133,7 +133,7 @@ def test_hostile_files(name: str, data: bytes, found: str, tmp_path: Path) -> No
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_classes_are_never_shorter(seed: int) -> None:
     """As many sequences; of the k longest, for every k, none counts as shorter than it is."""
     random = Random(seed)

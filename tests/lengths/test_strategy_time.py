@@ -1,0 +1,109 @@
+"""Promises of formulations.lengths.strategy_time: what a strategy takes for a set of lengths."""
+
+from itertools import combinations
+
+import pytest
+
+from formulations.errors import PlannerError
+from formulations.lengths.problem import Atom, Replica, Rows, RowTime, Strategy
+from formulations.lengths.strategy_time import NEVER, StrategyTimes, strategy_times
+from tests.mixed_lengths import random_mixed, set_ns
+from tests.seeds import few_and_many
+
+
+def test_times_of_a_measured_strategy_add_up() -> None:
+    """5 and 7 ns and 3 for the visit; a class that was not measured it does not run."""
+    strategy = Strategy("measured", (), visit_ns=3, atoms_ns=(5, 7, None))
+    times = StrategyTimes(strategy, (Atom(1, 2), Atom(2, 2), Atom(3, 2)), "packed")
+    assert [times.of_set(atoms) for atoms in ((0,), (0, 1), (2,), (0, 2))] == [8, 15, None, None]
+    assert times.of_intervals()[0].tolist() == [NEVER, 8, 15, NEVER]
+    assert times.undivided((0, 1)) == []
+
+
+def test_parts_and_lengths_that_decide_by_hand() -> None:
+    """Of 100 tokens a ns each, 4 replicas to 1 three times as slow share 4 x 3 to 1.
+
+    4 sequences of 100 on a fast and a slow one: 3 and 1, 300 ns. 12288 and 4096 of 16384 parts.
+    One more sequence of 700 tokens takes 700 alone, more than its share: it decides.
+    """
+    fast, slow = (Replica(1, 1000, RowTime(0.0, price, 0)) for price in (1.0, 3.0))
+    times = StrategyTimes(Strategy("unlike", (fast, slow)), (Atom(100, 4), Atom(700, 1)), "packed")
+    assert times.parts((0,), 300) == [12288, 4096]
+    assert times.undivided((0, 1)) == []  # 1100 / (1 + 1 / 3) = 825 ns is more than 700
+    like = StrategyTimes(Strategy("like", (fast, fast)), (Atom(100, 4), Atom(700, 1)), "packed")
+    assert like.of_set((0, 1)) == 700
+    assert like.undivided((0, 1)) == [1]
+
+
+def test_time_of_a_packed_set_by_hand() -> None:
+    """Two replicas of three stages share 4 sequences of 10 tokens and 1 of 40, rows of 40."""
+    time = RowTime(per_square_ns=1.0, per_token_ns=2.0, per_row_ns=7)
+    strategy = Strategy("two", (Replica(3, 40, time),) * 2)
+    times = StrategyTimes(strategy, (Atom(10, 4), Atom(40, 1)), "packed")
+    # 10 tokens: 120 ns, 40: 1680 ns; work 2160, half of it 1080, but the longest alone takes 1680;
+    # 80 tokens are 1 row on each: 7;
+    # the longest row is the one of 40 tokens, 1687 (four of 10: 487), two of them fill.
+    assert times.of_set((0, 1)) == 1680 + 7 + 2 * 1687
+
+
+def test_time_of_a_padded_set_by_hand() -> None:
+    """Five rows of two lengths on two replicas: the long one alone takes more than half of all."""
+    time = RowTime(per_square_ns=1.0, per_token_ns=2.0, per_row_ns=7)
+    strategy = Strategy("two", (Replica(3, 40, time),) * 2)
+    times = StrategyTimes(strategy, (Atom(10, 4), Atom(40, 1)), "padded")
+    # A row of 10 tokens takes 127 ns, of 40 1687: half of 2195 is 1098, the longest alone 1687.
+    assert times.of_set((0, 1)) == 1687 + 2 * 1687
+    # Of ten rows of 10 and four of 40 the half, 4009 ns, is more than two long rows.
+    more = StrategyTimes(strategy, (Atom(10, 10), Atom(40, 4)), "padded")
+    assert more.of_set((0, 1)) == 4009 + 2 * 1687
+
+
+def test_unlike_replicas_end_at_once() -> None:
+    """A replica three times as fast takes three quarters, so that both end after 300 ns."""
+    fast, slow = (Replica(1, 100, RowTime(0.0, price, 0)) for price in (1.0, 3.0))
+    times = StrategyTimes(Strategy("unlike", (fast, slow)), (Atom(100, 4),), "packed")
+    assert times.of_set((0,)) == 300
+
+
+def test_bug_sequences_are_not_divided() -> None:
+    """One sequence takes as long on four replicas as on one, and three of them on two as two do.
+
+    As a share of the work it was a fourth: 1 of 32K of 32B on 8 replicas 2.2 s, where it takes 16.
+    """
+    time = RowTime(per_square_ns=1.0, per_token_ns=2.0, per_row_ns=7)
+    four = Strategy("four", (Replica(1, 40, time),) * 4)
+    assert StrategyTimes(four, (Atom(40, 1),), "packed").of_set((0,)) == 1680 + 7
+    two = StrategyTimes(Strategy("two", (Replica(1, 40, time),) * 2), (Atom(40, 3),), "packed")
+    assert two.of_set((0,)) == 2 * 1680 + 2 * 7
+
+
+@pytest.mark.parametrize("rows", ["packed", "padded"])
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 12))
+def test_times_are_those_by_definition(seeds: range, rows: Rows) -> None:
+    """Sets and intervals take what they take in fractions, replicas alike or not."""
+    for seed in seeds:
+        mixed = random_mixed(seed, rows=rows)
+        known = range(len(mixed.atoms))
+        for q, times in enumerate(strategy_times(mixed)):
+            for size in range(1, len(known) + 1):
+                for atoms in combinations(known, size):
+                    assert times.of_set(atoms) == set_ns(mixed, q, atoms)
+            intervals = times.of_intervals()
+            for i in known:
+                for j in range(i + 1, len(known) + 1):
+                    expected = set_ns(mixed, q, range(i, j))
+                    assert intervals[i, j] == (NEVER if expected is None else expected)
+
+
+def test_steps_of_days_are_refused() -> None:
+    """Times whose products would leave 64 bits are an error in one line."""
+    strategy = Strategy("slow", (Replica(1, 10, RowTime(0.0, 1e13, 0)),))
+    with pytest.raises(PlannerError, match=r"strategy slow: one replica would take [\d,]+ s"):
+        StrategyTimes(strategy, (Atom(10, 4),), "packed")
+
+
+def test_bug_many_short_sequences_were_days() -> None:
+    """20,000 of a token are 20 s, although a row may hold a sequence of 100 s as well."""
+    strategy = Strategy("fast", (Replica(1, 100_000, RowTime(0.0, 1e6, 0)),))
+    times = StrategyTimes(strategy, (Atom(1, 20_000), Atom(100_000, 1)), "packed")
+    assert times.of_set((0, 1)) == 120 * 10**9
