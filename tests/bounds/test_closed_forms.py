@@ -40,15 +40,10 @@ def closed_ns(tables: CostTables) -> tuple[int, int]:
     return int(bounds.work_ns()[0]), int(bounds.filling_ns()[0])
 
 
-def refutes(tables: CostTables, below_ns: int) -> bool:
-    """Whether packing leaves no plan below this time."""
-    return bool(Packing(bounds_of(tables)).refutes(np.array([below_ns]))[0])
-
-
-@pytest.mark.parametrize("seed", range(0, 150, 10))
-def test_bounds_never_exceed_the_optimum(seed: int) -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(150), 6))
+def test_bounds_never_exceed_the_optimum(seeds: Sequence[int]) -> None:
     """Random shapes, some with zones, brute force over all plans; nor does that of the verifier."""
-    for number in range(seed, seed + 10):
+    for number in seeds:
         tables = random_tables(number, zones=number % 5 == 0)
         forms = VerifiedForms(Prover(PlanSpace(tables.instance)), [tables.shape])
         bounds = (*closed_ns(tables), forms.work_ns()[0])
@@ -56,7 +51,7 @@ def test_bounds_never_exceed_the_optimum(seed: int) -> None:
         if best is None:
             continue
         assert max(bounds) <= best
-        assert not refutes(tables, best + 1)
+        assert not Packing(bounds_of(tables)).refutes(np.array([best + 1]))[0]
 
 
 @pytest.mark.usefixtures("round_times")
@@ -117,31 +112,6 @@ def test_filling_bound_of_unlike_shares_is_that_of_the_largest() -> None:
     assert closed_ns(tables)[1] == pytest.approx(expected, rel=1e-3)
 
 
-@pytest.mark.usefixtures("round_times")
-@pytest.mark.parametrize("more", [0, 1])
-def test_packing_counts_whole_blocks(more: int) -> None:
-    """Three blocks on two equal stages: 9 ms, and two blocks on stage 0, 8/3 * 6 ms = 16 ms.
-
-    They are 18 ms on stage 1. Stage 0 has three layers at least, as stage 1 holds one block only.
-    """
-    tables = chain_tables(chain_instance([1, 1, 1], [SLOW, SLOW]))
-    least_ns = 25_000_000 + AFTER_NS + OPTIMIZER_NS
-    assert refutes(tables, least_ns + more) is (more == 0)
-
-
-@pytest.mark.usefixtures("round_times")
-def test_packing_knows_how_many_stages_are_fast() -> None:
-    """Four blocks on a fast and a slow GPU, 1.5 and 3 ms each.
-
-    Two and two, as three on the fast one: 3 * 4.5 ms, or 8/3 * 4.5 = 12 ms on stage 0. So three on
-    stage 0, 12 ms, and a latency of 3 * 1.5 + 3 ms: 19.5 ms, with the optimizer of four layers.
-    """
-    tables = chain_tables(chain_instance([1, 1, 1, 1], [FAST, SLOW]))
-    least_ns = 19_500_000 + AFTER_NS
-    assert refutes(tables, least_ns)
-    assert not refutes(tables, 21_000_000)
-
-
 def test_many_shapes_at_once_are_bounded_as_one_by_one() -> None:
     """All shapes of an instance together; in all three ways."""
     for seed in range(6):
@@ -165,7 +135,7 @@ def test_many_shapes_at_once_are_bounded_as_one_by_one() -> None:
 
 @pytest.mark.parametrize("schedule", ["interleaved", "zb-h1"])
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("many", few_and_many(range(150), 7))
+@pytest.mark.parametrize("many", few_and_many(range(150), 30))
 def test_chunks_and_weight_gradients_stay_below_the_optimum(
     schedule: ScheduleName, zones: bool, many: Sequence[int]
 ) -> None:

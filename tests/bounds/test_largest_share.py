@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from formulations.costs.memory import LayerMemory
-from formulations.costs.placement import Placer
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.instance import Link, SearchSpace
 from formulations.instance.search import ScheduleName
 from solver.bounds import largest_share
 from solver.bounds.largest_share import shape_bound_ns
-from solver.graph.all_orders import order_graph
 from solver.graph.problem import Intervals
 from tests import brute_force
 from tests.random_shapes import WITH_NEW, random_optimum_ns, random_tables
@@ -28,7 +26,7 @@ FREE = Link(bandwidth_bytes_per_s=1e18, latency_s=0)
 
 
 @pytest.mark.parametrize("schedule", WITH_NEW)
-@pytest.mark.parametrize("seeds", few_and_many(range(320), 7))
+@pytest.mark.parametrize("seeds", few_and_many(range(320), 32))
 def test_never_above_the_optimum(seeds: Sequence[int], schedule: ScheduleName | None) -> None:
     """Even and uneven, all schedules, ZeRO 1, tied, blocking, memory: no plan is faster."""
     for seed in seeds:
@@ -38,7 +36,7 @@ def test_never_above_the_optimum(seeds: Sequence[int], schedule: ScheduleName | 
         assert bound <= (NO_CUTOFF if best is None else best), seed
 
 
-@pytest.mark.parametrize("seed", one_each(range(40), 3))
+@pytest.mark.parametrize("seed", one_each(range(40), 10))
 def test_never_above_the_optimum_over_zones(seed: int) -> None:
     """Slow links between zones are left out, which only lowers the bound."""
     best = random_optimum_ns(seed, zones=True)
@@ -46,7 +44,7 @@ def test_never_above_the_optimum_over_zones(seed: int) -> None:
     assert best is None or shape_bound_ns(Intervals(tables), NO_CUTOFF) <= best
 
 
-@pytest.mark.parametrize("seed", one_each(range(60), 3))
+@pytest.mark.parametrize("seed", one_each(range(60), 12))
 def test_the_optimum_is_possible_and_half_of_it_is_not(seed: int) -> None:
     """A cutoff just above the optimum is not reached; one below the bound is returned itself."""
     tables, best = random_tables(seed), random_optimum_ns(seed)
@@ -114,12 +112,3 @@ def test_too_many_orders_have_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a graph of all orders the bound is 0, which holds for any plan."""
     monkeypatch.setattr(largest_share, "order_graph", lambda *_: None)
     assert shape_bound_ns(Intervals(two_speeds(8, "even")), NO_CUTOFF) == 0
-
-
-def test_order_graph_is_none_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More arcs than allowed on a stage: no graph."""
-    tables = two_speeds(8, "even")
-    intervals, placer = Intervals(tables), Placer(tables)
-    assert order_graph(intervals, placer, 4) is not None
-    monkeypatch.setattr("solver.graph.all_orders.ARC_LIMIT", 1)
-    assert order_graph(intervals, placer, 4) is None

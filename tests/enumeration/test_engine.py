@@ -16,14 +16,12 @@ from solver.bounds.node_classes import classes_of
 from solver.bounds.surrogate_replica import Relaxation, SurrogateReplica
 from solver.enumeration import engine
 from solver.enumeration.engine import SplitOutcome, solve_split
-from solver.graph.all_orders import free_order
 from solver.graph.edges import build_layers
-from solver.graph.placements import fixed_order, replica_classes
 from solver.graph.problem import Intervals, SplitProblem
 from tests import brute_force, recursion
 from tests.random_shapes import crowded_instance, random_shape, scheduled
 from tests.seeds import one_each
-from tests.small_instances import layer, plain_shape, random_instance, workload
+from tests.small_instances import random_instance
 
 NO_CUTOFF = 1 << 50
 
@@ -67,7 +65,7 @@ def chain_splits(problem: SplitProblem) -> Iterator[tuple[int, ...]]:
         yield (0, *inner, layers)
 
 
-@pytest.mark.parametrize("seed", one_each(range(120), 3))
+@pytest.mark.parametrize("seed", one_each(range(120), 12))
 def test_chain_equals_brute_force(seed: int) -> None:
     """Both schedules, blocking or not, transfers unlike in both directions: the exact optimum."""
     problem = random_chain(seed)
@@ -76,7 +74,7 @@ def test_chain_equals_brute_force(seed: int) -> None:
     assert (found.step_time_ns, found.bound_ns, found.complete) == (best, best, True)
 
 
-@pytest.mark.parametrize("seed", one_each(range(40), 3))
+@pytest.mark.parametrize("seed", one_each(range(40), 8))
 def test_nothing_is_found_below_the_optimum_and_the_optimum_just_above(seed: int) -> None:
     """With the optimum as cutoff there is no split; one nanosecond more, and there is."""
     problem = random_chain(seed)
@@ -108,55 +106,7 @@ def even_tables(seed: int, schedule: ScheduleName | None = None) -> CostTables |
 
 
 @pytest.mark.parametrize("schedule", [None, "zb-h1"])
-@pytest.mark.parametrize("seed", one_each(range(120), 3))
-def test_all_orders_at_once_equal_brute_force(seed: int, schedule: ScheduleName | None) -> None:
-    """The free order finds the least step time over every order and split that fits."""
-    tables = even_tables(seed, schedule)
-    if tables is None:
-        pytest.skip("no such shape")
-    problem = free_order(Intervals(tables), Placer(tables))
-    assert problem is not None
-    found = solve_split(problem, NO_CUTOFF)
-    assert found.complete
-    assert found.step_time_ns == brute_force.optimum_ns(tables)
-
-
-def deep_tables(dp: int, stages: int) -> CostTables:
-    """Eight blocks over eight nodes of two types, one GPU each, four micro-batches a replica."""
-    instance = crowded_instance(1)
-    kinds = ["embedding", *["block"] * 8, "head"]
-    chain = [layer(kind, 10 + 7 * i % 5, 10**6, 10**6) for i, kind in enumerate(kinds)]
-    nodes = dp * stages // 2
-    groups = tuple(group.but(nodes=nodes, gpus_per_node=1) for group in instance.cluster.groups)
-    instance = instance.but(
-        workload=workload(chain, 4 * dp, 10**7, tied=True),
-        search={"micro_batches": "even"},
-        cluster={"groups": groups},
-    )
-    shape = plain_shape((nodes, nodes), dp=dp, pp=stages)
-    return build_tables(instance, shape)
-
-
-@pytest.mark.parametrize(("dp", "stages"), [(1, 8), (2, 4), (4, 2)])
-def test_all_orders_at_once_equal_one_by_one(dp: int, stages: int) -> None:
-    """70 orders of eight nodes, replicas on unlike GPUs: the least of all single orders."""
-    tables = deep_tables(dp, stages)
-    intervals, placer = Intervals(tables), Placer(tables)
-    problem = free_order(intervals, placer)
-    assert problem is not None
-    found = solve_split(problem, NO_CUTOFF)
-    times = []
-    for order in brute_force.all_orders(tables):
-        placement = placer.costs(order)
-        classes = replica_classes(placement, dp)
-        single = fixed_order(intervals, placement, classes, [4] * len(classes))
-        time = solve_split(single, NO_CUTOFF).step_time_ns
-        times.extend([time] if time is not None else [])
-    assert found.step_time_ns == min(times)
-
-
-@pytest.mark.parametrize("schedule", [None, "zb-h1"])
-@pytest.mark.parametrize("seed", one_each(range(120), 3))
+@pytest.mark.parametrize("seed", one_each(range(120), 12))
 def test_one_replica_is_never_slower_than_the_best_plan(
     seed: int, schedule: ScheduleName | None
 ) -> None:
@@ -179,7 +129,7 @@ def test_one_replica_is_never_slower_than_the_best_plan(
 @pytest.mark.parametrize("gap", [0.01, 0.1])
 def test_gap_is_kept(gap: float) -> None:
     """With a gap the split found is no worse than that, and the bound proves it."""
-    for seed in range(30):
+    for seed in range(12):
         problem = random_chain(seed)
         best = solve_split(problem, NO_CUTOFF).step_time_ns
         found = solve_split(problem, NO_CUTOFF, gap)

@@ -1,10 +1,26 @@
-"""Node orders that are tried."""
+"""Node orders that are tried; lower bounds of the step time of a split."""
 
+from collections.abc import Iterator
 from itertools import permutations
 
 import pytest
 
-from solver.heuristics.node_orders import count_orders, node_orders
+from formulations.costs.placement import Placer
+from formulations.costs.plan_costs import PlanCosts, split_costs
+from formulations.costs.tables import build_tables
+from formulations.decisions import even_shares
+from formulations.space import shapes
+from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
+from solver.heuristics.node_orders import (
+    compute_bound_ns,
+    count_orders,
+    node_orders,
+    pipeline_bound_ns,
+)
+from solver.simulate import step_time_ns
+from tests.chain_instances import all_splits
+from tests.seeds import one_each
+from tests.small_instances import random_instance
 
 
 @pytest.mark.parametrize("nodes_used", [(1,), (3,), (1, 3), (2, 2), (0, 2), (1, 2, 2)])
@@ -38,3 +54,27 @@ def test_four_groups_above_the_limit_have_every_group_first_and_last() -> None:
     found = set(node_orders((1, 1, 1, 1), 23))
     assert {(1, 0, 2, 3), (0, 2, 3, 1), (1, 3, 2, 0), (3, 2, 0, 1)} <= found
     assert len(found) <= 2 * 4 + 4 * 4
+
+
+Case = tuple[Balance, PlanCosts, Split]
+
+
+def cases(seed: int) -> Iterator[Case]:
+    """Every shape, order and split of a tiny instance."""
+    instance = random_instance(seed)
+    for shape in shapes(instance):
+        tables = build_tables(instance, shape)
+        shares = even_shares(tables)
+        for order in node_orders(shape.nodes_used, 6):
+            stages = order_balance(SplitSpace(tables), order, shares)
+            placement = Placer(tables).costs(order)
+            for split in all_splits(tables.num_layers, shape.pp):
+                yield stages, split_costs(tables, placement, split, shares), split
+
+
+@pytest.mark.parametrize("seed", one_each(range(12), 4))
+def test_bounds_of_a_split_stay_below_its_simulated_step_time(seed: int) -> None:
+    """Compute alone <= whole pipeline <= simulation."""
+    for stages, costs, split in cases(seed):
+        step_ns = step_time_ns(costs)
+        assert compute_bound_ns(stages, split) <= pipeline_bound_ns(costs) <= step_ns

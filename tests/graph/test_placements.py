@@ -26,7 +26,7 @@ def optimum_ns(seed: int) -> int:
     return NO_CUTOFF if best is None else best
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(240), 5))
+@pytest.mark.parametrize("seeds", few_and_many(range(240), 24))
 def test_no_bound_exceeds_the_optimum(seeds: Sequence[int]) -> None:
     """In closed form, and over the graph of all orders, with and without a cutoff."""
     for seed in seeds:
@@ -38,7 +38,7 @@ def test_no_bound_exceeds_the_optimum(seeds: Sequence[int]) -> None:
         assert best == NO_CUTOFF or shape_bound_ns(Intervals(tables), best + 1) <= best, seed
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(240), 5))
+@pytest.mark.parametrize("seeds", few_and_many(range(240), 24))
 def test_closing_a_shape_finds_its_optimum(seeds: Sequence[int]) -> None:
     """Below a cutoff of 1 ns more, and nothing below the optimum itself."""
     for seed in seeds:
@@ -53,7 +53,7 @@ def test_closing_a_shape_finds_its_optimum(seeds: Sequence[int]) -> None:
             assert answer.plan is None, seed
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(240), 5))
+@pytest.mark.parametrize("seeds", few_and_many(range(240), 24))
 def test_a_stage_that_spans_zones_takes_as_long_as_said(seeds: Sequence[int]) -> None:
     """Every order with such a stage has only splits of at least `spanning_ns`."""
     for seed in seeds:

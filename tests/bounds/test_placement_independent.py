@@ -1,0 +1,50 @@
+"""Least transfers and all-reduces of any node order, by hand."""
+
+import pytest
+
+from solver.bounds.placement_independent import ShapeColumns, send_ns, tails, tied_ns
+from tests.equal_nodes import equal_nodes
+
+
+def columns(tied: bool = False, zero: int = 0, **sizes: int) -> ShapeColumns:
+    """Of one shape on equal nodes."""
+    tables = equal_nodes(**sizes, tied=tied, zero=zero)  # type: ignore[arg-type]
+    return ShapeColumns(tables.instance, [tables.shape])
+
+
+def test_columns_are_the_fields_of_the_shape() -> None:
+    """Two nodes of 4 GPUs in tensor groups of 2: 2 slots a node, borders at every slot pair."""
+    found = columns(nodes=2, gpus=4, tp=2, dp=2, pp=2)
+    assert (found.tp.tolist(), found.width.tolist(), found.per_node.tolist()) == ([[2]],) * 3
+    assert (found.slots.tolist(), found.common.tolist(), found.total.tolist()) == ([[4]], [2], [4])
+
+
+@pytest.mark.parametrize(
+    ("dp", "pp", "expected_ns"),
+    [
+        (2, 4, 1 * 2_010_000 + 2 * 101_000),  # two stages on each node, one border, two lanes
+        (4, 2, 1 * 4_010_000),  # a stage is a node: four lanes cross at once
+        (1, 8, 1 * 1_010_000 + 6 * 101_000),
+    ],
+)
+def test_transfers_inside_and_between_nodes(dp: int, pp: int, expected_ns: int) -> None:
+    """1 MB at 10 GB/s and 1 us inside two nodes of 4 GPUs, at 1 GB/s and 10 us between them."""
+    assert send_ns(columns(nodes=2, gpus=4, tp=1, dp=dp, pp=pp)).tolist() == [expected_ns]
+
+
+def test_tied_embeddings_meet_on_one_node_only_if_it_has_all_stages() -> None:
+    """Inside a node the all-reduce is no longer than between two; without ties there is none."""
+    near, far = (columns(True, nodes=n, gpus=4, tp=1, dp=1, pp=4 * n) for n in (1, 2))
+    assert 0 < tied_ns(near)[0] < tied_ns(far)[0]
+    assert tied_ns(columns(nodes=2, gpus=4, tp=1, dp=1, pp=8)).tolist() == [0]
+
+
+def test_tails_grow_with_the_nodes_of_a_stage() -> None:
+    """One replica has no sync; ZeRO 1 adds the gather of parameters to two of them."""
+    alone, two, split = (
+        tails(columns(zero=zero, nodes=2, gpus=1, tp=1, dp=dp, pp=2 // dp))
+        for zero, dp in ((0, 1), (0, 2), (1, 2))
+    )
+    assert alone.start.tolist() == [0]
+    assert 0 < two.start[0] <= split.start[0]
+    assert (alone.layers <= two.layers).all()

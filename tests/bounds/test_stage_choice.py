@@ -1,0 +1,26 @@
+"""Bounds of shapes whose stages choose their degrees: none above the best plan."""
+
+import pytest
+
+from formulations.costs.tables import CostTables
+from formulations.space import shapes
+from solver.bounds.stage_choice import StageChoice
+from solver.graph.problem import Intervals
+from solver.heuristics.time_tables import TimeTables
+from solver.search.enumeration import enumerate_shape
+from tests.seeds import one_each
+from tests.stage_degrees import stage_instance
+
+
+@pytest.mark.parametrize("seed", one_each(range(20), 5))
+def test_no_bound_is_above_the_best_plan(seed: int) -> None:
+    """And the largest of an instance is no less than a third of it."""
+    instance, share = stage_instance(seed), 0.0
+    times, choice = TimeTables(instance), StageChoice(instance)
+    for shape in [shape for shape in shapes(instance) if shape.per_stage][:6]:
+        tables: CostTables = times.costs(shape)
+        best_ns = enumerate_shape(Intervals(tables), 1 << 50, 0.0, lambda: False).step_time_ns
+        if best_ns is not None:
+            assert choice.bound_ns(shape) <= best_ns
+            share = max(share, choice.bound_ns(shape) / best_ns)
+    assert share == 0 or share > 1 / 3

@@ -1,0 +1,41 @@
+"""The graph of devices with several chunks each: it holds every plan, once."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from formulations.costs.placement import Placer
+from solver.graph.all_orders import order_graph
+from solver.graph.devices import DeviceGraph
+from solver.graph.problem import Intervals
+from tests import brute_force
+from tests.enumeration.test_engine import NO_CUTOFF
+from tests.random_shapes import random_tables
+from tests.seeds import few_and_many
+
+
+@pytest.mark.parametrize("zones", [False, True])
+@pytest.mark.parametrize("seeds", few_and_many(range(200), 40))
+def test_the_graph_holds_every_plan(seeds: Sequence[int], zones: bool) -> None:
+    """Every order with every split that fits, once, and none that is not one."""
+    for seed in seeds:
+        tables = random_tables(seed, zones, "interleaved")
+        intervals = Intervals(tables)
+        problem = order_graph(intervals, Placer(tables), tables.num_micro_batches)
+        assert problem is not None
+        graph = DeviceGraph(intervals, problem)
+        left = graph.everything(NO_CUTOFF)
+        assert left is not None
+        arcs, splits = graph.plans(left)
+        nodes = sum(tables.shape.nodes_used)
+        orders = [problem.order(own * tables.shape.vpp)[:nodes] for own in arcs.tolist()]
+        plans = list(zip(orders, map(tuple, splits.tolist()), strict=True))
+        assert len(set(plans)) == len(plans) == graph.count(left)
+        known = {
+            (tuple(order), tuple(split))
+            for order in brute_force.all_orders(tables)
+            for split in brute_force.all_splits(tables)
+        }
+        assert set(plans) <= known
+        if (tables.capacity_bytes >= 8e9).all():
+            assert set(plans) == known

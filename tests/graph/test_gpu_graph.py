@@ -1,0 +1,37 @@
+"""Where stages of free size may stand: counted by hand."""
+
+from formulations.node_sharing import NodeSplit
+from solver.graph.gpu_graph import GpuGraph, State
+from tests.template_cases import random_places
+
+
+def graph(nodes: int, gpus: int = 2) -> GpuGraph:
+    """One group of nodes, stages of any number of their GPUs."""
+    return GpuGraph(random_places(1, 6, [gpus], [nodes], NodeSplit.ANY), [(nodes,)])
+
+
+def test_two_nodes_of_two_gpus_hold_two_to_four_stages() -> None:
+    """Each node is one stage of two GPUs or two of one."""
+    found = graph(2)
+    assert found.numbers == [2, 3, 4]
+    assert [step.fresh for step in found.steps[found.start]] == [True, True]
+
+
+def test_a_stage_fills_the_node_that_was_begun() -> None:
+    """After one GPU of a node only another one of it may follow; then the node is full."""
+    found = graph(1)
+    begun = next(state for state in found.steps if state.filled == 1)
+    (step,) = found.steps[begun]
+    assert (step.fresh, step.after.filled, found.is_end(step.after)) == (False, 2, True)
+    assert found.may_be_followed(begun, 1)
+    assert not found.may_be_followed(begun, 2)
+
+
+def test_no_step_leads_beyond_the_nodes_there_are() -> None:
+    """Three GPUs are three, two or one stage; a full graph has no steps from its end."""
+    found = graph(1, 3)
+    assert found.numbers == [1, 2, 3]
+    ends = [state for state in found.steps if found.is_end(state)]
+    assert ends
+    assert not any(found.steps[state] for state in ends)
+    assert found.start == State((0,), 0, None)

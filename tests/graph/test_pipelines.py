@@ -1,0 +1,46 @@
+"""Pipelines whose stages choose their GPUs, as split problems."""
+
+import pytest
+
+from formulations.node_sharing import NodeSplit
+from solver.enumeration.engine import solve_split
+from solver.graph.gpu_graph import GpuGraph
+from solver.graph.pipelines import FreeDegrees
+from tests.seeds import one_each
+from tests.template_cases import all_templates, finals_of, random_places, small_case
+
+NO_CUTOFF = 1 << 40
+
+
+def test_arcs_hold_pipelines_of_every_length() -> None:
+    """Two nodes of two GPUs: 2 to 4 stages, at first empty ones, which lead to the same places."""
+    graph = GpuGraph(random_places(1, 6, [2], [2], NodeSplit.ANY), [(2,)])
+    arcs = FreeDegrees(graph, 4).arcs
+    # 1: empty, or one GPU, as 3 stages have to follow. 2: from there the next GPU; from the start
+    # empty, one or two GPUs. 3: two GPUs from the start; a node's second; one of the next node
+    # after a full one, whose last stage has one GPU or two. 4: the GPUs left of these 3 states.
+    assert [len(stage) for stage in arcs] == [2, 4, 4, 3]
+    assert [sum(arc.what is None for arc in stage) for stage in arcs] == [1, 1, 0, 0]
+
+
+def test_one_stage_alone_is_no_pipeline() -> None:
+    """One node of one GPU."""
+    graph = GpuGraph(random_places(1, 6, [1], [1], NodeSplit.ANY), [(1,)])
+    assert FreeDegrees(graph, 4).arcs == []
+
+
+@pytest.mark.parametrize("seed", one_each(range(24), 6))
+def test_the_best_path_is_a_template_and_none_is_below_the_work(seed: int) -> None:
+    """Its layers and GPUs are those of one of all templates."""
+    places = small_case(seed, NodeSplit.ANY)
+    for number, finals in finals_of(places).items():
+        pipelines = FreeDegrees(GpuGraph(places, finals), 3)
+        if not pipelines.arcs:
+            continue
+        found = solve_split(pipelines.problem, NO_CUTOFF)
+        assert found.arcs is not None
+        assert found.split is not None
+        assert found.step_time_ns is not None
+        assert pipelines.least_ns() <= found.step_time_ns
+        template = pipelines.template(found.arcs.tolist(), found.split.tolist())
+        assert template in set(all_templates(places, number))
