@@ -19,6 +19,7 @@ def rules(reference: Path) -> dict[str, dict[str, float]]:
     return {row["rule"]: row for row in figures(steps, draws=1)}
 
 
+@pytest.mark.slow
 def test_measured_steps_bring_error_and_regret_down(rules: dict[str, dict[str, float]]) -> None:
     """One per kernel shape below 5 % and 1 %, all below 2.6 % and 0.1 %; other rules are worse."""
     one, every = rules["one step per kernel shape"], rules["all steps"]

@@ -64,32 +64,22 @@ def errors(observations: list[Observation]) -> Floats:
     return np.expm1(log_errors(observations, gpu_catalogue()))
 
 
-def test_every_source_has_a_bound(observations: list[Observation]) -> None:
-    """No row of the reference is read but not judged."""
-    assert {(one.gpu, one.source) for one in observations} == BOUNDS.keys()
+def test_errors_stay_within_bounds(observations: list[Observation], errors: Floats) -> None:
+    """Median and 90th percentile of |relative error| per GPU type and source, and of no others.
+
+    Held-out Megatron runs, of 1.7 B to 530 B on 8 to 2,520 GPUs, are within a tenth each.
+    """
+    keys = [(one.gpu, one.source) for one in observations]
+    assert set(keys) == BOUNDS.keys()
+    for key, (rows, most_median, most_percentile) in BOUNDS.items():
+        sizes = np.abs(errors[np.array([each == key for each in keys])])
+        assert len(sizes) == rows
+        assert np.median(sizes) <= most_median, key
+        assert np.percentile(sizes, 90) <= most_percentile, key
+        assert not key[1].startswith("megatron") or sizes.max() < 0.10
 
 
-@pytest.mark.parametrize(("gpu", "source"), BOUNDS)
-def test_errors_stay_within_bounds(
-    observations: list[Observation], errors: Floats, gpu: str, source: str
-) -> None:
-    """Median and 90th percentile of |relative error| per GPU type and source."""
-    mine = np.array([(one.gpu, one.source) == (gpu, source) for one in observations])
-    rows, most_median, most_percentile = BOUNDS[gpu, source]
-    sizes = np.abs(errors[mine])
-    assert len(sizes) == rows
-    assert np.median(sizes) <= most_median
-    assert np.percentile(sizes, 90) <= most_percentile
-
-
-def test_held_out_megatron_runs_are_predicted_within_a_tenth(
-    observations: list[Observation], errors: Floats
-) -> None:
-    """Each of the seven steps of 1.7 B to 530 B parameters on 8 to 2,520 GPUs."""
-    megatron = np.array([one.source.startswith("megatron") for one in observations])
-    assert np.abs(errors[megatron]).max() < 0.10
-
-
+@pytest.mark.slow
 def test_catalogue_holds_what_the_fit_gives(observations: list[Observation]) -> None:
     """Every figure of every type, to the three digits written there."""
     catalogue = gpu_catalogue()
@@ -99,13 +89,9 @@ def test_catalogue_holds_what_the_fit_gives(observations: list[Observation]) -> 
         assert written == pytest.approx(found, rel=5e-3), name
 
 
-def test_no_figure_is_fitted_to_steps() -> None:
-    """Steps are what the model predicts."""
+def test_catalogue_says_what_was_measured() -> None:
+    """Types whose products were fitted name their precisions, so do their twins; no steps are."""
     sources = {source for one in FITS for source in one.sources}
     assert not [name for name in sources if name.startswith(("vtrain", "megatron"))]
-
-
-def test_catalogue_says_what_was_measured() -> None:
-    """Types whose products were fitted name their precisions, and so do their twins."""
     fitted = {one.gpu for one in FITS} | {"V100-32", "A800-80"}
     assert {name for name, gpu in gpu_catalogue().items() if gpu.measured_in} == fitted

@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 import pytest
 
 from bench import claims_cheng, claims_megatron, findings
-from bench.bars import Bars, bar_picture, ticks
 from bench.claims import FOLDER, Point, Study, Values, outcome, throughput
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
@@ -49,12 +48,14 @@ def test_fitted_findings_are_called_so() -> None:
     assert findings.verdict({"a": False}, fitted=False) == "no"
 
 
+@pytest.mark.slow
 def test_table_1_is_within_eight_per_cent(reference: Path) -> None:
     """Simulated steps of 1.7 to 530 B on 32 to 2,520 A100."""
     study = claims_megatron.rows(reference)
     assert claims_megatron.mean_error(values_of(study)) <= 0.08
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "chosen"), [("megatron_162b", (8, 1, 8)), ("megatron_5_9b", (1, 32, 2))]
 )
@@ -71,30 +72,11 @@ def test_published_flops_are_counted() -> None:
     s, l, h, v = 2048, 32, 20480, 51200  # noqa: E741
     flops = 96 * 128 * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h))
     assert outcome(point).flops == pytest.approx(flops, rel=1e-12)
-
-
-def test_plan_without_room_has_no_step() -> None:
-    """5.9 B on one GPU: 18 bytes per parameter are 98 GiB."""
+    # 5.9 B on one GPU: 18 bytes per parameter are 98 GiB, and no step
     found = outcome(Point("all", "1", "megatron_5_9b", {}))
     assert found.memory_bytes > 98 * 2**30
     assert found.step_s is None
     assert throughput([found]) == {}
-
-
-def test_ticks_are_round_and_reach_the_largest() -> None:
-    """Steps of 1, 2, 2.5 or 5 times a power of ten."""
-    assert ticks(175) == [0, 50, 100, 150, 200]
-    assert ticks(1.0) == [0, 0.25, 0.5, 0.75, 1.0]
-    assert ticks(5.7) == [0, 2, 4, 6]
-
-
-def test_picture_has_a_bar_per_value() -> None:
-    """Three values, two colours in the key, and the paper; the largest bar is 150 of 2 / 2 high."""
-    panel = Bars("a & b", "axis", {"one": {"x": 1.0, "y": 2.0}, "two": {"y": 1.0}})
-    root = ElementTree.fromstring(bar_picture("title", [panel]))
-    rects = root.findall("{http://www.w3.org/2000/svg}rect")
-    assert len(rects) == 3 + 2 + 1
-    assert max(float(rect.attrib["height"]) for rect in rects[1:]) == 150.0
 
 
 def test_run_stores_records_and_picture(

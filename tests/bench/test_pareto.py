@@ -36,12 +36,3 @@ def test_plan_lies_behind_the_front(front: FrontDocument, reference: Path) -> No
     assert found["on_their_front"]
     assert found["better"] == (0, 1)
     assert not faults([], [found])
-
-
-def test_faults_name_slow_fronts_and_plans_beyond() -> None:
-    """A front that takes too long, an open cluster, a plan that no point reaches."""
-    slow = {"case": "aws_bert", "cpu_s": 61.0, "open": 0}
-    late = {"case": "aws_bert", "cpu_s": 1.0, "open": 2}
-    beyond = {"nodes": (1, 1), "behind": -0.01, "outside": ()}
-    assert len(faults([slow, late], [beyond])) == 3
-    assert not faults([slow | {"cpu_s": 59.0}], [beyond | {"outside": ("too large",)}])

@@ -1,7 +1,6 @@
 """Piper's problem: dynamic program, CP-SAT and brute force agree."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from math import ceil
@@ -108,7 +107,7 @@ def brute_force(problem: ThroughputProblem) -> int | None:
     return min(filter(None, (plan_time(problem, plan) for plan in plans)), default=None)
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(300), 15))
+@pytest.mark.parametrize("seeds", few_and_many(range(300), 30))
 def test_three_engines_agree(seeds: Sequence[int]) -> None:
     """Dynamic program, CP-SAT and brute force find the same time, and the plan has it.
 
@@ -161,15 +160,3 @@ def test_resync_counts_weights() -> None:
     found = ThroughputSearch(ThroughputProblem((ways,), (), 2, 2, 9, 6.0)).solve()
     assert found is not None
     assert found.time_ps == (8 // 2 + 2) * PS_PER_S
-
-
-def test_nothing_is_better_than_the_optimum() -> None:
-    """CP-SAT refutes every plan below the optimum, and finds it among those below the next."""
-    problem = next(p for p in map(random_problem, range(99)) if ThroughputSearch(p).solve())
-    search = ThroughputSearch(problem)
-    best = search.solve()
-    assert best is not None
-    for time_ps, status in ((best.time_ps, Status.INFEASIBLE), (best.time_ps + 1, Status.OPTIMAL)):
-        built = PiperModel(problem, search.better_than(time_ps))
-        assert cpsat.run(built.model, SolveOptions()).status is status
-    assert ThroughputSearch(replace(problem, memory_bytes=0)).solve() is None

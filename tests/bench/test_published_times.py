@@ -51,28 +51,18 @@ def layer_time(tp: int, backward: bool) -> LayerTime:
     return LayerTime(TINY.layers[1], tp, 1, backward, message_bytes=8, link=SLOW)
 
 
-def test_forward_pass_pays_two_all_reduces() -> None:
-    """Ring over 2: 8 bytes at 8 bytes/s and 2 steps of 0.5 s are 2 s; 1 + 2 * 2 = 5."""
-    assert layer_time(2, backward=False).predicted_s(seconds_by_kind) == 5.0
-
-
-def test_backward_pass_computes_twice() -> None:
-    """2 * 1 s of computation and the same two all-reduces: 6."""
-    assert layer_time(2, backward=True).predicted_s(seconds_by_kind) == 6.0
-
-
-def test_single_gpu_pays_no_all_reduce() -> None:
-    """A ring over one GPU is free, latency included."""
-    assert layer_time(1, backward=False).predicted_s(seconds_by_kind) == 1.0
+@pytest.mark.parametrize(("tp", "backward", "time_s"), [(2, False, 5), (2, True, 6), (1, False, 1)])
+def test_passes_pay_two_all_reduces(tp: int, backward: bool, time_s: float) -> None:
+    """Ring over 2: 8 bytes at 8 bytes/s and 2 steps of 0.5 s are 2 s; 1 + 2 * 2 = 5, back 2 + 4."""
+    assert layer_time(tp, backward).predicted_s(seconds_by_kind) == time_s
 
 
 def test_step_is_bound_by_its_slowest_stage() -> None:
-    """Blocks 4 * 1 s, others 3 * theirs: stages of 9.5 and 14 s; 3 * 14 + 9.5 = 51.5."""
+    """Blocks 4 * 1 s, others 3 * theirs: stages of 9.5 and 14 s; 3 * 14 + 9.5 = 51.5.
+
+    With two chunks the other stage's 9.5 s shrink to half: 42 + 4.75.
+    """
     assert step().predicted_s(seconds_by_kind) == pytest.approx(51.5)
-
-
-def test_chunks_shorten_the_fill() -> None:
-    """The other stage's 9.5 s shrink to half with 2 chunks: 42 + 4.75."""
     assert step(chunks=2).predicted_s(seconds_by_kind) == pytest.approx(46.75)
 
 

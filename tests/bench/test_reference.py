@@ -10,7 +10,7 @@ import pytest
 from bench.records import ROOT, reference
 
 
-@pytest.mark.parametrize("name", ["templates", "replay", "fasop", "calibrate"])
+@pytest.mark.parametrize("name", ["templates", "replay"])
 def test_bug_benchmark_without_its_reference_says_so(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

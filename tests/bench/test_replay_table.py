@@ -44,37 +44,33 @@ def test_oobleck_row_is_reproduced(model: str, reference: Path) -> None:
 
 
 @pytest.mark.parametrize("interval", INTERVALS)
-@pytest.mark.parametrize("model", PAPER["varuna"])
-def test_bug_varuna_is_held_against_the_paper(model: str, interval: str, reference: Path) -> None:
-    """Within 5 % of table 2; GPT-3 every 10 minutes, where up to six steps count, within six."""
-    one = row(completed(reference), "varuna", model, interval)
-    few = interval == "10m" and model in ("GPT-3-2_7b", "GPT-3-6_7b")
-    allowed = 6 * one.step_per_s if few else 0.05 * one.paper
-    assert one.replayed == pytest.approx(one.paper, abs=allowed)
-    assert one.agrees
+def test_bug_varuna_and_bamboo_are_held_against_the_paper(interval: str, reference: Path) -> None:
+    """Varuna within 5 % of table 2; GPT-3 every 10 minutes, up to six steps, within six.
+
+    Bamboo by the public rules as printed; we differ from them by failures of idle nodes.
+    """
+    content = completed(reference)
+    for model in PAPER["varuna"]:
+        one = row(content, "varuna", model, interval)
+        few = interval == "10m" and model in ("GPT-3-2_7b", "GPT-3-6_7b")
+        allowed = 6 * one.step_per_s if few else 0.05 * one.paper
+        assert one.replayed == pytest.approx(one.paper, abs=allowed)
+        assert one.agrees
+    for model in PAPER["bamboo"]:
+        one = row(content, "bamboo", model, interval)
+        assert one.public == pytest.approx(one.paper, abs=0.005)
+        assert one.replayed == pytest.approx(one.mended, rel=0.03)
+        assert one.paper < one.replayed
+        assert one.agrees
 
 
-@pytest.mark.parametrize("interval", INTERVALS)
-@pytest.mark.parametrize("model", PAPER["bamboo"])
-def test_bug_bamboo_is_held_against_the_paper(model: str, interval: str, reference: Path) -> None:
-    """The public rules give table 2 as printed; we differ from them by failures of idle nodes."""
-    one = row(completed(reference), "bamboo", model, interval)
-    assert one.public == pytest.approx(one.paper, abs=0.005)
-    assert one.replayed == pytest.approx(one.mended, rel=0.03)
-    assert one.paper < one.replayed
-    assert one.agrees
-
-
-@pytest.mark.parametrize(
-    ("policy", "replayed", "agrees"),
-    [("varuna", 94.9, False), ("varuna", 95.1, True), ("bamboo", 109.1, False)],
-)
-def test_figures_far_from_the_paper_are_refused(policy: str, replayed: float, agrees: bool) -> None:
-    """5 % of 100 samples/s for Varuna, 9 % for Bamboo."""
-    assert Row("m", "6h", policy, 100.0, 0, 0, replayed, None, 0.5).agrees == agrees
-
-
-def test_few_steps_more_or_less_are_no_fault_of_varuna() -> None:
-    """A run that trains 0.1 samples/s more by every step: six of them, not seven."""
+def test_figures_far_from_the_paper_are_refused() -> None:
+    """5 % of 100 samples/s for Varuna, 9 % for Bamboo; six steps of a run are no fault."""
+    for policy, replayed, agrees in (
+        ("varuna", 94.9, False),
+        ("varuna", 95.1, True),
+        ("bamboo", 109.1, False),
+    ):
+        assert Row("m", "6h", policy, 100.0, 0, 0, replayed, None, 0.5).agrees == agrees
     assert Row("m", "10m", "varuna", 0.7, 0, 0, 0.11, None, 0.1).agrees
     assert not Row("m", "10m", "varuna", 0.7, 0, 0, 0.0, None, 0.1).agrees

@@ -7,7 +7,7 @@ from tests.small_instances import random_instance
 
 def test_uneven_is_never_slower() -> None:
     """Both are proved, and all even plans are among the uneven ones."""
-    even, uneven = compare("tiny", random_instance(3), SolveOptions())
+    even, uneven = compare("tiny", random_instance(1), SolveOptions())
     assert (even["status"], uneven["status"]) == ("optimal", "optimal")
     saved = shorter(even, uneven)
     assert saved is not None

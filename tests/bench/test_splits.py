@@ -11,10 +11,8 @@ import pytest
 
 from bench import splits
 from bench.pipelines import Pipeline, read_pipelines
-from formulations.errors import InstanceError
 from tests.recursion import stage_ends
-
-STORED = Path(__file__).parents[2] / "bench" / "pipelines.json"
+from tests.seeds import few_and_many
 
 
 def case_of(**changes: Any) -> dict[str, Any]:
@@ -83,37 +81,24 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
     splits.main()
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_least_step_time_is_that_of_brute_force(seed: int) -> None:
-    """Also with other transfers back than forth, blocking sends, GPipe and one stage."""
-    case = random_case(seed)
-    found = splits.solve(case, gap=0.0, time_limit_s=None, repeats=1)
-    assert found.step_time == found.bound == least_makespan(case)
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 6))
+def test_least_step_time_is_that_of_brute_force(seeds: range) -> None:
+    """Also with other transfers back than forth, blocking sends, GPipe and one stage.
+
+    Without time some split and a bound below the optimum; with a gap the bound is as close.
+    """
+    for seed in seeds:
+        case = random_case(seed)
+        least = least_makespan(case)
+        found = splits.solve(case, gap=0.0, time_limit_s=None, repeats=1)
+        assert found.step_time == found.bound == least
+        late = splits.solve(case, gap=0.0, time_limit_s=0.0, repeats=1)
+        assert late.bound <= least <= late.step_time
+        near = splits.solve(case, gap=0.1, time_limit_s=None, repeats=1)
+        assert 0.9 * near.step_time <= near.bound <= least <= near.step_time
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_bound_holds_when_time_is_up(seed: int) -> None:
-    """No time at all: some split, and a bound below the optimum."""
-    case = random_case(seed)
-    found = splits.solve(case, gap=0.0, time_limit_s=0.0, repeats=1)
-    assert found.bound <= least_makespan(case) <= found.step_time
-
-
-def test_bound_is_near_when_time_is_up() -> None:
-    """No time at all on 50 equal layers and 8 stages: within 10 % of the split found."""
-    case = next(case for case in read_pipelines(STORED) if case.name == "equal_50_8_64")
-    found = splits.solve(case, gap=0.0, time_limit_s=0.0, repeats=1)
-    assert 0.9 * found.step_time < found.bound <= found.step_time
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_bound_is_as_close_as_the_gap_asks(seed: int) -> None:
-    """Within 10 % of the step time, and no lie."""
-    case = random_case(seed)
-    found = splits.solve(case, gap=0.1, time_limit_s=None, repeats=1)
-    assert 0.9 * found.step_time <= found.bound <= least_makespan(case) <= found.step_time
-
-
+@pytest.mark.slow
 def test_reference_optima(reference: Path) -> None:
     """All 26 pipelines of the reference, up to 32 stages, have the optimum proved there."""
     cases = read_pipelines(reference / "splits" / "optimal.json")
@@ -123,29 +108,24 @@ def test_reference_optima(reference: Path) -> None:
         assert found.step_time == found.bound == case.optimal_step_time, case.name
 
 
-def test_json_is_a_list_of_four_figures(
+def test_answers_tables_and_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One object per case, in the file's order.
+    """One object per case, in the file's order; the table shows what the records store.
 
     All three layers one after the other on stages [0, 2), [2, 3): forward 3 and 6, backward 6
     and 12, transfers 5 and 7. F0 ends at 3, arrives at 8, B0 ends 8 + 18 = 26, B1 44, is back at
     51 and ends at 57. [0, 1), [1, 3): 1, arrives at 6, two times 10 + 20, back at 73, ends at 75.
     """
-    run(monkeypatch, write(tmp_path / "x.json", case_of(), case_of(name="other")), "--json")
+    path = write(tmp_path / "x.json", case_of(), case_of(name="other"))
+    run(monkeypatch, path, "--json")
     answer = json.loads(capsys.readouterr().out)
-    assert [one.pop("name") for one in answer] == ["small", "other"]
-    for one in answer:
-        assert one.pop("seconds") > 0
-        assert one == {"step_time": 57, "bound": 57}
-
-
-def test_table_and_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The table shows what the records store."""
+    assert [(one["name"], one["step_time"], one["bound"]) for one in answer] == [
+        ("small", 57, 57),
+        ("other", 57, 57),
+    ]
     out = tmp_path / "records.jsonl"
-    run(monkeypatch, write(tmp_path / "x.json", case_of()), "--out", out, "--repeats", "2")
+    run(monkeypatch, path, "--case", "small", "--out", out, "--repeats", "2")
     assert "small" in capsys.readouterr().out
     (one,) = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert (one["step_time"], one["bound"], one["repeats"]) == (57, 57, 2)
@@ -173,6 +153,7 @@ BAD = {
     ),
     "huge": ({"cases": [case_of(micro_batches=1 << 50)]}, "(small): a step may take "),
     "list": ([], "x.json: "),
+    "no JSON": ("{", "x.json"),
 }
 
 
@@ -192,16 +173,6 @@ def test_bad_file_is_one_line_and_status_2(
     assert expected in line
 
 
-@pytest.mark.parametrize("content", [None, b"{", b"\xff"])
-def test_unreadable_file_is_refused(content: bytes | None, tmp_path: Path) -> None:
-    """Missing, not JSON, not UTF-8."""
-    path = tmp_path / "x.json"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(InstanceError, match=r"x\.json"):
-        read_pipelines(path)
-
-
 def test_unknown_case_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -210,28 +181,3 @@ def test_unknown_case_is_refused(
         run(monkeypatch, write(tmp_path / "x.json", case_of()), "--case", "big")
     assert stopped.value.code == 2
     assert capsys.readouterr().err == "--case: no case 'big'; allowed: small\n"
-
-
-def test_unknown_field_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It is not silently ignored."""
-    (case,) = read_pipelines(write(tmp_path / "x.json", case_of(memory=3)))
-    assert case.name == "small"
-    assert "'memory'" in caplog.text
-
-
-def test_stored_cases_are_what_their_note_says() -> None:
-    """Layer times, slowness and transfers by the formulas of the file's note."""
-    cases = read_pipelines(STORED)
-    assert len(cases) == 12
-    for case in cases:
-        kind, layers, p, m = case.name.split("_")[0], *map(int, case.name.split("_")[1:])
-        forward = tuple(600 + 7919 * (i + 1) ** 3 % 797 for i in range(layers))
-        if kind == "equal":
-            forward = (300, *(1000,) * (layers - 2), 900)
-        fast = [(k**3 + 2 * k) % 11 < 3 if kind == "mixed" else k < p // 4 for k in range(p)]
-        send = tuple(100 + 7919 * (k + 1) ** 2 % 701 for k in range(p - 1))
-        assert case.micro_batches == m
-        assert case.layer_forward == forward
-        assert case.layer_backward == tuple(2 * time for time in forward)
-        assert case.stage_slowness == tuple(2 if one else 5 for one in fast)
-        assert case.send_forward == case.send_backward == send

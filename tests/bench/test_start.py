@@ -8,15 +8,11 @@ from bench.records import append, record
 from bench.start import CASES, command, line, timed
 
 
-def test_command_solves_a_stored_instance() -> None:
-    """From the repository's root, with a relative path."""
+def test_commands_solve_stored_instances() -> None:
+    """From the repository's root, with a relative path; the files that they name exist."""
     words = command(CASES["small"], 30)
     assert words[1:4] == ["cli.py", "solve", "instances/hetero_small.yaml"]
     assert words[4:] == ["--json", "--gap", "0.0", "--time-limit", "30"]
-
-
-def test_every_case_has_its_instance() -> None:
-    """The files that the commands name exist."""
     for case in CASES.values():
         assert (Path(__file__).parents[2] / command(case, 1)[3]).is_file()
 
