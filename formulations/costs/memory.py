@@ -150,13 +150,13 @@ def _memory_on(instance: Instance, shape: Shape, j: int) -> LayerMemory:
         + workload.copy_bytes * (alike + routed) * layer.is_block
         for layer, (alike, routed) in zip(layers, counts, strict=True)
     ]
-    gradients = [workload.gradient_bytes * shape.own_gradients(n, j, own) for n, own in counts]
-    optimizer = [workload.state_bytes(shape.own_states(n, j, own)) for n, own in counts]
+    gradients = [workload.gradient_bytes * shape.own_gradients(n, j, e) for n, e in counts]
+    optimizer = [workload.state_bytes(shape.own_states(n, j, e)) for n, e in counts]
     # What ZeRO 2 and 3 have of one layer while it computes: whole gradients, whole parameters
     width = workload.gradient_bytes * (shape.zero >= GRADIENTS_SPLIT)
     width += workload.parameter_bytes * (shape.zero >= PARAMETERS_SPLIT)
     shared = shape.ranks(j) > 1, shape.expert_ranks(j) > 1
-    gathered = [width * (n * shared[0] + own * shared[1]) for n, own in counts]
+    gathered = [width * (n * shared[0] + e * shared[1]) for n, e in counts]
 
     def per_layer(values: Iterable[int]) -> Bytes:
         return np.repeat(np.array(list(values), dtype=np.int64), [run.count for run in runs])
@@ -171,8 +171,8 @@ def _memory_on(instance: Instance, shape: Shape, j: int) -> LayerMemory:
         ]
         rows = zip(runs, static, activation, workspace, strict=True)
         step_bytes = sum(
-            run.count * (whole + workload.global_batch * (in_flight + again))
-            for run, whole, in_flight, again in rows
+            run.count * (always + workload.global_batch * (in_flight + again))
+            for run, always, in_flight, again in rows
         )
         check_memory(step_bytes, f"workload {workload.name}")
         kept.append(Kept(way, per_layer(activation), per_layer(workspace)))
@@ -244,9 +244,9 @@ class HeldBytes:
 
     def kept(self, kept: Array, moments: Held, start: Array, end: Array) -> Array:
         """[N] bytes of activations at the fullest moment; kept: [n] before each boundary."""
-        whole: Array = moments.whole[:, : len(start)] @ (kept[end] - kept[start])
+        activations: Array = moments.whole[:, : len(start)] @ (kept[end] - kept[start])
         if moments.put_off.any():
             waiting = (self.put_off[end] - self.put_off[start]).sum(axis=0)
-            whole = whole + moments.put_off[:, None] * waiting
-        largest: Array = whole.max(axis=0)
+            activations = activations + moments.put_off[:, None] * waiting
+        largest: Array = activations.max(axis=0)
         return largest

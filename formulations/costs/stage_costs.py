@@ -66,8 +66,8 @@ def memory_parts(
 ) -> MemoryParts:
     """Memory per GPU of a device of a replica with these layers [start, end), per chunk."""
     shape = tables.shape
-    most = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
-    return tables.memory[group].parts(layers, most, tables.is_block, recomputed)
+    moments = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
+    return tables.memory[group].parts(layers, moments, tables.is_block, recomputed)
 
 
 #: Larger than any time in ns, small enough that sums of a few do not overflow.
@@ -261,9 +261,9 @@ class StageCosts:
         sums, room = self._held[group], self._room(group)
         extra, blocks = self._in_all_blocks(0, group, moments, start, end)
         way = np.zeros_like(extra)
-        least = sums.static[end] - sums.static[start]
-        least += sums.kept(sums.least_kept, held_by(moments), start[None], end[None])
-        without = np.flatnonzero((extra >= NEVER) & (least <= room))
+        least_bytes = sums.static[end] - sums.static[start]
+        least_bytes += sums.kept(sums.least_kept, held_by(moments), start[None], end[None])
+        without = np.flatnonzero((extra >= NEVER) & (least_bytes <= room))
         if len(self.ways) == 1 or not len(without):
             return Choices(extra, way, blocks)
         bounds = start[without], end[without]
@@ -303,11 +303,13 @@ class StageCosts:
         last = np.full(len(start), len(spared), dtype=np.int64)
         for size in np.unique(sums.memory.kept[way].workspace_bytes).tolist():
             first = start
-            for whole, late in moments:
+            for in_flight, late in moments:
                 # Boundary up to which recomputed blocks spare what is too much at this moment
-                over = static + whole * kept + late * waiting + size - room
-                goal = spared[start] + -(-over // max(whole, 1))
-                reach = np.searchsorted(spared, goal) if whole else np.full_like(last, len(spared))
+                over = static + in_flight * kept + late * waiting + size - room
+                goal = spared[start] + -(-over // max(in_flight, 1))
+                reach = (
+                    np.searchsorted(spared, goal) if in_flight else np.full_like(last, len(spared))
+                )
                 first = np.maximum(first, np.where(over > 0, reach, start))
             inside = np.minimum(first, end)
             valid = (first <= end) & (sums.largest[way][start, inside] <= size)
@@ -319,5 +321,5 @@ class StageCosts:
 
 def held_by(moments: Moments) -> Held:
     """What a stage with a device to itself holds at these moments."""
-    whole, put_off = np.array(moments, dtype=np.int64).T
-    return Held(whole[:, None], put_off)
+    in_flight, put_off = np.array(moments, dtype=np.int64).T
+    return Held(in_flight[:, None], put_off)

@@ -78,8 +78,8 @@ class TemplateCosts(PipelineTimes):
     def used_bytes(self, micro_batches: int) -> Array:
         """[p] bytes per GPU."""
         p = self.num_stages
-        whole = [in_flight(self.schedule, p, k, micro_batches) for k in range(p)]
-        return self.memory_bytes + np.array(whole, dtype=np.int64) * self.activation_bytes
+        of_stages = [in_flight(self.schedule, p, k, micro_batches) for k in range(p)]
+        return self.memory_bytes + np.array(of_stages, dtype=np.int64) * self.activation_bytes
 
 
 def template_degrees(instance: Instance, group: NodeGroup, split: NodeSplit) -> tuple[int, ...]:
@@ -109,8 +109,8 @@ def template_costs(instance: Instance, strategy: Strategy, template: Template) -
     groups = [template.group_of(stage) for stage in stages]
     for k, (stage, j) in enumerate(zip(stages, groups, strict=True)):
         if not has_times(instance, instance.cluster.groups[j], stage.degrees.tp):
-            found = f"{stage.degrees.tp} GPUs, for which the profile has no times"
-            raise PlanError(f"stages[{k}]", found, "degrees of the profile")
+            asked = f"{stage.degrees.tp} GPUs, for which the profile has no times"
+            raise PlanError(f"stages[{k}]", asked, "degrees of the profile")
         if stage.recomputed.way not in strategy.recompute:
             allowed = " or ".join(strategy.recompute)
             raise PlanError(f"stages[{k}].recomputed", stage.recomputed.way, allowed)
@@ -197,8 +197,8 @@ def tied_ns(tables: CostTables, j: int, across: Sequence[Link]) -> tuple[int, in
     return embedding_ns(tables, j, 1, group.intra_node), between
 
 
-def exchange_times_ns(instance: Instance, design: Design, most: int) -> tuple[int, ...]:
-    """Time on the slowest node of a design, with 1, 2, .. `most` pipelines of any design."""
+def exchange_times_ns(instance: Instance, design: Design, most_pipelines: int) -> tuple[int, ...]:
+    """Time on the slowest node of a design, with 1, 2, .. `most_pipelines` of any design."""
     cluster, template = instance.cluster, design.template
     tables = {
         gpus: stage_tables(instance, design.strategy, gpus, template.num_stages)
@@ -221,5 +221,5 @@ def exchange_times_ns(instance: Instance, design: Design, most: int) -> tuple[in
     return tuple(
         ceil_ns(ring_share(factor, x) * max(loads) / cluster.efficiency(x))
         + ceil_ns(ring_latency_s(factor, x, latency_s))
-        for x in range(1, most + 1)
+        for x in range(1, most_pipelines + 1)
     )
