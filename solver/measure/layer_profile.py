@@ -93,7 +93,7 @@ def _peak_bytes(layer: nn.Module, taken: Tensor) -> int:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         both()
     allocated = peak = 0
-    for event in sorted(seen.events(), key=lambda one: one.time_range.start):
+    for event in sorted(seen.events(), key=lambda event: event.time_range.start):
         allocated += event.self_cpu_memory_usage
         peak = max(peak, allocated)
     return peak
