@@ -34,9 +34,8 @@ from bench.records import (
 )
 from formulations.instance.load import load_family
 from formulations.units import seconds
-from solver.clusters.family_outcome import outcome
 from solver.clusters.front import TimeAndMoney
-from solver.clusters.search import FamilySearch
+from solver.clusters.search import FamilySearch, outcome
 from solver.front_document import FrontDocument
 from solver.options import SolveOptions
 from solver.report.document import build_front

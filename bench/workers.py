@@ -1,15 +1,11 @@
 """What more workers bring: two of Ray beside two processes, and many more of them on paper.
 
     python -m bench workers [INSTANCE] [--gap G] [--repeats N] [--out RECORDS]
-    python -m bench workers FAMILY [--gap G] [--on-paper N ...] [--out RECORDS]
 
 Local processes and Ray actors solve the instance in turns; the start of Ray is not counted. Then
 the processor times of all answers, as a study keeps them, are dealt out to more workers in the
 order of the queue, round by round; what one process does besides, first plans and closed-form
 bounds, stays as long as it is.
-
-The front of a family of clusters is searched on paper, as `paper_crew` says, once with each number
-of workers: what they search ahead of its turn, and need not have, takes its time too.
 """
 
 import argparse
@@ -28,13 +24,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.command import command, new_table
-from bench.paper_crew import PaperCrew
 from bench.records import ROOT, append, cpu_seconds, record
 from formulations.instance import Instance
-from formulations.instance.family import Family
-from formulations.instance.load import load_family, load_instance
-from solver.clusters.front import TimeAndMoney
-from solver.clusters.search import FamilySearch
+from formulations.instance.load import load_instance
 from solver.options import Engine, SolveOptions
 from solver.search.driver import solve
 from solver.search.fathoming import Answers
@@ -56,7 +48,7 @@ def task_times(instance: Instance, gap: float) -> tuple[float, Rounds]:
         began_s = cpu_seconds()
         solve(instance, SolveOptions(gap=gap), None, study)
         whole_s, rounds = cpu_seconds() - began_s, dict[int | None, list[float]]()
-        for answer in Answers(study).all():
+        for answer in Answers(study).every():
             rounds.setdefault(answer.question.effort, []).append(answer.spent_s)
     return whole_s, rounds
 
@@ -104,40 +96,6 @@ def in_turns(path: Path, gap: float, repeats: int) -> Iterator[dict[str, Any]]:
                     yield found
 
 
-def on_paper(family: Family, gap: float, workers: int) -> dict[str, Any]:
-    """The front of a family by so many workers on paper; clusters are their tasks."""
-    crew = PaperCrew(workers)
-    search = FamilySearch(family, TimeAndMoney(family), SolveOptions(gap=gap))
-    termination = search.run(crew=crew)
-    crew.pass_by()
-    return {
-        "workers": workers,
-        "termination": termination,
-        "points": len(search.clusters.front.best),
-        "seconds": crew.now_s,
-        "tasks": len(crew.work_s),
-        "longest_task_s": max(crew.work_s, default=0.0),
-        "tasks_cpu_s": sum(crew.work_s),
-    }
-
-
-def family_table(runs: Sequence[Mapping[str, Any]]) -> Table:
-    """Seconds on paper by number of workers."""
-    found = new_table(
-        (), ("workers", "seconds", "times first", "clusters", "their CPU s", "longest")
-    )
-    for run in runs:
-        numbers = (run["tasks_cpu_s"], run["longest_task_s"])
-        found.add_row(
-            str(run["workers"]),
-            f"{run['seconds']:.2f}",
-            f"{runs[0]['seconds'] / run['seconds']:.2f}",
-            str(run["tasks"]),
-            *(f"{one:.2f}" for one in numbers),
-        )
-    return found
-
-
 def table(runs: Sequence[Mapping[str, Any]], whole_s: float, rounds: Rounds) -> Table:
     """Seconds measured, and on paper."""
     found = new_table(("workers", "by"), ("seconds", "times one"))
@@ -156,20 +114,12 @@ def arguments() -> argparse.Namespace:
     parser = command("workers", gap=0.001, repeats=5)
     usual = ROOT / "bench" / "scaling" / "nodes_064.yaml"
     parser.add_argument("instance", nargs="?", type=Path, default=usual)
-    parser.add_argument("--on-paper", type=int, nargs="+", default=MANY, help="of a family")
     return parser.parse_args()
 
 
 def main() -> None:
     """Runs the benchmark, and stores one record."""
     chosen = arguments()
-    family = load_family(chosen.instance)
-    if family.fewest != family.most:
-        found = [on_paper(family, chosen.gap, workers) for workers in chosen.on_paper]
-        common = {"instance": chosen.instance.stem, "gap": chosen.gap}
-        append(chosen.out, [record("workers", common | {"on_paper": found})])
-        Console().print(family_table(found))
-        return
     instance = load_instance(chosen.instance)
     whole_s, rounds = task_times(instance, chosen.gap)
     runs = list(in_turns(chosen.instance, chosen.gap, chosen.repeats)) if chosen.repeats else []

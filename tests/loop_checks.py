@@ -1,6 +1,7 @@
 """What every engine of the cut loop is held against."""
 
 import random
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,8 +13,7 @@ from formulations.instance import Limits
 from formulations.plan import Plan, Shape
 from solver.options import SolveOptions
 from solver.result import max_step_time_ns
-from solver.search.critical_path import CutLoop
-from solver.search.engine_solutions import Found
+from solver.search.critical_path import CutLoop, Found
 from solver.search.engines import ModelEngine
 from solver.search.paths import CutPool, OpenShape
 from tests import brute_force
@@ -70,7 +70,7 @@ def solve_shape(
         start = Found(0, made, judge(tables, made) or 0)
     best = None if start is None else float(start.step_time_ns)
     loop = CutLoop(engine, [OpenShape(tables, 1.0, bound_ns, given)], beyond, best, start, pool)
-    loop.run(SolveOptions(time_limit_s=time_limit_s, seed=seed), lambda: False, lambda: None)
+    deque(loop.run(SolveOptions(time_limit_s=time_limit_s, seed=seed), lambda: False), 0)
     found, nothing = loop.found, cutoff_ns is None and loop.best is None
     if loop.closed:
         status = "optimal" if found else "infeasible" if nothing else "bounded"

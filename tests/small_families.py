@@ -5,9 +5,8 @@ from functools import cache
 from formulations.costs.tables import build_tables
 from formulations.instance.family import Counts, Family
 from formulations.space import shapes_of
-from solver.clusters.family_outcome import outcome
 from solver.clusters.front import Figures, Measure, TimeAndMoney
-from solver.clusters.search import FamilySearch
+from solver.clusters.search import FamilySearch, outcome
 from solver.front_document import FamilyResult
 from solver.options import SolveOptions
 from solver.search.driver import solve

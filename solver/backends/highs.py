@@ -15,7 +15,8 @@ nanoseconds: with coefficients near 1e9, a literal off by the usual 1e-6 is wort
    and a model of literals is not run;
 6. presolve is off, and so are the restarts that would repeat it: that of 1.14.0 calls solutions
    optimal that are not (ERGO-Code/HiGHS#2957, #3073; fixed in 1.15, which cannot share a process
-   with OR-Tools).
+   with OR-Tools). Without presolve it has called a model infeasible that has a solution, at any
+   tolerance: what it closes is asked again in integers (`solver.search.by_model`).
 """
 
 import math
@@ -36,7 +37,7 @@ from solver.result import Status, Termination
 UNIT_NS = float(1 << 20)
 #: Half a nanosecond is then still seven tolerances.
 LONGEST_UNIT_NS = float(1 << 26)
-NS_PER_MS = 1_000_000
+NS_PER_MS = 1e6
 TOLERANCE = 1e-9
 #: HiGHS solves the relaxations of a MILP with a tenth of the tolerance on reduced costs.
 DUAL_TOLERANCE = TOLERANCE / 10
@@ -239,45 +240,16 @@ def write(model: pulp.LpProblem, path: Path) -> None:
     Engines let a literal be off by 1e-6: with times in nanoseconds their rows would be beyond the
     precision of doubles at that tolerance. The file begins with `NOTE`.
     """
-    scaled, mark = _in_milliseconds(model), "*" if path.suffix == ".mps" else "\\"
-    if path.suffix == ".mps":
-        scaled.writeMPS(str(path))
-    else:
-        scaled.writeLP(str(path))
+    columns, mark = _columns(model, NS_PER_MS), "*" if path.suffix == ".mps" else "\\"
+    native, engine = _native(model, columns), highspy.Highs()
+    native.col_names_, native.row_names_ = columns.names, list(model._constraints)
+    engine.setOptionValue("output_flag", False)
+    if engine.passModel(native) == highspy.HighsStatus.kError:
+        raise ValueError("HiGHS refuses the model")
+    if engine.writeModel(str(path)) != highspy.HighsStatus.kOk:
+        raise OSError(f"HiGHS could not write {path.name}")
     note = "".join(f"{mark} {line}\n" for line in NOTE)
     path.write_text(note + path.read_text())
-
-
-def _in_milliseconds(model: pulp.LpProblem) -> pulp.LpProblem:
-    scaled = pulp.LpProblem(model.name)
-    copies = {}
-    for known in model.variables():
-        scale = 1 if known.cat == pulp.LpInteger else NS_PER_MS
-        lower, upper = (None if b is None else b / scale for b in (known.lowBound, known.upBound))
-        copies[known.name] = scaled.add_variable(known.name, lower, upper, known.cat)
-    scaled.setObjective(_scaled(model.objective, copies))
-    for name, row in model._constraints.items():
-        left = _scaled(row.expr, copies)
-        bound = -row.constant / (NS_PER_MS if _has_time(row) else 1)
-        scaled.addConstraint(pulp.LpConstraint(left, row.sense, rhs=bound), name)
-    return scaled
-
-
-def _has_time(row: pulp.LpConstraint) -> bool:
-    return any(variable.cat != pulp.LpInteger for variable in row)
-
-
-def _scaled(
-    terms: pulp.LpAffineExpression, copies: dict[str, pulp.LpVariable]
-) -> pulp.LpAffineExpression:
-    """The terms of a row without constant, in milliseconds if there is a time among them."""
-    timed = _has_time(terms)
-    return pulp.LpAffineExpression(
-        {
-            copies[v.name]: n / NS_PER_MS if timed and v.cat == pulp.LpInteger else n
-            for v, n in terms.items()
-        }
-    )
 
 
 def _outcome(engine: Any, columns: _Columns) -> Outcome:

@@ -174,8 +174,7 @@ def _search(
     family: "Family", measure: "Measure", options: SolveOptions, study: Path | None
 ) -> "FrontDocument":
     """Searches, and tells on stderr how far it is."""
-    from solver.clusters.family_outcome import outcome
-    from solver.clusters.search import FamilySearch
+    from solver.clusters.search import FamilySearch, outcome
     from solver.report.document import build_front
     from solver.study.store import study_at
 

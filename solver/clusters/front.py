@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import floor, inf
-from typing import Protocol
 
 from formulations.costs.renting import Terms, chooses_terms, worthwhile_terms
 from formulations.instance.family import Counts, Family
@@ -19,30 +18,6 @@ from solver.front_document import Aim
 from solver.result import NOISE
 
 Figures = tuple[float, ...]
-
-
-class Measure(Protocol):
-    """Figures of plans on clusters of a family, and when they reach others."""
-
-    @property
-    def aim(self) -> Aim:
-        """What a search by it is for."""
-
-    def terms(self, counts: Counts) -> Sequence[Terms]:
-        """On which these nodes may be rented, one at least."""
-
-    def figures(self, counts: Counts, step_time_ns: float, terms: Terms) -> Figures:
-        """Of a plan with this step time on these nodes."""
-
-    def reaching(self, counts: Counts, terms: Terms, figures: Figures) -> float:
-        """Least step time in ns with which a plan has no smaller figures; infinite if none has."""
-
-    @property
-    def limited(self) -> bool:
-        """Whether there are limits that depend on the terms."""
-
-    def longest_ns(self, terms: Terms) -> float:
-        """Longest step time in whole ns within such limits; infinite without any."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +39,7 @@ class TimeAndMoney:
         return "time" if self.time else "money"
 
     def terms(self, counts: Counts) -> Sequence[Terms]:
-        """Those that no other beat in both."""
+        """On which these nodes may be rented: those terms that no other beat in both."""
         return worthwhile_terms(self.family.instance, counts)
 
     def figures(self, counts: Counts, step_time_ns: float, terms: Terms) -> Figures:
@@ -73,7 +48,10 @@ class TimeAndMoney:
         return time_ns * self.time, time_ns * terms.usd_per_hour * self.money
 
     def reaching(self, counts: Counts, terms: Terms, figures: Figures) -> float:
-        """The longer of that of equal time and that of equal cost."""
+        """Least step time in ns with which a plan has no smaller figures; infinite if none has.
+
+        The longer of that of equal time and that of equal cost.
+        """
         rent = terms.usd_per_hour * self.money
         time_ns, cost = figures
         if not rent:
@@ -82,9 +60,10 @@ class TimeAndMoney:
 
     @property
     def limited(self) -> bool:
-        """Limits are of steps that are kept where nodes may be taken back; else of plans.
+        """Whether there are limits that depend on the terms.
 
-        But nodes that idle are paid for, too.
+        Limits are of steps that are kept where nodes may be taken back; else of plans. But nodes
+        that idle are paid for, too.
         """
         instance = self.family.instance
         limits = instance.limits
@@ -94,7 +73,7 @@ class TimeAndMoney:
         return idle and limits.max_cost_usd_per_step is not None
 
     def longest_ns(self, terms: Terms) -> float:
-        """That of a step that is kept within both limits."""
+        """Longest step in whole ns that is kept within both limits; infinite without any."""
         if not self.limited:
             return inf
         limits, rent = self.family.instance.limits, terms.usd_per_hour
@@ -131,8 +110,8 @@ class TimeAndNodes:
 
     def reaching(self, counts: Counts, terms: Terms, figures: Figures) -> float:
         """Its step time, if that point takes no more."""
-        own = self.figures(counts, 0.0, terms)[1:]
-        enough = all(mine >= its for mine, its in zip(own, figures[1:], strict=True))
+        taken = self.figures(counts, 0.0, terms)[1:]
+        enough = all(ours >= its for ours, its in zip(taken, figures[1:], strict=True))
         return figures[0] if enough else inf
 
     @property
@@ -145,6 +124,10 @@ class TimeAndNodes:
         return inf
 
 
+#: Figures of plans on clusters of a family, and when they reach others.
+Measure = TimeAndMoney | TimeAndNodes
+
+
 @dataclass(frozen=True)
 class Point:
     """The best plan known of a cluster, its nodes rented on these terms."""
@@ -154,11 +137,11 @@ class Point:
     step_time_ns: int
     figures: Figures
 
-    def dominates(self, other: "Point") -> bool:
-        """Whether no figure is larger, and the other is not the same or an earlier equal one."""
-        if self.figures == other.figures:
-            return (self.counts, self.terms) < (other.counts, other.terms)
-        return all(own <= its for own, its in zip(self.figures, other.figures, strict=True))
+    def dominates(self, point: "Point") -> bool:
+        """Whether no figure is larger, and the point is not the same or an earlier equal one."""
+        if self.figures == point.figures:
+            return (self.counts, self.terms) < (point.counts, point.terms)
+        return all(ours <= its for ours, its in zip(self.figures, point.figures, strict=True))
 
 
 class Front:
@@ -173,21 +156,13 @@ class Front:
         self.points: dict[Counts, list[Point]] = {}
         self._terms = {counts: measure.terms(counts) for counts in clusters}
         self.longest = {
-            counts: [measure.longest_ns(own) for own in terms]
+            counts: [measure.longest_ns(offer) for offer in terms]
             for counts, terms in self._terms.items()
         }
         self._reached = {
             counts: [ns + 1 for ns in longest] for counts, longest in self.longest.items()
         }
         self.cutoffs = {counts: max(reached) for counts, reached in self._reached.items()}
-
-    def among(self, clusters: Iterable[Counts]) -> "Front":
-        """One of these clusters alone that knows what this one does: to play with."""
-        other = Front(self.measure, clusters)
-        for counts in other.cutoffs:
-            other.cutoffs[counts] = self.cutoffs[counts]
-            other._reached[counts] = [*self._reached[counts]]
-        return other
 
     def offer(self, counts: Counts, time_ns: int) -> None:
         """Keeps the step time of a plan that is better than the one known."""
@@ -208,9 +183,9 @@ class Front:
     @property
     def best(self) -> list[Point]:
         """Points that no other dominates, fastest first."""
-        known = [point for own in self.points.values() for point in own]
-        left = [one for one in known if not any(other.dominates(one) for other in known)]
-        return sorted(left, key=lambda one: (one.step_time_ns * one.terms.slowdown, one.figures))
+        points = [point for of_cluster in self.points.values() for point in of_cluster]
+        front = [one for one in points if not any(point.dominates(one) for point in points)]
+        return sorted(front, key=lambda one: (one.step_time_ns * one.terms.slowdown, one.figures))
 
     def dominating(self, counts: Counts, bound_ns: int) -> Point | None:
         """The point of another cluster that dominates plans of this one soonest, if one does.

@@ -4,9 +4,8 @@ What is closed is kept in a study, and plans are said in numbers of the cluster'
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from pydantic import TypeAdapter
 
@@ -21,9 +20,8 @@ from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import ShapeRecord
-from solver.search.driver import EFFORTS, ShapeSearch
-from solver.search.enumeration import Stop
 from solver.search.fathoming import check_plan
+from solver.search.plan_search import EFFORTS, PlanSearch
 from solver.search.progress import Report
 from solver.study.store import FREE_LIMITS, Study
 
@@ -110,80 +108,43 @@ class Members:
     ) -> MemberClosing:
         """Closes a cluster, unless time or Ctrl-C end that early."""
         options = replace(self.options, time_limit_s=limit_s)
-        return self._closed(task, options, report, self.study)
-
-    def needless(self, task: MemberTask, best: float | None) -> bool:
-        """Never: who asks has looked at the bound."""
-        return False
-
-    def answer(self, task: MemberTask, best: float | None, stop: Stop) -> MemberClosing:
-        """As `close`, by a worker: alone, to the end, and without a study."""
-        alone = replace(self.options, time_limit_s=None, workers=1, engine="processes")
-        return self._closed(task, alone, None, None)
-
-    def objective(self, task: MemberTask, closing: MemberClosing) -> float | None:
-        """None: cutoffs of other clusters are another matter."""
-        return None
-
-    def elsewhere(self) -> "Callable[[], Members]":
-        """The same in another process."""
-        return partial(Members, self.family, self.options)
-
-    def _closed(
-        self,
-        task: MemberTask,
-        options: SolveOptions,
-        report: Report | None,
-        study: Study | None,
-    ) -> MemberClosing:
-        space, below = self.space(task.counts), task.cutoff_ns
-        times = self.times.afresh()
-        search = ShapeSearch(self.instance, options, report, times, space, below, study)
+        space, times = self.space(task.counts), self.times.afresh()
+        search = PlanSearch(
+            self.instance, options, report, times, space, task.cutoff_ns, self.study
+        )
         interrupted = False
         try:
             with time_up_after(search.deadline.end_s):
-                _run(search, f"{task.counts}, {self.family.fewest} at least")
+                _run(search, f" of {task.counts}, {self.family.fewest} at least")
         except TimeUp:
             pass
         except KeyboardInterrupt:
             interrupted = True
-        best, known, found = search.incumbents.best, search.incumbents.known, None
-        records = search.open_list.reviewed(best)
-        bounds = search.open_list.bounds(records)  # in ns, as step times are minimised
-        if not search.open_list.complete:
-            bounds.append(0)
-        if known.plan is not None and known.step_time_ns is not None:
-            found = known.plan, known.step_time_ns
-            bounds.append(known.step_time_ns)
-        bound_ns = None if not bounds else int(min(bounds))
+        known, best = search.standing(), search.incumbents.best
+        bound_ns = None if known.bound is None else int(known.bound)  # step times are minimised
+        if not known.complete:
+            bound_ns = 0
+        stated = search.closer.cutoffs.stated
         return MemberClosing(
             counts=task.counts,
-            found=found,
+            found=known.incumbent.found,
             bound_ns=bound_ns,
-            records=tuple(search.closer.cutoffs.stated(one, best, bound_ns) for one in records),
+            records=tuple(stated(record, best, bound_ns) for record in known.records),
             runtime_s=search.deadline.elapsed_s,
             interrupted=interrupted,
         )
 
 
-def left_open(task: MemberTask) -> MemberClosing:
-    """The closing of a cluster of which nothing became known."""
-    return MemberClosing(task.counts, None, 0, (), 0.0)
-
-
-def _run(search: ShapeSearch, nodes: str) -> None:
+def _run(search: PlanSearch, nodes: str) -> None:
     """As `solve`, but proofs come first where plans have to be below a cutoff.
 
     They are enough as a rule, and find what is below it. `nodes`: which plans of a study belong
     to the same space.
     """
-    incumbents, open_list = search.incumbents, search.open_list
-    if incumbents.best is not None:
+    if search.incumbents.best is not None:
         search.run(efforts=EFFORTS[:1])
-    left = [task.shape for task in open_list.open(incumbents.best)]
-    if left:
-        for start in (incumbents.seed_chunks, incumbents.seed, incumbents.survey):
-            incumbents.start(f"{start.__name__} of {nodes}", partial(start, left))
+    if still := [task.shape for task in search.open_list.open(search.incumbents.best)]:
+        search.first_plans(still, nodes)
         search.run()
 
 

@@ -4,23 +4,28 @@ Every cluster has a lower bound of its step time. It is closed once that is at l
 plans dominated, up to the gap; its own best plan counts as one that dominates the others.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import math
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heapreplace, nsmallest
-from itertools import chain, count
-from math import inf
+from heapq import heapify, heappop, heapreplace
 
+from formulations.costs.renting import Terms
 from formulations.instance.family import Counts, Family
 from solver.clusters.front import Front, Measure
-from solver.clusters.member import KeptMembers, MemberClosing, Members, MemberTask, left_open
+from solver.clusters.member import (
+    KeptMembers,
+    MemberClosing,
+    Members,
+    MemberTask,
+    member_plan,
+    member_shape,
+)
+from solver.front_document import ClusterRecord, FamilyPoint, FamilyResult
 from solver.interrupt import Deadline, TimeUp, time_up_after
 from solver.options import SolveOptions
-from solver.result import NOISE, Termination
-from solver.search.enumeration import Stop
-from solver.search.portfolio import crew_of
+from solver.result import NOISE, Result, SearchLog, Status, Termination, proves, relative_gap
 from solver.search.progress import Progress
-from solver.search.worker_pool import Asked, Crew, Losses, Round
 from solver.study.store import Study
 
 
@@ -41,8 +46,8 @@ class OpenClusters:
         self._packed: set[Counts] = set()
 
     @property
-    def left(self) -> list[Counts]:
-        """The open ones."""
+    def open(self) -> list[Counts]:
+        """Those that are not closed."""
         return [counts for counts in self.bounds if self.is_open(counts)]
 
     def bound(self) -> None:
@@ -50,14 +55,14 @@ class OpenClusters:
         for counts in self.bounds:
             self.bounds[counts] = self._within(counts, self.members.bound_ns(counts))
 
-    def target_ns(self, counts: Counts, front: Front | None = None) -> float:
+    def target_ns(self, counts: Counts) -> float:
         """A bound of at least this closes the cluster."""
-        return (front or self.front).cutoffs[counts] * (1 - self.asked) * (1 - NOISE)
+        return self.front.cutoffs[counts] * (1 - self.asked) * (1 - NOISE)
 
-    def is_open(self, counts: Counts, front: Front | None = None) -> bool:
+    def is_open(self, counts: Counts) -> bool:
         """Whether the cluster may have a plan that is not dominated, beyond the gap."""
         bound_ns = self.bounds[counts]
-        return bound_ns is not None and bound_ns < self.target_ns(counts, front)
+        return bound_ns is not None and bound_ns < self.target_ns(counts)
 
     def next_task(self) -> MemberTask | None:
         """The open cluster not yet searched that may go furthest beyond the front."""
@@ -83,14 +88,14 @@ class OpenClusters:
 
     def _unsearched(self) -> list[Counts]:
         """Open clusters not yet searched."""
-        return [one for one in self.left if one not in self.closed]
+        return [counts for counts in self.open if counts not in self.closed]
 
-    def _rank(self, counts: Counts, front: Front | None = None) -> tuple[float, ...]:
+    def _rank(self, counts: Counts) -> tuple[float, ...]:
         """The lower the further the cluster may go; without a front, fast and cheap ones first."""
         bound_ns = self.bounds[counts] or 0
         measure = self.front.measure
         time, cost, *_ = measure.figures(counts, bound_ns, measure.terms(counts)[0])
-        return bound_ns / (front or self.front).cutoffs[counts], time * cost
+        return bound_ns / self.front.cutoffs[counts], time * cost
 
     def take(self, closing: MemberClosing) -> None:
         """Keeps what became known of a cluster."""
@@ -104,20 +109,6 @@ class OpenClusters:
             known = self.proofs | {counts: closing}
             self.proofs = {one.counts: known[one.counts] for one in self.front.best}
 
-    def upcoming(self, most: int, expected: Mapping[Counts, int]) -> Iterator[MemberTask]:
-        """Those open clusters whose turn comes next if plans of these step times are found.
-
-        Of so many that may go furthest beyond the front as it is.
-        """
-        left = set(nsmallest(most, self._unsearched(), key=self._rank))
-        front = self.front.among(left)
-        while left := {counts for counts in left if self.is_open(counts, front)}:
-            counts = min(left, key=lambda one: (self._rank(one, front), one))
-            left.remove(counts)
-            yield MemberTask(counts, front.cutoffs[counts])
-            if expected.get(counts, inf) < front.cutoffs[counts]:
-                front.offer(counts, expected[counts])
-
     @property
     def gap(self) -> float | None:
         """How far plans of open clusters may be beyond the front at most; None: any way."""
@@ -127,98 +118,6 @@ class OpenClusters:
             if bound_ns is not None and bound_ns < cutoff_ns * (1 - NOISE):
                 shares.append(bound_ns / cutoff_ns)
         return None if 0 in shares else 1 - min(shares, default=1.0)
-
-
-#: Seconds between two looks at the time.
-LOOK_S = 0.1
-
-#: The open clusters whose turn may come next, of so many, if plans of these step times are found.
-Upcoming = Callable[[int, Mapping[Counts, int]], Iterator[MemberTask]]
-
-
-class ClustersAhead:
-    """What workers are at, and what they have closed before its turn.
-
-    A cluster is closed as one process closes it: what was found below another cutoff is searched
-    for again. Where nothing was below a higher one, nothing is below that of its turn. Cutoffs are
-    foreseen: those of the turns that come if every cluster has the plan that was found of it.
-    """
-
-    def __init__(
-        self,
-        members: Members,
-        upcoming: Upcoming,
-        stop: Stop,
-        keep: Callable[[MemberTask, MemberClosing], None],
-    ) -> None:
-        """`keep` is told of every closing as soon as it comes, whether or not it is of use."""
-        self.members, self.upcoming, self.stop, self.keep = members, upcoming, stop, keep
-        self.at_work: dict[int, MemberTask] = {}
-        self.early: dict[Counts, list[tuple[MemberTask, MemberClosing]]] = {}
-        self.losses = Losses()
-        self._positions = count()
-        self._round: Round[MemberTask, MemberClosing] | None = None
-
-    @contextmanager
-    def by(self, crew: Crew, size: int) -> Iterator[None]:
-        """With a crew at work in the block."""
-        with crew.round(self.members, size, self.stop) as self._round:
-            yield
-
-    def closing(self, task: MemberTask) -> MemberClosing | None:
-        """How a cluster is closed whose turn has come; None: there was no time.
-
-        One that workers die of is left as it is.
-        """
-        while not self.stop():
-            known = self._known(task)
-            if known is not None:
-                del self.early[task.counts]
-                return known
-            if self.losses.fatal(task.counts, f"a cluster of {task.counts} nodes"):
-                return left_open(task)
-            self._hand_out(task)
-            self._take()
-        return None
-
-    def _hand_out(self, now: MemberTask) -> None:
-        """Clusters for all who have nothing to do."""
-        assert self._round is not None
-        if not self._round.room:
-            return
-        busy = {task.counts for task in self.at_work.values()}
-        found = {
-            counts: min(one.found[1] for _, one in known if one.found is not None)
-            for counts, known in self.early.items()
-            if any(one.found is not None for _, one in known)
-        }
-        most = 2 * (len(busy) + 1 + len(self.early))
-        for task in chain([now], self.upcoming(most, found)):
-            if task.counts not in busy and self._known(task) is None:
-                position = next(self._positions)
-                self.at_work[position] = task
-                self._round.submit([Asked(position, task)])
-                busy.add(task.counts)
-                if not self._round.room:
-                    return
-
-    def _take(self) -> None:
-        assert self._round is not None
-        for reply in self._round.receive(LOOK_S):
-            task = self.at_work.pop(reply.position)
-            if reply.lost:
-                self.losses.add(task.counts)
-            if reply.answer is not None:
-                self.keep(task, reply.answer)
-                self.early.setdefault(task.counts, []).append((task, reply.answer))
-
-    def _known(self, task: MemberTask) -> MemberClosing | None:
-        """What was closed of the cluster, if that is as it would be closed now."""
-        for asked, closing in self.early.get(task.counts, ()):
-            nothing = closing.found is None and asked.cutoff_ns >= task.cutoff_ns
-            if nothing or asked.cutoff_ns == task.cutoff_ns:
-                return closing
-        return None
 
 
 @dataclass(frozen=True)
@@ -260,70 +159,40 @@ class FamilySearch:
         self.kept = None if own is None else KeptMembers(own, self.members, measure.aim)
         self.clusters = OpenClusters(self.members, measure, options.gap)
 
-    def run(self, report: Report | None = None, crew: Crew | None = None) -> Termination:
-        """Closes clusters until none is open or time is up; nothing that is known is lost.
-
-        By a crew cluster by cluster, that of Ray unless another is given; processes of this machine
-        share the shapes of one cluster.
-        """
-        if crew is None and self.options.engine == "ray":
-            crew = crew_of(self.options)
+    def run(self, report: Report | None = None) -> Termination:
+        """Closes clusters until none is open or time is up; nothing that is known is lost."""
         with suppress(TimeUp), time_up_after(self.deadline.end_s):
             try:
-                self._run(report, crew)
+                self.clusters.bound()
+                while not self.deadline.over() and (task := self.clusters.next_task()):
+                    closing = self._closing(task, report)
+                    self.clusters.take(closing)
+                    self._note()
+                    if closing.interrupted:
+                        raise KeyboardInterrupt
+                self._note()  # bounds may have closed the others
             except KeyboardInterrupt:
                 return Termination.INTERRUPTED
-        if not self.clusters.left:
+        if not self.clusters.open:
             return Termination.CLOSED
         late = self.deadline.over()
         return Termination.TIME_LIMIT if late else Termination.UNFINISHED
 
-    def _run(self, report: Report | None, crew: Crew | None) -> None:
-        self.clusters.bound()
-        if crew is None:
-            self._search(report, None)
-            return
-        ahead = ClustersAhead(self.members, self.clusters.upcoming, self.deadline.over, self._keep)
-        with ahead.by(crew, len(self.clusters.bounds)):
-            self._search(report, ahead)
-
-    def _search(self, report: Report | None, ahead: ClustersAhead | None) -> None:
-        while not self.deadline.over() and (task := self.clusters.next_task()):
-            closing = self._closing(task, report, ahead)
-            if closing is None:
-                return
-            self.clusters.take(closing)
-            self._note()
-            if closing.interrupted:
-                raise KeyboardInterrupt
-        self._note()  # bounds may have closed the others
-
     def _note(self) -> None:
         if self.kept is not None:
-            known, left = self.clusters, self.clusters.left
-            closed = len(known.bounds) - len(left)
-            self.kept.note(closed, left, len(known.front.best), known.gap)
+            known, still_open = self.clusters, self.clusters.open
+            closed = len(known.bounds) - len(still_open)
+            self.kept.note(closed, still_open, len(known.front.best), known.gap)
 
-    def _closing(
-        self, task: MemberTask, report: Report | None, ahead: ClustersAhead | None
-    ) -> MemberClosing | None:
-        """How a cluster is closed, by a study, by workers or by a search; None: no time."""
-        known = None if self.kept is None else self.kept.find(task)
-        if known is not None:
+    def _closing(self, task: MemberTask, report: Report | None) -> MemberClosing:
+        """How a cluster is closed, by a study or by a search."""
+        if self.kept is not None and (known := self.kept.find(task)) is not None:
             return known
-        if ahead is not None:
-            return ahead.closing(task)
-        closing = self._searched(task, report)
-        if not self.deadline.over():
-            self._keep(task, closing)
-        return closing
-
-    def _searched(self, task: MemberTask, report: Report | None) -> MemberClosing:
-        return self.members.close(task, self.deadline.left_s, self._shown(task.counts, report))
-
-    def _keep(self, task: MemberTask, closing: MemberClosing) -> None:
-        if self.kept is not None and not closing.cut_short:
+        shown = self._shown(task.counts, report)
+        closing = self.members.close(task, self.deadline.left_s, shown)
+        if self.kept is not None and not self.deadline.over() and not closing.cut_short:
             self.kept.keep(task, closing)
+        return closing
 
     def _shown(
         self, now: Counts, report: Report | None
@@ -331,13 +200,13 @@ class FamilySearch:
         """Tells what is known of all clusters, with what the search of one of them tells."""
         if report is None:
             return None
-        total, left, tell = len(self.clusters.bounds), len(self.clusters.left), report
+        total, still_open, tell = len(self.clusters.bounds), len(self.clusters.open), report
         size, gap = len(self.clusters.front.best), self.clusters.gap
 
         def show(within: Progress | None) -> None:
             tell(
                 FamilyProgress(
-                    clusters_closed=total - left,
+                    clusters_closed=total - still_open,
                     clusters_total=total,
                     front_size=size,
                     gap=gap,
@@ -349,3 +218,70 @@ class FamilySearch:
 
         show(None)
         return show
+
+
+def outcome(search: FamilySearch, termination: Termination) -> FamilyResult:
+    """Everything that a search knows when it has ended."""
+    clusters, terms = search.clusters, dict[Counts, list[Terms]]()
+    for point in clusters.front.best:
+        terms.setdefault(point.counts, []).append(point.terms)
+    return FamilyResult(
+        family=search.family,
+        options=search.options,
+        termination=termination,
+        points=tuple(_point(search, counts, tuple(rented)) for counts, rented in terms.items()),
+        clusters=tuple(_standing(search, counts, counts in terms) for counts in clusters.bounds),
+        runtime_s=search.deadline.elapsed_s,
+    )
+
+
+def _point(search: FamilySearch, counts: Counts, terms: tuple[Terms, ...]) -> FamilyPoint:
+    """With the result on the nodes that its plan uses; the others of the point are idle."""
+    closing = search.clusters.proofs[counts]
+    assert closing.found is not None, "a point has a plan"
+    plan, step_time_ns = closing.found
+    used = plan.shape.nodes_used
+    records = tuple(
+        one.model_copy(update={"shape": member_shape(one.shape)})
+        for one in closing.records
+        if one.shape.nodes_used == used
+    )
+    bounds = [one.bound_ns for one in records if one.bound_ns is not None]
+    bound = min([step_time_ns, *bounds]) if records else 0
+    gap, asked = relative_gap(step_time_ns, bound), search.options.gap
+    closed = bool(records) and not any(one.reason == "open" for one in records)
+    result = Result(
+        instance=search.members.family.member(used),
+        status=Status.OPTIMAL if closed and proves(gap, asked) else Status.FEASIBLE,
+        termination=Termination.CLOSED if closed else Termination.UNFINISHED,
+        plan=member_plan(search.family, plan),
+        step_time_ns=step_time_ns,
+        objective=step_time_ns,
+        bound=bound,
+        runtime_s=closing.runtime_s,
+        log=SearchLog(records),
+        method=search.options.method,
+        requested_gap=asked,
+    )
+    return FamilyPoint(counts, used, terms, result)
+
+
+def _standing(search: FamilySearch, counts: Counts, on_front: bool) -> ClusterRecord:
+    known, bound_ns = search.clusters.front.points.get(counts), search.clusters.bounds[counts]
+    record = ClusterRecord(
+        nodes=counts,
+        standing="open" if search.clusters.is_open(counts) else "infeasible",
+        closed_by="search" if search.clusters.closed.get(counts) else "bounds",
+        step_time_ns=None if known is None else known[0].step_time_ns,
+        bound_ns=bound_ns,
+    )
+    if bound_ns is None or record.standing == "open":
+        return record
+    target_ns = math.ceil(search.clusters.target_ns(counts))
+    update: dict[str, object] = {"bound_ns": min(bound_ns, target_ns)}
+    if on_front:
+        return record.model_copy(update=update | {"standing": "best"})
+    by = search.clusters.front.dominating(counts, bound_ns)
+    return record.model_copy(
+        update=update | {"standing": "dominated", "dominated_by": by.counts if by else None}
+    )

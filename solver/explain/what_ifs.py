@@ -4,9 +4,9 @@ Each changed instance is solved again, with its proof: what does the change brin
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
-from time import monotonic
 from typing import TypeVar
 
 from formulations.costs.plan_costs import plan_costs
@@ -21,6 +21,7 @@ from formulations.space import shapes_of
 from formulations.space.configurations import may_use
 from formulations.space.launch import obstacles, recomputed_blocks, widened
 from solver.comparison import Answer
+from solver.interrupt import Deadline
 from solver.options import SolveOptions
 from solver.result import Status, max_step_time_ns, objective_weight
 from solver.search.driver import solve
@@ -40,7 +41,11 @@ def what_ifs(instance: Instance) -> Iterator[WhatIf]:
     yield from _machines(instance)
     yield from _links(instance)
     yield from _terms(instance)
-    yield from _memory(instance)
+    roomier = [
+        group.but(gpu={"memory_bytes": 2 * group.gpu.memory_bytes})
+        for group in instance.cluster.groups
+    ]
+    yield WhatIf("twice the memory on every GPU", _with_groups(instance, roomier))
     if instance.workload.global_batch % 2 == 0:
         half = instance.workload.global_batch // 2
         change = f"half the batch, {half} sequences, for each of them"
@@ -48,22 +53,16 @@ def what_ifs(instance: Instance) -> Iterator[WhatIf]:
     yield from _strategies(instance)
 
 
-def _with_group(instance: Instance, j: int, **fields: object) -> Instance:
-    groups = list(instance.cluster.groups)
-    groups[j] = groups[j].model_copy(update=fields)
-    return _with_groups(instance, groups)
-
-
-def _with_groups(instance: Instance, groups: list[NodeGroup]) -> Instance:
-    return instance.model_copy(update={"cluster": instance.cluster.with_groups(groups)})
+def _with_groups(instance: Instance, groups: Iterable[NodeGroup]) -> Instance:
+    return instance.but(cluster=instance.cluster.with_groups([*groups]))
 
 
 def _machines(instance: Instance) -> Iterator[WhatIf]:
     groups = instance.cluster.groups
     for j, group in enumerate(groups):
         kind = f"{group.gpus_per_node} {group.gpu.name}"
-        more = _with_group(instance, j, nodes=group.nodes + 1)
-        yield WhatIf(f"one more node of {kind} ({group.name})", more)
+        more = [*groups[:j], group.but(nodes=group.nodes + 1), *groups[j + 1 :]]
+        yield WhatIf(f"one more node of {kind} ({group.name})", _with_groups(instance, more))
     for j, group in enumerate(groups):
         others = [*groups[:j], *groups[j + 1 :]]
         if others:
@@ -74,7 +73,7 @@ LinkOf = TypeVar("LinkOf", bound=Link)
 
 
 def _faster(link: LinkOf) -> LinkOf:
-    return link.model_copy(update={"bandwidth_bytes_per_s": 2 * link.bandwidth_bytes_per_s})
+    return link.but(bandwidth_bytes_per_s=2 * link.bandwidth_bytes_per_s)
 
 
 def _links(instance: Instance) -> Iterator[WhatIf]:
@@ -93,38 +92,32 @@ def _between_zones(instance: Instance) -> Iterator[WhatIf]:
     links = cluster.links_among(range(len(cluster.groups)))
     for link in links:
         swap = {link: _faster(link)}
-        own = [
-            pair.model_copy(update={"link": swap.get(pair.link, pair.link)})
-            for pair in cluster.zone_links
-        ]
+        pairs = tuple(pair.but(link=swap.get(pair.link, pair.link)) for pair in cluster.zone_links)
         default = cluster.zone_link and swap.get(cluster.zone_link, cluster.zone_link)
-        wider = cluster.model_copy(update={"zone_link": default, "zone_links": tuple(own)})
+        wider = cluster.model_copy(update={"zone_link": default, "zone_links": pairs})
         joined = (
-            f"{one} and {other}"
-            for one, other in combinations(cluster.zones, 2)
-            if cluster.link_between(one, other) == link
+            f"{first} and {second}"
+            for first, second in combinations(cluster.zones, 2)
+            if cluster.link_between(first, second) == link
         )
         between = f"zones {', '.join(joined)}" if len(links) > 1 else "zones"
         change = f"twice the bandwidth between {between}"
-        yield WhatIf(change, instance.model_copy(update={"cluster": wider}))
+        yield WhatIf(change, instance.but(cluster=wider))
 
 
 def _doubled(instance: Instance, field: str, where: str, having: Sequence[int]) -> Iterator[WhatIf]:
     """Each link that some groups have, twice as fast in all of these groups."""
     groups = instance.cluster.groups
-    links = {j: getattr(groups[j], field) for j in having}
-    kinds = dict.fromkeys((one.bandwidth_bytes_per_s, one.latency_s) for one in links.values())
-    for kind in kinds:
-        own = {
-            j: link
-            for j, link in links.items()
-            if (link.bandwidth_bytes_per_s, link.latency_s) == kind
-        }
+    alike = dict[tuple[float, float], dict[int, Link]]()  # links of groups, by what they can do
+    for j in having:
+        link: Link = getattr(groups[j], field)
+        alike.setdefault((link.bandwidth_bytes_per_s, link.latency_s), {})[j] = link
+    for links in alike.values():
         wider = [
-            group.model_copy(update={field: _faster(own[j])}) if j in own else group
+            group.model_copy(update={field: _faster(links[j])}) if j in links else group
             for j, group in enumerate(groups)
         ]
-        whose = f" of {', '.join(groups[j].name for j in own)}" if len(kinds) > 1 else ""
+        whose = f" of {', '.join(groups[j].name for j in links)}" if len(alike) > 1 else ""
         change = f"twice the bandwidth {where}{whose}"
         yield WhatIf(change, _with_groups(instance, wider))
 
@@ -135,29 +128,18 @@ def _terms(instance: Instance) -> Iterator[WhatIf]:
         return
     groups = [*instance.cluster.groups]
     steady = [
-        group if group.spot is None or group.spot.only else group.model_copy(update={"spot": None})
-        for group in groups
+        group if group.spot is None or group.spot.only else group.but(spot=None) for group in groups
     ]
     if steady != groups:
         yield WhatIf("on demand alone, where it is offered", _with_groups(instance, steady))
-    if (kept := [_kept_longer(group) for group in groups]) != groups:
+    kept = [
+        group
+        if group.spot is None
+        else group.but(spot={"preemptions_per_hour": group.spot.preemptions_per_hour / 2})
+        for group in groups
+    ]
+    if kept != groups:
         yield WhatIf("half as many preemptions", _with_groups(instance, kept))
-
-
-def _kept_longer(group: NodeGroup) -> NodeGroup:
-    if group.spot is None:
-        return group
-    rate = group.spot.preemptions_per_hour / 2
-    spot = group.spot.model_copy(update={"preemptions_per_hour": rate})
-    return group.model_copy(update={"spot": spot})
-
-
-def _memory(instance: Instance) -> Iterator[WhatIf]:
-    groups = []
-    for group in instance.cluster.groups:
-        gpu = group.gpu.model_copy(update={"memory_bytes": 2 * group.gpu.memory_bytes})
-        groups.append(group.model_copy(update={"gpu": gpu}))
-    yield WhatIf("twice the memory on every GPU", _with_groups(instance, groups))
 
 
 _WIDER = {
@@ -168,6 +150,21 @@ _WIDER = {
     "recompute_per": "recomputation per stage",
     "zero": "more ZeRO stages",
 }
+
+
+#: Strategies that may be off: a change, the field of `search`, and its simpler value.
+_SIMPLER: tuple[tuple[str, str, object], ...] = (
+    ("1F1B alone", "schedule", "1f1b"),
+    ("no recomputation", "recompute", "none"),
+    ("the same recomputation in all stages", "recompute_per", "plan"),
+    ("no ZeRO", "zero", 0),
+    ("no sequence parallelism", "sequence_parallel", False),
+    ("no expert parallelism", "expert_parallel", 1),
+    ("experts split over tensor groups", "expert_tensor_parallel", "tp"),
+    ("no context parallelism", "context_parallel", 1),
+    ("the same degrees on all GPUs", "degrees", "uniform"),
+    ("equally many micro-batches in all replicas", "micro_batches", "even"),
+)
 
 
 def _widening(target: Target, added: Iterable[str]) -> str:
@@ -182,34 +179,15 @@ def _strategies(instance: Instance) -> Iterator[WhatIf]:
     search = instance.search
     for target in TARGETS:
         for added in widened(instance, target):
-            own = search.model_copy(update={"target": target, **added})
-            space = instance.model_copy(update={"search": own})
+            space = instance.but(search={"target": target, **added})
             yield WhatIf(_widening(target, added), space)
-
-    def changed(change: str, **fields: object) -> WhatIf:
-        own = search.model_copy(update=fields)
-        return WhatIf(change, instance.model_copy(update={"search": own}))
-
-    if "1f1b" in search.schedule and len(search.schedule) > 1:
-        yield changed("1F1B alone", schedule=("1f1b",))
-    if "none" in search.recompute and len(search.recompute) > 1:
-        yield changed("no recomputation", recompute=("none",))
-    if search.recompute_per == "stage" and len(search.recompute) > 1:
-        yield changed("the same recomputation in all stages", recompute_per="plan")
-    if 0 in search.zero and len(search.zero) > 1:
-        yield changed("no ZeRO", zero=(0,))
-    if search.sequence_parallel:
-        yield changed("no sequence parallelism", sequence_parallel=False)
-    if 1 in search.expert_parallel and len(search.expert_parallel) > 1:
-        yield changed("no expert parallelism", expert_parallel=(1,))
-    if "tp" in search.expert_tensor_parallel and len(search.expert_tensor_parallel) > 1:
-        yield changed("experts split over tensor groups", expert_tensor_parallel=("tp",))
-    if 1 in search.context_parallel and len(search.context_parallel) > 1:
-        yield changed("no context parallelism", context_parallel=(1,))
-    if search.degrees != "uniform":
-        yield changed("the same degrees on all GPUs", degrees="uniform")
-    if search.micro_batches == "uneven":
-        yield changed("equally many micro-batches in all replicas", micro_batches="even")
+    for change, field, simpler in _SIMPLER:
+        chosen, value = getattr(search, field), simpler
+        another = chosen != simpler
+        if isinstance(chosen, tuple):
+            another, value = simpler in chosen and len(chosen) > 1, (simpler,)
+        if another and (field != "recompute_per" or len(search.recompute) > 1):
+            yield WhatIf(change, instance.but(search={field: value}))
 
 
 def answers(
@@ -221,44 +199,33 @@ def answers(
     are no more.
     """
     objective = step_time_ns(plan_costs(instance, plan)) * objective_weight(instance, plan.shape)
-    changes = list(what_ifs(instance))
-    start_s, limit_s = monotonic(), options.time_limit_s
+    changes, deadline = list(what_ifs(instance)), Deadline(options.time_limit_s)
     for i, change in enumerate(changes):
         tell(i, len(changes))
-        left_s = None if limit_s is None else max(0.0, start_s + limit_s - monotonic())
+        left_s = deadline.left_s
         share_s = None if left_s is None else left_s / (len(changes) - i)
         start = kept(plan, instance, change.instance)
-        try:
+        best, bound, status, ended = start, None, None, None
+        with suppress(PlannerError):  # too large a plan space, or one that has no costs
             result = solve(change.instance, replace(options, time_limit_s=share_s), start=start)
-        except PlannerError:  # too large a plan space, or one that has no costs
-            yield _answer(change, instance, objective, start, None)
-            continue
-        best = None
-        if result.plan is not None and result.step_time_ns is not None:
-            best = result.plan, result.step_time_ns
-        answer = _answer(change, instance, objective, best, result.bound)
-        yield replace(answer, status=result.status)
-        if result.termination == "interrupted":
+            best, bound, status = None, result.bound, result.status
+            ended = result.termination
+            if result.plan is not None and result.step_time_ns is not None:
+                best = result.plan, result.step_time_ns
+        if best is None:
+            yield Answer(change.change, status or Status.UNKNOWN)
+        else:
+            # the share of the objective that the best plan saves for each sequence, and any may
+            value = best[1] * objective_weight(change.instance, best[0].shape)
+            before, after = (one.workload.global_batch for one in (instance, change.instance))
+            least, most = (
+                None if total is None else 1 - total / objective * before / after
+                for total in (value, bound)
+            )
+            known = status or Status.FEASIBLE
+            yield Answer(change.change, known, best[1] / 1e9, least, most)
+        if ended == "interrupted":
             return
-
-
-def _answer(
-    change: WhatIf,
-    instance: Instance,
-    objective: float,
-    best: tuple[Plan, int] | None,
-    bound: float | None,
-) -> Answer:
-    """What the best plan of a change saves, with its step time in ns, and what any may save."""
-    if best is None:
-        return Answer(change.change, Status.UNKNOWN)
-    before, after = (each.workload.global_batch for each in (instance, change.instance))
-    value = best[1] * objective_weight(change.instance, best[0].shape)
-    least, most = (
-        None if total is None else 1 - total / objective * before / after
-        for total in (value, bound)
-    )
-    return Answer(change.change, Status.FEASIBLE, best[1] / 1e9, least, most)
 
 
 def kept(plan: Plan, instance: Instance, changed: Instance) -> tuple[Plan, int] | None:
@@ -310,7 +277,7 @@ def _shape_of(
     ways = {stage.recomputed.way for replica in plan.replicas for stage in replica.stages}
     if any(blocks < of_stage for way, blocks, of_stage in recomputed_blocks(instance, plan)):
         ways |= {"none"}  # some of a stage's blocks are not recomputed
-    few = changed.model_copy(update={"search": search.model_copy(update=pinned)})
+    few = changed.but(search=pinned)
     for shape in shapes_of(few, vector):
         update = {name: getattr(shape, name) for name in ("degrees", "nodes_used", "recompute")}
         alike = shape == planned.model_copy(update=update)
@@ -335,8 +302,7 @@ def _moved(plan: Plan, instance: Instance, changed: Instance, shape: Shape) -> P
 
     def moved(replica: Replica) -> Replica:
         stages = (
-            stage.but(group=stage.group.but(node=number[names[stage.group.node]]))
-            for stage in replica.stages
+            stage.but(group={"node": number[names[stage.group.node]]}) for stage in replica.stages
         )
         return Replica(micro_batches=replica.micro_batches * after // before, stages=tuple(stages))
 

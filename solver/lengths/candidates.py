@@ -54,7 +54,7 @@ from solver.heuristics.node_orders import ORDER_LIMIT, node_orders
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
-from solver.search.driver import ShapeSearch
+from solver.search.plan_search import PlanSearch
 from solver.study.store import Study, made_once
 from solver.switching.quickest import plan_switch
 
@@ -207,7 +207,7 @@ def _variants(instance: Instance, shape: Shape) -> list[PlanRows]:
     while tokens:
         # The best plan of the layout for rows of so many tokens, or the best within the time
         rows = of_rows(instance, tokens, shape.dp * num_rows)
-        search = ShapeSearch(rows, SolveOptions(time_limit_s=LIMIT_S), None, space=iter([shape]))
+        search = PlanSearch(rows, SolveOptions(time_limit_s=LIMIT_S), space=iter([shape]))
         with suppress(TimeUp), time_up_after(search.deadline.end_s):
             search.incumbents.seed([shape])
             search.run()

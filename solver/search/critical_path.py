@@ -11,33 +11,84 @@ shape that is left out is better than that bound, so the least of the model's bo
 bounds left out is a bound of them all, and shapes enter only while one that is left out has it.
 Each time as many as there are, so that the model is not solved for every shape anew.
 
-What an engine says of a plan is judged (`judge`). One that counts in floats may propose a plan
-again whose paths the model knows, within its tolerances; that plan is excluded. If the engine is in
-trouble, floats or not, all bounds that it said are dropped and the shapes stay open.
+Nothing that an engine says of a plan is taken at its word: its decisions are held against the plan
+space in integers (`broken_rule`) and simulated. If its solution is no plan, or is faster than the
+bound that comes with it, the engine is in trouble: all bounds that it said are dropped and the
+shapes stay open. One that counts in floats may propose a plan again whose paths the model knows,
+within its tolerances; that plan is excluded.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
+from formulations.costs.plan_costs import split_costs
+from formulations.costs.stage_costs import StageCosts
+from formulations.costs.stage_places import placement_of
+from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
 from formulations.plan import Shape
+from formulations.space.layouts import slots_of
+from formulations.space.slots import runs_order
 from solver.backends.outcome import Outcome
 from solver.interrupt import Deadline
 from solver.options import SolveOptions
 from solver.result import Status, Termination
-from solver.search.engine_solutions import Found, Judge, Trouble
 from solver.search.engines import ModelEngine
 from solver.search.enumeration import Stop
-from solver.search.paths import CutPool, Harvest, HeldShapes, OpenShape
+from solver.search.paths import CutPool, Harvest, HeldShapes, OpenShape, harvest
 
 #: Shapes that the model holds at first, if so many are open.
 FIRST_SHAPES = 32
 #: Gap to which the model is solved while its solutions still bring new paths.
 COARSE = 0.02
 
-
 #: Step times of a shape that are of no interest, from this one on, with the best objective known.
 Beyond = Callable[[Shape, float | None], int]
+
+
+class Trouble(Exception):
+    """What an engine says cannot be."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A plan of the open shape of this index, simulated."""
+
+    index: int
+    decisions: Decisions
+    step_time_ns: int
+
+
+def broken_rule(tables: CostTables, decisions: Decisions) -> str | None:
+    """The first rule that decisions break, in words; None if they make a plan of the shape."""
+    by_place, used = tables.by_place, tables.shape.nodes_used
+    if by_place is not None and slots_of(by_place, decisions.order) is None:
+        return f"layout {decisions.order} does not use each GPU once, or cannot be launched"
+    if by_place is None and tuple(decisions.order.count(j) for j in range(len(used))) != used:
+        return f"node order {decisions.order} does not use each node once"
+    if by_place is None and not runs_order(tables.instance, tables.shape, decisions.order):
+        return f"node order {decisions.order} cannot be launched"
+    ends, blocks = decisions.boundaries, tables.blocks_before
+    fills = len(ends) == tables.shape.num_stages + 1
+    fills = fills and (ends[0], ends[-1]) == (0, tables.num_layers)
+    if not fills or not all(
+        a < b and blocks[b] - blocks[a] >= tables.min_blocks for a, b in pairwise(ends)
+    ):
+        return f"boundaries {decisions.boundaries} do not make stages of enough blocks"
+    shares, even = decisions.micro_batches, tables.instance.search.micro_batches == "even"
+    if (
+        len(shares) != tables.shape.dp
+        or min(shares) < 1
+        or sum(shares) != tables.num_micro_batches
+        or (even and len(set(shares)) > 1)
+    ):
+        return f"shares {decisions.micro_batches} do not distribute the micro-batches"
+    placement = placement_of(tables, decisions.order)
+    costs = split_costs(tables, placement, decisions.boundaries, decisions.micro_batches)
+    if (costs.memory_bytes > costs.limit_bytes).any():
+        return f"boundaries {decisions.boundaries} do not fit in memory"
+    return None
 
 
 class CutLoop:
@@ -64,11 +115,12 @@ class CutLoop:
         self.rounds = 0
         self._gap = COARSE
         self._beyond = beyond
-        pool = CutPool() if pool is None else pool
-        self.model = HeldShapes(engine, shapes, pool)
-        self._judge = Judge(self.model, pool, self.bounds_ns)
+        self._pool = CutPool() if pool is None else pool
+        self.model = HeldShapes(engine, shapes, self._pool)
+        self._excluded = set[tuple[int, Decisions]]()
+        self._stages = dict[int, StageCosts]()
         if start is not None:
-            self._judge.simulated(start.index, start.decisions)
+            self._simulated(start.index, start.decisions)
 
     def target_ns(self, index: int) -> int:
         """Step times of at least this are of no interest."""
@@ -87,84 +139,105 @@ class CutLoop:
         """Lower bound of what the model minimises, for the plans of a shape."""
         return self.model.weights[index] * self.bounds_ns[index]
 
-    def run(self, options: SolveOptions, stop: Stop, tell: Callable[[], None]) -> None:
+    def run(self, options: SolveOptions, stop: Stop) -> Iterator[None]:
         """Rounds until all is closed, `stop` says so, or the engine is in trouble.
 
         options: of every round; its time limit is taken from the begin of the run.
         """
         deadline = Deadline(options.time_limit_s)
         self._enter()
-        while not self.closed and not stop():
-            left = replace(options, time_limit_s=deadline.left_s)
-            if deadline.over() or not self._round(left):
+        while not self.closed and not stop() and not deadline.over():
+            try:
+                ended = self._round(replace(options, time_limit_s=deadline.left_s))
+            except Trouble as trouble:
+                self.trouble = f"numerical trouble: {trouble}"
+                self.bounds_ns[:] = [shape.bound_ns for shape in self.shapes]
+                break
+            if not ended:
                 break
             self._enter()
-            tell()
+            yield
 
     def _enter(self) -> None:
         """Takes shapes into the model while one that is left out may have the best plan."""
-        left = [i for i in range(len(self.shapes)) if i not in self.model.held and self.is_open(i)]
-        least = min((self._bound(i) for i in self.model.held if self.is_open(i)), default=None)
-        left.sort(key=self._bound)
-        if left and (least is None or self._bound(left[0]) < least):
-            for index in left[: max(FIRST_SHAPES, len(self.model.held))]:
-                self.model.hold(index, self.bounds_ns[index], self.target_ns(index))
+        model = self.model
+        others = [i for i in range(len(self.shapes)) if i not in model.held]
+        others = sorted(filter(self.is_open, others), key=self._bound)
+        least = min(map(self._bound, filter(self.is_open, model.held)), default=None)
+        if others and (least is None or self._bound(others[0]) < least):
+            for index in others[: max(FIRST_SHAPES, len(model.held))]:
+                model.hold(index, self.bounds_ns[index], self.target_ns(index))
 
     def _round(self, options: SolveOptions) -> bool:
         """One solve of the model, one simulation, new cuts; False if the engine was stopped."""
-        if self.found is not None and self.found.index in self.model.held:
-            self.model.built.hint(self.model.held.index(self.found.index), self.found.decisions)
-        outcome = self.engine.run(self.model.built.model.native, replace(options, gap=self._gap))
+        model = self.model
+        if self.found is not None and self.found.index in model.held:
+            model.built.hint(model.held.index(self.found.index), self.found.decisions)
+        outcome = self.engine.run(model.built.model.native, replace(options, gap=self._gap))
         self.rounds += 1
         if outcome.status is Status.INFEASIBLE:
-            self._raise({index: self.target_ns(index) for index in self.model.held})
+            self._raise({index: self.target_ns(index) for index in model.held})
             return True
-        try:
-            self._believe(outcome)
-        except Trouble as trouble:
-            self.trouble = f"numerical trouble: {trouble}"
-            self.bounds_ns[:] = [shape.bound_ns for shape in self.shapes]
-            return False
+        judged = self._judged(outcome)
+        weights = {index: model.weights[index] for index in model.held if model.weights[index]}
+        bound = outcome.bound or 0
+        self._raise({index: -(-bound // weight) for index, weight in weights.items()})
+        if judged is not None:
+            self._learn(*judged)
         if outcome.termination is Termination.INTERRUPTED:
             raise KeyboardInterrupt
         return outcome.termination is Termination.CLOSED
 
-    def _believe(self, outcome: Outcome) -> None:
-        """Bound and solution, once judged. Raises Trouble if they cannot be."""
-        judged = self._judge.judge(outcome)
-        known = [
-            (index, self.model.weights[index])
-            for index in self.model.held
-            if self.model.weights[index]
-        ]
-        self._raise({index: -(-(outcome.bound or 0) // weight) for index, weight in known})
-        if judged is not None:
-            self._learn(*judged)
-
-    def _raise(self, proved_ns: dict[int, int]) -> None:
+    def _raise(self, said_ns: dict[int, int]) -> None:
         """Bounds of shapes in the model, which knows no plans that are of no interest."""
-        for index, bound_ns in proved_ns.items():
+        for index, bound_ns in said_ns.items():
             least = min(bound_ns, self.target_ns(index))
             if least > self.bounds_ns[index]:
                 self.bounds_ns[index] = least
                 self.model.part(index).raise_step_time(least)
 
-    def _learn(self, found: Found, known: Harvest) -> None:
+    def _judged(self, outcome: Outcome) -> tuple[Found, Harvest] | None:
+        """The solution as decisions, simulated; None without one. Trouble if it cannot be."""
+        if outcome.trouble is not None:
+            raise Trouble(outcome.trouble)
+        if outcome.values is None:
+            return None
+        extracted = self.model.built.extract(outcome.values)
+        if extracted is None:
+            raise Trouble("the solution is fractional, or stands for no decisions")
+        index, decisions = self.model.held[extracted[0]], extracted[1]
+        if (broken := broken_rule(self.shapes[index].tables, decisions)) is not None:
+            raise Trouble(f"the solution is no plan: {broken}")
+        if (index, decisions) in self._excluded:
+            raise Trouble("the solution has been excluded")
+        paths = self._simulated(index, decisions)
+        step_ns, bound = paths.step_time_ns, outcome.bound
+        if bound is not None and bound > self.model.weights[index] * step_ns:
+            raise Trouble(f"the solution is faster than the bound: {step_ns} ns, bound {bound}")
+        return Found(index, decisions, step_ns), paths
+
+    def _simulated(self, index: int, decisions: Decisions) -> Harvest:
+        """A plan; its paths and those of its neighbours are known from now on."""
+        tables, shares = self.shapes[index].tables, self.model.shares.get(index, ())
+        stages = self._stages.setdefault(index, StageCosts(tables))
+        placement = placement_of(tables, decisions.order)
+        paths = harvest(stages, placement, decisions, shares, self.bounds_ns[index])
+        self._pool.of(tables.shape).update(paths.cuts)
+        return paths
+
+    def _learn(self, plan: Found, paths: Harvest) -> None:
         """Adds the paths of a plan, and the plan itself if it is the best."""
-        learned = self.model.add_cuts(found.index, known.cuts)
-        if found.step_time_ns < self.target_ns(found.index):
-            self.found = found
-            self.best = found.step_time_ns * self.shapes[found.index].price
-            for index in self.model.held:
-                self.model.part(index).limit_step_time(self.target_ns(index) - 1)
+        learned, model = self.model.add_cuts(plan.index, paths.cuts), self.model
+        if plan.step_time_ns < self.target_ns(plan.index):
+            self.found = plan
+            self.best = plan.step_time_ns * self.shapes[plan.index].price
+            for index in model.held:
+                model.part(index).limit_step_time(self.target_ns(index) - 1)
         elif not learned and self._gap:
             self._gap = 0.0
-        elif not learned and self.is_open(found.index):
-            self._exclude(found.index, found.decisions)
-
-    def _exclude(self, index: int, decisions: Decisions) -> None:
-        """Leaves out a plan that the model's own paths should have ruled out."""
-        if not self.engine.excludes:
-            raise Trouble("the solution has no path that the model does not know")
-        self._judge.exclude(index, decisions)
-        self.model.part(index).exclude(decisions)
+        elif not learned and self.is_open(plan.index):
+            # the model's own paths should have ruled the plan out
+            if self.engine.counts_whole:
+                raise Trouble("the solution has no path that the model does not know")
+            self._excluded.add((plan.index, plan.decisions))
+            model.part(plan.index).exclude(plan.decisions)

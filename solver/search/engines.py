@@ -22,14 +22,15 @@ class ModelEngine:
     """A family of models and its engine.
 
     model: an empty model. run: what the engine finds out about a native model. write: writes a
-    native model in the format of a file's suffix. excludes: whether plans that the model rules out
-    may be proposed, and must be left out one by one; not if the engine counts in integers.
+    native model in the format of a file's suffix. counts_whole: in integers. An engine that counts
+    in floats may propose plans that the model rules out, which must be left out one by one, and
+    may call a model infeasible that has plans.
     """
 
     model: Callable[[], Model]
     run: Callable[[Any, SolveOptions], Outcome]
     write: Callable[[Any, Path], None]
-    excludes: bool
+    counts_whole: bool
 
 
 def model_engine(family: Family) -> ModelEngine:
@@ -39,8 +40,9 @@ def model_engine(family: Family) -> ModelEngine:
             from formulations.models.cpsat import CpSat
             from solver.backends import cpsat
 
-            return ModelEngine(CpSat, partial(cpsat.run, lean=True), cpsat.write, excludes=False)
+            run = partial(cpsat.run, lean=True)
+            return ModelEngine(CpSat, run, cpsat.write, counts_whole=True)
         from formulations.models.milp import Milp
         from solver.backends import highs
 
-        return ModelEngine(Milp, highs.run, highs.write, excludes=True)
+        return ModelEngine(Milp, highs.run, highs.write, counts_whole=False)

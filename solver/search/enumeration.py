@@ -1,8 +1,8 @@
 """Solving one shape exactly: infeasible, bounded or solved, over all node orders and shares."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 from typing import Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ from formulations.costs.placement import PlacementCosts, Placer
 from formulations.decisions import Decisions
 from formulations.plan import simulable
 from formulations.space.slots import runs_order
+from formulations.units import ceil_div
 from solver.bounds.largest_share import largest_share, shape_bound_ns
 from solver.enumeration.by_device import best_by_device, best_by_stage
 from solver.enumeration.engine import ShapeAnswer, even_plan, solve_split
@@ -26,7 +27,6 @@ from solver.graph.placements import (
 from solver.graph.problem import Intervals, SplitProblem
 from solver.heuristics.node_orders import Order, count_orders, node_orders
 from solver.search.by_relaxation import ByRelaxation
-from solver.search.distribute import least_vectors, shares
 
 #: With more distinct node orders than these only the heuristic's are tried: the shape stays open.
 ORDER_LIMIT = 20_000
@@ -101,6 +101,41 @@ def _share_vectors(
     ]
     vectors = least_vectors(counts, most, total)
     return sorted(vectors, key=lambda v: max(m * s for m, s in zip(v, speed, strict=True)))
+
+
+def least_vectors(counts: Sequence[int], most: Sequence[int], total: int) -> Iterator[list[int]]:
+    """Vectors of largest shares, 1 <= v_c <= most_c, that just cover `total` micro-batches.
+
+    A plan's step time is the largest over its replicas and grows with each share, so in one class
+    all replicas but the last few run the class's largest share. It is enough to try the least
+    vectors of largest shares: lowering any class by one would leave too few.
+    """
+    if min(most) < 1:
+        return
+    lowest = []
+    for c, count in enumerate(counts):
+        rest = sum(n * m for d, (n, m) in enumerate(zip(counts, most, strict=True)) if d != c)
+        lowest.append(max(1, ceil_div(total - rest, count)))
+    ranges = [range(low, high + 1) for low, high in zip(lowest, most, strict=True)]
+    for head in product(*ranges[:-1]):
+        done = sum(n * v for n, v in zip(counts[:-1], head, strict=True))
+        last = max(1, ceil_div(total - done, counts[-1]))
+        vector = [*head, last]
+        surplus = done + counts[-1] * last - total
+        tight = all(v == 1 or surplus < n for n, v in zip(counts, vector, strict=True))
+        if last <= most[-1] and tight:
+            yield vector
+
+
+def shares(classes: Sequence[ReplicaClass], vector: Sequence[int], total: int) -> tuple[int, ...]:
+    """Micro-batches of every replica: the class's largest share, the surplus taken off again."""
+    result = {r: v for alike, v in zip(classes, vector, strict=True) for r in alike.replicas}
+    surplus = sum(result.values()) - total
+    for r in sorted(result, key=lambda r: (-result[r], -r)):
+        if surplus and result[r] > 1:
+            result[r] -= 1
+            surplus -= 1
+    return tuple(result[r] for r in sorted(result))
 
 
 def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:

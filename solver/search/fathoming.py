@@ -6,9 +6,9 @@ on plans are of no use for limits, incumbent and gap. Answers are passed on and 
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import sha256
 from time import process_time
 
@@ -27,7 +27,7 @@ from solver.options import SolveOptions
 from solver.result import Proof, Reason, ShapeRecord, max_step_time_ns, objective_weight
 from solver.search.enumeration import MOST_GAP, ShapeEngine, Stop, after, lacks_memory
 from solver.simulate import step_time_ns
-from solver.study.store import Study, StudyRecord
+from solver.study.store import Study
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Answer:
         """
         if self.found is None or self.question == question:
             return True
-        own = self.question
-        wide = own.cutoff_ns >= question.cutoff_ns and own.gap <= question.gap
+        asked = self.question
+        wide = asked.cutoff_ns >= question.cutoff_ns and asked.gap <= question.gap
         return wide and self.found.complete and not self.improves(question)
 
     def improves(self, question: Question) -> bool:
@@ -84,8 +84,6 @@ class Answers:
 
     def find(self, shape: Shape, question: Question) -> Answer | None:
         """An answer to the question; StudyError for a plan that is not what it is said to be."""
-        if self.study is None:
-            return None
         known = [answer for answer in self.every(shape) if answer.replies(question)]
         exact = [answer for answer in known if answer.question == question]
         answer = next(iter([*exact, *known]), None)
@@ -93,18 +91,16 @@ class Answers:
             self._plan(answer)
         return answer
 
-    def every(self, shape: Shape) -> list[Answer]:
-        """All that the study holds on a shape, plans unchecked."""
-        assert self.study is not None
-        return [self._read(one) for one in self.study.find(KIND, _key(shape))]
-
-    def all(self) -> Iterator[Answer]:
-        """All that the study holds, one at a time."""
-        return map(self._read, [] if self.study is None else self.study.every(KIND))
+    def every(self, shape: Shape | None = None) -> Iterator[Answer]:
+        """All that the study holds, on a shape or on any, one at a time, plans unchecked."""
+        if self.study is not None:
+            of_shape = None if shape is None else self.study.find(KIND, _key(shape))
+            for record in self.study.every(KIND) if of_shape is None else of_shape:
+                yield self.study.read(KIND, record, _ANSWERS)
 
     def plans(self) -> Iterator[tuple[Plan, int]]:
         """The plans of all answers, with their step times in ns; StudyError as in `find`."""
-        return (plan for answer in self.all() if (plan := self._plan(answer)))
+        return (plan for answer in self.every() if (plan := self._plan(answer)))
 
     def _plan(self, answer: Answer) -> tuple[Plan, int] | None:
         """The plan of an answer with its step time in ns, simulated before it is believed."""
@@ -114,10 +110,6 @@ class Answers:
         assert self.study is not None
         check_plan(self.study, KIND, best.plan, best.step_time_ns)
         return best.plan, best.step_time_ns
-
-    def _read(self, record: StudyRecord) -> Answer:
-        assert self.study is not None
-        return self.study.read(KIND, record, _ANSWERS)
 
     def keep(self, shape: Shape, answer: Answer) -> None:
         """Adds a whole answer to the study."""
@@ -250,10 +242,6 @@ def _record(shape: Shape, reason: Reason, proof: Proof, bound_ns: int | None = N
     return ShapeRecord(shape=shape, reason=reason, proof=proof, bound_ns=bound_ns)
 
 
-def _closer(instance: Instance, options: SolveOptions, engine: ShapeEngine) -> "Closer":
-    return Closer(instance, options, engine, TimeTables(instance))
-
-
 @dataclass(frozen=True)
 class Closer:
     """Closes shapes of one instance; `best` is the objective of the incumbent, None without."""
@@ -263,11 +251,6 @@ class Closer:
     engine: ShapeEngine
     times: TimeTables
     answers: Answers = field(default_factory=Answers)
-
-    def _proof_of(self, shape: Shape) -> Proof:
-        """What an exhaustive closing goes by; models leave what they are not for to enumeration."""
-        method = self.options.method
-        return method if method in ("cpsat", "milp") and not shape.per_stage else "enumeration"
 
     @cached_property
     def cutoffs(self) -> Cutoffs:
@@ -305,7 +288,7 @@ class Closer:
             return known
         answer = self.answer(task, best, stop)
         self.answers.keep(task.shape, answer)
-        return self.closing(task, best, answer)
+        return self.closing(task, answer, answer.question)
 
     def known(self, task: Task, best: float | None, early: Answer | None = None) -> Closing | None:
         """As `close`, without any search: by the bound, an early answer, or what a study holds."""
@@ -314,21 +297,12 @@ class Closer:
         question = self.question(task, best)
         if early is None or not early.replies(question):
             early = self.answers.find(task.shape, question)
-        return None if early is None else self.closing(task, best, early)
-
-    def needless(self, task: Task, best: float | None) -> bool:
-        """Whether a shape is closed by its bound."""
-        return self.beyond(task, best) or task.bound_ns >= self.cutoffs.target(task.shape, best)
+        return None if early is None else self.closing(task, early, question)
 
     def objective(self, task: Task, answer: Answer) -> float | None:
         """Of the plan of an answer."""
         step_ns = None if answer.found is None else answer.found.step_time_ns
         return None if step_ns is None else self.cutoffs.objective(task.shape, step_ns)
-
-    def elsewhere(self) -> "Callable[[], Closer]":
-        """The same in another process, which has no time limit and no study of its own."""
-        options = replace(self.options, time_limit_s=None)
-        return partial(_closer, self.instance, options, self.engine)
 
     def question(self, task: Task, best: float | None) -> Question:
         """Below which step time to look for the best plan of the shape, and to what gap."""
@@ -352,32 +326,22 @@ class Closer:
         cut_short = stopped and not found.complete
         return Answer(question, found, process_time() - began_s, cut_short)
 
-    def closing(self, task: Task, best: float | None, answer: Answer) -> Closing:
-        """What an answer says now, be it one to another question: one that asked for more."""
-        found, question = answer.found, self.question(task, best)
+    def closing(self, task: Task, answer: Answer, question: Question) -> Closing:
+        """What an answer says of a question, be it one to another question: one that asks more."""
+        shape, found = task.shape, answer.found
         if found is None:
-            return Closing(_record(task.shape, "infeasible", "memory"))
+            return Closing(_record(shape, "infeasible", "memory"))
+        plan = None if found.plan is None else (found.plan, found.step_time_ns or 0)
         if not answer.improves(question):
-            found = replace(found, plan=None, step_time_ns=None)
-        record = self._recorded(task, found, question.cutoff_ns, question.gap)
-        if found.plan is None or found.step_time_ns is None:
-            return Closing(record)
-        return Closing(record, (found.plan, found.step_time_ns))
-
-    def recorded(self, task: Task, answer: Answer) -> ShapeRecord:
-        """What an answer says by itself, whatever the incumbent."""
-        if answer.found is None:
-            return _record(task.shape, "infeasible", "memory")
-        return self._recorded(task, answer.found, answer.question.cutoff_ns, answer.question.gap)
-
-    def _recorded(self, task: Task, answer: ShapeAnswer, cutoff: int, gap: float) -> ShapeRecord:
-        """What the answer to a question says."""
-        shape, proof = task.shape, self._proof_of(task.shape)
-        if not answer.complete:
-            if answer.bound_ns > task.bound_ns:
-                return _record(shape, "open", proof, answer.bound_ns)
-            return _record(shape, "open", task.proof, task.bound_ns)
-        if answer.plan is None and cutoff >= self.cutoffs.refused(shape):
-            return _record(shape, "infeasible", proof)
-        bound_ns = below(answer.step_time_ns or cutoff, gap)
-        return _record(shape, "solved" if answer.plan else "bounded", proof, bound_ns)
+            plan = None
+        proof: Proof = "enumeration"
+        if self.options.method in ("cpsat", "milp") and not shape.per_stage:
+            proof = self.options.method  # models leave what they are not for to enumeration
+        if not found.complete:
+            if found.bound_ns <= task.bound_ns:
+                return Closing(_record(shape, "open", task.proof, task.bound_ns), plan)
+            return Closing(_record(shape, "open", proof, found.bound_ns), plan)
+        if plan is None and question.cutoff_ns >= self.cutoffs.refused(shape):
+            return Closing(_record(shape, "infeasible", proof))
+        bound_ns = below(plan[1] if plan else question.cutoff_ns, question.gap)
+        return Closing(_record(shape, "solved" if plan else "bounded", proof, bound_ns), plan)

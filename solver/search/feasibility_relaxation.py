@@ -8,6 +8,7 @@ there a plan?", and `exact=False` for a least value, which is then a value that 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from formulations.costs.renting import rent_usd_per_hour
@@ -34,9 +35,9 @@ _MOST_STEPS = 1 << 20
 
 @dataclass(frozen=True)
 class Least:
-    """A value with which there is a plan; `exact`: there is none with less."""
+    """A value with which there is a plan, None where none is known; `exact`: none with less."""
 
-    value: float
+    value: float | None
     exact: bool
 
 
@@ -49,23 +50,48 @@ def with_memory(instance: Instance, extra_gib: float) -> Instance:
     return instance.but(cluster={"groups": groups})
 
 
-def has_plan(instance: Instance, stop: Stop, among: Iterable[Shape] | None = None) -> bool | None:
-    """Whether some shape (of `among`, else of all) has a plan; None: unknown when stopped."""
-    times = TimeTables(instance)
-    complete = True
-    for shape in shapes(instance) if among is None else among:
+def _least_objective(
+    instance: Instance,
+    weight: Callable[[Shape], float],
+    stop: Stop,
+    space: Iterable[Shape] | None = None,
+    any_plan: bool = False,
+) -> Least:
+    """Least step time in ns times weight over all plans (of `space`).
+
+    any_plan: the first plan that is found is good enough.
+    """
+    times, space = TimeTables(instance), list(shapes(instance) if space is None else space)
+    pairs = zip(times.forms(space), space, strict=True)
+    bounds = [(form.bound_ns * weight(shape), shape) for form, shape in pairs]
+    best, exact = None, True
+    for bound, shape in sorted(bounds, key=itemgetter(0)):  # those in closed form
+        if best is not None and (bound >= best or any_plan):
+            break
         if stop():
-            return None
-        intervals = Intervals(times.costs(shape))
+            return Least(best, exact=False)
+        intervals, factor = Intervals(times.costs(shape)), weight(shape)
         if lacks_memory(intervals):
             continue
-        cutoff = _cutoff(instance, shape)
-        gap = MOST_GAP if cutoff == ANY_TIME else 0.0
-        answer = enumerate_shape(intervals, cutoff, gap, stop)
-        if answer.plan is not None:
-            return True
-        complete &= answer.complete
-    return False if complete else None
+        longest_ns = max_step_time_ns(instance, shape)
+        gap = MOST_GAP if any_plan and longest_ns is None else 0.0
+        cutoff_ns = ANY_TIME if longest_ns is None else longest_ns + 1
+        if factor and best is not None:
+            cutoff_ns = min(cutoff_ns, math.ceil(best / factor))
+        answer = enumerate_shape(intervals, cutoff_ns, gap, stop)
+        exact &= answer.complete
+        if answer.step_time_ns is not None:
+            objective = answer.step_time_ns * factor
+            best = objective if best is None else min(best, objective)
+    return Least(best, exact)
+
+
+def has_plan(instance: Instance, stop: Stop, among: Iterable[Shape] | None = None) -> bool | None:
+    """Whether some shape (of `among`, else of all) has a plan; None: unknown when stopped."""
+    least = _least_objective(instance, lambda _: 1.0, stop, among, any_plan=True)
+    if least.value is not None:
+        return True
+    return False if least.exact else None
 
 
 def fits_optimistically(instance: Instance, stop: Stop) -> bool:
@@ -85,30 +111,26 @@ def memory_bound_gib(instance: Instance, stop: Stop) -> float:
     return _least_step(0, fits) * MEMORY_STEP_GIB
 
 
-def least_memory_gib(instance: Instance, bound_gib: float, stop: Stop) -> Least | None:
-    """Least extra memory per GPU with which there is a plan, in whole steps; None: none is known.
+def least_memory_gib(instance: Instance, bound_gib: float, stop: Stop) -> Least:
+    """Least extra memory per GPU with which there is a plan, in whole steps.
 
     More memory never takes a plan away. With less than `bound_gib` there is none, see
     `memory_bound_gib`; from there on the numbers of steps are tried exactly.
     """
-
-    def answer(steps: int) -> bool | None:
-        return has_plan(with_memory(instance, steps * MEMORY_STEP_GIB), stop)
-
-    low = high = max(1, round(bound_gib / MEMORY_STEP_GIB))
-    if not answer(_MOST_STEPS):
-        return None
-    while (found := answer(high)) is False:
-        low, high = high + 1, min(2 * high, _MOST_STEPS)
-    if found is None:
-        return None
     unknown: list[int] = []
 
     def suffices(steps: int) -> bool:
-        found = answer(steps)
-        unknown.extend([steps] if found is None else [])
-        return bool(found)
+        answer = has_plan(with_memory(instance, steps * MEMORY_STEP_GIB), stop)
+        unknown.extend([steps] if answer is None else [])
+        return bool(answer)
 
+    low = high = max(1, round(bound_gib / MEMORY_STEP_GIB))
+    if not suffices(_MOST_STEPS):
+        return Least(None, exact=False)
+    while not suffices(high):
+        if unknown:
+            return Least(None, exact=False)
+        low, high = high + 1, min(2 * high, _MOST_STEPS)
     return Least(_least_step(low, suffices, high) * MEMORY_STEP_GIB, exact=not unknown)
 
 
@@ -123,14 +145,14 @@ def _least_step(low: int, holds: Callable[[int], bool], high: int = _MOST_STEPS)
     return high
 
 
-def least_step_time_s(instance: Instance, stop: Stop) -> Least | None:
-    """Shortest step time of a plan within the other limits; None: none is known."""
+def least_step_time_s(instance: Instance, stop: Stop) -> Least:
+    """Shortest step time of a plan within the other limits."""
     without = instance.but(limits={"max_step_time_s": None})
     return _least_objective(without, lambda _: 1 / NANOSECONDS_PER_SECOND, stop)
 
 
-def least_cost_usd(instance: Instance, stop: Stop) -> Least | None:
-    """Least money per step of a plan within the other limits; None: none is known."""
+def least_cost_usd(instance: Instance, stop: Stop) -> Least:
+    """Least money per step of a plan within the other limits."""
     without = instance.but(limits={"max_cost_usd_per_step": None})
 
     def usd_per_ns(shape: Shape) -> float:
@@ -139,53 +161,17 @@ def least_cost_usd(instance: Instance, stop: Stop) -> Least | None:
     return _least_objective(without, usd_per_ns, stop)
 
 
-def least_rent(instance: Instance, stop: Stop) -> Least | None:
-    """Lowest price per hour, in USD, of nodes that a plan can use; None: none is known."""
+def least_rent(instance: Instance, stop: Stop) -> Least:
+    """Lowest price per hour, in USD, of nodes that a plan can use."""
     without = instance.but(limits={"max_price_usd_per_hour": None})
     rents = {used: rent_usd_per_hour(instance, used) for used in node_vectors(without)}
-    sure = True
-    for used in sorted(rents, key=lambda used: rents[used]):
-        found = has_plan(without, stop, shapes_of(without, used))
-        if found:
-            return Least(rents[used], sure)
-        sure &= found is False
-    return None
-
-
-def _least_objective(
-    instance: Instance, weight: Callable[[Shape], float], stop: Stop
-) -> Least | None:
-    """Least step time in ns times weight over all plans; shapes by their closed-form bound."""
-    times = TimeTables(instance)
-    space = list(shapes(instance))
-    forms = times.forms(space)
-    ranked = [
-        (form.bound_ns * weight(shape), shape) for form, shape in zip(forms, space, strict=True)
-    ]
-    best = math.inf
     exact = True
-    for bound, shape in sorted(ranked, key=lambda pair: pair[0]):
-        if bound >= best:
-            break
-        if stop():
-            return None if best == math.inf else Least(best, exact=False)
-        intervals, factor = Intervals(times.costs(shape)), weight(shape)
-        if lacks_memory(intervals):
-            continue
-        cutoff = _cutoff(instance, shape)
-        if factor and best < math.inf:
-            cutoff = min(cutoff, math.ceil(best / factor))
-        answer = enumerate_shape(intervals, cutoff, 0.0, stop)
-        exact &= answer.complete
-        if answer.step_time_ns is not None:
-            best = min(best, answer.step_time_ns * factor)
-    return None if best == math.inf else Least(best, exact)
-
-
-def _cutoff(instance: Instance, shape: Shape) -> int:
-    """The least step time that is beyond the limits."""
-    limit = max_step_time_ns(instance, shape)
-    return ANY_TIME if limit is None else limit + 1
+    for used in sorted(rents, key=lambda used: rents[used]):
+        answer = has_plan(without, stop, shapes_of(without, used))
+        if answer:
+            return Least(rents[used], exact)
+        exact &= answer is False
+    return Least(None, exact=False)
 
 
 def relaxations(instance: Instance) -> Iterator[tuple[str, Instance]]:
@@ -297,10 +283,14 @@ def _binding(instance: Instance, stop: Stop) -> tuple[str, Sequence[Look]]:
     if _limits_bind(instance, stop):
         text = "limits: every plan that fits memory exceeds the limit on step time or cost"
         return text, (_limits, _price)
-    return _memory_text(instance, stop), (_memory, _price, _choices)
+    text = "memory: no split of any shape fits the GPUs, even with the largest GPU everywhere"
+    if fits_optimistically(instance, stop):
+        text = "memory: no split, node order and share of micro-batches fits all GPUs at once"
+    return text, (_memory, _price, _choices)
 
 
 def _limits_bind(instance: Instance, stop: Stop) -> bool:
+    """Whether there may be plans, but for the limits on steps."""
     limits = instance.limits
     if limits.max_step_time_s is None and limits.max_cost_usd_per_step is None:
         return False
@@ -329,32 +319,27 @@ def _no_shape(instance: Instance) -> str:
 
 
 def _price(instance: Instance, stop: Stop) -> list[str]:
+    """The limit on rent."""
     if instance.limits.max_price_usd_per_hour is None:
         return []
     return _named("limits.max_price_per_hour: {}", least_rent(instance, stop), "USD/h")
 
 
-def _memory_text(instance: Instance, stop: Stop) -> str:
-    if fits_optimistically(instance, stop):
-        return "memory: no split, node order and share of micro-batches fits all GPUs at once"
-    return "memory: no split of any shape fits the GPUs, even with the largest GPU everywhere"
-
-
 def _memory(instance: Instance, stop: Stop) -> list[str]:
+    """More of it, on every GPU."""
     bound_gib = memory_bound_gib(instance, stop)
     least = least_memory_gib(instance, bound_gib, stop)
-    if least is None and bound_gib:
+    if least.value is None and bound_gib:
         return [f"at least {_rounded_up(bound_gib)} GiB more memory on every GPU"]
     return _named("{} more memory on every GPU", least, "GiB")
 
 
 def _limits(instance: Instance, stop: Stop) -> list[str]:
     """Each limit alone; if neither helps alone, what the fastest and the cheapest plan need."""
-    limits = instance.limits
-    remedies = []
+    limits, remedies = instance.limits, list[str]()
     if limits.max_step_time_s is not None:
-        step_time = least_step_time_s(instance, stop)
-        remedies += _named("limits.max_step_time: {}", step_time, "s")
+        least_s = least_step_time_s(instance, stop)
+        remedies += _named("limits.max_step_time: {}", least_s, "s")
     if limits.max_cost_usd_per_step is not None:
         remedies += _named("limits.max_cost_per_step: {}", least_cost_usd(instance, stop), "USD")
     if not remedies:
@@ -365,9 +350,14 @@ def _limits(instance: Instance, stop: Stop) -> list[str]:
     return remedies
 
 
-def _named(text: str, least: Least | None, unit: str) -> list[str]:
+def _choices(instance: Instance, stop: Stop) -> list[str]:
+    """Choices that `search` leaves out and that give a plan."""
+    return [text for text, allowed in relaxations(instance) if has_plan(allowed, stop)]
+
+
+def _named(text: str, least: Least, unit: str) -> list[str]:
     """The text with the amount, if one is known."""
-    if least is None:
+    if least.value is None:
         return []
     more = "" if least.exact else " (which suffices, less may)"
     return [text.format(f"{_rounded_up(least.value)} {unit}") + more]
@@ -378,8 +368,3 @@ def _rounded_up(value: float) -> str:
     decimals = max(0, DIGITS - 1 - math.floor(math.log10(value))) if value else 0
     text = f"{ceil_count(value * 10.0**decimals) / 10.0**decimals:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if decimals else text
-
-
-def _choices(instance: Instance, stop: Stop) -> list[str]:
-    """Choices that `search` leaves out and that give a plan."""
-    return [text for text, allowed in relaxations(instance) if has_plan(allowed, stop)]

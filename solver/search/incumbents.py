@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
@@ -24,7 +24,7 @@ from solver.options import SolveOptions
 from solver.result import Moment, max_step_time_ns, objective_weight
 from solver.search.enumeration import ORDER_LIMIT
 from solver.search.fathoming import check_plan
-from solver.study.store import Study
+from solver.study.store import Study, StudyRecord
 
 #: Patience of the first local search: where all node orders are looked at in one graph, where they
 #: are looked at one by one (uneven shares), and where there are too many. A better plan saves more
@@ -47,7 +47,14 @@ class Incumbent:
 
     plan: Plan | None = None
     step_time_ns: int | None = None
-    objective: float = float("inf")
+    objective: float = math.inf
+
+    @property
+    def found(self) -> tuple[Plan, int] | None:
+        """The plan with its step time in ns, if there is one."""
+        if self.plan is None or self.step_time_ns is None:
+            return None
+        return self.plan, self.step_time_ns
 
 
 @dataclass
@@ -79,29 +86,25 @@ class Incumbents:
         asked = {"before": self.best, "seed": self.options.seed}
         limits = self.instance.limits.model_dump(mode="json")
         variant = canonical_json({**asked, "limits": limits})
-        for one in self.study.find(STARTS, name):
-            if one.variant == variant:
-                self.offer(self._checked(one.fields))
+        for record in self.study.find(STARTS, name):
+            if record.variant == variant:
+                self.offer(self._checked(record))
                 return
         search()
         limit = self.options.time_limit_s
         if limit is None or self.deadline.elapsed_s < SURVEY * limit:
-            plan, step_ns = self.known.plan, self.known.step_time_ns
-            found = None if plan is None or step_ns is None else (plan, step_ns)
-            self.study.keep(STARTS, name, variant, _PLANS.dump_json(found).decode())
+            fields = _PLANS.dump_json(self.known.found).decode()
+            self.study.keep(STARTS, name, variant, fields)
 
     def recall(self) -> None:
         """All that searches ended with that a study knows."""
-        for one in [] if self.study is None else self.study.every(STARTS):
-            self.offer(self._checked(one.fields))
+        for record in [] if self.study is None else self.study.every(STARTS):
+            self.offer(self._checked(record))
 
-    def _checked(self, fields: str) -> tuple[Plan, int] | None:
+    def _checked(self, record: StudyRecord) -> tuple[Plan, int] | None:
         """What a study holds; StudyError if that is not what was kept."""
         assert self.study is not None
-        try:
-            found = _PLANS.validate_json(fields)
-        except ValidationError:
-            raise self.study.damaged(STARTS, "unreadable") from None
+        found = self.study.read(STARTS, record, _PLANS)
         if found is not None:
             check_plan(self.study, STARTS, *found)
         return found

@@ -1,4 +1,4 @@
-"""A queue of shapes that a crew works on ahead of their turn, closed in the order of the queue.
+"""Shapes closed in the order of a queue, by one process, or ahead of their turn by a crew.
 
 Every task is asked with the best objective that is known of those before it in the queue. At its
 turn all of those are closed: what it was asked is what one process alone would have asked, or it
@@ -7,35 +7,84 @@ on the number of workers, on their speed, or on which of them are lost.
 """
 
 import heapq
+import logging
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from solver.options import SolveOptions
 from solver.search.enumeration import Stop
 from solver.search.fathoming import Answer, Closer, Closing, Task
-from solver.search.worker_pool import Asked, Best, Crew, Losses, Reply, Round
+from solver.search.worker_pool import Asked, Crew, Forks, Reply, Round
 
+#: Seconds in which one process closes what it can; others take a while to start.
+ALONE_S = 0.25
 #: Seconds between two looks at the time.
 LOOK_S = 0.1
 #: Seconds that workers have to hand over what they found, when the search is stopped.
 GRACE_S = 1.0
+#: A task that so many workers died of stays open.
+MOST_LOST = 3
+
+#: Objective of the incumbent; None without one.
+Best = Callable[[], float | None]
+
+_log = logging.getLogger(__name__)
 
 
-class Ahead:
-    """State of one queue: what waits, what workers are at, what was answered before its turn."""
+def crew_of(options: SolveOptions) -> Crew | None:
+    """The workers that the options ask for; None: the search works alone. PlannerError: no Ray."""
+    if options.engine == "ray":
+        from solver.search.ray_pool import ray_crew
+
+        return ray_crew(options.workers, options.address)
+    return Forks(options.workers) if options.workers > 1 and Forks.possible() else None
+
+
+def closings(
+    closer: Closer,
+    tasks: Sequence[Task],
+    best: Best,
+    crew: Crew | None,
+    stop: Stop,
+) -> Iterator[Closing]:
+    """Closes those of `tasks` that may beat the incumbent, in their order, until `stop` says so.
+
+    A crew starts after a while only, and
+    changes nothing but the time that it takes.
+    """
+    alone_until = time.monotonic() + ALONE_S
+    for i, task in enumerate(tasks):
+        if stop():
+            return
+        if closer.beyond(task, best()):
+            continue
+        if crew is not None and time.monotonic() >= alone_until:
+            yield from _Ahead(closer, tasks[i:], best, crew, stop).closings()
+            return
+        yield closer.close(task, best(), stop)
+
+
+class _Ahead:
+    """State of one queue. waiting: positions to be asked, a heap. early: answers before their turn.
+
+    improved: objectives that answers before their turn have, by position. lost: workers at a task.
+    """
 
     def __init__(
         self,
         closer: Closer,
         tasks: Sequence[Task],
-        best: Callable[[], Best],
+        best: Best,
         crew: Crew,
         stop: Stop,
     ) -> None:
         self.closer, self.tasks, self.best, self.crew, self.stop = closer, tasks, best, crew, stop
-        self.waiting = list(range(len(tasks)))  # a heap
+        self.waiting = list(range(len(tasks)))
         self.at_work = set[int]()
         self.early = dict[int, Answer]()
-        self.found: list[tuple[int, float]] = []
-        self.losses = Losses()
+        self.improved = dict[int, float]()
+        self.lost = Counter[int]()
 
     def closings(self) -> Iterator[Closing]:
         """Of the tasks that may beat the incumbent, in their order; when stopped, what is known."""
@@ -52,32 +101,30 @@ class Ahead:
                 yield from self._rescued(round_)
                 raise
 
-    def _turn(self, round_: Round[Task, Answer], position: int, task: Task) -> Closing | None:
+    def _turn(self, round_: Round, position: int, task: Task) -> Closing | None:
         """How a task is closed when all before it are; None if it need not be, or when stopped."""
-        self.found = [one for one in self.found if one[0] >= position]  # the others are closed
+        self.improved = {p: value for p, value in self.improved.items() if p >= position}
         while not self.closer.beyond(task, self.best()) and not self.stop():
-            early = self.early.pop(position, None)
-            known = self.closer.known(task, self.best(), early)
-            if known is not None:
-                return known
-            if self.losses.fatal(position, "a shape"):
+            closing = self.closer.known(task, self.best(), self.early.pop(position, None))
+            if closing is not None:
+                return closing
+            if self.lost[position] >= MOST_LOST:
+                _log.warning("a shape stays open: %d workers were lost at it", MOST_LOST)
                 return self.closer.by_bound(task, self.best())
             heapq.heappush(self.waiting, position)
-            self._hand_out(round_)
-            self._take(round_, LOOK_S)
+            # batches for all that have nothing to do, those first whose turn comes first
+            while (room := round_.room) and (batch := self._batch(room)):
+                self.at_work.update(asked.position for asked in batch)
+                round_.submit(batch)
+            for reply in round_.receive(LOOK_S):
+                self._note(reply)
         return None
 
-    def _hand_out(self, round_: Round[Task, Answer]) -> None:
-        """Batches for all that have nothing to do, those first whose turn comes first."""
-        while (room := round_.room) and (batch := self._batch(room)):
-            self.at_work.update(asked.position for asked in batch)
-            round_.submit(batch)
-
-    def _batch(self, room: int) -> list[Asked[Task]]:
+    def _batch(self, room: int) -> list[Asked]:
         """The next tasks; one of which a worker may have died goes alone."""
-        batch = list[Asked[Task]]()
+        batch = list[Asked]()
         while len(batch) < room and (asked := self._next()) is not None:
-            alone = self.losses.suspect(asked.position)
+            alone = asked.position in self.lost
             if alone and batch:
                 heapq.heappush(self.waiting, asked.position)
                 return batch
@@ -86,7 +133,7 @@ class Ahead:
                 return batch
         return batch
 
-    def _next(self) -> Asked[Task] | None:
+    def _next(self) -> Asked | None:
         """The first task of the queue that is still to be asked."""
         while self.waiting:
             position = heapq.heappop(self.waiting)
@@ -97,50 +144,42 @@ class Ahead:
                 return Asked(position, task, best)
         return None
 
-    def _best_before(self, position: int) -> Best:
+    def _best_before(self, position: int) -> float | None:
         """The best objective that is known of the tasks before this one."""
-        early = [objective for other, objective in self.found if other < position]
-        known = self.best()
-        return min([*early, *([] if known is None else [known])], default=None)
+        objectives = [objective for p, objective in self.improved.items() if p < position]
+        incumbent = self.best()
+        return min([*objectives, *([] if incumbent is None else [incumbent])], default=None)
 
-    def _take(self, round_: Round[Task, Answer], timeout_s: float) -> None:
-        for reply in round_.receive(timeout_s):
-            self._note(round_, reply)
-
-    def _note(self, round_: Round[Task, Answer], reply: Reply[Answer]) -> None:
+    def _note(self, reply: Reply) -> None:
+        """Keeps an answer; those whose questions plans have changed are to be asked again."""
         position, answer = reply.position, reply.answer
         self.at_work.discard(position)
         if reply.lost:
-            self.losses.add(position)
+            self.lost[position] += 1
         if answer is None:
             heapq.heappush(self.waiting, position)
             return
         task = self.tasks[position]
         self.closer.answers.keep(task.shape, answer)
         self.early[position] = answer
-        objective, known = self.closer.objective(task, answer), self._best_before(position + 1)
-        if objective is not None and (known is None or objective < known):
-            self.found.append((position, objective))
-            round_.tell(position, objective)
-            self._ask_again()
+        objective, best = self.closer.objective(task, answer), self._best_before(position + 1)
+        doubtful = [position]
+        if objective is not None and (best is None or objective < best):
+            self.improved[position] = objective
+            doubtful = list(self.early)
+        for later in doubtful:
+            question = self.closer.question(self.tasks[later], self._best_before(later))
+            if not self.early[later].replies(question):
+                del self.early[later]
+                self.improved.pop(later, None)
+                heapq.heappush(self.waiting, later)
 
-    def _ask_again(self) -> None:
-        """Those whose answers a better plan of an earlier one has made obsolete."""
-        for position, answer in list(self.early.items()):
-            task, best = self.tasks[position], self._best_before(position)
-            if not answer.replies(self.closer.question(task, best)):
-                del self.early[position]
-                self.found = [one for one in self.found if one[0] != position]
-                heapq.heappush(self.waiting, position)
-
-    def _rescued(self, round_: Round[Task, Answer]) -> Iterator[Closing]:
+    def _rescued(self, round_: Round) -> Iterator[Closing]:
         """What workers know when they are stopped: no bound and no plan is lost."""
         round_.halt()
-        while self.at_work:
-            replies = round_.receive(GRACE_S)
-            if not replies:
-                break
+        while self.at_work and (replies := round_.receive(GRACE_S)):
             for reply in replies:
-                self._note(round_, reply)
+                self._note(reply)
         for position, answer in sorted(self.early.items()):
-            yield self.closer.closing(self.tasks[position], self.best(), answer)
+            task = self.tasks[position]
+            yield self.closer.closing(task, answer, self.closer.question(task, self.best()))

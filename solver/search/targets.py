@@ -9,11 +9,11 @@ from formulations.instance import Instance
 from formulations.instance.targets import TARGETS, Target
 from formulations.space.launch import widened
 from formulations.units import NANOSECONDS_PER_SECOND
-from solver.interrupt import Deadline
+from solver.interrupt import Deadline, TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import OtherTarget, Result, Termination
-from solver.search.driver import seen_within
 from solver.search.driver import solve as solve_instance
+from solver.search.plan_search import PlanSearch
 from solver.search.progress import Report
 from solver.study.store import Study
 
@@ -89,6 +89,20 @@ def _below(result: Result) -> Instance:
         return instance
     highest_usd = math.nextafter(objective, 0) / NANOSECONDS_PER_SECOND / 3600
     return instance.but(limits={"max_cost_usd_per_step": highest_usd})
+
+
+def seen_within(instance: Instance, limit_s: float) -> tuple[float | None, float | None]:
+    """Lower bound of the objective of all plans, and the best one seen, as such a time allows.
+
+    The bound is proved, and infinite where there is no plan. None: the time was too short to look
+    at all shapes, or to see a plan.
+    """
+    search = PlanSearch(instance, SolveOptions(time_limit_s=limit_s))
+    with suppress(TimeUp), time_up_after(search.deadline.end_s):
+        search.run()
+    known = search.standing()
+    no_plan = math.inf if known.complete else None
+    return no_plan if known.bound is None else known.bound, known.objective
 
 
 def _line(target: Target, added: dict[str, object]) -> str:

@@ -9,10 +9,9 @@ import pytest
 
 from formulations.instance.family import Family
 from formulations.instance.load import load_family
-from solver.clusters.family_outcome import outcome
 from solver.clusters.front import Measure, TimeAndMoney, TimeAndNodes
 from solver.clusters.member import MemberClosing, Members, MemberTask, family_overviews
-from solver.clusters.search import FamilySearch
+from solver.clusters.search import FamilySearch, outcome
 from solver.front_document import FamilyResult
 from solver.options import SolveOptions
 from solver.study.store import read_study, study_at

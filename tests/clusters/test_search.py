@@ -1,5 +1,7 @@
 """Promises of searches over clusters: fronts are those of every cluster solved alone."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,12 +9,14 @@ import pytest
 from formulations.instance.family import Counts, Family
 from solver.clusters.front import Measure, TimeAndMoney, TimeAndNodes
 from solver.clusters.member import MemberClosing, Members, MemberTask
-from solver.clusters.search import FamilySearch
+from solver.clusters.search import FamilySearch, outcome
 from solver.options import SolveOptions
 from solver.report.document import build_front
 from solver.result import Termination
 from solver.search.driver import solve
+from solver.study.store import open_study
 from solver.verify import verify_front
+from tests.clusters.test_kept_clusters import few
 from tests.small_families import (
     SEEDS,
     found,
@@ -182,7 +186,7 @@ def test_interrupted_search_keeps_the_front_so_far(monkeypatch: pytest.MonkeyPat
     assert search.run() is Termination.INTERRUPTED
     assert len(search.clusters.front.points) == 1
     assert search.clusters.gap
-    assert search.clusters.left
+    assert search.clusters.open
 
 
 def test_no_time_leaves_all_open() -> None:
@@ -192,4 +196,33 @@ def test_no_time_leaves_all_open() -> None:
     search = FamilySearch(family, measure, SolveOptions(time_limit_s=1e-9))
     assert search.run() is Termination.TIME_LIMIT
     assert not search.clusters.front.points
-    assert search.clusters.left == [*search.clusters.bounds]
+    assert search.clusters.open == [*search.clusters.bounds]
+
+
+def test_bug_cluster_that_workers_die_of_was_tried_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its shapes stay open, the others are closed, and a study does not take it for closed."""
+    family, turns, close = few(2), list[Counts](), Members.close
+
+    def fatal(self: Members, task: MemberTask, *rest: Any) -> MemberClosing:
+        closing = close(self, task, *rest)
+        turns.append(task.counts)
+        if task.counts != (2, 0):
+            return closing
+        left_open = tuple(record.but(reason="open", bound_ns=0) for record in closing.records)
+        return replace(closing, found=None, bound_ns=0, records=left_open)
+
+    def search() -> tuple[Termination, FamilySearch]:
+        with open_study(tmp_path / "study.db", family.instance) as study:
+            ended = FamilySearch(family, TimeAndMoney(family), SolveOptions(gap=0.01), study)
+            return ended.run(), ended
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Members, "close", fatal)
+        termination, ended = search()
+    assert termination is Termination.UNFINISHED
+    assert ended.clusters.open == [(2, 0)]
+    assert turns.count((2, 0)) == 1
+    assert verify_front(build_front(outcome(ended, termination), "front")).ok
+    assert search()[0] is Termination.CLOSED

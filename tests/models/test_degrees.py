@@ -1,5 +1,6 @@
 """The models that choose the shape too, CP-SAT and MILP: brute force over all shapes."""
 
+from collections import deque
 from collections.abc import Sequence
 
 import pytest
@@ -65,7 +66,7 @@ def run(family: Family, tables: Sequence[CostTables]) -> CutLoop:
         return min([1 << 56, *(-int(-ns // 1) for ns in known if ns is not None)])
 
     loop = CutLoop(model_engine(family), open_, beyond)
-    loop.run(SolveOptions(), lambda: False, lambda: None)
+    deque(loop.run(SolveOptions(), lambda: False), 0)
     return loop
 
 
@@ -146,7 +147,7 @@ def test_shape_that_no_plan_can_beat_stays_outside(monkeypatch: pytest.MonkeyPat
     loop = CutLoop(
         model_engine("cpsat"), [far, OpenShape(tables)], lambda _, known: int(known or 1 << 56)
     )
-    loop.run(SolveOptions(), lambda: False, lambda: None)
+    deque(loop.run(SolveOptions(), lambda: False), 0)
     assert (loop.closed, loop.best, loop.model.held) == (True, float(best), [1])
 
 

@@ -15,7 +15,7 @@ from solver.heuristics.baselines import equal_chunks_plan
 from solver.heuristics.time_tables import TimeTables
 from solver.options import Method, SolveOptions
 from solver.result import Result, Status, Termination
-from solver.search import driver
+from solver.search import plan_search
 from solver.search.driver import solve
 from solver.search.enumeration import enumerate_shape
 from tests.best_plans import check_verified, least_ns, least_objective
@@ -167,7 +167,7 @@ def test_interrupt_returns_the_incumbent(monkeypatch: pytest.MonkeyPatch) -> Non
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("solver.search.driver.enumerate_shape", interrupt)
+    monkeypatch.setattr("solver.search.plan_search.enumerate_shape", interrupt)
     result = solve(SMALL)
     assert result.termination is Termination.INTERRUPTED
     assert result.plan is not None
@@ -181,7 +181,7 @@ def test_bug_an_engine_that_seldom_asks_kept_no_limit(monkeypatch: pytest.Monkey
         while True:
             pass
 
-    monkeypatch.setattr("solver.search.driver.enumerate_shape", never_ends)
+    monkeypatch.setattr("solver.search.plan_search.enumerate_shape", never_ends)
     result = solve(SMALL, SolveOptions(time_limit_s=1.0))
     assert result.termination is Termination.TIME_LIMIT
     assert result.plan is not None
@@ -237,7 +237,7 @@ def test_bug_first_plan_of_chunks_was_worse_than_equal_chunks(
 ) -> None:
     """GPT-3 175B on 1,024 GPUs: the first incumbent is as good as the best equal chunks."""
     instance = load_instance(INSTANCES.parent / "bench/calculon/its_figures.yaml")
-    monkeypatch.setattr(driver.ShapeSearch, "run", lambda search: None)
+    monkeypatch.setattr(plan_search.PlanSearch, "run", lambda search: None)
     found = solve(instance)
     equal = equal_chunks_plan(shapes(instance), TimeTables(instance), lambda: False)
     assert equal is not None

@@ -6,7 +6,7 @@ import pytest
 
 from solver.options import SolveOptions
 from solver.search import incumbents
-from solver.search.driver import ShapeSearch
+from solver.search.plan_search import PlanSearch
 from tests.small_instances import random_instance
 
 #: More often than any start may ask here.
@@ -25,7 +25,7 @@ def test_bug_a_survey_took_as_long_as_it_liked(
     """It stops after 200 questions or as many as all before it: 201, then one of 202 more."""
     asked: list[int] = []
     monkeypatch.setattr(incumbents, "surveyed_plan", lambda *words: asked.append(asks(words[3])))
-    search = ShapeSearch(random_instance(0), SolveOptions(time_limit_s=limit_s), None)
+    search = PlanSearch(random_instance(0), SolveOptions(time_limit_s=limit_s))
     for _ in range(2):
         search.incumbents.survey(search.space)
     assert asked == [201, 202]
@@ -42,7 +42,7 @@ def test_late_starts_have_the_patience_of_what_was_spent(monkeypatch: pytest.Mon
         return []
 
     monkeypatch.setattr(incumbents, "local_plans", local_plans)
-    search = ShapeSearch(random_instance(0), SolveOptions(), None)
+    search = PlanSearch(random_instance(0), SolveOptions())
     search.incumbents.asked = 200
     search._round(10_000, None)
     assert asked == [2001]

@@ -15,7 +15,7 @@ from formulations.instance.load import load_instance
 from solver.enumeration.engine import ShapeAnswer
 from solver.graph.problem import Intervals
 from solver.options import SolveOptions
-from solver.search import driver, portfolio
+from solver.search import plan_search, speculation
 from solver.search.driver import solve
 from solver.search.enumeration import Stop, enumerate_shape
 from solver.study.store import open_study
@@ -36,14 +36,14 @@ from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
-from solver.search import driver, portfolio
+from solver.search import driver, plan_search, speculation
 from solver.search.enumeration import enumerate_shape
 from solver.study.store import open_study
-portfolio.ALONE_S = 0.0
+speculation.ALONE_S = 0.0
 def slow(*question):
     time.sleep(0.5)
     return enumerate_shape(*question)
-driver.enumerate_shape = slow
+plan_search.enumerate_shape = slow
 instance = load_instance(Path({str(PATH)!r}))
 with open_study(Path(sys.argv[1]), instance) as study:
     driver.solve(instance, SolveOptions(workers=2, engine="ray"), None, study)
@@ -52,7 +52,7 @@ with open_study(Path(sys.argv[1]), instance) as study:
 
 def test_worker_killed_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its shapes are closed by others; plan, bound and log are those of one process."""
-    monkeypatch.setattr(portfolio, "ALONE_S", 0.0)
+    monkeypatch.setattr(speculation, "ALONE_S", 0.0)
     alone, mark = said(solve(SMALL)), tmp_path / "killed"
 
     def fatal_once(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
@@ -62,7 +62,7 @@ def test_worker_killed_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyP
             os.kill(os.getpid(), signal.SIGKILL)
         return enumerate_shape(intervals, cutoff, gap, stop)
 
-    monkeypatch.setattr(driver, "enumerate_shape", fatal_once)
+    monkeypatch.setattr(plan_search, "enumerate_shape", fatal_once)
     assert said(solve(SMALL, TWO)) == alone
     assert mark.exists()
     ray.shutdown()

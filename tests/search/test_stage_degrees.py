@@ -23,8 +23,9 @@ from solver.heuristics.time_tables import TimeTables
 from solver.options import Method, SolveOptions
 from solver.report.document import build_document
 from solver.result import Status
-from solver.search.driver import ShapeSearch, solve
+from solver.search.driver import solve
 from solver.search.enumeration import enumerate_shape
+from solver.search.plan_search import PlanSearch
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
 from solver.verify.bounds import Clock, Prover
@@ -162,7 +163,7 @@ def test_bug_shapes_without_a_layout_stayed_open(method: Method) -> None:
 @pytest.mark.parametrize("seed", [2, 26])
 def test_shapes_near_the_best_by_group_lead_to_better_plans(seed: int) -> None:
     """Here to the best one, before any bound is looked at."""
-    search = ShapeSearch(stage_instance(seed), EXACT, None)
+    search = PlanSearch(stage_instance(seed), EXACT)
     search.run({shape for shape in search.space if not shape.per_stage})
     before = search.incumbents.best
     search.climb()

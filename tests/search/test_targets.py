@@ -16,10 +16,9 @@ from solver.report.document import build_document
 from solver.report.text import outcome
 from solver.result import OtherTarget
 from solver.search import targets
-from solver.search.driver import seen_within
 from solver.search.driver import solve as solve_alone
 from solver.search.feasibility_relaxation import relaxations
-from solver.search.targets import solve
+from solver.search.targets import seen_within, solve
 from tests.seeds import one_each
 from tests.small_instances import random_instance
 

@@ -18,9 +18,10 @@ from solver.enumeration.engine import ShapeAnswer
 from solver.graph.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Result, Status
-from solver.search import driver, portfolio
-from solver.search.driver import ShapeSearch, search_overview, solve
+from solver.search import plan_search, speculation
+from solver.search.driver import search_overview, solve
 from solver.search.enumeration import Stop, enumerate_shape
+from solver.search.plan_search import PlanSearch
 from solver.study.store import StudyError, open_study, read_study
 from tests.said import said
 from tests.seeds import few_and_many
@@ -80,7 +81,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
         time.sleep(0.005)
         return enumerate_shape(intervals, cutoff, gap, stop)
 
-    monkeypatch.setattr(driver, "enumerate_shape", slow)
+    monkeypatch.setattr(plan_search, "enumerate_shape", slow)
     return count
 
 
@@ -106,7 +107,7 @@ def test_killed_at_random_moments_loses_one_shape_at_most(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Resumed after a kill, a search asks for one shape per worker again, and says the same."""
-    monkeypatch.setattr(portfolio, "ALONE_S", 0.0)
+    monkeypatch.setattr(speculation, "ALONE_S", 0.0)
     began_s = time.monotonic()
     solved(tmp_path / "whole.db")
     whole, whole_s, moments = asked.value, time.monotonic() - began_s, random.Random(workers)
@@ -185,7 +186,7 @@ def test_no_plan_beyond_a_limit_is_kept_whoever_offers_it() -> None:
     assert best_ns is not None
     for limit_ns, objective in ((best_ns - 1, math.inf), (best_ns, best_ns)):
         limited = instance.but(limits={"max_step_time_s": limit_ns / 1e9})
-        incumbents = ShapeSearch(limited, SolveOptions(), None).incumbents
+        incumbents = PlanSearch(limited, SolveOptions()).incumbents
         incumbents.offer((plan, best_ns))
         assert incumbents.known.objective == objective
 

@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,10 +14,11 @@ from formulations.decisions import Decisions
 from formulations.instance.search import ScheduleName
 from formulations.paths import PathCut
 from formulations.plan import Degrees
-from solver.search.paths import CutPool, first_cuts, harvest
+from solver.search.paths import CutPool, first_cuts, harvest, largest_share
 from tests import brute_force, recursion
-from tests.loop_checks import random_decisions
+from tests.loop_checks import feasible, judge, random_decisions
 from tests.random_shapes import random_tables
+from tests.seeds import few_and_many
 
 Schedules = st.sampled_from(["1f1b", "gpipe"])
 
@@ -67,7 +69,7 @@ def test_first_cuts_imply_latency_plus_bottleneck(
 
 def test_harvest_values_the_plan_at_its_step_time() -> None:
     """The harvested paths, with the tails, reach the simulated step time of the plan itself."""
-    for seed in range(60):
+    for seed in range(0, 60, 3):
         tables = random_tables(seed)
         made = random_decisions(tables, seed)
         placed = brute_force.place(tables, made.order)
@@ -148,3 +150,14 @@ def test_first_cuts_of_one_stage() -> None:
         (((5,), (5,)), ())
     }
     assert np.array(list(first_cuts("gpipe", 1, 1))).size
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(0, 80, 4), 6))
+def test_largest_share_never_excludes_a_plan(seeds: Sequence[int]) -> None:
+    """No plan within a step time has a replica with more micro-batches than the bound."""
+    for tables, _ in feasible(seeds):
+        for order in brute_force.all_orders(tables):
+            for shares in brute_force.all_shares(tables):
+                made = Decisions(order, next(brute_force.all_splits(tables)), shares)
+                step = judge(tables, made)
+                assert step is None or max(shares) <= largest_share(tables, step)

@@ -13,7 +13,7 @@ from solver.enumeration.engine import ShapeAnswer
 from solver.graph.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Status, Termination
-from solver.search import driver, portfolio
+from solver.search import plan_search, speculation
 from solver.search.driver import solve
 from solver.search.enumeration import Stop, enumerate_shape
 from solver.search.progress import Progress
@@ -34,7 +34,7 @@ TWO = SolveOptions(workers=2)
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No process works alone at first."""
-    monkeypatch.setattr(portfolio, "ALONE_S", 0.0)
+    monkeypatch.setattr(speculation, "ALONE_S", 0.0)
 
 
 @pytest.mark.parametrize("seed", one_each(range(400, 430), 4))
@@ -64,7 +64,7 @@ def test_a_worker_that_dies_leaves_its_shape_open(monkeypatch: pytest.MonkeyPatc
             os.kill(os.getpid(), signal.SIGKILL)
         return enumerate_shape(intervals, cutoff, gap, stop)
 
-    monkeypatch.setattr(driver, "enumerate_shape", fatal)
+    monkeypatch.setattr(plan_search, "enumerate_shape", fatal)
     result = solve(SMALL, TWO)
     open_shapes = [record.shape for record in result.log.shapes if record.reason == "open"]
     assert result.status is Status.FEASIBLE

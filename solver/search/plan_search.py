@@ -1,0 +1,259 @@
+"""The search over shapes: cheapest bound first, until no open shape can beat the incumbent.
+
+Every shape gets a closed-form bound; shapes are closed in its order, each by memory, by that bound
+or exhaustively, with the incumbent as cutoff. The log says how; the least bound in it, or the
+incumbent, is the proved lower bound.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from formulations.instance import Instance
+from formulations.plan import Shape
+from formulations.space import shapes
+from solver.heuristics.time_tables import TimeTables
+from solver.interrupt import Deadline, raises
+from solver.options import SolveOptions
+from solver.result import (
+    Result,
+    SearchLog,
+    ShapeRecord,
+    Status,
+    Termination,
+    relative_gap,
+)
+from solver.search.enumeration import ShapeEngine, enumerate_shape
+from solver.search.fathoming import Answers, Closer, Closing
+from solver.search.incumbents import Incumbent, Incumbents
+from solver.search.open_list import OpenList
+from solver.search.paths import CutPool
+from solver.search.progress import Report, SearchHistory
+from solver.search.speculation import closings, crew_of
+from solver.study.store import Study
+
+if TYPE_CHECKING:
+    from solver.search.by_model import AtOnce
+
+#: How often an engine may ask whether to stop, from one round over the open shapes to the next.
+EFFORTS = (100, 1_000, 10_000, None)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is known of a search. records: of all shapes; none if they could not be listed in time.
+
+    incumbent: the best plan. bound: no plan has a lower objective; None where nothing is proved,
+    or there is no plan.
+    """
+
+    records: tuple[ShapeRecord, ...]
+    incumbent: Incumbent
+    objective: float | None
+    bound: float | None
+    complete: bool
+
+    @property
+    def open(self) -> tuple[ShapeRecord, ...]:
+        """Shapes that may still have a better plan."""
+        return tuple(record for record in self.records if record.reason == "open")
+
+    @property
+    def step_time_ns(self) -> int | None:
+        """Of the best plan."""
+        return self.incumbent.step_time_ns
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a better plan is possible."""
+        return not self.complete or bool(self.open)
+
+    @property
+    def status(self) -> Status:
+        """What that is called."""
+        if self.objective is not None:
+            return Status.FEASIBLE if self.is_open else Status.OPTIMAL
+        return Status.UNKNOWN if self.is_open else Status.INFEASIBLE
+
+    @property
+    def gap(self) -> float | None:
+        """Largest distance to the best plan."""
+        return relative_gap(self.objective, self.bound)
+
+
+class PlanSearch:
+    """State of one search, of all plans or of those of some `space` with an objective `below`."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        options: SolveOptions,
+        report: Report | None = None,
+        times: TimeTables | None = None,
+        space: Iterator[Shape] | None = None,
+        below: float = math.inf,
+        study: Study | None = None,
+    ) -> None:
+        self.instance, self.options = instance, options
+        self.deadline = Deadline(options.time_limit_s)
+        stop = self.deadline.over
+        self.times = times or TimeTables(instance)
+        self.incumbents = Incumbents(
+            instance, options, self.deadline, self.times, Incumbent(objective=below), study=study
+        )
+        self.crew = crew_of(options) if options.method == "exact" else None
+        engine: ShapeEngine = enumerate_shape
+        if options.method in ("cpsat", "milp"):
+            from solver.search.by_model import Collector
+
+            engine = self.collector = Collector()
+        self.pool = CutPool()
+        self.closer = Closer(instance, options, engine, self.times, Answers(study))
+        space = shapes(instance, raises(stop)) if space is None else space
+        self.open_list = OpenList(space, self.times, self.closer, stop)
+        self.history = SearchHistory(
+            instance, self.deadline, self.open_list, self.incumbents, report
+        )
+
+    @property
+    def space(self) -> list[Shape]:
+        """All shapes."""
+        return [task.shape for task in self.open_list.tasks]
+
+    def recall(self) -> None:
+        """The best plan that a study knows, whoever found it."""
+        self.incumbents.recall()
+        for candidate in self.closer.answers.plans():
+            self.incumbents.offer(candidate)
+
+    def first_plans(self, space: Sequence[Shape], name: str = "") -> None:
+        """By heuristics; `name`: which plans of a study belong to the same space."""
+        incumbents = self.incumbents
+        for search in (incumbents.seed_chunks, incumbents.seed, incumbents.survey):
+            incumbents.start(search.__name__ + name, partial(search, space))
+
+    def close(self) -> None:
+        """Closes all shapes that it can; those first whose stages share their degrees.
+
+        So more choice is not for the worse.
+        """
+        grouped = {shape for shape in self.space if not shape.per_stage}
+        if self.options.method == "exact" and len(grouped) < len(self.space):
+            self.run(grouped)
+            self.climb()
+        self.run()
+
+    def run(
+        self,
+        among: Collection[Shape] | None = None,
+        efforts: Sequence[int | None] = EFFORTS,
+    ) -> None:
+        """Closes shapes, all or some, until none is open or time is up, with more and more effort.
+
+        What resists a round is worth a longer local search.
+        """
+        exact = self.options.method == "exact"
+        for effort in efforts if exact else EFFORTS[-1:]:
+            self._round(effort, among)
+        if self.options.method in ("cpsat", "milp"):
+            self._at_once(self.options.method)
+
+    def climb(self) -> None:
+        """Closes shapes per stage near the incumbent's, as long as that finds a better plan."""
+        before, plan = None, self.incumbents.known.plan
+        while plan is not None and plan != before:
+            self._round(EFFORTS[0], {shape for shape in self.space if _is_near(shape, plan.shape)})
+            before, plan = plan, self.incumbents.known.plan
+
+    def _round(self, effort: int | None, among: Collection[Shape] | None) -> None:
+        """Looks at all open shapes, or those of some, with so much effort each."""
+        stop, incumbents, open_list = self.deadline.over, self.incumbents, self.open_list
+        if stop():
+            return
+        late = self.options.method == "exact" and effort not in EFFORTS[:2]
+        if late and open_list.open(incumbents.best, effort):
+            # longer searches for plans, as long as what has been spent so far allows
+            space = [shape for shape in self.space if among is None or shape in among]
+            name = f"{effort} of {len(space)}"
+            patience = min(effort or EFFORTS[-2], incumbents.asked)
+            incumbents.start(f"seed {name}", partial(incumbents.seed, space, patience))
+            if incumbents.cut:
+                incumbents.start(f"survey {name}", partial(incumbents.survey, space))
+        tasks = open_list.open(incumbents.best, effort)
+        tasks = [task for task in tasks if among is None or task.shape in among]
+        tasks = open_list.unpacked(tasks, incumbents.best, stop)
+        for closing in closings(self.closer, tasks, lambda: incumbents.best, self.crew, stop):
+            self._take(closing)
+            if closing.record.reason == "open":
+                incumbents.asked += effort or 0
+            self.history.tell()
+
+    def _take(self, closing: Closing) -> None:
+        """The plan before the record, which may say that nothing is better."""
+        self.incumbents.offer(closing.found)
+        self.open_list.records[closing.record.shape] = closing.record
+
+    def _at_once(self, family: Literal["cpsat", "milp"]) -> None:
+        """By one model, all that is left."""
+        from solver.search.by_model import AtOnce
+
+        records, tables = self.open_list.records, self.collector.tables
+        bounds_ns = [records[costs.plan_shape].bound_ns or 0 for costs in tables]
+        incumbent = self.incumbents.known
+        model = AtOnce(family, self.closer, tables, bounds_ns, incumbent, self.pool)
+        options = replace(self.options, time_limit_s=self.deadline.left_s)
+        try:
+            for _ in model.rounds(options, self.deadline.over):
+                self._take_from(model)
+        finally:
+            self._take_from(model)
+
+    def _take_from(self, model: "AtOnce") -> None:
+        """What a model says of its shapes so far."""
+        for closing in model.closings():
+            self._take(closing)
+        self.history.tell()
+
+    def standing(self) -> Standing:
+        """What is known now."""
+        incumbent, open_list = self.incumbents.known, self.open_list
+        records, bound = open_list.reviewed(self.incumbents.best), None
+        objective = None if incumbent.plan is None else incumbent.objective
+        if open_list.complete:
+            objectives = open_list.bounds(records) + ([] if objective is None else [objective])
+            bound = min(objectives, default=None)
+        return Standing(records, incumbent, objective, bound, open_list.complete)
+
+    def result(self, termination: Termination) -> Result:
+        """The outcome, with the rest of the shapes logged."""
+        known = self.standing()
+        if not known.is_open:
+            termination = Termination.CLOSED
+        elif termination is Termination.TIME_LIMIT and not self.deadline.over():
+            termination = Termination.UNFINISHED
+        stated, objective, bound = self.closer.cutoffs.stated, known.objective, known.bound
+        return Result(
+            instance=self.instance,
+            status=known.status,
+            termination=termination,
+            plan=known.incumbent.plan,
+            step_time_ns=known.incumbent.step_time_ns,
+            objective=objective,
+            bound=bound,
+            runtime_s=self.deadline.elapsed_s,
+            log=SearchLog(
+                tuple(stated(record, objective, bound) for record in known.records),
+                self.history.moments(objective, bound),
+            ),
+            method=self.options.method,
+            requested_gap=self.options.gap,
+        )
+
+
+def _is_near(shape: Shape, best: Shape) -> bool:
+    """Whether stages choose their degrees, two stages more or less, up to twice the sequences."""
+    sequences, in_best = shape.dp * shape.micro_batch, best.dp * best.micro_batch
+    alike = shape.nodes_used == best.nodes_used and in_best <= 2 * sequences <= 4 * in_best
+    return shape.per_stage and alike and abs(shape.pp - best.pp) <= 2
