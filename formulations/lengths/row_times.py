@@ -238,20 +238,16 @@ def instance_of_time(instance: Instance) -> Instance:
     Limits of a step are of mixed lengths, not of these.
     """
     zero = instance.search.zero
-    rows = {
-        "idle_nodes": False,
-        "micro_batch": (1,),
-        "schedule": ("1f1b",),
-        "micro_batches": "even",
-        "zero": tuple(stage for stage in zero if stage or 1 not in zero),
-    }
-    unlimited = {"max_step_time_s": None, "max_cost_usd_per_step": None}
-    return instance.model_copy(
-        update={
-            "search": instance.search.model_copy(update=rows),
-            "limits": instance.limits.model_copy(update=unlimited),
-            "objective": Objective(),
-        }
+    return instance.but(
+        search={
+            "idle_nodes": False,
+            "micro_batch": (1,),
+            "schedule": ("1f1b",),
+            "micro_batches": "even",
+            "zero": tuple(stage for stage in zero if stage or 1 not in zero),
+        },
+        limits={"max_step_time_s": None, "max_cost_usd_per_step": None},
+        objective=Objective(),
     )
 
 
