@@ -1,6 +1,6 @@
 """Tiny instances by what their plan spaces hold: the cases of all tests of whole searches."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +68,7 @@ class Space:
 
 SPACES = {
     "plain": Space(plain, 40, 20),
-    "schedules": Space(all_schedules, 45, 15),
+    "schedules": Space(all_schedules, 45, 22),
     "zones": Space(in_zones, 40, 20),
     "experts": Space(experts, 60, 30),
     "strategies": Space(widened, 60, 20),
@@ -78,10 +78,15 @@ SPACES = {
 }
 
 
-def cases(fewer: int = 1, names: dict[str, Space] = SPACES) -> Iterator[Any]:
+def cases(fewer: int = 1) -> list[Any]:
     """Parameters name and seed; `fewer`: times fewer that are not slow, one of each space."""
-    for name, space in names.items():
-        for seed in range(space.seeds):
-            fast = seed % (space.every * fewer) == 0
-            marks = () if fast else (pytest.mark.slow,)
-            yield pytest.param(name, seed, marks=marks, id=f"{name} {seed}")
+    return [
+        pytest.param(
+            name,
+            seed,
+            marks=() if seed % (space.every * fewer) == 0 else (pytest.mark.slow,),
+            id=f"{name} {seed}",
+        )
+        for name, space in SPACES.items()
+        for seed in range(space.seeds)
+    ]
