@@ -21,8 +21,8 @@ from formulations.instance.input_limits import (
     Seconds,
     can_be_simulated,
 )
+from formulations.instance.machines import GpuEvidence
 from formulations.instance.record import Record
-from formulations.instance.sources import GpuEvidence
 from formulations.instance.targets import Target
 from formulations.plan import Degrees, Group, Recomputed, Replica, Shape, Stage
 from solver.files import Envelope

@@ -1,6 +1,8 @@
-"""Sizes of published models that several tests count."""
+"""Sizes of published models that several tests count, and their workloads."""
 
-from formulations.instance.sizes import MoeSizes, TransformerSizes
+from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
+from formulations.instance.transformer import build_workload
+from formulations.instance.workload import Layer, Workload
 
 LLAMA_STYLE = TransformerSizes(
     hidden_size=4096,
@@ -20,6 +22,74 @@ LLAMA_STYLE = TransformerSizes(
 )
 LLAMA3 = LLAMA_STYLE.but(vocabulary_size=128256)
 MIXTRAL = LLAMA_STYLE.but(moe=MoeSizes(experts=8, experts_per_token=2, ffn_size=14336))
+
+GPT2 = TransformerSizes(
+    hidden_size=768, layers=12, heads=12, vocabulary_size=50257, learned_positions=1024
+)
+
+
+T5_SMALL = TransformerSizes(
+    hidden_size=512,
+    layers=6,
+    decoder_layers=6,
+    heads=8,
+    head_dim=64,
+    ffn_size=2048,
+    vocabulary_size=32128,
+    relative_position_buckets=32,
+    norm="rmsnorm",
+    qkv_biases=False,
+    output_bias=False,
+    ffn_biases=False,
+)
+
+
+DEEPSEEK = LLAMA_STYLE.but(
+    hidden_size=7168,
+    layers=61,
+    heads=128,
+    kv_heads=None,
+    latent_attention=LatentAttentionSizes(
+        query_rank=1536, kv_rank=512, nope_head_dim=128, rope_head_dim=64, value_head_dim=128
+    ),
+    ffn_size=18432,
+    moe=MoeSizes(
+        experts=256,
+        experts_per_token=8,
+        ffn_size=2048,
+        shared_experts=1,
+        dense_first_layers=3,
+    ),
+)
+
+
+def gpt(hidden: int, layers: int, heads: int, vocabulary: int, positions: int) -> TransformerSizes:
+    """A GPT with 4h feed-forward network."""
+    return TransformerSizes(
+        hidden_size=hidden,
+        layers=layers,
+        heads=heads,
+        vocabulary_size=vocabulary,
+        learned_positions=positions,
+    )
+
+
+def build(sizes: TransformerSizes, s: int, flash: bool = False) -> Workload:
+    """Workload of one batch of 8 sequences."""
+    return build_workload(
+        sizes,
+        name="w",
+        source="test",
+        sequence_length=s,
+        global_batch=8,
+        flash_attention=flash,
+    )
+
+
+def layer(workload: Workload, kind: str) -> Layer:
+    """The first layer of a kind."""
+    return next(item for item in workload.layers if item.kind == kind)
+
 
 #: Parameters of the published models, as Hugging Face transformers counts them.
 PUBLISHED = {

@@ -24,6 +24,7 @@ from formulations.instance.input_limits import (
 from formulations.instance.machines import (
     FLASH_CAPABILITY,
     NETWORK_LATENCY_S,
+    NOT_STATED,
     Efficiency,
     GpuFile,
     GpuType,
@@ -49,7 +50,6 @@ from formulations.instance.record import (
     number_or_mapping,
     refusal,
 )
-from formulations.instance.sources import NOT_STATED
 from formulations.instance.workload import FLASH_PRECISIONS, Precision
 
 ZoneNames = tuple[str, str]

@@ -16,12 +16,11 @@ from formulations.instance.input_limits import (
     Text,
 )
 from formulations.instance.lengths import Lengths
-from formulations.instance.machines import GpuType
+from formulations.instance.machines import Evidence, GpuEvidence, GpuType
 from formulations.instance.preemption import Preemption
 from formulations.instance.profile import Profile
 from formulations.instance.record import Fraction, Quantity, Record, Section, without_nulls
 from formulations.instance.search import SearchSpace
-from formulations.instance.sources import Evidence, GpuEvidence
 from formulations.instance.workload import Precision, Workload
 from formulations.units import GIB
 

@@ -1,10 +1,10 @@
-"""What machines are made of, as written and as read: links, GPU types, spot terms.
+"""What machines are made of, as written and as read: links, GPU types, spot terms; sources.
 
 What is written may be a name, or leave something to be looked up; the values have it all.
 """
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
@@ -25,8 +25,32 @@ from formulations.instance.record import (
     Section,
     name_or_mapping,
 )
-from formulations.instance.sources import NOT_STATED, Evidence, Kind
 from formulations.instance.workload import Precision
+
+#: Source of a figure that the instance states, and says no more of.
+NOT_STATED = "the instance"
+Kind = Literal["measured", "published", "assumed"]
+
+
+class Evidence(Record):
+    """Kind and source of some figures."""
+
+    kind: Kind
+    source: Text
+    assumed: tuple[Name, ...] = ()  #: figures among these that are assumed, whatever the kind
+
+
+class GpuEvidence(Record):
+    """Where the figures of a GPU type come from."""
+
+    gpu: Name
+    peak: Evidence  #: in the workload's precision
+    memory_bandwidth: Evidence
+    memory: Evidence
+    intra_node: Evidence
+    inter_node: Evidence
+    layer_times: Evidence  #: of a profile, or of the analytic model's efficiency
+
 
 Rate = Annotated[float, Field(ge=1e-12, le=1e18)]  # per second
 HalfFlops = Annotated[float, Field(ge=0, le=1e18)]

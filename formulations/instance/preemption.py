@@ -14,11 +14,11 @@ from formulations.instance.input_limits import (
     Seconds,
     Text,
 )
+from formulations.instance.machines import NOT_STATED, Kind
 from formulations.instance.record import (
     Quantity,
     Section,
 )
-from formulations.instance.sources import NOT_STATED, Kind
 
 Pause = Annotated[Seconds, Quantity("time", most="100 h", example="2 min")]
 CheckpointEvery = Annotated[

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from formulations.instance.input_limits import MOST_CHOICES, Count, Name, Text
+from formulations.instance.machines import NOT_STATED, Kind
 from formulations.instance.record import (
     MAPPING,
     NAME,
@@ -22,7 +23,6 @@ from formulations.instance.record import (
     shown,
     without_nulls,
 )
-from formulations.instance.sources import NOT_STATED, Kind
 from formulations.instance.targets import Target
 from formulations.instance.workload import ExpertSplit, Recompute
 

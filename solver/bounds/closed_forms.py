@@ -109,8 +109,8 @@ def whole_ns(bound: Numbers) -> Array:
 
 def least_over(values: Numbers, among: Mask) -> Numbers:
     """[N, U] least of [N, U, J] over the groups of `among` [N, J]."""
-    least: Numbers = np.where(among[:, None, :], values, np.inf).min(axis=2)
-    return least
+    minima: Numbers = np.where(among[:, None, :], values, np.inf).min(axis=2)
+    return minima
 
 
 class ClosedForms:
@@ -162,11 +162,11 @@ class ClosedForms:
         weights = 1 / np.maximum(((work + tail) * self.counts[:, None]).sum(axis=1), 1)
         scale = weights[:, None, :]
         if self.alike:
-            least = least_over(scale * (work + tail), used)
+            layer_work = least_over(scale * (work + tail), used)
         else:
-            least = least_over(scale * work, used) + least_over(scale * tail, used)
+            layer_work = least_over(scale * work, used) + least_over(scale * tail, used)
         speed = (weights * columns.slots).sum(axis=1)
-        return whole_ns((least * self.counts).sum(axis=1) / speed + self.tails.start)
+        return whole_ns((layer_work * self.counts).sum(axis=1) / speed + self.tails.start)
 
     def most_on(self, inside: Mask) -> Array:
         """[N] most stages on these groups [N, J]: of the mean replica, or if unlike of any."""
@@ -177,8 +177,8 @@ class ClosedForms:
         low = columns.per_node // columns.dp[:, None]
         high = -(-columns.per_node // columns.dp[:, None])
         others = columns.pp - (columns.nodes * low * ~inside).sum(axis=1)
-        most: Array = np.minimum((columns.nodes * high * inside).sum(axis=1), others)
-        return most
+        num_stages: Array = np.minimum((columns.nodes * high * inside).sum(axis=1), others)
+        return num_stages
 
     @cached_property
     def _ends(self) -> Numbers:
@@ -186,8 +186,8 @@ class ClosedForms:
         columns, order = self.columns, self.fastest_first
         if not self.alike:
             rank = np.argsort(order, axis=1, kind="stable")
-            most = [self.most_on(rank <= k) for k in range(order.shape[1])]
-            return np.stack(most, axis=1).astype(np.float64)
+            num_stages = [self.most_on(rank <= k) for k in range(order.shape[1])]
+            return np.stack(num_stages, axis=1).astype(np.float64)
         slots = np.take_along_axis(columns.slots, order, axis=1)
         ends: Numbers = np.cumsum(slots, axis=1) / columns.dp[:, None]
         two = (columns.used.sum(axis=1) == 2)[:, None]
@@ -253,11 +253,11 @@ class ClosedForms:
         level / (work of all layers) - 1 for the fastest groups, the first k of them for the
         largest k for which none of them is negative; 0 for the others.
         """
-        whole = np.take_along_axis(self._whole_work, self.fastest_first, axis=1)
-        spread = np.cumsum(np.diff(self._loads, axis=1, prepend=0.0) / whole, axis=1)
+        chain_work = np.take_along_axis(self._whole_work, self.fastest_first, axis=1)
+        spread = np.cumsum(np.diff(self._loads, axis=1, prepend=0.0) / chain_work, axis=1)
         loaded = spread > 0
         level = (capacity[:, None] + self._loads) / np.where(loaded, spread, 1.0)
-        fast = loaded & (level >= whole)
+        fast = loaded & (level >= chain_work)
         last = fast.shape[1] - 1 - np.argmax(fast[:, ::-1], axis=1)
         level = np.where(fast.any(axis=1), level[np.arange(len(last)), last], 0.0)
         return np.maximum(level[:, None] / self._whole_work - 1, 0.0)

@@ -93,30 +93,30 @@ def no_stages(node: Array) -> Labels:
 def _merged(labels: Labels) -> Labels:
     """One label per node, without a window, that stands for all of the node."""
     starts = np.flatnonzero(np.diff(labels.node, prepend=-1))
-    least = {
+    minima = {
         name: np.minimum.reduceat(getattr(labels, name), starts)
         for name in ("latency", "embedding")
     }
     nothing = np.zeros(len(starts), dtype=np.int64)
     return replace(
         labels.take(starts),
-        **least,
+        **minima,
         length=nothing,
         sends=nothing,
         count=nothing,
     )
 
 
-def undominated(labels: Labels, keys: list[Array], most: int) -> Labels:
+def undominated(labels: Labels, keys: list[Array], max_compared: int) -> Labels:
     """The labels that no other of their node stands for.
 
     A label is compared with one of its node at a time, the first in the order of the keys. After
-    `most` comparisons in all, one label stands for what is left of a node.
+    `max_compared` comparisons in all, one label stands for what is left of a node.
     """
     order = np.lexsort((*reversed(keys), labels.node))
     node, key, rest = labels.node[order], np.stack(keys)[:, order], np.arange(len(order))
     kept, compared = list[Array](), 0
-    while len(rest) and compared <= most:
+    while len(rest) and compared <= max_compared:
         compared += len(rest)
         starts = np.flatnonzero(np.diff(node[rest], prepend=-1))
         first = np.repeat(starts, np.diff(starts, append=len(rest)))
@@ -218,46 +218,50 @@ class _Pass:
         edges, usable = self.lane.layers[k], self.usable[k]
         count = np.bincount(labels.node, minlength=edges.num_targets)
         target = edges.target[usable]
-        own, onward = runs((np.cumsum(count) - count)[target], count[target])
-        return usable[own], onward
+        pair, onward = runs((np.cumsum(count) - count)[target], count[target])
+        return usable[pair], onward
 
     def _ends(self, k: int, edge: Array, onward: Array) -> tuple[Array, Array | int]:
         """All-reduce of tied embeddings as the last stage decides, what it adds on the first."""
         problem, edges = self.lane.problem, self.lane.layers[k]
         if not problem.tied:
             return np.zeros_like(onward), 0
-        own = problem.stages[k].embedding[edges.arc[edge]]
+        embedding = problem.stages[k].embedding[edges.arc[edge]]
         if k == problem.num_stages - 1:
-            onward = own
-        return onward, np.maximum(onward - own, 0) * edges.opens[edge]
+            onward = embedding
+        return onward, np.maximum(onward - embedding, 0) * edges.opens[edge]
 
     def extended(self, k: int, labels: Labels) -> Labels:
         """All labels of stage k that are not refuted."""
         problem, edges, lane = self.lane.problem, self.lane.layers[k], self.lane.lane
-        edge, own = self._pairs(k, labels)
+        edge, label = self._pairs(k, labels)
         times = (edges.forward[lane] + edges.backward[lane])[edge]
         sends = (edges.send[lane] + edges.send_back[lane])[edge]
-        embedding, extra = self._ends(k, edge, labels.embedding[own])
+        embedding, extra = self._ends(k, edge, labels.embedding[label])
         # Empty stages have no windows: the latency after them has the tail of the first stage.
-        latency = (labels.latency[own] + times) * edges.filled[edge]
-        whole = labels.latency[own] + self.lane.costs[k][edge] + extra
-        good = self.before[k][edges.source[edge]] + whole + self.low < self.lane.cutoff
+        latency = (labels.latency[label] + times) * edges.filled[edge]
+        total = labels.latency[label] + self.lane.costs[k][edge] + extra
+        good = self.before[k][edges.source[edge]] + total + self.low < self.lane.cutoff
         good &= rounds(problem, k, lane, latency, edges.work[lane][edge]) <= self.high
-        length, inside, count = times + labels.length[own], labels.sends[own], labels.count[own] + 1
-        room, left = self.high - latency, self.lane.turns_left(k)
-        excess = left * length - inside - count * room
-        if left >= 0:
+        length, inside, count = (
+            times + labels.length[label],
+            labels.sends[label],
+            labels.count[label] + 1,
+        )
+        room, turns = self.high - latency, self.lane.turns_left(k)
+        excess = turns * length - inside - count * room
+        if turns >= 0:
             good &= excess <= 0
-        longer = excess > left * times - room
+        longer = excess > turns * times - room
         return Labels(
             node=edges.source[edge],
-            latency=whole,
+            latency=total,
             embedding=embedding,
             length=np.where(longer, length, times) + sends,
             sends=np.where(longer, inside, 0) + sends,
             count=np.where(longer, count, 1),
             edge=edge,
-            onward=own,
+            onward=label,
         ).take(np.flatnonzero(good))
 
     @cached_property
@@ -274,16 +278,16 @@ class _Pass:
         keys = [labels.latency, labels.embedding]
         if not k:
             return keys
-        most = self.lane.turns_left(k - 1)
-        if most < 1:
+        most_turns = self.lane.turns_left(k - 1)
+        if most_turns < 1:
             return keys
-        fewest = max(1, self.lane.turns_left(0))
+        fewest_turns = max(1, self.lane.turns_left(0))
         work = min(self._work[:k])
         room = self.high - int(labels.latency.min())
         windows = [
-            left * labels.length - labels.count * above - labels.sends
-            for left in {most, fewest}
-            for above in (left * work, room)
+            turns * labels.length - labels.count * above - labels.sends
+            for turns in {most_turns, fewest_turns}
+            for above in (turns * work, room)
         ]
         return [*keys, *windows]
 
@@ -322,5 +326,8 @@ def by_windows(
                 heappush(open_, replace(half, bound_ns=max(half.bound_ns, widest.bound_ns)))
     if not open_:
         return ByClass(cutoff, None, [np.zeros(len(edges), dtype=np.bool_) for edges in layers])
-    useful = [np.any(masks, axis=0) for masks in zip(*(one.useful for one in open_), strict=True)]
+    useful = [
+        np.any(masks, axis=0)
+        for masks in zip(*(path_class.useful for path_class in open_), strict=True)
+    ]
     return ByClass(open_[0].bound_ns, open_[0].path, useful)

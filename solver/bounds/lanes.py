@@ -95,7 +95,7 @@ def lane_places(intervals: Intervals, placer: Placer, split: bool) -> LanePlaces
     each = [nodes * size // width for nodes, size in slots]
     classes = classes_of(intervals, 0.0)
     while True:
-        found = LanePlaces(
+        lane = LanePlaces(
             number=shape.dp // width,
             width=width,
             stages=shape.pp,
@@ -105,8 +105,8 @@ def lane_places(intervals: Intervals, placer: Placer, split: bool) -> LanePlaces
             if split
             else (),
         )
-        if len(classes) <= 2 or found.num_edges(tables.num_layers) <= MOST_EDGES:
-            return found
+        if len(classes) <= 2 or lane.num_edges(tables.num_layers) <= MOST_EDGES:
+            return lane
         classes = [*classes[:-2], classes[-2] + classes[-1]]
 
 
@@ -139,24 +139,24 @@ def grids(shares: Mapping[Counts, Array], lanes: int, places: Sequence[int]) -> 
     The last class has what is left: a lane has p places. Below 0: the places cannot be dealt so.
     """
     size = len(next(iter(shares.values())))
-    known = [(c[:-1], np.where(own > 0, own, NEVER)) for c, own in shares.items()]
+    share_of = [(c[:-1], np.where(share > 0, share, NEVER)) for c, share in shares.items()]
     grid = np.full((*(n + 1 for n in places[:-1]), size), NEVER)
     grid[(0,) * (len(places) - 1)] = 0
-    found = [grid]
+    tables = [grid]
     for _ in range(lanes):
         more = np.full_like(grid, NEVER)
-        for counts, own in known:
+        for counts, share in share_of:
             to = tuple(slice(c, None) for c in counts)
             since = tuple(slice(0, n + 1 - c) for c, n in zip(counts, places, strict=False))
-            np.maximum(more[to], found[-1][since] + own, out=more[to])
-        found.append(more)
-    return found
+            np.maximum(more[to], tables[-1][since] + share, out=more[to])
+        tables.append(more)
+    return tables
 
 
 def together(shares: Mapping[Counts, Array], lanes: int, places: Sequence[int]) -> Array:
     """[A] most micro-batches of all lanes with all places."""
-    most: Array = grids(shares, lanes, places)[-1][tuple(places[:-1])]
-    return most
+    micro_batches: Array = grids(shares, lanes, places)[-1][tuple(places[:-1])]
+    return micro_batches
 
 
 def needed(
@@ -170,27 +170,31 @@ def needed(
     if not shares:
         return {}
     grid = grids({c: np.array([s]) for c, s in shares.items()}, lanes - 1, places)[-1][..., 0]
-    least = {}
+    least_share = {}
     for counts, share in shares.items():
-        left = tuple(n - c for n, c in zip(places[:-1], counts, strict=False))
-        own = max(1, total - int(grid[left])) if min(left, default=0) >= 0 else total + 1
-        if own <= share:
-            least[counts] = own
-    return least
+        places_left = tuple(n - c for n, c in zip(places[:-1], counts, strict=False))
+        required = (
+            max(1, total - int(grid[places_left]))
+            if min(places_left, default=0) >= 0
+            else total + 1
+        )
+        if required <= share:
+            least_share[counts] = required
+    return least_share
 
 
 def dealt(shares: Mapping[Counts, int], lanes: int, places: Sequence[int]) -> list[Counts]:
     """Counts of every lane that together can have the most, where all places can be dealt."""
-    found = [
+    tables = [
         grid[..., 0] for grid in grids({c: np.array([s]) for c, s in shares.items()}, lanes, places)
     ]
-    left, chosen = tuple(places[:-1]), []
-    for before, now in zip(reversed(found[:-1]), reversed(found[1:]), strict=True):
+    places_left, chosen = tuple(places[:-1]), []
+    for before, now in zip(reversed(tables[:-1]), reversed(tables[1:]), strict=True):
         for counts, share in shares.items():
-            rest = tuple(n - c for n, c in zip(left, counts, strict=False))
-            if min(rest, default=0) >= 0 and before[rest] + share == now[left]:
+            rest = tuple(n - c for n, c in zip(places_left, counts, strict=False))
+            if min(rest, default=0) >= 0 and before[rest] + share == now[places_left]:
                 chosen.append(counts)
-                left = rest
+                places_left = rest
                 break
     return chosen
 
@@ -239,9 +243,9 @@ class Lane:
         """Whether the ways are node orders, with their own costs."""
         shape, sizes = self.tables.shape, self.tables.slots_per_node
         used = [j for j, count in enumerate(shape.nodes_used) if count]
-        whole = all(sizes[j] == self.places.width for j in used)
+        single_places = all(sizes[j] == self.places.width for j in used)
         alike = len(self.tables.tensors) == 1 and len(self.classes) == len(used)
-        return whole and alike and not self.tables.instance.cluster.has_zones
+        return single_places and alike and not self.tables.instance.cluster.has_zones
 
     @cached_property
     def room(self) -> Array:
@@ -254,9 +258,9 @@ class Lane:
         work = self.costs.work
         layers = np.arange(work.shape[-1] - 1)
         each = work[:, layers, layers + 1]
-        whole = np.maximum(each.sum(axis=1), 1)
-        least = float((each / whole[:, None]).min(axis=0).sum())
-        speeds: Numbers = 1 / (whole * max(least, MARGIN))
+        chain_work = np.maximum(each.sum(axis=1), 1)
+        least_sum = float((each / chain_work[:, None]).min(axis=0).sum())
+        speeds: Numbers = 1 / (chain_work * max(least_sum, MARGIN))
         return speeds
 
     def most(self, counts: Counts, cutoff: int) -> int:
@@ -296,25 +300,29 @@ class Lane:
     def problem(self, counts: Counts, stages: Stages, share: int = 1) -> SplitProblem:
         """One replica of a lane with these counts and micro-batches."""
         arcs = [
-            self._arcs(k, own, layers, hosts, share)
-            for k, (own, layers, hosts) in enumerate(
+            self._arcs(k, stage_steps, layers, hosts, share)
+            for k, (stage_steps, layers, hosts) in enumerate(
                 zip(self._steps_of(counts), stages.layers, stages.hosts, strict=True)
             )
         ]
         return self.costs.problem(arcs, list(self._tails.values()), share)
 
-    def _arcs(self, k: int, own: list[Step], layers: Mask, hosts: Hosts, share: int) -> Arcs:
+    def _arcs(
+        self, k: int, stage_steps: list[Step], layers: Mask, hosts: Hosts, share: int
+    ) -> Arcs:
         classes = range(len(self.classes))
         masks = [layers & self._fits(k, j, share) & (hosts is None or j in hosts) for j in classes]
         rows = np.array([self._tail(hosts or (j,)) for j in classes])
         tails = list(self._tails.values())
-        return self.costs.arcs(k, own, [masks[one.now] for one in own], rows, tails, share)
+        return self.costs.arcs(
+            k, stage_steps, [masks[step.now] for step in stage_steps], rows, tails, share
+        )
 
     def _tail(self, hosts: tuple[int, ...]) -> int:
         """Row of the tail of a stage on these classes."""
         if hosts not in self._tails:
-            least = self.costs.tails[hosts[0]]
-            self._tails[hosts] = self._exact_tail(hosts) if self.exact else least
+            class_tail = self.costs.tails[hosts[0]]
+            self._tails[hosts] = self._exact_tail(hosts) if self.exact else class_tail
         return list(self._tails).index(hosts)
 
     def _exact_tail(self, hosts: tuple[int, ...]) -> Tail:

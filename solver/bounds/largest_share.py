@@ -79,21 +79,23 @@ def _by_rounds(room: Array, edges: Edges, onward: Array, length: int) -> Array:
 
     The least of what one round leaves room for, and of what as many rounds as there are do.
     """
-    whole = edges.forward + edges.backward + onward
-    single = np.where(room < whole, length - 1, length + _times(room - whole, edges.work))
+    round_ns = edges.forward + edges.backward + onward
+    single = np.where(room < round_ns, length - 1, length + _times(room - round_ns, edges.work))
     spare = room - (length - 1) * edges.work
-    rounds = np.maximum(1, _times(np.maximum(spare, 0), whole) + (spare >= 0))
+    rounds = np.maximum(1, _times(np.maximum(spare, 0), round_ns) + (spare >= 0))
     rounds = np.minimum(rounds, INFINITY // length)
-    left = room - rounds * whole
-    inside = np.where(left < 0, -1, np.minimum(_times(np.maximum(left, 0), edges.work), length - 1))
-    most: Array = np.minimum(single, rounds * length + inside)
-    return most
+    room_left = room - rounds * round_ns
+    inside = np.where(
+        room_left < 0, -1, np.minimum(_times(np.maximum(room_left, 0), edges.work), length - 1)
+    )
+    steps: Array = np.minimum(single, rounds * length + inside)
+    return steps
 
 
-def _by_memory(problem: SplitProblem, held: Array, stage: int) -> Array:
-    """Largest m by (4), where activations of `held` micro-batches fit; INFINITY for any."""
-    most = in_flight(problem.schedule, problem.num_stages, stage, int(INFINITY))
-    return np.where(held >= most, INFINITY, held)
+def _by_memory(problem: SplitProblem, with_room: Array, stage: int) -> Array:
+    """Largest m by (4), where activations of `with_room` micro-batches fit; INFINITY for any."""
+    in_flight_at_most = in_flight(problem.schedule, problem.num_stages, stage, int(INFINITY))
+    return np.where(with_room >= in_flight_at_most, INFINITY, with_room)
 
 
 def _missed(problem: SplitProblem, edges: Edges, stage: int) -> Array:
@@ -104,7 +106,7 @@ def _missed(problem: SplitProblem, edges: Edges, stage: int) -> Array:
     p = problem.num_devices
     sizes = (np.array([n]) for n in (p, stage, 2 * p, problem.chunks))
     times = (edges.ahead, edges.behind, edges.weight)
-    found = [
+    missed = [
         sum(
             int(count[0]) * time
             for count, time in zip(path, times, strict=True)
@@ -112,8 +114,10 @@ def _missed(problem: SplitProblem, edges: Edges, stage: int) -> Array:
         )
         for path in SCHEDULES[problem.schedule].missed(*sizes)
     ]
-    least: Array = np.min([np.broadcast_to(one, edges.forward.shape) for one in found], axis=0)
-    return least
+    better: Array = np.min(
+        [np.broadcast_to(path_ns, edges.forward.shape) for path_ns in missed], axis=0
+    )
+    return better
 
 
 def most_shares(problem: SplitProblem, room: Array, layers: Layers, cutoff: int) -> list[Array]:
@@ -125,23 +129,23 @@ def most_shares(problem: SplitProblem, room: Array, layers: Layers, cutoff: int)
     costs[0] = costs[0] + layers[0].tail
     before, after = so_far(layers, costs), to_go(layers, costs)
     down = so_far(layers, [edges.forward + edges.send for edges in layers])
-    found = []
+    shares = []
     for k, (edges, cost) in enumerate(zip(layers, costs, strict=True)):
         onward = after[k + 1][:, edges.target]
         spare = cutoff - 1 - (before[k][:, edges.source] + cost + onward)
-        length, left = problem.num_stages - k, np.maximum(spare, 0)
+        length, room_ns = problem.num_stages - k, np.maximum(spare, 0)
         if SCHEDULES[problem.schedule].turns:
-            most = _by_time(left, edges, length - 1)
-            most = np.minimum(most, _by_rounds(left, edges, onward, length))
+            share = _by_time(room_ns, edges, length - 1)
+            share = np.minimum(share, _by_rounds(room_ns, edges, onward, length))
         else:
-            most = _by_time(left + _missed(problem, edges, k), edges, 0)
+            share = _by_time(room_ns + _missed(problem, edges, k), edges, 0)
         busy = cutoff - 1 - down[k][:, edges.source] - edges.send - edges.tail
-        most = np.minimum(most + 1, _times(np.maximum(busy, 0), edges.work))
+        share = np.minimum(share + 1, _times(np.maximum(busy, 0), edges.work))
         columns = problem.stages[k].column[edges.arc].T
-        held = room[columns % len(room), edges.start, edges.end]
-        memory = _by_memory(problem, held, k)
-        found.append(np.where((spare < 0) | (busy < 0), 0, np.minimum(most, memory)))
-    return found
+        with_room = room[columns % len(room), edges.start, edges.end]
+        memory = _by_memory(problem, with_room, k)
+        shares.append(np.where((spare < 0) | (busy < 0), 0, np.minimum(share, memory)))
+    return shares
 
 
 @dataclass(frozen=True)
@@ -155,49 +159,51 @@ class SharedOut:
     def largest(self) -> int:
         """The largest share of any path."""
         best = np.full(self.layers[-1].num_targets, -INFINITY)
-        for edges, own in zip(reversed(self.layers), reversed(self.shares), strict=True):
-            best = edges.from_sources(np.maximum(-own, best[edges.target]))
+        for edges, edge_shares in zip(reversed(self.layers), reversed(self.shares), strict=True):
+            best = edges.from_sources(np.maximum(-edge_shares, best[edges.target]))
         return -int(best[0])
 
 
-def shared_out(problem: SplitProblem, room: Array, cutoff: int, least: int = 1) -> SharedOut | None:
-    """What the one lane of a problem may use below the cutoff with `least` micro-batches or more.
+def shared_out(
+    problem: SplitProblem, room: Array, cutoff: int, least_share: int = 1
+) -> SharedOut | None:
+    """What the one lane of a problem may use below the cutoff with `least_share` or more.
 
     problem: with so many, or fewer, micro-batches. Edges that leave too small a share go; that
     lengthens the ways through the others, so this is repeated. None if nothing is left.
     """
     layers = tighten(problem, build_layers(problem, cutoff), cutoff)
     while layers is not None and all(map(len, layers)):
-        shares = [own[0] for own in most_shares(problem, room, layers, cutoff)]
-        enough = [own >= least for own in shares]
+        shares = [edge_shares[0] for edge_shares in most_shares(problem, room, layers, cutoff)]
+        enough = [edge_shares >= least_share for edge_shares in shares]
         if all(mask.all() for mask in enough):
             return SharedOut(layers, shares)
         layers = taken(layers, enough)
     return None
 
 
-def largest_share(problem: SplitProblem, room: Array, most: int, cutoff: int) -> int:
-    """Largest share, up to `most`, with which one lane alone may stay below the cutoff; or 0.
+def largest_share(problem: SplitProblem, room: Array, most_share: int, cutoff: int) -> int:
+    """Largest share, up to `most_share`, with which one lane alone may stay below the cutoff; or 0.
 
     problem: a fixed order with that one lane, and one micro-batch.
     """
-    found = shared_out(problem, room, cutoff)
-    share = min(most, found.largest) if found else 0
+    shared = shared_out(problem, room, cutoff)
+    share = min(most_share, shared.largest) if shared else 0
     for _ in range(TRIES):
-        if found is None or share == 0 or _possible(problem, found, share, cutoff):
+        if shared is None or share == 0 or _possible(problem, shared, share, cutoff):
             break
         share -= 1
     return share
 
 
-def _possible(problem: SplitProblem, found: SharedOut, share: int, cutoff: int) -> bool:
+def _possible(problem: SplitProblem, shared: SharedOut, share: int, cutoff: int) -> bool:
     """Whether the bounds leave a split for this share."""
     larger = replace(problem, micro_batches=(share,))
-    left = []
-    for k, (edges, own) in enumerate(zip(found.layers, found.shares, strict=True)):
-        kept = own >= share
-        left.append(edges_of(larger, k, edges.arc[kept], edges.start[kept], edges.end[kept]))
-    return tighten(larger, left, cutoff) is not None
+    edges_left = []
+    for k, (edges, edge_shares) in enumerate(zip(shared.layers, shared.shares, strict=True)):
+        kept = edge_shares >= share
+        edges_left.append(edges_of(larger, k, edges.arc[kept], edges.start[kept], edges.end[kept]))
+    return tighten(larger, edges_left, cutoff) is not None
 
 
 @dataclass(frozen=True)
@@ -216,36 +222,40 @@ class _Trial:
         """The same among the edges that were left for a larger cutoff."""
         if self.needed is None:
             return tighten(self.problem, layers, cutoff)
-        left = -1
-        while left != (count := sum(map(len, layers))):
+        before = -1
+        while before != (count := sum(map(len, layers))):
             if not all(map(len, layers)):
                 return None
-            left = count
+            before = count
             shares = most_shares(self.problem, self.intervals.room, layers, cutoff)
-            layers = taken(layers, [self._enough(own, self.needed) for own in shares])
+            layers = taken(
+                layers, [self._enough(edge_shares, self.needed) for edge_shares in shares]
+            )
         return layers
 
     def _enough(self, shares: Array, needed: int) -> Mask:
         """[..] whether lanes with these largest shares [R, ..] can take all micro-batches."""
-        most = needed - len(shares) + 1
-        enough: Mask = (shares >= 1).all(axis=0) & (np.minimum(shares, most).sum(axis=0) >= needed)
+        most_share = needed - len(shares) + 1
+        enough: Mask = (shares >= 1).all(axis=0) & (
+            np.minimum(shares, most_share).sum(axis=0) >= needed
+        )
         return enough
 
     def _layers(self, cutoff: int) -> Layers:
         """The graph without edges whose devices alone are busy until the cutoff."""
         if self.needed is None:
             return build_layers(self.problem, cutoff)
-        known: dict[tuple[int, bytes], Mask] = {}
+        mask_of: dict[tuple[int, bytes], Mask] = {}
         stages = []
         for arcs in self.problem.stages:
             masks = []
             for allowed, column in zip(arcs.allowed, arcs.column, strict=True):
                 key = (id(allowed), column.tobytes())
-                if key not in known:
+                if key not in mask_of:
                     work = self.problem.forward[column] + self.problem.backward[column]
                     shares = np.where(work > 0, (cutoff - 1) // np.maximum(work, 1), self.needed)
-                    known[key] = allowed & self._enough(shares, self.needed)
-                masks.append(known[key])
+                    mask_of[key] = allowed & self._enough(shares, self.needed)
+                masks.append(mask_of[key])
             stages.append(replace(arcs, allowed=tuple(masks)))
         return build_layers(replace(self.problem, stages=tuple(stages)), cutoff)
 
@@ -288,16 +298,16 @@ def shape_bound_ns(
     busy_ns = ceil_div(tables.num_micro_batches * tables.least_work_ns, tables.shape.slots)
     low, high = min(busy_ns, cutoff_ns), cutoff_ns
     while (middle := low + low // STEP + 1) < high and not stop():
-        found = trial.start(middle)
-        if found is None:
+        thinned = trial.start(middle)
+        if thinned is None:
             low = middle
         else:
-            layers, high = found, middle
+            layers, high = thinned, middle
     while high - low > max(1, low // RESOLUTION) and not stop():
         middle = (low + high) // 2
-        found = trial.thinned(layers, middle)
-        if found is None:
+        thinned = trial.thinned(layers, middle)
+        if thinned is None:
             low = middle
         else:
-            layers, high = found, middle
+            layers, high = thinned, middle
     return low

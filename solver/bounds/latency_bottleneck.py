@@ -88,17 +88,19 @@ def _useful(problem: SplitProblem, layers: Layers, lane: int, cutoff: int) -> li
     return masks
 
 
-def rounds(problem: SplitProblem, stage: int, lane: int, whole: Array, work: Array) -> Array:
+def rounds(problem: SplitProblem, stage: int, lane: int, round_ns: Array, work: Array) -> Array:
     """[..] what the least or the largest number of rounds adds to the latency.
 
-    whole: [..] C, latency of the stage and all after it, without the transfers into it. work: [..]
-    of the stage.
+    round_ns: [..] C, latency of the stage and all after it, without the transfers into it.
+    work: [..] of the stage.
     """
     steps, length = problem.micro_batches[lane] - 1, problem.num_stages - stage
     if not SCHEDULES[problem.schedule].turns or length > steps:
-        return np.zeros_like(whole)
-    most, rest = divmod(steps, length)
-    added: Array = np.maximum(whole + (steps - length) * work, most * whole + rest * work)
+        return np.zeros_like(round_ns)
+    most_rounds, rest = divmod(steps, length)
+    added: Array = np.maximum(
+        round_ns + (steps - length) * work, most_rounds * round_ns + rest * work
+    )
     return added
 
 
@@ -111,18 +113,18 @@ def added_by_rounds(
     rounds: the latency after them has the tail of the first stage, which comes once a step.
     """
     after = np.where(onward < INFINITY, onward, 0)
-    whole = (edges.forward[lane] + edges.backward[lane] + after) * edges.filled
-    return rounds(problem, stage, lane, whole, edges.work[lane])
+    round_ns = (edges.forward[lane] + edges.backward[lane] + after) * edges.filled
+    return rounds(problem, stage, lane, round_ns, edges.work[lane])
 
 
 def terms(problem: SplitProblem, layers: Layers, lane: int) -> list[Array]:
     """Per stage [M] what edges add to the latency at least, alone or in rounds."""
     after = to_go(layers, latencies(layers, lane))
-    found = []
+    stage_terms = []
     for k, edges in enumerate(layers):
         rounds = added_by_rounds(problem, edges, k, lane, after[k + 1][edges.target])
-        found.append(np.maximum(edges.term[lane], rounds))
-    return found
+        stage_terms.append(np.maximum(edges.term[lane], rounds))
+    return stage_terms
 
 
 def tighten(problem: SplitProblem, layers: Layers, cutoff: int) -> Layers | None:
@@ -130,9 +132,9 @@ def tighten(problem: SplitProblem, layers: Layers, cutoff: int) -> Layers | None
 
     Repeated until nothing changes: fewer edges raise the latencies, which rule out more.
     """
-    left = -1
-    while left != (count := sum(len(edges) for edges in layers)):
-        left = count
+    before = -1
+    while before != (count := sum(len(edges) for edges in layers)):
+        before = count
         for lane in range(problem.num_lanes):
             if not all(map(len, layers)):
                 return None
@@ -149,10 +151,10 @@ def least_term(layers: Layers, lane: int) -> int:
     return int(best[0])
 
 
-def least_path(layers: Layers, most: Array) -> Array | None:
-    """Edges [p] of least latency, summed over lanes, whose terms stay within `most` [R]."""
+def least_path(layers: Layers, limits: Array) -> Array | None:
+    """Edges [p] of least latency, summed over lanes, whose terms stay within `limits` [R]."""
     costs = [
-        np.where((edges.term <= most[:, None]).all(axis=0), edges.latency.sum(axis=0), INFINITY)
+        np.where((edges.term <= limits[:, None]).all(axis=0), edges.latency.sum(axis=0), INFINITY)
         for edges in layers
     ]
     best = to_go(layers, costs)
@@ -163,6 +165,6 @@ def least_path(layers: Layers, most: Array) -> Array | None:
 
 def path_of(layers: Layers, edges: Array) -> tuple[Array, Array]:
     """Arcs [N, p] and split [N, p + 1] of paths of edges [N, p]."""
-    arcs = np.column_stack([one.arc[edges[:, k]] for k, one in enumerate(layers)])
-    ends = [one.end[edges[:, k]] for k, one in enumerate(layers)]
+    arcs = np.column_stack([stage_edges.arc[edges[:, k]] for k, stage_edges in enumerate(layers)])
+    ends = [stage_edges.end[edges[:, k]] for k, stage_edges in enumerate(layers)]
     return arcs, np.column_stack([np.zeros(len(edges), dtype=np.int64), *ends])

@@ -118,8 +118,8 @@ def least_sends(
         ]
         for before in classes
     ]
-    least: Array = np.maximum(send, np.array(across))
-    return least
+    slowest: Array = np.maximum(send, np.array(across))
+    return slowest
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,10 @@ class Resources:
     ) -> tuple[int, ...] | None:
         """With one stage more, and so many to come; None if that takes too much."""
         after = tuple(map(int.__add__, used, self.usage[node_class]))
-        needed = (n + least * stages_left for n, least in zip(after, self.least, strict=True))
+        needed = (
+            n + cheapest_stage * stages_left
+            for n, cheapest_stage in zip(after, self.least, strict=True)
+        )
         return after if all(map(int.__le__, needed, self.most)) else None
 
 
@@ -157,9 +160,9 @@ class Step(NamedTuple):
 
 
 def steps(
-    classes: Sequence[Mapping[int, int]], resources: Resources, most: int | None = None
+    classes: Sequence[Mapping[int, int]], resources: Resources, max_edges: int | None = None
 ) -> list[list[Step]] | None:
-    """The steps of every stage; None if they have `most` edges.
+    """The steps of every stage; None if they have `max_edges` edges.
 
     classes: per stage those that it may stand on, with the edges of each.
     """
@@ -175,7 +178,7 @@ def steps(
                     target = numbers.setdefault((node_class, after), len(numbers))
                     stage_steps.append(Step(index, target, before, node_class))
                     edges += size
-            if most is not None and edges >= most:
+            if max_edges is not None and edges >= max_edges:
                 return None
         stages.append(stage_steps)
         states = numbers

@@ -71,8 +71,8 @@ def refuted(
     if not shapes:
         return []
     packing = Packing(ClosedForms(instance, shapes, times))
-    found: list[bool] = packing.refutes(np.array(below_ns, dtype=np.int64)).tolist()
-    return found
+    flags: list[bool] = packing.refutes(np.array(below_ns, dtype=np.int64)).tolist()
+    return flags
 
 
 def packed_ns(
@@ -91,8 +91,8 @@ def packed_ns(
         middle = (low + high) // 2
         closed = packing.refutes(middle)
         low, high = np.where(closed, middle, low), np.where(closed, high, middle)
-    found: list[int] = low.tolist()
-    return found
+    bounds: list[int] = low.tolist()
+    return bounds
 
 
 class Packing:
@@ -136,8 +136,8 @@ class Packing:
 
     def _ends(self, work: Numbers) -> Numbers:
         """[N, 2] work [N, U] of the layers but blocks that are surely on the first, last stage."""
-        other = ~self.bounds.is_block
-        ends = [end * other for end in self.bounds.places]
+        not_block = ~self.bounds.is_block
+        ends = [end * not_block for end in self.bounds.places]
         return np.stack([(work[:, end > 0] * end[end > 0]).sum(axis=1) for end in ends], axis=1)
 
     def refutes(self, below_ns: Array) -> Mask:
@@ -145,8 +145,8 @@ class Packing:
         refuted = np.zeros(len(below_ns), dtype=bool)
         for replica in self.replicas:
             refuted |= self._refutes(replica, below_ns)
-        whole = ~self.bounds.splits & ~self.bounds.chunked
-        return refuted & whole & (self.blocks > 0)
+        keeps_backwards = ~self.bounds.splits & ~self.bounds.chunked
+        return refuted & keeps_backwards & (self.blocks > 0)
 
     def _refutes(self, replica: _Replica, below_ns: Array) -> Mask:
         surely = int(self.bounds.places[0][self.bounds.is_block].sum())
@@ -160,8 +160,8 @@ class Packing:
             slow = self._blocks(room, replica.block_slow, replica.ends_slow)
             fast = self._blocks(room, replica.block_fast, replica.ends_fast)
             more = np.maximum(fast - slow, 0)
-            held = slow.sum(axis=1) + _largest(more, replica.fast)
-            refuted |= (room < 0) | (held < self.blocks)
+            num_blocks = slow.sum(axis=1) + _largest(more, replica.fast)
+            refuted |= (room < 0) | (num_blocks < self.blocks)
             later = slow[:, 1:].sum(axis=1) + _largest(more[:, 1:], replica.fast)
             before = added, on_fast
             added = np.maximum(self.blocks - later - surely, 0) * replica.per_block_ns
@@ -177,10 +177,10 @@ class Packing:
             time = np.where(factors > 0, room[:, None] / factors, np.inf)
             time[:, 0] -= ends[:, 0]
             time[np.arange(len(time)), self.bounds.columns.pp - 1] -= ends[:, 1]
-            held = np.floor(time / np.maximum(each, 1)[:, None])
-        held = np.minimum(held, self.most[:, None])
-        held = np.where(held >= self.least, held, -NEVER)
-        return np.where(np.isinf(factors), 0, held).astype(np.int64)
+            num_blocks = np.floor(time / np.maximum(each, 1)[:, None])
+        num_blocks = np.minimum(num_blocks, self.most[:, None])
+        num_blocks = np.where(num_blocks >= self.least, num_blocks, -NEVER)
+        return np.where(np.isinf(factors), 0, num_blocks).astype(np.int64)
 
 
 def _largest(values: Array, count: Array) -> Array:

@@ -55,7 +55,10 @@ class ShapeColumns:
         self.nodes = np.array([shape.nodes_used for shape in shapes], dtype=np.int64)
         self.used: Mask = self.nodes > 0
         # Groups that are not used have the degrees of one that is.
-        pairs = [[(own.tp, own.copies) for own in shape.degrees] for shape in shapes]
+        pairs = [
+            [(group_degrees.tp, group_degrees.copies) for group_degrees in shape.degrees]
+            for shape in shapes
+        ]
         degrees = np.array(pairs, dtype=np.int64).transpose(2, 0, 1)
         first = np.argmax(self.used, axis=1)
         usual = degrees[:, np.arange(len(shapes)), first][..., None]
@@ -76,7 +79,7 @@ class ShapeColumns:
         """
         numbers: dict[tuple[object, ...], int] = {}
         keys = zip(
-            (tuple(map(id, one.degrees)) for one in self.shapes),
+            (tuple(map(id, shape.degrees)) for shape in self.shapes),
             *(column.tolist() for column in columns),
             strict=True,
         )
@@ -86,8 +89,8 @@ class ShapeColumns:
 
     def least(self, values: Numbers) -> Numbers:
         """[N] least of values [J] or [N, J] over the groups used."""
-        least: Numbers = np.where(self.used, values, np.inf).min(axis=1)
-        return least
+        minima: Numbers = np.where(self.used, values, np.inf).min(axis=1)
+        return minima
 
     def links(self, inside: bool) -> tuple[Numbers, Numbers]:
         """[J] seconds per byte, latency of the links inside or out of the nodes."""
@@ -108,7 +111,10 @@ def send_ns(columns: ShapeColumns) -> Numbers:
     """
     instance, boundaries = columns.instance, columns.pp - 1
     shapes, which = columns.alike(columns.total)
-    sizes = [[send_bytes(instance, own, one.micro_batch) for own in one.degrees] for one in shapes]
+    sizes = [
+        [send_bytes(instance, group_degrees, shape.micro_batch) for group_degrees in shape.degrees]
+        for shape in shapes
+    ]
     size = np.array(sizes)[which]
     visits = -(-columns.per_node // columns.dp[:, None])
     inside = np.minimum(boundaries, (columns.nodes * np.maximum(visits - 1, 0)).sum(axis=1))
@@ -139,7 +145,10 @@ def tied_ns(columns: ShapeColumns) -> Numbers:
     """
     instance = columns.instance
     shapes, which = columns.alike(columns.pp > 1)
-    sizes = [[embedding_bytes(instance, own.tp, one.pp) for own in one.degrees] for one in shapes]
+    sizes = [
+        [embedding_bytes(instance, group_degrees.tp, shape.pp) for group_degrees in shape.degrees]
+        for shape in shapes
+    ]
     size = np.array(sizes)[which]
     share = ring_share(ALL_REDUCE, 2) * size
     per_byte, latency = columns.links(inside=False)
@@ -148,8 +157,8 @@ def tied_ns(columns: ShapeColumns) -> Numbers:
     per_byte, latency = columns.links(inside=True)
     near = columns.per_node > ((columns.pp - 1) * columns.dp)[:, None]
     inside = np.where(near, share * per_byte + ALL_REDUCE * latency, np.inf)
-    least = at_least_ns(columns.least(np.minimum(outside, inside)))
-    return np.where(size.max(axis=1) > 0, least, 0.0)
+    cheaper = at_least_ns(columns.least(np.minimum(outside, inside)))
+    return np.where(size.max(axis=1) > 0, cheaper, 0.0)
 
 
 @dataclass(frozen=True)
@@ -186,12 +195,12 @@ def rings(columns: ShapeColumns) -> Rings:
     largest = columns.per_node.max(axis=1)
     smallest = np.where(columns.used, columns.per_node, largest[:, None]).min(axis=1)
     low = -(-dp // largest)
-    most = np.minimum(2 + (dp - 2 * shared) // smallest, columns.nodes.sum(axis=1))
-    high = np.where(dp == shared, 1, np.maximum(low, most))
+    most_nodes = np.minimum(2 + (dp - 2 * shared) // smallest, columns.nodes.sum(axis=1))
+    high = np.where(dp == shared, 1, np.maximum(low, most_nodes))
     all_nodes = columns.nodes.sum(axis=1)
     low, high = (np.where(columns.pp == 1, all_nodes, x) for x in (low, high))
     n = low[:, None] + np.arange(int((high - low).max()) + 1)
-    whole = np.where((shared == largest)[:, None], n, np.maximum(n - 2, 0))
+    covered_whole = np.where((shared == largest)[:, None], n, np.maximum(n - 2, 0))
     members = -(-dp[:, None] // n) * columns.copies.min(axis=1)[:, None]
     ranks = columns.per_node * columns.copies
     per_byte, latency = columns.links(inside=True)
@@ -206,7 +215,7 @@ def rings(columns: ShapeColumns) -> Rings:
     return Rings(
         possible=possible,
         with_group=possible & ((n >= 1 + others.T[:, :, None]) | ~columns.used.T[:, :, None]),
-        inside_s=np.maximum(fastest, _nth_least(columns, ring, whole)),
+        inside_s=np.maximum(fastest, _nth_least(columns, ring, covered_whole)),
         outside_s=outside * (n - 1) / n / efficiency,
         inside_start_s=columns.least(latency)[:, None] * (members - 1),
         outside_start_s=_nth_least(columns, outer_latency, n) * (n - 1),
@@ -223,9 +232,9 @@ def _nth_least(columns: ShapeColumns, values: Numbers, n: Array) -> Numbers:
     return np.where(n > 0, nth, 0.0)
 
 
-def _efficiency(instance: Instance, most: int) -> Numbers:
+def _efficiency(instance: Instance, max_nodes: int) -> Numbers:
     """[most + 1] network efficiency of every number of nodes; 1 for none."""
-    return np.array([1.0, *(instance.cluster.efficiency(n) for n in range(1, most + 1))])
+    return np.array([1.0, *(instance.cluster.efficiency(n) for n in range(1, max_nodes + 1))])
 
 
 @dataclass(frozen=True)
@@ -245,14 +254,14 @@ def tails(columns: ShapeColumns) -> Tails:
 
     Proof: see `Rings`; sync and gather are taken at their least number of nodes each.
     """
-    workload, known = columns.instance.workload, rings(columns)
+    workload, stage_rings = columns.instance.workload, rings(columns)
     parameters, experts = _parameters(columns)
     factor = np.array(SYNC_FACTORS)[columns.zero] * columns.seen_sync
-    layers, start = _collective(columns, known, factor, workload.gradient_bytes * parameters)
+    layers, start = _collective(columns, stage_rings, factor, workload.gradient_bytes * parameters)
     if columns.zero.any():
         factor = np.array(GATHER_FACTORS)[columns.zero]
         size = workload.parameter_bytes * parameters
-        gather, gather_start = _collective(columns, known, factor, size)
+        gather, gather_start = _collective(columns, stage_rings, factor, size)
         layers, start = layers + gather, start + gather_start
     touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
     ranks, split = columns.dp[:, None] * columns.copies, (columns.zero >= STATES_SPLIT)[:, None]
@@ -269,7 +278,7 @@ def _parameters(columns: ShapeColumns) -> tuple[Array, Array]:
     """[N, U, J] parameters of one layer per GPU: of all replicas alike, of experts."""
     workload, groups = columns.instance.workload, range(len(columns.instance.cluster.groups))
     shapes, which = columns.alike(columns.pp > 1, columns.ep, columns.etp_whole)
-    rows = [[layer_parameters(workload, one, j) for j in groups] for one in shapes]
+    rows = [[layer_parameters(workload, shape, j) for j in groups] for shape in shapes]
     per_gpu = np.array(rows, dtype=np.int64)[which].transpose(2, 0, 3, 1)
     return per_gpu[0], per_gpu[1]
 
@@ -278,8 +287,8 @@ def _expert_rings(columns: ShapeColumns) -> Array:
     """[N, U] ns of the rings of experts that ep GPUs share: the same for all node orders."""
     workload, experts = columns.instance.workload, _parameters(columns)[1]
     zero, seen, nodes = columns.zero, columns.seen_sync, columns.nodes.T
-    own = columns.dp, columns.pp, columns.ep, columns.etp_whole
-    shapes, which = columns.alike(*own, zero, seen, *nodes)
+    figures = columns.dp, columns.pp, columns.ep, columns.etp_whole
+    shapes, which = columns.alike(*figures, zero, seen, *nodes)
     firsts = np.unique(which, return_index=True)[1]
     rings = np.zeros((len(shapes), len(workload.layer_runs)), dtype=np.int64)
     for n, (shape, i) in enumerate(zip(shapes, firsts.tolist(), strict=True)):
@@ -294,22 +303,22 @@ def _expert_rings(columns: ShapeColumns) -> Array:
 
 
 def _collective(
-    columns: ShapeColumns, known: Rings, factor: Array | Numbers, sizes: Array
+    columns: ShapeColumns, stage_rings: Rings, factor: Array | Numbers, sizes: Array
 ) -> tuple[Numbers, Numbers]:
     """[N, U, J] rings for sizes [N, U, J] in bytes, [N] their start; factor: [N]."""
     used, tp = columns.used[:, None, :], columns.tp[:, None, :]
-    least = np.where(used, sizes.astype(np.float64), np.inf).min(axis=2)
+    least_bytes = np.where(used, sizes.astype(np.float64), np.inf).min(axis=2)
     lanes = np.where(used, (sizes * tp).astype(np.float64), np.inf).min(axis=2)
-    each = factor[:, None, None] * least[:, None, :]
+    each = factor[:, None, None] * least_bytes[:, None, :]
     across = factor[:, None, None] * (lanes / columns.tp.min(axis=1)[:, None])[:, None, :]
-    inside = at_least_ns(each * known.inside_s[:, :, None])
+    inside = at_least_ns(each * stage_rings.inside_s[:, :, None])
     layers = [
         np.where(possible[:, :, None], inside + at_least_ns(across * outside[:, :, None]), np.inf)
-        for possible, outside in zip(known.with_group, known.outside_s, strict=True)
+        for possible, outside in zip(stage_rings.with_group, stage_rings.outside_s, strict=True)
     ]
-    start = at_least_ns(factor[:, None] * known.inside_start_s)
-    start = start + at_least_ns(factor[:, None] * known.outside_start_s)
+    start = at_least_ns(factor[:, None] * stage_rings.inside_start_s)
+    start = start + at_least_ns(factor[:, None] * stage_rings.outside_start_s)
     return (
-        np.stack([own.min(axis=1) for own in layers], axis=2),
-        np.where(known.possible, start, np.inf).min(axis=1),
+        np.stack([times_ns.min(axis=1) for times_ns in layers], axis=2),
+        np.where(stage_rings.possible, start, np.inf).min(axis=1),
     )

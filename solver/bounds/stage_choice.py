@@ -61,8 +61,8 @@ class _End:
         self.group = instance.cluster.groups[place[0]]
         self.num_nodes = ceil_div(shape.dp * self.degrees.width, self.group.gpus_per_node)
         self.slots = shape.dp // self.num_nodes
-        least = min(layer.output_tensors for layer in instance.workload.layers)
-        self.size = least * send_bytes(instance, self.degrees, shape.micro_batch)
+        num_tensors = min(layer.output_tensors for layer in instance.workload.layers)
+        self.size = num_tensors * send_bytes(instance, self.degrees, shape.micro_batch)
 
     @property
     def inside_s(self) -> float:
@@ -87,12 +87,16 @@ class _End:
         return (lanes * size / link.bandwidth_bytes_per_s + latency_s) * (size > 0)
 
 
-def _loads(by_gpus: Numbers, pp: int, left: float) -> Numbers:
-    """[K, C] weights u of places, from those by GPUs [K, C]; left: c."""
-    alike, least = 1 / pp, by_gpus.min(axis=1, keepdims=True)
-    most = np.minimum(least / np.maximum(alike - least, _NOISE), pp / max(left, 1.0))
-    shares = [np.full_like(least, one) for one in MEANS] + [-one * most for one in TAKEN]
-    loads: Numbers = np.concatenate([(1 - one) * by_gpus + one * alike for one in shares])
+def _loads(by_gpus: Numbers, pp: int, kept: float) -> Numbers:
+    """[K, C] weights u of places, from those by GPUs [K, C]; kept: c."""
+    alike, least_load = 1 / pp, by_gpus.min(axis=1, keepdims=True)
+    most_taken = np.minimum(
+        least_load / np.maximum(alike - least_load, _NOISE), pp / max(kept, 1.0)
+    )
+    shares = [np.full_like(least_load, part) for part in MEANS] + [
+        -part * most_taken for part in TAKEN
+    ]
+    loads: Numbers = np.concatenate([(1 - part) * by_gpus + part * alike for part in shares])
     return np.maximum(loads, 0)  # but for noise
 
 
@@ -108,8 +112,8 @@ class StageChoice:
 
     def _times(self, shape: Shape, places: tuple[Place, ...]) -> tuple[Numbers, Numbers]:
         """[U, C] ns of forward, and of both, of a layer of every run at every place."""
-        wide, own = with_places(self.instance, shape, places)
-        times = TimeColumns(wide).times(own.degrees, shape.micro_batch, shape.recompute[0])
+        wide, by_place = with_places(self.instance, shape, places)
+        times = TimeColumns(wide).times(by_place.degrees, shape.micro_batch, shape.recompute[0])
         forward = times.forward_ns[self.first].astype(np.float64)
         return forward, forward + times.backward_ns[self.first]
 
@@ -135,18 +139,18 @@ class StageChoice:
         key = shape.model_copy(update={"dp": 1, "pp": 2, "zero": 0, "schedule": "1f1b"})
         forward, work = self._columns(key, places)
         m = self.instance.workload.global_batch // shape.micro_batch // shape.dp
-        left = self._left(shape, m, forward, work)
-        loads = _loads(shape.dp * self._weights(key, places), shape.pp, left)[:, None]
+        kept = self._left(shape, m, forward, work)
+        loads = _loads(shape.dp * self._weights(key, places), shape.pp, kept)[:, None]
         busy = (m * work * loads).min(axis=2) @ self.counts
-        filled = (work * (1 + left * loads)).min(axis=2) @ self.counts + self._once(shape, places)
+        filled = (work * (1 + kept * loads)).min(axis=2) @ self.counts + self._once(shape, places)
         return int(max(busy.max(), filled.max()) * (1 - _NOISE))
 
     def _possible(self, shape: Shape) -> tuple[Place, ...]:
         """Places that leave GPUs for the other stages."""
         places = stage_places(self.instance, shape)
-        least = min(degrees.width for _, degrees in places)
-        most = num_gpus(self.instance, shape) // shape.dp - (shape.pp - 1) * least
-        return tuple(place for place in places if place[1].width <= most)
+        least_width = min(degrees.width for _, degrees in places)
+        most_width = num_gpus(self.instance, shape) // shape.dp - (shape.pp - 1) * least_width
+        return tuple(place for place in places if place[1].width <= most_width)
 
     def _once(self, shape: Shape, places: tuple[Place, ...]) -> float:
         """Ns of transfers of one micro-batch, both ways, and of tied embeddings."""
@@ -163,9 +167,12 @@ class StageChoice:
         """C, see the module; 0 if it is negative."""
         share = np.where(work > 0, forward / np.maximum(work, 1), 0)
         none = np.zeros_like(share)
-        most = share.max(), (np.where(work > 0, 1 - share, none)).max()
+        largest_shares = share.max(), (np.where(work > 0, 1 - share, none)).max()
         stage = np.arange(shape.pp)
         same = np.ones_like(stage)
         paths = SCHEDULES[shape.schedule].missed(shape.pp * same, stage, m * same, same)
-        kept = [m - 1 - most[0] * own.forward - most[1] * own.backward for own in paths]
+        kept = [
+            m - 1 - largest_shares[0] * missed.forward - largest_shares[1] * missed.backward
+            for missed in paths
+        ]
         return max(0.0, float(np.max(kept, axis=0).min()))

@@ -90,8 +90,8 @@ def _projected(weights: Numbers) -> Numbers:
     """The nearest point of the simplex (Held, Wolfe and Crowder 1974)."""
     ordered = np.sort(weights)[::-1]
     excess = (np.cumsum(ordered) - 1) / np.arange(1, len(ordered) + 1)
-    found: Numbers = np.maximum(weights - excess[np.flatnonzero(ordered > excess)[-1]], 0.0)
-    return found
+    nearest: Numbers = np.maximum(weights - excess[np.flatnonzero(ordered > excess)[-1]], 0.0)
+    return nearest
 
 
 def _some(cuts: Cuts) -> Cuts:
@@ -115,13 +115,16 @@ class _Ascent:
 
     def look(self) -> tuple[Array, Numbers]:
         """The shortest path of edges [S] under the weights, and the length of every path on it."""
-        combined = [np.floor(self.weights @ own).astype(np.int64) for own in self.values]
+        combined = [
+            np.floor(self.weights @ stage_values).astype(np.int64) for stage_values in self.values
+        ]
         rest = to_go(self.layers, combined)
         if int(rest[0][0]) > self.best[0]:
             self.best = int(rest[0][0]), combined
         path = shortest_path(self.layers, combined, rest)
         lengths: Numbers = np.sum(
-            [own[:, edge] for own, edge in zip(self.values, path, strict=True)], axis=0
+            [stage_values[:, edge] for stage_values, edge in zip(self.values, path, strict=True)],
+            axis=0,
         )
         return path, lengths
 
@@ -137,21 +140,21 @@ class _Ascent:
         """The critical path of a split joins in, with no weight; unweighted ones make room."""
         self.tried.append(path)
         arcs, splits = path_of(self.layers, path[None])
-        found = evaluate(self.problem, arcs, splits, harvest=True).cuts
-        if found is None:
+        critical = evaluate(self.problem, arcs, splits, harvest=True).cuts
+        if critical is None:
             return
-        keep = np.sort(np.argsort(-self.weights, kind="stable")[: MOST_PATHS - len(found)])
+        keep = np.sort(np.argsort(-self.weights, kind="stable")[: MOST_PATHS - len(critical)])
         self.values = [
-            np.concatenate([own[keep], new])
-            for own, new in zip(self.values, self._values(found), strict=True)
+            np.concatenate([old[keep], new])
+            for old, new in zip(self.values, self._values(critical), strict=True)
         ]
-        self.weights = np.concatenate([self.weights[keep], np.zeros(len(found))])
+        self.weights = np.concatenate([self.weights[keep], np.zeros(len(critical))])
         kept = self.cuts.take(keep)
         self.cuts = Cuts(
-            np.concatenate([kept.rows, found.rows]),
-            np.concatenate([kept.lane, found.lane]),
-            np.concatenate([kept.device, found.device]),
-            found.num_devices,
+            np.concatenate([kept.rows, critical.rows]),
+            np.concatenate([kept.lane, critical.lane]),
+            np.concatenate([kept.device, critical.device]),
+            critical.num_devices,
         )
 
 
@@ -174,9 +177,9 @@ def combine(
             path, lengths = ascent.look()
         ascent.step(lengths, ascent.best[0] + share * max(cutoff - ascent.best[0], 1))
     bound, values = ascent.best
-    whole = so_far(layers, values), to_go(layers, values)
+    ways_ns = so_far(layers, values), to_go(layers, values)
     useful = [
-        whole[0][k][edges.source] + values[k] + whole[1][k + 1][edges.target] < cutoff
+        ways_ns[0][k][edges.source] + values[k] + ways_ns[1][k + 1][edges.target] < cutoff
         for k, edges in enumerate(layers)
     ]
     return Combination(bound, values, useful, ascent.cuts, np.array(ascent.tried))

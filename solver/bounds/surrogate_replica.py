@@ -119,8 +119,10 @@ class SurrogateReplica:
 
     def weighed(self, weights: Array, unit: int = 1) -> Resources:
         """With the most that the surrogate replica weighs, in these units."""
-        most = int(weights @ self.slots) // self.tables.shape.dp
-        return Resources(tuple((weight // unit,) for weight in weights.tolist()), (most // unit,))
+        max_weight = int(weights @ self.slots) // self.tables.shape.dp
+        return Resources(
+            tuple((weight // unit,) for weight in weights.tolist()), (max_weight // unit,)
+        )
 
     @property
     def merged(self) -> bool:
@@ -142,24 +144,26 @@ class SurrogateReplica:
             return None
         arcs, splits = path_of(layers, bounds.path[None])
         way_ns = int(evaluate(problem, arcs, splits).step_time[0])
-        left, groups = taken(layers, bounds.useful), problem.order(arcs[0].tolist())
-        return Thinned(problem, left, bounds.bound_ns, groups, way_ns)
+        useful_layers, groups = taken(layers, bounds.useful), problem.order(arcs[0].tolist())
+        return Thinned(problem, useful_layers, bounds.bound_ns, groups, way_ns)
 
-    def graph(self, masks: list[Mask], resources: Resources, most: int) -> SplitProblem | None:
-        """All ways of the replica; without stages if there is none, None if there are `most`.
+    def graph(self, masks: list[Mask], resources: Resources, max_edges: int) -> SplitProblem | None:
+        """All ways of the replica; without stages if there is none, None if there are `max_edges`.
 
         masks: per stage [J, n, n] what it may run there.
         """
-        sizes = [own.sum(axis=(1, 2)).tolist() for own in masks]
-        classes = [{j: size for j, size in enumerate(own) if size} for own in sizes]
-        found = steps(classes, resources, most)
-        if found is None:
+        counts = [mask.sum(axis=(1, 2)).tolist() for mask in masks]
+        classes = [{j: count for j, count in enumerate(row) if count} for row in counts]
+        stages = steps(classes, resources, max_edges)
+        if stages is None:
             return None
         tails, rows = self.costs.tails, np.arange(len(self.classes))
         arcs = [
-            self.costs.arcs(k, own, [mask[one.now] for one in own], rows, tails, self.micro_batches)
-            for k, (own, mask) in enumerate(zip(found, masks, strict=True))
-            if all(found)
+            self.costs.arcs(
+                k, ways, [mask[step.now] for step in ways], rows, tails, self.micro_batches
+            )
+            for k, (ways, mask) in enumerate(zip(stages, masks, strict=True))
+            if all(stages)
         ]
         return self.costs.problem(arcs, tails, self.micro_batches)
 
@@ -196,10 +200,10 @@ class Relaxation:
         graph = replica.graph(self.common, any_replica, MOST_OF_ALL)
         if graph is None:
             return False
-        found = replica.tightened(graph, self.cutoff)
-        if found is not None:
-            self.common = found.masks
-        return found is None or self._refutes(0)
+        thinned = replica.tightened(graph, self.cutoff)
+        if thinned is not None:
+            self.common = thinned.masks
+        return thinned is None or self._refutes(0)
 
     def refutes(self, stop: Stop) -> bool:
         """Whether that or windows show it, of replicas that are light in any of the weights.
@@ -226,17 +230,17 @@ class Relaxation:
         if graph is None:
             self.ways_ns[number] = 0
             return False
-        found = self.replica.tightened(graph, self.cutoff)
-        if found is not None and stop is not None:
-            found = self.replica.windowed(found, self.cutoff, stop, halve)
-        if found is None:
+        thinned = self.replica.tightened(graph, self.cutoff)
+        if thinned is not None and stop is not None:
+            thinned = self.replica.windowed(thinned, self.cutoff, stop, halve)
+        if thinned is None:
             return True
-        self.common = shared(self.common, found.masks)
+        self.common = shared(self.common, thinned.masks)
         if stop is not None:
-            self.ways_ns[number] = found.way_ns
-        if found.bound_ns > self.bound_ns:
-            self.bound_ns, self.groups = found.bound_ns, found.groups
-            self.problem = _masked(graph, found.masks)
+            self.ways_ns[number] = thinned.way_ns
+        if thinned.bound_ns > self.bound_ns:
+            self.bound_ns, self.groups = thinned.bound_ns, thinned.groups
+            self.problem = _masked(graph, thinned.masks)
         return False
 
     def _finest(self, weights: Array) -> SplitProblem | None:
@@ -248,14 +252,16 @@ class Relaxation:
 
 def shared(common: list[Mask], light: list[Mask]) -> list[Mask]:
     """Layers that the surrogate replica cannot have on a stage are nobody's."""
-    return [own & mask.any(axis=0) for own, mask in zip(common, light, strict=True)]
+    return [mask & light_mask.any(axis=0) for mask, light_mask in zip(common, light, strict=True)]
 
 
 def _masked(problem: SplitProblem, masks: list[Mask]) -> SplitProblem:
     stages = [
         replace(
             stage,
-            allowed=tuple(own & mask[i] for own, i in zip(stage.allowed, stage.tail, strict=True)),
+            allowed=tuple(
+                allowed & mask[i] for allowed, i in zip(stage.allowed, stage.tail, strict=True)
+            ),
         )
         for stage, mask in zip(problem.stages, masks, strict=True)
     ]
@@ -270,20 +276,22 @@ def order_along(tables: CostTables, groups: Sequence[int]) -> tuple[int, ...]:
     """
     shape, sizes = tables.shape, tables.slots_per_node
     times = tables.work_ns.sum(axis=0)
-    left = list(shape.nodes_used)
-    needed = [shape.dp * list(groups).count(j) for j in range(len(left))]
+    nodes_left = list(shape.nodes_used)
+    needed = [shape.dp * list(groups).count(j) for j in range(len(nodes_left))]
     order: list[int] = []
     filled = 0
     for k, wanted in enumerate(groups):
         needed[wanted] -= shape.dp
         while filled < (k + 1) * shape.dp:
-            spare = {j: left[j] * sizes[j] - needed[j] for j, n in enumerate(left) if n}
-            most = max(spare.values())
-            others = [j for j, slots in spare.items() if slots > 0 or slots == most]
+            spare = {j: nodes_left[j] * sizes[j] - needed[j] for j, n in enumerate(nodes_left) if n}
+            most_spare = max(spare.values())
+            others = [j for j, slots in spare.items() if slots > 0 or slots == most_spare]
             group = (
-                wanted if left[wanted] else min(others, key=lambda j: abs(times[j] - times[wanted]))
+                wanted
+                if nodes_left[wanted]
+                else min(others, key=lambda j: abs(times[j] - times[wanted]))
             )
             order.append(group)
-            left[group] -= 1
+            nodes_left[group] -= 1
             filled += sizes[group]
     return tuple(order)

@@ -55,8 +55,8 @@ def best_by_device(
     if not problem.stages:
         return ShapeAnswer(None, None, True, below(cutoff, gap))
     search = _Search(intervals, placer, problem, cutoff, gap, stop)
-    left = search.graph.everything(search.target)
-    return None if left is None else search.run(left)
+    layers = search.graph.everything(search.target)
+    return None if layers is None else search.run(layers)
 
 
 class _Orders:
@@ -120,9 +120,9 @@ class _Search:
         """Plans of at least this are not looked for."""
         return below(self.best_time, self.gap)
 
-    def run(self, left: DeviceLayers) -> ShapeAnswer:
+    def run(self, layers: DeviceLayers) -> ShapeAnswer:
         """First below the best plan; if that takes long, below cutoffs that grow."""
-        root = self.thinned(left, self.target)
+        root = self.thinned(layers, self.target)
         if root is None or self.search(root, self.target, FIRST_HALVES):
             return self.answer(self.target, True)
         low = self.thinning_bound(root)
@@ -146,43 +146,43 @@ class _Search:
         low, high = 0, self.target
         while (high - low) * RESOLUTION > self.target and not self.stop():
             middle = (low + high) // 2
-            found = self.thinned(root, middle)
-            if found is None:
+            thinned = self.thinned(root, middle)
+            if thinned is None:
                 low = middle
             else:
-                root, high = found, middle
+                root, high = thinned, middle
         return low
 
-    def thinned(self, left: DeviceLayers, cutoff: int) -> DeviceLayers | None:
+    def thinned(self, layers: DeviceLayers, cutoff: int) -> DeviceLayers | None:
         """By all paths known."""
-        known = self.known
-        return self.graph.thinned(left, known[:, :-1], known[:, -1], cutoff)
+        paths = self.known
+        return self.graph.thinned(layers, paths[:, :-1], paths[:, -1], cutoff)
 
-    def search(self, root: DeviceLayers, cutoff: int, most: int | None) -> bool:
+    def search(self, root: DeviceLayers, cutoff: int, max_halves: int | None) -> bool:
         """Whether all plans below the cutoff were looked at, within so many halves."""
         stack, halves = [root], 0
         while stack:
-            if halves == most or (halves % HALVES_PER_STOP == 0 and self.stop()):
+            if halves == max_halves or (halves % HALVES_PER_STOP == 0 and self.stop()):
                 return False
             halves += 1
-            left = self.thinned(stack.pop(), min(cutoff, self.target))
-            if left is None:
+            layers = self.thinned(stack.pop(), min(cutoff, self.target))
+            if layers is None:
                 continue
-            few = self.graph.count(left) <= FEW
-            if few and not self.look(*self.graph.plans(left)):
+            few = self.graph.count(layers) <= FEW
+            if few and not self.look(*self.graph.plans(layers)):
                 return False
             if not few:
                 if halves % HARVEST == 1:
-                    self.look(*self.some(left))
-                stack.extend(_halves(left))
+                    self.look(*self.some(layers))
+                stack.extend(_halves(layers))
         return True
 
-    def some(self, left: DeviceLayers) -> tuple[Array, Array]:
+    def some(self, layers: DeviceLayers) -> tuple[Array, Array]:
         """A plan on a shortest path by all known paths together: arcs [1, p], split [1, S + 1]."""
         rows, device = self.known[:, :-1], self.known[:, -1]
-        costs = [edges.values(rows, device, k, 0).sum(axis=0) for k, edges in enumerate(left)]
-        path = shortest_path(left, costs, to_go(left, costs))
-        single = [edges.take(np.array([edge])) for edges, edge in zip(left, path, strict=True)]
+        costs = [edges.values(rows, device, k, 0).sum(axis=0) for k, edges in enumerate(layers)]
+        path = shortest_path(layers, costs, to_go(layers, costs))
+        single = [edges.take(np.array([edge])) for edges, edge in zip(layers, path, strict=True)]
         return self.graph.plans(single)
 
     def learn(self, path: Array) -> None:
@@ -193,10 +193,12 @@ class _Search:
     def look(self, arcs: Array, splits: Array) -> bool:
         """Simulates plans, keeps the best and a critical path; whether there was time for all."""
         by_order: dict[tuple[int, ...], list[int]] = {}
-        for i, own in enumerate(arcs.tolist()):
-            order = self.problem.order(own * self.graph.v)[: self.num_nodes]
+        for i, device_arcs in enumerate(arcs.tolist()):
+            order = self.problem.order(device_arcs * self.graph.v)[: self.num_nodes]
             by_order.setdefault(order, []).append(i)
-        return all(self._look(order, splits[own]) for order, own in by_order.items())
+        return all(
+            self._look(order, splits[device_arcs]) for order, device_arcs in by_order.items()
+        )
 
     def _look(self, order: tuple[int, ...], splits: Array) -> bool:
         problem = self.orders.problem(order)
@@ -209,27 +211,27 @@ class _Search:
                 return False
             best = int(times.argmin())
             arcs, splits = arcs[[best]], splits[[best]]
-        found = evaluate(problem, arcs, splits, harvest=True)
-        if found.cuts is not None:
-            self.learn(np.append(found.cuts.rows[0], found.cuts.device[0]))
-        if found.step_time[0] < self.nearest:
-            self.nearest = int(found.step_time[0])
+        simulated = evaluate(problem, arcs, splits, harvest=True)
+        if simulated.cuts is not None:
+            self.learn(np.append(simulated.cuts.rows[0], simulated.cuts.device[0]))
+        if simulated.step_time[0] < self.nearest:
+            self.nearest = int(simulated.step_time[0])
             split, time_ns = descend(problem, arcs[0], splits[0], self.stop)
             if time_ns < self.best_time:
                 self.best, self.best_time = even_plan(self.tables, order, split), time_ns
         return True
 
 
-def _halves(left: DeviceLayers) -> Sequence[DeviceLayers]:
+def _halves(layers: DeviceLayers) -> Sequence[DeviceLayers]:
     """The device with most choices cut in two: by layers in all, of a chunk, before, or arc."""
-    sizes = [len(np.unique(edges.sizes, axis=1).T) for edges in left]
-    for k in sorted(range(len(left)), key=lambda k: (-sizes[k], -len(left[k]))):
-        edges = left[k]
+    sizes = [len(np.unique(edges.sizes, axis=1).T) for edges in layers]
+    for k in sorted(range(len(layers)), key=lambda k: (-sizes[k], -len(layers[k]))):
+        edges = layers[k]
         for values in (edges.sizes.sum(axis=0), *edges.sizes, edges.before, edges.arc):
-            known = np.unique(values)
-            if len(known) > 1:
-                low = values < known[len(known) // 2]
-                return [[*left[:k], edges.take(part), *left[k + 1 :]] for part in (~low, low)]
+            distinct_values = np.unique(values)
+            if len(distinct_values) > 1:
+                low = values < distinct_values[len(distinct_values) // 2]
+                return [[*layers[:k], edges.take(part), *layers[k + 1 :]] for part in (~low, low)]
     raise AssertionError("one plan is not halved")
 
 
@@ -238,16 +240,16 @@ MOST_ARCS = 20_000
 
 
 def best_by_stage(
-    intervals: Intervals, whole: ByPlace, cutoff: int, gap: float, stop: Stop
+    intervals: Intervals, by_place: ByPlace, cutoff: int, gap: float, stop: Stop
 ) -> ShapeAnswer:
     """The best plan of a shape with a step time below `cutoff`; intervals: by place."""
-    graph = StageDegrees(intervals, whole)
+    graph = StageDegrees(intervals, by_place)
     if sum(map(len, graph.arcs)) > MOST_ARCS:
         return ShapeAnswer(None, None, False)
     if not graph.arcs:
         return ShapeAnswer(None, None, True, cutoff)
-    found = solve_split(graph.problem, cutoff, gap, stop)
+    outcome = solve_split(graph.problem, cutoff, gap, stop)
     plan = None
-    if found.arcs is not None and found.split is not None:
-        plan = graph.plan(found.arcs.tolist(), found.split.tolist())
-    return ShapeAnswer(plan, found.step_time_ns, found.complete, found.bound_ns)
+    if outcome.arcs is not None and outcome.split is not None:
+        plan = graph.plan(outcome.arcs.tolist(), outcome.split.tolist())
+    return ShapeAnswer(plan, outcome.step_time_ns, outcome.complete, outcome.bound_ns)

@@ -45,8 +45,8 @@ def starts(layers: Layers) -> Array:
         values = distinct(np.concatenate([edges.term[lane] for edges in layers]))
         limits.append(values[values >= least_term(layers, lane)])
     for share in np.linspace(0, 1, STARTS):
-        most = np.array([values[int(share * (len(values) - 1))] for values in limits])
-        path = least_path(layers, most)
+        bottlenecks = np.array([values[int(share * (len(values) - 1))] for values in limits])
+        path = least_path(layers, bottlenecks)
         if path is not None:
             paths.append(path)
     return distinct_rows(np.array(paths))
@@ -95,19 +95,19 @@ def _descended(
     long = max(problem.micro_batches) > MANY_MICRO_BATCHES
     first = evaluate(problem, arcs[None], start[None], harvest)
     best, time = start, int(first.step_time[0])
-    found = [first.cuts]
+    harvested = [first.cuts]
     for _ in range(SWEEPS):
         moves = neighbours(problem, arcs, best)
         if not len(moves) or (long and stop()):
             break
         along = np.repeat(arcs[None], len(moves), axis=0)
         result = evaluate(problem, along, moves, harvest, stop)
-        found.append(result.cuts)
+        harvested.append(result.cuts)
         index = int(result.step_time.argmin())
         if result.step_time[index] >= time:
             break
         best, time = moves[index], int(result.step_time[index])
-    return best, time, [cuts for cuts in found if cuts is not None]
+    return best, time, [cuts for cuts in harvested if cuts is not None]
 
 
 def best_start(problem: SplitProblem, layers: Layers, stop: Stop) -> tuple[Array, Array, int, Cuts]:
@@ -205,13 +205,13 @@ class _Search:
             if self.layers is None or stop():
                 return
             layers = self.layers
-            found = by_windows(self.problem, layers, self.target, stop, lane)
-            self.bound = max(self.bound, found.bound_ns)
-            if found.path is None:
+            bounds = by_windows(self.problem, layers, self.target, stop, lane)
+            self.bound = max(self.bound, bounds.bound_ns)
+            if bounds.path is None:
                 self.layers = None
                 return
-            arcs, splits = path_of(layers, found.path[None])
-            self._use(taken(layers, found.useful))
+            arcs, splits = path_of(layers, bounds.path[None])
+            self._use(taken(layers, bounds.useful))
             split, time = descend(self.problem, arcs[0], splits[0], stop)
             self._keep(arcs[0], split, time)
 
@@ -219,16 +219,19 @@ class _Search:
         """Leaves out what no combination of paths leaves below the target; descends on the way."""
         if self.layers is None or self.cuts is None:
             return
-        found = combine(self.problem, self.layers, self.cuts, self.target, stop)
-        self.bound = max(self.bound, min(found.bound_ns, self.target))
-        self.cuts = found.paths
-        arcs, splits = path_of(self.layers, found.tried[-DESCENTS:])
-        layers = taken(self.layers, found.useful)
-        masked = [own[mask] for own, mask in zip(found.values, found.useful, strict=True)]
+        combination = combine(self.problem, self.layers, self.cuts, self.target, stop)
+        self.bound = max(self.bound, min(combination.bound_ns, self.target))
+        self.cuts = combination.paths
+        arcs, splits = path_of(self.layers, combination.tried[-DESCENTS:])
+        layers = taken(self.layers, combination.useful)
+        masked = [
+            values[mask]
+            for values, mask in zip(combination.values, combination.useful, strict=True)
+        ]
         before = self.best_time
-        for one, split in zip(arcs, splits, strict=True):
-            better, time = descend(self.problem, one, split, stop)
-            self._keep(one, better, time)
+        for path, split in zip(arcs, splits, strict=True):
+            better, time = descend(self.problem, path, split, stop)
+            self._keep(path, better, time)
         if self.best_time < before:
             return
         if all(map(len, layers)):
@@ -261,8 +264,8 @@ class _Search:
 
 def _first(layers: Layers | None, stop: Stop) -> Stop:
     """Stops after the first extensions at the latest."""
-    left = iter(range(FIRST_EXTENSIONS + sum(map(len, layers or [])) // EDGES_PER_EXTENSION))
-    return lambda: next(left, None) is None or stop()
+    asks_left = iter(range(FIRST_EXTENSIONS + sum(map(len, layers or [])) // EDGES_PER_EXTENSION))
+    return lambda: next(asks_left, None) is None or stop()
 
 
 def solve_split(
@@ -300,13 +303,13 @@ def deepened(
     A high cutoff leaves many edges, so what the bounds do not refute is not solved with it at once.
     """
     trial = min(bound_ns, cutoff)
-    found = SplitOutcome(None, None, None, trial, trial == cutoff)
-    while found.arcs is None and trial < cutoff and not stop():
+    outcome = SplitOutcome(None, None, None, trial, trial == cutoff)
+    while outcome.arcs is None and trial < cutoff and not stop():
         trial = min(cutoff, int(trial * growth) + 1)
-        found = solve_split(problem, _above(trial, gap), gap, stop)
-        if not found.complete:
+        outcome = solve_split(problem, _above(trial, gap), gap, stop)
+        if not outcome.complete:
             break
-    return replace(found, bound_ns=max(found.bound_ns, bound_ns))
+    return replace(outcome, bound_ns=max(outcome.bound_ns, bound_ns))
 
 
 def _above(time_ns: int, gap: float) -> int:

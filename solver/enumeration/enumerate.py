@@ -55,7 +55,7 @@ class CutTables:
         self.values = [cuts.values(k, edges) for k, edges in enumerate(self.layers)]
         if self.combined is not None:
             pairs = zip(self.values, self.combined, strict=True)
-            self.values = [np.concatenate([own, one[None]]) for own, one in pairs]
+            self.values = [np.concatenate([values, combined[None]]) for values, combined in pairs]
         self.refuted = np.zeros(len(self.values[0]), dtype=np.int64)
         self.completions = to_go(self.layers, self.values)
 
@@ -64,7 +64,9 @@ class CutTables:
 
         Beyond the number that is kept, the cuts that refuted least have to go.
         """
-        values = [cuts.values(k, one)[:, edges[:, k]] for k, one in enumerate(self.layers)]
+        values = [
+            cuts.values(k, stage_edges)[:, edges[:, k]] for k, stage_edges in enumerate(self.layers)
+        ]
         refutes = np.sum(values, axis=0) >= cutoff
         chosen: list[int] = []
         while len(chosen) < LEARNED and refutes.any():
@@ -183,10 +185,15 @@ class Enumerator:
         memory, p = self.problem.memory, self.problem.num_devices
         if memory is None or k < p:
             return True
-        own = [*(prefixes.edges[parent, s] for s in range(k % p, k, p)), edge]
+        chunk_edges = [*(prefixes.edges[parent, s] for s in range(k % p, k, p)), edge]
         layers = self.layers[k % p :: p]
         first, last = (
-            np.array([getattr(one, name)[at] for one, at in zip(layers, own, strict=False)])
+            np.array(
+                [
+                    getattr(stage_edges, name)[at]
+                    for stage_edges, at in zip(layers, chunk_edges, strict=False)
+                ]
+            )
             for name in ("start", "end")
         )
         return memory.fits(k % p, first, last)
@@ -202,8 +209,8 @@ class Enumerator:
             self.best, self.best_time = (arcs[index], splits[index]), int(times[index])
             self.cutoff = below(self.best_time, self.gap)
         if len(times) > SAMPLE:
-            some = np.linspace(0, len(times) - 1, SAMPLE).astype(np.int64)
-            cuts = evaluate(self.problem, arcs[some], splits[some], harvest=True).cuts
+            sample = np.linspace(0, len(times) - 1, SAMPLE).astype(np.int64)
+            cuts = evaluate(self.problem, arcs[sample], splits[sample], harvest=True).cuts
             if cuts is not None:
                 self.cuts.learn(cuts, prefixes.edges, self.cutoff)
         return len(times)
@@ -233,9 +240,9 @@ class Enumerator:
                 if seen < len(prefixes.node):
                     stack.append((k, prefixes.take(slice(seen, None))))
                 continue
-            found = self._extend(k, prefixes)
+            extended = self._extend(k, prefixes)
             stack += [
-                (k + 1, found.take(slice(i, i + CHUNK)))
-                for i in reversed(range(0, len(found.node), CHUNK))
+                (k + 1, extended.take(slice(i, i + CHUNK)))
+                for i in reversed(range(0, len(extended.node), CHUNK))
             ]
         return self.cutoff

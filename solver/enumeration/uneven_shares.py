@@ -86,114 +86,135 @@ class Uneven:
     def everything(self, cutoff: int) -> Remaining:
         """All plans below the cutoff, as far as the work of a lane tells."""
         largest = {c: min(self.most, self.lane.most(c, cutoff)) for c in self.places.counts()}
-        least = self._needed(largest)
-        return Remaining(self.lane.everything(), least, {c: largest[c] for c in least})
+        least_shares = self._needed(largest)
+        return Remaining(
+            self.lane.everything(), least_shares, {c: largest[c] for c in least_shares}
+        )
 
-    def thinned(self, left: Remaining, cutoff: int, stop: Stop = lambda: False) -> Remaining | None:
+    def thinned(
+        self, remaining: Remaining, cutoff: int, stop: Stop = lambda: False
+    ) -> Remaining | None:
         """What plans below the cutoff may use of this; None if there is none.
 
         If stopped, or if there are too many ways, what was known until then.
         """
-        before = None if self.possible else _size(left)
-        while before != (size := _size(left)):
+        before = None if self.possible else _size(remaining)
+        while before != (size := _size(remaining)):
             before = size
-            runs = self._runs(left, cutoff, stop)
+            runs = self._runs(remaining, cutoff, stop)
             if runs is None:
-                return left
-            largest = {c: max(int(run.max()) for run in own) for c, own in runs.items()}
-            least = self._needed(largest)
+                return remaining
+            largest = {
+                c: max(int(run.max()) for run in stage_runs) for c, stage_runs in runs.items()
+            }
+            least_shares = self._needed(largest)
             layers = tuple(
-                self._shared(mask, {c: own[k] for c, own in runs.items() if c in least})
-                for k, mask in enumerate(left.stages.layers)
+                self._shared(
+                    mask, {c: stage_runs[k] for c, stage_runs in runs.items() if c in least_shares}
+                )
+                for k, mask in enumerate(remaining.stages.layers)
             )
             if not all(mask.any() for mask in layers):
                 return None
-            largest = {c: largest[c] for c in least}
-            left = Remaining(replace(left.stages, layers=layers), least, largest)
-        return left
+            largest = {c: largest[c] for c in least_shares}
+            remaining = Remaining(replace(remaining.stages, layers=layers), least_shares, largest)
+        return remaining
 
     def _needed(self, largest: Mapping[Counts, int]) -> dict[Counts, int]:
         """Least shares of lanes with these largest shares; none if these are too small."""
         return needed(largest, self.places.number, self.places.there, self.total)
 
-    def _runs(self, left: Remaining, cutoff: int, stop: Stop) -> dict[Counts, list[Array]] | None:
+    def _runs(
+        self, remaining: Remaining, cutoff: int, stop: Stop
+    ) -> dict[Counts, list[Array]] | None:
         """By counts, per stage [n, n] largest share of a lane with these layers there.
 
         Not of counts that have become too few on the way; None if stopped.
         """
-        found: dict[Counts, list[Array]] = {}
-        largest, least = dict(left.largest), left.needed
-        for counts in self._from_the_middle(left):
+        runs: dict[Counts, list[Array]] = {}
+        largest, least_shares = dict(remaining.largest), remaining.needed
+        for counts in self._from_the_middle(remaining):
             if stop():
                 return None
-            if counts not in least:
+            if counts not in least_shares:
                 continue
-            problem = self.lane.problem(counts, left.stages, least[counts])
-            shared = shared_out(problem, self.lane.room, cutoff, least[counts])
+            problem = self.lane.problem(counts, remaining.stages, least_shares[counts])
+            shared = shared_out(problem, self.lane.room, cutoff, least_shares[counts])
             largest[counts] = min(self.most, shared.largest) if shared else 0
-            least = self._needed(largest)
+            least_shares = self._needed(largest)
             if shared:
-                found[counts] = self._by_run(shared)
-        return found
+                runs[counts] = self._by_run(shared)
+        return runs
 
     def _by_run(self, shared: SharedOut) -> list[Array]:
         """Per stage [n, n] largest share with these layers."""
         runs = []
-        for edges, own in zip(shared.layers, shared.shares, strict=True):
+        for edges, edge_shares in zip(shared.layers, shared.shares, strict=True):
             run = np.zeros_like(self.lane.costs.forward[0])
-            most = min(self.most, shared.largest)
-            np.maximum.at(run, (edges.start, edges.end), np.minimum(own, most))
+            most_share = min(self.most, shared.largest)
+            np.maximum.at(run, (edges.start, edges.end), np.minimum(edge_shares, most_share))
             runs.append(run)
         return runs
 
-    def _from_the_middle(self, left: Remaining) -> list[Counts]:
+    def _from_the_middle(self, remaining: Remaining) -> list[Counts]:
         """Counts by how far they are from what a lane has on average."""
         mean = np.array(self.places.there) / self.places.number
-        return sorted(left.needed, key=lambda counts: float(np.abs(np.array(counts) - mean).sum()))
+        return sorted(
+            remaining.needed, key=lambda counts: float(np.abs(np.array(counts) - mean).sum())
+        )
 
     def together(self, shares: Mapping[Counts, int]) -> int:
         """Micro-batches of all lanes with these shares at most."""
-        one = {counts: np.array([share]) for counts, share in shares.items()}
-        return int(together(one, self.places.number, self.places.there)[0]) if one else 0
+        share_arrays = {counts: np.array([share]) for counts, share in shares.items()}
+        return (
+            int(together(share_arrays, self.places.number, self.places.there)[0])
+            if share_arrays
+            else 0
+        )
 
     def _shared(self, mask: Mask, runs: Mapping[Counts, Array]) -> Mask:
         """[n, n] layers with which the lanes can have all micro-batches."""
-        left = np.zeros_like(mask)
+        possible = np.zeros_like(mask)
         if not runs:
-            return left
+            return possible
         start, end = np.nonzero(mask & np.any([run > 0 for run in runs.values()], axis=0))
         shares = {c: run[start, end] for c, run in runs.items()}
         number, places = self.places.number, self.places.there
         if not len(start):
-            return left
+            return possible
         if number * len(shares) * prod(n + 1 for n in places[:-1]) * len(start) <= MOST_ADDITIONS:
             enough = together(shares, number, places) >= self.total
             start, end = start[enough], end[enough]
-        left[start, end] = True
-        return left
+        possible[start, end] = True
+        return possible
 
-    def bound_ns(self, low: int, cutoff: int, left: Remaining, stop: Stop = lambda: False) -> int:
+    def bound_ns(
+        self, low: int, cutoff: int, remaining: Remaining, stop: Stop = lambda: False
+    ) -> int:
         """Lower bound of all plans, at least `low`, which is one.
 
-        left: what plans below the cutoff may use. If stopped, what is known until then.
+        remaining: what plans below the cutoff may use. If stopped, what is known until then.
         """
         low, high = min(cutoff, max(low, self.lane.least_ns(self.total))), cutoff
         for _ in range(TRIALS):
             middle = (low + min(high, 2 * low)) // 2
-            less = self.thinned(left, middle, stop)
+            less = self.thinned(remaining, middle, stop)
             if less is None:
                 low = middle
             elif stop():
                 break
             else:
-                high, left = middle, less
+                high, remaining = middle, less
         return low
 
 
-def _size(left: Remaining) -> int:
+def _size(remaining: Remaining) -> int:
     """Changes whenever less is left."""
-    runs = sum(int(mask.sum()) for mask in left.stages.layers)
-    return runs + sum(1 + most - left.needed[counts] for counts, most in left.largest.items())
+    runs = sum(int(mask.sum()) for mask in remaining.stages.layers)
+    return runs + sum(
+        1 + most_share - remaining.needed[counts]
+        for counts, most_share in remaining.largest.items()
+    )
 
 
 def best_dealing(
@@ -213,28 +234,28 @@ def best_dealing(
     while stack:
         if stop():
             return ShapeAnswer(plan, time_ns, False)
-        left = lanes.thinned(stack.pop(), target, stop)
-        if left is None:
+        remaining = lanes.thinned(stack.pop(), target, stop)
+        if remaining is None:
             continue
-        parts = list(_parts(left))
+        parts = list(_parts(remaining))
         if parts:
             stack.extend(parts)
             continue
-        dealing = _dealing(lanes, left, target)
+        dealing = _dealing(lanes, remaining, target)
         if dealing is None:
             continue
         decisions, dealt_ns = dealing
         if dealt_ns < target:
             plan, time_ns = decisions.plan(lanes.tables), dealt_ns
             target = below(dealt_ns, gap)
-            stack.append(left)
+            stack.append(remaining)
         else:
-            stack.extend(_hosted(lanes, left, decisions.order))
+            stack.extend(_hosted(lanes, remaining, decisions.order))
     return ShapeAnswer(plan, time_ns, True, target)
 
 
 def dealt_from_below(
-    lanes: Uneven, low: int, cutoff: int, gap: float, stop: Stop, left: Remaining
+    lanes: Uneven, low: int, cutoff: int, gap: float, stop: Stop, remaining: Remaining
 ) -> ShapeAnswer:
     """As `best_dealing`, by cutoffs that grow from `low`, a bound of all plans.
 
@@ -243,7 +264,7 @@ def dealt_from_below(
     bound_ns = trial = low
     while True:
         trial = min(cutoff, int(trial * FURTHER) + 1)
-        answer = best_dealing(lanes, trial, gap, stop, left)
+        answer = best_dealing(lanes, trial, gap, stop, remaining)
         if answer.plan is not None or not answer.complete:
             return replace(answer, bound_ns=bound_ns)
         bound_ns = max(bound_ns, below(trial, gap))
@@ -251,25 +272,25 @@ def dealt_from_below(
             return replace(answer, bound_ns=bound_ns)
 
 
-def _parts(left: Remaining) -> Iterator[Remaining]:
+def _parts(remaining: Remaining) -> Iterator[Remaining]:
     """One for every run of layers of the stage with the fewest of several; none if all have one."""
-    sizes = [int(mask.sum()) for mask in left.stages.layers]
+    sizes = [int(mask.sum()) for mask in remaining.stages.layers]
     several = [k for k, size in enumerate(sizes) if size > 1]
     if several:
         k = min(several, key=lambda k: sizes[k])
-        for start, end in np.argwhere(left.stages.layers[k]).tolist():
-            yield replace(left, stages=left.stages.with_layers(k, start, end))
+        for start, end in np.argwhere(remaining.stages.layers[k]).tolist():
+            yield replace(remaining, stages=remaining.stages.with_layers(k, start, end))
 
 
-def _hosted(lanes: Uneven, left: Remaining, order: tuple[int, ...]) -> Iterator[Remaining]:
+def _hosted(lanes: Uneven, remaining: Remaining, order: tuple[int, ...]) -> Iterator[Remaining]:
     """One for every choice of classes of an undecided stage, of several in the dealing if any."""
     number, classes = lanes.places.number, range(len(lanes.places.classes))
-    undecided = [k for k, hosts in enumerate(left.stages.hosts) if hosts is None]
+    undecided = [k for k, hosts in enumerate(remaining.stages.hosts) if hosts is None]
     mixed = [k for k in undecided if len(set(order[k * number : (k + 1) * number])) > 1]
     k = (mixed or undecided)[0]
     for size in range(1, min(len(classes), number) + 1):
         for hosts in combinations(classes, size):
-            yield replace(left, stages=left.stages.with_hosts(k, hosts))
+            yield replace(remaining, stages=remaining.stages.with_hosts(k, hosts))
 
 
 @dataclass(frozen=True)
@@ -280,25 +301,25 @@ class _Way:
     groups: tuple[int, ...]
 
 
-def _ways(lanes: Uneven, left: Remaining, cutoff: int) -> dict[Counts, _Way]:
+def _ways(lanes: Uneven, remaining: Remaining, cutoff: int) -> dict[Counts, _Way]:
     """The fastest ways with the largest shares of which one replica alone is below the cutoff."""
-    found = {}
-    for counts, least in left.needed.items():
-        for share in range(left.largest[counts], least - 1, -1):
-            problem = lanes.lane.problem(counts, left.stages, share)
+    ways = {}
+    for counts, least_share in remaining.needed.items():
+        for share in range(remaining.largest[counts], least_share - 1, -1):
+            problem = lanes.lane.problem(counts, remaining.stages, share)
             arcs = solve_split(problem, cutoff).arcs
             if arcs is not None:
-                found[counts] = _Way(share, problem.order(arcs.tolist()))
+                ways[counts] = _Way(share, problem.order(arcs.tolist()))
                 break
-    return found
+    return ways
 
 
-def _dealing(lanes: Uneven, left: Remaining, cutoff: int) -> tuple[Decisions, int] | None:
+def _dealing(lanes: Uneven, remaining: Remaining, cutoff: int) -> tuple[Decisions, int] | None:
     """The plan of one split whose replicas alone are below the cutoff, and its step time.
 
     None if there is none.
     """
-    ways = _ways(lanes, left, cutoff)
+    ways = _ways(lanes, remaining, cutoff)
     shares = {counts: way.share for counts, way in ways.items()}
     if lanes.together(shares) < lanes.total:
         return None
@@ -306,7 +327,7 @@ def _dealing(lanes: Uneven, left: Remaining, cutoff: int) -> tuple[Decisions, in
     order = tuple(
         group for stage in zip(*(way.groups for way in chosen), strict=True) for group in stage
     )
-    split = (0, *(int(np.argwhere(mask)[0, 1]) for mask in left.stages.layers))
+    split = (0, *(int(np.argwhere(mask)[0, 1]) for mask in remaining.stages.layers))
     each = [way.share for way in chosen for _ in range(lanes.places.width)]
     # Shares that add up to all micro-batches: the largest ones less by what is over.
     for _ in range(sum(each) - lanes.tables.num_micro_batches):

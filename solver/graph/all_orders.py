@@ -93,8 +93,8 @@ class _Steps:
                     more = (*used[:j], used[j] + 1, *used[j + 1 :])
                     stack.append((more, (*nodes, (j, end)), (*begins, j)))
 
-    def stages(self, most: int) -> _Moves | None:
-        """The steps of every stage; None if there are more than `most`."""
+    def stages(self, max_steps: int) -> _Moves | None:
+        """The steps of every stage; None if there are more than `max_steps`."""
 
         def moves(k: int, state: _State) -> Iterator[tuple[_State, _Step]]:
             for used, nodes, begins in self._covers(state, k * self.dp):
@@ -104,7 +104,7 @@ class _Steps:
                     step = _Step(state.nodes, nodes, begins, origin)
                     yield _State(used, nodes, origin), step
 
-        return walk(_State((0,) * len(self.counts), (), (0, 0)), self.pp, moves, most)
+        return walk(_State((0,) * len(self.counts), (), (0, 0)), self.pp, moves, max_steps)
 
 
 #: Steps that all shapes with these nodes and degrees share.

@@ -73,8 +73,8 @@ def evaluate(
             break
         parts.append(_evaluate(problem, arcs[i : i + chunk], splits[i : i + chunk], harvest))
     times = np.concatenate([part.step_time for part in parts])
-    found = [part.cuts for part in parts if part.cuts is not None]
-    return Evaluation(times, join_cuts(found) if harvest else None)
+    cuts = [part.cuts for part in parts if part.cuts is not None]
+    return Evaluation(times, join_cuts(cuts) if harvest else None)
 
 
 def _gather(problem: SplitProblem, name: str, arcs: Array, lane: int | None) -> Array:
@@ -134,14 +134,21 @@ def _evaluate(problem: SplitProblem, arcs: Array, splits: Array, harvest: bool) 
         return Evaluation(step_time, None)
     device = source[last, columns]
     lane_of = stacked[:, device, columns].argmax(axis=0)
-    found = []
+    cuts = []
     for lane, (graph, times, ends) in enumerate(runs):
-        own = np.flatnonzero(lane_of == lane)
-        if own.size:
-            path = trace(graph, times, ends, own, graph.last[device[own]])
+        columns_of_lane = np.flatnonzero(lane_of == lane)
+        if columns_of_lane.size:
+            path = trace(graph, times, ends, columns_of_lane, graph.last[device[columns_of_lane]])
             rows = rows_of(path, problem.blocking)
-            found.append(Cuts(rows, np.full(own.size, lane), device[own], problem.num_devices))
-    return Evaluation(step_time, join_cuts(found))
+            cuts.append(
+                Cuts(
+                    rows,
+                    np.full(columns_of_lane.size, lane),
+                    device[columns_of_lane],
+                    problem.num_devices,
+                )
+            )
+    return Evaluation(step_time, join_cuts(cuts))
 
 
 def rows_of(path: PathCounts, blocking: bool) -> Array:

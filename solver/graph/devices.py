@@ -50,17 +50,20 @@ class LeastChunks:
     def _least(self, values: Array) -> Array:
         """[S, n] least of [n, n] over the places of so many layers; INFINITY if there is none."""
         first = np.arange(self.length)[:, None]
-        own = values[first, np.minimum(first + np.arange(self.size), self.length)]
-        least: Array = np.where(self._places, own, INFINITY).min(axis=1)
-        return least
+        placed = values[first, np.minimum(first + np.arange(self.size), self.length)]
+        minima: Array = np.where(self._places, placed, INFINITY).min(axis=1)
+        return minima
 
     @cached_property
     def times(self) -> Array:
         """[2, W, J, S, n] forward and backward, by what is recomputed."""
         problem, ways = self.problem, self.intervals.tables.recompute_ns
-        forward = np.stack([self._least(own) for own in problem.forward])
+        forward = np.stack([self._least(column_ns) for column_ns in problem.forward])
         backward = [
-            [self._least(own + more) for own, more in zip(problem.backward, extra, strict=True)]
+            [
+                self._least(column_ns + more)
+                for column_ns, more in zip(problem.backward, extra, strict=True)
+            ]
             for extra in (interval_sums(way.T) for way in ways)
         ]
         return np.stack([np.repeat(forward[None], len(ways), axis=0), backward])
@@ -71,18 +74,18 @@ class LeastChunks:
         pairs = zip(self.problem.sync, self.problem.finish, strict=True)
         return np.stack([self._least(sync + finish) for sync, finish in pairs])
 
-    def _memory(self, own: LayerMemory) -> tuple[Array, list[tuple[Array, Array]]]:
+    def _memory(self, memory: LayerMemory) -> tuple[Array, list[tuple[Array, Array]]]:
         """[S, n] bytes: what stays; per way, of a micro-batch held, and while one recomputes."""
-        if id(own) not in self._memories:
+        if id(memory) not in self._memories:
             kept = [
                 (
                     self._least(interval_sums(way.activation_bytes)),
                     self._least(interval_maxima(way.workspace_bytes)),
                 )
-                for way in own.kept
+                for way in memory.kept
             ]
-            self._memories[id(own)] = self._least(interval_sums(own.static_bytes)), kept
-        return self._memories[id(own)]
+            self._memories[id(memory)] = self._least(interval_sums(memory.static_bytes)), kept
+        return self._memories[id(memory)]
 
     def ways(self, k: int, sizes: Array) -> Array:
         """[J, N] the first way that may have room on device k with chunks of sizes [v, N].
@@ -90,25 +93,25 @@ class LeastChunks:
         W where none has. No plan with such chunks takes one before it.
         """
         tables, needs = self.intervals.tables, dict[int, Array]()
-        for own in tables.memory:
-            if id(own) not in needs:
-                needs[id(own)] = self._bytes(k, sizes, own)
-        found = []
-        for own, most in zip(tables.memory, tables.capacity_bytes.tolist(), strict=True):
-            room = needs[id(own)] <= most
-            found.append(np.where(room.any(axis=0), room.argmax(axis=0), len(room)))
-        return np.stack(found)
+        for memory in tables.memory:
+            if id(memory) not in needs:
+                needs[id(memory)] = self._bytes(k, sizes, memory)
+        first_ways = []
+        for memory, capacity in zip(tables.memory, tables.capacity_bytes.tolist(), strict=True):
+            room = needs[id(memory)] <= capacity
+            first_ways.append(np.where(room.any(axis=0), room.argmax(axis=0), len(room)))
+        return np.stack(first_ways)
 
-    def _bytes(self, k: int, sizes: Array, own: LayerMemory) -> Array:
+    def _bytes(self, k: int, sizes: Array, memory: LayerMemory) -> Array:
         """[W, N] that device k needs at least with chunks of these sizes [v, N]."""
         stages = np.arange(k, self.p * self.v, self.p)[:, None]
-        static, kept = self._memory(own)
-        whole = held(self.problem.schedule, self.p, k, self.share, self.v).whole
-        stays = static[stages, sizes].sum(axis=0) + own.fixed_bytes
+        static, kept = self._memory(memory)
+        in_flight = held(self.problem.schedule, self.p, k, self.share, self.v).whole
+        stays = static[stages, sizes].sum(axis=0) + memory.fixed_bytes
         return np.stack(
             [
                 stays
-                + (whole @ activation[stages, sizes]).max(axis=0)
+                + (in_flight @ activation[stages, sizes]).max(axis=0)
                 + workspace[stages, sizes].max(axis=0)
                 for activation, workspace in kept
             ]
@@ -121,15 +124,15 @@ class LeastChunks:
         """
         columns = np.unique(self.problem.stages[k].column)
         work = self.times[:, 0].sum(axis=0)[columns].min(axis=0)
-        most = self.length - (self.p - 1) * self.v
+        most_layers = self.length - (self.p - 1) * self.v
         sizes, busy = np.zeros((0, 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
         for s in range(k, self.p * self.v, self.p):
             possible = np.flatnonzero(work[s] < INFINITY)
             more = busy[:, None] + self.share * work[s, possible]
-            fits = (more < cutoff) & (sizes.sum(axis=0)[:, None] + possible <= most)
-            own, count = np.nonzero(fits)
-            sizes = np.concatenate([sizes[:, own], possible[None, count]])
-            busy = more[own, count]
+            fits = (more < cutoff) & (sizes.sum(axis=0)[:, None] + possible <= most_layers)
+            chosen, count = np.nonzero(fits)
+            sizes = np.concatenate([sizes[:, chosen], possible[None, count]])
+            busy = more[chosen, count]
         return sizes
 
 
@@ -162,8 +165,8 @@ class DeviceEdges(Level):
         return values
 
 
-def device_edges(costs: LeastChunks, k: int, cutoff: int, most: int) -> DeviceEdges | None:
-    """Edges of device k that is not busy until the cutoff and fits; None if above `most`."""
+def device_edges(costs: LeastChunks, k: int, cutoff: int, max_edges: int) -> DeviceEdges | None:
+    """Edges of device k that is not busy until the cutoff and fits; None if above `max_edges`."""
     arcs, p, v = costs.problem.stages[k], costs.p, costs.v
     sizes = costs.within(k, cutoff)
     count, ways = sizes.sum(axis=0), costs.ways(k, sizes)
@@ -178,13 +181,13 @@ def device_edges(costs: LeastChunks, k: int, cutoff: int, most: int) -> DeviceEd
         times = costs.times[:, way, column[:, None, None], stages[:, None], sizes]
         busy = costs.share * times.sum(axis=(0, 2))
         room = (ways[column] < num_ways).all(axis=0)
-        first, own = np.nonzero(joined & room & (busy < cutoff).all(axis=0))
-        total += len(own)
-        if total > most:
+        first, chosen = np.nonzero(joined & room & (busy < cutoff).all(axis=0))
+        total += len(chosen)
+        if total > max_edges:
             return None
-        rows.append((np.full(len(own), x), before[first], own))
-    arc, first, own = (np.concatenate(column) for column in zip(*rows, strict=True))
-    return _priced(costs, k, arc, first, sizes[:, own], ways[:, own])
+        rows.append((np.full(len(chosen), x), before[first], chosen))
+    arc, first, chosen = (np.concatenate(column) for column in zip(*rows, strict=True))
+    return _priced(costs, k, arc, first, sizes[:, chosen], ways[:, chosen])
 
 
 def _priced(
@@ -197,8 +200,8 @@ def _priced(
     passes = costs.times[:, way, column[None], stages[:, None, None], sizes[:, None]]
     tail = sum(
         (
-            costs.tails[own.tail[arc], s, n] + own.embedding[arc] * costs.problem.tied
-            for own, s, n in zip(arcs, stages, sizes, strict=True)
+            costs.tails[chunk_arcs.tail[arc], s, n] + chunk_arcs.embedding[arc] * costs.problem.tied
+            for chunk_arcs, s, n in zip(arcs, stages, sizes, strict=True)
         ),
         np.zeros(len(arc), dtype=np.int64),
     )
@@ -212,7 +215,7 @@ def _priced(
         before=before,
         sizes=sizes,
         passes=passes.reshape(2 * costs.v, *column.shape),
-        send=np.stack([own.send[arc].T for own in arcs]),
+        send=np.stack([chunk_arcs.send[arc].T for chunk_arcs in arcs]),
         tail=tail,
     )
     return edges.take(np.argsort(source, kind="stable"))
@@ -239,57 +242,59 @@ class DeviceGraph:
 
     def everything(self, cutoff: int) -> DeviceLayers | None:
         """All edges of devices that are not busy until the cutoff and fit; None if too many."""
-        found: DeviceLayers = []
+        layers: DeviceLayers = []
         for k in range(self.p):
-            edges = device_edges(self._costs, k, cutoff, MOST_EDGES - sum(map(len, found)))
+            edges = device_edges(self._costs, k, cutoff, MOST_EDGES - sum(map(len, layers)))
             if edges is None:
                 return None
-            found.append(edges)
-        return found
+            layers.append(edges)
+        return layers
 
     def thinned(
-        self, left: DeviceLayers, rows: Array, device: Array, cutoff: int
+        self, layers: DeviceLayers, rows: Array, device: Array, cutoff: int
     ) -> DeviceLayers | None:
         """Edges of paths below the cutoff by all these paths [C, 5 S], until nothing changes.
 
         None if there are none. device: [C] with which a path ends.
         """
         before = -1
-        while before != (count := sum(map(len, left))):
+        while before != (count := sum(map(len, layers))):
             before = count
             # Runs of so many paths that their tables are small.
             each = max(1, MOST_ENTRIES // max(1, count))
             for lane, i in product(range(self.problem.num_lanes), range(0, len(rows), each)):
-                if not all(map(len, left)):
+                if not all(map(len, layers)):
                     return None
                 block = slice(i, i + each)
-                costs = [e.values(rows[block], device[block], k, lane) for k, e in enumerate(left)]
-                so_far_ns, to_go_ns = so_far(left, costs), to_go(left, costs)
+                costs = [
+                    e.values(rows[block], device[block], k, lane) for k, e in enumerate(layers)
+                ]
+                so_far_ns, to_go_ns = so_far(layers, costs), to_go(layers, costs)
                 through = [
                     so_far_ns[k][:, edges.source] + cost + to_go_ns[k + 1][:, edges.target]
-                    for k, (edges, cost) in enumerate(zip(left, costs, strict=True))
+                    for k, (edges, cost) in enumerate(zip(layers, costs, strict=True))
                 ]
-                left = taken(left, [length.max(axis=0) < cutoff for length in through])
-        return left
+                layers = taken(layers, [length.max(axis=0) < cutoff for length in through])
+        return layers
 
-    def count(self, left: DeviceLayers) -> float:
+    def count(self, layers: DeviceLayers) -> float:
         """Number of plans."""
         number = np.ones(1)
-        for edges in left:
+        for edges in layers:
             reached = number[edges.source]
             number = np.zeros(edges.num_targets)
             np.add.at(number, edges.target, reached)
         return float(number.sum())
 
-    def plans(self, left: DeviceLayers) -> tuple[Array, Array]:
+    def plans(self, layers: DeviceLayers) -> tuple[Array, Array]:
         """Arcs [N, p] and splits [N, S + 1] of all plans."""
         chosen, node = np.empty((0, 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
-        for edges in left:
+        for edges in layers:
             parent, edge = np.nonzero(edges.source == node[:, None])
             chosen = np.concatenate([chosen[:, parent], edge[None]])
             node = edges.target[edge]
-        pairs = list(zip(left, chosen, strict=True))
-        sizes = np.stack([edges.sizes[:, own] for edges, own in pairs], axis=1)
+        pairs = list(zip(layers, chosen, strict=True))
+        sizes = np.stack([edges.sizes[:, chosen_edges] for edges, chosen_edges in pairs], axis=1)
         ends = sizes.reshape(self.p * self.v, -1).cumsum(axis=0).T
-        arcs = np.column_stack([edges.arc[own] for edges, own in pairs])
+        arcs = np.column_stack([edges.arc[chosen_edges] for edges, chosen_edges in pairs])
         return arcs, np.column_stack([np.zeros(len(ends), dtype=np.int64), ends])

@@ -132,25 +132,25 @@ def taken(layers: Sequence[_Level], masks: Sequence[Mask]) -> list[_Level]:
 
 def renumbered(layers: Layers) -> Layers:
     """The edges with nodes that have some, numbered from 0 on: the start and the end are 0."""
-    found, before = list[Edges](), np.zeros(layers[0].num_sources, dtype=np.int64)
+    numbered, before = list[Edges](), np.zeros(layers[0].num_sources, dtype=np.int64)
     number = 1
     for edges, after in zip(layers, [*layers[1:], None], strict=True):
         used = np.zeros(edges.num_targets, dtype=np.bool_)
         used[edges.target] = True
         if after is not None:
             used[after.source] = True
-        own = np.cumsum(used) - 1
-        found.append(
+        numbers = np.cumsum(used) - 1
+        numbered.append(
             replace(
                 edges,
                 source=before[edges.source],
-                target=own[edges.target],
+                target=numbers[edges.target],
                 num_sources=number,
                 num_targets=int(used.sum()),
             )
         )
-        before, number = own, int(used.sum())
-    return found
+        before, number = numbers, int(used.sum())
+    return numbered
 
 
 def _least_send(problem: SplitProblem, stage: int) -> Array:
@@ -159,9 +159,9 @@ def _least_send(problem: SplitProblem, stage: int) -> Array:
     if stage + 1 == problem.num_stages:
         return np.zeros(shape, dtype=np.int64)
     after = problem.stages[stage + 1]
-    least = np.full(shape, INFINITY)
-    np.minimum.at(least, after.source, after.send)
-    return least
+    sends = np.full(shape, INFINITY)
+    np.minimum.at(sends, after.source, after.send)
+    return sends
 
 
 @dataclass(frozen=True)
@@ -176,11 +176,11 @@ class _Runs:
 def _runs(problem: SplitProblem, stage: int, cutoff: int) -> list[_Runs]:
     """What the arcs of a stage may run with no device alone busy until the cutoff."""
     arcs = problem.stages[stage]
-    found: dict[tuple[int, bytes], list[int]] = {}
+    alike_arcs: dict[tuple[int, bytes], list[int]] = {}
     for x, allowed in enumerate(arcs.allowed):
-        found.setdefault((id(allowed), arcs.column[x].tobytes()), []).append(x)
+        alike_arcs.setdefault((id(allowed), arcs.column[x].tobytes()), []).append(x)
     runs_of = []
-    for alike in found.values():
+    for alike in alike_arcs.values():
         fits = arcs.allowed[alike[0]]
         column = arcs.column[alike[0]].tolist()
         for j, m in set(zip(column, problem.micro_batches, strict=True)):
@@ -193,9 +193,9 @@ def _reached(problem: SplitProblem, stage: int, runs: list[_Runs], before: Mask)
     """[states, n] nodes after a stage that runs lead to from those before it."""
     arcs, size = problem.stages[stage], problem.num_layers + 1
     reached = np.zeros((arcs.num_states, size), dtype=np.bool_)
-    for one in runs:
-        arc, run = np.nonzero(before[arcs.source[one.arcs]][:, one.start])
-        reached[arcs.target[one.arcs[arc]], one.end[run]] = True
+    for run_set in runs:
+        arc, run = np.nonzero(before[arcs.source[run_set.arcs]][:, run_set.start])
+        reached[arcs.target[run_set.arcs[arc]], run_set.end[run]] = True
     return reached
 
 
@@ -203,10 +203,10 @@ def _forward(problem: SplitProblem, runs: Sequence[list[_Runs]]) -> list[Mask]:
     """P + 1 times [states, n] nodes that runs lead to from no layers."""
     start = np.zeros((int(problem.stages[0].source.max()) + 1, problem.num_layers + 1), np.bool_)
     start[:, 0] = True
-    found = [start]
-    for k, own in enumerate(runs):
-        found.append(_reached(problem, k, own, found[k]))
-    return found
+    reached = [start]
+    for k, stage_runs in enumerate(runs):
+        reached.append(_reached(problem, k, stage_runs, reached[k]))
+    return reached
 
 
 def has_split(problem: SplitProblem) -> bool:
@@ -231,12 +231,12 @@ def build_layers(problem: SplitProblem, cutoff: int) -> Layers:
     for k in reversed(range(p)):
         arcs = problem.stages[k]
         rows, leads = [], np.zeros_like(before[k])
-        for one in runs[k]:
-            source, target = arcs.source[one.arcs], arcs.target[one.arcs]
-            inside = before[k][source][:, one.start] & after[target][:, one.end]
+        for run_set in runs[k]:
+            source, target = arcs.source[run_set.arcs], arcs.target[run_set.arcs]
+            inside = before[k][source][:, run_set.start] & after[target][:, run_set.end]
             arc, run = np.nonzero(inside)
-            leads[source[arc], one.start[run]] = True
-            rows.append((one.arcs[arc], one.start[run], one.end[run]))
+            leads[source[arc], run_set.start[run]] = True
+            rows.append((run_set.arcs[arc], run_set.start[run], run_set.end[run]))
         arc, start, end = map(np.concatenate, zip(*rows, strict=True))
         order = np.lexsort((arc, end, start, arcs.source[arc]))
         layers.append(edges_of(problem, k, arc[order], start[order], end[order]))
@@ -251,11 +251,11 @@ def bottlenecks(
 
     ahead, behind, weight: [R, M] forward, backward and weight gradients of a micro-batch.
     """
-    found = []
+    path_terms = []
     for forward, backward, weights in problem.left(stage):
         term = forward * ahead + backward * behind
-        found.append(term if weight is None else term + weights * weight)
-    terms: Array = np.maximum(*found) if len(found) == 2 else found[0]
+        path_terms.append(term if weight is None else term + weights * weight)
+    terms: Array = np.maximum(*path_terms) if len(path_terms) == 2 else path_terms[0]
     return terms
 
 
@@ -300,20 +300,20 @@ def edges_of(problem: SplitProblem, stage: int, arc: Array, start: Array, end: A
 
 def to_go(layers: Sequence[Level], costs: Sequence[Array]) -> list[Array]:
     """Least sum of `costs` (p times [.., M]) from a node to the end: p + 1 times [.., nodes]."""
-    found = [np.zeros((*costs[-1].shape[:-1], layers[-1].num_targets), dtype=np.int64)]
+    distances = [np.zeros((*costs[-1].shape[:-1], layers[-1].num_targets), dtype=np.int64)]
     for edges, cost in zip(reversed(layers), reversed(costs), strict=True):
-        found.append(edges.from_sources(cost + found[-1][..., edges.target]))
-    return found[::-1]
+        distances.append(edges.from_sources(cost + distances[-1][..., edges.target]))
+    return distances[::-1]
 
 
 def so_far(layers: Sequence[Level], costs: Sequence[Array]) -> list[Array]:
     """Least sum of `costs` (p times [.., M]) from the start to a node: p + 1 times [.., nodes]."""
     start = np.full((*costs[0].shape[:-1], layers[0].num_sources), INFINITY)
     start[..., 0] = 0
-    found = [start]
+    distances = [start]
     for edges, cost in zip(layers, costs, strict=True):
-        found.append(edges.into_targets(cost + found[-1][..., edges.source]))
-    return found
+        distances.append(edges.into_targets(cost + distances[-1][..., edges.source]))
+    return distances
 
 
 def shortest_path(

@@ -63,8 +63,8 @@ class GpuGraph:
 
     def _gpus(self, state: State) -> int:
         """GPUs of the nodes that are full, and of the one that is being filled."""
-        whole = sum(n * g for n, g in zip(state.used, self.places.node_gpus, strict=True))
-        return whole - self._room(state)
+        all_gpus = sum(n * g for n, g in zip(state.used, self.places.node_gpus, strict=True))
+        return all_gpus - self._room(state)
 
     def _room(self, state: State) -> int:
         """GPUs left on the node that is being filled."""
@@ -75,7 +75,7 @@ class GpuGraph:
     def steps_from(self, state: State) -> list[Step]:
         """Ways to place the next stage; none beyond every final vector."""
         places, room = self.places, self._room(state)
-        found = []
+        steps = []
         for x, (j, gpus) in enumerate(zip(places.group, places.gpus, strict=True)):
             if room and j != places.group[state.place or 0]:
                 continue
@@ -89,21 +89,21 @@ class GpuGraph:
             if fits and any(all(map(int.__le__, used, final)) for final in self.finals):
                 filled = min(offset + gpus, size)
                 after = State(used, filled, self._alike[x])
-                found.append(Step(state, after, x, not room))
-        return found
+                steps.append(Step(state, after, x, not room))
+        return steps
 
     @cached_property
     def steps(self) -> dict[State, list[Step]]:
         """Steps from every state, states with fewer GPUs first; those that reach a final vector."""
         start = State((0,) * len(self.places.nodes), 0, None)
-        found = {start: self.steps_from(start)}
+        steps = {start: self.steps_from(start)}
         fresh = [start]
         while fresh:
-            states = dict.fromkeys(step.after for state in fresh for step in found[state])
-            fresh = [state for state in states if state not in found]
-            found |= {state: self.steps_from(state) for state in fresh}
-        order = sorted(found, key=self._gpus)
-        return {state: found[state] for state in order}
+            states = dict.fromkeys(step.after for state in fresh for step in steps[state])
+            fresh = [state for state in states if state not in steps]
+            steps |= {state: self.steps_from(state) for state in fresh}
+        order = sorted(steps, key=self._gpus)
+        return {state: steps[state] for state in order}
 
     @cached_property
     def _counts(self) -> dict[State, int]:
@@ -122,8 +122,8 @@ class GpuGraph:
     @cached_property
     def numbers(self) -> list[int]:
         """Numbers of stages that templates may have."""
-        whole = self._counts[self.start]
-        return [p for p in range(1, self.places.num_layers + 1) if whole >> p & 1]
+        counts = self._counts[self.start]
+        return [p for p in range(1, self.places.num_layers + 1) if counts >> p & 1]
 
     def template(
         self, steps: Sequence[Step], boundaries: Sequence[int], micro_batches: int
@@ -132,10 +132,10 @@ class GpuGraph:
         stages, groups = list[Stage](), list[int]()
         for k, (step, layers) in enumerate(zip(steps, pairwise(boundaries), strict=True)):
             gpus = self.places.gpus[step.place]
-            held = self.places.held(len(steps), k, micro_batches)
+            in_flight = self.places.held(len(steps), k, micro_batches)
             if step.fresh:
                 groups.append(self.places.group[step.place])
-            recomputed = self.places.memory.recomputed(step.place, held, layers)
+            recomputed = self.places.memory.recomputed(step.place, in_flight, layers)
             first = step.after.filled - gpus
             stages.append(stage_on(layers, len(groups) - 1, first, gpus, recomputed))
         return Template(node_groups=tuple(groups), stages=tuple(stages))

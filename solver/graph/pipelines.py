@@ -52,18 +52,18 @@ class PlaceColumns:
         none = np.zeros((1, *self.places.forward.shape[1:]), dtype=np.int64)
         return np.concatenate([self.places.forward, none])[self.place]
 
-    def of(self, place: int, held: int) -> tuple[int, Mask]:
+    def of(self, place: int, in_flight: int) -> tuple[int, Mask]:
         """Column of stages at a place that hold so many micro-batches, and [n, n] their layers."""
-        if (place, held) not in self._known:
-            extra = self.places.memory.extra(place, held)
+        if (place, in_flight) not in self._known:
+            extra = self.places.memory.extra(place, in_flight)
             fits = extra < NEVER
             column = place
             if (extra[fits] > 0).any():
                 column = len(self.place)
                 self.place.append(place)
                 self.backward.append(self.places.backward[place] + np.where(fits, extra, 0))
-            self._known[place, held] = column, fits
-        return self._known[place, held]
+            self._known[place, in_flight] = column, fits
+        return self._known[place, in_flight]
 
 
 Arc = Move[Step | None]  #: a stage on a step between two states, or an empty one without
@@ -107,10 +107,10 @@ class Pipelines:
         """Per stage, arc by arc."""
         places, columns, choices = self.graph.places, self._columns, list[list[_Choice]]()
         for k, arcs in enumerate(self.arcs):
-            held = places.held(len(self.arcs), k, self.micro_batches)
+            in_flight = places.held(len(self.arcs), k, self.micro_batches)
             runs = {columns.empty: (columns.empty, {0: columns.nothing})}
             for place in dict.fromkeys(arc.what.place for arc in arcs if arc.what):
-                column, allowed = columns.of(place, held)
+                column, allowed = columns.of(place, in_flight)
                 runs[place] = column, self._by_message(k, allowed)
             choices.append(
                 [
@@ -126,7 +126,7 @@ class Pipelines:
     def problem(self) -> SplitProblem:
         """The problem; no stages if there is no pipeline."""
         places = self.graph.places
-        stages = tuple(self._stage(k, own) for k, own in enumerate(self._choices))
+        stages = tuple(self._stage(k, choices) for k, choices in enumerate(self._choices))
         nothing = np.zeros((1, *places.forward.shape[1:]), dtype=np.int64)
         return SplitProblem(
             schedule=places.schedule,
@@ -170,7 +170,7 @@ class Pipelines:
 
     def steps(self, arcs: Sequence[int]) -> list[Step]:
         """Of the stages with layers along a path of arcs [p] of the problem."""
-        path = [own[arc].arc.what for own, arc in zip(self._choices, arcs, strict=True)]
+        path = [choices[arc].arc.what for choices, arc in zip(self._choices, arcs, strict=True)]
         return [step for step in path if step is not None]
 
 
@@ -213,13 +213,13 @@ class FreeDegrees(Pipelines):
         groups = np.array(places.group)
         used = [j for j in np.unique(groups).tolist() if any(v[j] for v in self.graph.finals)]
         by_group = np.stack([work[groups == j].min(axis=0) for j in used])
-        least = by_group.min(axis=0)
-        gain = np.max(least / np.maximum(by_group, 1), axis=1)
+        least_work = by_group.min(axis=0)
+        gain = np.max(least_work / np.maximum(by_group, 1), axis=1)
         speed = max(
             sum(float(gain[i]) * final[j] * places.node_gpus[j] for i, j in enumerate(used))
             for final in self.graph.finals
         )
-        return int(self.micro_batches * int(least.sum()) / speed * (1 - 1e-9))
+        return int(self.micro_batches * int(least_work.sum()) / speed * (1 - 1e-9))
 
 
 class _Begun(NamedTuple):
@@ -282,8 +282,8 @@ class StageDegrees(Pipelines):
         places = self.graph.places
 
         def recomputed(k: int, place: int, layers: tuple[int, int]) -> Recomputed:
-            held = places.held(self.shape.pp, k, self.micro_batches)
-            return places.memory.recomputed(place, held, layers)
+            in_flight = places.held(self.shape.pp, k, self.micro_batches)
+            return places.memory.recomputed(place, in_flight, layers)
 
         shares = (self.micro_batches,) * self.shape.dp
         return layout_plan(self.by_place, layout, split, shares, recomputed)

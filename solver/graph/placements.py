@@ -78,10 +78,10 @@ class StageZones:
         latencies of that link.
         """
         tables = self.tables
-        most = min(tables.shape.dp, sum(tables.shape.nodes_used))
+        most_nodes = min(tables.shape.dp, sum(tables.shape.nodes_used))
         phases = [phase for phase in (self.placer.sync, self.placer.gather) if phase is not None]
         return tables.least_forward_ns + sum(
-            self._least_ring_ns(phase, range(2, most + 1)) for phase in phases
+            self._least_ring_ns(phase, range(2, most_nodes + 1)) for phase in phases
         )
 
     def _least_ring_ns(self, phase: SyncPhase, counts: range) -> int:
@@ -132,7 +132,7 @@ def replica_classes(placement: PlacementCosts, dp: int) -> list[ReplicaClass]:
         sends = map(tuple, placement.send_ns[:, :, r].T.tolist())
         key = (tuple(groups[:, r].tolist()), tuple(sends))
         members.setdefault(key, []).append(r)
-    return [ReplicaClass(tuple(found), *key) for key, found in members.items()]
+    return [ReplicaClass(tuple(replicas), *key) for key, replicas in members.items()]
 
 
 def finish_ns(intervals: Intervals, groups: Sequence[int], gather: Array, latency: int) -> Array:
@@ -186,10 +186,10 @@ class Columns:
         extra = np.zeros_like(self._backward)
         for j in self.used:
             extra[j] = self.intervals.stages.extra(j, stage, share)
-        least = self._least(self._backward + extra)
-        block = np.where(least < NEVER, least, self._blocks[0])
-        for number, known in enumerate(self._blocks):
-            if np.array_equal(block, known):
+        least_ns = self._least(self._backward + extra)
+        block = np.where(least_ns < NEVER, least_ns, self._blocks[0])
+        for number, kept_block in enumerate(self._blocks):
+            if np.array_equal(block, kept_block):
                 return number
         self._blocks.append(block)
         return len(self._blocks) - 1
@@ -223,18 +223,21 @@ def fixed_order(
     slots, p = placement.group_of_slot.reshape(shape.pp, shape.dp), shape.pp
     stages, columns = [], Columns(intervals)
     for k in range(shape.num_stages):
-        groups = [one.groups[k % p] for one in classes]
-        own = [j + columns.first(k, m) for j, m in zip(groups, shares, strict=True)]
+        groups = [replicas.groups[k % p] for replicas in classes]
+        column = [j + columns.first(k, m) for j, m in zip(groups, shares, strict=True)]
         allowed = by_message(tables, k, allowed_layers(intervals, k, groups, shares))
         same = np.zeros(len(allowed), dtype=np.int64)
         send = np.array(
-            [[one.send_ns[(k - 1) % p][n] if k else 0 for one in classes] for n in allowed]
+            [
+                [replicas.send_ns[(k - 1) % p][n] if k else 0 for replicas in classes]
+                for n in allowed
+            ]
         )
         stages.append(
             Arcs(
                 source=same,
                 target=same,
-                column=np.array([own])[same],
+                column=np.array([column])[same],
                 send=send,
                 send_back=send,
                 tail=same + k,
@@ -264,5 +267,7 @@ def fixed_order(
         finish=np.stack(finish),
         chunks=shape.vpp,
         weight=weight,
-        memory=chunk_memory(intervals, np.array([one.groups for one in classes]).T, shares),
+        memory=chunk_memory(
+            intervals, np.array([replicas.groups for replicas in classes]).T, shares
+        ),
     )

@@ -28,10 +28,10 @@ from solver.graph.problem import Array, Intervals, Mask
 class StageMemory(Protocol):
     """What memory makes the stages at places recompute, by the micro-batches that they hold."""
 
-    def extra(self, place: int, held: int) -> Array:
+    def extra(self, place: int, in_flight: int) -> Array:
         """[n, n] ns by which that lengthens backward passes; NEVER where layers may not stand."""
 
-    def recomputed(self, place: int, held: int, layers: tuple[int, int]) -> Recomputed:
+    def recomputed(self, place: int, in_flight: int, layers: tuple[int, int]) -> Recomputed:
         """What a stage of these layers recomputes."""
 
 
@@ -41,16 +41,16 @@ class PlaceMemory:
 
     places: Sequence[tuple[Intervals, int]]
 
-    def extra(self, place: int, held: int) -> Array:
+    def extra(self, place: int, in_flight: int) -> Array:
         """See `StageMemory`."""
         intervals, group = self.places[place]
-        extra = intervals.stages.extra_of(group, ((held, 0),))
+        extra = intervals.stages.extra_of(group, ((in_flight, 0),))
         return np.where(intervals.allowed, extra, NEVER)
 
-    def recomputed(self, place: int, held: int, layers: tuple[int, int]) -> Recomputed:
+    def recomputed(self, place: int, in_flight: int, layers: tuple[int, int]) -> Recomputed:
         """See `StageMemory`."""
         intervals, group = self.places[place]
-        return intervals.stages.recomputed_of(group, ((held, 0),), layers)
+        return intervals.stages.recomputed_of(group, ((in_flight, 0),), layers)
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ class Places:
         """Number of layers L."""
         return int(self.forward.shape[-1]) - 1
 
-    def fits(self, place: int, held: int) -> Mask:
+    def fits(self, place: int, in_flight: int) -> Mask:
         """[n, n] layers that may stand at a place and hold so many micro-batches."""
-        return self.memory.extra(place, held) < NEVER
+        return self.memory.extra(place, in_flight) < NEVER
 
     def held(self, num_stages: int, stage: int, micro_batches: int) -> int:
         """Micro-batches that a stage holds at once."""
@@ -111,16 +111,16 @@ def _places(
 ) -> Places:
     groups = instance.cluster.groups
     degrees = [template_degrees(instance, group, split) for group in groups]
-    found = [(j, g) for j, gpus in enumerate(degrees) for g in gpus]
-    tables = {g: stage_tables(instance, strategy, g, pp) for _, g in found}
-    intervals = {g: Intervals(own) for g, own in tables.items()}
+    place_keys = [(j, g) for j, gpus in enumerate(degrees) for g in gpus]
+    tables = {g: stage_tables(instance, strategy, g, pp) for _, g in place_keys}
+    intervals = {g: Intervals(place_tables) for g, place_tables in tables.items()}
 
     def stacked(name: str) -> Array:
-        return np.stack([getattr(intervals[g], name)[j] for j, g in found])
+        return np.stack([getattr(intervals[g], name)[j] for j, g in place_keys])
 
     def sends(receiver: int) -> Array:
         """[2, C, C] messages; `receiver` 1: to the stage at y, 0: to the one at x."""
-        pairs = [[(x, y) for y in found] for x in found]
+        pairs = [[(x, y) for y in place_keys] for x in place_keys]
 
         def inside(j: int, g: int) -> int:
             return inside_ns(tables[g], j, tables[g].tensors[-1])
@@ -131,7 +131,7 @@ def _places(
         ]
         return np.array([within, between], dtype=np.int64)
 
-    embedding = [tied_ns(tables[g], j, across) for j, g in found]
+    embedding = [tied_ns(tables[g], j, across) for j, g in place_keys]
     return Places(
         split=split,
         nodes=tuple(group.nodes for group in groups),
@@ -139,16 +139,16 @@ def _places(
             filled(group.gpus_per_node, gpus, split)
             for group, gpus in zip(groups, degrees, strict=True)
         ),
-        group=tuple(j for j, _ in found),
-        gpus=tuple(g for _, g in found),
+        group=tuple(j for j, _ in place_keys),
+        gpus=tuple(g for _, g in place_keys),
         forward=stacked("forward"),
         backward=stacked("backward"),
         finish=stacked("optimizer"),
-        memory=PlaceMemory([(intervals[g], j) for j, g in found]),
+        memory=PlaceMemory([(intervals[g], j) for j, g in place_keys]),
         send=sends(1),
         send_back=sends(0),
         embedding=np.array(embedding, dtype=np.int64).T,
-        tied=any(own.tied for own in tables.values()),
+        tied=any(place_tables.tied for place_tables in tables.values()),
         blocking=instance.search.blocking_sends,
         schedule=strategy.schedule,
     )
@@ -171,7 +171,7 @@ def places_of(intervals: Intervals, by_place: ByPlace) -> Places:
     send = [
         [[placer.send_ns(x, y, together) for y in each] for x in each] for together in (True, False)
     ]
-    embedding = [[placer.embedding_ns(x, one) for x in each] for one in (True, False)]
+    embedding = [[placer.embedding_ns(x, inside) for x in each] for inside in (True, False)]
     return Places(
         split=NodeSplit.ANY,
         nodes=tuple(group.nodes for group in groups),

@@ -72,9 +72,9 @@ def walk(
     start: State,
     num_stages: int,
     moves: Callable[[int, State], Iterable[tuple[State, What]]],
-    most: float = inf,
+    max_moves: float = inf,
 ) -> list[list[Move[What]]] | None:
-    """Per stage the moves that some way through all stages takes; None if above `most`.
+    """Per stage the moves that some way through all stages takes; None if above `max_moves`.
 
     moves: of a stage and a state before it, the states after it and what the stage does.
     """
@@ -86,8 +86,8 @@ def walk(
             for after, what in moves(k, state):
                 target = numbers.setdefault(after, len(numbers))
                 stage.append(Move(number, target, what))
-                most -= 1
-                if most < 0:
+                max_moves -= 1
+                if max_moves < 0:
                     return None
         stages.append(stage)
         states = numbers
@@ -129,11 +129,11 @@ class HeldIntervals:
         With as much recomputed as may be, and no room for it while it is: never below the truth.
         """
         kept = self.memory.kept
-        least = np.min([interval_sums(way.activation_bytes) for way in kept], axis=0)
+        activations = np.min([interval_sums(way.activation_bytes) for way in kept], axis=0)
         workspace = np.min([interval_maxima(way.workspace_bytes) for way in kept], axis=0)
         free = capacity - self.memory.fixed_bytes - self.static - workspace
-        held = np.where(least > 0, free // np.maximum(least, 1), INFINITY)
-        return np.where(free < 0, 0, held)
+        num_in_flight = np.where(activations > 0, free // np.maximum(activations, 1), INFINITY)
+        return np.where(free < 0, 0, num_in_flight)
 
 
 class Intervals:
@@ -144,8 +144,8 @@ class Intervals:
         self.forward = between(self.stages.forward)  # [J, n, n]
         self.backward = between(self.stages.backward)
         self.optimizer = between(self.stages.optimizer)
-        held = {id(memory): HeldIntervals(memory) for memory in tables.memory}
-        self.held = [held[id(memory)] for memory in tables.memory]  # [J]
+        interval_memory = {id(memory): HeldIntervals(memory) for memory in tables.memory}
+        self.held = [interval_memory[id(memory)] for memory in tables.memory]  # [J]
         blocks = tables.blocks_before[None, :] - tables.blocks_before[:, None]
         ends = np.arange(tables.num_layers + 1)
         self.allowed = (blocks >= tables.min_blocks) & (ends[None, :] > ends[:, None])
@@ -163,7 +163,9 @@ class Intervals:
     def room(self) -> Array:
         """[J, n, n] micro-batches in flight that layers have room for, see `HeldIntervals`."""
         capacities = self.tables.capacity_bytes.tolist()
-        rooms = [held.room(most) for held, most in zip(self.held, capacities, strict=True)]
+        rooms = [
+            memory.room(capacity) for memory, capacity in zip(self.held, capacities, strict=True)
+        ]
         return np.where(self.allowed, np.stack(rooms), 0)
 
 
@@ -192,7 +194,7 @@ class Arcs:
     def alike(self) -> bool:
         """Whether all lanes have equal columns and transfers on every arc."""
         per_lane = (self.column, self.send, self.send_back)
-        return all(bool((one == one[:, :1]).all()) for one in per_lane)
+        return all(bool((values == values[:, :1]).all()) for values in per_lane)
 
     @property
     def first_lane(self) -> "Arcs":
@@ -274,10 +276,10 @@ class SplitProblem:
 
     def order(self, arcs: Sequence[int]) -> tuple[int, ...]:
         """Node groups in node order along a path of arcs [p], if the order is free."""
-        found: list[int] = []
+        groups: list[int] = []
         for stage, arc in zip(self.stages, arcs, strict=True):
-            found.extend(stage.begins[arc])
-        return tuple(found)
+            groups.extend(stage.begins[arc])
+        return tuple(groups)
 
 
 @dataclass(frozen=True)
@@ -294,16 +296,18 @@ class ChunkMemory:
     @cached_property
     def _kinds(self) -> list[list[int]]:
         """Per device its groups; of those whose GPUs hold as much, one of least memory."""
-        capacity, held = self.intervals.tables.capacity_bytes, self.intervals.held
+        capacity, memories = self.intervals.tables.capacity_bytes, self.intervals.held
         return [
-            list({id(held[j]): j for j in sorted(set(row), key=lambda j: -capacity[j])}.values())
+            list(
+                {id(memories[j]): j for j in sorted(set(row), key=lambda j: -capacity[j])}.values()
+            )
             for row in self.groups.tolist()
         ]
 
     def fits(self, device: int, first: Array, last: Array) -> Mask:
         """[N] whether a device has room for its first chunks of layers [first, last) [c, N]."""
-        chunks = self.intervals.stages.chunks
-        rooms = [chunks.way(device, j, self.share, first, last)[1] for j in self._kinds[device]]
+        way_of = self.intervals.stages.way_of_chunks
+        rooms = [way_of(device, j, self.share, first, last)[1] for j in self._kinds[device]]
         room: Mask = np.all(rooms, axis=0)
         return room
 
@@ -316,7 +320,7 @@ class ChunkMemory:
 
     def backward(self, splits: Array, lane: int) -> Array:
         """[S, N] ns of a backward pass, with what devices recompute."""
-        own, first, last = self.groups[:, lane], splits[:, :-1].T, splits[:, 1:].T
-        whole = self.intervals.backward[np.resize(own, len(first))[:, None], first, last]
-        extra = self.intervals.stages.extra_of_splits(own.tolist(), self.share, splits)
-        return whole + extra
+        groups, first, last = self.groups[:, lane], splits[:, :-1].T, splits[:, 1:].T
+        plain = self.intervals.backward[np.resize(groups, len(first))[:, None], first, last]
+        extra = self.intervals.stages.extra_of_splits(groups.tolist(), self.share, splits)
+        return plain + extra

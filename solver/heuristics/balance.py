@@ -71,9 +71,9 @@ class SplitSpace:
         """
         stages = self.stages
         if not stages.has_choice or stages.shares_memory:
-            least = [table[end, groups] - table[start, groups] for table in self.passes]
-            least[1] = least[1] + self._chunks_extra(share, groups, start, end)
-            return least
+            times = [table[end, groups] - table[start, groups] for table in self.passes]
+            times[1] = times[1] + self._chunks_extra(share, groups, start, end)
+            return times
         first = [self.columns.first(k, share) for k in range(len(start))]
         columns = groups + np.array(first).reshape(-1, *(1,) * (groups.ndim - 1))
         tables = [table for table in self.columns.times() if table is not None]
@@ -85,7 +85,7 @@ class SplitSpace:
         if not stages.has_choice:
             return 0
         splits = np.concatenate([start[:, 0], end[-1:, 0]]).T
-        return stages.chunks.extra(groups[: self.tables.shape.pp, :, 0], share, splits)
+        return stages.extra_of_devices(groups[: self.tables.shape.pp, :, 0], share, splits)
 
     def farthest_ends(self, group: int, stage: int, share: int) -> Array:
         """[n] last end with which a stage from each layer fits a GPU of the group.
@@ -133,7 +133,8 @@ class Balance:
         present = np.zeros((len(groups), space.work.shape[1], len(counts)), dtype=bool)
         present[np.arange(len(groups))[:, None], groups, index] = True
         self.kinds: Kinds = [
-            tuple((int(j), int(counts[i])) for j, i in np.argwhere(one)) for one in present
+            tuple((int(j), int(counts[i])) for j, i in np.argwhere(stage_kinds))
+            for stage_kinds in present
         ]
 
     @cached_property
@@ -149,8 +150,8 @@ class Balance:
         start, end = splits[:, :-1], splits[:, 1:]
         stages = np.arange(start.shape[1])
         fits = (end >= self.space.least_ends[start]) & (end <= self.farthest[stages, start])
-        whole: Mask = np.all(fits, axis=1)
-        return whole if self._chunks is None else whole & self._chunks.fit(splits)
+        fitting: Mask = np.all(fits, axis=1)
+        return fitting if self._chunks is None else fitting & self._chunks.fit(splits)
 
     @cached_property
     def _chunks(self) -> ChunkMemory | None:
@@ -236,8 +237,8 @@ class Balance:
         ends = []
         for j, m in self.kinds[k]:
             load = m * self.space.work[:, j] + after
-            most = np.searchsorted(load, (load[None, :] + limits[:, None]).ravel(), "right") - 1
-            ends.append(most.reshape(len(limits), -1))
+            last = np.searchsorted(load, (load[None, :] + limits[:, None]).ravel(), "right") - 1
+            ends.append(last.reshape(len(limits), -1))
         reach: Array = np.minimum(np.min(ends, axis=0), self.farthest[k])
         return reach
 
@@ -259,13 +260,13 @@ class Balance:
             starts = (before >= 0) & (reach[rows, before] >= boundaries)
         return starts[:, -1]
 
-    def least_limit(self, most: int) -> int | None:
-        """Least work, to `WIDTH`, that some split keeps on every stage; None above `most` ns."""
+    def least_limit(self, longest_ns: int) -> int | None:
+        """Least work, to `WIDTH`, that some split keeps on every stage; None above `longest_ns`."""
         longest = 0 if self.after is None else int(self.after[:, -1].max())
-        most = min(most, max(self.shares) * int(self.space.work[-1].max()) + longest)
-        if not self.feasible(np.array([most]))[0]:
+        longest_ns = min(longest_ns, max(self.shares) * int(self.space.work[-1].max()) + longest)
+        if not self.feasible(np.array([longest_ns]))[0]:
             return None
-        low, high = 0, most
+        low, high = 0, longest_ns
         while high - low > max(1.0, WIDTH * high):
             limits = distinct(np.linspace(low, high, LIMITS + 1).astype(np.int64)[1:])
             first = int(self.feasible(limits).argmax())
@@ -287,9 +288,9 @@ class Balance:
             inside = (boundaries >= self.space.least_ends[:, None]) & (
                 boundaries <= reach[0][:, None]
             )
-            whole = np.where(inside, stage[self.kinds[k]] + best, UNREACHED)
-            choices.append(whole.argmin(axis=1))
-            best = np.minimum(whole[boundaries, choices[-1]], UNREACHED)
+            latency = np.where(inside, stage[self.kinds[k]] + best, UNREACHED)
+            choices.append(latency.argmin(axis=1))
+            best = np.minimum(latency[boundaries, choices[-1]], UNREACHED)
         if best[0] >= UNREACHED:
             return None
         split = [0]

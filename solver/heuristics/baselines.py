@@ -42,11 +42,11 @@ def even_split(tables: CostTables) -> Split:
     sizes = [each + (k < left_over - 1) for k in range(stages)]
     sizes[-1] += left_over > 0
     target = tuple(accumulate(sizes, initial=0))
-    least = least_ends(tables)
-    if all(end >= least[start] for start, end in pairwise(target)):
+    earliest_end = least_ends(tables)
+    if all(end >= earliest_end[start] for start, end in pairwise(target)):
         return target
     anywhere = (*range(stages), layers)
-    split = nearest_split(target, lambda k, start: range(least[start], layers + 1), anywhere)
+    split = nearest_split(target, lambda k, start: range(earliest_end[start], layers + 1), anywhere)
     if split is None:
         raise ValueError(f"{layers} layers are too few for {stages} stages")
     return split
@@ -147,18 +147,18 @@ def equal_blocks(tables: CostTables) -> Split | None:
     return (0, *inner, tables.num_layers)
 
 
-def equal_chunks_plan(shapes: Iterable[Shape], known: TimeTables, stop: Stop) -> Found:
+def equal_chunks_plan(shapes: Iterable[Shape], times: TimeTables, stop: Stop) -> Found:
     """Best plan with equally many blocks on every chunk of shapes that have several per device.
 
     In the first node order alone: a start for a search, at the price of a simulation each. Ends
     after `MOST_FAILURES` shapes without a better plan.
     """
-    choice, failures = Choice(known.instance), 0
-    for bound, shape in known.by_bound(shape for shape in shapes if shape.vpp > 1):
+    choice, failures = Choice(times.instance), 0
+    for bound, shape in times.by_bound(shape for shape in shapes if shape.vpp > 1):
         best = choice.objective
         if bound >= best or failures == MOST_FAILURES or stop():
             break
-        tables = known.costs(shape)
+        tables = times.costs(shape)
         split = equal_blocks(tables)
         if split:
             order = next(node_orders(shape.nodes_used, 1))
@@ -199,14 +199,18 @@ def _smallest_model_parallel(instance: Instance, shapes: list[Shape]) -> Found:
     order = tuple(j for j, count in enumerate(nodes_used) for _ in range(count))
     widest = max(shape.widest_tp for shape in shapes)
     grown = sorted((s for s in shapes if s.pp == 1 or s.widest_tp == widest), key=_growth)
-    known = TimeTables(instance)
+    time_tables = TimeTables(instance)
     for _, sizes in groupby(grown, key=_growth):
-        tables = [known.costs(shape) for shape in sizes]
-        times = [(batch_time_ns(one, order), one) for one in tables]
-        fitting = [(time, -one.shape.micro_batch, one) for time, one in times if time is not None]
+        tables = [time_tables.costs(shape) for shape in sizes]
+        times = [(batch_time_ns(candidate, order), candidate) for candidate in tables]
+        fitting = [
+            (time, -candidate.shape.micro_batch, candidate)
+            for time, candidate in times
+            if time is not None
+        ]
         if fitting:
             choice = Choice(instance)
-            best = min(fitting, key=lambda found: found[:2])[2]
+            best = min(fitting, key=lambda entry: entry[:2])[2]
             try_orders(choice, best, _megatron_split, [order])
             return choice.result
     return None
@@ -239,7 +243,7 @@ def megatron_rule(instance: Instance, shapes: Iterable[Shape]) -> Found:
         return sum(n * size for n, size in zip(nodes_used, sizes, strict=True)), nodes_used
 
     for nodes_used in sorted(by_nodes, key=most_gpus, reverse=True):
-        found = _smallest_model_parallel(instance, by_nodes[nodes_used])
-        if found:
-            return found
+        plan = _smallest_model_parallel(instance, by_nodes[nodes_used])
+        if plan:
+            return plan
     return None

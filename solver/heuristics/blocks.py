@@ -86,7 +86,7 @@ class BlockCosts:
             for j in used:
                 groups = [i] * (shape.dp // sizes[i] - 1) + [j]
                 sync, sync_start, gather, gather_start = placer.stage(
-                    0, [placer.terms(one, 0) for one in groups], groups
+                    0, [placer.terms(group, 0) for group in groups], groups
                 )
                 self.sync[i, j, 1:], self.gather[i, j, 1:] = np.cumsum(sync), np.cumsum(gather)
                 self.sync_start[i, j], self.gather_start[i, j] = sync_start, gather_start
@@ -96,8 +96,8 @@ class BlockCosts:
         start, end = patterns.splits[:, :-1], patterns.splits[:, 1:]
         stages = np.arange(start.shape[1])
         last = self.farthest[stages, patterns.groups, start[:, None]].min(axis=1)
-        whole: Mask = ((end >= self.space.least_ends[start]) & (end <= last)).all(axis=1)
-        return whole
+        fitting: Mask = ((end >= self.space.least_ends[start]) & (end <= last)).all(axis=1)
+        return fitting
 
 
 class BlockTrial(Trial):
@@ -119,7 +119,7 @@ class BlockTrial(Trial):
         )
         tables = self.costs.tables
         kinds = tables.message_kind[splits[:, 1:-1].T][:, None]
-        ends = (self.costs.outside[one, kinds] for one in (self.groups[1:], self.groups[:-1]))
+        ends = (self.costs.outside[groups, kinds] for groups in (self.groups[1:], self.groups[:-1]))
         send = np.maximum(*ends).reshape(p - 1, columns)
         blocking = tables.instance.search.blocking_sends
         times = Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
@@ -128,17 +128,17 @@ class BlockTrial(Trial):
     def tail_ns(self, splits: Array) -> Array:
         """[p, N] of these patterns."""
         costs, start, end = self.costs, splits[:, :-1].T, splits[:, 1:].T
-        one, other = self.groups[:, 0], self.groups[:, 1]
-        sync = costs.sync[one, other, end] - costs.sync[one, other, start]
-        gather = costs.gather[one, other, end] - costs.gather[one, other, start]
+        first, second = self.groups[:, 0], self.groups[:, 1]
+        sync = costs.sync[first, second, end] - costs.sync[first, second, start]
+        gather = costs.gather[first, second, end] - costs.gather[first, second, start]
         table = costs.space.optimizer
         optimizer = table[end[:, None], self.groups] - table[start[:, None], self.groups]
-        finish = optimizer.max(axis=1) + gather + costs.gather_start[one, other]
+        finish = optimizer.max(axis=1) + gather + costs.gather_start[first, second]
         if costs.tables.tied:
             ends = [costs.embedding[i][self.groups[k]] for i, k in enumerate((0, -1))]
             finish[[0, -1]] = finish[[0, -1]].max(axis=0) + np.max(ends, axis=(0, 1))
-        whole: Array = sync + costs.sync_start[one, other] + finish
-        return whole
+        tail: Array = sync + costs.sync_start[first, second] + finish
+        return tail
 
 
 #: Pairs of stages exchanged at once at most, and layers moved, to leave a local optimum.
@@ -227,11 +227,11 @@ def block_sizes(tables: CostTables) -> list[int]:
     shape = tables.shape
     used = [(n, size) for n, size in zip(shape.nodes_used, tables.slots_per_node, strict=True) if n]
     size = used[0][1]
-    whole = shape.dp // size
-    cut = shape.dp % size or any(other != size for _, other in used)
-    if shape.pp < 2 or cut or whole < FEWEST_NODES:
+    nodes_per_stage = shape.dp // size
+    cut = shape.dp % size or any(node_slots != size for _, node_slots in used)
+    if shape.pp < 2 or cut or nodes_per_stage < FEWEST_NODES:
         return []
-    return sorted({min(n % whole, -n % whole) for n, _ in used} - {0})
+    return sorted({min(n % nodes_per_stage, -n % nodes_per_stage) for n, _ in used} - {0})
 
 
 def with_blocks(search: ShapeSearch, state: State, random: Random, stop: Stop) -> State:
@@ -289,23 +289,25 @@ class BlockSearch:
         of a block.
         """
         p, (first, second) = self.search.starts.tables.shape.pp, self.sizes
-        own, ends = np.arange(p + 1), [(0, 0)]
-        for most in self.most:
-            other = np.minimum((most - first * own) // second, p)
-            full = (other >= 0) & (own == np.minimum((most - second * other) // first, p))
-            c = min(np.flatnonzero(full), key=lambda c: abs(int(c - other[c])))
-            ends.append((int(c), int(other[c])))
+        first_stages, ends = np.arange(p + 1), [(0, 0)]
+        for num_nodes in self.most:
+            second_stages = np.minimum((num_nodes - first * first_stages) // second, p)
+            full = (second_stages >= 0) & (
+                first_stages == np.minimum((num_nodes - second * second_stages) // first, p)
+            )
+            c = min(np.flatnonzero(full), key=lambda c: abs(int(c - second_stages[c])))
+            ends.append((int(c), int(second_stages[c])))
         return np.diff(np.maximum.accumulate(ends), axis=0).T
 
     def balanced(self, pattern: Patterns, random: Random) -> Patterns:
         """The pattern with both blocks on about as many stages of each group."""
         groups = pattern.groups.copy()
-        for own, stages in zip(groups[0], self._stages(), strict=True):
-            spare = np.bincount(self.rank[own], minlength=len(stages)) - stages
+        for block, stages in zip(groups[0], self._stages(), strict=True):
+            spare = np.bincount(self.rank[block], minlength=len(stages)) - stages
             for missing in np.repeat(np.arange(len(spare)), np.maximum(-spare, 0)):
-                k = random.choice(np.flatnonzero(spare[self.rank[own]] > 0).tolist())
-                spare[[self.rank[own[k]], missing]] += [-1, 1]
-                own[k] = self.ranked[missing]
+                k = random.choice(np.flatnonzero(spare[self.rank[block]] > 0).tolist())
+                spare[[self.rank[block[k]], missing]] += [-1, 1]
+                block[k] = self.ranked[missing]
         return Patterns(groups, pattern.splits)
 
     def order(self, pattern: Patterns) -> Order | None:
@@ -328,29 +330,29 @@ class BlockSearch:
                 spare[[j, faster]] += [count, -count]
         return None if spare.any() else tuple(grid.T.ravel().tolist())
 
-    def better(self, found: Found, state: State) -> State:
+    def better(self, judged: Found, state: State) -> State:
         """The plan of a pattern if there is one and it is faster, else the state."""
-        order = self.order(found.pattern) if found.step_time_ns < state.step_time_ns else None
+        order = self.order(judged.pattern) if judged.step_time_ns < state.step_time_ns else None
         if order is None:
             return state
-        split = tuple(found.pattern.splits[0].tolist())
+        split = tuple(judged.pattern.splits[0].tolist())
         plan = self.search.starts.judged(order, state.shares, split)
         return plan if plan is not None and plan.step_time_ns < state.step_time_ns else state
 
     def _faster(self, near: Patterns, than_ns: int, stop: Stop) -> Found | None:
         """One of the patterns that takes less time than this; None if there is none."""
-        left = near.take(self.costs.fits(near) & self.counted(near.groups))
-        while len(left) and not stop():
+        untried = near.take(self.costs.fits(near) & self.counted(near.groups))
+        while len(untried) and not stop():
             bound = self.search.starts.pool.bound_ns(
-                BlockTrial(self.costs, left.groups), left.splits
+                BlockTrial(self.costs, untried.groups), untried.splits
             )
             hopeful = np.argsort(bound, kind="stable")[: (bound < than_ns).sum()]
             if not len(hopeful):
                 break
-            found = self._best(left.take(hopeful[:TRIED_AT_ONCE]))
-            if found.step_time_ns < than_ns:
-                return found
-            left = left.take(hopeful[TRIED_AT_ONCE:])
+            judged = self._best(untried.take(hopeful[:TRIED_AT_ONCE]))
+            if judged.step_time_ns < than_ns:
+                return judged
+            untried = untried.take(hopeful[TRIED_AT_ONCE:])
         return None
 
     def _best(self, patterns: Patterns) -> Found:
@@ -365,22 +367,22 @@ class BlockSearch:
         best = self._best(pattern) if valid[0] else Found(pattern, LONGEST_NS)
         while True:
             time_ns = best.step_time_ns
-            found = self._faster(near_patterns(best.pattern), time_ns, stop)
-            if found is None:
-                found = self._faster(changed_patterns(best.pattern, self.rank), time_ns, stop)
-            if found is None:
+            faster = self._faster(near_patterns(best.pattern), time_ns, stop)
+            if faster is None:
+                faster = self._faster(changed_patterns(best.pattern, self.rank), time_ns, stop)
+            if faster is None:
                 return best
-            best = found
+            best = faster
 
     def best(self, state: State, random: Random, stop: Stop) -> Found:
         """The fastest pattern met on a walk over local optima that begins along the state."""
         best = at = self.descend(self.balanced(self.along(state), random), stop)
         failures = 0
         while failures < PATIENCE and not stop():
-            found = self.descend(shaken(at.pattern, random), stop)
+            judged = self.descend(shaken(at.pattern, random), stop)
             failures += 1
-            if found.step_time_ns < at.step_time_ns * (1 + WORSE * random.random()):
-                at = found
+            if judged.step_time_ns < at.step_time_ns * (1 + WORSE * random.random()):
+                at = judged
             if at.step_time_ns < best.step_time_ns:
                 best, failures = at, 0
         return best

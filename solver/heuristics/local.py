@@ -82,9 +82,9 @@ class _LocalSearch:
         self.count += 1
         objective = state.step_time_ns * objective_weight(self.instance, search.starts.tables.shape)
         insort(self.entries, _Entry(objective, self.count, search, state))
-        own = [entry for entry in self.entries if entry.search is search]
-        if len(own) > OF_ONE_SHAPE:
-            self.entries.remove(own[-1])
+        of_shape = [entry for entry in self.entries if entry.search is search]
+        if len(of_shape) > OF_ONE_SHAPE:
+            self.entries.remove(of_shape[-1])
         del self.entries[STATES_KEPT:]
 
     def search(self, shape: Shape) -> ShapeSearch:
@@ -110,17 +110,17 @@ class _LocalSearch:
 
     def starts(self, shapes: Iterable[Shape]) -> Iterator[None]:
         """The groups of nodes side by side, for every shape; the best order of each is kept."""
-        left = self.ranked(shapes)[::-1]
-        while left:
+        waiting = self.ranked(shapes)[::-1]
+        while waiting:
             best = self.choice.objective
-            bound, shape = left.pop()
+            bound, shape = waiting.pop()
             if bound >= best:
                 return
             search = self.search(shape)
             for state in self.started(search, search.first_orders)[:1]:
                 self.keep(search, state)
             if self.choice.objective < best:
-                left = self.hopeful(left)
+                waiting = self.hopeful(waiting)
             yield
 
     def ranked(self, shapes: Iterable[Shape]) -> list[tuple[float, Shape]]:
@@ -133,21 +133,21 @@ class _LocalSearch:
         ]
         return sorted([*packed, *by_bound[PACKED:]], key=lambda entry: entry[0])
 
-    def hopeful(self, left: list[tuple[float, Shape]]) -> list[tuple[float, Shape]]:
+    def hopeful(self, ranked: list[tuple[float, Shape]]) -> list[tuple[float, Shape]]:
         """Shapes, with bounds of the objective, that these and whole blocks leave a better plan."""
-        near = [entry for entry in left if entry[0] < self.choice.objective]
+        near = [entry for entry in ranked if entry[0] < self.choice.objective]
         shapes = [shape for _, shape in near]
         closed = self.times.refuted(shapes, [self.most_ns(shape) for shape in shapes])
         return [entry for entry, shut in zip(near, closed, strict=True) if not shut]
 
     def started(self, search: ShapeSearch, orders: Iterable[Order]) -> list[State]:
         """A start with each order that has one, the fastest first."""
-        found = []
+        starts = []
         for order in orders:
             if self.stop():
                 break
-            found.append(search.starts.start(order, self.most_ns(search.starts.tables.shape)))
-        states = [state for state in found if state is not None]
+            starts.append(search.starts.start(order, self.most_ns(search.starts.tables.shape)))
+        states = [state for state in starts if state is not None]
         return sorted(states, key=lambda state: state.step_time_ns)
 
     def turns(self) -> Iterator[None]:
@@ -198,10 +198,10 @@ def local_plans(
     candidate, best = None, None
     for _ in search.run(shapes):
         if search.choice.candidate is not candidate:
-            candidate, found = search.choice.candidate, search.choice.result
-            if found is not None and found != best:
-                best = found
-                yield found
+            candidate, result = search.choice.candidate, search.choice.result
+            if result is not None and result != best:
+                best = result
+                yield result
         if stop():
             return
 

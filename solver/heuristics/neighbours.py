@@ -45,11 +45,11 @@ def striped(nodes_used: Sequence[int], per_stage: int) -> Order:
     return tuple(order)
 
 
-def turned_orders(nodes_used: Sequence[int], per_stage: int, most: int) -> list[Order]:
-    """All orders if they are few; else the start orders, begun at each of at most `most` stages."""
+def turned_orders(nodes_used: Sequence[int], per_stage: int, max_turns: int) -> list[Order]:
+    """All orders if they are few; else the start orders, begun at `max_turns` stages at most."""
     if count_orders(nodes_used) <= FEW_ORDERS:
         return list(node_orders(nodes_used, FEW_ORDERS))
-    step = max(per_stage, -(-sum(nodes_used) // most))
+    step = max(per_stage, -(-sum(nodes_used) // max_turns))
     return list(
         dict.fromkeys(
             order[i:] + order[:i]
@@ -158,18 +158,18 @@ def near_shares(stage_times: Array, shares: tuple[int, ...]) -> list[tuple[int, 
     ends = stage_times.sum(axis=0) + (counts - 1) * stage_times.max(axis=0)
     alike = np.unique(np.vstack([counts, stage_times]), axis=1, return_index=True)[1]
     ranked = alike[np.argsort(ends[alike], kind="stable")]
-    found = []
+    vectors = []
     for source in [r for r in ranked[::-1] if counts[r] > 1][:MOVED]:
         for target in ranked[:MOVED]:
             if source != target:
                 moved = counts.copy()
                 moved[source] -= 1
                 moved[target] += 1
-                found.append(tuple(moved.tolist()))
-    return found
+                vectors.append(tuple(moved.tolist()))
+    return vectors
 
 
 def _most(latency: Array, slowest: Array, time_ns: int) -> Array:
     """[R] micro-batches that every replica finishes within the time; 1 at least."""
-    most: Array = np.maximum(1, (time_ns - latency) // slowest + 1)
-    return most
+    micro_batches: Array = np.maximum(1, (time_ns - latency) // slowest + 1)
+    return micro_batches

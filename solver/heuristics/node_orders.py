@@ -34,10 +34,10 @@ def _following(order: list[int]) -> bool:
         pivot -= 1
     if pivot < 0:
         return False
-    other = len(order) - 1
-    while order[other] <= order[pivot]:
-        other -= 1
-    order[pivot], order[other] = order[other], order[pivot]
+    successor = len(order) - 1
+    while order[successor] <= order[pivot]:
+        successor -= 1
+    order[pivot], order[successor] = order[successor], order[pivot]
     order[pivot + 1 :] = order[:pivot:-1]
     return True
 
@@ -48,12 +48,12 @@ def _rotations(order: Order) -> set[Order]:
 
 def _structured(listed: Order) -> set[Order]:
     groups = sorted(set(listed))
-    found = _rotations(listed) | _rotations(listed[::-1])
+    orders = _rotations(listed) | _rotations(listed[::-1])
     for chosen in groups:
-        own = tuple(j for j in listed if j == chosen)
+        of_group = tuple(j for j in listed if j == chosen)
         rest = tuple(j for j in listed if j != chosen)
-        found |= {own + rest, rest + own, own + rest[::-1], rest[::-1] + own}
-    return found
+        orders |= {of_group + rest, rest + of_group, of_group + rest[::-1], rest[::-1] + of_group}
+    return orders
 
 
 def node_orders(nodes_used: Sequence[int], limit: int) -> Iterator[Order]:
@@ -97,8 +97,8 @@ def nearest_split(
         dead.add((k, start))
         return None
 
-    found = rest(0, 0)
-    return found and (0, *found)
+    boundaries = rest(0, 0)
+    return boundaries and (0, *boundaries)
 
 
 def compute_bound_ns(costs: Balance, split: Split) -> int:
@@ -110,8 +110,8 @@ def compute_bound_ns(costs: Balance, split: Split) -> int:
     before it: their sum is the longest path at least.
     """
     times = costs.replica_times_ns(split)
-    whole = not SCHEDULES[costs.space.tables.shape.schedule].splits_backward
-    before = (np.cumsum(times, axis=0) - times) * whole
+    keeps_backwards = not SCHEDULES[costs.space.tables.shape.schedule].splits_backward
+    before = (np.cumsum(times, axis=0) - times) * keeps_backwards
     return int((before + times * np.array(costs.shares)).max())
 
 
@@ -223,11 +223,11 @@ def best_plan(
     bound is no better than the best plan are left out; no plan is lost by that. Ends early, with
     the best plan so far, when `stop()` becomes true between two shapes. None: nothing fits.
     """
-    known = TimeTables(instance)
+    times = TimeTables(instance)
     choice = Choice(instance)
-    for bound, shape in known.by_bound(shapes):
+    for bound, shape in times.by_bound(shapes):
         if bound >= choice.objective or stop():
             break
         orders = node_orders(shape.nodes_used, ORDER_LIMIT)
-        try_orders(choice, known.costs(shape), rule, orders)
+        try_orders(choice, times.costs(shape), rule, orders)
     return choice.result

@@ -64,9 +64,9 @@ class ShapeStarts:
         """The stages of a split of the order with these shares."""
         return order_balance(self.space, order, shares)
 
-    def _splits(self, balance: Balance, most: int) -> Array:
-        """Splits [N, p + 1] that fit and whose stages all have less work than `most` ns."""
-        limit = balance.least_limit(most)
+    def _splits(self, balance: Balance, below_ns: int) -> Array:
+        """Splits [N, p + 1] that fit and whose stages all have less work than `below_ns` ns."""
+        limit = balance.least_limit(below_ns)
         return self.fitting(balance, [] if limit is None else [int(limit * x) for x in SLACKS])
 
     def _with_tails(self, balance: Balance, placement: PlacementCosts, splits: Array) -> Array:
@@ -79,15 +79,15 @@ class ShapeStarts:
         tails = after[stages, splits[:, 1:]] - after[stages, splits[:, :-1]]
         if tails.max(axis=1, initial=0).min() < LONG_TAIL * balance.work(tuple(splits[0])):
             return splits
-        whole = Balance(self.space, balance.groups, balance.shares, after)
-        found = self._splits(whole, LONGEST_NS)
-        return found if len(found) else splits
+        with_tails = Balance(self.space, balance.groups, balance.shares, after)
+        evened = self._splits(with_tails, LONGEST_NS)
+        return evened if len(evened) else splits
 
     def fitting(self, balance: Balance, limits: Sequence[int]) -> Array:
         """[N, S + 1] splits that fit, with these limits on the work of every stage."""
-        known = [split for limit in limits if (split := balance.split(limit)) is not None]
-        found = np.array(known, dtype=np.int64).reshape(-1, self.tables.shape.num_stages + 1)
-        return found[balance.fits(found)]
+        candidates = [split for limit in limits if (split := balance.split(limit)) is not None]
+        splits = np.array(candidates, dtype=np.int64).reshape(-1, self.tables.shape.num_stages + 1)
+        return splits[balance.fits(splits)]
 
     def best(
         self,
@@ -98,13 +98,13 @@ class ShapeStarts:
         paths: bool = True,
     ) -> State:
         """The fastest of these splits; with `paths` the pool learns what limits them."""
-        times, found = OrderTrial(balance, placement).judge(splits, paths)
-        self.pool.learn(found)
+        times, critical = OrderTrial(balance, placement).judge(splits, paths)
+        self.pool.learn(critical)
         best = int(times.argmin())
         return State(order, balance.shares, tuple(splits[best].tolist()), int(times[best]))
 
-    def start(self, order: Order, most: int) -> State | None:
-        """A plan of the order with balanced stages; None if none fits or works less than `most`.
+    def start(self, order: Order, below_ns: int) -> State | None:
+        """A plan of the order with balanced stages; None if none fits and works less.
 
         Nor is there one of an order that the target does not run.
 
@@ -116,13 +116,13 @@ class ShapeStarts:
             return None
         shares = even_shares(self.tables)
         balance = self.balance(order, shares)
-        splits = self._splits(balance, most if not self.uneven else LONGEST_NS)
+        splits = self._splits(balance, below_ns if not self.uneven else LONGEST_NS)
         if not len(splits):
             return None
         placement = self.placer.costs(order)
-        found = np.concatenate([splits[:1], self._with_tails(balance, placement, splits)])
-        best = self.best(balance, placement, order, found, paths=False)
-        for _ in range(FITTINGS if self.uneven and best.step_time_ns < FAR * most else 0):
+        candidates = np.concatenate([splits[:1], self._with_tails(balance, placement, splits)])
+        best = self.best(balance, placement, order, candidates, paths=False)
+        for _ in range(FITTINGS if self.uneven and best.step_time_ns < FAR * below_ns else 0):
             fitted = self.refitted(best, placement)
             if fitted is None or fitted.step_time_ns >= best.step_time_ns:
                 break
@@ -210,10 +210,10 @@ class ShapeSearch:
     def _descend(self, placement: PlacementCosts, state: State, stop: Stop) -> State:
         state = self._best_split(placement, state, stop)
         while self.starts.uneven and not stop():
-            found = self._best_shares(placement, state)
-            if found.step_time_ns >= state.step_time_ns:
+            moved = self._best_shares(placement, state)
+            if moved.step_time_ns >= state.step_time_ns:
                 break
-            state = self._best_split(placement, found, stop)
+            state = self._best_split(placement, moved, stop)
         return state
 
     def _best_shares(self, placement: PlacementCosts, state: State) -> State:
@@ -222,8 +222,8 @@ class ShapeSearch:
         for shares in near_shares(self.starts.stage_times(state, placement), state.shares):
             balance = self.starts.balance(state.order, shares)
             if balance.fits(split)[0]:
-                found = self.starts.best(balance, placement, state.order, split)
-                best = min(best, found, key=lambda one: one.step_time_ns)
+                moved = self.starts.best(balance, placement, state.order, split)
+                best = min(best, moved, key=lambda candidate: candidate.step_time_ns)
         return best
 
     def _best_split(self, placement: PlacementCosts, state: State, stop: Stop) -> State:
@@ -242,9 +242,9 @@ class ShapeSearch:
             if not hopeful:
                 break
             chosen = np.array(hopeful[:TRIED_AT_ONCE])
-            found = self.starts.best(trial.balance, placement, state.order, chosen)
+            moved = self.starts.best(trial.balance, placement, state.order, chosen)
             tried.update(hopeful[:TRIED_AT_ONCE])
-            state = min(state, found, key=lambda one: one.step_time_ns)
+            state = min(state, moved, key=lambda candidate: candidate.step_time_ns)
         return state
 
     def improvements(
@@ -264,11 +264,11 @@ class ShapeSearch:
             order = next(near)
             failures += 1
             new = order not in seen and self.starts.runs(order)
-            found = self._tried(order, state, stop) if new else None
+            tried = self._tried(order, state, stop) if new else None
             seen.add(order)
-            if found is not None and found.step_time_ns <= state.step_time_ns:
-                failures = failures if found.step_time_ns == state.step_time_ns else 0
-                state = found
+            if tried is not None and tried.step_time_ns <= state.step_time_ns:
+                failures = failures if tried.step_time_ns == state.step_time_ns else 0
+                state = tried
                 near = near_orders(state.order, self.nodes_per_stage, random)
             yield state
 
@@ -281,10 +281,10 @@ class ShapeSearch:
         trial = OrderTrial(balance, self.starts.placer.costs(order))
         if self.starts.pool.bound_ns(trial, splits).min() > NEAR * state.step_time_ns:
             return None
-        found = self.starts.best(balance, trial.placement, order, splits)
-        fitted = self.starts.refitted(found, trial.placement) if self.starts.uneven else None
-        if fitted is not None and fitted.step_time_ns < found.step_time_ns:
-            found = fitted
-        if found.step_time_ns > NEAR * state.step_time_ns:
+        candidate = self.starts.best(balance, trial.placement, order, splits)
+        fitted = self.starts.refitted(candidate, trial.placement) if self.starts.uneven else None
+        if fitted is not None and fitted.step_time_ns < candidate.step_time_ns:
+            candidate = fitted
+        if candidate.step_time_ns > NEAR * state.step_time_ns:
             return None
-        return self._descend(trial.placement, found, stop)
+        return self._descend(trial.placement, candidate, stop)

@@ -33,9 +33,9 @@ class _SideTables:
         self._by_place: dict[Shape, CostTables] = {}
 
     def afresh(self) -> "_SideTables":
-        found = copy(self)
-        found._forms, found._by_place = {}, {}
-        return found
+        fresh = copy(self)
+        fresh._forms, fresh._by_place = {}, {}
+        return fresh
 
     def _ways(self, shape: Shape) -> list[LayerTimes]:
         """Layer times of a shape, per way to recompute."""
@@ -61,8 +61,8 @@ class _SideTables:
 
     def forms(self, shapes: Sequence[Shape]) -> list[ClosedForm]:
         new = [shape for shape in shapes if shape not in self._forms and not shape.per_stage]
-        found = closed_forms(self.instance, new, [self.times(shape) for shape in new])
-        self._forms.update(zip(new, found, strict=True))
+        forms = closed_forms(self.instance, new, [self.times(shape) for shape in new])
+        self._forms.update(zip(new, forms, strict=True))
         for shape in shapes:
             if shape not in self._forms:
                 self._forms[shape] = ClosedForm(self._choice.bound_ns(shape), "filling")
@@ -71,19 +71,21 @@ class _SideTables:
     def refuted(self, shapes: Sequence[Shape], below_ns: Sequence[int]) -> list[bool]:
         """It knows no stages with degrees of their own, and refutes none of their shapes."""
         pairs = zip(shapes, below_ns, strict=True)
-        known = {shape: ns for shape, ns in pairs if not shape.per_stage}
-        own, times = list(known), [self.times(shape) for shape in known]
-        shut = dict(zip(own, refuted(self.instance, own, times, [*known.values()]), strict=True))
+        below_of = {shape: ns for shape, ns in pairs if not shape.per_stage}
+        uniform, times = list(below_of), [self.times(shape) for shape in below_of]
+        shut = dict(
+            zip(uniform, refuted(self.instance, uniform, times, [*below_of.values()]), strict=True)
+        )
         return [shut.get(shape, False) for shape in shapes]
 
     def packed_ns(self, shapes: Sequence[Shape]) -> list[int]:
         bounds = {
             shape: form.bound_ns for shape, form in zip(shapes, self.forms(shapes), strict=True)
         }
-        known = [shape for shape in bounds if not shape.per_stage]
-        times = [self.times(shape) for shape in known]
-        least = [bounds[shape] for shape in known]
-        bounds |= zip(known, packed_ns(self.instance, known, times, least), strict=True)
+        uniform = [shape for shape in bounds if not shape.per_stage]
+        times = [self.times(shape) for shape in uniform]
+        known_ns = [bounds[shape] for shape in uniform]
+        bounds |= zip(uniform, packed_ns(self.instance, uniform, times, known_ns), strict=True)
         return [bounds[shape] for shape in shapes]
 
 
@@ -96,9 +98,9 @@ class TimeTables:
 
     def afresh(self) -> "TimeTables":
         """The same layer times, without the bounds of shapes, which fill memory where many pass."""
-        found = copy(self)
-        found._sides = [side.afresh() for side in self._sides]
-        return found
+        fresh = copy(self)
+        fresh._sides = [side.afresh() for side in self._sides]
+        return fresh
 
     def _each(
         self, shapes: Sequence[Shape], ask: Callable[[_SideTables, Sequence[int]], list[Known]]
@@ -106,12 +108,12 @@ class TimeTables:
         """What the side of each shape answers, asked once with the places of all its shapes."""
         if self.instance.fused is None:
             return ask(self._sides[0], range(len(shapes)))
-        found: dict[int, Known] = {}
-        own = [self.instance.side(shape.nodes_used) for shape in shapes]
+        answers: dict[int, Known] = {}
+        side_of = [self.instance.side(shape.nodes_used) for shape in shapes]
         for number, side in enumerate(self._sides):
-            places = [i for i, one in enumerate(own) if one == number]
-            found |= zip(places, ask(side, places), strict=True)
-        return [found[i] for i in range(len(shapes))]
+            places = [i for i, side_number in enumerate(side_of) if side_number == number]
+            answers |= zip(places, ask(side, places), strict=True)
+        return [answers[i] for i in range(len(shapes))]
 
     def costs(self, shape: Shape) -> CostTables:
         """All costs of a shape."""
@@ -119,18 +121,22 @@ class TimeTables:
 
     def forms(self, shapes: Sequence[Shape]) -> list[ClosedForm]:
         """Closed-form bounds of shapes, in their order."""
-        return self._each(shapes, lambda side, own: side.forms([shapes[i] for i in own]))
+        return self._each(shapes, lambda side, numbers: side.forms([shapes[i] for i in numbers]))
 
     def refuted(self, shapes: Sequence[Shape], below_ns: Sequence[int]) -> list[bool]:
         """Whether whole blocks leave no plan of each shape below these times, see `packing`."""
         return self._each(
             shapes,
-            lambda side, own: side.refuted([shapes[i] for i in own], [below_ns[i] for i in own]),
+            lambda side, numbers: side.refuted(
+                [shapes[i] for i in numbers], [below_ns[i] for i in numbers]
+            ),
         )
 
     def packed_ns(self, shapes: Sequence[Shape]) -> list[int]:
         """Bounds of the step times of shapes, by `packing` from those in closed form."""
-        return self._each(shapes, lambda side, own: side.packed_ns([shapes[i] for i in own]))
+        return self._each(
+            shapes, lambda side, numbers: side.packed_ns([shapes[i] for i in numbers])
+        )
 
     def by_bound(self, shapes: Iterable[Shape]) -> list[tuple[float, Shape]]:
         """Lower bound of the objective, and shape that can be simulated.
@@ -138,8 +144,8 @@ class TimeTables:
         Least bound first, equal ones as given. Without those in which every stage has degrees of
         its own, which no heuristic knows.
         """
-        known = (shape for shape in shapes if not shape.per_stage)
-        space = [shape for shape in known if simulable(self.instance, shape)]
+        uniform = (shape for shape in shapes if not shape.per_stage)
+        space = [shape for shape in uniform if simulable(self.instance, shape)]
         forms = self.forms(space)
         ranked = [
             (form.bound_ns * objective_weight(self.instance, shape), shape)

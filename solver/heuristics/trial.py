@@ -73,25 +73,25 @@ class Trial(ABC):
         """Step time of every split [N], and if asked for one critical path each."""
         tail = self.tail_ns(splits)
         count = len(splits)
-        step, found = np.zeros(count, dtype=np.int64), []
+        step, critical = np.zeros(count, dtype=np.int64), []
         for micro_batches, times in self.runs(splits):
             shape = self.shape
             graph = schedule_graph(shape.schedule, shape.pp, micro_batches, shape.vpp)
             end = simulate(graph, times)
-            whole = end[graph.last].reshape(len(tail), -1, count) + tail[:, None]
-            np.maximum(step, whole.max(axis=(0, 1)), out=step)
+            ends = end[graph.last].reshape(len(tail), -1, count) + tail[:, None]
+            np.maximum(step, ends.max(axis=(0, 1)), out=step)
             if not paths:
                 continue
-            flat = whole.reshape(-1, count).argmax(axis=0)
-            device, lane = np.divmod(flat, whole.shape[1])
+            flat = ends.reshape(-1, count).argmax(axis=0)
+            device, lane = np.divmod(flat, ends.shape[1])
             columns = lane * count + np.arange(count)
             path = trace(graph, times, end, columns, graph.last[device])
             stages = graph.num_stages
             sends = path.transfers[: stages - 1] + path.transfers[stages - 1 : -1]
             if times.blocking:
                 sends = path.weights[: stages - 1] + path.weights[stages + 1 : 2 * stages]
-            found.append(Paths(micro_batches, path.weights.T, sends.T, device))
-        return step, found
+            critical.append(Paths(micro_batches, path.weights.T, sends.T, device))
+        return step, critical
 
 
 class OrderTrial(Trial):
@@ -118,7 +118,7 @@ class OrderTrial(Trial):
         times = np.concatenate(passes + recomputed * self.space.intervals.stages.has_choice)
         slower: Mask = np.all(times[:, :, None] >= times[:, None, :], axis=0)
         if self.space.intervals.stages.has_choice:
-            degrees = np.array([self.shape.degrees.index(own) for own in self.shape.degrees])
+            degrees = np.array([self.shape.degrees.index(rows) for rows in self.shape.degrees])
             slower &= degrees[:, None] == degrees
         boundaries = np.arange(self.shape.num_stages - 1) % self.shape.pp
         groups = self.balance.groups.T
@@ -131,9 +131,9 @@ class OrderTrial(Trial):
             if not (outdone & slower[kept[:, 1 : p + 1], row[1 : p + 1]].all(axis=1)).any():
                 kept = np.concatenate([kept, row[None]])
         return [
-            Lanes(int(m), own[:, 1 : p + 1], own[:, p + 1 :].reshape(len(own), kinds, p - 1))
+            Lanes(int(m), rows[:, 1 : p + 1], rows[:, p + 1 :].reshape(len(rows), kinds, p - 1))
             for m in distinct(kept[:, 0])
-            for own in [kept[kept[:, 0] == m]]
+            for rows in [kept[kept[:, 0] == m]]
         ]
 
     def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
@@ -158,8 +158,8 @@ class OrderTrial(Trial):
 
     def _of_devices(self, stages: Array) -> Array:
         """[p, ..] sums of [S, ..] over the chunks of every device."""
-        whole: Array = stages.reshape(-1, self.shape.pp, *stages.shape[1:]).sum(axis=0)
-        return whole
+        sums: Array = stages.reshape(-1, self.shape.pp, *stages.shape[1:]).sum(axis=0)
+        return sums
 
     def finish_ns(self, splits: Array) -> Array:
         """[p, N] optimizer and parameter gather of every device."""
@@ -179,8 +179,8 @@ class OrderTrial(Trial):
         """[S, n] what the layers before each boundary add to the tail of every stage."""
         groups = self.balance.groups
         optimizer = np.array([self.space.optimizer[:, sorted(set(g))].max(axis=1) for g in groups])
-        whole: Array = self._sync + self._gather + optimizer
-        return whole
+        sums: Array = self._sync + self._gather + optimizer
+        return sums
 
     def sync_ns(self, splits: Array) -> Array:
         """[p, N] gradient sync of every device."""
@@ -219,9 +219,9 @@ class PathPool:
     def __init__(self) -> None:
         self._known: dict[int, Paths] = {}
 
-    def learn(self, found: list[Paths]) -> None:
+    def learn(self, critical: list[Paths]) -> None:
         """Adds the paths."""
-        for paths in found:
+        for paths in critical:
             old = self._known.get(paths.micro_batches)
             rows = np.column_stack([paths.device, paths.weights, paths.transfers])
             if old is not None:
@@ -238,13 +238,13 @@ class PathPool:
         tail = trial.tail_ns(splits).T.astype(np.float64)
         bound: Bounds = np.max(tail, axis=1)
         for micro_batches, times in trial.runs(splits):
-            known = self._known.get(micro_batches)
-            if known is None:
+            paths = self._known.get(micro_batches)
+            if paths is None:
                 continue
             weight = [] if times.weight is None else [times.weight]
             parts = [times.forward, times.backward, *weight, times.send]
             terms = np.concatenate(parts).astype(np.float64)
-            counts = np.concatenate([known.weights, known.transfers], axis=1)
-            value = (terms.T @ counts.T).reshape(-1, len(splits), len(known.device))
-            np.maximum(bound, (value.max(axis=0) + tail[:, known.device]).max(axis=1), out=bound)
+            counts = np.concatenate([paths.weights, paths.transfers], axis=1)
+            value = (terms.T @ counts.T).reshape(-1, len(splits), len(paths.device))
+            np.maximum(bound, (value.max(axis=0) + tail[:, paths.device]).max(axis=1), out=bound)
         return bound

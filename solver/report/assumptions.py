@@ -11,9 +11,9 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.costs.renting import in_whole_steps
 from formulations.instance import Instance
 from formulations.instance.cluster import has_flash
+from formulations.instance.machines import NOT_STATED, Evidence
 from formulations.instance.preemption import Preemption
 from formulations.instance.search import Overlap
-from formulations.instance.sources import NOT_STATED, Evidence
 from formulations.instance.workload import FLASH_PRECISIONS, FORMATS, MASTER_BYTES, OPTIMIZER_BYTES
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Degrees, Shape
 from formulations.units import SECONDS_PER_HOUR

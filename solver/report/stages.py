@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from formulations.costs.transfers import neighbours
 from formulations.instance.instance import MEMORY_MODEL_ERROR
-from formulations.instance.sources import NOT_STATED
+from formulations.instance.machines import NOT_STATED
 from solver.document import MemoryDocument, PlanDocument, StageDocument
 from solver.report.layout import Grid, Lines, table, table_of
 from solver.report.naming import layers_text

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.command_line import refused, run
+from tests.command_line import refused
 from tests.resealed import change
 
 CONTENTS = {
@@ -24,18 +24,8 @@ CONTENTS = {
     "brackets": b"[" * 50_000,
     "list": b"[1, 2]",
 }
-COMMANDS = (
-    "solve",
-    "verify",
-    "show",
-    "catalogue",
-    "cross-check",
-    "replay",
-    "templates",
-    "pareto",
-    "report",
-    "lengths",
-)
+#: One for each reader: of an instance, a file of hetplan, a config.json, a family.
+COMMANDS = ("solve", "verify", "catalogue", "pareto")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -73,7 +63,9 @@ def test_bug_wrong_kind_of_file_is_named(command: str, kind: str, tmp_path: Path
     assert expected in err
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command", [*COMMANDS, "show", "cross-check", "replay", "templates", "report", "lengths"]
+)
 def test_name_that_is_no_file_is_one_line(command: str, tmp_path: Path) -> None:
     """A folder, a file in a file, a missing one, a name that is too long, one of two lines."""
     (tmp_path / "file").write_text("x", encoding="utf-8")
@@ -108,18 +100,19 @@ def test_plan_is_no_instance_and_an_instance_no_plan(plan_file: Path) -> None:
     refused("catalogue", plan_file)
 
 
-def test_config_errors_have_line_and_column() -> None:
-    """`catalogue` tells where in config.json the unusable value stands."""
-    _, _, err = run("catalogue", "tests/data/huggingface_value.json")
-    line = "tests/data/huggingface_value.json:3:3 n_layer: 0; allowed: a whole number from 1"
-    assert err.startswith(f"error: {line}")
-
-
-def test_config_is_named_after_its_file() -> None:
-    """A folder gives its name only to a file called config.json."""
-    assert run("catalogue", "tests/data/huggingface/gpt2.json")[1].startswith(
-        "workload      gpt2 ("
-    )
+@pytest.mark.parametrize("command", ["templates FILE", "replay FILE --every 10m"])
+def test_bug_unknown_schedule_of_a_command(command: str, tmp_path: Path) -> None:
+    """It is named with its place; only `solve` knows all schedules."""
+    instances = ROOT / "instances"
+    text = (instances / "homo_small.yaml").read_text(encoding="utf-8")
+    text = text.replace("search:\n", "search:\n  schedule: [1f1b, zb-h1]\n", 1)
+    path = tmp_path / "x.yaml"
+    path.write_text(text.replace("profiles/", f"{instances}/profiles/"))
+    err = refused(*(path if word == "FILE" else word for word in command.split()))
+    line = next(n for n, row in enumerate(path.read_text().splitlines(), 1) if "zb-h1" in row)
+    allowed = "1f1b or gpipe; solve takes the others"
+    where = f"error: {path}:{line}:20 search.schedule[1]"
+    assert err == f"{where}: the schedule zb-h1; allowed: {allowed}\n"
 
 
 HOSTILE = {
@@ -180,9 +173,11 @@ def ended(code: str, *arguments: str) -> tuple[int, str]:
     [
         ("solver.cli.plans", TEMPLATES),
         ("numpy", TEMPLATES),
-        ("formulations.instance.load", SOLVE),
-        ("solver.templates.generate", TEMPLATES),
-        pytest.param("solver.fleets.recovery", ("recover", "x.json", "--lost", "a")),
+        pytest.param("formulations.instance.load", SOLVE, marks=pytest.mark.slow),
+        pytest.param("solver.templates.generate", TEMPLATES, marks=pytest.mark.slow),
+        pytest.param(
+            "solver.fleets.recovery", ("recover", "x.json", "--lost", "a"), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_bug_ctrl_c_while_loading_is_one_line(module: str, command: tuple[str, ...]) -> None:

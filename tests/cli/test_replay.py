@@ -6,9 +6,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from solver.replay.spans import Replay, Span
-from solver.report.chart import round_ticks
-from solver.report.replay import averages, long_time_text
 from tests.command_line import output, refused
 
 INSTANCES = Path(__file__).resolve().parents[2] / "instances"
@@ -64,34 +61,3 @@ def test_replay_of_an_instance(tmp_path: Path) -> None:
 def test_unfit_options_are_one_line(arguments: list[str], problem: str) -> None:
     """Exit code 2, one line on stderr."""
     assert problem in refused("replay", SMALL, *arguments)
-
-
-def test_averages_keep_the_samples() -> None:
-    """Two steps of 10 samples in 0..4 s, nothing to 6 s, one step to 10 s; parts of 2.5 s."""
-    spans = (
-        Span(0, 4 * 10**9, "training", 3, 2),
-        Span(4 * 10**9, 6 * 10**9, "waiting", 0),
-        Span(6 * 10**9, 10 * 10**9, "training", 3, 1),
-    )
-    # 5 samples/s, then 1.5 s of 5; then 1.5 s of 2.5; then 2.5
-    expected = [5, 7.5 / 2.5, 3.75 / 2.5, 2.5]
-    assert averages(Replay(spans, 10), 4) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("most", "ticks"),
-    [(1.0, [0, 0.1, 1.0]), (9.9, [0, 1, 10]), (21, [0, 5, 25]), (0.034, [0, 0.005, 0.035])],
-)
-def test_ticks_are_round_and_reach_the_most(most: float, ticks: list[float]) -> None:
-    """First, distance and last."""
-    found = round_ticks(most)
-    assert [found[0], found[1], found[-1]] == pytest.approx(ticks)
-
-
-def test_long_times() -> None:
-    """Three digits, the largest unit that fits."""
-    assert [long_time_text(s * 10**9) for s in (90, 5400, 172800)] == [
-        "1.50 min",
-        "1.50 h",
-        "2.00 d",
-    ]

@@ -1,9 +1,13 @@
 """Promises of formulations.instance.documents."""
 
+import os
+import sys
+from pathlib import Path
+
 import pytest
 
 from formulations.errors import InstanceError
-from formulations.instance.documents import json_document
+from formulations.instance.documents import json_document, parse_document, parse_json, read_bytes
 
 TEXT = """{ "a": [1, {"b c": "x\\"]"},
     [] ],
@@ -33,3 +37,70 @@ def test_bug_a_field_twice_was_read_as_its_last_value() -> None:
         json_document(text, "f")
     repeated = "f:2:11 b: repeated; it stands in line 1 too; allowed: every field once"
     assert str(refused.value) == repeated
+
+
+@pytest.mark.parametrize(
+    ("first", "level"),
+    [("b0: &x0 [1]", "&x{0} [{1}]"), ("b0: &x0 {k: 1}", "&x{0} {{<<: [{1}]}}")],
+    ids=["aliases", "merge keys"],
+)
+def test_bug_values_written_out_by_the_billion_are_refused(first: str, level: str) -> None:
+    """Aliases and merge keys are counted as what they stand for, here 8^12, before they are."""
+    lines = [f"b{i + 1}: " + level.format(i + 1, ", ".join([f"*x{i}"] * 8)) for i in range(12)]
+    with pytest.raises(InstanceError, match=r"^x.yaml: .* values; allowed: at most 200,000 in"):
+        parse_document(first + "\n" + "\n".join(lines), "x.yaml")
+
+
+def test_shared_values_have_positions_of_their_own_file_line() -> None:
+    """A value that stands in two places by an alias is found at both."""
+    document = parse_document("a: &x [1, 2]\nb: {<<: {c: *x}}\n", "x.yaml")
+    assert document.has(("b", "c", 1))
+    assert document.value == {"a": [1, 2], "b": {"c": [1, 2]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: '" + "x" * 10_001 + "'", r"1:4: a text of 10,001 characters; allowed: at most 10,000"),
+        ("a: " + "1:" * 6000 + "1", "1:4: a text of 12,001 characters"),
+        ("a: !!bool x", "1:4: not a value of the kind bool; allowed: valid YAML"),
+        ("a: !!int ''", "1:4: not a value of the kind int"),
+        ("a: !!timestamp x", "1:4: not a value of the kind timestamp"),
+        ("#" * (1 << 20) + "\na: 1", " more than 1 MiB"),
+    ],
+    ids=range(6),
+)
+def test_bug_hostile_yaml_is_one_line(text: str, line: str) -> None:
+    """Explicit kinds that do not fit, and texts that take long to read, are told with a place."""
+    with pytest.raises(InstanceError, match="^x.yaml:" + line):
+        parse_document(text, "x.yaml")
+
+
+def test_json_of_too_many_values_is_refused_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Commas and brackets count the values: 1 list and 2 commas are 3."""
+    monkeypatch.setattr("formulations.instance.documents.MOST_VALUES", 3)
+    assert parse_json("[1,2,3]", "x") == [1, 2, 3]
+    with pytest.raises(InstanceError, match=r"^x: 4 values; allowed: at most 3"):
+        parse_json("[1,2,3,4]", "x")
+
+
+def test_bug_deep_json_is_one_line() -> None:
+    """Levels that the positions of fields cannot follow are refused like those that json cannot."""
+
+    def nested(levels: int) -> None:
+        json_document("[" * levels + "]" * levels, "x")
+
+    nested(100)
+    for levels in (sys.getrecursionlimit() - 20, 100_000):
+        with pytest.raises(InstanceError, match="too many nested levels"):
+            nested(levels)
+
+
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+    """Reading it would last for ever; a folder and a file that is not there have their reasons."""
+    os.mkfifo(tmp_path / "pipe")
+    for name, reason in (("pipe", "nobody writes"), ("", "is a directory"), ("x", "no such file")):
+        with pytest.raises(InstanceError, match=reason):
+            read_bytes(tmp_path / name, "a file")

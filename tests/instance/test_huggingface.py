@@ -45,24 +45,19 @@ def test_reference_parameter_counts(reference: Path) -> None:
     assert {name: workload_of(config_of(name)).parameters for name in PUBLISHED} == json.loads(text)
 
 
-@pytest.mark.parametrize(
-    ("model_type", "name"),
-    [
-        ("gpt2", "gpt2"),
-        ("bert", "bert-base"),
-        ("t5", "t5-small"),
-        ("llama", "llama2-7b"),
-        ("mixtral", "mixtral-8x7b"),
-        ("deepseek_v3", "deepseek-v3"),
-        ("mistral", "mistral-7b"),
-        ("gemma", "gemma-7b"),
-        ("gemma2", "gemma2-2b"),
-        ("phi3", "phi3-mini"),
-    ],
-)
-def test_class_defaults(model_type: str, name: str) -> None:
+#: Types whose class defaults describe a published model.
+DEFAULTS = {
+    **{"gpt2": "gpt2", "bert": "bert-base", "t5": "t5-small", "llama": "llama2-7b"},
+    **{"mixtral": "mixtral-8x7b", "deepseek_v3": "deepseek-v3", "mistral": "mistral-7b"},
+    **{"gemma": "gemma-7b", "gemma2": "gemma2-2b", "phi3": "phi3-mini"},
+}
+
+
+@pytest.mark.parametrize("model_type", DEFAULTS)
+def test_class_defaults(model_type: str) -> None:
     """A config of nothing but its model type is the model that the class defaults describe."""
-    assert workload_of({"model_type": model_type}).parameters == (PUBLISHED | COUNTED)[name]
+    parameters = (PUBLISHED | COUNTED)[DEFAULTS[model_type]]
+    assert workload_of({"model_type": model_type}).parameters == parameters
 
 
 def test_other_names_of_keys() -> None:
@@ -141,14 +136,10 @@ def test_architectures_are_a_list_of_names(value: object) -> None:
         sizes_from_config({"model_type": "llama", "architectures": value}, "c")
 
 
-def test_qwen2_always_has_biases() -> None:
-    """Qwen2's q, k and v projections have biases whatever the config says."""
+def test_biases_of_attention() -> None:
+    """Qwen2's q, k and v have biases whatever the config says; Llama's flag is of all four."""
     sizes = sizes_from_config({"model_type": "qwen2", "attention_bias": False}, "c")
     assert (sizes.qkv_biases, sizes.output_bias) == (True, False)
-
-
-def test_llama_attention_bias_covers_the_output() -> None:
-    """Llama's attention_bias adds biases to all four projections."""
     # 32 layers with q, k, v, out biases of 4096 each
     biased = workload_of({"model_type": "llama", "attention_bias": True})
     assert biased.parameters == PUBLISHED["llama2-7b"] + 32 * 4 * 4096
@@ -181,16 +172,11 @@ def test_dropout_rates_of_zero_keep_no_masks() -> None:
     assert not sizes_from_config(config_of("gpt2") | rates, "c").dropout
 
 
-@pytest.mark.parametrize(
-    ("name", "positions"), [("gpt2", 1024), ("llama3-8b", 8192), ("t5-small", 512)]
-)
-def test_maximum_positions(name: str, positions: int) -> None:
-    """The longest sequence is read from the key of the model type."""
-    assert maximum_positions(config_of(name), "c") == positions
-
-
-def test_t5_without_positions_states_no_maximum() -> None:
-    """T5's class has no maximum, so a config may state none."""
+def test_maximum_positions() -> None:
+    """The longest sequence is read from the key of the model type; T5 need not state one."""
+    longest = {"gpt2": 1024, "llama3-8b": 8192, "t5-small": 512}
+    for name, positions in longest.items():
+        assert maximum_positions(config_of(name), "c") == positions
     assert maximum_positions({"model_type": "t5"}, "c") is None
 
 
@@ -219,21 +205,6 @@ def test_bad_values(change: dict[str, object], message: str) -> None:
     """A bad value is refused with the key, what was found and what is allowed."""
     with pytest.raises(InstanceError, match=message):
         sizes_from_config(config_of("llama3-8b") | change, "c.json")
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"model_type": "gpt2", "add_cross_attention": True}, "add_cross_attention: True"),
-        ({"model_type": "bert", "position_embedding_type": "relative_key"}, "'absolute'"),
-        ({"model_type": "t5", "feed_forward_proj": "wide-relu"}, "feed_forward_proj: 'wide-relu'"),
-        ({"model_type": "mixtral", "num_experts_per_tok": 9}, "9, above experts 8"),
-    ],
-)
-def test_unknown_variants(config: dict[str, object], message: str) -> None:
-    """A variant whose costs are not known is refused, not planned wrongly."""
-    with pytest.raises(InstanceError, match=message):
-        sizes_from_config(config, "c.json")
 
 
 @pytest.mark.parametrize(
@@ -352,6 +323,10 @@ def test_no_sliding_window(name: str, change: dict[str, object]) -> None:
         ("deepseek-v2-lite", {"moe_layer_freq": 2}, "moe_layer_freq: 2; allowed: 1"),
         ("deepseek-v2-lite", {"num_experts_per_tok": None}, "num_experts_per_tok: None; allowed"),
         ("t5-small", {"is_encoder_decoder": False}, "is_encoder_decoder: False; allowed: True"),
+        ("gpt2", {"add_cross_attention": True}, "add_cross_attention: True"),
+        ("bert-base", {"position_embedding_type": "relative_key"}, "'absolute'"),
+        ("t5-small", {"feed_forward_proj": "wide-relu"}, "feed_forward_proj: 'wide-relu'"),
+        ("mixtral-8x7b", {"num_experts_per_tok": 9}, "9, above experts 8"),
     ],
 )
 def test_refused_variants(name: str, change: dict[str, object], message: str) -> None:
@@ -386,13 +361,9 @@ def test_bug_another_architecture_was_suggested(name: str) -> None:
     assert "did you mean" not in str(caught.value)
 
 
-def test_missing_model_type() -> None:
-    """A config without model type is refused."""
+def test_config_without_model_type() -> None:
+    """A config without model type is refused, and so is a JSON list."""
     with pytest.raises(InstanceError, match=r"c.json model_type: missing; allowed: gpt2, bert"):
         sizes_from_config({"hidden_size": 8}, "c.json")
-
-
-def test_config_that_is_no_object() -> None:
-    """A JSON list is not a config."""
     with pytest.raises(InstanceError, match=r"c.json: a list; allowed: an object"):
         sizes_from_config([], "c.json")  # type: ignore[arg-type]

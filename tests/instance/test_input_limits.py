@@ -1,13 +1,9 @@
 """Limits of what is read: each just inside and just outside."""
 
-import sys
-
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from formulations.errors import InstanceError
 from formulations.instance import input_limits
-from formulations.instance.documents import json_document, parse_json
 from formulations.plan import Shape, simulable
 from tests.small_instances import plain_shape, random_instance
 
@@ -37,28 +33,6 @@ def test_sum_beyond_a_limit_is_found_where_it_happens() -> None:
     """3 + 4 is within 7, one more is beyond it."""
     assert input_limits.first_beyond([3, 4], 7) is None
     assert input_limits.first_beyond([3, 4, 1], 7) == 2
-
-
-def test_json_of_too_many_values_is_refused_before_it_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Commas and brackets count the values: 1 list and 2 commas are 3."""
-    monkeypatch.setattr("formulations.instance.documents.MOST_VALUES", 3)
-    assert parse_json("[1,2,3]", "x") == [1, 2, 3]
-    with pytest.raises(InstanceError, match=r"^x: 4 values; allowed: at most 3"):
-        parse_json("[1,2,3,4]", "x")
-
-
-def test_bug_deep_json_is_one_line() -> None:
-    """Levels that the positions of fields cannot follow are refused like those that json cannot."""
-
-    def nested(levels: int) -> None:
-        json_document("[" * levels + "]" * levels, "x")
-
-    nested(100)
-    for levels in (sys.getrecursionlimit() - 20, 100_000):
-        with pytest.raises(InstanceError, match="too many nested levels"):
-            nested(levels)
 
 
 def test_long_steps_are_not_simulated() -> None:

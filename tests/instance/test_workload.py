@@ -66,32 +66,20 @@ def layer(flops: int, attention_flops: int = 0, is_block: bool = True) -> Layer:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_bytes_per_parameter(precision: Precision) -> None:
-    """Parameter, gradient in fp32, Adam's state: 18 in 16 bit, 16 in 32 bit."""
+def test_bytes_in_every_precision(precision: Precision) -> None:
+    """16 bit: parameter 2, Adam's state 12; 32 bit: 4 and 8. Masks and logits are as wide in all.
+
+    Korthikanti et al. 2023, s h 34 + 5 a s^2 of a block: 2 s h and a s^2 of it are masks of one
+    byte. Head: 4 s V, and norm input and projection's input of 2 or 4 s h each.
+    """
     workload = instance(precision).workload
     whole = precision in ("fp32", "tf32")
-    assert workload.parameter_bytes == (4 if whole else 2)
-    assert workload.optimizer_bytes == (8 if whole else 12)
-    assert workload.boundary_bytes == (4 if whole else 2) * S * H
-
-
-def test_activations_double_in_32_bit_but_not_masks() -> None:
-    """Korthikanti et al. 2023, s h 34 + 5 a s^2: 2 s h and a s^2 of it are masks of one byte."""
-    kept: dict[Precision, int] = {
-        "bf16": 34 * S * H + 5 * HEADS * S * S,
-        "fp32": (2 * 32 + 2) * S * H + (2 * 4 + 1) * HEADS * S * S,
-    }
-    for precision, bytes_kept in kept.items():
-        block = instance(precision).workload.layers[1]
-        assert block.activation_bytes(1) == bytes_kept
-
-
-def test_logits_are_fp32_in_every_precision() -> None:
-    """4 s V, and norm input and projection's input of 2 or 4 s h each."""
-    widths: dict[Precision, int] = {"bf16": 2, "fp8": 2, "tf32": 4}
-    for precision, width in widths.items():
-        head = instance(precision).workload.layers[2]
-        assert head.activation_bytes(1) == 4 * S * 128 + 2 * width * S * H
+    width, kept = (4, (66, 9)) if whole else (2, (34, 5))
+    assert (workload.parameter_bytes, workload.optimizer_bytes) == ((4, 8) if whole else (2, 12))
+    assert workload.boundary_bytes == width * S * H
+    block, head = workload.layers[1:]
+    assert block.activation_bytes(1) == kept[0] * S * H + kept[1] * HEADS * S * S
+    assert head.activation_bytes(1) == 4 * S * 128 + 2 * width * S * H
 
 
 def test_fp8_keeps_copies_of_the_blocks_parameters() -> None:

@@ -52,7 +52,7 @@ def test_factors_of_layer_times_are_found_again(planned: Instance, tmp_path: Pat
     """Several steps of unlike stages tell blocks from ends; one of them left out is predicted."""
     truth = Factors(log(1.4), log(0.7))
     found = fit(_measured(planned, tmp_path / "steps.csv", truth))
-    for kernels, factors in found.own.items():
+    for kernels, factors in found.by_kernels.items():
         if kernels.micro_batch == 1:
             assert exp(factors.blocks) == pytest.approx(1.4, rel=0.01)
             assert exp(factors.ends) == pytest.approx(0.7, rel=0.1)

@@ -1,6 +1,5 @@
 """What plans say of strategies, sources and terms that their figures rest on."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,20 @@ from formulations.instance.load import parse_instance
 from formulations.instance.search import Overlap, ZeroStage
 from solver.document import PlanDocument
 from solver.options import SolveOptions
-from solver.report.assumptions import assumptions, cost_without_flash, flash_lines, renting_lines
-from solver.report.compared import difference
-from solver.report.document import build_document, costs_of
-from solver.report.html.page import html_page
+from solver.report.assumptions import (
+    assumptions,
+    cost_without_flash,
+    evidence_lines,
+    flash_lines,
+    renting_lines,
+)
+from solver.report.document import build_document
 from solver.report.naming import degrees_of
 from solver.report.quantities import percent, size_text
+from solver.report.stages import tightest
 from solver.search.driver import solve
-from solver.simulate import simulate_step, step_time_ns
+from solver.simulate import step_time_ns
 from tests.certified_cases import CASES
-from tests.command_line import output, printed
 from tests.flash_families import mixed
 from tests.small_instances import plain_shape
 
@@ -161,7 +164,7 @@ def test_plan_without_flash_attention_for_want_of_a_capability_says_what_that_co
 
 SMALL = """
 name: evidence
-workload: {{catalogue: bert-large, global_batch: 8, precision: {precision}}}
+workload: {{catalogue: bert-large, global_batch: 8, precision: bf16}}
 cluster:
   groups:
     - {{name: h, gpu: H100, gpus_per_node: 2, nodes: 1, memory: {memory}}}
@@ -170,50 +173,38 @@ limits: {{{limits}}}
 """
 
 
-def solved(folder: Path, *options: str, memory: str = "40 GiB", limits: str = "") -> str:
-    """What solve prints."""
-    path = folder / "evidence.yaml"
-    text = SMALL.format(precision="bf16", memory=memory, limits=limits)
-    path.write_text(text, encoding="utf-8")
-    out = output("solve", path, *options)
-    return " ".join(out.split())
+def solved(memory: str = "40 GiB", limits: str = "") -> PlanDocument:
+    """The plan of BERT-large on two H100."""
+    instance = parse_instance(SMALL.format(memory=memory, limits=limits), "x.yaml", Path())
+    return build_document(solve(instance), SolveOptions())
 
 
-def test_plan_repeats_kinds_and_sources(tmp_path: Path) -> None:
-    """Peaks, memory, links and efficiency of the GPU type; what is hidden, as an assumption."""
-    out = solved(tmp_path)
-    assert "H100: peaks, links in nodes, between nodes published; memory" in out
-    assert "memory assumed by the instance" in out
-    assert "kernel efficiency assumed (between A100-80 and B200" in out
-    assert "hidden 90.0 % of gradient sync behind backward (one chunk of gradients" in out
+def test_plan_repeats_kinds_and_sources() -> None:
+    """Peaks, memory, links and efficiency of the GPU type, each with its kind; what is hidden."""
+    document = solved()
+    [(label, text)] = evidence_lines(document)
+    assert label == "rests on"
+    assert text.startswith("H100: peaks, links in nodes, between nodes published; memory")
+    assert "memory assumed by the instance" in text
+    assert "kernel efficiency assumed (between A100-80 and B200" in text
+    [entry] = document.evidence
+    kinds = [entry.peak.kind, entry.memory.kind, entry.intra_node.kind, entry.layer_times.kind]
+    assert kinds == ["published", "assumed", "published", "assumed"]
+    assert document.shape is not None
+    lines = assumptions(document.instance, document.shape, degrees_of(document))
+    hidden = "hidden 90.0 % of gradient sync behind backward (one chunk of gradients"
+    assert any(text.startswith(hidden) for _, text in lines)
 
 
-def test_plan_file_repeats_them_too(tmp_path: Path) -> None:
-    """One entry per GPU type."""
-    (entry,) = json.loads(solved(tmp_path, "--json"))["evidence"]
-    assert entry["gpu"] == "H100"
-    kinds = {name: entry[name]["kind"] for name in ("peak", "memory", "intra_node", "layer_times")}
-    assert kinds == {
-        "peak": "published",
-        "memory": "assumed",
-        "intra_node": "published",
-        "layer_times": "assumed",
-    }
-
-
-def test_headroom_is_the_memory_models_error_by_default(tmp_path: Path) -> None:
-    """2.5 % of 40 GiB: 39 GiB; all of it where the instance says so."""
-    assert "used of 39.00 GiB" in solved(tmp_path)
-    assert "used of 40.00 GiB" in solved(tmp_path, limits="memory_headroom: 0")
-
-
-def test_plan_within_the_error_says_so(tmp_path: Path) -> None:
-    """A plan that leaves less than 2.5 % of the memory; not one that leaves more."""
+def test_headroom_is_the_memory_models_error_by_default() -> None:
+    """2.5 % of 40 GiB: 39 GiB; all of it where the instance says so, with a word if it is tight."""
     note = "within 2.5 % of the GPU's, the error of the memory model"
-    used = json.loads(solved(tmp_path, "--json"))["replicas"][0]["stages"][0]["memory_bytes"]
-    tight = solved(tmp_path, memory=f"{used / 0.98:.0f} B", limits="memory_headroom: 0")
-    assert note in tight
-    assert note not in solved(tmp_path, limits="memory_headroom: 0")
+    whole = solved(limits="memory_headroom: 0")
+    assert "used of 39.00 GiB" in tightest(solved())
+    assert "used of 40.00 GiB" in tightest(whole)
+    assert note not in tightest(whole)
+    used = whole.replicas[0].stages[0].memory_bytes
+    assert note in tightest(solved(memory=f"{used / 0.98:.0f} B", limits="memory_headroom: 0"))
 
 
 def on_spot() -> PlanDocument:
@@ -226,19 +217,16 @@ def text() -> str:
     return "\n".join(f"{label}: {line}" for label, line in renting_lines(on_spot()))
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_terms_and_assumptions_are_named() -> None:
+    """Prices, rates with their source, checkpoints, what a preemption costs."""
+    for words in (
         "rented: 1 node of fast on demand, 12.00 USD per node-hour",
         "1 node of slow on spot, 3.000 USD per node-hour, 0.5 preemptions per node-hour (assumed",
         "checkpoints: 15.80 s after ",
         "assumed: preemptions: 0.5 per hour, one node each at its own time",
         "121.0 s until another node is in its place; all nodes are paid for all the time",
-    ],
-)
-def test_terms_and_assumptions_are_named(words: str) -> None:
-    """Prices, rates with their source, checkpoints, what a preemption costs."""
-    assert words in text()
+    ):
+        assert words in text()
 
 
 def test_useful_throughput_and_money() -> None:
@@ -273,11 +261,3 @@ def test_spot_prices_that_the_objective_leaves_out_are_named() -> None:
     assert any(line.startswith("spot prices of fast, slow: ") for line in unused)
     own = assumptions(document.instance, document.shape, degrees_of(document))
     assert not any("spot prices" in line for _, line in own)
-
-
-def test_page_and_difference_have_the_figures() -> None:
-    """The HTML page has the lines, a difference the money per useful sequence."""
-    document = on_spot()
-    assert "0.5 preemptions per node-hour" in html_page(document, simulate_step(costs_of(document)))
-    text = printed(*difference(document, document, ("a", "b")))
-    assert "money per useful sequence" in text

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ from formulations.errors import PlanError
 from formulations.instance import Objective
 from formulations.units import seconds
 from solver.document import PlanDocument
-from solver.files import digest, sealed, to_json
+from solver.files import sealed
 from solver.report.document import costs_of, plan_of
 from solver.result import Status, Termination
 from tests.hand_made import (
@@ -24,18 +23,16 @@ from tests.seeds import few_and_many
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(25), 3))
-def test_document_of_a_plan_gives_the_plan_back(seeds: Sequence[int]) -> None:
-    """Names and numbers of nodes translate both ways, for plans of many forms."""
+def test_documents_of_plans(seeds: Sequence[int]) -> None:
+    """They give the plan back; step and memory are sums of their parts, to the ns and the byte."""
     for result in results(seeds):
-        assert plan_of(document_of(result)) == result.plan
-
-
-def test_document_survives_the_plan_file(document: PlanDocument, tmp_path: Path) -> None:
-    """Written as JSON and read again it is the same, digest included."""
-    path = tmp_path / "plan.json"
-    path.write_text(to_json(document), encoding="utf-8")
-    assert PlanDocument.read(path) == document
-    assert digest(document.model_dump(mode="json")) == document.digest
+        document = document_of(result)
+        assert plan_of(document) == result.plan
+        assert document.critical_path is not None
+        parts_s = document.critical_path.model_dump().values()
+        assert sum(round(1e9 * part) for part in parts_s) == result.step_time_ns
+        for stage in (stage for replica in document.replicas for stage in replica.stages):
+            assert sum(stage.memory.model_dump().values()) == stage.memory_bytes
 
 
 def test_document_has_the_simulated_figures(document: PlanDocument) -> None:
@@ -55,34 +52,16 @@ def test_document_has_the_simulated_figures(document: PlanDocument) -> None:
     assert document.time_sources == ("analytic",)
 
 
-def test_document_sends_nothing_beyond_the_ends(document: PlanDocument) -> None:
-    """The last stage sends no activations on, the first no gradients back; the others do."""
+def test_transfers_and_syncs_are_those_of_the_costs(document: PlanDocument) -> None:
+    """Nothing is sent beyond the ends; with ZeRO 1 the sync includes the gather of parameters."""
+    costs = plan_costs(document.instance, plan_of(document))
+    assert costs.gather_ns.min() > 0
     for replica in document.replicas:
         first, last = replica.stages
         assert first.send_backward_s == last.send_forward_s == 0
         assert first.send_forward_s == last.send_backward_s > 0
-
-
-def test_document_sync_is_reduction_and_gather(document: PlanDocument) -> None:
-    """With ZeRO 1 the gradient sync of a stage includes the gather of its parameters."""
-    costs = plan_costs(document.instance, plan_of(document))
-    assert costs.gather_ns.min() > 0
-    for replica in document.replicas:
         for k, stage in enumerate(replica.stages):
-            sync_ns = int(costs.sync_ns[k] + costs.gather_ns[k])
-            assert stage.gradient_sync_s == seconds(sync_ns)
-
-
-@pytest.mark.parametrize("seeds", few_and_many(range(25), 4))
-def test_step_and_memory_are_the_sums_that_the_document_shows(seeds: Sequence[int]) -> None:
-    """To the nanosecond and to the byte, for plans of many forms."""
-    for result in results(seeds):
-        document = document_of(result)
-        assert document.critical_path is not None
-        parts_s = document.critical_path.model_dump().values()
-        assert sum(round(1e9 * part) for part in parts_s) == result.step_time_ns
-        for stage in (stage for replica in document.replicas for stage in replica.stages):
-            assert sum(stage.memory.model_dump().values()) == stage.memory_bytes
+            assert stage.gradient_sync_s == seconds(int(costs.sync_ns[k] + costs.gather_ns[k]))
 
 
 def test_document_has_the_parts_of_the_memory(document: PlanDocument) -> None:
@@ -151,22 +130,12 @@ def test_document_without_plan_has_no_figures() -> None:
     assert document.node_order == ()
 
 
-def test_changed_document_is_not_shown(document: PlanDocument) -> None:
-    """A file that was edited after solve wrote it is refused in one line."""
-    changed = document.but(step_time_s=1.0)
+def test_documents_that_hold_no_plan_are_not_shown(document: PlanDocument) -> None:
+    """One that was edited, one with a node that the cluster lacks, one without a plan."""
     with pytest.raises(PlanError, match=r"digest: the plan file was changed"):
-        plan_of(changed)
-
-
-def test_senseless_document_is_not_shown(document: PlanDocument) -> None:
-    """A sealed file with a node that the cluster lacks is refused in one line too."""
-    changed = sealed(document.but(node_order=("moon-0", "fast-1")))
+        plan_of(document.but(step_time_s=1.0))
     with pytest.raises(PlanError, match=r"a plan that verify accepts"):
-        costs_of(changed)
-
-
-def test_document_without_plan_is_not_shown() -> None:
-    """The refusal names the status."""
-    document = document_of(planless_result(Status.INFEASIBLE, Termination.CLOSED))
+        costs_of(sealed(document.but(node_order=("moon-0", "fast-1"))))
+    planless = document_of(planless_result(Status.INFEASIBLE, Termination.CLOSED))
     with pytest.raises(PlanError, match=r"no plan \(status infeasible\)"):
-        plan_of(document)
+        plan_of(planless)

@@ -1,10 +1,9 @@
-"""The page of a plan, its trace, and the fold that leaves the steady state out."""
+"""The page of a plan, and the trace beside it."""
 
 import json
 import re
 import shutil
 import subprocess
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from solver.report.document import build_document, costs_of
 from solver.report.html.page import html_page
 from solver.report.naming import layers_text
 from solver.report.quantities import size_text, time_text
-from solver.report.step import chrome_trace, fold_for, rows_of
 from solver.search.driver import solve
 from solver.simulate import simulate_step
 from tests.command_line import run
@@ -79,49 +77,6 @@ def test_page_names_layers_where_no_mouse_is(small: PlanDocument) -> None:
     for stage in small.replicas[0].stages:
         assert f"layers {layers_text(small.instance.workload, range(*stage.layers))}" in shown
     assert ("replicas 0-" in shown) == (len(small.replicas) > 1)
-
-
-@pytest.mark.parametrize("most", [4, 50, 1000, 100_000])
-def test_fold_hides_nothing_but_what_lies_in_it(small: PlanDocument, most: int) -> None:
-    """Times shown of every row and those in the fold add up to the row's; order is kept."""
-    step = simulate_step(costs_of(small))
-    rows = rows_of(small, step)
-    fold = fold_for(rows, step.step_time_ns, most)
-    for row in rows:
-        shown = [part for bar in row.bars for part in fold.parts(bar.start_ns, bar.end_ns)]
-        inside = sum(
-            max(0, min(bar.end_ns, fold.end_ns) - max(bar.start_ns, fold.start_ns))
-            for bar in row.bars
-        )
-        total = sum(bar.end_ns - bar.start_ns for bar in row.bars)
-        assert sum(end - start for start, end in shown) + inside == total
-        assert shown == sorted(shown)
-        assert not any(fold.start_ns < start < fold.start_ns + fold.width_ns for start, _ in shown)
-    assert fold.end_ns - fold.skipped_ns == fold.start_ns + fold.width_ns
-
-
-def test_trace_has_the_fields_of_its_format(small: PlanDocument) -> None:
-    """Trace Event Format: complete and metadata events; as long as the step, none overlapping."""
-    trace = json.loads(chrome_trace(small, simulate_step(costs_of(small))))
-    assert set(trace) == {"displayTimeUnit", "traceEvents"}
-    assert trace["displayTimeUnit"] in ("ms", "ns")
-    bars: dict[tuple[int, int], list[tuple[float, float]]] = {}
-    for event in trace["traceEvents"]:
-        assert isinstance(event["pid"], int)
-        if event["ph"] == "M":
-            assert event["name"] in ("process_name", "thread_name", "thread_sort_index")
-            assert set(event["args"]) <= {"name", "sort_index"}
-            continue
-        assert event["ph"] == "X"
-        assert set(event) == {"ph", "name", "cat", "pid", "tid", "ts", "dur", "args"}
-        assert event["ts"] >= 0 <= event["dur"]
-        bars.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["dur"]))
-    end = max(start + duration for own in bars.values() for start, duration in own)
-    assert end == pytest.approx((small.step_time_s or 0) * 1e6)
-    for own in bars.values():
-        own.sort()
-        for (start, duration), (later, _) in pairwise(own):
-            assert start + duration <= later + 1e-6
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium to look at the page with")

@@ -1,68 +1,19 @@
-"""What limits a step, and its timeline, agree with the simulator."""
+"""The timeline of a step agrees with the simulator, as text, as data of the page and as a trace."""
 
+import json
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
 from solver.document import PlanDocument
-from solver.report.critical import busy_share, improvements, shares
 from solver.report.document import costs_of
-from solver.report.step import marks, rows_of, text_timeline
+from solver.report.step import chrome_trace, fold_for, marks, rows_of, text_timeline
 from solver.simulate import Operation, Step, simulate_step
+from tests.certified_cases import CASES
 from tests.hand_made import document_of, results, timeline
 from tests.seeds import few_and_many
-
-# What limits a step
-
-
-@pytest.mark.parametrize("seeds", few_and_many(range(25), 4))
-def test_shares_of_the_critical_path_are_the_step_time(seeds: Sequence[int]) -> None:
-    """Nothing of the step is left unexplained, for plans of many forms."""
-    for result in results(seeds):
-        step = simulate_step(costs_of(document_of(result)))
-        assert sum(share.time_ns for share in shares(step.critical_path)) == step.step_time_ns
-
-
-def test_improvement_of_a_lone_stage_is_its_share() -> None:
-    """On one stage without sync, 10 % off the compute saves 10 % of its share of the step."""
-    result = next(
-        result
-        for result in results(range(50))
-        if result.plan is not None and result.plan.shape.slots == 1
-    )
-    document = document_of(result)
-    costs = costs_of(document)
-    step = simulate_step(costs)
-    compute = next(share for share in shares(step.critical_path) if share.kind == "compute")
-    [stage] = document.replicas[0].stages
-    saved = dict(improvements(document, step))[f"compute on {stage.gpu_type}"]
-    assert saved == pytest.approx(0.1 * compute.time_ns / step.step_time_ns, rel=1e-6)
-
-
-@pytest.mark.parametrize("seeds", few_and_many(range(12), 3))
-def test_improvements_save_no_more_than_asked(seeds: Sequence[int]) -> None:
-    """10 % off one kind of work saves some, and at most 10 %, of any step; largest first."""
-    for result in results(seeds):
-        document = document_of(result)
-        costs = costs_of(document)
-        saved = [part for _, part in improvements(document, simulate_step(costs))]
-        assert saved == sorted(saved, reverse=True)
-        assert all(0 < part <= 0.1 + 1e-6 for part in saved)
-
-
-def test_busy_share_counts_all_gpus(document: PlanDocument) -> None:
-    """Compute of all groups over groups times step."""
-    busy = sum(
-        replica.micro_batches * (stage.forward_s + stage.backward_s)
-        for replica in document.replicas
-        for stage in replica.stages
-    )
-    assert document.step_time_s is not None
-    assert busy_share(document) == pytest.approx(busy / (4 * document.step_time_s))
-
-
-# Timeline
 
 
 def bar(kind: str, start: int, end: int) -> Operation:
@@ -95,6 +46,17 @@ def test_text_timeline_has_equal_lines(document: PlanDocument, step: Step) -> No
     assert lines[0].startswith("F")
 
 
+def test_chunks_and_weight_gradients_are_told_apart() -> None:
+    """Small letters for later chunks; W and a legend for weight gradients."""
+    document = CASES["interleaved"]()
+    text = text_timeline(document, simulate_step(costs_of(document)))
+    assert re.search(r"^stage 0 [FBfb.SEOG]*f[FBfb.SEOG]* slow$", text, re.MULTILINE)
+    assert "small letters: later chunks" in text
+    document = CASES["split_backward"]()
+    text = text_timeline(document, simulate_step(costs_of(document)))
+    assert "B input gradients, W weight gradients" in text
+
+
 @pytest.mark.parametrize("seeds", few_and_many(range(12), 3))
 def test_rows_hold_every_operation_of_their_replicas(seeds: Sequence[int]) -> None:
     """Replicas of equal signature have equal bars, and no operation is lost."""
@@ -111,3 +73,51 @@ def test_rows_hold_every_operation_of_their_replicas(seeds: Sequence[int]) -> No
                 assert spans == [(b.kind, b.micro_batch, b.start_ns, b.end_ns) for b in same]
                 drawn += len(same)
         assert drawn == sum(b.replica is not None for b in timeline(step))
+
+
+# The page's data and the trace
+
+
+@pytest.mark.parametrize("most", [4, 12, 100_000])
+def test_fold_hides_nothing_but_what_lies_in_it(
+    most: int, document: PlanDocument, step: Step
+) -> None:
+    """Times shown of every row and those in the fold add up to the row's; order is kept."""
+    rows = rows_of(document, step)
+    fold = fold_for(rows, step.step_time_ns, most)
+    assert (fold.width_ns > 0) == (most < 100)
+    for row in rows:
+        shown = [part for bar in row.bars for part in fold.parts(bar.start_ns, bar.end_ns)]
+        inside = sum(
+            max(0, min(bar.end_ns, fold.end_ns) - max(bar.start_ns, fold.start_ns))
+            for bar in row.bars
+        )
+        total = sum(bar.end_ns - bar.start_ns for bar in row.bars)
+        assert sum(end - start for start, end in shown) + inside == total
+        assert shown == sorted(shown)
+        assert not any(fold.start_ns < start < fold.start_ns + fold.width_ns for start, _ in shown)
+    assert fold.end_ns - fold.skipped_ns == fold.start_ns + fold.width_ns
+
+
+def test_trace_has_the_fields_of_its_format(document: PlanDocument, step: Step) -> None:
+    """Trace Event Format: complete and metadata events; as long as the step, none overlapping."""
+    trace = json.loads(chrome_trace(document, step))
+    assert set(trace) == {"displayTimeUnit", "traceEvents"}
+    assert trace["displayTimeUnit"] in ("ms", "ns")
+    bars: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for event in trace["traceEvents"]:
+        assert isinstance(event["pid"], int)
+        if event["ph"] == "M":
+            assert event["name"] in ("process_name", "thread_name", "thread_sort_index")
+            assert set(event["args"]) <= {"name", "sort_index"}
+            continue
+        assert event["ph"] == "X"
+        assert set(event) == {"ph", "name", "cat", "pid", "tid", "ts", "dur", "args"}
+        assert event["ts"] >= 0 <= event["dur"]
+        bars.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["dur"]))
+    assert set(bars) == {(row.replicas[0], row.stage) for row in rows_of(document, step)}
+    end = max(start + duration for spans in bars.values() for start, duration in spans)
+    assert end == pytest.approx((document.step_time_s or 0) * 1e6)
+    for spans in bars.values():
+        for (start, duration), (later, _) in pairwise(sorted(spans)):
+            assert start + duration <= later + 1e-6

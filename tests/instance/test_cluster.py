@@ -1,0 +1,193 @@
+"""Promises of formulations.instance.cluster: groups, networks, zones."""
+
+import pytest
+from pydantic import ValidationError
+
+from formulations.instance import Cluster
+from formulations.instance.catalogue import gpu_catalogue, link_catalogue
+from formulations.instance.cluster import flash_obstacle, flash_remedy, has_flash, zone_faults
+from formulations.instance.machines import ZoneLink
+from formulations.units import GIB
+from tests.instance_texts import MINIMAL, parsed
+
+GROUP = parsed(MINIMAL).cluster.groups[0]
+FAST, SLOW = (ZoneLink(bandwidth_bytes_per_s=rate, latency_s=0) for rate in (2e9, 1e9))
+
+
+def test_quantities_become_base_units() -> None:
+    """Written units become B, B/s, s, USD/h and USD."""
+    instance = parsed(
+        """
+name: units
+workload: {catalogue: bert-large}
+cluster:
+  groups:
+    - name: a
+      gpu: A100-40
+      memory: 22.2 GiB
+      gpus_per_node: 4
+      nodes: 2
+      price: 8.5 USD/h
+      intra_node: {bandwidth: 128 Gbit/s, latency: 5 us}
+      inter_node: {bandwidth: 2 GB/s, latency: 0 s}
+limits:
+  memory_headroom: 5 %
+  framework_reserve: 512 MiB
+  max_step_time: 200 ms
+  max_cost_per_step: 0.01 USD
+  max_price_per_hour: 100 USD/h
+"""
+    )
+    group = instance.cluster.groups[0]
+    assert group.gpu.memory_bytes == int(22.2 * 2**30)
+    assert group.price_usd_per_hour == 8.5
+    # 128 Gbit/s = 16 GB/s
+    assert group.intra_node.bandwidth_bytes_per_s == 16e9
+    assert group.intra_node.latency_s == pytest.approx(5e-6)
+    assert (group.inter_node.bandwidth_bytes_per_s, group.inter_node.latency_s) == (2e9, 0)
+    limits = instance.limits
+    assert limits.memory_headroom == 0.05
+    assert limits.framework_reserve_bytes == 512 * 2**20
+    assert limits.max_step_time_s == pytest.approx(0.2)
+    assert (limits.max_cost_usd_per_step, limits.max_price_usd_per_hour) == (0.01, 100)
+
+
+def test_memory_override_leaves_the_catalogue_alone() -> None:
+    """A group's own memory changes that group's GPU only."""
+    before = gpu_catalogue()["A100-40"].memory_bytes
+    parsed(MINIMAL.replace("nodes: 2", "nodes: 2, memory: 1 GiB"))
+    assert gpu_catalogue()["A100-40"].memory_bytes == before
+
+
+def test_inline_gpu() -> None:
+    """An unlisted GPU is described in place, with a link of the catalogue."""
+    gpu = (
+        "{name: K80, peak: {bf16: 4 TFLOP/s}, memory: 11 GiB, memory_bandwidth: 240 GB/s,"
+        " link: PCIe 3 x16, efficiency_half_flops: 1e8}"
+    )
+    found = parsed(MINIMAL.replace("A100-40", gpu)).cluster.groups[0].gpu
+    assert (found.name, found.peak_flops) == ("K80", {"bf16": 4e12})
+    assert (found.memory_bytes, found.memory_bandwidth_bytes_per_s) == (11 * GIB, 240e9)
+    assert found.link == link_catalogue()["PCIe 3 x16"]
+    assert found.efficiency_half_flops == 1e8
+
+
+def test_single_node_needs_no_network() -> None:
+    """With one node there is nothing to connect, so inter_node may be left out."""
+    text = MINIMAL.replace("nodes: 2, inter_node: Ethernet 40G", "nodes: 1")
+    assert parsed(text).cluster.groups[0].nodes == 1
+
+
+def test_network_efficiency_starts_at_one_node() -> None:
+    """Entries are sorted, and below the first one the network is fully efficient."""
+    cluster = parsed(MINIMAL + "  network_efficiency: {8: 0.9, 4: 0.95}\n").cluster
+    assert cluster.network_efficiency == ((1, 1.0), (4, 0.95), (8, 0.9))
+
+
+def test_a_link_may_be_a_bandwidth_alone() -> None:
+    """Its latency is that of NCCL's rings, and its source says so."""
+    instance = parsed(
+        """
+name: links
+workload: {catalogue: bert-large}
+cluster:
+  groups:
+    - {name: a, gpu: A10, gpus_per_node: 4, nodes: 2, intra_node: 128 Gbit/s, inter_node: 2 GB/s}
+"""
+    )
+    group = instance.cluster.groups[0]
+    assert (group.intra_node.bandwidth_bytes_per_s, group.intra_node.latency_s) == (16e9, 5.7e-6)
+    assert (group.inter_node.bandwidth_bytes_per_s, group.inter_node.latency_s) == (2e9, 14e-6)
+    assert group.inter_node.source == "the instance; latency of 14 us: NCCL 2.19"
+
+
+def test_nodes_are_numbered_group_by_group() -> None:
+    """Two groups of 2 and 3 nodes of 4 GPUs; each zone once, in order of first mention."""
+    groups = (GROUP.but(zone="east"), GROUP.but(name="b", nodes=3, zone="west"))
+    cluster = Cluster(groups=groups, zone_link=SLOW)
+    assert cluster.num_gpus == 20
+    assert cluster.node_names == ("a-0", "a-1", "b-0", "b-1", "b-2")
+    assert (cluster.node_groups, cluster.first_node) == ((0, 0, 1, 1, 1), (0, 2))
+    assert (cluster.zones, cluster.zone_of_group) == (("east", "west"), (0, 1))
+    assert cluster.links_among((0, 1)) == (SLOW,)
+    assert cluster.with_groups(groups[:1]).zone_link is None
+
+
+def test_pairs_of_zones_have_their_own_link_or_the_common_one() -> None:
+    """Of a pair that is named its own, in either order."""
+    groups = tuple(GROUP.but(name=zone, zone=zone) for zone in ("a", "b", "c"))
+    pair = {"zones": ("b", "a"), "link": FAST}
+    cluster = Cluster(groups=groups, zone_link=SLOW, zone_links=(pair,))  # type: ignore[arg-type]
+    assert cluster.link_between("a", "b") == FAST
+    assert cluster.link_between("c", "a") == SLOW
+    assert len(cluster.with_groups(groups[:2]).zone_links) == 1
+    assert cluster.with_groups(groups[1:]).zone_links == ()
+
+
+def test_efficiency_of_the_largest_number_that_is_not_above() -> None:
+    """Listed for 1, 4 and 8 nodes; without an entry for 1 it is refused."""
+    table = ((1, 1.0), (4, 0.9), (8, 0.8))
+    cluster = Cluster(groups=(GROUP,), network_efficiency=table)
+    assert [cluster.efficiency(nodes) for nodes in (1, 3, 4, 7, 8, 99)] == [
+        1,
+        1,
+        0.9,
+        0.9,
+        0.8,
+        0.8,
+    ]
+    with pytest.raises(ValidationError, match="without an entry for 1 node"):
+        Cluster(groups=(GROUP,), network_efficiency=table[1:])
+
+
+@pytest.mark.parametrize(
+    ("zones", "default", "pairs", "paths"),
+    [
+        ((None, None), False, (), []),
+        (("a", None), True, (), [("groups", 1, "zone")]),
+        (("a", "a"), True, (), [("zone_link",)]),
+        (("a", "a"), False, (("a", "b"),), [("zone_links",)]),
+        (("a", "b"), False, (), [("zone_link",)]),
+        (("a", "b"), True, (), []),
+        (("a", "b"), False, (("b", "a"),), []),
+        (("a", "b", "c"), False, (("a", "b"), ("b", "c")), [("zone_link",)]),
+        (
+            ("a", "b"),
+            True,
+            (("a", "a"), ("a", "x")),
+            [("zone_links", 0, "zones"), ("zone_links", 1, "zones", 1)],
+        ),
+        (("a", "b"), True, (("a", "b"), ("b", "a")), [("zone_links", 1, "zones")]),
+    ],
+)
+def test_faults_of_zones(
+    zones: tuple[str | None, ...],
+    default: bool,
+    pairs: tuple[tuple[str, str], ...],
+    paths: list[tuple[object, ...]],
+) -> None:
+    """All groups name a zone or none does, and each pair of zones has one link."""
+    places = [fault.path for fault in zone_faults(zones, default, pairs)]
+    inner = [
+        path if isinstance(path[0], str) else ("zone_links", path[0], "zones", *path[1:])
+        for path in paths
+    ]
+    assert places == inner
+
+
+def test_flash_attention_is_of_ampere_in_16_bit() -> None:
+    """What keeps GPUs from it is named; a GPU of no known capability is no obstacle."""
+    old = GROUP.but(name="old", gpu=gpu_catalogue()["V100-16"])
+    new, mixed = Cluster(groups=(GROUP,)), Cluster(groups=(GROUP, old))
+    unknown = Cluster(groups=(GROUP.but(gpu=GROUP.gpu.but(compute_capability=None)),))
+    assert (has_flash(new, "bf16"), has_flash(new, "tf32"), has_flash(mixed, "fp16")) == (
+        True,
+        False,
+        False,
+    )
+    assert flash_obstacle(new, "fp8") is None
+    assert not has_flash(unknown, "bf16")
+    assert flash_obstacle(unknown, "bf16") is None
+    assert flash_remedy(unknown, "bf16") == "workload.flash_attention: true"
+    assert "compute capability 8.0" in flash_remedy(mixed, "fp16")
+    assert "fp16, bf16, fp8" in flash_remedy(new, "fp32")

@@ -1,0 +1,64 @@
+"""Promises of formulations.instance.instance: sides of a mixed cluster, batches, sources."""
+
+import pytest
+from pydantic import ValidationError
+
+from formulations.instance.instance import gpu_evidence
+from tests.instance_texts import MINIMAL, PROFILE, parsed
+
+OLD = "    - {name: old, gpu: V100-16, gpus_per_node: 4, nodes: 1, inter_node: Ethernet 40G}\n"
+MIXED = parsed(
+    MINIMAL.replace("bert-large", "bert-large, precision: fp16")
+    + OLD
+    + "search: {context_parallel: [1, 2]}\n"
+)
+
+
+def test_plans_have_flash_attention_where_all_their_gpus_do() -> None:
+    """Without it no GPUs share a sequence; a cluster of one kind has one side, itself."""
+    without, fused = MIXED.sides
+    assert (without.workload.flash_attention, fused.workload.flash_attention) == (False, True)
+    assert (without.search.context_parallel, fused.search.context_parallel) == ((1,), (1, 2))
+    assert [MIXED.side(nodes) for nodes in ((2, 0), (2, 1), (0, 1))] == [1, 0, 0]
+    assert MIXED.on((1, 0)) is fused
+    plain = parsed(MINIMAL)
+    assert plain.sides == (plain,)
+    assert plain.side((1,)) == 0
+
+
+def test_another_batch_is_one_of_both_workloads() -> None:
+    """Of plans with flash attention and without."""
+    changed = MIXED.with_batch(8)
+    assert changed.fused is not None
+    assert (changed.workload.global_batch, changed.fused.global_batch) == (8, 8)
+
+
+def test_messages_are_split_with_the_sequence() -> None:
+    """By scatter-gather too, and then the receivers put them together."""
+    split = parsed(MINIMAL)
+    assert (split.splits_sequence(2), split.splits_messages(2), split.gathers_messages(2)) == (
+        True,
+        True,
+        False,
+    )
+    whole = split.but(search={"sequence_parallel": False})
+    assert not whole.splits_messages(2)
+    scattered = whole.but(search={"scatter_gather": True})
+    assert (scattered.splits_messages(2), scattered.gathers_messages(2)) == (True, True)
+
+
+def test_useful_sequences_need_what_preemptions_cost() -> None:
+    """A file resolves it; a value without it is refused."""
+    values = {**dict(MIXED), "objective": {"minimize": "cost_per_useful_sequence"}}
+    with pytest.raises(ValidationError, match="without what preemptions cost"):
+        type(MIXED).model_validate(values)
+
+
+def test_sources_of_the_types_that_are_used() -> None:
+    """One entry per type and links; measured times are the profile's, of others the type's."""
+    both = gpu_evidence(MIXED, (1, 1))
+    assert [evidence.gpu for evidence in both] == ["A100-40", "V100-16"]
+    assert [evidence.gpu for evidence in gpu_evidence(MIXED, (0, 1))] == ["V100-16"]
+    (measured,) = gpu_evidence(parsed(MINIMAL + PROFILE), (1,))
+    assert (measured.layer_times.kind, measured.layer_times.source) == ("measured", "invented")
+    assert both[0].layer_times.source == MIXED.cluster.groups[0].gpu.efficiency_source

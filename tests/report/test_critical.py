@@ -1,0 +1,93 @@
+"""What limits a step agrees with the simulator."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from solver.document import PlanDocument
+from solver.report.critical import busy_share, by_type, improvements, shares, summary
+from solver.report.document import costs_of
+from solver.simulate import Operation, Step, simulate_step, step_time_ns
+from tests.certified_cases import CASES
+from tests.hand_made import document_of, results
+from tests.seeds import few_and_many
+
+
+def test_shares_are_those_of_the_operations() -> None:
+    """Compute and sync by stage, gaps as transfers, the rest by kind; largest first."""
+    path = [
+        Operation("forward", 0, 0, 0, 0, 10),
+        Operation("backward", 0, 1, 0, 13, 43),
+        Operation("sync", None, 1, None, 43, 50),
+        Operation("optimizer", None, 1, None, 50, 52),
+    ]
+    assert [(share.kind, share.stage, share.time_ns) for share in shares(path)] == [
+        ("compute", 1, 30),
+        ("compute", 0, 10),
+        ("sync", 1, 7),
+        ("transfers", None, 3),
+        ("optimizer", None, 2),
+    ]
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(25), 2))
+def test_shares_and_gains_keep_within_the_step(seeds: Sequence[int]) -> None:
+    """Nothing of the step is unexplained; 10 % off a kind of work saves at most 10 %."""
+    for result in results(seeds):
+        document = document_of(result)
+        step = simulate_step(costs_of(document))
+        assert sum(share.time_ns for share in shares(step.critical_path)) == step.step_time_ns
+        assert sum(time_ns for _, time_ns in by_type(document, step)) == step.step_time_ns
+        saved = [part for _, part in improvements(document, step)]
+        assert saved == sorted(saved, reverse=True)
+        assert all(0 < part <= 0.1 + 1e-6 for part in saved)
+
+
+def test_improvement_of_a_lone_stage_is_its_share() -> None:
+    """On one stage without sync, 10 % off the compute saves 10 % of its share of the step."""
+    result = next(
+        result
+        for result in results(range(50))
+        if result.plan is not None and result.plan.shape.slots == 1
+    )
+    document = document_of(result)
+    step = simulate_step(costs_of(document))
+    compute = next(share for share in shares(step.critical_path) if share.kind == "compute")
+    [stage] = document.replicas[0].stages
+    saved = dict(improvements(document, step))[f"compute on {stage.gpu_type}"]
+    assert saved == pytest.approx(0.1 * compute.time_ns / step.step_time_ns, rel=1e-6)
+
+
+def test_bug_faster_gpus_put_off_shorter_weight_gradients() -> None:
+    """10 % less compute shortens both parts of a backward pass, so saves 10 % at most."""
+    document = CASES["split_backward"]()
+    costs = costs_of(document)
+    saved = dict(improvements(document, simulate_step(costs)))
+    assert all(0 < part <= 0.1 + 1e-6 for part in saved.values())
+    faster = replace(
+        costs,
+        forward_ns=costs.forward_ns * 9 // 10,
+        backward_ns=costs.backward_ns * 9 // 10,
+        weight_ns=costs.weight_ns * 9 // 10,
+    )
+    assert max(saved.values()) <= 1 - step_time_ns(faster) / step_time_ns(costs) + 1e-9
+
+
+@pytest.mark.parametrize("case", ["interleaved", "split_backward"])
+def test_busy_share_is_that_of_the_gpus(case: str) -> None:
+    """Bars of compute over two GPUs' steps, whatever the number of chunks."""
+    document = CASES[case]()
+    step = simulate_step(costs_of(document))
+    busy_ns = sum(bar.end_ns - bar.start_ns for bar in step.operations(0))
+    assert busy_share(document) == pytest.approx(busy_ns / (2 * step.step_time_ns), rel=1e-6)
+
+
+def test_types_of_gpus_are_named(document: PlanDocument, step: Step) -> None:
+    """Compute by GPU type with its stages; the two lines begin with shares of the step."""
+    names = [name for name, _ in by_type(document, step)]
+    assert "compute and sends on fast (stages 0-1, most of it stage 1)" in names
+    limited, faster = summary(document, step)
+    assert limited[0] == "limited by"
+    assert faster[0] == "faster with"
+    assert faster[1].startswith("10 % less time for transfers between stages saves ")

@@ -1,0 +1,87 @@
+"""Tables and labelled lines fit a page of any width, and a page of HTML."""
+
+from collections.abc import Sequence
+
+import pytest
+from rich.console import Console, RenderableType
+
+from solver.report.layout import labelled, table, table_of
+from solver.report.stages import memory_table, stage_table, traffic_table
+from tests.hand_made import document_of, results
+from tests.seeds import few_and_many
+
+
+def drawn(part: RenderableType, columns: int) -> list[str]:
+    """The lines that a terminal of so many columns shows."""
+    console = Console(width=columns, color_system=None)
+    with console.capture() as captured:
+        console.print(part, markup=False)
+    return captured.get().splitlines()
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(12), 3))
+def test_tables_fit_a_terminal_of_eighty_columns(seeds: Sequence[int]) -> None:
+    """Headings and cells are broken between words alone, numbers never, for plans of many forms."""
+    for result in results(seeds):
+        document = document_of(result)
+        for grid in (stage_table(document), memory_table(document), traffic_table(document)):
+            lines = drawn(grid, 80)
+            assert max(map(len, lines)) <= 80
+            words = {word for row in grid.rows for cell in row for word in cell.split()}
+            assert words <= {word for line in lines for word in line.split()}
+
+
+def test_words_are_broken_where_nothing_else_helps() -> None:
+    """A column of text keeps eight characters a line; no number loses a digit."""
+    lines = drawn(table(["node"], ["time ms"], [["abcdefghijkl", "123456.789"]]), 20)
+    assert [line.split() for line in lines] == [
+        ["node", "time", "ms"],
+        ["─" * 20],
+        ["abcdefgh", "123456.789"],
+        ["ijkl"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("page", "widths"),
+    [
+        (40, [12, 14, 6]),  # all in one line: 12 + 14 + 6 and two gaps of two
+        (33, [12, 11, 6]),  # 3 less for the heading, whose longest word has 7 letters
+        (28, [11, 7, 6]),  # that word alone, and 1 less for the cell of texts
+        (25, [8, 7, 6]),  # 4 less for it; its longest word has 5 letters
+        (10, [5, 7, 6]),  # no narrower
+    ],
+)
+def test_what_gives_way_on_narrow_pages(page: int, widths: list[int]) -> None:
+    """Headings between words, then cells of text, then their words; a number keeps its digits."""
+    grid = table(["from", "a long heading"], ["size"], [["some texts x", "words", "1234 B"]])
+    assert grid.widths(page) == widths
+
+
+def test_lines_keep_numbers_with_their_units() -> None:
+    """A labelled line breaks before a number, not behind it."""
+    lines = drawn(labelled([("GPUs", "none, ZeRO 1, 12.5 % and 4 GiB")]), 22)
+    assert [line[14:].rstrip() for line in lines] == ["none,", "ZeRO 1,", "12.5 %", "and", "4 GiB"]
+
+
+@pytest.mark.parametrize("chunks", [False, True])
+def test_a_column_may_be_left_out(chunks: bool) -> None:
+    """Its heading and its cells; the order is that of the columns, text before numbers."""
+    grid = table_of(
+        [3, 4],
+        {"stage": str, "chunk": chunks and (lambda n: f"c{n}")},
+        {"square": lambda n: f"{n * n}"},
+    )
+    assert (grid.texts, grid.numbers) == (("stage", "chunk")[: 1 + chunks], ("square",))
+    assert grid.rows == ((*("3", "c3")[: 1 + chunks], "9"), (*("4", "c4")[: 1 + chunks], "16"))
+
+
+def test_pages_have_the_same_cells() -> None:
+    """Numbers have their class; what HTML reserves is escaped."""
+    grid = table(["a<b"], ["n"], [["x & y", "1"]])
+    assert grid.html() == (
+        "<table><tr><th>a&lt;b</th><th class=number>n</th></tr>"
+        "<tr><td>x &amp; y</td><td class=number>1</td></tr></table>"
+    )
+    row = "<tr><th scope=row>step</th><td>&lt; 1 s</td></tr>"
+    assert labelled([("step", "< 1 s")]).html() == f"<table class=lines>{row}</table>"
