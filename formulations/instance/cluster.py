@@ -22,7 +22,6 @@ from formulations.instance.input_limits import (
     first_beyond,
 )
 from formulations.instance.machines import (
-    FLASH_CAPABILITY,
     NETWORK_LATENCY_S,
     NOT_STATED,
     Efficiency,
@@ -50,7 +49,6 @@ from formulations.instance.record import (
     number_or_mapping,
     refusal,
 )
-from formulations.instance.workload import FLASH_PRECISIONS, Precision
 
 ZoneNames = tuple[str, str]
 
@@ -211,30 +209,6 @@ class Cluster(Record):
         default = self.zone_link if len(zones) > 1 else None
         update = {"groups": tuple(groups), "zone_link": default, "zone_links": links}
         return self.model_copy(update=update)
-
-
-def has_flash(cluster: Cluster, precision: Precision) -> bool:
-    """Whether every GPU is known to have flash attention in this precision."""
-    return precision in FLASH_PRECISIONS and all(group.gpu.has_flash for group in cluster.groups)
-
-
-def flash_obstacle(cluster: Cluster, precision: Precision) -> tuple[str, str] | None:
-    """What keeps GPUs from flash attention, and what would not; None: nothing that is known."""
-    if precision not in FLASH_PRECISIONS:
-        allowed = f"workload.precision among {', '.join(FLASH_PRECISIONS)}"
-        return f"in {precision}, in which it has no kernels", allowed
-    for group in cluster.groups:
-        capability = group.gpu.compute_capability
-        if capability is not None and capability < FLASH_CAPABILITY:
-            found = f"but group {group.name} has {group.gpu.name} of capability {capability}"
-            return found, f"GPUs of compute capability {FLASH_CAPABILITY} (Ampere) or later"
-    return None
-
-
-def flash_remedy(cluster: Cluster, precision: Precision) -> str:
-    """What to change where plans have no flash attention and should."""
-    obstacle = flash_obstacle(cluster, precision)
-    return "workload.flash_attention: true" if obstacle is None else obstacle[1]
 
 
 Gpu = Annotated[

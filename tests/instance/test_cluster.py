@@ -5,7 +5,8 @@ from pydantic import ValidationError
 
 from formulations.instance import Cluster
 from formulations.instance.catalogue import gpu_catalogue, link_catalogue
-from formulations.instance.cluster import flash_obstacle, flash_remedy, has_flash, zone_faults
+from formulations.instance.cluster import zone_faults
+from formulations.instance.flash import flash_obstacle, flash_remedy, has_flash
 from formulations.instance.machines import ZoneLink
 from formulations.units import GIB
 from tests.instance_texts import MINIMAL, parsed
