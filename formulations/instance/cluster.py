@@ -148,7 +148,7 @@ class Cluster(Record):
 
     def efficiency(self, num_nodes: int) -> float:
         """Share of the nominal bandwidth that a collective over `num_nodes` nodes reaches."""
-        return [value for least, value in self.network_efficiency if least <= num_nodes][-1]
+        return [share for fewest, share in self.network_efficiency if fewest <= num_nodes][-1]
 
     @property
     def num_gpus(self) -> int:
@@ -190,9 +190,9 @@ class Cluster(Record):
     def _own_links(self) -> dict[frozenset[str | None], ZoneLink]:
         return {frozenset(pair.zones): pair.link for pair in self.zone_links}
 
-    def link_between(self, zone: str | None, other: str | None) -> ZoneLink:
+    def link_between(self, first: str | None, second: str | None) -> ZoneLink:
         """The link that joins two zones."""
-        link = self._own_links.get(frozenset((zone, other)), self.zone_link)
+        link = self._own_links.get(frozenset((first, second)), self.zone_link)
         assert link is not None  # validated: two zones have one
         return link
 
