@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag, ValidationError
 
 from formulations.errors import InstanceError, Mistakes, joined
-from formulations.instance.calibration import CalibrationFile, resolve_calibration
+from formulations.instance.calibration import Calibration, check_calibration
 from formulations.instance.cluster import ClusterFile, CountRange, resolve_cluster
 from formulations.instance.documents import Place, parse_document, read_text
 from formulations.instance.family import MOST_MEMBERS, Family
@@ -58,7 +58,7 @@ class InstanceFile(Section):
     profile: WrittenLayerTimes | None = None
     """Measured layer times, or the path of a file with them, relative to this file's folder.
     Default: the analytic model."""
-    calibration: CalibrationFile | None = None
+    calibration: Calibration | None = None
     """Corrections of layer times by measured steps."""
     search: SearchFile = SearchFile()
     """The plans to choose among."""
@@ -142,7 +142,7 @@ def _resolve(written: InstanceFile, place: Place, folder: Path) -> Instance:
     wrong.errors += untrained_errors(given, place.at("workload"))
     wrong.errors += _unlike(given, place.at("workload", "precision"))
     factors, kinds = place.at("calibration"), given.kinds
-    calibration = wrong.of(resolve_calibration, written.calibration, factors, kinds, cluster)
+    wrong.of(check_calibration, written.calibration, factors, kinds, cluster)
     model = given.architecture, workload, profile is not None
     mixed = wrong.of(resolve_lengths, lengths, cluster, *model)
     if chosen is None or wrong.errors:
@@ -161,7 +161,7 @@ def _resolve(written: InstanceFile, place: Place, folder: Path) -> Instance:
         workload=workload,
         cluster=cluster,
         profile=times,
-        calibration=calibration,
+        calibration=written.calibration,
         search=search,
         limits=Limits.model_validate({**dict(written.limits), "memory_headroom": headroom}),
         objective=written.objective,
