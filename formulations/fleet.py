@@ -55,4 +55,4 @@ def layers_by_position(template: Template) -> tuple[range, ...]:
 
 def holdings(pipelines: Iterable[Pipeline]) -> dict[int, range]:
     """Layers on every node of the pipelines."""
-    return {node: layers for one in pipelines for node, layers in one.node_layers.items()}
+    return {node: layers for p in pipelines for node, layers in p.node_layers.items()}

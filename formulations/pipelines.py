@@ -112,17 +112,17 @@ class Instantiation:
     def step_ns(self, problem: InstantiationProblem) -> int:
         """Step of the slowest pipeline, and the exchange."""
         pairs = zip(problem.kinds, self.shares, strict=True)
-        slowest = max(kind.times_ns[own[0] - 1] for kind, own in pairs if own)
+        slowest = max(kind.times_ns[shares[0] - 1] for kind, shares in pairs if shares)
         return slowest + problem.slowest_exchange_ns(self.counts)
 
     def nodes(self, problem: InstantiationProblem) -> tuple[int, ...]:
         """Nodes of each group that are used."""
         pairs = list(zip(problem.kinds, self.shares, strict=True))
         groups = range(len(problem.available))
-        return tuple(sum(kind.nodes[j] * len(own) for kind, own in pairs) for j in groups)
+        return tuple(sum(kind.nodes[j] * len(shares) for kind, shares in pairs) for j in groups)
 
 
 def conjugate(counts: Sequence[int]) -> tuple[int, ...]:
     """Shares, descending, of which counts[q - 1] are at least q; `counts` is nonincreasing."""
-    most = counts[0] if counts else 0
-    return tuple(sum(count > r for count in counts) for r in range(most))
+    num_shares = counts[0] if counts else 0
+    return tuple(sum(count > r for count in counts) for r in range(num_shares))

@@ -67,28 +67,21 @@ def _fault(template: Template) -> str | None:
     starts = [0, *(stage.layers[1] for stage in template.stages)]
     for k, (stage, start) in enumerate(zip(template.stages, starts, strict=False)):
         if stage.layers[0] != start or stage.layers[1] <= start:
-            found = f"layers [{stage.layers[0]}, {stage.layers[1]})"
-            return f"stages[{k}] has {found}; it must start with layer {start} and have one"
-        if fault := _group_fault(stage):
-            return f"stages[{k}] has {fault}"
+            layers = f"layers [{stage.layers[0]}, {stage.layers[1]})"
+            return f"stages[{k}] has {layers}; it must start with layer {start} and have one"
+        gpus, degrees = stage.group.gpus, stage.degrees
+        if not gpus or list(gpus) != [*range(gpus[0], gpus[0] + len(gpus))]:
+            return f"stages[{k}] has GPUs {gpus}; they must be one or more in a row"
+        if degrees != Degrees(tp=len(gpus)):
+            parts = f"{degrees.parts} parts of {degrees.tp} on {len(gpus)} GPUs"
+            return f"stages[{k}] has {parts}; they must be one tensor-parallel group"
     positions = dict.fromkeys(stage.group.node for stage in template.stages)
     if list(positions) != [*range(template.num_nodes)]:
         return f"stages must visit the nodes 0 to {template.num_nodes - 1} once each, in order"
     for k, (before, stage) in enumerate(pairwise(template.stages), start=1):
-        own, last = stage.group, before.group
-        if own.node == last.node and own.gpus[0] <= last.gpus[-1]:
-            return f"stages[{k}] shares GPU {own.gpus[0]} of node {own.node}"
-        if own.node < last.node:
-            return f"stages[{k}] goes back to node {own.node}"
-    return None
-
-
-def _group_fault(stage: Stage) -> str | None:
-    """What is wrong with the GPUs of a stage, and what they have to be."""
-    gpus = stage.group.gpus
-    if not gpus or list(gpus) != [*range(gpus[0], gpus[0] + len(gpus))]:
-        return f"GPUs {gpus}; they must be one or more in a row"
-    if stage.degrees != Degrees(tp=len(gpus)):
-        found = f"{stage.degrees.parts} parts of {stage.degrees.tp}"
-        return f"{found} on {len(gpus)} GPUs; they must be one tensor-parallel group"
+        group, last = stage.group, before.group
+        if group.node == last.node and group.gpus[0] <= last.gpus[-1]:
+            return f"stages[{k}] shares GPU {group.gpus[0]} of node {group.node}"
+        if group.node < last.node:
+            return f"stages[{k}] goes back to node {group.node}"
     return None

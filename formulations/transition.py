@@ -31,11 +31,11 @@ class Copy:
     target: int
 
 
-def missing(held: dict[int, range], pipelines: Iterable[Pipeline]) -> Iterator[tuple[int, int]]:
+def missing(present: dict[int, range], pipelines: Iterable[Pipeline]) -> Iterator[tuple[int, int]]:
     """(node, layer) for all layers that nodes of `pipelines` need and do not hold."""
     for node, layers in holdings(pipelines).items():
-        own = held.get(node, range(0))
-        yield from ((node, layer) for layer in layers if layer not in own)
+        on_node = present.get(node, range(0))
+        yield from ((node, layer) for layer in layers if layer not in on_node)
 
 
 class Links:
@@ -51,10 +51,12 @@ class Links:
         self._ns_per_byte = [ns_per_byte(g.inter_node.bandwidth_bytes_per_s) for g in groups]
         between = cluster.links_among(range(len(cluster.groups)))
         latency_s = max(group.inter_node.latency_s for group in groups)
-        self.latency_ns = ceil_ns(latency_s + max((one.latency_s for one in between), default=0.0))
+        self.latency_ns = ceil_ns(
+            latency_s + max((zone.latency_s for zone in between), default=0.0)
+        )
         self._zone_ns_per_byte = {
-            (y, z): ns_per_byte(cluster.link_between(one, other).bandwidth_bytes_per_s)
-            for (y, one), (z, other) in permutations(enumerate(cluster.zones), 2)
+            (y, z): ns_per_byte(cluster.link_between(zone, zone_after).bandwidth_bytes_per_s)
+            for (y, zone), (z, zone_after) in permutations(enumerate(cluster.zones), 2)
         }
 
     def node_ns(self, node: int, size_bytes: int) -> Fraction:

@@ -122,8 +122,8 @@ class FleetDocument(Envelope):
         for pipelines in (self.pipelines, before, claims):
             unlike = {(pipeline.design, pipeline.micro_batches) for pipeline in pipelines}
             passes = sum(stages.get(design, 0) * m for design, m in unlike)
-            most = max([self.micro_batches, *(m for _, m in unlike)])
-            if not can_be_simulated(1, passes, most):
+            most_micro_batches = max([self.micro_batches, *(m for _, m in unlike)])
+            if not can_be_simulated(1, passes, most_micro_batches):
                 raise ValueError(TOO_LONG)
         return self
 
@@ -165,9 +165,9 @@ def pipelines_of(
     numbers = {name: n for n, name in enumerate(document.instance.cluster.node_names)}
     return tuple(
         Pipeline(
-            document.designs[one.design].template,
-            tuple(numbers[name] for name in one.nodes),
-            one.micro_batches,
+            document.designs[pipeline.design].template,
+            tuple(numbers[name] for name in pipeline.nodes),
+            pipeline.micro_batches,
         )
-        for one in pipelines
+        for pipeline in pipelines
     )

@@ -136,13 +136,13 @@ def tail_ns(costs: PlanCosts, ready: Array) -> Array:
 
 def replica_times(costs: PlanCosts, replicas: Sequence[int]) -> Times:
     """Times of some replicas, N of them."""
-    own = list(replicas)
+    columns = list(replicas)
     splits = SCHEDULES[costs.shape.schedule].splits_backward
-    weight = costs.weight_ns[:, own] if splits else None
+    weight = costs.weight_ns[:, columns] if splits else None
     return Times(
-        costs.forward_ns[:, own],
-        costs.backward_ns[:, own] - (0 if weight is None else weight),
-        costs.send_ns[:, own],
+        costs.forward_ns[:, columns],
+        costs.backward_ns[:, columns] - (0 if weight is None else weight),
+        costs.send_ns[:, columns],
         costs.blocking_sends,
         weight=weight,
     )
@@ -173,8 +173,8 @@ def pipeline_end_ns(costs: PipelineTimes, last: Array) -> Array:
     ready = last.copy()
     if costs.tied:
         ready[[0, -1]] = np.maximum(ready[0], ready[-1]) + costs.embedding_ns
-    found: Array = (ready + costs.optimizer_ns[:, None]).max(axis=0)
-    return found
+    end_ns: Array = (ready + costs.optimizer_ns[:, None]).max(axis=0)
+    return end_ns
 
 
 def pipeline_step_ns(costs: PipelineTimes, micro_batches: int) -> int:
@@ -199,8 +199,8 @@ def _replica_ends(costs: PlanCosts) -> list[tuple[ScheduleGraph, Array]]:
         _, first, number = np.unique(columns, axis=1, return_index=True, return_inverse=True)
         graph = replica_graph(costs, replicas[0])
         end = simulate(graph, replica_times(costs, [replicas[i] for i in first]))
-        found = zip(replicas, number.ravel().tolist(), strict=True)
-        ends |= {r: (graph, end[:, i : i + 1]) for r, i in found}
+        columns_of = zip(replicas, number.ravel().tolist(), strict=True)
+        ends |= {r: (graph, end[:, i : i + 1]) for r, i in columns_of}
     return [ends[r] for r in range(len(ends))]
 
 
@@ -210,22 +210,15 @@ def step_time_ns(costs: PlanCosts) -> int:
     return int(tail_ns(costs, np.max(ready, axis=0)).max())
 
 
-def _last_backwards(replicas: Sequence[tuple[ScheduleGraph, Array]]) -> Array:
-    """[p, R] end of the last backward."""
-    return np.stack([end[graph.last, 0] for graph, end in replicas], axis=1)
-
-
 def critical_path(costs: PlanCosts) -> tuple[Operation, ...]:
     """Operations of one longest path, in order; between them are transfers."""
-    replicas = _replica_ends(costs)
-    last = _last_backwards(replicas)
-    return tuple(_critical_path(costs, replicas, last, _tail_operations(costs, last.max(axis=1))))
+    return simulate_step(costs).critical_path
 
 
 def simulate_step(costs: PlanCosts) -> Step:
     """Simulated step with one critical path."""
     replicas = _replica_ends(costs)
-    last = _last_backwards(replicas)
+    last = np.stack([end[graph.last, 0] for graph, end in replicas], axis=1)  # [p, R]
     tail = _tail_operations(costs, last.max(axis=1))
     return Step(
         costs=costs,
@@ -287,9 +280,14 @@ def _critical_path(
     ready = last.max(axis=1)
     if tail:
         path.append(max(tail, key=lambda operation: operation.end_ns))
-        while found := _before(path[-1], tail, costs.tied):
-            path.append(found)
-    stage = _last_stage(path, ready)
+        while before := _before(path[-1], tail, costs.tied):
+            path.append(before)
+    # The stage whose last backward ends where the tail of the path begins
+    stage = int(ready.argmax())
+    if path:
+        first = path[-1]
+        stages = (0, len(ready) - 1) if first.kind == "embedding" else (first.stage,)
+        stage = next(k for k in stages if ready[k] == first.start_ns)
     replica = int(last[stage].argmax())
     graph, end = replicas[replica]
     transfers = replica_times(costs, [replica]).transfers[:, 0]
@@ -304,25 +302,15 @@ def _critical_path(
     return (path + _operations(costs, replica, graph, end, passes))[::-1]
 
 
-def _last_stage(path: list[Operation], ready: Array) -> int:
-    """Stage whose last backward ends where the tail of the path begins."""
-    if not path:
-        return int(ready.argmax())
-    first = path[-1]
-    stages = (0, len(ready) - 1) if first.kind == "embedding" else (first.stage,)
-    return next(k for k in stages if ready[k] == first.start_ns)
-
-
 def _before(operation: Operation, tail: list[Operation], tied: bool) -> Operation | None:
     """The tail operation that ends when `operation` starts, on its stage or its tied partner."""
     joined = tied and operation.kind == "embedding"
     candidates = [
-        other
-        for other in tail
-        if other.end_ns == operation.start_ns
-        and other is not operation
-        and (joined or other.stage == operation.stage)
-        and other.kind != operation.kind
-        and not (joined and other.kind != "sync")
+        before
+        for before in tail
+        if before.end_ns == operation.start_ns
+        and (joined or before.stage == operation.stage)
+        and before.kind != operation.kind
+        and not (joined and before.kind != "sync")
     ]
     return candidates[-1] if candidates else None

@@ -90,6 +90,7 @@ UNTIED = (
 UNEVEN = job_of(workload=UNTIED)
 CHUNKS = job_of(workload=UNTIED, cuts=CHUNK_CUTS, schedule="interleaved", vpp=2)
 SHARDED = job_of(workload=UNTIED, zero=3, **ONE_STAGE)
+ZERO_BUBBLE = job_of(workload=UNTIED, schedule="zb-h1")
 #: Mixtral, of which four GPUs share the experts, two of every tensor group: each expert is whole.
 WHOLE_EXPERTS = job_of(
     "target: any, expert_parallel: 4, sequence_parallel: true",

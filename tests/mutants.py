@@ -6,27 +6,36 @@ A fault is one change of one place: a comparison, an arithmetic operator, min fo
 condition (mutation testing: DeMillo, Lipton, Sayward 1978, doi 10.1109/C-M.1978.218136). The
 module is changed in a copy of the tree, and tests/<room>/test_<module>.py runs there, without the
 reference folder. A fault that no test sees is printed with its line; so is a module without tests.
-The exit code is 1 if there is any. Whether a
-fault that no test sees changes any behaviour is for its reader to say.
+The exit code is 1 if there is any. Whether a fault that no test sees changes any behaviour is for
+its reader to say.
 """
 
 import argparse
 import ast
 import copy
 import os
+import queue
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-CORE = ("formulations", "solver/bounds", "solver/graph", "solver/enumeration")
-SECONDS = 300  # of one run of tests
+CORE = (
+    "formulations",
+    "solver/bounds",
+    "solver/graph",
+    "solver/enumeration",
+    "solver/search",
+    "solver/verify",
+)
+LIMIT_S = 120.0  # of one run of tests
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -111,15 +120,20 @@ def drawn(rooms: Sequence[str], number: int, seed: int) -> Iterator[Mutant]:
             yield mutant(path.relative_to(ROOT), texts[path], *rng.choice(choices))
 
 
-def test_file(module: Path) -> Path | None:
-    """tests/<room>/test_<module>.py, of the root; None if there is none."""
-    name = f"test_{module.stem}.py"
-    paths = [ROOT / "tests" / module.parent.name / name, ROOT / "tests" / module.parts[0] / name]
+def named_tests(module: Path) -> Path | None:
+    """tests/<room>/test_<module>.py, of the root; None if there is none.
+
+    The room is the folder of the module, or one above it; a package's own file has tests of the
+    package's name.
+    """
+    stem = module.parent.name if module.stem == "__init__" else module.stem
+    rooms = [*(parent.name for parent in module.parents), ""]
+    paths = [ROOT / "tests" / room / f"test_{stem}.py" for room in rooms]
     return next((path for path in paths if path.is_file()), None)
 
 
-def survives(mutant: Mutant, tests: Path, tree: Path) -> bool:
-    """Whether the tests pass in a copy of the tree with the mutant. A hang is caught."""
+def survives(mutant: Mutant, tests: Path, tree: Path, limit_s: float) -> bool:
+    """Whether the tests pass in a copy of the tree with the mutant. A run too long is caught."""
     changed = tree / mutant.module
     original = changed.read_text()
     changed.write_text(mutant.text)
@@ -131,7 +145,7 @@ def survives(mutant: Mutant, tests: Path, tree: Path) -> bool:
             cwd=tree,
             env=environment,
             capture_output=True,
-            timeout=SECONDS,
+            timeout=limit_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -147,19 +161,34 @@ def main() -> int:
     parser.add_argument("--number", type=int, default=60, help="mutants")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rooms", nargs="+", default=CORE, help="folders of modules")
+    parser.add_argument("--processes", type=int, default=2, help="runs of tests side by side")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds of one run")
     options = parser.parse_args()
-    survivors = 0
+    rooms = [room for room in options.rooms if (ROOT / room).exists()]
+    faults = list(drawn(rooms, options.number, options.seed))
     with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder) / "tree"
+        trees = queue.SimpleQueue[Path]()
         ignored = shutil.ignore_patterns(".git", ".venv", "*_cache", "__pycache__", "site")
-        shutil.copytree(ROOT, tree, ignore=ignored, symlinks=True)
-        rooms = [room for room in options.rooms if (ROOT / room).exists()]
-        for fault in drawn(rooms, options.number, options.seed):
-            tests = test_file(fault.module)
-            if tests is None or survives(fault, tests, tree):
-                survivors += 1
-                why = "no test of that name" if tests is None else "survives"
-                print(f"{fault.module}:{fault.line}: {why}: {fault.what}", flush=True)
+        for n in range(options.processes):
+            trees.put(Path(folder) / f"tree{n}")
+            shutil.copytree(ROOT, Path(folder) / f"tree{n}", ignore=ignored, symlinks=True)
+
+        def told(fault: Mutant) -> str | None:
+            """Why the fault is not caught; None if it is."""
+            if (tests := named_tests(fault.module)) is None:
+                return "no test of that name"
+            tree = trees.get()
+            try:
+                return "survives" if survives(fault, tests, tree, options.limit) else None
+            finally:
+                trees.put(tree)
+
+        survivors = 0
+        with ThreadPoolExecutor(options.processes) as pool:
+            for fault, why in zip(faults, pool.map(told, faults), strict=True):
+                if why is not None:
+                    survivors += 1
+                    print(f"{fault.module}:{fault.line}: {why}: {fault.what}", flush=True)
     print(f"{options.number - survivors} of {options.number} caught")
     return min(survivors, 1)
 

@@ -25,7 +25,8 @@ tests/bench/test_calibration.py.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +43,7 @@ from formulations.costs.experts import (
 )
 from formulations.costs.magnitude import check_step
 from formulations.errors import InstanceError
-from formulations.instance import GpuType, Instance, Layer, NodeGroup
+from formulations.instance import Instance, Layer, NodeGroup
 from formulations.instance.profile import LayerSeconds, Origin
 from formulations.instance.workload import Precision, Recompute
 from formulations.plan import Degrees
@@ -80,15 +81,6 @@ class Passes(NamedTuple):
     backward: float
 
 
-def _attention_s(layer: Layer, gpu: GpuType, precision: Precision, share: float) -> float | None:
-    """Forward pass of the fused attention kernel on `share` of a sequence; None: there is none."""
-    if layer.core_kernels or not layer.attention_flops or gpu.attention_maximum is None:
-        return None
-    speed = gpu.peak_outside_blocks(precision) * gpu.attention_maximum
-    ramp_s = gpu.attention_half_flops / (gpu.half_peak * gpu.attention_maximum)
-    return layer.attention_flops * share / speed + ramp_s
-
-
 def analytic_s(
     layer: Layer,
     group: NodeGroup,
@@ -105,11 +97,17 @@ def analytic_s(
     etp: as in `Shape`.
     """
     gpu = group.gpu
-    attention_s = _attention_s(layer, gpu, precision, b / tp)
+    # Fused attention: a kernel of its own, at a maximum and with a half of its own
+    attention_s = 0.0
+    if layer.attention_flops and not layer.core_kernels and gpu.attention_maximum is not None:
+        speed = gpu.peak_outside_blocks(precision) * gpu.attention_maximum
+        ramp_s = gpu.attention_half_flops / (gpu.half_peak * gpu.attention_maximum)
+        attention_s = layer.attention_flops * (b / tp) / speed + ramp_s
     experts = grouped_s(layer, gpu, precision, tp, b, ep, gradient_bytes, etp)
     flops = layer.forward_flops - layer.expert_flops
-    flops -= layer.unweighted_flops if attention_s is not None else 0
+    flops -= layer.unweighted_flops if attention_s else 0
     peak = gpu.peak_flops[precision] if layer.is_block else gpu.peak_outside_blocks(precision)
+    # Products, what moves through memory, and launches on the host
     latency_s = gpu.memory_latency_s
     apart = 0 if latency_s is None else layer.memory_kernels
     ramps = layer.kernels - apart if layer.forward_flops else 0
@@ -120,7 +118,6 @@ def analytic_s(
     memory_s = MEMORY_PASSES * b * kept / gpu.memory_bandwidth_bytes_per_s
     device_s = products_s + memory_s + apart * (latency_s or 0.0)
     host_s = layer.kernels * gpu.launch_overhead_s
-    attention_s = attention_s or 0.0
     forward_s = device_s + attention_s + experts[0]
     backward_s = 2 * device_s + 2 * attention_s / ATTENTION_BACKWARD_RATE + experts[1]
     return Passes(max(forward_s, host_s), max(backward_s, 2 * host_s))
@@ -195,15 +192,15 @@ class _Slot:
 
         timed: whether the layer's times have that of the tensor group.
         """
-        own, workload, link = self.degrees, self.instance.workload, self.group.intra_node
+        degrees, workload, link = self.degrees, self.instance.workload, self.group.intra_node
         forward_s, backward_s = 0.0, 0.0
-        if own.tp > 1 and not timed:
+        if degrees.tp > 1 and not timed:
             seen = 1 - self.instance.search.overlap.tensor_parallel
             size_bytes = self.share * workload.boundary_bytes
-            one_s = seen * ring_s(ALL_REDUCE, own.tp, size_bytes, link)
+            one_s = seen * ring_s(ALL_REDUCE, degrees.tp, size_bytes, link)
             forward_s += layer.forward_all_reduces * one_s
             backward_s += layer.backward_all_reduces * one_s
-        context = context_s(self.instance, layer, self.group, own, self.sequences)
+        context = context_s(self.instance, layer, self.group, degrees, self.sequences)
         experts_s = self._experts_s(layer)
         return forward_s + context[0] + experts_s, backward_s + context[1] + experts_s
 
@@ -214,11 +211,11 @@ class _Slot:
         tp, workload, cluster = self.degrees.tp, self.instance.workload, self.instance.cluster
         lanes = self.members.etp or tp
         link, size_bytes = self.group.intra_node, self.share * layer.routed_bytes
-        own = size_bytes / tp if self.instance.splits_sequence(tp) else size_bytes
+        sent_bytes = size_bytes / tp if self.instance.splits_sequence(tp) else size_bytes
         efficiency = cluster.efficiency(self.members.num_nodes)
         senders = self.group.gpus_per_node / efficiency
         ranks = self.group.gpus_per_node // lanes
-        one_s = all_to_all_s(self.members, own, link, self.group.inter_node, senders, ranks)
+        one_s = all_to_all_s(self.members, sent_bytes, link, self.group.inter_node, senders, ranks)
         if lanes > 1:  # the copies, beside the tokens themselves
             more = size_bytes - self.share * workload.boundary_bytes
             one_s += ring_s(ALL_REDUCE, tp, more, link) / ALL_TO_ALLS
@@ -231,12 +228,12 @@ class _Slot:
         core_s = forward_s * self.core_share(layer)
         if weight_s is None:
             weight_s = layer.weight_gradient_share * backward_s
-        whole = profile is not None and profile.includes_tensor_parallel_traffic
-        traffic = self.traffic_s(layer, timed=whole and origin != "analytic")
+        has_traffic = profile is not None and profile.includes_tensor_parallel_traffic
+        traffic = self.traffic_s(layer, timed=has_traffic and origin != "analytic")
         forward_s += traffic[0]
         backward_s += traffic[1]
-        known = layer.kind, self.group.gpu.name, self.degrees.tp, self.sequences
-        factor = calibration.factor(*known) if calibration else None
+        kernels = layer.kind, self.group.gpu.name, self.degrees.tp, self.sequences
+        factor = calibration.factor(*kernels) if calibration else None
         if factor is not None:
             origin, core_s = "corrected", factor * core_s
             forward_s, backward_s = factor * forward_s, factor * backward_s
@@ -254,20 +251,12 @@ def has_times(instance: Instance, group: NodeGroup, tp: int) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class _Column:
-    """Times of all layers on one node group, [3, L] as in LayerTimes."""
-
-    times: Times
-    origins: frozenset[Origin | str]
-
-
 class TimeColumns:
     """Layer times of one instance, by node group, degrees and micro-batch size; each kept."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        self._known: dict[tuple[int, Degrees, int, Recompute, Members], _Column] = {}
+        self._column = cache(self._column_of)
 
     def times(
         self,
@@ -280,34 +269,31 @@ class TimeColumns:
 
         Where nodes cannot be filled by tp GPUs, a profile may lack them: no plan reads the column,
         and it repeats another one, so that no least or largest value over the groups changes.
+        Where groups of GPUs that share experts span nodes, all go at the slowest one's pace.
         Raises InstanceError where times are missing that plans need, or where a node group needs
         more than weeks for one step.
         """
         pairs = list(zip(self.instance.cluster.groups, degrees, strict=True))
-        timed = [has_times(self.instance, group, own.tp) for group, own in pairs]
-        for (group, own), has in zip(pairs, timed, strict=True):
-            if not has and (not any(timed) or group.gpus_per_node % own.tp == 0):
-                found = f"no times on {group.gpu.name} at tensor-parallel degree {own.tp}"
+        timed = [has_times(self.instance, group, at.tp) for group, at in pairs]
+        for (group, at), has in zip(pairs, timed, strict=True):
+            if not has and (not any(timed) or group.gpus_per_node % at.tp == 0):
+                lacking = f"no times on {group.gpu.name} at tensor-parallel degree {at.tp}"
                 allowed = "times of every layer kind, or another degree"
-                raise InstanceError("profile", found, allowed)
+                raise InstanceError("profile", lacking, allowed)
         usual = timed.index(True)
         shown = [j if has else usual for j, has in enumerate(timed)]
         columns = [self._column(j, degrees[j], micro_batch, recompute, members) for j in shown]
-        forward, backward, weight = np.stack([column.times for column in columns], axis=2)
-        origins = frozenset(origin for column in columns for origin in column.origins)
-        return _paced(LayerTimes(forward, backward, weight, origins), members)
+        forward, backward, weight = np.stack([times for times, _ in columns], axis=2)
+        used, inputs = list(members.node_groups), backward - weight
+        for passes in (forward, inputs, weight) if used else ():
+            passes[:, used] = passes[:, used].max(axis=1)[:, None]
+        origins = frozenset(origin for _, origins in columns for origin in origins)
+        return LayerTimes(forward, inputs + weight, weight, origins)
 
-    def _column(
+    def _column_of(
         self, j: int, degrees: Degrees, micro_batch: int, recompute: Recompute, members: Members
-    ) -> _Column:
-        key = (j, degrees, micro_batch, recompute, members)
-        if key not in self._known:
-            self._known[key] = self._worked_out(*key)
-        return self._known[key]
-
-    def _worked_out(
-        self, j: int, degrees: Degrees, micro_batch: int, recompute: Recompute, members: Members
-    ) -> _Column:
+    ) -> tuple[Times, frozenset[Origin | str]]:
+        """[3, L] times of all layers on one node group, as in LayerTimes, and their origins."""
         workload, group = self.instance.workload, self.instance.cluster.groups[j]
         slot = _Slot(self.instance, group, degrees, degrees.sequences(micro_batch), members)
         rows = []
@@ -318,19 +304,7 @@ class TimeColumns:
         work_ns = num_micro_batches * sum(forward + backward for forward, backward, *_ in rows)
         check_step(work_ns, f"cluster.groups {group.name}", f"one {group.gpu.name}")
         times = np.array([row[:3] for row in rows], dtype=np.int64).T.copy()
-        return _Column(times, frozenset(row[3] for row in rows))
-
-
-def _paced(times: LayerTimes, members: Members) -> LayerTimes:
-    """Where groups of GPUs that share experts span nodes, all go at the slowest one's pace."""
-    used = list(members.node_groups)
-    if len(used) < 2:
-        return times
-    weight = times.weight_ns.copy()
-    inputs, forward = times.backward_ns - weight, times.forward_ns.copy()
-    for passes in (forward, inputs, weight):
-        passes[:, used] = passes[:, used].max(axis=1)[:, None]
-    return replace(times, forward_ns=forward, backward_ns=inputs + weight, weight_ns=weight)
+        return times, frozenset(row[3] for row in rows)
 
 
 def layer_times(

@@ -40,17 +40,17 @@ def context_methods(instance: Instance, shape: Shape) -> list[ContextMethod]:
     They are those of its widest tensor groups.
     """
     tp, kv_heads, told = shape.widest_tp, instance.workload.kv_heads, instance.search.context_method
-    layers = (one for one in instance.workload.layers if one.key_value_bytes and shape.cp > 1)
-    return [told or method_of(one, tp, shape.cp, kv_heads) for one in layers]
+    layers = (layer for layer in instance.workload.layers if layer.key_value_bytes and shape.cp > 1)
+    return [told or method_of(layer, tp, shape.cp, kv_heads) for layer in layers]
 
 
 def context_s(
-    instance: Instance, layer: Layer, group: NodeGroup, own: Degrees, b: int
+    instance: Instance, layer: Layer, group: NodeGroup, degrees: Degrees, b: int
 ) -> tuple[float, float]:
     """Seconds of traffic and sums in the forward and in the backward pass of b sequences."""
-    if own.cp == 1 or not layer.key_value_bytes:
+    if degrees.cp == 1 or not layer.key_value_bytes:
         return 0.0, 0.0
-    link, tp, cp, kv_heads = group.intra_node, own.tp, own.cp, instance.workload.kv_heads
+    link, tp, cp, kv_heads = group.intra_node, degrees.tp, degrees.cp, instance.workload.kv_heads
     method = instance.search.context_method or method_of(layer, tp, cp, kv_heads)
 
     def turns_s(size_bytes: float, starts: int) -> float:
@@ -61,15 +61,15 @@ def context_s(
         one_s = turns_s(b * (layer.key_value_bytes + layer.query_bytes) / (tp * cp), 2)
         return one_s, one_s
     one_s = turns_s(b * layer.key_value_bytes / tp, 1)
-    sums_s = _sums_s(layer, group, own, b)
+    sums_s = _sums_s(layer, group, degrees, b)
     return one_s + sums_s, 2 * one_s + sums_s
 
 
-def _sums_s(layer: Layer, group: NodeGroup, own: Degrees, b: int) -> float:
+def _sums_s(layer: Layer, group: NodeGroup, degrees: Degrees, b: int) -> float:
     """What a ring's turns take beside one kernel: their sums, and to get up to speed again."""
     gpu = group.gpu
-    results_bytes = b * layer.query_bytes / 2 / (own.tp * own.cp)
-    sums_s = own.cp * SUM_BYTES / 2 * results_bytes / gpu.memory_bandwidth_bytes_per_s
+    results_bytes = b * layer.query_bytes / 2 / (degrees.tp * degrees.cp)
+    sums_s = degrees.cp * SUM_BYTES / 2 * results_bytes / gpu.memory_bandwidth_bytes_per_s
     maximum = gpu.attention_maximum or gpu.efficiency_maximum
     ramp_s = gpu.attention_half_flops / (gpu.half_peak * maximum)
-    return sums_s + (own.cp - 1) * ramp_s
+    return sums_s + (degrees.cp - 1) * ramp_s

@@ -134,9 +134,9 @@ def all_to_all_s(
     senders: GPUs of a node over the share of its link's bandwidth that they get together. ranks: of
     a node, of which a group has as many as it may.
     """
-    ep, together, most = members.ep, members.together, min(members.ep, ranks)
+    ep, together, in_node = members.ep, members.together, min(members.ep, ranks)
     size_bytes /= ALL_TO_ALL_RATE
-    near_s = (most - 1) / ep * size_bytes / inside.bandwidth_bytes_per_s
+    near_s = (in_node - 1) / ep * size_bytes / inside.bandwidth_bytes_per_s
     far_s = (ep - together) / ep * size_bytes * senders / outside.bandwidth_bytes_per_s
-    start_s = ring_latency_s(1, most, inside.latency_s)
+    start_s = ring_latency_s(1, in_node, inside.latency_s)
     return max(near_s, far_s) + start_s + ring_latency_s(1, ep // together, outside.latency_s)

@@ -19,14 +19,14 @@ def check_step(time_ns: float, where: str, what: str, stages: int = 1) -> None:
     """Returns if `what` may take this long for one step of so many stages; InstanceError if not."""
     most_ns = min(_MOST_NS, _MOST_PRODUCT_NS // (stages + 2))
     if not time_ns <= most_ns:
-        found = f"{what} needs {time_ns / _NS_PER_DAY:.3g} days for one step"
+        needed = f"{what} needs {time_ns / _NS_PER_DAY:.3g} days for one step"
         over = f" over {stages} stages" if stages > 1 else ""
         allowed = f"at most {most_ns / _NS_PER_DAY:.3g} days{over}: a smaller workload, or faster"
-        raise InstanceError(where, found, f"{allowed} GPUs and links")
+        raise InstanceError(where, needed, f"{allowed} GPUs and links")
 
 
 def check_memory(size_bytes: float, where: str) -> None:
     """Returns if a step may keep this many bytes in all; InstanceError if not."""
     if not size_bytes <= _MOST_BYTES:
-        found = f"{size_bytes / (1 << 50):.3g} PiB for one replica and all sequences of a step"
-        raise InstanceError(where, found, "at most 1024 PiB: a smaller workload")
+        needed = f"{size_bytes / (1 << 50):.3g} PiB for one replica and all sequences of a step"
+        raise InstanceError(where, needed, "at most 1024 PiB: a smaller workload")

@@ -12,7 +12,7 @@ while one block is recomputed, that core.
 `HeldBytes` has memory in sums up to each layer boundary, on one node group.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -91,64 +91,36 @@ class LayerMemory:
         """Bytes that a chunk keeps of each micro-batch in flight, and its workspace."""
         chunk = slice(*layers)
         first = is_block[chunk] & (np.cumsum(is_block[chunk]) <= recomputed.blocks)
-        found = {one.way: one for one in self.kept}
-        own, others = found[recomputed.way], found.get("none", found[recomputed.way])
-        activation = np.where(first, own.activation_bytes[chunk], others.activation_bytes[chunk])
-        workspace = np.where(first, own.workspace_bytes[chunk], others.workspace_bytes[chunk])
+        by_way = {kept.way: kept for kept in self.kept}
+        again = by_way[recomputed.way]
+        once = by_way.get("none", again)
+        activation = np.where(first, again.activation_bytes[chunk], once.activation_bytes[chunk])
+        workspace = np.where(first, again.workspace_bytes[chunk], once.workspace_bytes[chunk])
         return int(activation.sum()), int(workspace.max(initial=0))
 
     def parts(
         self,
         layers: Sequence[tuple[int, int]],
-        most: Held,
+        moments: Held,
         is_block: Mask,
         recomputed: Sequence[Recomputed],
     ) -> MemoryParts:
         """Memory of a GPU with these layers [start, end), per chunk, at its fullest moment."""
-        own = [layer for chunk in layers for layer in range(*chunk)]
-        kept_by = [
-            self.kept_by(c, is_block, one) for c, one in zip(layers, recomputed, strict=True)
-        ]
-        whole = np.array([activation for activation, _ in kept_by])
-        put_off = int(self.put_off_bytes[own].sum())
-        kept = int((most.whole @ whole + most.put_off * put_off).max())
+        on_gpu = [layer for chunk in layers for layer in range(*chunk)]
+        chunks = zip(layers, recomputed, strict=True)
+        activations, workspaces = zip(
+            *(self.kept_by(chunk, is_block, how) for chunk, how in chunks), strict=True
+        )
+        put_off = int(self.put_off_bytes[on_gpu].sum())
+        kept = int((moments.whole @ np.array(activations) + moments.put_off * put_off).max())
         return MemoryParts(
-            weights_bytes=int(self.weights_bytes[own].sum()),
-            gradients_bytes=int(self.gradients_bytes[own].sum()),
-            optimizer_bytes=int(self.optimizer_bytes[own].sum()),
-            activations_bytes=kept + max(workspace for _, workspace in kept_by),
+            weights_bytes=int(self.weights_bytes[on_gpu].sum()),
+            gradients_bytes=int(self.gradients_bytes[on_gpu].sum()),
+            optimizer_bytes=int(self.optimizer_bytes[on_gpu].sum()),
+            activations_bytes=kept + max(workspaces),
             buffers_bytes=self.buffers_bytes,
             reserve_bytes=self.reserve_bytes,
         )
-
-
-def _per_layer(workload: Workload, values: list[int]) -> Bytes:
-    counts = [run.count for run in workload.layer_runs]
-    return np.repeat(np.array(values, dtype=np.int64), counts)
-
-
-def _check_sizes(
-    workload: Workload, static: list[int], activation: list[int], workspace: list[int]
-) -> None:
-    per_layer = zip(workload.layer_runs, static, activation, workspace, strict=True)
-    total = sum(
-        run.count * (one + workload.global_batch * (kept + work))
-        for run, one, kept, work in per_layer
-    )
-    check_memory(total, f"workload {workload.name}")
-
-
-def _kept(
-    workload: Workload, shape: Shape, j: int, split: bool, whole: list[int], way: Recompute
-) -> tuple[list[int], list[int]]:
-    """Per run of layers the bytes kept of a micro-batch, and the workspace."""
-    layers, degrees = [run.layer for run in workload.layer_runs], shape.degrees[j]
-    b, cp = degrees.sequences(shape.micro_batch), degrees.cp
-    kept, again = zip(
-        *(layer.recomputed_bytes(way, degrees.tp, split) for layer in layers), strict=True
-    )
-    workspace = [ceil_div(b * one, cp) + own for one, own in zip(again, whole, strict=True)]
-    return [ceil_div(b * one, cp) for one in kept], workspace
 
 
 def layer_memory(instance: Instance, shape: Shape) -> tuple[LayerMemory, ...]:
@@ -156,49 +128,65 @@ def layer_memory(instance: Instance, shape: Shape) -> tuple[LayerMemory, ...]:
 
     Raises InstanceError for absurd sizes.
     """
-    known: dict[Degrees, LayerMemory] = {}
+    by_degrees: dict[Degrees, LayerMemory] = {}
     for j, degrees in enumerate(shape.degrees):
-        if degrees not in known:
-            known[degrees] = _memory_on(instance, shape, j)
-    return tuple(known[degrees] for degrees in shape.degrees)
+        if degrees not in by_degrees:
+            by_degrees[degrees] = _memory_on(instance, shape, j)
+    return tuple(by_degrees[degrees] for degrees in shape.degrees)
 
 
 def _memory_on(instance: Instance, shape: Shape, j: int) -> LayerMemory:
     """Memory of every layer on a GPU of node group j."""
     workload, degrees = instance.workload, shape.degrees[j]
     workload = workload.whole_experts if shape.etp else workload
-    b, tp = degrees.sequences(shape.micro_batch), degrees.tp
-    split = instance.splits_sequence(tp)
-    layers = [run.layer for run in workload.layer_runs]
+    b, tp, cp = degrees.sequences(shape.micro_batch), degrees.tp, degrees.cp
+    split, runs = instance.splits_sequence(tp), workload.layer_runs
+    layers = [run.layer for run in runs]
     parameters, experts = layer_parameters(workload, shape, j)
+    # Static: what all replicas hold alike, and of experts, each split by its own ranks
     counts = list(zip(parameters, experts, strict=True))
     weights = [
-        workload.parameter_bytes * shape.own_parameters(count, j, own)
-        + workload.copy_bytes * (count + own) * layer.is_block
-        for layer, (count, own) in zip(layers, counts, strict=True)
+        workload.parameter_bytes * shape.own_parameters(alike, j, routed)
+        + workload.copy_bytes * (alike + routed) * layer.is_block
+        for layer, (alike, routed) in zip(layers, counts, strict=True)
     ]
-    gradients = [
-        workload.gradient_bytes * shape.own_gradients(count, j, own) for count, own in counts
-    ]
-    optimizer = [workload.state_bytes(shape.own_states(count, j, own)) for count, own in counts]
-    put_off = [ceil_div(b * layer.weight_gradient_bytes(tp, split), degrees.cp) for layer in layers]
+    gradients = [workload.gradient_bytes * shape.own_gradients(n, j, e) for n, e in counts]
+    optimizer = [workload.state_bytes(shape.own_states(n, j, e)) for n, e in counts]
+    # What ZeRO 2 and 3 have of one layer while it computes: whole gradients, whole parameters
+    width = workload.gradient_bytes * (shape.zero >= GRADIENTS_SPLIT)
+    width += workload.parameter_bytes * (shape.zero >= PARAMETERS_SPLIT)
+    shared = shape.ranks(j) > 1, shape.expert_ranks(j) > 1
+    gathered = [width * (n * shared[0] + e * shared[1]) for n, e in counts]
+
+    def per_layer(values: Iterable[int]) -> Bytes:
+        return np.repeat(np.array(list(values), dtype=np.int64), [run.count for run in runs])
+
+    kept = []
     static = [sum(parts) for parts in zip(weights, gradients, optimizer, strict=True)]
-    whole = _whole_bytes(workload, shape, j, counts)
-    kept = [_kept(workload, shape, j, split, whole, way) for way in shape.recompute]
-    for way in kept:
-        _check_sizes(workload, static, *way)
-    message_bytes = ceil_div(b * workload.largest_message_bytes, degrees.cp)
+    for way in shape.recompute:
+        pairs = [layer.recomputed_bytes(way, tp, split) for layer in layers]
+        activation = [ceil_div(b * in_flight, cp) for in_flight, _ in pairs]
+        workspace = [
+            ceil_div(b * again, cp) + n for (_, again), n in zip(pairs, gathered, strict=True)
+        ]
+        rows = zip(runs, static, activation, workspace, strict=True)
+        step_bytes = sum(
+            run.count * (always + workload.global_batch * (in_flight + again))
+            for run, always, in_flight, again in rows
+        )
+        check_memory(step_bytes, f"workload {workload.name}")
+        kept.append(Kept(way, per_layer(activation), per_layer(workspace)))
+    message_bytes = ceil_div(b * workload.largest_message_bytes, cp)
     return LayerMemory(
-        parameters=_per_layer(workload, parameters),
-        experts=_per_layer(workload, experts),
-        weights_bytes=_per_layer(workload, weights),
-        gradients_bytes=_per_layer(workload, gradients),
-        optimizer_bytes=_per_layer(workload, optimizer),
-        put_off_bytes=_per_layer(workload, put_off),
-        kept=tuple(
-            Kept(way, *(_per_layer(workload, values) for values in own))
-            for way, own in zip(shape.recompute, kept, strict=True)
+        parameters=per_layer(parameters),
+        experts=per_layer(experts),
+        weights_bytes=per_layer(weights),
+        gradients_bytes=per_layer(gradients),
+        optimizer_bytes=per_layer(optimizer),
+        put_off_bytes=per_layer(
+            ceil_div(b * layer.weight_gradient_bytes(tp, split), cp) for layer in layers
         ),
+        kept=tuple(kept),
         buffers_bytes=2 * ceil_div(message_bytes, tp if split else 1) if shape.pp > 1 else 0,
         reserve_bytes=instance.limits.framework_reserve_bytes,
     )
@@ -215,19 +203,6 @@ def layer_parameters(workload: Workload, shape: Shape, j: int) -> tuple[list[int
     lanes = shape.expert_lanes(j)
     alike = [layer.dense_per_gpu(tp, shape.pp) for layer in layers]
     return alike, [layer.experts_per_gpu(lanes, shape.ep) for layer in layers]
-
-
-def _whole_bytes(
-    workload: Workload, shape: Shape, j: int, counts: list[tuple[int, int]]
-) -> list[int]:
-    """Of each layer what ZeRO 2 and 3 have whole while it computes: gradients, parameters.
-
-    counts: of all replicas alike, and of experts.
-    """
-    gradients = workload.gradient_bytes * (shape.zero >= GRADIENTS_SPLIT)
-    weights = workload.parameter_bytes * (shape.zero >= PARAMETERS_SPLIT)
-    split, routed = shape.ranks(j) > 1, shape.expert_ranks(j) > 1
-    return [(gradients + weights) * (count * split + own * routed) for count, own in counts]
 
 
 def capacity_bytes(instance: Instance) -> Bytes:
@@ -260,12 +235,18 @@ class HeldBytes:
         """Per way [n, n] largest workspace of layers [start, end)."""
         return [interval_maxima(way.workspace_bytes) for way in self.memory.kept]
 
-    def most(self, kept: Array, moments: Moments, start: Array, end: Array) -> Array:
+    def need(self, way: int, moments: Held, start: Array, end: Array) -> Array:
+        """[N] bytes of devices with chunks [v, N] that all recompute in a way, at their fullest."""
+        need: Array = (self.static[end] - self.static[start]).sum(axis=0)
+        need += self.kept(self.activation[way], moments, start, end)
+        need += self.largest[way][start, end].max(axis=0)
+        return need
+
+    def kept(self, kept: Array, moments: Held, start: Array, end: Array) -> Array:
         """[N] bytes of activations at the fullest moment; kept: [n] before each boundary."""
-        own = kept[end] - kept[start]
-        whole = max(count for count, _ in moments)
-        if not any(late for _, late in moments):
-            return whole * own
-        waiting = self.put_off[end] - self.put_off[start]
-        most: Array = np.max([count * own + late * waiting for count, late in moments], axis=0)
-        return most
+        activations: Array = moments.whole[:, : len(start)] @ (kept[end] - kept[start])
+        if moments.put_off.any():
+            waiting = (self.put_off[end] - self.put_off[start]).sum(axis=0)
+            activations = activations + moments.put_off[:, None] * waiting
+        largest: Array = activations.max(axis=0)
+        return largest

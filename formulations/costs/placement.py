@@ -52,16 +52,6 @@ class NodeTerms:
     outside: dict[int, RingRate]
     embedding_ns: int
 
-    def moved(self, slots: int, stages: int) -> "NodeTerms":
-        """Those of a node that starts so many slots, and with them stages, later."""
-        return NodeTerms(
-            send_ns={s + slots: times for s, times in self.send_ns.items()},
-            inside={k + stages: rate for k, rate in self.inside.items()},
-            inside_latency_s={k + stages: x for k, x in self.inside_latency_s.items()},
-            outside={k + stages: rate for k, rate in self.outside.items()},
-            embedding_ns=self.embedding_ns,
-        )
-
 
 @dataclass(frozen=True)
 class PlacementCosts:
@@ -92,9 +82,9 @@ def _sends(tables: CostTables, j: int, start: int) -> dict[int, tuple[int, ...]]
     """Messages from slot s to slot s + dp, in a circle, that begin or end on the node."""
     dp, total = tables.shape.dp, tables.shape.slots
     link = tables.instance.cluster.groups[j].inter_node
-    own = range(start, start + tables.slots_per_node[j])
-    begun = {s for s in own if s // dp < num_boundaries(tables.shape)}
-    ended = {s for t in own if (s := (t - dp) % total) // dp < num_boundaries(tables.shape)}
+    slots = range(start, start + tables.slots_per_node[j])
+    begun = {s for s in slots if s // dp < num_boundaries(tables.shape)}
+    ended = {s for t in slots if (s := (t - dp) % total) // dp < num_boundaries(tables.shape)}
     inside = tuple(inside_ns(tables, j, n) for n in tables.tensors)
     terms = dict.fromkeys(begun & ended, inside)
     for crossing in (begun - ended, ended - begun):
@@ -149,10 +139,10 @@ _RingKey = tuple[SyncPhase, int, tuple[RingRate, ...], float, tuple[RingRate, ..
 
 def _slowest(rates: Iterable[RingRate]) -> tuple[RingRate, ...]:
     """Of rates for equal buffers the largest, ascending by buffers."""
-    most: dict[int, float] = {}
+    slowest: dict[int, float] = {}
     for s_per_byte, group in rates:
-        most[group] = max(s_per_byte, most.get(group, 0.0))
-    return tuple(RingRate(most[group], group) for group in sorted(most))
+        slowest[group] = max(s_per_byte, slowest.get(group, 0.0))
+    return tuple(RingRate(slowest[group], group) for group in sorted(slowest))
 
 
 class Placer:
@@ -175,38 +165,22 @@ class Placer:
         """Terms of a node of group j whose first slot is `start`."""
         key = (j, start)
         if key not in self._terms:
-            later = start - self._like(j, start)
-            self._terms[key] = (
-                self.terms(j, start - later).moved(later, later // self.tables.shape.dp)
-                if later
-                else self._node_terms(j, start)
-            )
+            self._terms[key] = self._node_terms(j, start)
         return self._terms[key]
-
-    def _like(self, j: int, start: int) -> int:
-        """First slot of a node of group j that costs what one from `start` does.
-
-        On one stage no place differs from another, nor any stage that has one before and after it.
-        """
-        dp, size = self.tables.shape.dp, self.tables.slots_per_node[j]
-        stage, place = divmod(start, dp)
-        if dp <= start <= self.tables.shape.slots - dp - size:
-            stage = 1
-        return stage * dp + (place if place + size > dp else 0)
 
     def _node_terms(self, j: int, start: int) -> NodeTerms:
         tables, shape = self.tables, self.tables.shape
-        group = tables.instance.cluster.groups[j]
+        group, degrees = tables.instance.cluster.groups[j], shape.degrees[j]
         stop = start + tables.slots_per_node[j]
-        overlap = {
+        # Slots of the node by stage; those of stages that lie on other nodes too have a ring out
+        slots = {
             k: min(stop, (k + 1) * shape.dp) - max(start, k * shape.dp)
             for k in range(start // shape.dp, (stop - 1) // shape.dp + 1)
         }
-        degrees, like = shape.degrees[j], lanes_like(shape, j)
-        rings = degrees.tp * sum(count < shape.dp for count in overlap.values())
-        ranks = {k: count * degrees.copies for k, count in overlap.items()}
-        inside, outside = group.intra_node, group.inter_node
-        across = RingRate(rings / outside.bandwidth_bytes_per_s, like)
+        leaving = [k for k, count in slots.items() if count < shape.dp]
+        ranks = {k: count * degrees.copies for k, count in slots.items()}
+        like, inside, outside = lanes_like(shape, j), group.intra_node, group.inter_node
+        across = RingRate(degrees.tp * len(leaving) / outside.bandwidth_bytes_per_s, like)
         return NodeTerms(
             send_ns=_sends(tables, j, start),
             inside={
@@ -214,7 +188,7 @@ class Placer:
                 for k, n in ranks.items()
             },
             inside_latency_s={k: ring_latency_s(1, n, inside.latency_s) for k, n in ranks.items()},
-            outside={k: across for k, n in overlap.items() if n < shape.dp},
+            outside=dict.fromkeys(leaving, across),
             embedding_ns=_embedding_ns(tables, j, start),
         )
 
@@ -228,6 +202,13 @@ class Placer:
             slots.extend([j] * tables.slots_per_node[j])
         nodes = [self.terms(j, start) for j, start in zip(order, starts, strict=True)]
         zones = ZoneCrossings(self.zones, slots)
+        num_kinds = len(tables.tensors)
+        # Messages: the slower of both ends, and of the links between zones
+        rows = [zones.sends_ns(k) for k in range(num_boundaries(shape))]
+        send = np.array(rows, dtype=np.int64).reshape(-1, num_kinds)
+        begun = np.array([s for node in nodes for s in node.send_ns], dtype=np.int64)
+        times = [row for node in nodes for row in node.send_ns.values()]
+        np.maximum.at(send, begun, np.array(times, dtype=np.int64).reshape(-1, num_kinds))
         spans: list[list[int]] = [[] for _ in range(shape.pp)]
         for i, node in enumerate(nodes):
             for k in node.inside:
@@ -238,23 +219,13 @@ class Placer:
         ]
         return PlacementCosts(
             group_of_slot=np.array(slots, dtype=np.int64),
-            send_ns=self._sends_ns(nodes, zones),
+            send_ns=send.T.reshape(num_kinds, -1, shape.dp),
             sync_ns=np.array([stage[0] for stage in stages]),
             sync_latency_ns=np.array([stage[1] for stage in stages], dtype=np.int64),
             gather_ns=np.array([stage[2] for stage in stages]),
             gather_latency_ns=np.array([stage[3] for stage in stages], dtype=np.int64),
             embedding_ns=max(zones.embedding_ns(), *(node.embedding_ns for node in nodes)),
         )
-
-    def _sends_ns(self, nodes: Sequence[NodeTerms], zones: ZoneCrossings) -> Array:
-        """Messages from every stage to the next, as `PlacementCosts.send_ns`."""
-        shape, kinds = self.tables.shape, len(self.tables.tensors)
-        rows = [zones.sends_ns(k) for k in range(num_boundaries(shape))]
-        send = np.array(rows, dtype=np.int64).reshape(-1, kinds)
-        slots = np.array([s for node in nodes for s in node.send_ns], dtype=np.int64)
-        times = [row for node in nodes for row in node.send_ns.values()]
-        np.maximum.at(send, slots, np.array(times, dtype=np.int64).reshape(-1, kinds))
-        return send.T.reshape(kinds, -1, shape.dp)
 
     def stage(
         self,
@@ -281,6 +252,7 @@ class Placer:
         groups: Sequence[int],
         zones: ZoneRing | None,
     ) -> tuple[Array, int]:
+        """[L] and start-up of rings over the nodes, from the slowest terms among them."""
         cluster = self.tables.instance.cluster
         inside_latency_s = max(node.inside_latency_s[k] for node in nodes)
         between = [node.outside[k] for node in nodes if k in node.outside]
@@ -289,23 +261,13 @@ class Placer:
             between.append(zones[0])
             latencies_s.append(zones[1])
         inside = _slowest(node.inside[k] for node in nodes)
-        key = (phase, len(nodes), inside, inside_latency_s, _slowest(between), max(latencies_s))
+        outside, n, latency_s = _slowest(between), len(nodes), max(latencies_s)
+        key = (phase, n, inside, inside_latency_s, outside, latency_s)
         if key not in self._rings:
-            self._rings[key] = self._ring(*key)
+            efficiency = cluster.efficiency(n)
+            layers: Array = np.max([phase.inside_ns(rate) for rate in inside], axis=0)
+            if outside:
+                across = [phase.outside_ns(rate, n, efficiency) for rate in outside]
+                layers = layers + np.max(across, axis=0)
+            self._rings[key] = layers, phase.latency_ns(inside_latency_s, n, latency_s)
         return self._rings[key]
-
-    def _ring(
-        self,
-        phase: SyncPhase,
-        n: int,
-        inside: Sequence[RingRate],
-        inside_latency_s: float,
-        outside: Sequence[RingRate],
-        latency_s: float,
-    ) -> tuple[Array, int]:
-        """[L] and start-up of rings over n nodes, from the slowest terms among them."""
-        efficiency = self.tables.instance.cluster.efficiency(n)
-        within: Array = np.max([phase.inside_ns(rate) for rate in inside], axis=0)
-        across = [phase.outside_ns(rate, n, efficiency) for rate in outside]
-        start_up = phase.latency_ns(inside_latency_s, n, latency_s)
-        return within + np.max(across, axis=0) if across else within, start_up

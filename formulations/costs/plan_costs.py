@@ -3,7 +3,6 @@
 Costs are whole nanoseconds, each rounded up: `rounding_error_ns` bounds what that adds.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -71,21 +70,30 @@ def split_costs(
     stages = np.arange(shape.num_stages)
 
     def per_slot(table: Array) -> Array:
-        own = np.tile(groups, (shape.vpp, 1))
-        return np.take_along_axis(np.add.reduceat(table, cuts, axis=0), own, axis=1)
+        columns = np.tile(groups, (shape.vpp, 1))
+        return np.take_along_axis(np.add.reduceat(table, cuts, axis=0), columns, axis=1)
 
     def per_device(values: Array) -> Array:
-        whole: Array = values.reshape(shape.vpp, shape.pp, *values.shape[1:]).sum(axis=0)
-        return whole
+        sums: Array = values.reshape(shape.vpp, shape.pp, *values.shape[1:]).sum(axis=0)
+        return sums
 
     def per_stage(table: Array) -> Array:
         return per_device(np.add.reduceat(table, cuts, axis=1)[stages % shape.pp, stages])
 
-    kinds = tables.message_kind[list(boundaries[1:-1])]
-    layers = list(pairwise(boundaries))
-    extra, memory = _recomputation(
-        tables, groups, layers, micro_batches, recomputed or StageCosts(tables).recomputed
-    )
+    layers, messages = list(pairwise(boundaries)), tables.message_kind[list(boundaries[1:-1])]
+    # Recomputation: [S, R] ns more of a backward pass, [p, R] bytes per GPU
+    choose = recomputed or StageCosts(tables).recomputed
+    extra = np.zeros((shape.num_stages, shape.dp), dtype=np.int64)
+    memory = np.zeros((shape.pp, shape.dp), dtype=np.int64)
+    for d, row in enumerate(groups):
+        pairs = np.stack([row, np.array(micro_batches)])
+        kinds, member = np.unique(pairs, axis=1, return_inverse=True)
+        for i, (j, m) in enumerate(kinds.T.tolist()):
+            alike, chunks = member.ravel() == i, tuple(layers[d :: shape.pp])
+            choices = choose(d, j, m, chunks)
+            memory[d, alike] = sum(memory_parts(tables, chunks, d, j, m, choices))
+            for s, choice in zip(shape.stages_of(d), choices, strict=True):
+                extra[s, alike] = recomputed_ns(tables, j, layers[s], choice)
     return PlanCosts(
         shape=shape,
         micro_batches=micro_batches,
@@ -94,7 +102,7 @@ def split_costs(
         forward_ns=per_slot(tables.forward_ns),
         backward_ns=per_slot(tables.backward_ns) + extra,
         weight_ns=per_slot(tables.weight_ns),
-        send_ns=placement.send_ns[kinds, stages[:-1] % shape.pp],
+        send_ns=placement.send_ns[messages, stages[:-1] % shape.pp],
         sync_ns=per_stage(placement.sync_ns) + placement.sync_latency_ns,
         optimizer_ns=per_device(per_slot(tables.optimizer_ns)).max(axis=1),
         gather_ns=per_stage(placement.gather_ns) + placement.gather_latency_ns,
@@ -102,30 +110,6 @@ def split_costs(
         memory_bytes=memory,
         limit_bytes=tables.capacity_bytes[groups],
     )
-
-
-def _recomputation(
-    tables: CostTables,
-    groups: Array,
-    layers: Sequence[tuple[int, int]],
-    micro_batches: Sequence[int],
-    choose: Choose,
-) -> tuple[Array, Array]:
-    """[S, R] ns of a backward pass for what is recomputed in it, and [p, R] bytes per GPU."""
-    shape = tables.shape
-    extra = np.zeros((shape.num_stages, shape.dp), dtype=np.int64)
-    memory = np.zeros((shape.pp, shape.dp), dtype=np.int64)
-    for d, row in enumerate(groups):
-        pairs = np.stack([row, np.array(micro_batches)])
-        kinds, member = np.unique(pairs, axis=1, return_inverse=True)
-        for i, (j, m) in enumerate(kinds.T.tolist()):
-            stages, alike = shape.stages_of(d), member.ravel() == i
-            chunks = tuple(layers[d :: shape.pp])
-            found = choose(d, j, m, chunks)
-            memory[d, alike] = sum(memory_parts(tables, chunks, d, j, m, found))
-            for s, one in zip(stages, found, strict=True):
-                extra[s, alike] = recomputed_ns(tables, j, layers[s], one)
-    return extra, memory
 
 
 def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
@@ -147,9 +131,16 @@ def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
             alike = stated.setdefault((d, column, replica.micro_batches), recomputed)
             if alike != recomputed:
                 raise PlanError("replicas", "unlike recomputation", "alike on GPUs alike")
+    if plan.shape.per_stage:
+        nodes = [stage.group.node for stage in plan.replicas[0].stages]
+        together = [a == b for a, b in zip([None, *nodes[:-1]], nodes, strict=True)]
+        placement = StagePlacer(tables).costs(_columns(instance, plan)[0], together)
+    else:
+        groups = instance.cluster.node_groups
+        placement = Placer(tables).costs([groups[node] for node in plan.node_order])
     costs = split_costs(
         tables,
-        _placement(instance, plan, tables),
+        placement,
         boundaries,
         counts,
         lambda d, j, m, _: stated[d, j, m],
@@ -176,23 +167,14 @@ def _places(instance: Instance, plan: Plan) -> list[Place]:
 
 def _columns(instance: Instance, plan: Plan) -> list[list[int]]:
     """[R][S] column of `plan_tables` for every stage."""
-    known = _places(instance, plan) if plan.shape.per_stage else []
+    places = _places(instance, plan) if plan.shape.per_stage else []
     return [
         [
-            known.index(place) if known else place[0]
+            places.index(place) if places else place[0]
             for place in (_place(instance, stage) for stage in replica.stages)
         ]
         for replica in plan.replicas
     ]
-
-
-def _placement(instance: Instance, plan: Plan, tables: CostTables) -> PlacementCosts:
-    groups = instance.cluster.node_groups
-    if not plan.shape.per_stage:
-        return Placer(tables).costs([groups[node] for node in plan.node_order])
-    nodes = [stage.group.node for stage in plan.replicas[0].stages]
-    together = [a == b for a, b in zip([None, *nodes[:-1]], nodes, strict=True)]
-    return StagePlacer(tables).costs(_columns(instance, plan)[0], together)
 
 
 def plan_memory(instance: Instance, plan: Plan) -> list[list[MemoryParts]]:
@@ -237,9 +219,9 @@ def rounding_error_ns(shape: Shape, num_layers: int, micro_batches: int) -> int:
       where GPUs share experts twice as many collectives.
     """
     layers = num_layers - shape.num_stages
-    held = layers + shape.vpp
+    on_device = layers + shape.vpp
     per_layer = 2 if SCHEDULES[shape.schedule].splits_backward else 1
     per_layer += (18 if shape.has_expert_grid else 10) * (shape.zero >= GRADIENTS_SPLIT)
     levels = schedule_graph(shape.schedule, shape.pp, micro_batches, shape.vpp).levels
-    rings = 2 * held + 2
-    return len(levels) * (per_layer * (layers + 1) + 1) + rings * (1 + (shape.zero > 0)) + 1 + held
+    rings = (2 * on_device + 2) * (1 + (shape.zero > 0))
+    return len(levels) * (per_layer * (layers + 1) + 1) + rings + 1 + on_device

@@ -33,7 +33,7 @@ Lanes. A lane is a GPU of a tensor group with those that hold the same part of e
 on other replicas, and in the other parts of the slot.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -66,14 +66,14 @@ def widest_group(shape: Shape) -> int:
     return max(used, key=lambda j: shape.degrees[j].tp)
 
 
-def message_lanes(instance: Instance, own: Degrees, widest: int) -> int:
+def message_lanes(instance: Instance, degrees: Degrees, widest: int) -> int:
     """How often a message between nodes is sent by, or for, the GPUs of a slot.
 
     Once by each of them, for its part. Where tensor groups do not split messages every GPU needs
     its own whole, so in plans with unlike ones as often as the widest asks for.
     """
-    parts = instance.splits_messages(own.tp) and instance.splits_messages(widest)
-    return own.copies * (own.tp if parts else widest)
+    parts = instance.splits_messages(degrees.tp) and instance.splits_messages(widest)
+    return degrees.copies * (degrees.tp if parts else widest)
 
 
 def tied_lanes(shape: Shape, group: int) -> int:
@@ -98,59 +98,63 @@ def layers_alike(shape: Shape, lane_bytes: NDArray[np.int64]) -> tuple[NDArray[n
     return tuple((which.ravel() == i).astype(np.int64) for i in range(len(kinds)))
 
 
+#: Of a ring: node group whose buffers go through it, link, ranks of a node or rings on the link.
+Channel = tuple[int, Link, int]
+
+
+def _hierarchical_ns(
+    factor: float,
+    size_bytes: Times,
+    inside: Sequence[Channel],
+    between: Sequence[Channel],
+    nodes: int,
+    efficiency: float,
+) -> Times:
+    """[L] rings inside nodes and then between them, with a start for each layer that has bytes.
+
+    size_bytes: [L, J]. inside: with the ranks of a ring on a node. between: with the rings that
+    share the link, each over so many nodes.
+    """
+    near = [
+        wire_ns(size_bytes[:, j], ring_share(factor, ranks) / link.bandwidth_bytes_per_s)
+        for j, link, ranks in inside
+    ]
+    share = ring_share(factor, nodes) / efficiency
+    far = [
+        wire_ns(size_bytes[:, j], share * rings / link.bandwidth_bytes_per_s)
+        for j, link, rings in between
+    ]
+    start_s = max(ring_latency_s(factor, ranks, link.latency_s) for _, link, ranks in inside)
+    between_s = ring_latency_s(factor, nodes, max(link.latency_s for _, link, _ in between))
+    rings_ns = np.max(near, axis=0) + np.max(far, axis=0) + ceil_ns(start_s) + ceil_ns(between_s)
+    has_bytes = size_bytes[:, [j for j, _, _ in inside]].max(axis=1) > 0
+    return np.where(has_bytes, rings_ns, 0)
+
+
 def expert_rings_ns(instance: Instance, shape: Shape, factor: float, size_bytes: Times) -> Times:
     """[L] rings over the ranks with the same experts; size_bytes: [L, J] of a GPU's experts."""
     used = [j for j, count in enumerate(shape.nodes_used) if count]
-    ring = max(shape.expert_ranks(j) for j in used)
+    ring, cluster = max(shape.expert_ranks(j) for j in used), instance.cluster
     if ring == 1 or not factor:
         return np.zeros(len(size_bytes), dtype=np.int64)
-    together, cluster = members_of(instance, shape).together, instance.cluster
-    inside, inside_s = [np.zeros(len(size_bytes), dtype=np.int64)], 0.0
-    for j in used:
-        link = cluster.groups[j].intra_node
-        own = min(ring, ranks_per_node(instance, shape, j) // together)
-        rate = ring_share(factor, own) / link.bandwidth_bytes_per_s
-        inside.append(wire_ns(size_bytes[:, j], rate))
-        inside_s = max(inside_s, ring_latency_s(factor, own, link.latency_s))
-    nodes = min(ring, _most_nodes(instance, shape, used))
-    share = ring_share(factor, nodes) / cluster.efficiency(nodes)
-    links = list(_links(instance, shape, used))
-    outside = [
-        wire_ns(size_bytes[:, j], share * n / link.bandwidth_bytes_per_s) for j, link, n in links
+    together = members_of(instance, shape).together
+    ranks = {j: ranks_per_node(instance, shape, j) for j in used}
+    # Nodes that a stage lies on: whole ones, or it shares one, or it may straddle nodes at its ends
+    stage, size = shape.expert_grid(used[0]), min(ranks.values())
+    if len(set(ranks.values())) == 1 and (stage % size == 0 or size % stage == 0):
+        nodes, stages = max(1, stage // size), 1
+    else:
+        nodes, stages = min(sum(shape.nodes_used), (stage - 1) // size + 2), 2
+    nodes = min(ring, nodes)
+    inside = [(j, cluster.groups[j].intra_node, min(ring, ranks[j] // together)) for j in used]
+    between: list[Channel] = [
+        (j, cluster.groups[j].inter_node, shape.expert_lanes(j) * min(shape.ep, ranks[j]) * stages)
+        for j in used
     ]
-    between_s = ring_latency_s(factor, nodes, max(link.latency_s for _, link, _ in links))
-    layers = np.max(inside, axis=0) + np.max(outside, axis=0)
-    whole: Times = layers + ceil_ns(inside_s) + ceil_ns(between_s)
-    return np.where(size_bytes[:, used].max(axis=1) > 0, whole, 0)
-
-
-def _aligned(instance: Instance, shape: Shape, used: list[int]) -> int | None:
-    """Ranks on every node used, if stages begin and end with nodes, or divide them."""
-    sizes = {ranks_per_node(instance, shape, j) for j in used}
-    ranks, size = shape.expert_grid(used[0]), min(sizes)
-    return size if len(sizes) == 1 and (ranks % size == 0 or size % ranks == 0) else None
-
-
-def _most_nodes(instance: Instance, shape: Shape, used: list[int]) -> int:
-    """Nodes that a stage may lie on."""
-    ranks = shape.expert_grid(used[0])
-    size = _aligned(instance, shape, used)
-    if size is not None:
-        return max(1, ranks // size)
-    least = min(ranks_per_node(instance, shape, j) for j in used)
-    return min(sum(shape.nodes_used), (ranks - 1) // least + 2)
-
-
-def _links(instance: Instance, shape: Shape, used: list[int]) -> Iterator[tuple[int, Link, int]]:
-    """Links between nodes, and how many rings share each: node group, link, rings."""
-    cluster = instance.cluster
-    stages = 2 if _aligned(instance, shape, used) is None else 1
-    for j in used:
-        sets = min(shape.ep, ranks_per_node(instance, shape, j))
-        yield j, cluster.groups[j].inter_node, shape.expert_lanes(j) * sets * stages
-    widest = max(used, key=lambda j: shape.degrees[j].tp)
-    for link in cluster.links_among(used):
-        yield widest, link, shape.expert_lanes(widest) * shape.ep * shape.pp
+    widest = widest_group(shape)
+    rings = shape.expert_lanes(widest) * shape.ep * shape.pp
+    between += [(widest, link, rings) for link in cluster.links_among(used)]
+    return _hierarchical_ns(factor, size_bytes, inside, between, nodes, cluster.efficiency(nodes))
 
 
 #: By ZeRO stage: collectives on gradients after the last backward pass, and on parameters after the
@@ -159,48 +163,29 @@ SYNC_FACTORS = (ALL_REDUCE, HALF, 0, 0)
 GATHER_FACTORS = (0, HALF, HALF, 0)
 
 
-def _ring_ns(instance: Instance, shape: Shape, size_bytes: Times) -> Times:
-    """[L] a reduce-scatter or all-gather of each layer over all replicas, with its start-up.
+def _exchange_ns(instance: Instance, shape: Shape, width: int) -> Times:
+    """[L] a reduce-scatter or all-gather of each layer, over all replicas, with its start-up.
 
-    size_bytes: [L, J] of a lane.
+    Of so many bytes per parameter; then that of experts, among the ranks with the same ones.
     """
     cluster, num_nodes = instance.cluster, sum(shape.nodes_used)
-    used = [j for j, n in enumerate(shape.nodes_used) if n]
-    widest = widest_group(shape)
-    members = [(j, cluster.groups[j].intra_node, _ranks(instance, shape, j)) for j in used]
-    links: list[tuple[int, Link]] = [(j, cluster.groups[j].inter_node) for j in used]
-    links += [(widest, link) for link in cluster.links_among(used)]
-    inside = [
-        wire_ns(size_bytes[:, j], ring_share(HALF, n) / link.bandwidth_bytes_per_s)
-        for j, link, n in members
-    ]
-    efficiency = cluster.efficiency(num_nodes)
-    outside = []
-    for j, link in links:
-        slowest = shape.degrees[j].tp / link.bandwidth_bytes_per_s
-        outside_s = ring_share(HALF, num_nodes) * slowest / efficiency
-        outside.append(wire_ns(size_bytes[:, j], outside_s))
-    start_s = max(ring_latency_s(HALF, n, link.latency_s) for _, link, n in members)
-    between_s = ring_latency_s(HALF, num_nodes, max(link.latency_s for _, link in links))
-    layers = np.max(inside, axis=0) + np.max(outside, axis=0)
-    whole: Times = layers + ceil_ns(start_s) + ceil_ns(between_s)
-    return np.where(size_bytes[:, widest] > 0, whole, 0)
-
-
-def _ranks(instance: Instance, shape: Shape, j: int) -> int:
-    """Ranks of one ring inside a node of group j: tensor groups on it."""
-    own = shape.degrees[j]
-    return instance.cluster.groups[j].gpus_per_node // own.width * own.copies
-
-
-def _exchange_ns(instance: Instance, shape: Shape, width: int) -> Times:
-    """[L] the same of so many bytes per parameter, then of experts among those with the same."""
-    groups = range(len(shape.degrees))
-    counts = [layer_parameters(instance.workload, shape, j) for j in groups]  # [J, 2, runs]
+    used = [j for j, count in enumerate(shape.nodes_used) if count]
+    counts = [layer_parameters(instance.workload, shape, j) for j in range(len(shape.degrees))]
     repeats = [run.count for run in instance.workload.layer_runs]
-    alike, experts = np.repeat(np.array(counts, dtype=np.int64).transpose(1, 2, 0), repeats, axis=1)
-    rings = expert_rings_ns(instance, shape, HALF, width * experts)
-    return _ring_ns(instance, shape, width * alike) + rings
+    by_layer = np.array(counts, dtype=np.int64).transpose(1, 2, 0)  # from [J, 2, runs]
+    alike, experts = np.repeat(by_layer, repeats, axis=1)
+    inside, between = list[Channel](), list[Channel]()
+    for j in used:
+        group, degrees = cluster.groups[j], shape.degrees[j]
+        ranks = group.gpus_per_node // degrees.width * degrees.copies
+        inside.append((j, group.intra_node, ranks))
+        between.append((j, group.inter_node, degrees.tp))
+    widest = widest_group(shape)
+    lanes = shape.degrees[widest].tp
+    between += [(widest, link, lanes) for link in cluster.links_among(used)]
+    efficiency = cluster.efficiency(num_nodes)
+    rings_ns = _hierarchical_ns(HALF, width * alike, inside, between, num_nodes, efficiency)
+    return rings_ns + expert_rings_ns(instance, shape, HALF, width * experts)
 
 
 def with_exchanges(instance: Instance, shape: Shape, times: LayerTimes) -> LayerTimes:

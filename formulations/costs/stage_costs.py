@@ -36,58 +36,7 @@ from formulations.costs.memory import HeldBytes, Mask, MemoryParts, Moments, bef
 from formulations.costs.tables import Array, CostTables
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
-from formulations.schedules import held, stage_moments
-
-
-class ChunkCosts:
-    """Devices of one shape; v chunks each, start, end: [v, N] layer boundaries."""
-
-    def __init__(
-        self, tables: CostTables, held_bytes: Sequence[HeldBytes], extra: Sequence[Array]
-    ) -> None:
-        """`extra`: per way [n, J] backward ns beyond the least, before each layer boundary."""
-        self.tables, self._held, self._extra = tables, held_bytes, extra
-
-    def way(
-        self, device: int, group: int, micro_batches: int, start: Array, end: Array
-    ) -> tuple[Array, Mask]:
-        """[N] the first way with room on a group, of all if none has; and whether it has.
-
-        Of replicas with so many micro-batches. Fewer chunks than v are the first of a device.
-        """
-        shape, own = self.tables.shape, self._held[group]
-        whole = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp).whole
-        room = int(self.tables.capacity_bytes[group]) - own.memory.fixed_bytes
-        way = np.zeros(start.shape[1], dtype=np.int64)
-        fits = np.zeros(len(way), dtype=bool)
-        for index, (kept, largest) in enumerate(zip(own.activation, own.largest, strict=True)):
-            left = np.flatnonzero(~fits)
-            first, last = (start[:, left], end[:, left]) if index else (start, end)
-            need = (own.static[last] - own.static[first]).sum(axis=0)
-            need += (whole[:, : len(start)] @ (kept[last] - kept[first])).max(axis=0)
-            need += largest[first, last].max(axis=0)
-            found = left[need <= room]
-            way[found], fits[found] = index, True
-            if len(found) == len(left):
-                break
-        return way, fits
-
-    def extra(self, groups: Array, micro_batches: int, splits: Array) -> Array:
-        """[S, C, N] ns beyond the least of splits [N, S + 1] with the devices on groups [p, C].
-
-        Where nothing fits as if the first way did.
-        """
-        p, lanes = groups.shape
-        found = np.zeros((splits.shape[1] - 1, lanes, len(splits)), dtype=np.int64)
-        for device, row in enumerate(groups):
-            start, end = splits[:, device:-1:p].T, splits[:, device + 1 :: p].T
-            for group in np.unique(row).tolist():
-                way, _ = self.way(device, group, micro_batches, start, end)
-                if way.any():
-                    sums = np.stack([extra[:, group] for extra in self._extra])
-                    own = sums[way, end] - sums[way, start]
-                    found[device::p, row == group] = own[:, None]
-        return found
+from formulations.schedules import Held, held, stage_moments
 
 
 def least_recomputed(tables: CostTables, layers: tuple[int, int]) -> Recomputed:
@@ -101,8 +50,8 @@ def recomputed_ns(
     tables: CostTables, group: int, layers: tuple[int, int], recomputed: Recomputed
 ) -> int:
     """What a stage's backward pass takes longer for what it recomputes."""
-    (start, end), before = layers, tables.blocks_before
-    first = np.searchsorted(before, before[start] + recomputed.blocks)
+    (start, end), blocks = layers, tables.blocks_before
+    first = np.searchsorted(blocks, blocks[start] + recomputed.blocks)
     extra = tables.recompute_ns[tables.shape.recompute.index(recomputed.way)]
     return int(extra[start : min(int(first), end), group].sum())
 
@@ -117,8 +66,8 @@ def memory_parts(
 ) -> MemoryParts:
     """Memory per GPU of a device of a replica with these layers [start, end), per chunk."""
     shape = tables.shape
-    most = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
-    return tables.memory[group].parts(layers, most, tables.is_block, recomputed)
+    moments = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
+    return tables.memory[group].parts(layers, moments, tables.is_block, recomputed)
 
 
 #: Larger than any time in ns, small enough that sums of a few do not overflow.
@@ -139,85 +88,12 @@ class Choices:
         return self.extra_ns < NEVER
 
 
-class RecomputeChoice:
-    """Choices of the stages of one shape; start, end: [N] layer boundaries."""
-
-    def __init__(
-        self, tables: CostTables, held: Sequence[HeldBytes], extra: Sequence[Array]
-    ) -> None:
-        """`extra`: per way [n, J] backward ns beyond the least, before each layer boundary."""
-        self.tables, self._held, self._extra = tables, held, extra
-        self.ways = tables.shape.recompute
-
-    def choose(self, group: int, moments: Moments, start: Array, end: Array) -> Choices:
-        """What stages [N] recompute on a GPU of the group that holds so much.
-
-        Looked at are those without room that have some if nothing but the least is kept.
-        """
-        held = self._held[group]
-        room = int(self.tables.capacity_bytes[group]) - held.memory.fixed_bytes
-        extra, blocks = self._whole(0, group, moments, room, start, end)
-        way = np.zeros_like(extra)
-        least = held.static[end] - held.static[start]
-        least += held.most(held.least_kept, moments, start, end)
-        left = np.flatnonzero((extra >= NEVER) & (least <= room))
-        if len(self.ways) == 1 or not len(left):
-            return Choices(extra, way, blocks)
-        own = start[left], end[left]
-        for index, name in enumerate(self.ways):
-            options = [self._whole(index, group, moments, room, *own)] if index else []
-            if name == "full" and self.ways[0] == "none" and self.tables.shape.vpp == 1:
-                options.append(self._partial(index, group, moments, room, *own))
-            for time, count in options:
-                better = time < extra[left]
-                extra[left[better]], blocks[left[better]] = time[better], count[better]
-                way[left[better]] = index
-        return Choices(extra, way, blocks)
-
-    def _whole(
-        self, way: int, group: int, moments: Moments, room: int, start: Array, end: Array
-    ) -> tuple[Array, Array]:
-        """Backward ns beyond the least, and blocks, if a way is taken for all blocks."""
-        held = self._held[group]
-        need = held.static[end] - held.static[start] + held.largest[way][start, end]
-        need += held.most(held.activation[way], moments, start, end)
-        extra = self._extra[way][:, group]
-        time = np.where(need <= room, extra[end] - extra[start], NEVER)
-        recomputes = self.ways[way] != "none"
-        return time, self.tables.num_blocks(start, end) * recomputes
-
-    def _partial(
-        self, way: int, group: int, moments: Moments, room: int, start: Array, end: Array
-    ) -> tuple[Array, Array]:
-        """The same if the first blocks are recomputed, as few as fit, and no others.
-
-        What is kept falls with the number of these blocks, the workspace grows: that of one block.
-        So for each size of it, the least number with which everything fits at this size.
-        """
-        held = self._held[group]
-        spared = held.activation[0] - held.activation[way]
-        kept = held.activation[0][end] - held.activation[0][start]
-        static = held.static[end] - held.static[start]
-        waiting = held.put_off[end] - held.put_off[start]
-        last = np.full(len(start), len(spared), dtype=np.int64)
-        for size in np.unique(held.memory.kept[way].workspace_bytes).tolist():
-            first = start
-            for whole, late in moments:
-                over = static + whole * kept + late * waiting + size - room
-                short = over > 0
-                goal = spared[start] + -(-over // max(whole, 1))
-                reach = np.searchsorted(spared, goal) if whole else np.full_like(last, len(spared))
-                first = np.maximum(first, np.where(short, reach, start))
-            inside = np.minimum(first, end)
-            valid = (first <= end) & (held.largest[way][start, inside] <= size)
-            last = np.where(valid, np.minimum(last, first), last)
-        extra, ends = self._extra[way][:, group], np.minimum(last, end)
-        time = np.where(last <= end, extra[ends] - extra[start], NEVER)
-        return time, self.tables.num_blocks(start, ends)
-
-
 class StageCosts:
-    """Costs of the stages of one shape; start, end: [N] layer boundaries."""
+    """Costs of the stages of one shape.
+
+    start, end: layer boundaries, [N] of stages with a device to themselves, [v, N] of the chunks of
+    devices.
+    """
 
     def __init__(self, tables: CostTables) -> None:
         self.tables = tables
@@ -226,23 +102,13 @@ class StageCosts:
     @cached_property
     def _held(self) -> list[HeldBytes]:
         """[J], one for groups with the same memory."""
-        held = {id(memory): HeldBytes(memory) for memory in self.tables.memory}
-        return [held[id(memory)] for memory in self.tables.memory]
+        held_bytes = {id(memory): HeldBytes(memory) for memory in self.tables.memory}
+        return [held_bytes[id(memory)] for memory in self.tables.memory]
 
     @cached_property
     def _extra(self) -> list[Array]:
         """Per way [n, J] backward ns beyond the least, before each layer boundary."""
         return [before(extra) for extra in self.tables.recompute_ns]
-
-    @cached_property
-    def chunks(self) -> ChunkCosts:
-        """What devices with several chunks recompute."""
-        return ChunkCosts(self.tables, self._held, self._extra)
-
-    @cached_property
-    def _alone(self) -> RecomputeChoice:
-        """What stages with a device to themselves recompute."""
-        return RecomputeChoice(self.tables, self._held, self._extra)
 
     @cached_property
     def forward(self) -> Array:
@@ -271,7 +137,7 @@ class StageCosts:
 
     @property
     def shares_memory(self) -> bool:
-        """Whether stages lie on a device with others, with which they choose: `ChunkCosts`."""
+        """Whether stages lie on a device with others, with which they choose alike."""
         return self.tables.shape.vpp > 1
 
     @property
@@ -299,7 +165,7 @@ class StageCosts:
             size = self.tables.num_layers + 1
             extra = np.zeros((size, size), dtype=np.int64)
             start, end = np.triu_indices(size, k=1)
-            extra[start, end] = self._alone.choose(*key, start, end).extra_ns
+            extra[start, end] = self._choose(*key, start, end).extra_ns
             self._known[key] = extra
         return self._known[key]
 
@@ -311,11 +177,28 @@ class StageCosts:
         if not self.has_choice:
             return np.zeros((splits.shape[1] - 1, len(splits)), dtype=np.int64)
         if self.shares_memory:
-            lane = np.array(groups)[:, None]
-            return self.chunks.extra(lane, micro_batches, splits)[:, 0]
+            devices = np.array(groups)[:, None]
+            return self.extra_of_devices(devices, micro_batches, splits)[:, 0]
         rows = (self.extra(j, k, micro_batches) for k, j in enumerate(groups))
-        own = [row[splits[:, k], splits[:, k + 1]] for k, row in enumerate(rows)]
-        return np.where(np.array(own) < NEVER, own, 0)
+        extra = [row[splits[:, k], splits[:, k + 1]] for k, row in enumerate(rows)]
+        return np.where(np.array(extra) < NEVER, extra, 0)
+
+    def extra_of_devices(self, groups: Array, micro_batches: int, splits: Array) -> Array:
+        """[S, C, N] ns beyond the least of splits [N, S + 1] with the devices on groups [p, C].
+
+        Of chunks that recompute alike; where nothing fits as if the first way did.
+        """
+        p, columns = groups.shape
+        extra = np.zeros((splits.shape[1] - 1, columns, len(splits)), dtype=np.int64)
+        for device, row in enumerate(groups):
+            start, end = splits[:, device:-1:p].T, splits[:, device + 1 :: p].T
+            for group in np.unique(row).tolist():
+                way, _ = self.way_of_chunks(device, group, micro_batches, start, end)
+                if way.any():
+                    sums = np.stack([by_way[:, group] for by_way in self._extra])
+                    of_chunks = sums[way, end] - sums[way, start]
+                    extra[device::p, row == group] = of_chunks[:, None]
+        return extra
 
     def recomputed(
         self, device: int, group: int, micro_batches: int, chunks: Sequence[tuple[int, int]]
@@ -328,23 +211,115 @@ class StageCosts:
             moments = self.moments(device, micro_batches)
             return [self.recomputed_of(group, moments, layers) for layers in chunks]
         start, end = np.array(chunks).T[..., None]
-        way, fits = self.chunks.way(device, group, micro_batches, start, end)
+        way, fits = self.way_of_chunks(device, group, micro_batches, start, end)
         if not self.has_choice or not fits[0]:
             return [least_recomputed(self.tables, layers) for layers in chunks]
-        blocks = self.tables.num_blocks(start, end)[:, 0].tolist()
-        return [self._whole_of(int(way[0]), count) for count in blocks]
+        recomputed = list[Recomputed]()
+        for blocks in self.tables.num_blocks(start, end)[:, 0].tolist():
+            name = self.ways[int(way[0]) if blocks else 0]  # without blocks all are alike
+            recomputed.append(Recomputed(way=name, blocks=0 if name == "none" else blocks))
+        return recomputed
 
     def recomputed_of(self, group: int, moments: Moments, layers: tuple[int, int]) -> Recomputed:
         """The same of a stage that has a device for itself and holds so much."""
         if not self.has_choice:
             return least_recomputed(self.tables, layers)
-        bounds = (np.array([boundary]) for boundary in layers)
-        found = self._alone.choose(group, moments, *bounds)
-        if found.fits[0]:
-            return Recomputed(way=self.ways[int(found.way[0])], blocks=int(found.blocks[0]))
+        choice = self._choose(group, moments, *(np.array([boundary]) for boundary in layers))
+        if choice.fits[0]:
+            return Recomputed(way=self.ways[int(choice.way[0])], blocks=int(choice.blocks[0]))
         return least_recomputed(self.tables, layers)
 
-    def _whole_of(self, way: int, blocks: int) -> Recomputed:
-        """A way for all blocks of a chunk; of none the first one, as all are alike."""
-        name = self.ways[way if blocks else 0]
-        return Recomputed(way=name, blocks=0 if name == "none" else blocks)
+    def _room(self, group: int) -> int:
+        """Bytes of a GPU for what depends on its layers."""
+        return int(self.tables.capacity_bytes[group]) - self._held[group].memory.fixed_bytes
+
+    def way_of_chunks(
+        self, device: int, group: int, micro_batches: int, start: Array, end: Array
+    ) -> tuple[Array, Mask]:
+        """[N] the first way with room for all chunks, of all if none has; and whether it has.
+
+        Of replicas with so many micro-batches. Fewer chunks than v are the first of a device.
+        """
+        shape, sums = self.tables.shape, self._held[group]
+        moments = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
+        way = np.zeros(start.shape[1], dtype=np.int64)
+        fits = np.zeros(len(way), dtype=bool)
+        for index in range(len(self.ways)):
+            without = np.flatnonzero(~fits)
+            first, last = (start[:, without], end[:, without]) if index else (start, end)
+            fitting = without[sums.need(index, moments, first, last) <= self._room(group)]
+            way[fitting], fits[fitting] = index, True
+            if len(fitting) == len(without):
+                break
+        return way, fits
+
+    def _choose(self, group: int, moments: Moments, start: Array, end: Array) -> Choices:
+        """What stages [N] recompute on a GPU of the group that holds so much.
+
+        Looked at are those without room that have some if nothing but the least is kept.
+        """
+        sums, room = self._held[group], self._room(group)
+        extra, blocks = self._in_all_blocks(0, group, moments, start, end)
+        way = np.zeros_like(extra)
+        least_bytes = sums.static[end] - sums.static[start]
+        least_bytes += sums.kept(sums.least_kept, held_by(moments), start[None], end[None])
+        without = np.flatnonzero((extra >= NEVER) & (least_bytes <= room))
+        if len(self.ways) == 1 or not len(without):
+            return Choices(extra, way, blocks)
+        bounds = start[without], end[without]
+        for index, name in enumerate(self.ways):
+            options = [self._in_all_blocks(index, group, moments, *bounds)] if index else []
+            if name == "full" and self.ways[0] == "none" and not self.shares_memory:
+                options.append(self._in_first_blocks(index, group, moments, *bounds))
+            for time, count in options:
+                better = time < extra[without]
+                extra[without[better]], blocks[without[better]] = time[better], count[better]
+                way[without[better]] = index
+        return Choices(extra, way, blocks)
+
+    def _in_all_blocks(
+        self, way: int, group: int, moments: Moments, start: Array, end: Array
+    ) -> tuple[Array, Array]:
+        """Backward ns beyond the least, and blocks, if a way is taken for all blocks."""
+        need = self._held[group].need(way, held_by(moments), start[None], end[None])
+        extra = self._extra[way][:, group]
+        time = np.where(need <= self._room(group), extra[end] - extra[start], NEVER)
+        recomputes = self.ways[way] != "none"
+        return time, self.tables.num_blocks(start, end) * recomputes
+
+    def _in_first_blocks(
+        self, way: int, group: int, moments: Moments, start: Array, end: Array
+    ) -> tuple[Array, Array]:
+        """The same if the first blocks are recomputed, as few as fit, and no others.
+
+        What is kept falls with the number of these blocks, the workspace grows: that of one block.
+        So for each size of it, the least number with which everything fits at this size.
+        """
+        sums, room = self._held[group], self._room(group)
+        spared = sums.activation[0] - sums.activation[way]
+        kept = sums.activation[0][end] - sums.activation[0][start]
+        static = sums.static[end] - sums.static[start]
+        waiting = sums.put_off[end] - sums.put_off[start]
+        last = np.full(len(start), len(spared), dtype=np.int64)
+        for size in np.unique(sums.memory.kept[way].workspace_bytes).tolist():
+            first = start
+            for in_flight, late in moments:
+                # Boundary up to which recomputed blocks spare what is too much at this moment
+                over = static + in_flight * kept + late * waiting + size - room
+                goal = spared[start] + -(-over // max(in_flight, 1))
+                reach = (
+                    np.searchsorted(spared, goal) if in_flight else np.full_like(last, len(spared))
+                )
+                first = np.maximum(first, np.where(over > 0, reach, start))
+            inside = np.minimum(first, end)
+            valid = (first <= end) & (sums.largest[way][start, inside] <= size)
+            last = np.where(valid, np.minimum(last, first), last)
+        extra, ends = self._extra[way][:, group], np.minimum(last, end)
+        time = np.where(last <= end, extra[ends] - extra[start], NEVER)
+        return time, self.tables.num_blocks(start, ends)
+
+
+def held_by(moments: Moments) -> Held:
+    """What a stage with a device to itself holds at these moments."""
+    in_flight, put_off = np.array(moments, dtype=np.int64).T
+    return Held(in_flight[:, None], put_off)

@@ -26,11 +26,11 @@ def with_places(
     """Instance and shape whose node groups are the places [C]."""
     groups = tuple(instance.cluster.groups[j] for j, _ in places)
     cluster = instance.cluster.model_copy(update={"groups": groups})
-    own = {
+    update = {
         "degrees": tuple(degrees for _, degrees in places),
         "nodes_used": tuple(shape.nodes_used[j] for j, _ in places),
     }
-    return instance.model_copy(update={"cluster": cluster}), shape.model_copy(update=own)
+    return instance.model_copy(update={"cluster": cluster}), shape.model_copy(update=update)
 
 
 def stage_tables(instance: Instance, shape: Shape, places: tuple[Place, ...]) -> CostTables:
@@ -42,10 +42,10 @@ def stage_tables(instance: Instance, shape: Shape, places: tuple[Place, ...]) ->
 
 def with_stages(tables: CostTables, pp: int) -> CostTables:
     """Tables by place of several stages for another number of these: nothing else differs."""
-    whole = tables.by_place
-    assert whole is not None  # as said
-    one = replace(whole, shape=whole.shape.model_copy(update={"pp": pp}))
-    return replace(tables, shape=tables.shape.model_copy(update={"pp": pp}), by_place=one)
+    by_place = tables.by_place
+    assert by_place is not None  # as said
+    of_stages = replace(by_place, shape=by_place.shape.model_copy(update={"pp": pp}))
+    return replace(tables, shape=tables.shape.model_copy(update={"pp": pp}), by_place=of_stages)
 
 
 def placement_of(tables: CostTables, order: Sequence[int]) -> PlacementCosts:
@@ -74,9 +74,9 @@ class StagePlacer:
     def rings(self, place: int) -> tuple[Array, int, Array, int]:
         """Gradient sync and parameter gather of a stage: [L] and start-up, twice, ns."""
         group = self.tables.instance.cluster.groups[place]
-        own, number = self.tables.shape.degrees[place], self.num_nodes(place)
-        ranks, near, far = self._slots(place) * own.copies, group.intra_node, group.inter_node
-        across = RingRate(own.tp / far.bandwidth_bytes_per_s, place)
+        degrees, number = self.tables.shape.degrees[place], self.num_nodes(place)
+        ranks, near, far = self._slots(place) * degrees.copies, group.intra_node, group.inter_node
+        across = RingRate(degrees.tp / far.bandwidth_bytes_per_s, place)
         terms = NodeTerms(
             send_ns={},
             inside={0: RingRate(ring_share(1, ranks) / near.bandwidth_bytes_per_s, place)},

@@ -91,7 +91,7 @@ class CostTables:
         """Slots on one node of each node group."""
         groups = self.instance.cluster.groups
         pairs = zip(groups, self.shape.degrees, strict=True)
-        return tuple(group.gpus_per_node // own.width for group, own in pairs)
+        return tuple(group.gpus_per_node // degrees.width for group, degrees in pairs)
 
     @cached_property
     def used(self) -> list[int]:
@@ -137,15 +137,17 @@ class CostTables:
     @cached_property
     def message_kind(self) -> Array:
         """[L + 1] kind of a message over the boundary before each layer; 0 at the chain's start."""
-        kinds = [self.tensors.index(one.output_tensors) for one in self.instance.workload.layers]
+        kinds = [
+            self.tensors.index(layer.output_tensors) for layer in self.instance.workload.layers
+        ]
         return np.array([0, *kinds], dtype=np.int64)
 
     @cached_property
     def longest_ns(self) -> int:
         """No path through the operations of a step is longer: each of them is on it once."""
         used = self.used
-        most = self.forward_ns + self.backward_ns + np.max(self.recompute_ns, axis=0)
-        layers = most[:, used].max(axis=1).sum()
+        longest = self.forward_ns + self.backward_ns + np.max(self.recompute_ns, axis=0)
+        layers = longest[:, used].max(axis=1).sum()
         optimizer = self.optimizer_ns[:, used].max(axis=1).sum()
         rings = sum(int(ring.sum()) for ring in self.expert_rings_ns(ALL_REDUCE))
         rest = int(optimizer) + rings + ceil(_traffic_ns(self))
@@ -154,12 +156,12 @@ class CostTables:
     def expert_rings_ns(self, factor: float) -> tuple[Array, Array]:
         """[L] after the last backward pass, of such a factor, and after the optimizer."""
         workload = self.instance.workload
-        experts = np.stack([own.experts for own in self.memory], axis=1)
+        experts = np.stack([memory.experts for memory in self.memory], axis=1)
         sizes = workload.gradient_bytes * experts, workload.parameter_bytes * experts
         factors = factor, float(GATHER_FACTORS[self.shape.zero])
         sync, gather = (
-            expert_rings_ns(self.instance, self.shape, *one)
-            for one in zip(factors, sizes, strict=True)
+            expert_rings_ns(self.instance, self.shape, *phase)
+            for phase in zip(factors, sizes, strict=True)
         )
         return sync, gather
 
@@ -180,8 +182,8 @@ def _optimizer_ns(instance: Instance, shape: Shape, memory: Sequence[LayerMemory
     speeds = [g.gpu.memory_bandwidth_bytes_per_s for g in instance.cluster.groups]
     columns = [
         [
-            ceil_count(shape.own_states(count, j, own) * touched / speed * 1e9)
-            for count, own in zip(
+            ceil_count(shape.own_states(count, j, routed) * touched / speed * 1e9)
+            for count, routed in zip(
                 memory[j].parameters.tolist(), memory[j].experts.tolist(), strict=True
             )
         ]
@@ -192,9 +194,9 @@ def _optimizer_ns(instance: Instance, shape: Shape, memory: Sequence[LayerMemory
 
 def send_bytes(instance: Instance, degrees: Degrees, micro_batch: int) -> int:
     """One tensor of one micro-batch that a lane of a slot sends to the next stage."""
-    whole = degrees.sequences(micro_batch) * instance.workload.boundary_bytes
+    part_bytes = degrees.sequences(micro_batch) * instance.workload.boundary_bytes
     lanes = degrees.tp if instance.splits_messages(degrees.tp) else 1
-    return ceil_div(whole, degrees.cp * lanes)
+    return ceil_div(part_bytes, degrees.cp * lanes)
 
 
 def embedding_bytes(instance: Instance, tp: int, pp: int) -> int:
@@ -222,16 +224,16 @@ def _traffic_ns(tables: CostTables) -> float:
         link.bandwidth_bytes_per_s for link in links
     )
     latency_s = max(link.latency_s for link in links)
-    most = max(shape.degrees[j].width for j in tables.used)
+    widest = max(shape.degrees[j].width for j in tables.used)
     for link in cluster.links_among(tables.used):
-        s_per_byte = max(s_per_byte, shape.slots * most / link.bandwidth_bytes_per_s)
+        s_per_byte = max(s_per_byte, shape.slots * widest / link.bandwidth_bytes_per_s)
         latency_s = max(latency_s, link.latency_s)
     crossings = 2 * shape.vpp * (tables.num_micro_batches + shape.pp)
-    starts = crossings * most + 4 * shape.slots
+    starts = crossings * widest + 4 * shape.slots
     gradients = 4 * (int(tables.gradient_bytes.max(axis=1).sum()) + max(tables.embedding_bytes))
     size_bytes = crossings * shape.micro_batch * workload.largest_message_bytes + gradients
-    least = min(efficiency for _, efficiency in cluster.network_efficiency)
-    return (size_bytes * s_per_byte / least + starts * latency_s) * NANOSECONDS_PER_SECOND
+    slowest = min(efficiency for _, efficiency in cluster.network_efficiency)
+    return (size_bytes * s_per_byte / slowest + starts * latency_s) * NANOSECONDS_PER_SECOND
 
 
 def build_tables(
@@ -243,27 +245,31 @@ def build_tables(
     """
     instance = instance.on(shape.nodes_used)
     ways = times or shape_times(instance, shape)
-    least = ways[0]
+    first_way = ways[0]
     memory = layer_memory(instance, shape)
     workload = instance.workload
-    parameters = np.stack([own.parameters for own in memory], axis=1)
+    parameters = np.stack([by_group.parameters for by_group in memory], axis=1)
     blocks = np.array([layer.is_block for layer in workload.layers], dtype=np.int64)
     tables = CostTables(
         instance=instance,
         shape=shape,
-        forward_ns=least.forward_ns,
-        backward_ns=least.backward_ns,
-        recompute_ns=tuple(way.backward_ns - least.backward_ns for way in ways),
-        weight_ns=least.weight_ns,
+        forward_ns=first_way.forward_ns,
+        backward_ns=first_way.backward_ns,
+        recompute_ns=tuple(way.backward_ns - first_way.backward_ns for way in ways),
+        weight_ns=first_way.weight_ns,
         optimizer_ns=_optimizer_ns(instance, shape, memory),
         memory=memory,
         gradient_bytes=workload.gradient_bytes * parameters,
         gather_bytes=workload.parameter_bytes * parameters * GATHER_FACTORS[shape.zero],
         capacity_bytes=capacity_bytes(instance),
-        send_bytes=tuple(send_bytes(instance, own, shape.micro_batch) for own in shape.degrees),
-        embedding_bytes=tuple(embedding_bytes(instance, own.tp, shape.pp) for own in shape.degrees),
+        send_bytes=tuple(
+            send_bytes(instance, by_group, shape.micro_batch) for by_group in shape.degrees
+        ),
+        embedding_bytes=tuple(
+            embedding_bytes(instance, by_group.tp, shape.pp) for by_group in shape.degrees
+        ),
         blocks_before=np.concatenate([[0], np.cumsum(blocks)]),
-        origins=frozenset(least.origins),
+        origins=frozenset(first_way.origins),
     )
     check_step(_traffic_ns(tables), "cluster", "the slowest link")
     check_step(tables.longest_ns, f"workload {workload.name}", "the longest path", shape.pp)

@@ -28,7 +28,7 @@ from formulations.fleet import Design, Strategy
 from formulations.instance import Instance, Link, NodeGroup
 from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit, is_power_of_two
-from formulations.plan import Shape, Stage, uniform_degrees
+from formulations.plan import Shape, uniform_degrees
 from formulations.schedules import Held, in_flight
 from formulations.template import Template
 from formulations.units import ceil_ns, powers_of_two
@@ -78,8 +78,8 @@ class TemplateCosts(PipelineTimes):
     def used_bytes(self, micro_batches: int) -> Array:
         """[p] bytes per GPU."""
         p = self.num_stages
-        held = [in_flight(self.schedule, p, k, micro_batches) for k in range(p)]
-        return self.memory_bytes + np.array(held, dtype=np.int64) * self.activation_bytes
+        of_stages = [in_flight(self.schedule, p, k, micro_batches) for k in range(p)]
+        return self.memory_bytes + np.array(of_stages, dtype=np.int64) * self.activation_bytes
 
 
 def template_degrees(instance: Instance, group: NodeGroup, split: NodeSplit) -> tuple[int, ...]:
@@ -109,45 +109,45 @@ def template_costs(instance: Instance, strategy: Strategy, template: Template) -
     groups = [template.group_of(stage) for stage in stages]
     for k, (stage, j) in enumerate(zip(stages, groups, strict=True)):
         if not has_times(instance, instance.cluster.groups[j], stage.degrees.tp):
-            found = f"{stage.degrees.tp} GPUs, for which the profile has no times"
-            raise PlanError(f"stages[{k}]", found, "degrees of the profile")
+            asked = f"{stage.degrees.tp} GPUs, for which the profile has no times"
+            raise PlanError(f"stages[{k}]", asked, "degrees of the profile")
         if stage.recomputed.way not in strategy.recompute:
             allowed = " or ".join(strategy.recompute)
             raise PlanError(f"stages[{k}].recomputed", stage.recomputed.way, allowed)
     gpus = {stage.degrees.tp for stage in stages}
     tables = {g: stage_tables(instance, strategy, g, len(stages)) for g in gpus}
-    own = [tables[stage.degrees.tp] for stage in stages]
-    placed = list(zip(own, groups, stages, strict=True))
+    by_stage = [tables[stage.degrees.tp] for stage in stages]
+    placed = list(zip(by_stage, groups, stages, strict=True))
 
     def sums(name: str) -> Array:
-        each = [int(getattr(one, name)[slice(*s.layers), j].sum()) for one, j, s in placed]
+        each = [int(getattr(t, name)[slice(*s.layers), j].sum()) for t, j, s in placed]
         return np.array(each, dtype=np.int64)
 
-    again = [recomputed_ns(one, j, stage.layers, stage.recomputed) for one, j, stage in placed]
-    without, with_one = (
-        np.array([_memory_bytes(*one, held) for one in placed], dtype=np.int64) for held in (0, 1)
-    )
+    def memory(in_flight: int) -> Array:
+        moments = Held(whole=np.array([[in_flight]]), put_off=np.array([0]))
+        parts = [
+            t.memory[j].parts([s.layers], moments, t.is_block, [s.recomputed]) for t, j, s in placed
+        ]
+        return np.array([sum(by_use) for by_use in parts], dtype=np.int64)
+
+    again = [recomputed_ns(t, j, stage.layers, stage.recomputed) for t, j, stage in placed]
+    ends = (placed[0], placed[-1])
+    between = stages[0].group.node != stages[-1].group.node
+    across = instance.cluster.links_among(template.node_groups)
     return TemplateCosts(
         schedule=strategy.schedule,
         blocking_sends=instance.search.blocking_sends,
-        tied=own[0].tied,
+        tied=by_stage[0].tied,
         forward_ns=sums("forward_ns"),
         backward_ns=sums("backward_ns") + np.array(again, dtype=np.int64),
-        send_ns=_sends(own, template, 1),
-        send_back_ns=_sends(own, template, 0),
+        send_ns=_sends(by_stage, template, 1),
+        send_back_ns=_sends(by_stage, template, 0),
         optimizer_ns=sums("optimizer_ns"),
-        embedding_ns=_embedding_ns(own, template),
-        memory_bytes=without,
-        activation_bytes=with_one - without,
-        limit_bytes=own[0].capacity_bytes[groups],
+        embedding_ns=max(tied_ns(t, j, across)[between] for t, j, _ in ends),
+        memory_bytes=memory(0),
+        activation_bytes=memory(1) - memory(0),
+        limit_bytes=by_stage[0].capacity_bytes[groups],
     )
-
-
-def _memory_bytes(tables: CostTables, group: int, stage: Stage, micro_batches: int) -> int:
-    """Bytes per GPU of a stage that holds so many micro-batches."""
-    moments = Held(whole=np.array([[micro_batches]]), put_off=np.array([0]))
-    memory = tables.memory[group]
-    return sum(memory.parts([stage.layers], moments, tables.is_block, [stage.recomputed]))
 
 
 def stage_tables(instance: Instance, strategy: Strategy, gpus: int, num_stages: int) -> CostTables:
@@ -165,25 +165,24 @@ def stage_tables(instance: Instance, strategy: Strategy, gpus: int, num_stages: 
     return build_tables(instance, shape)
 
 
-def _sends(own: list[CostTables], template: Template, receiver: int) -> Array:
+def _sends(by_stage: list[CostTables], template: Template, receiver: int) -> Array:
     """[p - 1] messages across each boundary, to its second stage (1) or to its first (0)."""
-    found = []
-    for tables, stages in zip(pairwise(own), pairwise(template.stages), strict=True):
-        first, second = stages
-        groups = [template.group_of(stage) for stage in stages]
-        if first.group.node == second.group.node:
-            found.append(inside_ns(tables[receiver], groups[0], tables[receiver].tensors[-1]))
+    times = []
+    for tables, stages in zip(pairwise(by_stage), pairwise(template.stages), strict=True):
+        groups, ends = [template.group_of(stage) for stage in stages], tables[receiver]
+        if stages[0].group.node == stages[1].group.node:
+            times.append(inside_ns(ends, groups[0], ends.tensors[-1]))
         else:
-            found.append(between_ns(tables[receiver], *groups))
-    return np.array(found, dtype=np.int64)
+            times.append(between_ns(ends, *groups))
+    return np.array(times, dtype=np.int64)
 
 
 def between_ns(tables: CostTables, i: int, j: int) -> int:
     """Time of one message between nodes of groups i and j, to a stage with these tables."""
     cluster = tables.instance.cluster
-    links = [(one, cluster.groups[one].inter_node) for one in (i, j)]
-    links += [(one, link) for one in (i, j) for link in cluster.links_among((i, j))]
-    return max(outside_ns(tables, one, 1, link, tables.tensors[-1]) for one, link in links)
+    links = [(end, cluster.groups[end].inter_node) for end in (i, j)]
+    links += [(end, link) for end in (i, j) for link in cluster.links_among((i, j))]
+    return max(outside_ns(tables, end, 1, link, tables.tensors[-1]) for end, link in links)
 
 
 def tied_ns(tables: CostTables, j: int, across: Sequence[Link]) -> tuple[int, int]:
@@ -198,18 +197,8 @@ def tied_ns(tables: CostTables, j: int, across: Sequence[Link]) -> tuple[int, in
     return embedding_ns(tables, j, 1, group.intra_node), between
 
 
-def _embedding_ns(own: list[CostTables], template: Template) -> int:
-    """The same between the first stage and the last, as the slower end decides it."""
-    first, last = template.stages[0], template.stages[-1]
-    across = own[0].instance.cluster.links_among(template.node_groups)
-    between = first.group.node != last.group.node
-    ends = (own[0], first), (own[-1], last)
-    times = (tied_ns(tables, template.group_of(stage), across) for tables, stage in ends)
-    return max(pair[between] for pair in times)
-
-
-def exchange_times_ns(instance: Instance, design: Design, most: int) -> tuple[int, ...]:
-    """Time on the slowest node of a design, with 1, 2, .. `most` pipelines of any design."""
+def exchange_times_ns(instance: Instance, design: Design, most_pipelines: int) -> tuple[int, ...]:
+    """Time on the slowest node of a design, with 1, 2, .. `most_pipelines` of any design."""
     cluster, template = instance.cluster, design.template
     tables = {
         gpus: stage_tables(instance, design.strategy, gpus, template.num_stages)
@@ -232,5 +221,5 @@ def exchange_times_ns(instance: Instance, design: Design, most: int) -> tuple[in
     return tuple(
         ceil_ns(ring_share(factor, x) * max(loads) / cluster.efficiency(x))
         + ceil_ns(ring_latency_s(factor, x, latency_s))
-        for x in range(1, most + 1)
+        for x in range(1, most_pipelines + 1)
     )

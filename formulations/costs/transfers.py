@@ -97,7 +97,7 @@ class ZoneTerms:
         """[K] messages between nodes of groups i and j of different zones."""
         link = self.link((self.zone_of_group[i], self.zone_of_group[j]))
         return tuple(
-            max(outside_ns(self.tables, one, flows, link, n) for one in (i, j))
+            max(outside_ns(self.tables, end, flows, link, n) for end in (i, j))
             for n in self.tables.tensors
         )
 
@@ -157,4 +157,4 @@ class ZoneCrossings:
         """All-reduce of the tied matrix as the links between zones allow; 0 if none crosses."""
         pairs = zip(self.zones[0], self.zones[-1], strict=True)
         lanes = Counter((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1])
-        return max((self.terms.embedding_ns(*own) for own in lanes.items()), default=0)
+        return max((self.terms.embedding_ns(*shared) for shared in lanes.items()), default=0)

@@ -8,8 +8,9 @@ from itertools import pairwise, permutations
 from pathlib import Path
 
 from formulations.errors import all_of
-from formulations.instance.cluster import Cluster, flash_remedy
+from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
+from formulations.instance.flash import flash_remedy
 from formulations.instance.input_limits import MOST_BATCH, first_beyond
 from formulations.instance.length_classes import classes_of, log_normal_classes, read_lengths
 from formulations.instance.lengths import (
@@ -53,47 +54,38 @@ def read_classes(written: LengthsFile | None, place: Place, folder: Path) -> Wri
     if len(given) != 1:
         found = " and ".join(given) or f"none of {', '.join(_ORIGINS)}"
         raise place.error(found, f"exactly one of {', '.join(_ORIGINS)}")
-    if written.histogram is not None:
-        return WrittenLengths(written, place, _histogram(written, place))
-    number = written.classes or CLASSES
+    number, sequences, longest = written.classes or CLASSES, written.sequences, written.longest
     if written.file is not None:
         counts: Counter[int] = Counter()
         for length, count in read_lengths(folder / written.file, place.at("file")).items():
-            counts[min(length, written.longest or length)] += count
-        return WrittenLengths(written, place, classes_of(counts, number, written.sequences))
-    return WrittenLengths(written, place, _log_normal(written, place, number))
-
-
-def _log_normal(written: LengthsFile, place: Place, num_classes: int) -> tuple[LengthClass, ...]:
-    normal, longest, sequences = written.log_normal, written.longest, written.sequences
-    if sequences is None:
-        raise place.at("sequences").error("missing", "sequences of a step, such as 512")
-    if longest is None:
-        allowed = "tokens at which longer sequences are cut off, such as 32768"
-        raise place.at("longest").error("missing", allowed)
-    assert normal is not None
-    if normal.median > longest:
-        found = f"{normal.median}, above longest {longest}"
-        raise place.at("log_normal", "median").error(found, f"at most {longest}")
-    return log_normal_classes(normal.median, normal.sigma, longest, sequences, num_classes)
-
-
-def _histogram(written: LengthsFile, place: Place) -> tuple[LengthClass, ...]:
+            counts[min(length, longest or length)] += count
+        return WrittenLengths(written, place, classes_of(counts, number, sequences))
+    if (normal := written.log_normal) is not None:
+        if sequences is None:
+            raise place.at("sequences").error("missing", "sequences of a step, such as 512")
+        if longest is None:
+            allowed = "tokens at which longer sequences are cut off, such as 32768"
+            raise place.at("longest").error("missing", allowed)
+        if normal.median > longest:
+            found = f"{normal.median}, above longest {longest}"
+            raise place.at("log_normal", "median").error(found, f"at most {longest}")
+        classes = log_normal_classes(normal.median, normal.sigma, longest, sequences, number)
+        return WrittenLengths(written, place, classes)
     for field in ("sequences", "longest", "classes"):
-        if getattr(written, field) is not None:
-            found = f"{getattr(written, field)}, with a histogram"
-            raise place.at(field).error(found, "none; it is for log_normal and file")
+        if (value := getattr(written, field)) is not None:
+            allowed = "none; it is for log_normal and file"
+            raise place.at(field).error(f"{value}, with a histogram", allowed)
     histogram = written.histogram or []
     for i, (before, after) in enumerate(pairwise(histogram), 1):
         if after.up_to <= before.up_to:
-            found = f"{after.up_to} after {before.up_to}"
             allowed = "classes by ascending length, each once"
+            found = f"{after.up_to} after {before.up_to}"
             raise place.at("histogram", i, "up_to").error(found, allowed)
-    beyond = first_beyond((one.count for one in histogram), MOST_BATCH)
+    beyond = first_beyond((row.count for row in histogram), MOST_BATCH)
     if beyond is not None:
         found = f"more than {MOST_BATCH} sequences up to this class"
         raise place.at("histogram", beyond, "count").error(found, f"at most {MOST_BATCH} in all")
-    return tuple(histogram)
+    return WrittenLengths(written, place, tuple(histogram))
 
 
 def with_lengths(
@@ -106,7 +98,7 @@ def with_lengths(
     if lengths is None:
         return workload
     longest = lengths.classes[-1].up_to
-    sequences = sum(one.count for one in lengths.classes)
+    sequences = sum(row.count for row in lengths.classes)
     if workload.sequence_length is not None and workload.sequence_length < longest:
         found = f"{workload.sequence_length}, below the {longest} tokens of the longest sequence"
         allowed = f"at least {longest}, or no such field"
@@ -115,11 +107,8 @@ def with_lengths(
         found = f"{workload.global_batch}, where lengths has {sequences} sequences of a step"
         raise place.at("global_batch").error(found, f"{sequences}, or no such field")
     rounded = ceil_div(longest, ROW_MULTIPLE) * ROW_MULTIPLE
-    update = {
-        "sequence_length": workload.sequence_length or rounded,
-        "global_batch": sequences,
-    }
-    return workload.model_copy(update=update)
+    tokens = workload.sequence_length or rounded
+    return workload.but(sequence_length=tokens, global_batch=sequences)
 
 
 def resolve_lengths(
@@ -142,19 +131,18 @@ def resolve_lengths(
         raise place.error(found, "measured strategies here, or no profile")
     strategies = written.strategies or []
     num_gpus = sum(group.nodes * group.gpus_per_node for group in cluster.groups)
-    positions, classes = architecture.learned_positions, lengths.classes
+    positions, uppers = architecture.learned_positions, [row.up_to for row in lengths.classes]
     all_of(
         [
-            partial(_check_strategy, one, place.at("strategies", i), num_gpus, positions, classes)
-            for i, one in enumerate(strategies)
+            partial(_check_strategy, each, place.at("strategies", i), num_gpus, positions, uppers)
+            for i, each in enumerate(strategies)
         ]
     )
     names = [strategy.title for strategy in strategies]
     for i, name in enumerate(names):
-        if name in names[:i]:
-            found = f"{name!r} is also the name of strategies[{names.index(name)}]"
-            at = place.at("strategies", i, "name")
-            raise at.error(found, "every strategy its own name")
+        if (first := names.index(name)) < i:
+            found = f"{name!r} is also the name of strategies[{first}]"
+            raise place.at("strategies", i, "name").error(found, "every strategy its own name")
     return Lengths(
         source=written.source,
         classes=lengths.classes,
@@ -170,7 +158,7 @@ def _check_strategy(
     place: Place,
     num_gpus: int,
     positions: int | None,
-    classes: Sequence[LengthClass],
+    uppers: Sequence[int],
 ) -> None:
     """Of rows that are a sequence of the model, with the longest; or of classes that there are."""
     if (written.row_times is None) == (written.class_times is None):
@@ -184,7 +172,6 @@ def _check_strategy(
         if positions is not None and tokens > positions:
             found = f"a sequence of {tokens} tokens on {positions} learned positions"
             raise place.at("row_times", tokens).error(found, f"1 to {positions}")
-    uppers = [one.up_to for one in classes]
     for tokens in written.class_times or {}:
         if tokens not in uppers:
             raise place.at("class_times", tokens).error(

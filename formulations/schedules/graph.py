@@ -87,9 +87,9 @@ def _operations(
     each = none // p
     for d in range(p):
         order = as_array(device_order(schedule, p, d, m, chunks))
-        own = np.arange(d * each, (d + 1) * each)
-        index[tuple(order.T)] = own
-        weight[own], micro[own] = order[:, 0] * stages + order[:, 1], order[:, 2]
+        numbers = np.arange(d * each, (d + 1) * each)
+        index[tuple(order.T)] = numbers
+        weight[numbers], micro[numbers] = order[:, 0] * stages + order[:, 1], order[:, 2]
     device = np.arange(none) - 1
     device[::each] = none
     return index, device, weight, micro

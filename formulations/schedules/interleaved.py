@@ -53,14 +53,14 @@ def forwards_before_return(p: int, device: Counts, m: int, chunks: int) -> Count
     warm = np.minimum(2 * (p - 1 - device) + (chunks - 1) * p, m * chunks)
     before = np.minimum(warm + 1, m * chunks)
     sizes = np.full_like(before, p), np.full_like(before, chunks)
-    found: Counts = np.max(
+    forwards: Counts = np.max(
         [_of_chunk(before, sizes[0], 0 * before + c, sizes[1]) for c in range(chunks)], axis=0
     )
-    return found
+    return forwards
 
 
 def _of_chunk(number: Counts, p: Counts, place: Counts, chunks: Counts) -> Counts:
     """How many of the first `number` operations of one kind are of the chunk at this place."""
     groups, rest = number // (p * chunks), number % (p * chunks)
-    found: Counts = groups * p + np.clip(rest - place * p, 0, p)
-    return found
+    number_of_chunk: Counts = groups * p + np.clip(rest - place * p, 0, p)
+    return number_of_chunk

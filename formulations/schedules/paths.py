@@ -78,8 +78,8 @@ def device_path(graph: ScheduleGraph, device: int, ends_at: int | None = None) -
     if ends_at == device:
         return np.concatenate([head, work, _to_end(graph, int(final))])
     tail = _up(graph, device - 1, m - 1)
-    whole = np.concatenate([head, work, tail])
-    return np.concatenate([whole, _to_end(graph, int(whole[-1]))])
+    path = np.concatenate([head, work, tail])
+    return np.concatenate([path, _to_end(graph, int(path[-1]))])
 
 
 def returned(graph: ScheduleGraph, stage: int) -> Array:
@@ -88,10 +88,13 @@ def returned(graph: ScheduleGraph, stage: int) -> Array:
     All that the device does from B(stage, 0) to the last backward of its first chunk.
     """
     m, device = graph.micro_batches, stage % graph.num_devices
-    whole = [_down(graph, graph.num_stages - 1, 0), _up(graph, graph.num_stages - 1, 0, stage + 1)]
+    through = [
+        _down(graph, graph.num_stages - 1, 0),
+        _up(graph, graph.num_stages - 1, 0, stage + 1),
+    ]
     final = int(graph.index[Kind.BACKWARD, device, m - 1])
     work = _rest(graph, int(graph.index[Kind.BACKWARD, stage, 0]), final)
-    path = np.concatenate([*whole, work, _up(graph, device - 1, m - 1)])
+    path = np.concatenate([*through, work, _up(graph, device - 1, m - 1)])
     return np.concatenate([path, _to_end(graph, int(path[-1]))])
 
 

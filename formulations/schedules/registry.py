@@ -98,8 +98,8 @@ def stage_moments(
 ) -> tuple[tuple[int, int], ...]:
     """What a virtual stage holds at its fullest moments: whole micro-batches, and put off ones."""
     chunk, device = divmod(stage, num_devices)
-    most = held(schedule, num_devices, device, micro_batches, chunks)
-    pairs = np.column_stack([most.whole[:, chunk], most.put_off])
+    moments = held(schedule, num_devices, device, micro_batches, chunks)
+    pairs = np.column_stack([moments.whole[:, chunk], moments.put_off])
     return tuple((int(a), int(b)) for a, b in _maximal(np.unique(pairs, axis=0)))
 
 

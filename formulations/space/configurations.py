@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from formulations.costs.renting import rent_usd_per_hour
 from formulations.fleet import Strategy
-from formulations.instance import Instance, NodeGroup
+from formulations.instance import Instance
 from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, ZeroStage, plain_schedules
 from formulations.instance.targets import TARGETS
 from formulations.instance.workload import Recompute
@@ -77,32 +77,22 @@ def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple
     """
     groups = instance.cluster.groups
     used = [j for j, count in enumerate(vector) if count]
-    alike = _interchangeable(groups, vector)
+    if instance.search.degrees == "uniform":
+        for cp in instance.search.context_parallel:
+            for degrees in alike_degrees(instance, [groups[j].gpus_per_node for j in used], cp):
+                yield uniform_degrees(instance, degrees.tp, cp)
+        return
+    machines = [
+        group.model_copy(update={"name": "", "nodes": vector[j]}) for j, group in enumerate(groups)
+    ]
+    alike = [(i, j) for i, j in combinations(used, 2) if machines[i] == machines[j]]
     for cp in instance.search.context_parallel:
-        if instance.search.degrees == "uniform":
-            for own in alike_degrees(instance, [groups[j].gpus_per_node for j in used], cp):
-                yield uniform_degrees(instance, own.tp, cp)
-            continue
         choices = [slot_degrees(instance, groups[j].gpus_per_node, cp) for j in used]
         for chosen in product(*choices):
-            named = dict(zip(used, chosen, strict=True))
-            if all(_size(named[i]) <= _size(named[j]) for i, j in alike):
-                yield tuple(named.get(j, chosen[0]) for j in range(len(vector)))
-
-
-def _interchangeable(groups: Sequence[NodeGroup], vector: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Pairs of groups of equal machines, as many of each used."""
-    machines = [group.model_copy(update={"name": "", "nodes": 1}) for group in groups]
-    used = [j for j, count in enumerate(vector) if count]
-    return [
-        (i, j)
-        for i, j in combinations(used, 2)
-        if vector[i] == vector[j] and machines[i] == machines[j]
-    ]
-
-
-def _size(degrees: Degrees) -> tuple[int, int]:
-    return degrees.tp, degrees.parts
+            by_group = dict(zip(used, chosen, strict=True))
+            sizes = {j: (degrees.tp, degrees.parts) for j, degrees in by_group.items()}
+            if all(sizes[i] <= sizes[j] for i, j in alike):
+                yield tuple(by_group.get(j, chosen[0]) for j in range(len(vector)))
 
 
 def expert_degrees(
@@ -115,23 +105,23 @@ def expert_degrees(
     """
     groups, search = instance.cluster.groups, instance.search
     used = [j for j, count in enumerate(vector) if count]
-    own, zones = degrees[used[0]], {groups[j].zone for j in used}
-    wide, alike = any(degrees[j].tp > 1 for j in used), all(degrees[j] == own for j in used)
-    free = alike and (instance.splits_sequence(own.tp) or not wide)
-    found: list[tuple[int, Literal[1] | None]] = []
+    first, zones = degrees[used[0]], {groups[j].zone for j in used}
+    wide, alike = any(degrees[j].tp > 1 for j in used), all(degrees[j] == first for j in used)
+    free = alike and (instance.splits_sequence(first.tp) or not wide)
+    pairs: list[tuple[int, Literal[1] | None]] = []
     if "tp" in search.expert_tensor_parallel or not wide:
-        found = [(ep, None) for ep in search.expert_parallel if ep == 1 or free]
+        pairs = [(ep, None) for ep in search.expert_parallel if ep == 1 or free]
     if 1 in search.expert_tensor_parallel and wide and free and instance.workload.experts:
-        found += [(ep, 1) for ep in search.expert_parallel]
+        pairs += [(ep, 1) for ep in search.expert_parallel]
     return [
         (ep, etp)
-        for ep, etp in found
+        for ep, etp in pairs
         if (ep == 1 or instance.workload.experts > 0)
         and instance.workload.experts % ep == 0
-        and dp * own.width // (etp or own.tp) % ep == 0
+        and dp * first.width // (etp or first.tp) % ep == 0
         and (
             len(zones) == 1
-            or all(groups[j].gpus_per_node // (etp or own.tp) % ep == 0 for j in used)
+            or all(groups[j].gpus_per_node // (etp or first.tp) % ep == 0 for j in used)
         )
     ]
 
@@ -142,22 +132,24 @@ def micro_batches(instance: Instance) -> list[int]:
     return [b for b in candidates if instance.workload.global_batch % b == 0]
 
 
+def _most_chunks(instance: Instance) -> int:
+    """Virtual stages that the layers fill: with a block each, unless that is not asked for."""
+    layers, alone = instance.workload.layers, instance.search.embedding_only_stages
+    return len(layers) if alone else sum(layer.is_block for layer in layers)
+
+
 def longest_pipeline(instance: Instance) -> int:
     """Most stages that the layers fill and the target runs."""
-    search, layers = instance.search, instance.workload.layers
-    longest = len(layers) if search.embedding_only_stages else sum(x.is_block for x in layers)
-    return min(longest, TARGETS[search.target].most_stages(instance.workload) or longest)
+    longest = _most_chunks(instance)
+    return min(longest, TARGETS[instance.search.target].most_stages(instance.workload) or longest)
 
 
 def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
     """Pairs (dp, pp) with dp * pp = slots and enough layers for pp stages."""
-    search = instance.search
     return [
         (slots // pp, pp)
         for pp in range(1, min(slots, longest_pipeline(instance)) + 1)
-        if slots % pp == 0
-        and (search.pipeline_parallel is None or pp in search.pipeline_parallel)
-        and (search.data_parallel is None or slots // pp in search.data_parallel)
+        if slots % pp == 0 and _may_have(instance, slots // pp, pp)
     ]
 
 
@@ -167,8 +159,7 @@ def schedules_of(instance: Instance, pp: int, share: int) -> Iterator[tuple[Sche
     Interleaving needs several devices, a block per chunk, and a multiple of pp micro-batches, as
     Megatron-LM asks.
     """
-    search, layers = instance.search, instance.workload.layers
-    longest = len(layers) if search.embedding_only_stages else sum(x.is_block for x in layers)
+    search, longest = instance.search, _most_chunks(instance)
     for schedule in search.schedule:
         if not SCHEDULES[schedule].interleaves:
             yield schedule, 1
@@ -202,27 +193,22 @@ def pipeline_strategies(instance: Instance, micro_batch: int) -> list[Strategy]:
     ]
 
 
-def has_stage_shapes(instance: Instance) -> bool:
-    """Whether stages may have degrees of their own: in one zone, without ranks that share more."""
-    search = instance.search
-    shared = 1 not in search.context_parallel or 1 not in search.expert_parallel
-    shared |= "tp" not in search.expert_tensor_parallel
-    return search.degrees == "per_stage" and not shared and not instance.cluster.has_zones
-
-
 def stage_pipelines(instance: Instance, vector: Nodes) -> Iterator[tuple[int, int]]:
     """Pairs (dp, pp) of several stages with degrees of their own, in slots as small as any."""
-    search, groups = instance.search, instance.cluster.groups
+    groups = instance.cluster.groups
     used = [(n, group.gpus_per_node) for n, group in zip(vector, groups, strict=True) if n]
     widths = [degrees.width for _, size in used for degrees in slot_degrees(instance, size, 1)]
-    if not widths:
-        return
-    slots = sum(n * size for n, size in used) // min(widths)
+    slots = sum(n * size for n, size in used) // min(widths) if widths else 0
     for dp in range(1, slots // 2 + 1):
-        if search.data_parallel is None or dp in search.data_parallel:
-            for pp in range(2, min(longest_pipeline(instance), slots // dp) + 1):
-                if search.pipeline_parallel is None or pp in search.pipeline_parallel:
-                    yield dp, pp
+        for pp in range(2, min(longest_pipeline(instance), slots // dp) + 1):
+            if _may_have(instance, dp, pp):
+                yield dp, pp
+
+
+def _may_have(instance: Instance, dp: int, pp: int) -> bool:
+    """Whether the lists of `search` have so many replicas and stages."""
+    lists = (dp, instance.search.data_parallel), (pp, instance.search.pipeline_parallel)
+    return all(listed is None or degree in listed for degree, listed in lists)
 
 
 class Departure(NamedTuple):
@@ -301,15 +287,19 @@ class _Walk:
 
     @cached_property
     def levels(self) -> Sequence[_Level]:
-        """Fields, and their choices: those that take longest to tell before there are many."""
+        """Fields, and their choices: those that take longest to tell before there are many.
+
+        Of a field alone `zip` makes tuples of one value.
+        """
+        instance = self.instance
         return (
-            (("degrees",), self._degrees),
+            (("degrees",), lambda chosen: zip(self._degrees(chosen.nodes_used))),
             (("dp", "pp"), self._pipelines),
             (("ep", "etp"), self._experts),
-            (("zero",), self._zero),
-            (("micro_batch",), self._micro_batches),
+            (("zero",), lambda chosen: zip(zero_choices(instance, chosen.shape))),
+            (("micro_batch",), lambda chosen: zip(self._micro_batches(chosen))),
             (("schedule", "vpp"), self._schedules),
-            (("recompute",), self._recompute),
+            (("recompute",), lambda chosen: zip(recompute_ways(instance, chosen.zero))),
         )
 
     def completed(self, chosen: _Fields, level: int) -> Iterator[Shape]:
@@ -322,10 +312,17 @@ class _Walk:
             further = chosen._replace(**dict(zip(fields, values, strict=True)))
             yield from self.completed(further, level + 1)
 
-    def _degrees(self, chosen: _Fields) -> Iterator[tuple[tuple[Degrees, ...]]]:
-        yield from ((degrees,) for degrees in group_degrees(self.instance, chosen.nodes_used))
-        if has_stage_shapes(self.instance):
-            yield ((),)
+    def _degrees(self, vector: Nodes) -> Iterator[tuple[Degrees, ...]]:
+        """By node group; none of a shape in which stages have their own.
+
+        These stand in one zone, and no ranks share experts or sequences.
+        """
+        yield from group_degrees(self.instance, vector)
+        search = self.instance.search
+        plain = 1 in search.context_parallel and 1 in search.expert_parallel
+        plain &= "tp" in search.expert_tensor_parallel and not self.instance.cluster.has_zones
+        if search.degrees == "per_stage" and plain:
+            yield ()
 
     def _pipelines(self, chosen: _Fields) -> Iterable[tuple[int, int]]:
         if not chosen.degrees:
@@ -339,45 +336,37 @@ class _Walk:
             return [(1, None)]
         return expert_degrees(self.instance, chosen.degrees, chosen.dp, chosen.nodes_used)
 
-    def _zero(self, chosen: _Fields) -> Iterator[tuple[ZeroStage]]:
-        yield from ((zero,) for zero in zero_choices(self.instance, chosen.shape))
-
     @cached_property
     def _sizes(self) -> list[int]:
         return micro_batches(self.instance)
 
-    def _micro_batches(self, chosen: _Fields) -> Iterator[tuple[int]]:
-        """Every replica has a micro-batch, equally many if even; parts divide it."""
+    def _micro_batches(self, chosen: _Fields) -> Iterator[int]:
+        """Every replica has a micro-batch, equally many if even; parts divide it.
+
+        Not where the plan space has the same plans of n times more replicas in place of parts.
+        Where n divides the parts of all slots, each of their n shares is a replica of its own, of
+        micro-batches of 1 / n of the sequences, on the same GPUs with the same rings.
+        """
         pairs = zip(chosen.degrees, chosen.nodes_used, strict=False)
         parts, dp = [degrees.parts for degrees, count in pairs if count], chosen.dp
         even = not chosen.degrees or self.instance.search.micro_batches == "even"
+        listed, common = self.instance.search.data_parallel, gcd(*parts)
+        twins = [
+            n
+            for n in range(2, common + 1)
+            if common % n == 0 and (listed is None or dp * n in listed)
+        ]
         for b in self._sizes:
             total = self.instance.workload.global_batch // b
             fits = total >= dp and not (even and total % dp) and not any(b % n for n in parts)
-            if fits and not (parts and self._has_twin(gcd(*parts), dp, b)):
-                yield (b,)
-
-    def _has_twin(self, parts: int, dp: int, micro_batch: int) -> bool:
-        """Whether the plan space has the same plans of n times more replicas, in place of parts.
-
-        Where n divides the parts of all slots: each of their n shares is a replica of its own, of
-        micro-batches of 1 / n of the sequences, on the same GPUs with the same rings.
-        """
-        replicas = self.instance.search.data_parallel
-        return any(
-            (replicas is None or dp * n in replicas) and micro_batch // n in self._sizes
-            for n in range(2, parts + 1)
-            if parts % n == 0
-        )
+            if fits and not any(b // n in self._sizes for n in twins):
+                yield b
 
     def _schedules(self, chosen: _Fields) -> Iterable[tuple[ScheduleName, int]]:
         if not chosen.degrees:
             return [(name, 1) for name in plain_schedules(self.instance.search)]
         total = self.instance.workload.global_batch // chosen.micro_batch
         return schedules_of(self.instance, chosen.pp, total // chosen.dp)
-
-    def _recompute(self, chosen: _Fields) -> Iterator[tuple[tuple[Recompute, ...]]]:
-        yield from ((ways,) for ways in recompute_ways(self.instance, chosen.zero))
 
 
 def shapes(instance: Instance, check: Check = lambda: None) -> Iterator[Shape]:

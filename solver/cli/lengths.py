@@ -1,7 +1,7 @@
 """`lengths`: which strategy runs which sequences of a step of many lengths, and when."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,42 +18,33 @@ from solver.cli.search_options import (
 from solver.cli.terminal import print_report, say, steps_display
 from solver.options import MAX_WORKERS, SolveOptions
 
-if TYPE_CHECKING:
-    from solver.lengths_document import LengthsDocument
-
-OrderOption = Annotated[
-    Literal["ascending", "free"],
-    typer.Option(help="Shorter sequences first, or groups of any lengths in any order."),
-]
-OutOption = Annotated[
-    Path | None, typer.Option("--out", help="Write the step, its times and bound here.")
-]
-SvgOption = Annotated[Path | None, typer.Option("--svg", help="Also draw the step here.")]
-PlansOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Write plans of what runs, and of the best single strategy, into a new folder.",
-    ),
-]
-TimeLimitOption = Annotated[float | None, limit("Longest search of a free order.")]
-ThreadsOption = Annotated[
-    int, typer.Option(min=1, max=MAX_WORKERS, help="Threads of the search of a free order.")
-]
-
 
 def lengths_command(
     instance: InstanceArgument,
-    order: OrderOption = "ascending",
-    out: OutOption = None,
-    svg: SvgOption = None,
-    plans: PlansOption = None,
+    order: Annotated[
+        Literal["ascending", "free"],
+        typer.Option(help="Shorter sequences first, or groups of any lengths in any order."),
+    ] = "ascending",
+    out: Annotated[
+        Path | None, typer.Option(help="Write the step, its times and bound here.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(help="Also draw the step here.")] = None,
+    plans: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write plans of what runs, and of the best single strategy, into a new folder.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
-    time_limit: TimeLimitOption = None,
+    time_limit: Annotated[float | None, limit("Longest search of a free order.")] = None,
     study: StudyOption = None,
     gap: GapOption = 0.0,
     seed: SeedOption = 0,
-    workers: ThreadsOption = 1,
+    workers: Annotated[
+        int,
+        typer.Option(min=1, max=MAX_WORKERS, help="Threads of the search of a free order."),
+    ] = 1,
 ) -> None:
     """Choose which strategy runs which sequences of INSTANCE, whose `lengths` are many.
 
@@ -61,7 +52,7 @@ def lengths_command(
     found within the limit.
     """
     from formulations.instance.load import load_instance
-    from solver.evaluate.evaluation import row_plans
+    from solver.evaluate.evaluation import row_file_name, row_plans
     from solver.files import to_json
     from solver.lengths.candidates import candidates
     from solver.lengths.choose import build_lengths, check_limits, choose
@@ -88,7 +79,13 @@ def lengths_command(
     files = row_plans(problem, found)
     document = build_lengths(chosen, problem.workload.name, problem, files, found.above)
     if plans is not None:
-        _write_plans(plans, document)
+        if not document.plans:
+            raise PlanError("--plans", "strategies that were measured", "those of the search")
+        # Of the strategies that run, of the best single one, and of the anchor
+        single = () if document.single is None else (document.single.strategy,)
+        used = {document.anchor, *single, *(group.strategy for group in document.groups)}
+        names = {q: row_file_name(document.problem.strategies[q].name) for q in sorted(used)}
+        write_folder(plans, {name: to_json(document.plans[q]) for q, name in names.items()})
     if out is not None:
         write_text(out, to_json(document))
     if svg is not None:
@@ -98,17 +95,3 @@ def lengths_command(
         return
     print_report([*strategies_text(problem, found.mixed), "", *step_text(document)])
     print_report(dispatch_text(document))
-
-
-def _write_plans(folder: Path, document: "LengthsDocument") -> None:
-    """Plan files of the strategies that run, of the best single one, and of the anchor."""
-    from solver.evaluate.evaluation import row_file_name
-    from solver.files import to_json
-
-    if not document.plans:
-        raise PlanError("--plans", "strategies that were measured", "those of the search")
-    single = () if document.single is None else (document.single.strategy,)
-    used = sorted({document.anchor, *single, *(group.strategy for group in document.groups)})
-    names = [row_file_name(document.problem.strategies[q].name) for q in used]
-    files = {name: to_json(document.plans[q]) for name, q in zip(names, used, strict=True)}
-    write_folder(folder, files)

@@ -125,7 +125,7 @@ def replay_command(
         runs: dict[str, tuple[Policy, Replay]] = {}
         for recovery in names:
             chosen = policies.of(recovery, events)
-            runs[recovery] = chosen, replay(events, chosen, policies.out_of_time)
+            runs[recovery] = chosen, replay(events, chosen, policies.deadline.over)
     if svg is not None:
         title = f"{instance.stem}: training through failures"
         write_text(svg, replay_picture(title, {name: run for name, (_, run) in runs.items()}))

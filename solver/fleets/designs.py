@@ -113,10 +113,10 @@ def fleet_sizes(generator: TemplateGenerator, faults: int) -> range:
     All that merging asks for, and all up to an equal share of the nodes for each of f + 1 pipelines
     whose nodes have a block each: where links are slow, few long pipelines exchange less.
     """
-    least, total = generator.least_nodes or 1, sum(generator.mixes.available)
+    least_nodes, total = generator.least_nodes or 1, sum(generator.mixes.available)
     share = min(total // (faults + 1), longest_pipeline(generator.instance))
-    largest = max(share, *consecutive_for_merging(least, faults))
-    return range(least, min(largest, total) + 1)
+    largest = max(share, *consecutive_for_merging(least_nodes, faults))
+    return range(least_nodes, min(largest, total) + 1)
 
 
 def fleet_templates(generator: TemplateGenerator, sizes: Sequence[int]) -> list[TemplateEntry]:
@@ -149,8 +149,8 @@ def fleet_templates(generator: TemplateGenerator, sizes: Sequence[int]) -> list[
 
 def _of_mixes(generator: TemplateGenerator, sizes: Sequence[int]) -> list[TemplateEntry]:
     """Of every mix of these sizes, and of those of fewer nodes than n0 that hold the model."""
-    least = generator.least_nodes or 1
+    least_nodes = generator.least_nodes or 1
     several = len(generator.mixes.available) > 1
-    smaller = range(1, least) if several else range(0)
+    smaller = range(1, least_nodes) if several else range(0)
     entries = generator.by_mix(sorted({*smaller, *sizes}))
-    return [entry for entry in entries if entry.nodes >= least or entry.template is not None]
+    return [entry for entry in entries if entry.nodes >= least_nodes or entry.template is not None]

@@ -99,7 +99,7 @@ def _document(
     recovery: RecoveryDocument | None = None,
 ) -> FleetDocument:
     names = instance.cluster.node_names
-    used = {node for one in pipelines for node in one.nodes}
+    used = {node for pipeline in pipelines for node in pipeline.nodes}
     templates = [design.template for design in designs]
     steps = [kinds[templates.index(p.template)].times_ns[p.micro_batches - 1] for p in pipelines]
     exchange_ns = max(kinds[templates.index(p.template)].exchange_ns(len(steps)) for p in pipelines)
@@ -112,12 +112,12 @@ def _document(
             templates=claims,
             pipelines=tuple(
                 PipelineDocument(
-                    design=templates.index(one.template),
-                    nodes=tuple(names[node] for node in one.nodes),
-                    micro_batches=one.micro_batches,
+                    design=templates.index(pipeline.template),
+                    nodes=tuple(names[node] for node in pipeline.nodes),
+                    micro_batches=pipeline.micro_batches,
                     step_time_s=seconds(step),
                 )
-                for one, step in zip(pipelines, steps, strict=True)
+                for pipeline, step in zip(pipelines, steps, strict=True)
             ),
             idle=tuple(name for n, name in enumerate(names) if n not in used | away),
             away=tuple(name for n, name in enumerate(names) if n in away),

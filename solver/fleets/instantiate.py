@@ -99,8 +99,8 @@ class _Knapsack:
 
     def _enough(self, capacities: tuple[int, ...], numbers: Sequence[int]) -> bool:
         """Whether one of these numbers of pipelines takes all micro-batches."""
-        most = self._at_ends(capacities)[numbers].max(initial=_NOTHING)
-        return bool(most >= self.problem.micro_batches)
+        room = self._at_ends(capacities)[numbers].max(initial=_NOTHING)
+        return bool(room >= self.problem.micro_batches)
 
     def _capacities(self, step_ns: int, allowed: Sequence[bool]) -> tuple[int, ...]:
         """Of the kinds that are allowed; 0 for others."""
@@ -141,9 +141,9 @@ class _Knapsack:
 
     def instantiation(self, choice: _Choice) -> Instantiation:
         """The choice with fewest idle nodes, and then most capacity to spare."""
-        most = self._at_ends(choice.capacities)[choice.levels]
-        end = int(np.flatnonzero((most >= self.problem.micro_batches).any(axis=0))[0])
-        level, nodes = choice.levels[int(most[:, end].argmax())], tuple(self._ends[end].tolist())
+        room = self._at_ends(choice.capacities)[choice.levels]
+        end = int(np.flatnonzero((room >= self.problem.micro_batches).any(axis=0))[0])
+        level, nodes = choice.levels[int(room[:, end].argmax())], tuple(self._ends[end].tolist())
         kinds = list[int]()
         while any(nodes):
             kind, nodes, level = self._last(choice.capacities, nodes, level)

@@ -88,10 +88,10 @@ def recover(
     lowered = (replace(asked, faults=fewer) for fewer in range(faults, -1, -1))
     problem = next((fewer for fewer in lowered if instantiate(fewer) is not None), None)
     if problem is None:
-        least = min(sum(kind.nodes) for kind in kinds)
+        fewest = min(sum(kind.nodes) for kind in kinds)
         raise RecoveryError(
             f"nodes: {sum(available)} left, which no template fits with all {micro_batches} "
-            f"micro-batches of a step; allowed: {least} nodes or more, such as hold the model"
+            f"micro-batches of a step; allowed: {fewest} nodes or more, such as hold the model"
         )
     best: Recovery | None = None
     try:

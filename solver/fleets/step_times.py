@@ -18,18 +18,18 @@ from formulations.schedules import SCHEDULES
 from solver.simulate import Array, pipeline_end_ns, pipeline_step_ns, pipeline_times
 
 
-def step_times_ns(costs: TemplateCosts, most: int) -> list[int]:
-    """Simulated step for 1, 2, .. `most` micro-batches, as far as they fit into memory."""
-    most = bisect_left(range(1, most + 1), True, key=lambda m: not costs.fits(m))
-    few = min(most, costs.num_stages) if SCHEDULES[costs.schedule].turns else most
-    found = [pipeline_step_ns(costs, m) for m in range(1, few + 1)]
-    if most > few:
-        found += pipeline_end_ns(costs, _last_backwards(costs, few + 1, most)).tolist()
-    return found
+def step_times_ns(costs: TemplateCosts, max_micro_batches: int) -> list[int]:
+    """Simulated step for 1, 2, .. `max_micro_batches` of them, as far as they fit into memory."""
+    room = bisect_left(range(1, max_micro_batches + 1), True, key=lambda m: not costs.fits(m))
+    few = min(room, costs.num_stages) if SCHEDULES[costs.schedule].turns else room
+    steps = [pipeline_step_ns(costs, m) for m in range(1, few + 1)]
+    if room > few:
+        steps += pipeline_end_ns(costs, _last_backwards(costs, few + 1, room)).tolist()
+    return steps
 
 
-def _last_backwards(costs: TemplateCosts, first: int, most: int) -> Array:
-    """[p, N] end of every stage's last backward with `first`, .. `most` micro-batches; first > p.
+def _last_backwards(costs: TemplateCosts, first: int, max_micro_batches: int) -> Array:
+    """[p, N] end of every stage's last backward with `first`, .. micro-batches; first > p.
 
     Stage k waits p - 1 - k = w forwards for its first backward. In the drain of m micro-batches
     its backward m - w + d follows the one before it on the stage, and comes from stage k + 1,
@@ -38,10 +38,10 @@ def _last_backwards(costs: TemplateCosts, first: int, most: int) -> Array:
     times, p = pipeline_times(costs), costs.num_stages
     weights, transfers = times.weights[:, 0], times.transfers[:, 0]
     back = transfers[p - 1 : 2 * p - 2]
-    unending = _unending_backwards(weights, transfers, most)
-    counts = np.arange(first, most + 1)
+    unending = _unending_backwards(weights, transfers, max_micro_batches)
+    counts = np.arange(first, max_micro_batches + 1)
     last = unending[p - 1, counts - 1]
-    found, onward = [last], list[Array]()
+    ends, onward = [last], list[Array]()
     for k in range(p - 2, -1, -1):
         w, drain = p - 1 - k, list[Array]()
         before = unending[k, counts - w - 1]
@@ -49,13 +49,13 @@ def _last_backwards(costs: TemplateCosts, first: int, most: int) -> Array:
             arriving = onward[d - 1] if d else unending[k + 1, counts - w]
             before = np.maximum(before, arriving + back[k]) + weights[p + k]
             drain.append(before)
-        found.append(before)
+        ends.append(before)
         onward = drain
-    return np.stack(found[::-1])
+    return np.stack(ends[::-1])
 
 
-def _unending_backwards(weights: Array, transfers: Array, most: int) -> Array:
-    """[p, most] end of every backward while forwards never run out.
+def _unending_backwards(weights: Array, transfers: Array, max_micro_batches: int) -> Array:
+    """[p, max_micro_batches] end of every backward while forwards never run out.
 
     In round i stage k runs forward p - 1 - k + i and then backward i, the first p - 1 rounds
     (i < 0) forwards alone. All forwards of a round depend on the round before; backwards depend on
@@ -69,11 +69,11 @@ def _unending_backwards(weights: Array, transfers: Array, most: int) -> Array:
     send, back = transfers[: p - 1], transfers[p - 1 : 2 * p - 2]
     # Time from the end of the last stage's backward to the end of this one's, without waiting
     up = np.concatenate([(backward[:-1] + back)[::-1].cumsum()[::-1], [0]])
-    ends = np.zeros((p, most), dtype=np.int64)
+    ends = np.zeros((p, max_micro_batches), dtype=np.int64)
     free = np.zeros(p, dtype=np.int64)
     sent = np.zeros(p, dtype=np.int64)
     seen = dict[bytes, int]()
-    for i in range(1 - p, most):
+    for i in range(1 - p, max_micro_batches):
         ready = free.copy()
         ready[1:] = np.maximum(ready[1:], sent[:-1] + send)
         ended = ready + forward
@@ -86,7 +86,7 @@ def _unending_backwards(weights: Array, transfers: Array, most: int) -> Array:
             ends[:, i] = free
             first = seen.setdefault((np.stack([free, sent]) - free[0]).tobytes(), i)
             if first < i:
-                turns, same = np.divmod(np.arange(i + 1, most) - first, i - first)
+                turns, same = np.divmod(np.arange(i + 1, max_micro_batches) - first, i - first)
                 shift = ends[:, i : i + 1] - ends[:, first : first + 1]
                 ends[:, i + 1 :] = ends[:, first + same] + turns * shift
                 break
@@ -95,14 +95,18 @@ def _unending_backwards(weights: Array, transfers: Array, most: int) -> Array:
 
 def kinds_of(instance: Instance, designs: Sequence[Design]) -> tuple[PipelineKind, ...]:
     """What every design is worth for up to all micro-batches of a step."""
-    most = instance.workload.global_batch // designs[0].strategy.micro_batch
+    max_micro_batches = instance.workload.global_batch // designs[0].strategy.micro_batch
     groups = len(instance.cluster.groups)
-    each = (template_costs(instance, one.strategy, one.template) for one in designs)
-    times = [tuple(step_times_ns(costs, most)) for costs in each]
-    nodes = sum(group.nodes for group in instance.cluster.groups)
+    pipelines = min(sum(group.nodes for group in instance.cluster.groups), max_micro_batches)
     return tuple(
         PipelineKind(
-            one.template.counts(groups), own, exchange_times_ns(instance, one, min(nodes, most))
+            nodes=design.template.counts(groups),
+            times_ns=tuple(
+                step_times_ns(
+                    template_costs(instance, design.strategy, design.template), max_micro_batches
+                )
+            ),
+            exchanges_ns=exchange_times_ns(instance, design, pipelines),
         )
-        for one, own in zip(designs, times, strict=True)
+        for design in designs
     )

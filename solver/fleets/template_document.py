@@ -86,17 +86,17 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
 
     Raises NoTemplateError where the cluster cannot run f + 1 pipelines.
     """
-    least, total = generator.least_nodes, sum(generator.mixes.available)
-    if least is None:
+    least_nodes, total = generator.least_nodes, sum(generator.mixes.available)
+    if least_nodes is None:
         raise NoTemplateError(generator.too_small)
     needed = (
-        f"{faults + 1} pipelines of {least} nodes or more need {(faults + 1) * least} nodes, the "
-        f"cluster has {total}"
+        f"{faults + 1} pipelines of {least_nodes} nodes or more need "
+        f"{(faults + 1) * least_nodes} nodes, the cluster has {total}"
     )
-    covered = (faults + 1) * least <= total
+    covered = (faults + 1) * least_nodes <= total
     if not covered and len(generator.mixes.available) == 1:
         raise NoTemplateError(
-            f"--faults {faults}: {needed}; allowed: up to {total // least - 1} faults"
+            f"--faults {faults}: {needed}; allowed: up to {total // least_nodes - 1} faults"
         )
     results = fleet_templates(generator, fleet_sizes(generator, faults))
     if not covered and (pipelines := _most_pipelines(generator, results)) <= faults:
@@ -111,8 +111,8 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
         micro_batch=generator.micro_batch,
         available=total,
         node_groups=tuple(group.name for group in generator.instance.cluster.groups),
-        least_nodes=least,
-        sizes=tuple(n for n in consecutive_for_merging(least, faults) if n <= total),
+        least_nodes=least_nodes,
+        sizes=tuple(n for n in consecutive_for_merging(least_nodes, faults) if n <= total),
         coverage=(f"Of any nodes, {needed}: there are as many only of smaller choices.",),
         templates=tuple(results),
     )
@@ -136,12 +136,12 @@ def _most_pipelines(generator: TemplateGenerator, results: Sequence[TemplateEntr
 
 def _with_coverage(document: TemplatesDocument) -> TemplatesDocument:
     """With the argument that there are enough sizes, and what fewer would do."""
-    least, faults, total = document.least_nodes, document.faults, document.available
-    first = (faults + 1) * least
-    fewest, proved = fewest_sizes(least, faults, total)
+    least_nodes, faults, total = document.least_nodes, document.faults, document.available
+    first = (faults + 1) * least_nodes
+    fewest, proved = fewest_sizes(least_nodes, faults, total)
     # Numbers of nodes with few pipelines to spare, where merging is hardest, and one above the
     # least: few enough to try every way to run and to lose a node.
-    tried = range(first + 1, min(total, first + 2 * least + 8) + 1)
+    tried = range(first + 1, min(total, first + 2 * least_nodes + 8) + 1)
     return document.but(
         coverage=proof(document.sizes, faults),
         pipelines=ways(document.sizes, faults, range(first, total + 1)),

@@ -306,8 +306,8 @@ class ChunkMemory:
 
     def fits(self, device: int, first: Array, last: Array) -> Mask:
         """[N] whether a device has room for its first chunks of layers [first, last) [c, N]."""
-        chunks = self.intervals.stages.chunks
-        rooms = [chunks.way(device, j, self.share, first, last)[1] for j in self._kinds[device]]
+        way_of = self.intervals.stages.way_of_chunks
+        rooms = [way_of(device, j, self.share, first, last)[1] for j in self._kinds[device]]
         room: Mask = np.all(rooms, axis=0)
         return room
 

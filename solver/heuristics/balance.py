@@ -85,7 +85,7 @@ class SplitSpace:
         if not stages.has_choice:
             return 0
         splits = np.concatenate([start[:, 0], end[-1:, 0]]).T
-        return stages.chunks.extra(groups[: self.tables.shape.pp, :, 0], share, splits)
+        return stages.extra_of_devices(groups[: self.tables.shape.pp, :, 0], share, splits)
 
     def farthest_ends(self, group: int, stage: int, share: int) -> Array:
         """[n] last end with which a stage from each layer fits a GPU of the group.

@@ -19,8 +19,7 @@ dynamic program over how many replicas of each kind are full. Times of unlike re
 of one reference, v of which a replica does per ns at most.
 """
 
-from bisect import bisect_right
-from collections import Counter
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -34,6 +33,7 @@ from formulations.lengths.problem import Mixed, Replica, Rows, Strategy
 from formulations.lengths.tour import Group
 
 Numbers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 #: Sequences of one row, as indices into the step's lengths.
 Row = tuple[int, ...]
 #: Rows of every replica, [replica][row]; a padded row holds one sequence.
@@ -132,14 +132,9 @@ def least_dispatch_ns(strategy: Strategy, lengths: Sequence[int], rows: Rows, ab
     )
     for shared in (True, False):
         fractions = _Fractions(strategy, descending, rows, shared)
-        low, high = bound_ns, above
-        while low < high:
-            middle = (low + high) // 2
-            if fractions.end_within(middle * (1 + ROUNDING)):
-                high = middle
-            else:
-                low = middle + 1
-        bound_ns = low
+        # The least time within which all can be done
+        times = range(bound_ns, above)
+        bound_ns += bisect_left(times, True, key=fractions.end_within)
     return bound_ns
 
 
@@ -151,37 +146,35 @@ class _Fractions:
 
     def __init__(self, strategy: Strategy, lengths: Numbers, rows: Rows, shared: bool) -> None:
         self._shared = shared
-        kinds = Counter(kind for kind in strategy.pipelines if kind.longest_row >= lengths[-1])
-        self._kinds = list(kinds)
-        work = [
-            np.array([kind.time.sequence_ns(int(length)) for length in lengths], dtype=float)
-            for kind in kinds
-        ]
-        #: [kind][n] a row of each sequence alone, w + c
-        self._alone = [w + kind.time.per_row_ns for w, kind in zip(work, kinds, strict=True)]
-        if shared:
-            work = [
-                w + kind.time.per_row_ns * (lengths / kind.longest_row if rows == "packed" else 1.0)
-                for w, kind in zip(work, kinds, strict=True)
-            ]
-        reference = np.maximum(work[0], 1.0)
+        counts = {k: n for k, n in strategy.kinds.items() if k.longest_row >= lengths[-1]}
+        self._kinds = list(counts)
+        self._alone, works = list[Floats](), list[Floats]()
+        for kind in counts:
+            work = np.array([kind.time.sequence_ns(n) for n in lengths.tolist()], dtype=float)
+            self._alone.append(work + kind.time.per_row_ns)  # [n] a row of each sequence, w + c
+            if shared:
+                share = lengths / kind.longest_row if rows == "packed" else 1.0
+                work = work + kind.time.per_row_ns * share
+            works.append(work)
+        reference = np.maximum(works[0], 1.0)
         self._done = np.concatenate([[0.0], np.cumsum(reference)])  # of the k longest
         self._speeds = [  # v
-            float((reference / np.maximum(w, 1.0))[lengths <= kind.longest_row].max())
-            for w, kind in zip(work, kinds, strict=True)
+            float((reference / np.maximum(work, 1.0))[lengths <= kind.longest_row].max())
+            for work, kind in zip(works, counts, strict=True)
         ]
-        self._first = [int((lengths > kind.longest_row).sum()) for kind in kinds]
-        self._states = list(product(*(range(number + 1) for number in kinds.values())))
+        self._first = [int((lengths > kind.longest_row).sum()) for kind in counts]
+        self._states = list(product(*(range(number + 1) for number in counts.values())))
 
-    def end_within(self, time_ns: float) -> bool:
+    def end_within(self, time_ns: int) -> bool:
         """Work done by every number of full replicas of each kind, from none to all."""
+        within_ns = time_ns * (1 + ROUNDING)
         reached = {self._states[0]: 0.0}
         for state in self._states[1:]:
             reached[state] = max(
-                self._filled(reached[tuple(before)], kind, time_ns)
+                self._filled(reached[before], kind, within_ns)
                 for kind, number in enumerate(state)
                 if number
-                for before in [[*state[:kind], number - 1, *state[kind + 1 :]]]
+                for before in [(*state[:kind], number - 1, *state[kind + 1 :])]
             )
         return reached[self._states[-1]] >= float(self._done[-1]) * (1 - ROUNDING)
 
@@ -215,27 +208,25 @@ class _Filler:
 
     def within(self, within_ns: int) -> Dispatch | None:
         """Replicas that all end within a time; None if that leaves sequences over."""
-        rows: list[list[list[int]]] = [[] for _ in self._replicas]
+        rows: list[list[Row]] = [[] for _ in self._replicas]
         waiting = self._ascending
         for r in self._order:
             rows[r] = self._fill(self._replicas[r], waiting, within_ns)
             taken = {i for row in rows[r] for i in row}
             waiting = [i for i in waiting if i not in taken]
-        if waiting:
-            return None
-        return tuple(tuple(map(tuple, replica_rows)) for replica_rows in rows)
+        return None if waiting else tuple(map(tuple, rows))
 
-    def _fill(self, replica: Replica, waiting: Sequence[int], within_ns: int) -> list[list[int]]:
+    def _fill(self, replica: Replica, waiting: Sequence[int], within_ns: int) -> list[Row]:
         """The rows of most work that the replica ends in time, over several longest rows."""
-        times_ns, fixed_ns = self._times_ns[replica], replica.time.per_row_ns
+        times_ns = self._times_ns[replica]
         fitting = [i for i in waiting if self._lengths[i] <= replica.longest_row]
         if not fitting:
             return []
-        alone = times_ns[fitting[-1]] + fixed_ns
         caps = {within_ns}
         if self._packed and replica.stages > 1:
             # n rows of equal length end in time if none takes more than T / (n + p - 1)
-            numbers = range(1, max(1, within_ns // max(alone, 1)) + 1)
+            alone = max(1, times_ns[fitting[-1]] + replica.time.per_row_ns)
+            numbers = range(1, max(1, within_ns // alone) + 1)
             chosen = {numbers[len(numbers) * k // ROW_LENGTHS] for k in range(ROW_LENGTHS)}
             caps = {max(alone, within_ns // (n + replica.stages - 1)) for n in chosen}
         fillings = [self._rows(replica, waiting, within_ns, cap) for cap in sorted(caps)]
@@ -243,7 +234,7 @@ class _Filler:
 
     def _rows(
         self, replica: Replica, waiting: Sequence[int], within_ns: int, longest_ns: int
-    ) -> list[list[int]]:
+    ) -> list[Row]:
         """Rows one after another, each full before the next begins; padded, one sequence each.
 
         None takes more than `longest_ns`, and the replica ends within a time. Every sequence is the
@@ -252,7 +243,7 @@ class _Filler:
         pending, further = list(waiting), replica.stages - 1
         tokens = [self._lengths[i] for i in pending]
         times_ns = [self._times_ns[replica][i] for i in pending]
-        rows, done_ns, slowest_ns = list[list[int]](), 0, 0
+        rows, done_ns, slowest_ns = list[Row](), 0, 0
         while True:
             row, row_time_ns, room = list[int](), replica.time.per_row_ns, replica.longest_row
             while self._packed or not row:
@@ -271,5 +262,5 @@ class _Filler:
                 slowest_ns = max(slowest_ns, row_time_ns)
             if not row:
                 return rows
-            rows.append(row)
+            rows.append(tuple(row))
             done_ns += row_time_ns

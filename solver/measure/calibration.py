@@ -29,7 +29,7 @@ from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
-from formulations.instance.calibration import LEAST_FACTOR, MOST_FACTOR, Calibration, Correction
+from formulations.instance.calibration import LEAST_FACTOR, MOST_FACTOR, Calibration
 from formulations.plan import Plan, Shape
 from solver.heuristics.baselines import equal_blocks
 from solver.simulate import step_time_ns
@@ -50,19 +50,12 @@ class Factors(NamedTuple):
     ends: float
 
 
-def corrections(instance: Instance, kernels: Kernels, factors: Factors) -> list[Correction]:
-    """One per layer kind of the instance."""
+def corrections(instance: Instance, kernels: Kernels, factors: Factors) -> dict[str, float]:
+    """What times are multiplied by, for every layer kind of the instance."""
     layers = {run.layer.kind: run.layer.is_block for run in instance.workload.layer_runs}
-    return [
-        Correction(
-            kind=kind,
-            gpu=kernels.gpu,
-            tp=kernels.tp,
-            micro_batch=kernels.micro_batch,
-            factor=exp(factors.blocks if is_block else factors.ends),
-        )
-        for kind, is_block in layers.items()
-    ]
+    return {
+        kind: exp(factors.blocks if is_block else factors.ends) for kind, is_block in layers.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -84,8 +77,10 @@ class MeasuredStep:
         """Step time, as modelled or corrected."""
         calibration = None
         if factors is not None:
-            found = corrections(self.instance, self.kernels, factors)
-            calibration = Calibration(source="measured steps", corrections=tuple(found))
+            gpu, tp, b = self.kernels
+            kinds = corrections(self.instance, self.kernels, factors)
+            tables = {kind: {gpu: {tp: {b: factor}}} for kind, factor in kinds.items()}
+            calibration = Calibration(source="measured steps", factors=tables)
         corrected = self.instance.but(calibration=calibration)
         return step_time_ns(plan_costs(corrected, self.plan)) / 1e9
 
@@ -157,13 +152,13 @@ def _tangent(step: MeasuredStep, at: Factors) -> Tangent:
 class Fit:
     """Factors by kernel shape, those of a GPU type's other shapes, and the steps near them."""
 
-    own: Mapping[Kernels, Factors]
+    by_kernels: Mapping[Kernels, Factors]
     common: Mapping[str, Factors]
     tangents: tuple[Tangent, ...] = ()
 
     def factors(self, kernels: Kernels) -> Factors:
         """Of any shape."""
-        return self.own.get(kernels) or self.common.get(kernels.gpu, NEUTRAL)
+        return self.by_kernels.get(kernels) or self.common.get(kernels.gpu, NEUTRAL)
 
     def predicted_s(self, step: MeasuredStep) -> float:
         """A step with these factors."""
@@ -179,44 +174,44 @@ class Fit:
 
     def _left_out(self, elsewhere: bool) -> float | None:
         errors = []
-        for one in self.tangents:
-            kernels = one.step.kernels
+        for tangent in self.tangents:
+            kernels = tangent.step.kernels
             others = [
                 two
                 for two in self.tangents
-                if two is not one and not (elsewhere and two.step.kernels == kernels)
+                if two is not tangent and not (elsewhere and two.step.kernels == kernels)
             ]
             alike = [two for two in others if two.step.kernels == kernels]
             related = any(two.step.kernels.gpu == kernels.gpu for two in others)
             if related and (elsewhere or alike):
-                log_s = one.log_time(_most_probable(others).factors(kernels))
-                errors.append(abs(exp(log_s - one.step.log_s) - 1))
+                log_s = tangent.log_time(_most_probable(others).factors(kernels))
+                errors.append(abs(exp(log_s - tangent.step.log_s) - 1))
         return fmean(errors) if errors else None
 
 
 def _most_probable(tangents: Sequence[Tangent]) -> Fit:
     """Mode of the linearised posterior: ridge regression on [common | own] log factors."""
-    gpus = sorted({one.step.kernels.gpu for one in tangents})
-    shapes = sorted({one.step.kernels for one in tangents})
+    gpus = sorted({tangent.step.kernels.gpu for tangent in tangents})
+    shapes = sorted({tangent.step.kernels for tangent in tangents})
     column = {key: 2 * i for i, key in enumerate([*gpus, *shapes])}
     size, shared = 2 * len(column), 2 * len(gpus)
     precision: Floats = np.diag([COMMON**-2] * shared + [OWN**-2] * (size - shared))
     right = np.zeros(size)
-    for one in tangents:
-        kernels = one.step.kernels
+    for tangent in tangents:
+        kernels = tangent.step.kernels
         row = np.zeros(size)
         for start in (column[kernels.gpu], column[kernels]):
-            row[start : start + 2] = one.slopes
+            row[start : start + 2] = tangent.slopes
         precision += np.outer(row, row) / NOISE**2
-        right += row * (one.step.log_s - one.log_time(NEUTRAL)) / NOISE**2
+        right += row * (tangent.step.log_s - tangent.log_time(NEUTRAL)) / NOISE**2
     x = np.linalg.solve(precision, right)
 
     def found(*keys: str | Kernels) -> Factors:
         blocks, ends = (sum(float(x[column[key] + i]) for key in keys) for i in (0, 1))
         return Factors(_bounded(blocks), _bounded(ends))
 
-    own = {kernels: found(kernels.gpu, kernels) for kernels in shapes}
-    return Fit(own, {gpu: found(gpu) for gpu in gpus}, tuple(tangents))
+    by_kernels = {kernels: found(kernels.gpu, kernels) for kernels in shapes}
+    return Fit(by_kernels, {gpu: found(gpu) for gpu in gpus}, tuple(tangents))
 
 
 def _bounded(log_factor: float) -> float:
@@ -228,13 +223,13 @@ def fit(steps: Iterable[MeasuredStep]) -> Fit:
     steps = list(steps)
     last = Fit({}, {})
     for _ in range(MOST_ROUNDS):
-        found = _most_probable([_tangent(step, last.factors(step.kernels)) for step in steps])
+        next_fit = _most_probable([_tangent(step, last.factors(step.kernels)) for step in steps])
         moved = max(
             abs(new - old)
-            for kernels, factors in found.own.items()
+            for kernels, factors in next_fit.by_kernels.items()
             for new, old in zip(factors, last.factors(kernels), strict=True)
         )
-        last = found
+        last = next_fit
         if moved < CLOSE:
             break
     return last
@@ -269,23 +264,23 @@ def memory_headroom(measured: Sequence[tuple[MeasuredStep, float | None]]) -> fl
     return max(0.0, *shares) if shares else None
 
 
-def section(found: Corrected) -> str:
+def section(corrected: Corrected) -> str:
     """The section `calibration`."""
-    fit, lines = found.fit, ["", "# Written by `hetplan calibrate`.", "calibration:"]
-    lines.append(f"  source: {json.dumps(found.source)}")
+    fit, lines = corrected.fit, ["", "# Written by `hetplan calibrate`.", "calibration:"]
+    lines.append(f"  source: {json.dumps(corrected.source)}")
     errors = {
         "expected_error": fit.expected_error(),
         "expected_error_elsewhere": fit.expected_error_elsewhere(),
     }
     lines += [f"  {name}: {error:.4f}" for name, error in errors.items() if error is not None]
-    if found.memory_headroom is not None:
-        lines.append(f"  memory_headroom: {found.memory_headroom:.4f}")
+    if corrected.memory_headroom is not None:
+        lines.append(f"  memory_headroom: {corrected.memory_headroom:.4f}")
     lines.append("  factors:  # layer kind -> GPU -> tp -> micro-batch -> of the layer's times")
     tree: dict[str, dict[str, dict[int, dict[int, float]]]] = {}
-    for kernels, factors in sorted(fit.own.items()):
-        for one in corrections(found.instance, kernels, factors):
-            degrees = tree.setdefault(one.kind, {}).setdefault(one.gpu, {})
-            degrees.setdefault(one.tp, {})[one.micro_batch] = one.factor
+    for kernels, factors in sorted(fit.by_kernels.items()):
+        for kind, factor in corrections(corrected.instance, kernels, factors).items():
+            degrees = tree.setdefault(kind, {}).setdefault(kernels.gpu, {})
+            degrees.setdefault(kernels.tp, {})[kernels.micro_batch] = factor
     for kind, gpus in tree.items():
         lines.append(f"    {kind}:")
         for gpu, degrees in gpus.items():
@@ -296,26 +291,28 @@ def section(found: Corrected) -> str:
     return "\n".join(lines) + "\n"
 
 
-def summary(found: Corrected) -> list[str]:
+def summary(corrected: Corrected) -> list[str]:
     """What `calibrate` prints, line by line."""
-    fit, steps = found.fit, found.steps
-    before, after = (100 * found.error(corrected=one) for one in (False, True))
+    fit, steps = corrected.fit, corrected.steps
+    before, after = (
+        100 * corrected.error(corrected=is_corrected) for is_corrected in (False, True)
+    )
     lines = [f"error of these {len(steps)} steps: {before:.2g} % as modelled, {after:.2g} % now"]
-    known = (
+    expected = (
         (fit.expected_error(), "these degrees and micro-batches"),
         (fit.expected_error_elsewhere(), "others"),
     )
-    for error, where in known:
+    for error, where in expected:
         text = "not known, too few steps" if error is None else f"{100 * error:.2g} %"
         lines.append(f"expected error of plans with {where}: {text}")
-    for kernels, factors in sorted(fit.own.items()):
+    for kernels, factors in sorted(fit.by_kernels.items()):
         number = sum(step.kernels == kernels for step in steps)
         lines.append(
             f"{kernels.gpu}, tensor {kernels.tp}, micro-batch {kernels.micro_batch}: blocks x "
             f"{exp(factors.blocks):.3f}, embedding and head x {exp(factors.ends):.3f} "
             f"({number} step{'s' if number > 1 else ''})"
         )
-    if found.memory_headroom is not None:
-        share = f"{100 * found.memory_headroom:.2g} %"
+    if corrected.memory_headroom is not None:
+        share = f"{100 * corrected.memory_headroom:.2g} %"
         lines.append(f"memory: measured peaks ask for {share} of head-room")
     return lines

@@ -92,10 +92,10 @@ def _peak_bytes(layer: nn.Module, taken: Tensor) -> int:
         return int(torch.cuda.max_memory_allocated(taken.device) - before)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         both()
-    held = peak = 0
-    for event in sorted(seen.events(), key=lambda one: one.time_range.start):
-        held += event.self_cpu_memory_usage
-        peak = max(peak, held)
+    allocated = peak = 0
+    for event in sorted(seen.events(), key=lambda event: event.time_range.start):
+        allocated += event.self_cpu_memory_usage
+        peak = max(peak, allocated)
     return peak
 
 
@@ -124,8 +124,8 @@ class Wanted:
 def buildable(architecture: Architecture, where: str) -> TransformerSizes:
     """The sizes. Raises InstanceError for a part that is not built here, by its name."""
     if not isinstance(architecture, TransformerSizes):
-        found = "a model that only its own library can build"
-        raise InstanceError(where, found, "a model of known sizes; see docs/instances.md, Models")
+        wrong = "a model that only its own library can build"
+        raise InstanceError(where, wrong, "a model of known sizes; see docs/instances.md, Models")
     parts = {
         "a mixture of experts": architecture.moe,
         "latent attention": architecture.latent_attention,
@@ -207,24 +207,24 @@ def hardware(device: torch.device) -> str:
 
 def versions(device: torch.device) -> str:
     """Of what decides the times."""
-    found = [f"Python {platform.python_version()}", f"PyTorch {torch.__version__}"]
+    names = [f"Python {platform.python_version()}", f"PyTorch {torch.__version__}"]
     if device.type == "cuda":
-        found += [f"CUDA {torch.version.cuda}", f"cuDNN {torch.backends.cudnn.version()}"]
-    return ", ".join(found)
+        names += [f"CUDA {torch.version.cuda}", f"cuDNN {torch.backends.cudnn.version()}"]
+    return ", ".join(names)
 
 
 def profile_text(
-    wanted: Wanted, device: torch.device, gpu: str, found: dict[Key, LayerMeasurement]
+    wanted: Wanted, device: torch.device, gpu: str, measurements: dict[Key, LayerMeasurement]
 ) -> str:
     """The profile file."""
     source = f"hetplan profile of {wanted.model}, {wanted.sequence_length} tokens per sequence"
     flash = has_flash(device, wanted.precision)
     times: dict[Key, str] = {}
     peaks: dict[Key, str] = {}
-    for key, one in found.items():
-        passes = (one.forward_ms, one.backward_ms, one.weight_ms)
+    for key, measurement in measurements.items():
+        passes = (measurement.forward_ms, measurement.backward_ms, measurement.weight_ms)
         times[key] = "[" + ", ".join(f"{time:.6f}" for time in passes) + "]"
-        peaks[key] = f"{one.peak_bytes / MIB:.3f} MiB"
+        peaks[key] = f"{measurement.peak_bytes / MIB:.3f} MiB"
     lines = [
         "# Written by `hetplan profile`. One GPU ran the share 1 / tp of every layer alone, so",
         "# nothing was sent: tensor-parallel traffic is added by the cost model.",
@@ -251,5 +251,5 @@ def _tree(gpu: str, values: dict[Key, str]) -> Iterator[str]:
         yield f"  {kind}:"
         yield f"    {json.dumps(gpu)}:"
         for tp in dict.fromkeys(tp for _, tp, _ in values):
-            own = [f"{b}: {text}" for (k, t, b), text in values.items() if (k, t) == (kind, tp)]
-            yield f"      {tp}: {{{', '.join(own)}}}"
+            curve = [f"{b}: {text}" for (k, t, b), text in values.items() if (k, t) == (kind, tp)]
+            yield f"      {tp}: {{{', '.join(curve)}}}"

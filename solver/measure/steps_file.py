@@ -7,6 +7,7 @@ One line per step, measured on nodes of one group. Other columns, which an insta
 need not have, are the fields of `StepRow`.
 """
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -64,24 +65,20 @@ def read_steps(path: Path, instance: Instance) -> list[tuple[MeasuredStep, float
 
 
 def _document(path: Path, names: list[str], line: int, fields: list[tuple[int, str]]) -> Document:
-    """One line under the names of the first."""
+    """One line under the names of the first; texts that are numbers are numbers."""
     if len(fields) != len(names):
-        found = f"{len(fields)} fields"
-        raise InstanceError(f"{path}:{line}:1", found, f"{len(names)}: {','.join(names)}")
-    given = {name: one for name, one in zip(names, fields, strict=True) if one[1]}
-    children: dict[Part, Node] = {n: Node(Mark(line, column)) for n, (column, _) in given.items()}
-    values = {name: _value(text) for name, (_, text) in given.items()}
-    return Document(str(path), values, Node(Mark(line, 1), children=children))
-
-
-def _value(text: str) -> int | float | str:
-    """A number, if it is one."""
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
+        wrong = f"{len(fields)} fields"
+        raise InstanceError(f"{path}:{line}:1", wrong, f"{len(names)}: {','.join(names)}")
+    children, values = dict[Part, Node](), dict[str, int | float | str]()
+    for name, (column, text) in zip(names, fields, strict=True):
+        if not text:
             continue
-    return text
+        children[name] = Node(Mark(line, column))
+        values[name] = text
+        for number in (float, int):  # the last that can read it
+            with suppress(ValueError):
+                values[name] = number(text)
+    return Document(str(path), values, Node(Mark(line, 1), children=children))
 
 
 def _step(
@@ -91,7 +88,13 @@ def _step(
     row = validated(StepRow, place.document)
     _check_model(row, place, instance)
     group = _group(row, place, instance)
-    own = _alone(instance, group, row)
+    # The instance on as many GPUs of one group as the row has, with its batch
+    gpus = row.tensor_parallel * row.data_parallel * row.pipeline_parallel
+    size = min(gpus, group.gpus_per_node)
+    nodes = {"gpus_per_node": size, "nodes": gpus // size, "zone": None}
+    cluster = instance.cluster.with_groups([group.model_copy(update=nodes)])
+    batch = row.global_batch or instance.workload.global_batch
+    alone = instance.with_batch(batch).model_copy(update={"cluster": cluster}).on((1,))
     chosen = _strategies(row, place, instance)
     degrees = {
         "degrees": (Degrees(tp=row.tensor_parallel),),
@@ -99,37 +102,47 @@ def _step(
         "pp": row.pipeline_parallel,
         "micro_batch": row.micro_batch,
         "vpp": row.virtual_pipeline,
-        "nodes_used": (own.cluster.groups[0].nodes,),
+        "nodes_used": (alone.cluster.groups[0].nodes,),
     }
-    plan = megatron_plan(own, degrees | chosen)
-    batch = own.workload.global_batch
+    plan = megatron_plan(alone, degrees | chosen)
     if plan is None:
-        blocks = sum(layer.is_block for layer in own.workload.layers)
-        found = f"{blocks} blocks and {batch} sequences that such degrees do not divide"
-        raise place.error(found, "as many blocks on every chunk, micro-batches in every replica")
+        blocks = sum(layer.is_block for layer in alone.workload.layers)
+        wrong = f"{blocks} blocks and {batch} sequences that such degrees do not divide"
+        raise place.error(wrong, "as many blocks on every chunk, micro-batches in every replica")
     num_micro_batches = plan.replicas[0].micro_batches
     if chosen["schedule"] == "interleaved" and num_micro_batches % row.pipeline_parallel:
-        found = f"{num_micro_batches} micro-batches per replica, interleaved"
-        raise place.error(found, f"a multiple of the {row.pipeline_parallel} stages")
-    step = MeasuredStep(own, plan, row.seconds)
-    _check_speed(step, place)
+        wrong = f"{num_micro_batches} micro-batches per replica, interleaved"
+        raise place.error(wrong, f"a multiple of the {row.pipeline_parallel} stages")
+    step = MeasuredStep(alone, plan, row.seconds)
+    # No faster than the GPUs can be, and not far too slow
+    workload, group = alone.workload, alone.cluster.groups[0]
+    peak = group.nodes * group.gpus_per_node * group.gpu.peak_flops[workload.precision]
+    shortest_s = workload.training_flops * workload.global_batch / peak
+    longest_s = MOST_FACTOR * step.predicted_s()
+    if row.seconds < shortest_s:
+        wrong = f"{row.seconds:g} s, above the {workload.precision} peak of {group.gpu.name}"
+        allowed = f"at least {shortest_s:.3g} s for these sequences"
+        raise place.at("seconds").error(wrong, allowed)
+    if row.seconds > longest_s:
+        wrong = f"{row.seconds:g} s, more than {MOST_FACTOR:g} times the modelled step"
+        raise place.at("seconds").error(wrong, f"seconds, here at most {longest_s:.3g}")
     return step, row.memory
 
 
 def _check_model(row: StepRow, place: Place, instance: Instance) -> None:
     """Raises InstanceError for a row of another model."""
     workload = instance.workload
-    own = {
+    expected = {
         "model": workload.name,
         "hidden_size": workload.hidden_size,
         "layers": sum(layer.is_block for layer in workload.layers),
         "sequence_length": workload.sequence_length,
     }
-    for name, value in own.items():
-        found = getattr(row, name)
-        if found not in (None, value):
+    for name, value in expected.items():
+        given = getattr(row, name)
+        if given not in (None, value):
             raise place.at(name).error(
-                f"{found}, of another model", f"{value}: steps of {workload.name}, as the instance"
+                f"{given}, of another model", f"{value}: steps of {workload.name}, as the instance"
             )
 
 
@@ -152,20 +165,10 @@ def _group(row: StepRow, place: Place, instance: Instance) -> NodeGroup:
     return group
 
 
-def _alone(instance: Instance, group: NodeGroup, row: StepRow) -> Instance:
-    """The instance on as many GPUs of one group as a row has, with its batch."""
-    gpus = row.tensor_parallel * row.data_parallel * row.pipeline_parallel
-    size = min(gpus, group.gpus_per_node)
-    nodes = {"gpus_per_node": size, "nodes": gpus // size, "zone": None}
-    alone = instance.cluster.with_groups([group.model_copy(update=nodes)])
-    batch = row.global_batch or instance.workload.global_batch
-    return instance.with_batch(batch).model_copy(update={"cluster": alone}).on((1,))
-
-
 def _strategies(row: StepRow, place: Place, instance: Instance) -> dict[str, object]:
     """As stated, else the first that the instance names; those that there are."""
     search, chunks = instance.search, row.virtual_pipeline > 1
-    plain = next((one for one in search.schedule if one != "interleaved"), "1f1b")
+    plain = next((name for name in search.schedule if name != "interleaved"), "1f1b")
     schedule = row.schedule or ("interleaved" if chunks else plain)
     if (schedule == "interleaved") != chunks:
         allowed = "several with the schedule interleaved, 1 with others"
@@ -178,17 +181,3 @@ def _strategies(row: StepRow, place: Place, instance: Instance) -> dict[str, obj
         "recompute": (row.recompute or search.recompute[0],),
         "zero": zero,
     }
-
-
-def _check_speed(step: MeasuredStep, place: Place) -> None:
-    """Raises InstanceError for a step that the GPUs cannot do so fast, or that is far too slow."""
-    group, workload = step.instance.cluster.groups[0], step.instance.workload
-    peak = group.nodes * group.gpus_per_node * group.gpu.peak_flops[workload.precision]
-    least_s = workload.training_flops * workload.global_batch / peak
-    most_s = MOST_FACTOR * step.predicted_s()
-    if step.measured_s < least_s:
-        found = f"{step.measured_s:g} s, above the {workload.precision} peak of {group.gpu.name}"
-        raise place.at("seconds").error(found, f"at least {least_s:.3g} s for these sequences")
-    if step.measured_s > most_s:
-        found = f"{step.measured_s:g} s, more than {MOST_FACTOR:g} times the modelled step"
-        raise place.at("seconds").error(found, f"seconds, here at most {most_s:.3g}")

@@ -56,10 +56,10 @@ class Embedding(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """Sum of all tables."""
         places = torch.arange(ids.shape[1], device=ids.device)
-        found = self.tokens(ids % self.tokens.num_embeddings)
+        embedded = self.tokens(ids % self.tokens.num_embeddings)
         for table in self.tables:
-            found = found + table(places % table.num_embeddings)
-        out: Tensor = self.dropout(self.norm(found))
+            embedded = embedded + table(places % table.num_embeddings)
+        out: Tensor = self.dropout(self.norm(embedded))
         return out
 
 
@@ -74,9 +74,9 @@ class Attention(nn.Module):
         self.split = [q, kv, kv]
         self.inputs = nn.Linear(sizes.hidden_size, q + 2 * kv, bias=sizes.qkv_biases)
         self.output = nn.Linear(q, sizes.hidden_size, bias=sizes.output_bias)
-        whole = sizes.qk_norms_of_all_heads
-        widths = (q, kv) if whole else (self.width,) * 2
-        normed = whole or sizes.qk_norms
+        over_all_heads = sizes.qk_norms_of_all_heads
+        widths = (q, kv) if over_all_heads else (self.width,) * 2
+        normed = over_all_heads or sizes.qk_norms
         self.norms = nn.ModuleList(
             nn.RMSNorm(width) if normed else nn.Identity() for width in widths
         )

@@ -6,14 +6,13 @@ join only if that pays by then. `restart` and `redundancy` train the best plan f
 are ready. Their costs are those that Oobleck's authors measured of Varuna and Bamboo.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Literal
 
 from formulations.errors import PlannerError
-from formulations.fleet import Design, Pipeline
+from formulations.fleet import Pipeline
 from formulations.instance import Instance
 from formulations.instance.preemption import NODE_READY_S, costs_of_size, measured_as
 from formulations.transition import Links, layer_state_bytes
@@ -23,7 +22,7 @@ from solver.fleets.fleet import starting
 from solver.fleets.node_assignment import Situation
 from solver.fleets.recovery import Horizon, RecoveryError, recover
 from solver.fleets.step_times import kinds_of
-from solver.interrupt import GRACE_S, NoTimeError
+from solver.interrupt import Deadline, NoTimeError
 from solver.options import SolveOptions
 from solver.replay.policy import Checkpoints, Configuration, InFlight, Policy, Recovery
 from solver.replay.trace import Trace
@@ -39,6 +38,7 @@ FATAL_PAUSE_S = 30.0
 #: A neighbour computes the forward pass of its successor's layers too: one part in three of forward
 #: and backward is done twice.
 REDUNDANT_WORK = (4, 3)
+NO_DEADLINE = Deadline(None)
 #: What reports say of policies without checkpoints.
 NO_CHECKPOINTS = "no checkpoints: where no node is left that holds some layer, training begins anew"
 
@@ -62,40 +62,32 @@ def recovery_of_size(
     return ceil_ns(pause_s * factor), recovery, measured_as(costs, factor)
 
 
-def designs_for(
-    instance: Instance, faults: int, time_limit_s: float | None = None
-) -> tuple[Design, ...]:
-    """The templates of least simulated step that `templates` has too; NoTemplateError, exit code 3.
-
-    Of every mix of nodes of `fleet_sizes`, and those besides that `fleet_templates` adds.
-    """
-    generator = generator_for(instance, TemplateOptions(time_limit_s=time_limit_s), faults)
-    results = fleet_templates(generator, fleet_sizes(generator, faults))
-    designs = designs_of(results)
-    if generator.interrupted:
-        raise KeyboardInterrupt
-    if not designs and any(result.status is Status.UNKNOWN for result in results):
-        raise NoTimeError("no template found within the limit; raise --time-limit")
-    if not designs:
-        total = sum(generator.mixes.available)
-        raise NoTemplateError(f"no template fits {total} nodes {faults + 1} times; lower --faults")
-    return designs
-
-
 class FleetPlanner:
     """Fleets of one instance that survive `faults` failures as long as the nodes allow it.
 
-    rest_s: seconds left for templates and every recovery, which gets GRACE_S more; None: any.
-    Raises NoTemplateError or RecoveryError, exit code 3, if the whole cluster does not.
+    designs: the templates of least simulated step that `templates` has too, of every mix of nodes
+    of `fleet_sizes`, and those besides that `fleet_templates` adds.
+
+    deadline: of templates and every recovery, which gets GRACE_S more. Raises NoTemplateError or
+    RecoveryError, exit code 3, if the whole cluster does not survive so many.
     """
 
-    def __init__(
-        self, instance: Instance, faults: int, rest_s: Callable[[], float | None] = lambda: None
-    ) -> None:
+    def __init__(self, instance: Instance, faults: int, deadline: Deadline = NO_DEADLINE) -> None:
         self.instance = instance
         self.faults = faults
-        self._rest_s = rest_s
-        self.designs = designs_for(instance, faults, rest_s())
+        self._deadline = deadline
+        options = TemplateOptions(time_limit_s=deadline.left_s)
+        generator = generator_for(instance, options, faults)
+        entries = fleet_templates(generator, fleet_sizes(generator, faults))
+        self.designs = designs_of(entries)
+        if generator.interrupted:
+            raise KeyboardInterrupt
+        if not self.designs and any(entry.status is Status.UNKNOWN for entry in entries):
+            raise NoTimeError("no template found within the limit; raise --time-limit")
+        if not self.designs:
+            nodes = sum(generator.mixes.available)
+            fault = f"no template fits {nodes} nodes {faults + 1} times; lower --faults"
+            raise NoTemplateError(fault)
         self.kinds = kinds_of(instance, self.designs)
         starting(instance, self.designs, self.kinds, faults)
         self.micro_batch = self.designs[0].strategy.micro_batch
@@ -107,39 +99,35 @@ class FleetPlanner:
         self, former: Configuration | None, ready: frozenset[str], horizon: Horizon
     ) -> Configuration | None:
         """The next fleet; None if no template fits. Nothing is copied for the first one."""
-        before = () if former is None else self._remains(former)
+        before = list[Pipeline]()
+        if former is not None:  # nodes that have failed since, even if they are back, are no one
+            lost = {self._numbers[name]: -1 - i for i, name in enumerate(sorted(former.lost))}
+            for pipeline in former.pipelines:
+                nodes = tuple(lost.get(node, node) for node in pipeline.nodes)
+                before.append(replace(pipeline, nodes=nodes))
         situation = Situation(
             self._links,
             self.instance.cluster.node_groups,
-            before,
+            tuple(before),
             tuple(sorted(self._numbers[name] for name in ready)),
             self._bytes,
         )
         templates = [design.template for design in self.designs]
         total = self.instance.workload.global_batch // self.micro_batch
-        rest_s = self._rest_s()
-        limit_s = None if rest_s is None else rest_s + GRACE_S
         try:
-            fleet = recover(situation, templates, self.kinds, self.faults, total, horizon, limit_s)
+            fleet = recover(
+                situation, templates, self.kinds, self.faults, total, horizon, self._deadline.end_s
+            )
         except RecoveryError:
             return None
         names = self.instance.cluster.node_names
-        copies = fleet.assignment.copies if before else ()
         copying_ns = fleet.assignment.transfer_ns if before else 0
         return Configuration(
             nodes=frozenset(names[i] for pipeline in fleet.pipelines for i in pipeline.nodes),
             step_ns=fleet.step_ns,
             pause_ns=0 if fleet.goes_on else horizon.restart_ns + copying_ns,
             pipelines=fleet.pipelines,
-            loses_state=any(copy.source is None for copy in copies),
-        )
-
-    def _remains(self, former: Configuration) -> tuple[Pipeline, ...]:
-        """The former pipelines; nodes that have failed since, even if they are back, are no one."""
-        lost = {self._numbers[name]: -1 - i for i, name in enumerate(sorted(former.lost))}
-        return tuple(
-            replace(pipeline, nodes=tuple(lost.get(node, node) for node in pipeline.nodes))
-            for pipeline in former.pipelines
+            loses_state=any(copy.source is None for copy in fleet.assignment.copies if before),
         )
 
 
@@ -181,7 +169,7 @@ def instance_with(instance: Instance, counts: Sequence[int]) -> Instance:
 class Planner:
     """The best plan for every number of nodes per group, found when it is first asked for.
 
-    rest_s: seconds left for all plans together; None: each has the limit of the options.
+    deadline: of all plans together; None: each has the limit of the options.
     """
 
     def __init__(
@@ -189,41 +177,42 @@ class Planner:
         instance: Instance,
         options: SolveOptions,
         report: Report | None = None,
-        rest_s: Callable[[], float | None] | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         self.instance = instance
         self._options = options
         self._report = report
-        self._rest_s = rest_s
-        self._results: list[Result] = []
+        self._deadline = deadline
+        self._results: dict[tuple[int, ...], Result] = {}
         cluster = instance.cluster
         self._nodes = tuple(zip(cluster.node_names, cluster.node_groups, strict=True))
-        self.result = cache(self._result)
 
-    def _result(self, counts: tuple[int, ...]) -> Result:
-        options = self._options
-        if self._rest_s is not None:
-            options = replace(options, time_limit_s=self._rest_s())
+    def result(self, counts: tuple[int, ...]) -> Result:
+        """The best plan on so many nodes of each group. Raises NoTimeError, exit code 4."""
+        if counts in self._results:
+            return self._results[counts]
+        options, deadline = self._options, self._deadline
+        if deadline is not None:
+            options = replace(options, time_limit_s=deadline.left_s)
         result = solve(instance_with(self.instance, counts), options, self._report)
         if result.termination is Termination.INTERRUPTED:
             raise KeyboardInterrupt
         if result.status is Status.UNKNOWN:
-            parts = ", ".join(
-                f"{count} {group.name}"
-                for count, group in zip(counts, self.instance.cluster.groups, strict=True)
-            )
+            groups = zip(counts, self.instance.cluster.groups, strict=True)
+            parts = ", ".join(f"{count} {group.name}" for count, group in groups)
             raise NoTimeError(f"no plan found for {parts} within the limit; raise --time-limit")
-        self._results.append(result)
+        self._results[counts] = result
         return result
 
     @property
     def summary(self) -> str:
         """How many plans were made so far, and how good they are proved to be."""
-        proved = sum(result.status is not Status.FEASIBLE for result in self._results)
-        if proved == len(self._results):
+        results = self._results.values()
+        proved = sum(result.status is not Status.FEASIBLE for result in results)
+        if proved == len(results):
             return f"{proved} plans, all proved to be the best"
-        gap = max(result.gap or 0.0 for result in self._results)
-        return f"{len(self._results)} plans, {proved} proved to be the best, largest gap {gap:.2%}"
+        gap = max(result.gap or 0.0 for result in results)
+        return f"{len(results)} plans, {proved} proved to be the best, largest gap {gap:.2%}"
 
     def plan(self, ready: frozenset[str]) -> tuple[frozenset[str], int] | None:
         """Nodes used and step time of the best plan on these nodes; None: there is none."""
@@ -300,16 +289,7 @@ class InstancePolicies:
         self.options = options
         self._report = report
         self._planners: dict[str, Planner] = {}
-        self._begin = time.monotonic()
-
-    def _rest_s(self) -> float | None:
-        """Seconds left of the time limit; None without one."""
-        limit_s = self.options.search.time_limit_s
-        return None if limit_s is None else max(0.0, limit_s - (time.monotonic() - self._begin))
-
-    def out_of_time(self) -> bool:
-        """Whether the time limit is reached."""
-        return self._rest_s() == 0.0
+        self.deadline = Deadline(options.search.time_limit_s)
 
     def of(self, name: PolicyName, trace: Trace) -> Policy:
         """The policy of that name for a run of `trace`. Raises RecoveryError, exit code 3."""
@@ -321,7 +301,7 @@ class InstancePolicies:
             instance = self.instance
             if name == "redundancy":  # parts of an optimizer state would be lost with their node
                 instance = instance.but(search={"zero": (0,)})
-            self._planners[name] = Planner(instance, chosen.search, self._report, self._rest_s)
+            self._planners[name] = Planner(instance, chosen.search, self._report, self.deadline)
         return planned_policy(self._planners[name], name, chosen.in_flight, chosen.pause_ns)
 
     @property
@@ -339,4 +319,4 @@ class InstancePolicies:
                 f"--faults {self.options.faults}; allowed: 0 to {nodes - 1}, as there are {nodes} "
                 "nodes"
             )
-        return FleetPlanner(self.instance, self.options.faults, self._rest_s)
+        return FleetPlanner(self.instance, self.options.faults, self.deadline)

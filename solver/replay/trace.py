@@ -90,9 +90,11 @@ def read_trace(path: Path, nodes: Sequence[str], end_ns: int | None) -> Trace:
     allowed = f"a CSV file with the columns {','.join(COLUMNS)}"
     rows = list(csv_fields(read_text(path, allowed)))
     if not rows or tuple(text for _, text in rows[0][1]) != COLUMNS:
-        found = ",".join(text for _, text in rows[0][1]) if rows else ""
+        columns = ",".join(text for _, text in rows[0][1]) if rows else ""
         line = rows[0][0] if rows else 1
-        raise InstanceError(f"{path}:{line}:1", shown(found), f"the first line {','.join(COLUMNS)}")
+        raise InstanceError(
+            f"{path}:{line}:1", shown(columns), f"the first line {','.join(COLUMNS)}"
+        )
     reader = _Reader(str(path), nodes)
     for line, fields in rows[1:]:
         reader.add(line, fields)
@@ -119,16 +121,16 @@ class _Reader:
     def add(self, line: int, fields: list[tuple[int, str]]) -> None:
         """One more event; raises InstanceError."""
         if len(fields) != len(COLUMNS):
-            found = f"{len(fields)} field" + ("s" if len(fields) > 1 else "")
-            raise InstanceError(f"{self.name}:{line}:1", found, f"3: {','.join(COLUMNS)}")
+            wrong = f"{len(fields)} field" + ("s" if len(fields) > 1 else "")
+            raise InstanceError(f"{self.name}:{line}:1", wrong, f"3: {','.join(COLUMNS)}")
         time, node, event = (
             (f"{self.name}:{line}:{column} {name}", text)
             for name, (column, text) in zip(COLUMNS, fields, strict=True)
         )
         time_ns = self._time_ns(*time)
         if node[1] not in self.nodes:
-            found = f"unknown node {shown(node[1])}{suggestion(node[1], self.nodes)}"
-            raise InstanceError(node[0], found, _some(self.nodes))
+            wrong = f"unknown node {shown(node[1])}{suggestion(node[1], self.nodes)}"
+            raise InstanceError(node[0], wrong, _some(self.nodes))
         kind = next((kind for kind in KINDS if kind == event[1]), None)
         if kind is None:
             raise InstanceError(event[0], shown(event[1]), " or ".join(KINDS))

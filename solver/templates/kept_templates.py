@@ -63,20 +63,20 @@ class KeptTemplates:
         """What is known of a mix; StudyError if a template is not what it is said to be."""
         for record in self.study.find(KIND, _key(mix)):
             if record.variant == self._variant(micro_batches):
-                found = self.study.read(KIND, record, _FOUND)
-                self._check(found, micro_batches)
-                return found
+                kept = self.study.read(KIND, record, _FOUND)
+                self._check(kept, micro_batches)
+                return kept
         return None
 
-    def keep(self, mix: Counts, micro_batches: int, found: Found) -> None:
+    def keep(self, mix: Counts, micro_batches: int, best: Found) -> None:
         """Adds what a search found that ran to its end."""
-        if found[0].complete:
-            fields = _FOUND.dump_json(found).decode()
+        if best[0].complete:
+            fields = _FOUND.dump_json(best).decode()
             self.study.keep(KIND, _key(mix), self._variant(micro_batches), fields)
 
-    def _check(self, found: Found, micro_batches: int) -> None:
+    def _check(self, kept: Found, micro_batches: int) -> None:
         """A template is simulated before it is believed."""
-        outcome, strategy = found
+        outcome, strategy = kept
         if outcome.template is None or strategy is None:
             return
         try:

@@ -85,15 +85,15 @@ def alone(
     places: Places, finals: Sequence[Counts], micro_batches: int
 ) -> list[tuple[int, Template]]:
     """Templates of one stage on one whole node that have room for it all, each with its step."""
-    held, layers = places.held(1, 0, micro_batches), (0, places.num_layers)
+    in_flight, layers = places.held(1, 0, micro_batches), (0, places.num_layers)
     templates = list[tuple[int, Template]]()
     for j, gpus in enumerate(places.node_gpus):
         place = places.of_group(j).get(gpus)
         one_node = any(v[j] == 1 == sum(v) for v in finals)
-        if place is not None and one_node and places.fits(place, held)[layers]:
-            stage = stage_on(layers, 0, 0, gpus, places.memory.recomputed(place, held, layers))
+        if place is not None and one_node and places.fits(place, in_flight)[layers]:
+            stage = stage_on(layers, 0, 0, gpus, places.memory.recomputed(place, in_flight, layers))
             passes = places.forward[place] + places.backward[place]
-            passes = passes + places.memory.extra(place, held)
+            passes = passes + places.memory.extra(place, in_flight)
             step = micro_batches * passes[layers] + places.finish[place][layers]
             step += places.tied * places.embedding[0, place]
             templates.append((int(step), Template(node_groups=(j,), stages=(stage,))))

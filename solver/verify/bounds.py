@@ -133,7 +133,7 @@ class Prover:
         """What memory and recomputation of a stage depend on, given what it holds."""
         degrees, b, _, members = shape_key(self.instance, shape)
         layout = (degrees, b, shape.pp == 1, shape.zero, shape.dp, shape.ep, members)
-        # Devices with several chunks hold what their schedule, pp and vpp say: `ChunkCosts`.
+        # Devices with several chunks hold what their schedule, pp and vpp say: `StageCosts`.
         chunked = shape.vpp > 1 and (shape.schedule, shape.pp, shape.vpp)
         return (*layout, shape.recompute, chunked)
 

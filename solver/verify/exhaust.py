@@ -137,11 +137,11 @@ class PlanTimes:
             ]
             return np.stack(rows)
         least: Array = prover.stage_times(shape)[1][groups, first, last]
-        chunks, ends = prover.stage_costs(shape).chunks, np.concatenate([first, last[-1:]])
+        costs, ends = prover.stage_costs(shape), np.concatenate([first, last[-1:]])
         orders, which = np.unique(groups[: shape.pp], axis=1, return_inverse=True)
         for i, order in enumerate(orders.T):
             plans = np.flatnonzero(which.ravel() == i)
-            extra = chunks.extra(order[:, None], micro_batches, ends[:, plans].T)
+            extra = costs.extra_of_devices(order[:, None], micro_batches, ends[:, plans].T)
             least[:, plans] += extra[:, 0]
         return least
 

@@ -14,7 +14,7 @@ the bound is CP-SAT's word, and said to be.
 
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
-from itertools import pairwise, permutations
+from itertools import pairwise, permutations, product
 from typing import Any
 
 import numpy as np
@@ -295,12 +295,11 @@ def least_ascending_ns(mixed: Mixed) -> int:
     num_atoms, strategies = len(mixed.atoms), range(len(mixed.strategies))
     intervals = np.array([times.of_intervals() for times in strategy_times(mixed)])  # C
     once = np.array([strategy.anchor_ns for strategy in mixed.strategies], dtype=np.int64)
-    out, between, back = (
-        np.array(
-            [[_or_never(entry(mixed.switching, a, b)) for b in strategies] for a in strategies]
-        )
-        for entry in (out_ns, between_ns, back_ns)
-    )
+    out, between, back = np.full((3, len(strategies), len(strategies)), NEVER)
+    for table, entry in ((out, out_ns), (between, between_ns), (back, back_ns)):
+        for a, b in product(strategies, strategies):
+            time_ns = entry(mixed.switching, a, b)
+            table[a, b] = NEVER if time_ns is None else time_ns
     np.fill_diagonal(between, NEVER)
     rest = np.full((num_atoms + 1, len(strategies), len(strategies)), NEVER)  # B
     rest[num_atoms] = back + once
@@ -314,8 +313,3 @@ def least_ascending_ns(mixed: Mixed) -> int:
         rest[i] = np.minimum(np.minimum(onwards, by_anchor), NEVER)  # (2)
     alone = intervals[:, 0, num_atoms] + once
     return int(min((out.T + begun).min(), alone.min()))
-
-
-def _or_never(time_ns: int | None) -> np.int64:
-    """`NEVER` where there is no switch."""
-    return NEVER if time_ns is None else np.int64(time_ns)

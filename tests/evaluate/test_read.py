@@ -48,7 +48,9 @@ TORCHTITAN = {
 def exported(job: Job, target: ExportTarget, folder: Path) -> None:
     """The files of a job, in a folder."""
     assert not EXPORTERS[target].faults(job)
-    for name, text in EXPORTERS[target].files(job).items():
+    texts = EXPORTERS[target].files(job)
+    EXPORTERS[target].check(job, texts)
+    for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
 
 

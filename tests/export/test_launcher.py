@@ -1,9 +1,15 @@
 """Hosts of exported files: each node has one name, which nothing else in the files can mean."""
 
+import csv
+import io
+import os
 import random
+import stat
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +19,10 @@ from solver.export import megatron
 from solver.export.job import Job
 from solver.export.launcher import HOSTS, TORCHRUN
 from solver.export.registry import EXPORTERS
-from tests.export_cases import job_of
+from tests.export_cases import UNTIED, job_of
 from tests.seeds import few_and_many
+
+UNEVEN = job_of()
 
 
 def named(*names: str) -> Job:
@@ -98,3 +106,70 @@ def test_any_names_give_hosts_that_are_read_back_or_are_refused(
         assert order_beside(job.instance, tmp_path) == order
         written += 1
     assert written
+
+
+def test_rank_table_places_the_stages() -> None:
+    """Stage 0 on the first host's GPUs, replicas side by side; unlike numbers of GPUs."""
+    rows = list(csv.DictReader(io.StringIO(megatron.files(UNEVEN)["ranks.csv"])))
+    assert [row["host"] for row in rows] == ["small-0"] * 2 + ["big-0"] * 4 + ["small-1"] * 2
+    assert [row["gpu"] for row in rows] == ["0", "1", "0", "1", "2", "3", "0", "1"]
+    assert [row["stage"] for row in rows] == [str(rank // 2) for rank in range(8)]
+
+
+def started(folder: Path, job: Job, host: str, **environment: str) -> list[str]:
+    """What torchrun is called with on a host: the words, after the GPUs that it sees."""
+    for name, text in megatron.files(job).items():
+        (folder / name).write_text(text)
+    fake = folder / "bin" / "torchrun"
+    fake.parent.mkdir()
+    fake.write_text('#!/bin/bash\nprintf "%s\\n" "$CUDA_VISIBLE_DEVICES" "$@"\n')
+    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    path = {"PATH": f"{fake.parent}:{os.environ['PATH']}", **environment}
+    command = ["bash", str(folder / "torchrun.sh"), host, "pretrain_gpt.py", "--vocab-file", "a b"]
+    done = subprocess.run(command, env=path, capture_output=True, text=True, check=True, cwd="/")
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("host", ["big-0", "1"])
+def test_script_starts_the_processes_of_a_host(host: str, tmp_path: Path) -> None:
+    """By name or place; the layout is not expanded by the shell, and words stay whole."""
+    words = started(tmp_path, UNEVEN, host, MASTER_ADDR="10.0.0.1")
+    assert words[0] == "0,1,2,3"
+    expected = "--nnodes 3 --node-rank 1 --nproc-per-node 4 --master-addr 10.0.0.1"
+    assert " ".join(words[1:9]) == expected
+    assert words[11] == "pretrain_gpt.py"
+    assert words[words.index(megatron.LAYOUT) + 1] == "Et*3|t*3|t*2|t*4L"
+    assert words[-2:] == ["--vocab-file", "a b"]
+
+
+def test_unknown_host_ends_the_script(tmp_path: Path) -> None:
+    """With exit code 2 and the hosts that there are."""
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        started(tmp_path, UNEVEN, "small-7")
+    assert caught.value.returncode == 2
+    assert "the plan has small-0, big-0, small-1" in caught.value.stderr
+
+
+def test_slurm_script_takes_the_hosts_in_plan_order() -> None:
+    """From hosts.txt, one task a host; the shell takes the script."""
+    text = megatron.files(UNEVEN)["slurm.sh"]
+    assert "#SBATCH --nodes=3\n" in text
+    assert "--distribution=arbitrary" in text
+    assert "sbatch --nodefile=hosts.txt slurm.sh" in text  # any three nodes would be of any type
+    assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("precision", ["tf32", "fp32"])
+def test_bug_tf32_plans_ran_in_fp32(precision: str) -> None:
+    """PyTorch takes tf32 for products only where it is told."""
+    text = megatron.files(job_of(workload=f"{UNTIED}, precision: {precision}"))["torchrun.sh"]
+    assert ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1" in text) == (precision == "tf32")
+
+
+def test_odd_instance_name_stays_one_word() -> None:
+    """Names are quoted where a shell reads them."""
+    job = UNEVEN
+    changes: dict[str, Any] = {"name": "a'b; rm -rf $HOME\nx"}
+    odd = replace(job, instance=job.instance.model_copy(update=changes))
+    lines = megatron.files(odd)["slurm.sh"].splitlines()
+    assert all(line.startswith("#SBATCH") for line in lines[1:5])

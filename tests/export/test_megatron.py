@@ -1,13 +1,4 @@
-"""Megatron-LM's files: what they say is the plan, and what the scripts start."""
-
-import csv
-import io
-import os
-import stat
-import subprocess
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+"""Megatron-LM's arguments: what they say is the plan."""
 
 import pytest
 
@@ -18,7 +9,8 @@ from solver.export.job import Job
 from solver.export.megatron import read_arguments
 from solver.export.registry import EXPORTERS
 from tests.export_cases import (
-    CHUNK_CUTS,
+    CHUNKS,
+    ONE_STAGE,
     UNTIED,
     WHOLE_EXPERTS,
     instance_of,
@@ -27,14 +19,8 @@ from tests.export_cases import (
     recomputing,
 )
 
-CASES = {
-    "uneven": job_of(),
-    "interleaved": job_of(cuts=CHUNK_CUTS, schedule="interleaved", vpp=2),
-    "tensor": job_of(tp=2, dp=1, pp=4, shares=(8,), order=(0, 1, 1)),
-    "one stage": job_of(tp=1, dp=8, pp=1, cuts=(0, 14), shares=(1,) * 8, order=(0, 1, 1)),
-    "idle host": job_of(pp=3, cuts=(0, 5, 10, 14), order=(1, 0), nodes_used=(1, 1)),
-    "alone": job_of("{target: any, embedding_only_stages: true}"[1:-1], cuts=(0, 1, 7, 9, 14)),
-}
+UNEVEN = job_of()
+ALONE = "target: any, embedding_only_stages: true"
 
 
 def arguments(job: Job) -> dict[str, list[str]]:
@@ -42,25 +28,20 @@ def arguments(job: Job) -> dict[str, list[str]]:
     return read_arguments(megatron.files(job)[megatron.ARGUMENTS])
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_files_are_read_back_as_the_plan(name: str) -> None:
-    """Layers, ranks, groups, micro-batches, processes per host."""
-    job = CASES[name]
-    assert EXPORTERS["megatron"].faults(job) == []
-    EXPORTERS["megatron"].check(job, megatron.files(job))
-
-
 @pytest.mark.parametrize(
-    ("name", "layout"),
+    ("job", "layout"),
     [
-        ("uneven", "Et*3|t*3|t*2|t*4L"),
-        ("interleaved", "Et|t*2|t|t*2|t|t|t*2|t*2L"),
-        ("alone", "E|t*6|t*2|t*4L"),
+        (UNEVEN, "Et*3|t*3|t*2|t*4L"),
+        (CHUNKS, "Et|t*2|t|t*2|t|t|t*2|t*2L"),
+        (
+            job_of("target: any, embedding_only_stages: true", cuts=(0, 1, 7, 9, 14)),
+            "E|t*6|t*2|t*4L",
+        ),
     ],
 )
-def test_layout_has_the_layers_of_the_plan(name: str, layout: str) -> None:
+def test_layout_has_the_layers_of_the_plan(job: Job, layout: str) -> None:
     """Head, tail and uneven pieces, chunk by chunk."""
-    assert arguments(CASES[name])[megatron.LAYOUT] == [layout]
+    assert arguments(job)[megatron.LAYOUT] == [layout]
 
 
 def test_predicted_tokens_stand_before_the_loss() -> None:
@@ -76,13 +57,13 @@ MTP = "mtp_layers: 1}, sequence_length: 1024"
 
 def test_arguments_of_a_plan() -> None:
     """Degrees, batches and strategies; nothing that a layout excludes."""
-    found = arguments(CASES["tensor"])
+    found = arguments(job_of(tp=2, dp=1, shares=(8,), order=(0, 1, 1)))
     assert found["--tensor-model-parallel-size"] == ["2"]
     assert (found["--num-layers"], found["--seq-length"]) == (["12"], ["1024"])
     assert (found["--micro-batch-size"], found["--global-batch-size"]) == (["2"], ["16"])
     assert {"--sequence-parallel", "--bf16", "--use-distributed-optimizer"} <= set(found)
     assert not [flag for flag in found if "virtual" in flag or "first-pipeline" in flag]
-    assert megatron.LAYOUT not in arguments(CASES["one stage"])
+    assert megatron.LAYOUT not in arguments(job_of(**ONE_STAGE))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +79,7 @@ def test_recomputation_alike_on_all_ranks(
     numbers: tuple[int, ...], method: list[str] | None
 ) -> None:
     """Whole stages, or the first n blocks of each: where a stage has no more, all of it."""
-    job = recomputing(CASES["uneven"], numbers)
+    job = recomputing(UNEVEN, numbers)
     assert EXPORTERS["megatron"].faults(job) == []
     found = arguments(job)
     flags = ("--recompute-method", "--recompute-num-layers")
@@ -109,7 +90,7 @@ def test_recomputation_alike_on_all_ranks(
 @pytest.mark.parametrize(
     ("job", "line"),
     [
-        (recomputing(CASES["uneven"], (3, 0, 0, 0)), "recompute_per: stage is not for Megatron-LM"),
+        (recomputing(UNEVEN, (3, 0, 0, 0)), "recompute_per: stage is not for Megatron-LM"),
         (job_of(shares=(5, 3)), "micro_batches: uneven is not for Megatron-LM"),
         (job_of(schedule="zb-h1"), "schedule: zb-h1 is not for Megatron-LM"),
         (job_of(workload="catalogue: gpt2, optimizer_state: 8bit"), "optimizer_state: 8bit is not"),
@@ -143,88 +124,12 @@ def test_what_megatron_cannot_express(job: Job, line: str) -> None:
 )
 def test_file_that_is_not_the_plan_is_found(file: str, old: str, new: str) -> None:
     """What is read back is held against the plan, file by file."""
-    job = CASES["uneven"]
+    job = UNEVEN
     texts = megatron.files(job)
     assert old in texts[file] or file == "ranks.csv"
     changed = {**texts, file: texts[file].replace(old, new) if old in texts[file] else "\n"}
     with pytest.raises(PlannerError, match="read back"):
         EXPORTERS["megatron"].check(job, changed)
-
-
-def test_rank_table_places_the_stages() -> None:
-    """Stage 0 on the first host's GPUs, replicas side by side; unlike numbers of GPUs."""
-    rows = list(csv.DictReader(io.StringIO(megatron.files(CASES["uneven"])["ranks.csv"])))
-    assert [row["host"] for row in rows] == ["small-0"] * 2 + ["big-0"] * 4 + ["small-1"] * 2
-    assert [row["gpu"] for row in rows] == ["0", "1", "0", "1", "2", "3", "0", "1"]
-    assert [row["stage"] for row in rows] == [str(rank // 2) for rank in range(8)]
-
-
-def started(folder: Path, job: Job, host: str, **environment: str) -> list[str]:
-    """What torchrun is called with on a host: the words, after the GPUs that it sees."""
-    for name, text in megatron.files(job).items():
-        (folder / name).write_text(text)
-    fake = folder / "bin" / "torchrun"
-    fake.parent.mkdir()
-    fake.write_text('#!/bin/bash\nprintf "%s\\n" "$CUDA_VISIBLE_DEVICES" "$@"\n')
-    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
-    path = {"PATH": f"{fake.parent}:{os.environ['PATH']}", **environment}
-    command = ["bash", str(folder / "torchrun.sh"), host, "pretrain_gpt.py", "--vocab-file", "a b"]
-    done = subprocess.run(command, env=path, capture_output=True, text=True, check=True, cwd="/")
-    return done.stdout.splitlines()
-
-
-@pytest.mark.parametrize("host", ["big-0", "1"])
-def test_script_starts_the_processes_of_a_host(host: str, tmp_path: Path) -> None:
-    """By name or place; the layout is not expanded by the shell, and words stay whole."""
-    words = started(tmp_path, CASES["uneven"], host, MASTER_ADDR="10.0.0.1")
-    assert words[0] == "0,1,2,3"
-    expected = [
-        "--nnodes",
-        "3",
-        "--node-rank",
-        "1",
-        "--nproc-per-node",
-        "4",
-        "--master-addr",
-        "10.0.0.1",
-    ]
-    assert words[1:9] == expected
-    assert words[11] == "pretrain_gpt.py"
-    assert words[words.index(megatron.LAYOUT) + 1] == "Et*3|t*3|t*2|t*4L"
-    assert words[-2:] == ["--vocab-file", "a b"]
-
-
-def test_unknown_host_ends_the_script(tmp_path: Path) -> None:
-    """With exit code 2 and the hosts that there are."""
-    with pytest.raises(subprocess.CalledProcessError) as caught:
-        started(tmp_path, CASES["uneven"], "small-7")
-    assert caught.value.returncode == 2
-    assert "the plan has small-0, big-0, small-1" in caught.value.stderr
-
-
-def test_slurm_script_takes_the_hosts_in_plan_order() -> None:
-    """From hosts.txt, one task a host; the shell takes the script."""
-    text = megatron.files(CASES["uneven"])["slurm.sh"]
-    assert "#SBATCH --nodes=3\n" in text
-    assert "--distribution=arbitrary" in text
-    assert "sbatch --nodefile=hosts.txt slurm.sh" in text  # any three nodes would be of any type
-    assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
-
-
-@pytest.mark.parametrize("precision", ["tf32", "fp32"])
-def test_bug_tf32_plans_ran_in_fp32(precision: str) -> None:
-    """PyTorch takes tf32 for products only where it is told."""
-    text = megatron.files(job_of(workload=f"{UNTIED}, precision: {precision}"))["torchrun.sh"]
-    assert ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1" in text) == (precision == "tf32")
-
-
-def test_odd_instance_name_stays_one_word() -> None:
-    """Names are quoted where a shell reads them."""
-    job = CASES["uneven"]
-    changes: dict[str, Any] = {"name": "a'b; rm -rf $HOME\nx"}
-    odd = replace(job, instance=job.instance.model_copy(update=changes))
-    lines = megatron.files(odd)["slurm.sh"].splitlines()
-    assert all(line.startswith("#SBATCH") for line in lines[1:5])
 
 
 @pytest.mark.parametrize(("tp", "line"), [(1, False), (2, True)])

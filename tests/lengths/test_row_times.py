@@ -5,7 +5,9 @@ from random import Random
 import pytest
 
 from formulations.lengths.problem import RowTime
-from formulations.lengths.row_times import Point, upper_fit
+from formulations.lengths.row_times import Point, RowCosts, instance_of_time, upper_fit
+from tests.hand_made import uniform_plans
+from tests.mixed_rows import small
 
 
 def time_ns(curve: RowTime, point: Point) -> float:
@@ -56,3 +58,26 @@ def test_no_point_is_above_the_curve(seed: int) -> None:
     assert min(times) >= 1 - 1e-12
     assert max(times) == pytest.approx(1 + above)
     assert min(curve.per_square_ns, curve.per_token_ns, curve.per_row_ns) >= 0
+
+
+@pytest.mark.parametrize("rows", ["packed", "padded"])
+def test_times_of_rows_are_worked_out_by_sequences(
+    rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row of one sequence takes t^2 / 2 + 100 t + 7000 ns, of n short ones 100 n t + 7000: found."""
+    instance = small(**{"count: 2}]": f"count: 2}}]\n  rows: {rows}"})
+    costs = RowCosts(instance, next(iter(uniform_plans(instance_of_time(instance)))))
+
+    def slowest_ns(tokens: int, sequences: int = 1) -> list[int]:
+        square = tokens * tokens // 2 if sequences == 1 else 0
+        return [square + 100 * sequences * tokens + 7000]
+
+    monkeypatch.setattr(costs, "slowest_ns", slowest_ns)
+    curve, above = costs.row_time(0, 4096)
+    if rows == "padded":
+        known = tuple((n, slowest_ns(n)[0]) for n in (512, 2048))
+        assert (curve, above) == (RowTime(rows_ns=known), 0.0)
+        return
+    fields = curve.per_square_ns, curve.per_token_ns, curve.per_row_ns
+    assert above < 1e-6
+    assert fields == pytest.approx((0.5, 100, 7000), rel=1e-3)

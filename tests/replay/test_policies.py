@@ -26,7 +26,6 @@ from solver.replay.policies import (
     Planner,
     PolicyName,
     PolicyOptions,
-    designs_for,
     fleet_policy,
     instance_with,
     mean_interval_ns,
@@ -130,7 +129,7 @@ def test_bug_first_fleet_of_templates_is_that_of_a_replay() -> None:
     document = templates_document(generator, 1)
     fleet = start_fleet(instance, document.designs, 1)
     assert [len(pipeline.nodes) for pipeline in fleet.pipelines] == [3, 3]
-    assert document.designs == designs_for(instance, 1)
+    assert document.designs == FleetPlanner(instance, 1).designs
     ready = frozenset(instance.cluster.node_names)
     first = FleetPlanner(instance, 1).next(None, ready, Horizon(ENDLESS_NS, 0))
     assert first is not None
@@ -145,7 +144,7 @@ def test_bug_first_fleet_of_templates_is_that_of_a_replay() -> None:
 def test_bug_templates_are_those_of_a_replay(instance: Instance) -> None:
     """Both form fleets of the same templates."""
     generator = generator_for(instance, TemplateOptions(), 1)
-    assert templates_document(generator, 1).designs == designs_for(instance, 1)
+    assert templates_document(generator, 1).designs == FleetPlanner(instance, 1).designs
 
 
 def test_more_pipelines_than_fit_are_refused() -> None:

@@ -13,6 +13,7 @@ from solver.switching.documented import check_alike
 from tests.command_line import output, refused, run
 from tests.conftest import ROOT
 from tests.resealed import forged as forged_plan
+from tests.switch_cases import example
 
 SMALL = ROOT / "instances" / "hetero_small.yaml"
 MOVES: tuple[Moves, ...] = ("parameters", "gradients", "both")
@@ -107,3 +108,13 @@ def test_files_that_are_no_plans_are_refused(two: list[Path], tmp_path: Path) ->
     # A trace is of plans, and an instance is no plan
     refused("report", out, "--trace", tmp_path / "x.json", "--out", tmp_path / "x.html")
     refused("verify", out, "--instance", two[0])
+
+
+def test_what_an_owner_sends_to_many_nodes_is_one_sending() -> None:
+    """Unless it goes by way of a GPU, of whose node all receivers are."""
+    ways = [(n, way) for n, of in enumerate(example().classes) for way in of.sendings]
+    direct = [(n, way.begin, way.end, way.source) for n, way in ways if way.via is None]
+    assert len(direct) == len(set(direct))
+    for _, way in ways:
+        nodes = {gpu.partition(":")[0] for gpu in way.receivers}
+        assert way.via is None or (way.via in way.receivers and len(nodes) == 1)

@@ -7,17 +7,7 @@ for which there is no `ParallelismConfig`.
 
 from collections.abc import Iterator
 
-from formulations.instance.targets.launcher import (
-    ADAM,
-    ALIKE,
-    EVEN,
-    STACK,
-    UNIFORM,
-    Demands,
-    Launcher,
-    Refusal,
-    Rule,
-)
+from formulations.instance.targets.launcher import ALIKE, STACK, Demands, Launcher, Refusal, Rule
 from formulations.instance.workload import Workload
 
 
@@ -37,14 +27,15 @@ def _unsupported(workload: Workload, demands: Demands) -> Iterator[Refusal]:
 ACCELERATE = Launcher(
     name="Accelerate",
     search={
+        **ALIKE,
         "context_parallel": Rule((1,), "whose context parallelism asks for sharded parameters"),
         "expert_parallel": Rule((1,), "which places no experts"),
         "expert_tensor_parallel": Rule(("tp",), "which places no experts"),
-        "degrees": UNIFORM,
-        "micro_batches": EVEN,
-        "recompute_per": ALIKE,
         "recompute": Rule(("none", "full"), "which recomputes blocks as a whole"),
     },
-    workload={"layers": STACK, "optimizer_state": ADAM},
+    workload={
+        "layers": STACK,
+        "optimizer_state": Rule(("fp32",), "whose Adam keeps moments in 32 bit"),
+    },
     together=_unsupported,
 )

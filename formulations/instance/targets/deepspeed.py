@@ -7,17 +7,7 @@ parallelism. Gradients of another format than the weights end a job at start wit
 
 from collections.abc import Iterator
 
-from formulations.instance.targets.launcher import (
-    ADAM,
-    ALIKE,
-    EVEN,
-    STACK,
-    UNIFORM,
-    Demands,
-    Launcher,
-    Refusal,
-    Rule,
-)
+from formulations.instance.targets.launcher import ALIKE, STACK, Demands, Launcher, Refusal, Rule
 from formulations.instance.workload import Workload
 
 
@@ -42,17 +32,15 @@ def _unsupported(workload: Workload, demands: Demands) -> Iterator[Refusal]:
 DEEPSPEED = Launcher(
     name="DeepSpeed",
     search={
+        **ALIKE,
         "context_parallel": Rule((1,), "whose pipelines take whole sequences"),
         "expert_parallel": Rule((1,), "whose experts are not written here"),
         "expert_tensor_parallel": Rule(("tp",), "whose experts are not written here"),
-        "degrees": UNIFORM,
         "schedule": Rule(("1f1b",), "whose pipelines run 1F1B"),
-        "micro_batches": EVEN,
-        "recompute_per": ALIKE,
         "recompute": Rule(("none", "full"), "which recomputes layers as a whole"),
     },
     workload={
-        "optimizer_state": ADAM,
+        "optimizer_state": Rule(("fp32",), "whose Adam keeps moments in 32 bit"),
         "layers": STACK,
         "precision": Rule(("bf16", "fp16", "fp32", "tf32"), "which has no fp8 of its own"),
     },

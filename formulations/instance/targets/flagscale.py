@@ -8,7 +8,7 @@ virtual pipeline, cp 1. Where all stages recompute alike it does so as Megatron-
 
 from typing import Protocol
 
-from formulations.instance.targets.launcher import EVEN, Demands, Launcher, Rule
+from formulations.instance.targets.launcher import ALIKE, Demands, Launcher, Rule
 from formulations.instance.targets.megatron import STATES, WORKLOAD, shared_experts
 from formulations.instance.workload import Workload
 
@@ -16,7 +16,7 @@ FLAGSCALE = Launcher(
     name="FlagScale",
     search={
         "schedule": Rule(("1f1b",), "whose process meshes run 1F1B without chunks"),
-        "micro_batches": EVEN,
+        "micro_batches": ALIKE["micro_batches"],
         "recompute": Rule(("none", "full"), "whose stages differ in full recomputation alone"),
         "zero": STATES,
         "embedding_only_stages": Rule((False,), "which starts no stage without a block"),

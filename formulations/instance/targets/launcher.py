@@ -131,10 +131,12 @@ class Launcher:
 
 ONE_STACK = "one stack of blocks"
 STACK = Rule((ONE_STACK,), "whose layouts know embedding, blocks, head")
-EVEN = Rule(("even",), "which runs equally many micro-batches in all replicas")
-ALIKE = Rule(("plan",), "which recomputes alike on all ranks")
-UNIFORM = Rule(("uniform",), "which has the same degrees on all ranks")
-ADAM = Rule(("fp32",), "whose Adam keeps moments in 32 bit")
+#: Of those who launch all ranks alike.
+ALIKE = {
+    "degrees": Rule(("uniform",), "which has the same degrees on all ranks"),
+    "micro_batches": Rule(("even",), "which runs equally many micro-batches in all replicas"),
+    "recompute_per": Rule(("plan",), "which recomputes alike on all ranks"),
+}
 
 
 def trained(workload: Workload) -> dict[str, object]:

@@ -8,16 +8,7 @@ precision-aware optimizer, which keeps moments in bf16, is distributed.
 
 from collections.abc import Iterator
 
-from formulations.instance.targets.launcher import (
-    ALIKE,
-    EVEN,
-    STACK,
-    UNIFORM,
-    Demands,
-    Launcher,
-    Refusal,
-    Rule,
-)
+from formulations.instance.targets.launcher import ALIKE, STACK, Demands, Launcher, Refusal, Rule
 from formulations.instance.workload import Workload
 
 STATES = Rule((0, 1), "whose distributed optimizer splits optimizer states alone")
@@ -41,10 +32,8 @@ def shared_experts(workload: Workload, demands: Demands) -> Iterator[Refusal]:
 MEGATRON = Launcher(
     name="Megatron-LM",
     search={
-        "degrees": UNIFORM,
+        **ALIKE,
         "schedule": Rule(("1f1b", "interleaved"), "which has no such schedule"),
-        "micro_batches": EVEN,
-        "recompute_per": ALIKE,
         "zero": STATES,
     },
     workload=WORKLOAD,

@@ -12,16 +12,7 @@ split over tensor groups. The GPUs of a sequence are among FSDP's ranks
 
 from collections.abc import Iterator
 
-from formulations.instance.targets.launcher import (
-    ALIKE,
-    EVEN,
-    STACK,
-    UNIFORM,
-    Demands,
-    Launcher,
-    Refusal,
-    Rule,
-)
+from formulations.instance.targets.launcher import ALIKE, STACK, Demands, Launcher, Refusal, Rule
 from formulations.instance.workload import Workload
 
 
@@ -44,11 +35,9 @@ def _shared(workload: Workload, demands: Demands) -> Iterator[Refusal]:
 TORCHTITAN = Launcher(
     name="torchtitan",
     search={
-        "degrees": UNIFORM,
-        "micro_batches": EVEN,
+        **ALIKE,
         "recompute": Rule(("none", "full"), "whose selective mode keeps other tensors"),
         "context_method": Rule(("ring",), "which passes keys and values on, and no heads"),
-        "recompute_per": ALIKE,
     },
     workload={
         "optimizer_state": Rule(("fp32",), "whose AdamW keeps moments in 32 bit"),

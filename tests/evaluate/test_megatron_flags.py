@@ -1,0 +1,72 @@
+"""Argument files of Megatron-LM: how they are read, and which flags are refused."""
+
+import pytest
+
+from formulations.errors import PlanError
+from solver.evaluate.megatron_flags import Flag, Flags, read_flags
+
+
+def read(text: str) -> Flags:
+    """Those of a file a.txt."""
+    return read_flags(text, "a.txt")
+
+
+def test_flags_stand_as_on_a_command_line() -> None:
+    """Several a line, with =, over the end of a line, with remarks; lines are told."""
+    flags = read("--bf16 --seq-length=128  # a remark\n--recompute-modules core_attn \\\n  mlp\n")
+    assert flags.number(Flag.LENGTH, 1) == 128
+    assert flags.has(Flag.BF16)
+    assert flags.stated[Flag.MODULES].values == ("core_attn", "mlp")
+    assert (flags.place(Flag.LENGTH), flags.place(Flag.MODULES)) == ("a.txt:1", "a.txt:2")
+    assert (flags.place(Flag.TP), flags.number(Flag.TP, 3)) == ("a.txt", 3)
+    assert (flags.optional(Flag.TP), flags.optional(Flag.LENGTH)) == (None, 128)
+
+
+def test_flags_of_the_model_are_left_alone() -> None:
+    """What decides nothing of a plan: data, tokenizer, learning, logs, kinds of layers."""
+    text = (
+        "--lr 1e-4 --min-lr -1 --train-iters 5 --tokenizer-type X --data-path a b --swiglu "
+        "--save x --no-gradient-accumulation-fusion --untie-embeddings-and-output-weights "
+        "--use-mcore-models --overlap-param-gather --transformer-impl te --disable-bias- "
+        "linear --rotary-percent 1 --normalization RMSNorm --distributed-timeout-minutes 60 "
+        "--no-rope-fusion --num-experts 8 --position-embedding-type rope --ffn-hidden-size 3 "
+        "--num-attention-heads 12 --log-throughput --group-query-attention --max-position- "
+        "embeddings 1024 --weight-decay .1 --adam-beta1 .9 --init-method-std .02 --eval-iters "
+        "0 --ckpt-format torch_dist --manual-gc --qk-layernorm --calculate-per-token-loss "
+        "--attention-softmax-in-fp32 --hidden-dropout 0.0 --use-flash-attn --exit-duration- "
+        "in-mins 220 --make-vocab-size-divisible-by 128 --bias-swiglu-fusion"
+    )
+    assert read(text).stated == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{Flag.PP} 2\n{Flag.PP} 4", ":2: .* 4, otherwise in line 1; allowed: one of the two"),
+        (f"{Flag.TP} four", ":1: .* four; allowed: a whole number from 1 on"),
+        (f"{Flag.TP} 0", ":1: .* 0; allowed: a whole number from 1 on"),
+        (f"{Flag.TP}", ":1: .* with 0 values; allowed: 1 value"),
+        ("--bf16 yes", ":1: --bf16 with 1 values; allowed: no value"),
+        ("--tensor-model-paralel-size 4", f":1: the unknown flag .*; allowed: {Flag.TP}"),
+        ("--foo 4", ":1: the unknown flag --foo; allowed: flags of Megatron-LM"),
+        ("python x.py", ":1: the word python; allowed: flags"),
+        ('--save "x', ":1: no closing quotation"),
+        ("--use-torch-fsdp2", ":1: .*, which no plan describes; allowed: --use-megatron-fsdp"),
+        ("--checkpoint-activations", ":1: .*, which no plan describes; allowed: --recompute-a"),
+        ("--num-distributed-optimizer-instances 2", ":1: .*, which no plan describes"),
+    ],
+)
+def test_refused(text: str, message: str) -> None:
+    """File and line, what was found, what is allowed."""
+    with pytest.raises(PlanError, match=rf"^a\.txt{message}") as caught:
+        read(text).number(Flag.TP, 1)
+    assert "; allowed: " in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_flags_that_exclude_each_other() -> None:
+    """The second of two names the first, with its line."""
+    flags = read("--bf16\n--fp16")
+    flags.exclude(Flag.BF16, Flag.SEQUENCE)
+    with pytest.raises(PlanError, match=r"^a\.txt:2: --fp16, beside --bf16 \(a\.txt:1\); allowed"):
+        flags.exclude(Flag.BF16, Flag.FP16)

@@ -1,0 +1,88 @@
+"""Promises of formulations.lengths.problem: times of sequences, and what does not fit together."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
+
+from formulations.lengths.problem import Atom, Mixed, Replica, RowTime, Strategy, Switching
+
+FAST = Replica(2, 64, RowTime(0.5, 2.0, 7))
+MIXED = Mixed(
+    (Atom(8, 3), Atom(16, 2)),
+    (Strategy("plan", (FAST,)), Strategy("measured", atoms_ns=(5, None))),
+    Switching(((0, 1), (2, 0)), ((0, 3), (None, 0))),
+)
+
+
+def test_time_of_a_sequence_by_hand() -> None:
+    """3 tokens: 0.5 x 9 + 2 x 3 = 10.5, rounded up; padded, that of the row, or of the longest."""
+    assert RowTime(0.5, 2.0, 7).sequence_ns(3) == 11
+    padded = RowTime(rows_ns=((8, 100), (16, 150)))
+    assert [padded.sequence_ns(n) for n in (1, 8, 9, 16, 17)] == [100, 100, 150, 150, 150]
+
+
+def test_replicas_are_counted_by_kind() -> None:
+    """Two of one kind beside another one, then a third of the first kind."""
+    slow = replace(FAST, longest_row=32)
+    strategy = Strategy("mixed", (replace(FAST, count=2), slow, FAST))
+    assert strategy.kinds == {FAST: 3, slow: 1}
+    assert strategy.pipelines[2] == slow
+    assert (strategy.dp, len(strategy.pipelines), strategy.longest) == (4, 4, 32)
+
+
+def test_a_problem_is_read_as_it_is_written() -> None:
+    """Through JSON."""
+    adapter = TypeAdapter(Mixed)
+    assert adapter.validate_json(adapter.dump_json(MIXED)) == MIXED
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"atoms": (Atom(8, 1), Atom(8, 1))}, "by ascending tokens"),
+        ({"strategies": (Strategy("measured", atoms_ns=(5,)),) * 2}, "2, one for each atom"),
+        ({"strategies": MIXED.strategies[:1]}, "1 times 1"),
+        ({"switching": Switching(((0, 1), (2, 0)), ((0,), (0,)))}, "2 times 2"),
+        (
+            {
+                "atoms": tuple(Atom(n, 1) for n in range(1, 4097)),
+                "strategies": (Strategy("p", (FAST,)),) * 5,
+            },
+            "atoms squared times strategies",
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(change: dict[str, Any], said: str) -> None:
+    """Atoms, measured classes and tables of switches of other sizes, and too many of them."""
+    with pytest.raises(PydanticCustomError, match=said):
+        replace(MIXED, **change)
+
+
+@pytest.mark.parametrize(
+    ("time", "rows", "said"),
+    [
+        (RowTime(rows_ns=((8, 1), (16, 2))), "packed", "2, of padded rows"),
+        (RowTime(rows_ns=((8, 1),)), "padded", "2, of padded rows"),
+        (RowTime(per_row_ns=1, rows_ns=((8, 1), (16, 2))), "padded", "one of them"),
+    ],
+)
+def test_rows_have_times_of_all_their_lengths(time: RowTime, rows: Any, said: str) -> None:
+    """Of all atoms that fit, of padded rows alone, and then no curve."""
+    strategies = (Strategy("plan", (replace(FAST, time=time),)), MIXED.strategies[1])
+    with pytest.raises(PydanticCustomError, match=said):
+        replace(MIXED, strategies=strategies, rows=rows)
+    good = RowTime(rows_ns=((8, 1), (16, 2)))
+    strategies = (Strategy("plan", (replace(FAST, time=good),)), MIXED.strategies[1])
+    assert replace(MIXED, strategies=strategies, rows="padded").strategies == strategies
+
+
+def test_a_strategy_has_one_kind_of_times() -> None:
+    """Replicas or measured classes, not both, not none."""
+    for fields in ({}, {"replicas": (FAST,), "atoms_ns": (1,)}):
+        with pytest.raises(PydanticCustomError, match="one of them"):
+            Strategy("x", **fields)  # type: ignore[arg-type]
+    with pytest.raises(ValidationError):
+        TypeAdapter(Atom).validate_python({"tokens": 0, "count": 1})
