@@ -8,8 +8,9 @@ from itertools import pairwise, permutations
 from pathlib import Path
 
 from formulations.errors import all_of
-from formulations.instance.cluster import Cluster, flash_remedy
+from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
+from formulations.instance.flash import flash_remedy
 from formulations.instance.input_limits import MOST_BATCH, first_beyond
 from formulations.instance.length_classes import classes_of, log_normal_classes, read_lengths
 from formulations.instance.lengths import (

@@ -16,7 +16,8 @@ from solver.result import Termination
 from solver.search.driver import solve
 from solver.study.store import open_study
 from solver.verify import verify_front
-from tests.clusters.test_kept_clusters import few
+from tests.clusters.test_member import few
+from tests.seeds import one_each
 from tests.small_families import (
     SEEDS,
     found,
@@ -45,7 +46,7 @@ def with_limits(family: Family, **limits: float) -> Family:
     return family.but(instance=instance.but(limits=limits))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", one_each(SEEDS, 3))
 def test_front_is_that_of_every_cluster_solved_alone(seed: int) -> None:
     """The exact search of each cluster by itself gives the same front."""
     family = small_family(seed)
@@ -54,7 +55,7 @@ def test_front_is_that_of_every_cluster_solved_alone(seed: int) -> None:
     assert points_of(measure, found(seed)) == expected
 
 
-@pytest.mark.parametrize("seed", SEEDS[:3])
+@pytest.mark.parametrize("seed", one_each(SEEDS[:3], 3))
 def test_front_is_that_of_brute_force(seed: int) -> None:
     """So does every plan of every cluster, judged by the witness."""
     family = small_family(seed)
@@ -62,7 +63,7 @@ def test_front_is_that_of_brute_force(seed: int) -> None:
     assert points_of(measure, found(seed)) == front_of(measure, times_by_force(family))
 
 
-@pytest.mark.parametrize("seed", SEEDS[:4])
+@pytest.mark.parametrize("seed", one_each(SEEDS[:4], 4))
 def test_subsets_are_those_of_every_cluster_solved_alone(seed: int) -> None:
     """Compared by nodes instead of money, too."""
     family = small_family(seed)
@@ -71,7 +72,7 @@ def test_subsets_are_those_of_every_cluster_solved_alone(seed: int) -> None:
     assert points_of(measure, searched(family, measure)) == expected
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", one_each(SEEDS, 5))
 def test_gap_is_kept(seed: int) -> None:
     """With a gap, every plan of every cluster is dominated by some point but for that gap."""
     family, gap = small_family(seed), 0.2
@@ -87,7 +88,7 @@ def test_gap_is_kept(seed: int) -> None:
             assert any(reached)
 
 
-@pytest.mark.parametrize("seed", SEEDS[:4])
+@pytest.mark.parametrize("seed", one_each(SEEDS[:4], 4))
 def test_wider_range_worsens_no_point(seed: int) -> None:
     """Every point of a narrower family is reached or beaten by one of the whole family."""
     family = small_family(seed)
@@ -98,7 +99,7 @@ def test_wider_range_worsens_no_point(seed: int) -> None:
         assert any(all(a <= b for a, b in zip(one, point, strict=True)) for one in whole)
 
 
-@pytest.mark.parametrize("seed", SEEDS[:4])
+@pytest.mark.parametrize("seed", one_each(SEEDS[:4], 4))
 def test_doubled_prices_keep_the_front(seed: int) -> None:
     """The same clusters with the same step times stay on the front, at twice the cost."""
     known, dear = found(seed), searched(with_prices(small_family(seed), 2))
@@ -115,7 +116,7 @@ def test_free_nodes_leave_the_fastest() -> None:
     assert [point.result.step_time_ns for point in free.points] == [min(times)]
 
 
-@pytest.mark.parametrize("seed", SEEDS[:4])
+@pytest.mark.parametrize("seed", one_each(SEEDS[:4], 4))
 def test_budget_and_deadline_pick_points(seed: int) -> None:
     """The fastest within a budget, and the cheapest within a time, are points of the front."""
     family = small_family(seed)
@@ -142,7 +143,7 @@ def test_nodes_that_must_be_rented_may_idle() -> None:
         assert [point.nodes for point in points] == [family.most]
 
 
-@pytest.mark.parametrize("seed", SEEDS[:3])
+@pytest.mark.parametrize("seed", one_each(SEEDS[:3], 3))
 def test_bug_nodes_that_idle_were_not_paid_from_the_budget(seed: int) -> None:
     """What must be rented costs money whether or not the plan uses it; with a gap, too."""
     family = small_family(seed, (1, 1))

@@ -7,7 +7,7 @@ import pytest
 
 from formulations.costs.compute import TimeColumns
 from formulations.instance import Instance
-from formulations.instance.calibration import Calibration, Correction
+from formulations.instance.calibration import Calibration
 from formulations.instance.load import load_instance, parse_instance
 from formulations.plan import Degrees
 from solver.measure.calibration import Factors, Kernels, MeasuredStep, corrections, fit
@@ -74,14 +74,8 @@ def test_one_step_is_met_and_promises_nothing(planned: Instance, tmp_path: Path)
 
 def test_factor_multiplies_layer_with_its_traffic(planned: Instance) -> None:
     """Of one kind, degree and size alone; elsewhere the geometric mean, sqrt(2 x 0.5) = 1."""
-    kinds = [("block", 1, 2.0), ("block", 2, 0.5)]
-    calibration = Calibration(
-        source="test",
-        corrections=tuple(
-            Correction(kind=kind, gpu="A100-80", tp=tp, micro_batch=1, factor=factor)
-            for kind, tp, factor in kinds
-        ),
-    )
+    factors = {"block": {"A100-80": {1: {1: 2.0}, 2: {1: 0.5}}}}
+    calibration = Calibration(source="test", factors=factors)
     corrected = planned.but(calibration=calibration)
 
     def times(instance: Instance, tp: int) -> list[int]:
@@ -97,11 +91,7 @@ def test_factor_multiplies_layer_with_its_traffic(planned: Instance) -> None:
 def test_corrections_name_every_layer_kind(planned: Instance) -> None:
     """Blocks take one factor, embedding and head the other."""
     found = corrections(planned, Kernels("A100-80", 1, 1), Factors(log(2), log(3)))
-    assert {one.kind: round(one.factor, 9) for one in found} == {
-        "embedding": 3.0,
-        "block": 2.0,
-        "head": 3.0,
-    }
+    assert found == pytest.approx({"embedding": 3.0, "block": 2.0, "head": 3.0})
 
 
 def test_calibrated_plans_say_so(tmp_path: Path) -> None:

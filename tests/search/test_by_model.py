@@ -1,10 +1,12 @@
 """Models of all open shapes as a method of `solve`: what engines say, and what is made of it."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from formulations.instance import Instance
 from solver.backends.outcome import Outcome
 from solver.options import Method, SolveOptions
 from solver.result import Status, Termination
@@ -12,7 +14,11 @@ from solver.search import by_model
 from solver.search.driver import solve
 from solver.search.engines import Family, ModelEngine, model_engine
 from solver.search.plan_search import PlanSearch
+from tests.best_plans import check_verified
+from tests.search.spaces import SPACES, cases
+from tests.seeds import one_each
 from tests.small_instances import random_instance
+from tests.stage_degrees import meshed_instance, stage_instance
 
 INFEASIBLE = Outcome(Status.INFEASIBLE, Termination.CLOSED, None, None, 0.0, None)
 
@@ -88,3 +94,38 @@ def test_trouble_leaves_shapes_open(method: Method, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(PlanSearch, "first_plans", lambda *_: None)
     result = solve(random_instance(0), SolveOptions(method=method))
     assert (result.status, result.termination) == (Status.UNKNOWN, Termination.UNFINISHED)
+
+
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+@pytest.mark.parametrize(("name", "seed"), cases(3))
+def test_models_find_what_the_search_finds(name: str, seed: int, method: Method) -> None:
+    """And prove it, whatever the plan space holds; in money for odd seeds; verify accepts it."""
+    instance = SPACES[name].make(seed)
+    if seed % 2:
+        instance = instance.but(objective={"minimize": "cost_per_step"})
+    options = SolveOptions(method=method)
+    exact, result = solve(instance), solve(instance, options)
+    assert (result.status, result.objective) == (exact.status, exact.objective)
+    check_verified(result, options)
+
+
+@pytest.mark.parametrize("make", [stage_instance, meshed_instance])
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+@pytest.mark.parametrize("seed", one_each(range(60), 60))
+def test_models_find_the_best_degrees_of_stages(
+    seed: int, method: Method, make: Callable[[int], Instance]
+) -> None:
+    """A part of the model for every layout; the log is proved again."""
+    small = {"pipeline_parallel": (2 + seed % 2,), "data_parallel": (1 + seed // 2 % 2,)}
+    instance, options = make(seed).but(search=small), SolveOptions(method=method)
+    exact, result = solve(instance), solve(instance, options)
+    assert (result.status, result.objective) == (exact.status, exact.objective)
+    check_verified(result, options)
+
+
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+def test_bug_shapes_without_a_layout_stayed_open(method: Method) -> None:
+    """Nodes of four GPUs and one have no two stages of two replicas each: no part of a model."""
+    small = {"pipeline_parallel": (2,), "data_parallel": (2,)}
+    result = solve(stage_instance(2).but(search=small), SolveOptions(method=method))
+    assert result.status is Status.INFEASIBLE

@@ -17,6 +17,7 @@ from solver.report.front_picture import front_picture
 from solver.verify import verify_front
 from tests.oracles.preemption import all_terms
 from tests.resealed import Changes, resealed
+from tests.seeds import one_each
 from tests.small_families import points_of, searched, small_family, times_by_force
 
 #: Small families with three points or more, some on spot and some on demand.
@@ -60,7 +61,7 @@ def front(seed: int = SEEDS[0]) -> FrontDocument:
 
 
 @pytest.mark.parametrize("limit", [None, 2.0])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", one_each(SEEDS, 3))
 def test_front_is_that_of_every_plan_on_all_terms(seed: int, limit: float | None) -> None:
     """By brute force, with all terms that there are."""
     family = spot_family(seed, limit)
@@ -89,7 +90,7 @@ def within(family: Family, aim: Aim, **limits: float) -> list[float]:
     return sorted({max(figures) for figures in points_of(measure, result)})
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", one_each(SEEDS, 3))
 def test_limits_are_of_steps_that_are_kept(seed: int) -> None:
     """The least time within every budget, the least money by every deadline, whatever the gap."""
     family = spot_family(seed)
@@ -111,7 +112,7 @@ def test_limits_are_of_steps_that_are_kept(seed: int) -> None:
     assert within(family, "front", max_cost_usd_per_step=costs[0] * 0.99 / 3600e9) == []
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", one_each(SEEDS, 3))
 def test_figures_grow_with_the_step_time(seed: int) -> None:
     """On all terms, which do not depend on it: so of one cluster only the least step matters."""
     family = spot_family(seed)
@@ -145,7 +146,7 @@ def test_a_cluster_may_stand_on_the_front_on_several_terms() -> None:
         assert speeds == sorted(speeds, reverse=True)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", one_each(SEEDS, 3))
 def test_front_is_proved_again(seed: int) -> None:
     """Every point on all its terms, and where every other cluster stands."""
     checked = verify_front(front(seed))

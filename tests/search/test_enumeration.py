@@ -1,8 +1,9 @@
-"""Node groups with tensor-parallel degrees and parts of their own, against trying every plan."""
+"""One shape exactly: the brute-force optimum, to the nanosecond, whatever is free in it."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,20 @@ import pytest
 from formulations.costs.compute import analytic_s
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import build_tables
-from formulations.decisions import Decisions
+from formulations.decisions import Decisions, decisions_of
 from formulations.instance import Instance
-from formulations.instance.load import load_instance, parse_instance
+from formulations.instance.load import parse_instance
 from formulations.instance.profile import Profile, ProfileEntry
-from formulations.plan import Degrees
+from formulations.instance.search import ScheduleName
+from formulations.plan import Degrees, Shape
 from formulations.space import PlanSpace, shapes
 from solver.bounds.largest_share import shape_bound_ns
+from solver.bounds.stage_choice import StageChoice
+from solver.enumeration.engine import ShapeAnswer
+from solver.export import flagscale
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS
+from solver.graph.placements import ReplicaClass
 from solver.graph.problem import Intervals
 from solver.heuristics.local import local_plans
 from solver.heuristics.shape_search import ShapeSearch
@@ -26,27 +32,156 @@ from solver.heuristics.time_tables import TimeTables
 from solver.heuristics.trial import PathPool
 from solver.options import SolveOptions
 from solver.report.document import build_document
-from solver.result import Status
 from solver.search.driver import solve
 from solver.search.engines import Family, model_engine
-from solver.search.enumeration import enumerate_shape
+from solver.search.enumeration import after, enumerate_shape, lacks_memory, least_vectors, shares
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
+from solver.verify.bounds import Clock, Prover
+from solver.verify.stage_degrees import StageWork, exhaust_stages
 from tests import brute_force
-from tests.best_plans import check_claims, check_space
+from tests.best_plans import check_claims
 from tests.costs.test_placement import assert_counted
 from tests.hand_made import document_of, result_of
-from tests.loop_checks import solve_shape
+from tests.loop_checks import judge, solve_shape
+from tests.random_shapes import random_optimum_ns, random_tables, scheduled
 from tests.seeds import few_and_many, one_each
-from tests.small_instances import plain_shape
+from tests.small_instances import plain_shape, random_instance
+from tests.stage_degrees import Bench, meshed_instance, stage_instance
 from tests.unlike_degrees import meshed_groups, unlike_instance, unlike_shapes, unlike_tables
 
-ROOT = Path(__file__).parents[2]
 NO_CUTOFF = 1 << 56
 EXACT = SolveOptions(gap=0.0)
+Make = Callable[[int], Instance]
+both_targets = pytest.mark.parametrize("make", [stage_instance, meshed_instance])
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(200), 8))
+def never() -> bool:
+    """Goes on to the end."""
+    return False
+
+
+def closes(schedule: ScheduleName, seed: int, zones: bool, cutoff: int) -> bool:
+    """Whether a shape is closed with its best plan below the cutoff, or that none is."""
+    tables, best = random_tables(seed, zones, schedule), random_optimum_ns(seed, zones, schedule)
+    answer = enumerate_shape(Intervals(tables), cutoff, 0.0, never)
+    if best is None or best >= cutoff:
+        return answer.complete and answer.plan is None
+    return (
+        answer.complete
+        and answer.plan is not None
+        and answer.step_time_ns == best
+        and judge(tables, decisions_of(tables.instance, answer.plan)) == best
+    )
+
+
+@pytest.mark.parametrize("zones", [False, True])
+@pytest.mark.parametrize("schedule", ["zb-h1", "interleaved"])
+@pytest.mark.parametrize("seeds", few_and_many(range(100), 25))
+def test_shape_equals_brute_force(
+    seeds: Sequence[int], schedule: ScheduleName, zones: bool
+) -> None:
+    """Weight gradients put off and several chunks: shares, zones, memory, blocking sends, ZeRO 1.
+
+    Without a cutoff, and with one at the optimum and one nanosecond above it.
+    """
+    for seed in seeds:
+        assert closes(schedule, seed, zones, NO_CUTOFF), seed
+        best = random_optimum_ns(seed, zones, schedule)
+        if best is not None:
+            assert not lacks_memory(Intervals(random_tables(seed, zones, schedule)))
+            assert closes(schedule, seed, zones, best), seed
+            assert closes(schedule, seed, zones, best + 1), seed
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(200, 320), 12))
+def test_engine_equals_brute_force_on_one_shape(seeds: Sequence[int]) -> None:
+    """Without any cutoff the engine finds the least step time of the shape, or that none fits."""
+    for seed in seeds:
+        instance = random_instance(seed).but(search={"pipeline_parallel": (1, 2, 3)})
+        if space := list(shapes(instance)):
+            tables = build_tables(instance, space[seed * 7919 % len(space)])
+            answer = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, never)
+            assert (answer.complete, answer.step_time_ns) == (True, brute_force.optimum_ns(tables))
+
+
+def test_bug_large_shares_were_charged_weight_gradients_that_their_path_misses() -> None:
+    """ZB-H1, uneven shares: the best plan, with two micro-batches on a replica, was refuted."""
+    best = random_optimum_ns(28, schedule="zb-h1")
+    assert best is not None
+    assert closes("zb-h1", 28, False, best + 1)
+
+
+def test_bug_first_split_of_chunks_was_not_held_against_memory() -> None:
+    """Two chunks fit a device each on its own, and not together: that was returned as a plan."""
+    assert closes("interleaved", 4, False, NO_CUTOFF)
+
+
+def test_bug_interleaved_shapes_had_the_bound_of_shapes_without_chunks() -> None:
+    """A shape that no plan of fewer, longer stages fits is not therefore empty."""
+    known = {seed: random_optimum_ns(seed, schedule="interleaved") for seed in range(12)}
+    found = {seed: best for seed, best in known.items() if best is not None}
+    assert found
+    for seed, best in found.items():
+        tables = random_tables(seed, schedule="interleaved")
+        assert shape_bound_ns(Intervals(tables), NO_CUTOFF) <= best
+
+
+def test_bug_local_search_did_not_hold_chunks_against_memory() -> None:
+    """Nothing fits: a plan whose two chunks fit a device each on its own was called optimal."""
+    assert solve(scheduled(random_instance(21), "interleaved", 21)).plan is None
+
+
+# Shares of micro-batches, and efforts
+
+
+def test_least_vectors_just_cover_all_micro_batches() -> None:
+    """Held against all vectors: those that cover the total, and no longer with one less anywhere.
+
+    But where a class has one micro-batch each, which is the least.
+    """
+    for counts, most, total in (((2, 1), (5, 9), 10), ((1, 1, 2), (4, 3, 4), 9), ((3,), (2,), 6)):
+        expected = [
+            list(vector)
+            for vector in product(*(range(1, m + 1) for m in most))
+            if sum(n * v for n, v in zip(counts, vector, strict=True)) - total >= 0
+            and all(
+                v == 1 or sum(n * v for n, v in zip(counts, vector, strict=True)) - total < n
+                for n, v in zip(counts, vector, strict=True)
+            )
+        ]
+        assert sorted(least_vectors(counts, most, total)) == sorted(expected)
+    assert not list(least_vectors((2, 1), (0, 9), 3))
+
+
+def test_the_surplus_is_taken_off_again() -> None:
+    """Two replicas of four and one of two make ten; eight are run: (3, 3, 2)."""
+    classes = [ReplicaClass((0, 2), (0,), ()), ReplicaClass((1,), (1,), ())]
+    assert shares(classes, (4, 2), 10) == (4, 2, 4)
+    assert shares(classes, (4, 2), 8) == (3, 2, 3)
+
+
+def test_an_effort_is_a_number_of_questions() -> None:
+    """It stops at the third one, or when it is told to."""
+    stop = after(2, never)
+    assert [stop(), stop(), stop()] == [False, False, True]
+    assert after(9, lambda: True)()
+    assert after(None, never) is never
+
+
+def test_a_shape_lacks_memory_where_the_roomiest_gpus_do() -> None:
+    """With no memory at all it does; with that of the random cases that have a plan it does not."""
+    for seed in range(0, 40, 8):
+        tables = random_tables(seed)
+        assert lacks_memory(Intervals(replace(tables, capacity_bytes=0 * tables.capacity_bytes)))
+        if random_optimum_ns(seed) is not None:
+            assert not lacks_memory(Intervals(tables))
+
+
+# Node groups with degrees of their own
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(200), 25))
 def test_placement_equals_the_count_from_slots(seeds: Sequence[int]) -> None:
     """Every cost of every order is what slots of unlike width, lanes and parts give."""
     for seed in seeds:
@@ -54,7 +189,7 @@ def test_placement_equals_the_count_from_slots(seeds: Sequence[int]) -> None:
             assert_counted(tables, brute_force.all_orders(tables))
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(300), 30))
+@pytest.mark.parametrize("seeds", few_and_many(range(300), 60))
 def test_search_and_models_equal_brute_force(seeds: Sequence[int]) -> None:
     """The best plan of a shape by enumeration, CP-SAT and MILP; and the verifier recounts it."""
     for seed in seeds:
@@ -62,7 +197,7 @@ def test_search_and_models_equal_brute_force(seeds: Sequence[int]) -> None:
         if tables is None:
             continue
         best = brute_force.optimum_ns(tables)
-        found = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
+        found = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, never)
         assert (found.step_time_ns, found.complete) == (best, True), seed
         if found.plan is not None:
             costs = plan_costs(tables.instance, found.plan)
@@ -74,7 +209,7 @@ def test_search_and_models_equal_brute_force(seeds: Sequence[int]) -> None:
             assert solve_shape(tables, model_engine(method)).step_time_ns == best, seed
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(150), 5))
+@pytest.mark.parametrize("seeds", few_and_many(range(150), 15))
 def test_bounds_never_exceed_the_optimum(seeds: Sequence[int]) -> None:
     """Of the search and of the verifier, which also finds no plan below it."""
     for seed in seeds:
@@ -88,18 +223,7 @@ def test_bounds_never_exceed_the_optimum(seeds: Sequence[int]) -> None:
         assert max(bounds) <= best, seed
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(40), 8))
-def test_plan_space_and_certificate_are_those_of_the_verifier(seeds: Sequence[int]) -> None:
-    """Two enumerations list the same shapes, and the whole file is proved again."""
-    for seed in seeds:
-        instance = unlike_instance(seed)
-        check_space(instance)
-        document = build_document(solve(instance, EXACT), EXACT)
-        report = verify_document(document)
-        assert report.complete, (seed, report.problems)
-
-
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 15))
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 20))
 def test_flagscale_has_the_best_order_that_it_runs(seeds: Sequence[int]) -> None:
     """By search, models and verifier, which finds no better one: of shapes with orders left out.
 
@@ -113,14 +237,14 @@ def test_flagscale_has_the_best_order_that_it_runs(seeds: Sequence[int]) -> None
         for shape in rng.sample(space, min(2, len(space))):
             tables = build_tables(instance, shape)
             best = brute_force.optimum_ns(tables)
-            answer = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
+            answer = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, never)
             assert (answer.step_time_ns, answer.complete) == (best, True), seed
             for method in methods:
                 assert solve_shape(tables, model_engine(method)).step_time_ns == best, seed
             check_claims(tables, best)
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 15))
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 20))
 def test_first_plans_of_flagscale_have_orders_that_it_runs(seeds: Sequence[int]) -> None:
     """A local search begins where it can, and goes on among such orders."""
     for seed in seeds:
@@ -199,18 +323,6 @@ def test_bug_single_row_that_may_be_negative_was_taken_for_a_maximum() -> None:
     assert solve_shape(tables, model_engine("milp")).step_time_ns == best
 
 
-@pytest.mark.parametrize("seed", one_each(range(24), 4))
-def test_own_degrees_are_never_slower_and_groups_have_no_order(seed: int) -> None:
-    """Nor do the names of the groups change what is found."""
-    own = unlike_instance(seed)
-    steps = [
-        solve(instance, EXACT).objective
-        for instance in (own, permuted(own), own.but(search={"degrees": "uniform"}))
-    ]
-    assert steps[0] == steps[1], seed
-    assert steps[2] is None or (steps[0] is not None and steps[0] <= steps[2]), seed
-
-
 def permuted(instance: Instance) -> Instance:
     """The groups in reverse, under other names."""
     groups = tuple(
@@ -245,7 +357,7 @@ def super_gpus(instance: Instance, parts: int) -> Instance:
     return instance.but(cluster=cluster, search={"degrees": "uniform"}, profile=profile)
 
 
-@pytest.mark.parametrize("seed", one_each(range(40), 8))
+@pytest.mark.parametrize("seed", one_each(range(40), 20))
 def test_super_gpus_have_the_same_optimum_up_to_the_sync_among_parts(seed: int) -> None:
     """Nodes of two GPUs in two parts, beside nodes of GPUs that are twice as fast on half as much.
 
@@ -283,14 +395,14 @@ def test_super_gpus_have_the_same_optimum_up_to_the_sync_among_parts(seed: int) 
                 optimizer_ns=0 * tables.optimizer_ns,
                 embedding_bytes=(0, 0),
             )
-            answer = enumerate_shape(Intervals(still), NO_CUTOFF, 0.0, lambda: False)
+            answer = enumerate_shape(Intervals(still), NO_CUTOFF, 0.0, never)
             times = [ns for ns in (best, answer.step_time_ns) if ns is not None]
             best = min(times, default=None)
         found.append(best)
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(100), 10))
+@pytest.mark.parametrize("seeds", few_and_many(range(100), 25))
 def test_bug_parts_sent_one_copy_of_the_tied_gradients(seeds: Sequence[int]) -> None:
     """Two parts of every slot cost what two replicas do on the same GPUs, embeddings tied or not.
 
@@ -305,16 +417,8 @@ def test_bug_parts_sent_one_copy_of_the_tied_gradients(seeds: Sequence[int]) -> 
         parts = plain_shape(nodes_used, degrees=halves, pp=sum(nodes_used), micro_batch=4, zero=1)
         replicas = {"degrees": (Degrees(tp=1),) * len(groups), "dp": 2, "micro_batch": 2}
         tables = [build_tables(instance, s) for s in (parts, parts.model_copy(update=replicas))]
-        best = [enumerate_shape(Intervals(own), NO_CUTOFF, 0.0, lambda: False) for own in tables]
+        best = [enumerate_shape(Intervals(own), NO_CUTOFF, 0.0, never) for own in tables]
         assert best[0].step_time_ns == best[1].step_time_ns, seed
-
-
-def test_figure_of_hetero_small() -> None:
-    """806.1 ms by group, proved to 0.1 %, where equal degrees take 860.6 ms."""
-    one = load_instance(ROOT / "instances" / "hetero_small.yaml")
-    result = solve(one.but(search={"degrees": "per_group"}), SolveOptions(gap=0.001))
-    assert result.status is Status.OPTIMAL
-    assert result.step_time_ns == 806_111_691
 
 
 def test_groups_of_equal_machines_are_not_told_apart() -> None:
@@ -327,3 +431,52 @@ def test_groups_of_equal_machines_are_not_told_apart() -> None:
     assert all(a.tp * 100 + a.parts <= b.tp * 100 + b.parts for a, b in (s.degrees for s in listed))
     assert set(PlanSpace(apart).shapes_of((1, 1))) == set(listed)
     assert len(set(listed)) == len(listed)
+
+
+# Stages with degrees of their own
+
+
+def small_shapes(instance: Instance) -> list[Shape]:
+    """Few enough stages and replicas to try everything."""
+    return [s for s in shapes(instance) if s.per_stage and s.pp <= 4 and s.dp <= 4]
+
+
+def answer(instance: Instance, shape: Shape) -> ShapeAnswer:
+    """The best plan of a shape."""
+    intervals = Intervals(TimeTables(instance).costs(shape))
+    return enumerate_shape(intervals, NO_CUTOFF, 0.0, never)
+
+
+@both_targets
+@pytest.mark.parametrize("seeds", few_and_many(range(90), 45))
+def test_search_equals_brute_force(seeds: Sequence[int], make: Make) -> None:
+    """The best plan of every shape; bounds are no higher, and the verifier finds none below it."""
+    for seed in seeds:
+        instance = make(seed)
+        prover, choice = Prover(PlanSpace(instance)), StageChoice(instance)
+        work = StageWork(prover)
+        for shape in small_shapes(instance):
+            best = Bench(instance, shape).optimum_ns()
+            found = answer(instance, shape)
+            assert (found.step_time_ns, found.complete) == (best, True), (seed, shape)
+            if best is None or found.plan is None:
+                continue
+            bound = choice.bound_ns(shape)
+            assert max(bound, work.bound_ns(shape)) <= best, (seed, shape)
+            assert step_time_ns(plan_costs(instance, found.plan)) == best, (seed, shape)
+            below = exhaust_stages(prover, shape, best, Clock())
+            above = exhaust_stages(prover, shape, best + 1, Clock())
+            assert below is not None, (seed, shape)
+            assert above is not None, (seed, shape)
+            assert (below.plan, above.step_time_ns) == (None, best), (seed, shape)
+
+
+@pytest.mark.parametrize("seed", one_each(range(40), 20))
+def test_plans_for_flagscale_are_meshes_that_start(seed: int) -> None:
+    """Stages of unlike degrees in one node too: each mesh is a run of ranks."""
+    instance = meshed_instance(seed)
+    for plan in (answer(instance, shape).plan for shape in small_shapes(instance)):
+        if plan is not None:
+            job = Job(instance, plan)
+            assert not list(EXPORTERS["flagscale"].faults(job)), (seed, plan)
+            flagscale.check(job, flagscale.files(job))

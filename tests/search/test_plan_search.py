@@ -1,0 +1,74 @@
+"""The state of a search: what is told of it, and how it goes on near a good plan."""
+
+import pytest
+
+from solver.options import SolveOptions
+from solver.result import Status, Termination
+from solver.search.incumbents import Incumbent
+from solver.search.plan_search import PlanSearch, Standing
+from tests.small_instances import random_instance
+from tests.stage_degrees import stage_instance
+
+
+@pytest.mark.parametrize("seed", [2, 26])
+def test_shapes_near_the_best_by_group_lead_to_better_plans(seed: int) -> None:
+    """Here to the best one, before any bound is looked at."""
+    search = PlanSearch(stage_instance(seed), SolveOptions(gap=0.0))
+    search.run({shape for shape in search.space if not shape.per_stage})
+    before = search.incumbents.best
+    search.climb()
+    after = search.incumbents.best
+    search.run()
+    assert before is not None
+    assert after is not None
+    assert search.incumbents.best == after < before
+
+
+def test_standing_of_a_search_that_has_not_begun_and_of_one_that_is_done() -> None:
+    """At first only bounds are known, and the least of them bounds the instance."""
+    search = PlanSearch(random_instance(0), SolveOptions())
+    first = search.standing()
+    assert (first.status, first.objective, first.step_time_ns) == (Status.UNKNOWN, None, None)
+    assert first.bound == min(task.objective for task in search.open_list.tasks)
+    assert len(first.open) == len(first.records) == len(search.space)
+    search.close()
+    last = search.standing()
+    assert (last.status, last.open, last.gap) == (Status.OPTIMAL, (), 0.0)
+    assert last.bound == last.objective == last.step_time_ns
+    assert search.result(Termination.TIME_LIMIT).termination is Termination.CLOSED
+
+
+@pytest.mark.parametrize(
+    ("objective", "complete", "status"),
+    [
+        (1.0, True, Status.OPTIMAL),
+        (1.0, False, Status.FEASIBLE),
+        (None, True, Status.INFEASIBLE),
+        (None, False, Status.UNKNOWN),
+    ],
+)
+def test_without_a_list_of_all_shapes_nothing_is_proved(
+    objective: float | None, complete: bool, status: Status
+) -> None:
+    """A plan is optimal, and none infeasible, only if all shapes are known and closed."""
+    standing = Standing((), Incumbent(), objective, objective, complete)
+    assert (standing.status, standing.is_open) == (status, not complete)
+
+
+def test_a_search_below_a_cutoff_finds_nothing_at_it() -> None:
+    """Just above the optimum the plan is found; at it the instance has none, and a bound says so.
+
+    The cutoff is not taken for a plan's objective.
+    """
+    best = PlanSearch(random_instance(0), SolveOptions())
+    best.close()
+    best_ns = best.standing().step_time_ns
+    assert best_ns is not None
+    for below, found_ns in ((best_ns + 1, best_ns), (best_ns, None)):
+        search = PlanSearch(random_instance(0), SolveOptions(), below=below)
+        search.close()
+        standing = search.standing()
+        assert standing.step_time_ns == standing.objective == found_ns
+        assert standing.bound is not None
+        assert standing.bound >= best_ns
+        assert standing.open == ()

@@ -1,0 +1,40 @@
+"""What is told of a search while it runs: shapes, incumbent, bound and gap as they stand."""
+
+from solver.options import SolveOptions
+from solver.search.driver import solve
+from solver.search.progress import Progress
+from tests.small_instances import random_instance
+
+
+def test_incumbent_and_bound_come_together() -> None:
+    """Told after every shape; bounds rise, incumbents fall, and in the end they meet."""
+    told = list[Progress]()
+    result = solve(random_instance(3), SolveOptions(time_limit_s=600.0), told.append)
+    assert told
+    bounds = [known.bound_ns or 0 for known in told]
+    times = [known.incumbent_ns or float("inf") for known in told]
+    assert bounds == sorted(bounds)
+    assert times == sorted(times, reverse=True)
+    assert all(known.shapes_total == len(result.log.shapes) for known in told)
+    assert told[-1].incumbent_ns == result.step_time_ns
+    assert 0 < (told[-1].left_s or 0) <= 600
+
+
+def test_time_left_is_that_to_the_limit() -> None:
+    """10 s of which 4 are over leave 6; none after it; without a limit there is no such time."""
+    known = Progress(1, 2, None, None, None, 4.0, 10.0)
+    assert known.left_s == 6.0
+    assert Progress(1, 2, None, None, None, 14.0, 10.0).left_s == 0.0
+    assert Progress(1, 2, None, None, None, 4.0).left_s is None
+
+
+def test_moments_of_the_log_are_shares_of_the_objective() -> None:
+    """In order of time; the last bound is the whole objective, as the plan is proved."""
+    history = solve(random_instance(3)).log.history
+    assert [moment.elapsed_s for moment in history] == sorted(
+        moment.elapsed_s for moment in history
+    )
+    shares = [moment.bound for moment in history if moment.bound is not None]
+    assert all(0 <= share <= 1 for share in shares)
+    assert shares[-1] == 1.0
+    assert any(moment.step_time_s is not None for moment in history)
