@@ -8,6 +8,7 @@ from formulations.costs.context import context_s, method_of
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.plan import Degrees
+from tests.oracles.agreement import check_costs
 
 NVLINK = 450e9  # bytes per second, 3.4 us
 
@@ -99,3 +100,9 @@ def test_latent_attention_sends_whole_heads() -> None:
 def test_one_gpu_sends_nothing() -> None:
     """Without context parallelism there is no traffic."""
     assert traffic_s(instance(), tp=1, cp=1, b=1) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("seed", [2, 7, 13, 15])
+def test_pages_suffice(seed: int) -> None:
+    """Random plans that use this module cost what docs/cost.md says."""
+    check_costs(seed)

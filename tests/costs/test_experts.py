@@ -13,6 +13,7 @@ from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.sizes import MoeSizes
 from formulations.instance.transformer import build_workload
 from tests.architectures import MIXTRAL
+from tests.oracles.agreement import check_costs
 from tests.small_instances import instance_of, nodes_of, plain_shape
 
 EXPERT = 3 * 4096 * 14336  # parameters
@@ -275,3 +276,9 @@ def test_groups_on_unlike_nodes_wait_for_the_slower() -> None:
     assert paced.forward_ns[1, 0] == paced.forward_ns[1, 1] > own.forward_ns[1, 1]
     assert paced.backward_ns[1, 0] == paced.backward_ns[1, 1]
     assert members_of(instance, shapes[1]) == Members(4, 2, (0, 1))
+
+
+@pytest.mark.parametrize("seed", [7, 13, 24, 44])
+def test_pages_suffice(seed: int) -> None:
+    """Random plans that use this module cost what docs/cost.md says."""
+    check_costs(seed)

@@ -9,6 +9,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from tests.brute_force import all_orders, place
 from tests.equal_nodes import equal_nodes
+from tests.oracles.agreement import check_costs
 from tests.random_shapes import random_tables, wide_zones
 from tests.seeds import few_and_many, one_each
 
@@ -118,3 +119,9 @@ def test_nodes_far_from_both_ends_are_counted_like_near_ones(dp: int, size: int)
     """Six nodes on up to 24 stages: what is worked out once for alike nodes is what slots give."""
     if 6 * size % dp == 0:
         assert_counted(equal_nodes(6, size, 1, dp, 6 * size // dp, tied=True, zero=1), [(0,) * 6])
+
+
+@pytest.mark.parametrize("seed", [4, 5, 34, 41])
+def test_pages_suffice(seed: int) -> None:
+    """Random plans that use this module cost what docs/cost.md says."""
+    check_costs(seed)

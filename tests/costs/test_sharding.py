@@ -19,6 +19,7 @@ from formulations.instance.search import Overlap, ZeroStage
 from formulations.instance.workload import OPTIMIZER_BYTES
 from formulations.plan import Degrees, Shape
 from tests.equal_nodes import equal_nodes
+from tests.oracles.agreement import check_costs
 from tests.small_instances import layer, plain_shape, workload
 
 
@@ -199,3 +200,9 @@ def test_layers_that_agree_in_bytes() -> None:
     assert masks == [[0, 1, 0], [1, 0, 1]]
     alike = SHAPE.but(nodes_used=(1, 0, 1, 0))
     assert [mask.tolist() for mask in layers_alike(alike, sizes)] == [[1, 1, 1]]
+
+
+@pytest.mark.parametrize("seed", [1, 3, 7, 44])
+def test_pages_suffice(seed: int) -> None:
+    """Random plans that use this module cost what docs/cost.md says."""
+    check_costs(seed)

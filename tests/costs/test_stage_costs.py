@@ -26,6 +26,7 @@ from solver.verify.bounds import Prover
 from tests import brute_force
 from tests.cramped import cramped_tables
 from tests.equal_nodes import equal_nodes
+from tests.oracles.agreement import check_costs
 from tests.recursion import stage_ends
 from tests.seeds import few_and_many, one_each
 from tests.small_instances import layer, plain_shape, workload
@@ -255,3 +256,9 @@ def test_a_split_sequence_is_sent_in_parts_that_nobody_gathers() -> None:
         assert split.splits_messages(2)
         assert not split.gathers_messages(2)
         assert (tables.send_bytes, tables.memory[0].buffers_bytes) == ((500_000,), 2 * 500_000)
+
+
+@pytest.mark.parametrize("seed", [11, 23, 46])
+def test_pages_suffice(seed: int) -> None:
+    """Random plans that use this module cost what docs/cost.md says."""
+    check_costs(seed)

@@ -25,6 +25,7 @@ from solver.search.enumeration import enumerate_shape
 from tests import brute_force
 from tests.equal_nodes import BETWEEN_ZONES, equal_nodes
 from tests.loop_checks import solve_shape
+from tests.oracles.agreement import check_costs
 from tests.random_shapes import random_tables
 
 #: Layers 0 embedding, 1-2 encoder, 3-4 decoder, 5 head.
@@ -283,3 +284,9 @@ def test_cluster_refuses_pairs_that_do_not_fit(pairs: list[str]) -> None:
     own = tuple(ZonePair(zones=(pair[0], pair[1]), link=BETWEEN_ZONES) for pair in pairs)
     with pytest.raises(ValidationError, match="zone"):
         Cluster(groups=cluster.groups, zone_links=own)
+
+
+@pytest.mark.parametrize("seed", [8, 34, 41, 59])
+def test_pages_suffice(seed: int) -> None:
+    """Random plans that use this module cost what docs/cost.md says."""
+    check_costs(seed)
