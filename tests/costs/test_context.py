@@ -74,18 +74,6 @@ def test_bug_weighted_sums_wait_for_the_attention() -> None:
     assert found == pytest.approx((2 * 3 * 3.4e-6,) * 2)
 
 
-def test_method_as_written() -> None:
-    """What the instance names is used, although it sends more."""
-    exchanged, ring = instance(), instance(search=", context_method: ring")
-    assert traffic_s(ring, tp=1, cp=4, b=1)[1] > 2 * traffic_s(exchanged, tp=1, cp=4, b=1)[1]
-
-
-@pytest.mark.parametrize(("tp", "cp"), [(4, 4), (1, 16), (3, 2)])
-def test_heads_that_cannot_be_divided_go_round_a_ring(tp: int, cp: int) -> None:
-    """All-to-all gives each GPU whole heads."""
-    assert method_of(instance().workload.layers[1], tp, cp, kv_heads=8) == "ring"
-
-
 def test_latent_attention_sends_whole_heads() -> None:
     """DeepSeek's keys of 128 + 64 and values of 128 per head, not their rank of 512."""
     latent = (
@@ -95,11 +83,6 @@ def test_latent_attention_sends_whole_heads() -> None:
     layer = instance(latent).workload.layers[1]
     assert layer.key_value_bytes == 2 * 4096 * 8 * (192 + 128)
     assert layer.query_bytes == 2 * 4096 * 8 * (192 + 128)
-
-
-def test_one_gpu_sends_nothing() -> None:
-    """Without context parallelism there is no traffic."""
-    assert traffic_s(instance(), tp=1, cp=1, b=1) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("seed", [2, 7, 13, 15])

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from formulations.costs.placement import Placer
@@ -57,6 +58,16 @@ def test_no_path_is_longer_than_the_longest() -> None:
     tables = build_tables(base, plain_shape((2,), pp=2, micro_batch=4))
     costs = split_costs(tables, Placer(tables).costs([0, 0]), (0, 2, 4), (1,))
     assert 2 * 4_010_000 < step_time_ns(costs) <= tables.longest_ns
+
+
+def test_least_is_that_of_the_fastest_group_used() -> None:
+    """Of two layers 3 and 2 forward, 9 and 7 in all; of the first group alone 3 + 4 and 10 + 9."""
+    tables = equal_nodes(2, 1, 1, 1, 2, zones="ab")
+    forward, backward = np.array([[3, 5], [4, 2]]), np.array([[7, 4], [5, 5]])
+    both = replace(tables, forward_ns=forward, backward_ns=backward)
+    assert (both.least_forward_ns, both.least_work_ns) == (3 + 2, 9 + 7)
+    first = replace(both, shape=tables.shape.but(nodes_used=(1, 0)))
+    assert (first.least_forward_ns, first.least_work_ns) == (3 + 4, 10 + 9)
 
 
 @pytest.mark.parametrize(
