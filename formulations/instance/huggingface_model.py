@@ -13,7 +13,7 @@ import importlib.util
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from formulations.errors import InstanceError
 from formulations.instance.counted import CountedModel, CountedPart
@@ -186,41 +186,25 @@ def counted_model(network: Any, config: Any, where: str) -> CountedModel:
     )
 
 
-@dataclass(frozen=True)
-class _Leaf:
+class _Leaf(NamedTuple):
     """A parameter and the module that holds it."""
 
     path: str
     module: Any
     parameter: Any
-
-    @property
-    def is_table(self) -> bool:
-        from torch.nn import Embedding
-
-        return isinstance(self.module, Embedding)
-
-    @property
-    def is_convolution(self) -> bool:
-        from torch.nn import Conv1d
-
-        return isinstance(self.module, Conv1d)
-
-    @property
-    def is_norm(self) -> bool:
-        """Whether a module of vectors alone holds it, as its weight."""
-        vectors = all(p.ndim < 2 for p in self.module.parameters())
-        return vectors and self.path.endswith(".weight")
+    is_table: bool
 
 
 def _leaves(network: Any) -> Iterator[_Leaf]:
     """All parameters in the order in which the model registers them, each once."""
+    from torch.nn import Embedding
+
     seen: set[int] = set()
     for path, module in network.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
             if id(parameter) not in seen:
                 seen.add(id(parameter))
-                yield _Leaf(f"{path}.{name}", module, parameter)
+                yield _Leaf(f"{path}.{name}", module, parameter, isinstance(module, Embedding))
 
 
 def _stack(network: Any, where: str) -> tuple[str, Any]:
@@ -299,12 +283,16 @@ class _Reading:
         )
 
     def _of_parameter(self, leaf: _Leaf) -> CountedPart:
+        from torch.nn import Conv1d
+
         size, shape = int(leaf.parameter.numel()), tuple(leaf.parameter.shape)
         if leaf.is_table:
             return CountedPart(whole_parameters=size, kernels=2, memory_kernels=2)  # lookup, add
         if len(shape) < 2:
             vector = CountedPart(whole_parameters=size)
-            if not leaf.is_norm:
+            # A norm is a module of vectors alone, which holds this one as its weight.
+            vectors = all(p.ndim < 2 for p in leaf.module.parameters())
+            if not vectors or not leaf.path.endswith(".weight"):
                 return vector
             launch = CountedPart(kernels=1, memory_kernels=1)
             if size == self._head_dim:  # the input of a norm over single heads is that of all
@@ -312,7 +300,7 @@ class _Reading:
                 return vector + launch + CountedPart(split_kept_bytes=2 * size * heads)
             return vector + launch + CountedPart(whole_kept_bytes=2 * size)
         experts = self.number(*_EXPERTS)
-        of_experts = experts is not None and shape[0] == experts and not leaf.is_convolution
+        of_experts = shape[0] == experts and not isinstance(leaf.module, Conv1d)
         if of_experts and len(shape) == 2:
             return self._router_or_biases(leaf, size, shape)
         alone = _ONE_EXPERT.search(leaf.path) is not None
