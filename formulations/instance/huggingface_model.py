@@ -153,7 +153,8 @@ def counted_model(network: Any, config: Any, where: str) -> CountedModel:
 
     Raises InstanceError for a model without head, or of more or less than one stack of blocks.
     """
-    reading = _Reading(config, where)
+    rotary = any("Rotary" in type(module).__name__ for module in network.modules())
+    reading = _Reading(config, where, rotary)
     head = network.get_output_embeddings()
     if head is None:
         problem = f"{type(network).__name__}, which has no language head"
@@ -232,6 +233,7 @@ class _Reading:
 
     config: Any
     where: str
+    rotary: bool
 
     def number(self, *keys: str) -> int | None:
         """The first of the fields that is there; None where none is."""
@@ -263,13 +265,20 @@ class _Reading:
 
     def block(self, block: Any) -> CountedPart:
         """One block: its parameters, scores, residual adds, and inputs of attention and network."""
-        names = [type(m).__name__ for m in block.modules() if list(m.parameters())]
-        columns = heads = 0  # of the scores: heads * (width of query + width of value)
-        if any("Attention" in name for name in names):
+        modules = [m for m in block.modules() if list(m.parameters())]
+        attention = [m for m in modules if "Attention" in type(m).__name__]
+        columns = heads = copies = 0  # of the scores: heads * (width of query + width of value)
+        if attention:
             heads = self._required("num_attention_heads")
             nope, rope = self.number("qk_nope_head_dim"), self.number("qk_rope_head_dim")
             query = nope + rope if nope and rope else self._head_dim
             columns = heads * (query + (self.number("v_head_dim") or self._head_dim))
+            # Rotary positions make copies of queries and keys, but for latent attention, and where
+            # norms have made them.
+            inner = [type(m).__name__ for module in attention for m in module.modules()]
+            if self.rotary and not rope and not any("Norm" in name for name in inner):
+                keys = self.number("num_key_value_heads") or heads
+                copies = 2 * (heads + keys) * self._head_dim
         plain = [m for m in block.modules() if not list(m.children()) and not list(m.parameters())]
         names = [type(module).__name__ for module in plain]
         kernels = _RESIDUAL_ADDS + _ROTARY_KERNELS * bool(heads)
@@ -277,6 +286,7 @@ class _Reading:
         return self.total(list(_leaves(block))) + CountedPart(
             kernels=kernels,
             memory_kernels=kernels,
+            split_kept_bytes=copies,
             whole_kept_bytes=2 * 2 * self.hidden_size,
             score_columns=columns,
             heads=heads,
