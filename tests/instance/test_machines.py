@@ -69,7 +69,7 @@ def test_latency_is_that_of_a_ring_unless_it_is_written() -> None:
     assert (link.latency_s, link.source) == (5.7e-6, "the instance; latency of 5.7 us: NCCL 2.19")
     stated = as_link(LinkFile(bandwidth_bytes_per_s=1.0, latency_s=0.0), 5.7e-6)
     assert (stated.latency_s, stated.source) == (0.0, "the instance")
-    assert as_link(stated, 1.0) is stated
+    assert as_link(stated, 1.0) == stated
     assert not Spot(price_usd_per_hour=1.0, preemptions_per_hour=0.0).only
 
 
