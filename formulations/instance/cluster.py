@@ -5,7 +5,7 @@ from functools import cached_property
 from itertools import accumulate, combinations
 from typing import Annotated, NamedTuple
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, Tag, model_validator
 
 from formulations.errors import Mistakes, joined
 from formulations.instance.catalogue import gpu_catalogue, link_catalogue
@@ -42,11 +42,11 @@ from formulations.instance.record import (
     FROM_LIST,
     MAPPING,
     NAME,
+    NAME_OR_MAPPING,
     NUMBER,
+    NUMBER_OR_MAPPING,
     Record,
     Section,
-    name_or_mapping,
-    number_or_mapping,
     refusal,
 )
 
@@ -211,9 +211,7 @@ class Cluster(Record):
         return self.model_copy(update=update)
 
 
-Gpu = Annotated[
-    Annotated[Name, Tag(NAME)] | Annotated[GpuFile, Tag(MAPPING)], Discriminator(name_or_mapping)
-]
+Gpu = Annotated[Annotated[Name, Tag(NAME)] | Annotated[GpuFile, Tag(MAPPING)], NAME_OR_MAPPING]
 
 
 class CountRange(Section):
@@ -233,7 +231,7 @@ class CountRange(Section):
 
 NumNodes = Annotated[
     Annotated[Count, Tag(NUMBER)] | Annotated[CountRange, Tag(MAPPING)],
-    Discriminator(number_or_mapping),
+    NUMBER_OR_MAPPING,
 ]
 
 
