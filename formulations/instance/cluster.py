@@ -300,7 +300,17 @@ class ClusterFile(Section):
 def resolve_cluster(written: ClusterFile, place: Place) -> Cluster:
     """The cluster. InstanceError for repeated names, too many GPUs, zones that do not fit."""
     wrong, alone = Mistakes(), sum(group.most_nodes for group in written.groups) == 1
-    wrong.of(_check_groups, written.groups, place)
+    names = [group.name for group in written.groups]
+    for j, name in enumerate(names):
+        if name in names[:j]:
+            problem = f"{name!r} is also the name of groups[{names.index(name)}]"
+            at = place.at("groups", j, "name")
+            wrong.errors.append(at.error(problem, "every group its own name"))
+    numbers = (group.most_nodes * group.gpus_per_node for group in written.groups)
+    if (beyond := first_beyond(numbers, MOST_GPUS)) is not None:
+        problem = f"more than {MOST_GPUS} GPUs up to this group"
+        at = place.at("groups", beyond, "nodes")
+        wrong.errors.append(at.error(problem, f"at most {MOST_GPUS} in all"))
     groups = [
         wrong.of(_group, group, place.at("groups", j), alone=alone)
         for j, group in enumerate(written.groups)
@@ -320,18 +330,6 @@ def resolve_cluster(written: ClusterFile, place: Place) -> Cluster:
         ),
         network_efficiency=tuple(sorted(({1: 1.0} | (written.network_efficiency or {})).items())),
     )
-
-
-def _check_groups(groups: list[NodeGroupFile], place: Place) -> None:
-    names = [group.name for group in groups]
-    for j, name in enumerate(names):
-        if name in names[:j]:
-            problem = f"{name!r} is also the name of groups[{names.index(name)}]"
-            raise place.at("groups", j, "name").error(problem, "every group its own name")
-    beyond = first_beyond((group.most_nodes * group.gpus_per_node for group in groups), MOST_GPUS)
-    if beyond is not None:
-        problem = f"more than {MOST_GPUS} GPUs up to this group"
-        raise place.at("groups", beyond, "nodes").error(problem, f"at most {MOST_GPUS} in all")
 
 
 def _group(written: NodeGroupFile, place: Place, *, alone: bool) -> NodeGroup:

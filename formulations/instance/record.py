@@ -194,7 +194,10 @@ class OneOrMany:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        listed = core_schema.no_info_before_validator_function(_as_tuple, handler(source))
+        def as_tuple(value: object) -> object:
+            return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+        listed = core_schema.no_info_before_validator_function(as_tuple, handler(source))
         return core_schema.no_info_after_validator_function(_without_repeats, listed)
 
     def __get_pydantic_json_schema__(
@@ -202,10 +205,6 @@ class OneOrMany:
     ) -> JsonSchemaValue:
         several = handler(schema)
         return {"anyOf": [several["items"], several | {"minItems": 1, "uniqueItems": True}]}
-
-
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
 def _without_repeats(values: tuple[object, ...]) -> tuple[object, ...]:
