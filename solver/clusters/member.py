@@ -108,14 +108,23 @@ class Members:
     ) -> MemberClosing:
         """Closes a cluster, unless time or Ctrl-C end that early."""
         options = replace(self.options, time_limit_s=limit_s)
-        space, times = self.space(task.counts), self.times.afresh()
+        counts, times = task.counts, self.times.afresh()
+        space = self.space(counts)
         search = PlanSearch(
             self.instance, options, report, times, space, task.cutoff_ns, self.study
         )
         interrupted = False
         try:
             with time_up_after(search.deadline.end_s):
-                _run(search, f" of {task.counts}, {self.family.fewest} at least")
+                # as `solve`, but where plans have to be below a cutoff proofs come first, which are
+                # enough as a rule, and find what is below it
+                if search.incumbents.best is not None:
+                    search.run(efforts=EFFORTS[:1])
+                still_open = search.open_list.open(search.incumbents.best)
+                if space_left := [task.shape for task in still_open]:
+                    name = f" of {counts}, {self.family.fewest} at least"  # of plans in a study
+                    search.first_plans(space_left, name)
+                    search.run()
         except TimeUp:
             pass
         except KeyboardInterrupt:
@@ -126,26 +135,13 @@ class Members:
             bound_ns = 0
         stated = search.closer.cutoffs.stated
         return MemberClosing(
-            counts=task.counts,
+            counts=counts,
             found=known.incumbent.found,
             bound_ns=bound_ns,
             records=tuple(stated(record, best, bound_ns) for record in known.records),
             runtime_s=search.deadline.elapsed_s,
             interrupted=interrupted,
         )
-
-
-def _run(search: PlanSearch, nodes: str) -> None:
-    """As `solve`, but proofs come first where plans have to be below a cutoff.
-
-    They are enough as a rule, and find what is below it. `nodes`: which plans of a study belong
-    to the same space.
-    """
-    if search.incumbents.best is not None:
-        search.run(efforts=EFFORTS[:1])
-    if still := [task.shape for task in search.open_list.open(search.incumbents.best)]:
-        search.first_plans(still, nodes)
-        search.run()
 
 
 def member_shape(shape: Shape) -> Shape:

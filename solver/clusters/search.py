@@ -66,7 +66,8 @@ class OpenClusters:
 
     def next_task(self) -> MemberTask | None:
         """The open cluster not yet searched that may go furthest beyond the front."""
-        heap = [(self._rank(counts), counts) for counts in self._unsearched()]
+        unsearched = (counts for counts in self.open if counts not in self.closed)
+        heap = [(self._rank(counts), counts) for counts in unsearched]
         heapify(heap)
         while heap:
             _, counts = heap[0]
@@ -85,10 +86,6 @@ class OpenClusters:
         """A bound of a cluster; None where plans that take so long are beyond limits."""
         refused_ns = (max(self.front.longest[counts]) + 1) * (1 - NOISE)
         return None if bound_ns is None or bound_ns >= refused_ns else bound_ns
-
-    def _unsearched(self) -> list[Counts]:
-        """Open clusters not yet searched."""
-        return [counts for counts in self.open if counts not in self.closed]
 
     def _rank(self, counts: Counts) -> tuple[float, ...]:
         """The lower the further the cluster may go; without a front, fast and cheap ones first."""

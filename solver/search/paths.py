@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from formulations.costs.placement import PlacementCosts
-from formulations.costs.plan_costs import PlanCosts, split_costs
+from formulations.costs.plan_costs import split_costs
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.decisions import ALL_FREE, Decisions, Given, even_shares, share_range
@@ -19,6 +19,7 @@ from formulations.models.step_time import OneShape
 from formulations.paths import PathCut
 from formulations.plan import Shape
 from formulations.schedules import SCHEDULES, ScheduleGraph, schedule_graph
+from solver.graph.placements import replica_classes
 from solver.search.engines import ModelEngine
 from solver.simulate import Times, simulate, tail_ns, trace
 
@@ -116,24 +117,6 @@ def _times(
     return Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
 
 
-def _tails(costs: PlanCosts) -> Array:
-    """[p] from the end of a device to that of the step, were it the last to finish."""
-    finish = costs.optimizer_ns + costs.gather_ns
-    if costs.tied:
-        finish[[0, -1]] = finish[[0, -1]].max() + costs.embedding_ns
-    return costs.sync_ns + finish
-
-
-def _columns(placement: PlacementCosts, decisions: Decisions, dp: int) -> dict[bytes, list[int]]:
-    """Replicas by equal groups and transfers."""
-    groups = placement.group_of_slot.reshape(-1, dp)
-    columns: dict[bytes, list[int]] = {}
-    for r in range(dp):
-        key = groups[:, r].tobytes() + placement.send_ns[:, :, r].tobytes()
-        columns.setdefault(key, []).append(r)
-    return columns
-
-
 def harvest(
     stages: StageCosts,
     placement: PlacementCosts,
@@ -149,38 +132,37 @@ def harvest(
     """
     tables, shape = stages.tables, stages.tables.shape
     costs = split_costs(tables, placement, decisions.boundaries, decisions.micro_batches)
-    tails = _tails(costs)
+    # [p] from the end of a device to that of the step, were it the last to finish
+    finish = costs.optimizer_ns + costs.gather_ns
+    if costs.tied:
+        finish[[0, -1]] = finish[[0, -1]].max() + costs.embedding_ns
+    tails = costs.sync_ns + finish
     ready = np.zeros(shape.pp, dtype=np.int64)
     cuts: list[PathCut] = []
-    for replicas in _columns(placement, decisions, shape.dp).values():
-        own = {decisions.micro_batches[r] for r in replicas}
-        near = {m + step for m in own for step in (-1, 1)} & set(shares)
-        for m in sorted(own | near):
+    for alike in replica_classes(placement, shape.dp):
+        planned = {decisions.micro_batches[r] for r in alike.replicas}
+        near = {m + step for m in planned for step in (-1, 1)} & set(shares)
+        for m in sorted(planned | near):
             graph = schedule_graph(shape.schedule, shape.pp, m, shape.vpp)
-            most = BATCH_ENTRIES // graph.num_operations if m in own else 0
+            most = BATCH_ENTRIES // graph.num_operations if m in planned else 0
             splits = _nearby(decisions.boundaries, most)
-            times = _times(stages, placement, replicas[0], m, splits)
+            times = _times(stages, placement, alike.replicas[0], m, splits)
             end = simulate(graph, times)
             ends = end[graph.last]
             cuts.extend(_paths(graph, times, end, (ends + tails[:, None]).argmax(axis=0)))
-            if m in own:
+            if m in planned:
                 ready = np.maximum(ready, ends[:, 0])
                 late = np.flatnonzero(ends[:, 0] + tails > bound_ns)
-                cuts.extend(_paths(graph, _repeat(times, late), end[:, 0 * late], late))
+                first = 0 * late  # the plan itself, once for every path
+                plan = Times(
+                    times.forward[:, first],
+                    times.backward[:, first],
+                    times.send[:, first],
+                    times.blocking,
+                    weight=None if times.weight is None else times.weight[:, first],
+                )
+                cuts.extend(_paths(graph, plan, end[:, first], late))
     return Harvest(int(tail_ns(costs, ready).max()), tuple(dict.fromkeys(cuts)))
-
-
-def _repeat(times: Times, columns: Array) -> Times:
-    """The first pipeline, once for every column."""
-    first = 0 * columns
-    weight = None if times.weight is None else times.weight[:, first]
-    return Times(
-        times.forward[:, first],
-        times.backward[:, first],
-        times.send[:, first],
-        times.blocking,
-        weight=weight,
-    )
 
 
 #: Weight of the dearest nodes, if what models minimise, a sum over shapes, stays below the other.

@@ -218,7 +218,11 @@ def _connected(path: Path, patience_s: float) -> Iterator[sqlite3.Connection]:
             _check_file(path, connection)
             yield connection
     except sqlite3.Error as error:
-        raise _error(path, error) from error
+        for words, found, remedy in _FAULTS:
+            if words in str(error).lower():
+                raise StudyError(path, found, remedy) from error
+        found = f"SQLite: {error}"
+        raise StudyError(path, found, "repair it, or name a new file") from error
 
 
 def _check_file(path: Path, connection: sqlite3.Connection) -> None:
@@ -293,10 +297,3 @@ _FAULTS = (
     ("malformed", *_DAMAGED),
     ("not a database", "it is no study, or damaged", "restore it, or name a new file"),
 )
-
-
-def _error(path: Path, error: sqlite3.Error) -> StudyError:
-    for words, found, remedy in _FAULTS:
-        if words in str(error).lower():
-            return StudyError(path, found, remedy)
-    return StudyError(path, f"SQLite: {error}", "repair it, or name a new file")
