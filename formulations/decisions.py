@@ -96,11 +96,11 @@ def boundary_ranges(tables: CostTables) -> list[tuple[int, int]]:
     Boundary 0 is 0 and boundary S is L whatever stands there; there is a split iff the least
     boundary S is at most L.
     """
-    least, largest = [0], [tables.num_layers]
+    earliest, largest = [0], [tables.num_layers]
     for _ in range(tables.shape.num_stages):
-        least.append(least_end(tables, min(least[-1], tables.num_layers)))
+        earliest.append(least_end(tables, min(earliest[-1], tables.num_layers)))
         largest.append(largest_start(tables, max(largest[-1], 0)))
-    return list(zip(least, reversed(largest), strict=True))
+    return list(zip(earliest, reversed(largest), strict=True))
 
 
 def only_order(tables: CostTables) -> tuple[int, ...] | None:

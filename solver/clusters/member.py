@@ -55,12 +55,14 @@ class MemberClosing:
     @property
     def cut_short(self) -> bool:
         """Whether there is more to know."""
-        return self.interrupted or any(one.reason == "open" for one in self.records)
+        return self.interrupted or any(record.reason == "open" for record in self.records)
 
     @property
     def searched(self) -> bool:
         """Whether bounds alone were not enough."""
-        return self.found is not None or any(one.proof == "enumeration" for one in self.records)
+        return self.found is not None or any(
+            record.proof == "enumeration" for record in self.records
+        )
 
 
 class Members:
@@ -99,7 +101,7 @@ class Members:
         space, times = list(self.space(counts)), self.times.afresh()
         forms = times.forms(space)
         pairs = list(zip(space, forms, strict=True))
-        near = [one for one in pairs if one[1].bound_ns < below_ns and not one[0].per_stage]
+        near = [pair for pair in pairs if pair[1].bound_ns < below_ns and not pair[0].per_stage]
         others = [form.bound_ns for _, form in set(pairs) - set(near)]
         return min([*times.packed_ns([shape for shape, _ in near]), *others])
 
@@ -129,16 +131,18 @@ class Members:
             pass
         except KeyboardInterrupt:
             interrupted = True
-        known, best = search.standing(), search.incumbents.best
-        bound_ns = None if known.bound is None else int(known.bound)  # step times are minimised
-        if not known.complete:
+        standing, best = search.standing(), search.incumbents.best
+        bound_ns = (
+            None if standing.bound is None else int(standing.bound)
+        )  # step times are minimised
+        if not standing.complete:
             bound_ns = 0
         stated = search.closer.cutoffs.stated
         return MemberClosing(
             counts=counts,
-            found=known.incumbent.found,
+            found=standing.incumbent.found,
             bound_ns=bound_ns,
-            records=tuple(stated(record, best, bound_ns) for record in known.records),
+            records=tuple(stated(record, best, bound_ns) for record in standing.records),
             runtime_s=search.deadline.elapsed_s,
             interrupted=interrupted,
         )
@@ -192,9 +196,9 @@ class KeptMembers:
 
     def find(self, task: MemberTask) -> MemberClosing | None:
         """What is known of a cluster; StudyError for a plan that is not what it is said to be."""
-        for one in self.study.find(KIND, _key(task.counts)):
-            if one.variant == self._variant(task):
-                closing = self.study.read(KIND, one, _CLOSINGS)
+        for record in self.study.find(KIND, _key(task.counts)):
+            if record.variant == self._variant(task):
+                closing = self.study.read(KIND, record, _CLOSINGS)
                 if closing.found is not None:
                     check_plan(self.study, KIND, *closing.found)
                 return closing

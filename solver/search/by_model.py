@@ -117,16 +117,16 @@ class AtOnce:
             if answer.plan is not None or not answer.complete:
                 self.doubtful.add(shape)
             if answer.plan is not None:
-                found = f"none below {target_ns} ns where one of {answer.step_time_ns} ns is"
-                _log.warning("numerical trouble: %s; a shape stays open", found)
+                doubt = f"none below {target_ns} ns where one of {answer.step_time_ns} ns is"
+                _log.warning("numerical trouble: %s; a shape stays open", doubt)
         self.confirmed = True
 
     def _parts(self) -> dict[Shape, list[int]]:
         """Of a shape in the model: a part for every layout of stages with own degrees, else one."""
         parts, shapes = dict[Shape, list[int]](), self.loop.shapes
-        held = {shapes[index].tables.plan_shape for index in self.loop.model.held}
+        in_model = {shapes[index].tables.plan_shape for index in self.loop.model.held}
         for index, part in enumerate(shapes):
-            if part.tables.plan_shape in held:
+            if part.tables.plan_shape in in_model:
                 parts.setdefault(part.tables.plan_shape, []).append(index)
         return parts
 

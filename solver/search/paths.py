@@ -83,14 +83,14 @@ def first_cuts(schedule: ScheduleName, p: int, m: int, v: int = 1) -> Iterator[P
         yield from _paths(graph, pipelines, end, devices)
 
 
-def _nearby(boundaries: Sequence[int], most: int) -> Array:
+def _nearby(boundaries: Sequence[int], limit: int) -> Array:
     """[N, S + 1] the split itself, then those with one boundary moved by one layer."""
     rows = [tuple(boundaries)]
     for k in range(1, len(boundaries) - 1):
         for moved in (boundaries[k] - 1, boundaries[k] + 1):
             if boundaries[k - 1] < moved < boundaries[k + 1]:
                 rows.append((*boundaries[:k], moved, *boundaries[k + 1 :]))
-    return np.array(rows[: most + 1], dtype=np.int64)
+    return np.array(rows[: limit + 1], dtype=np.int64)
 
 
 def _times(
@@ -144,8 +144,8 @@ def harvest(
         near = {m + step for m in planned for step in (-1, 1)} & set(shares)
         for m in sorted(planned | near):
             graph = schedule_graph(shape.schedule, shape.pp, m, shape.vpp)
-            most = BATCH_ENTRIES // graph.num_operations if m in planned else 0
-            splits = _nearby(decisions.boundaries, most)
+            num_neighbours = BATCH_ENTRIES // graph.num_operations if m in planned else 0
+            splits = _nearby(decisions.boundaries, num_neighbours)
             times = _times(stages, placement, alike.replicas[0], m, splits)
             end = simulate(graph, times)
             ends = end[graph.last]
@@ -202,12 +202,12 @@ def shares_of(tables: CostTables, given: Given) -> Sequence[int]:
 def whole_weights(shapes: Sequence[OpenShape]) -> list[int]:
     """Whole numbers near the ratios of prices: what guides an engine, and proves nothing."""
     prices = [shape.price for shape in shapes]
-    most = max(prices, default=0.0)
-    if min(prices, default=0.0) == most:
+    dearest = max(prices, default=0.0)
+    if min(prices, default=0.0) == dearest:
         return [1] * len(prices)
     longest_ns = sum(2 * (shape.tables.longest_ns + 1) for shape in shapes)
     largest = min(LARGEST_WEIGHT, LARGEST_SUM // longest_ns)
-    return [(price and max(1, round(price / most * largest))) or 0 for price in prices]
+    return [(price and max(1, round(price / dearest * largest))) or 0 for price in prices]
 
 
 class HeldShapes:
@@ -230,24 +230,24 @@ class HeldShapes:
         """Adds a shape; step times are at least the bound, and below the target."""
         tables = self.shapes[index].tables
         limit_ns = min(target_ns, 2 * tables.longest_ns + 2) - 1
-        most = largest_share(tables, limit_ns)
-        given = replace(self.shapes[index].given, largest_share=most, max_step_time_ns=limit_ns)
+        share = largest_share(tables, limit_ns)
+        given = replace(self.shapes[index].given, largest_share=share, max_step_time_ns=limit_ns)
         part = self.built.add_shape(tables, self.weights[index], given)
         part.raise_step_time(bound_ns)
         self.held.append(index)
         self.shares[index] = shares_of(tables, given)
-        shape, known = tables.shape, set(self._pool.of(tables.shape))
+        shape, cuts = tables.shape, set(self._pool.of(tables.shape))
         for m in self.shares[index]:
-            known.update(first_cuts(shape.schedule, shape.pp, m, shape.vpp))
-        for cut in sorted(known):
+            cuts.update(first_cuts(shape.schedule, shape.pp, m, shape.vpp))
+        for cut in sorted(cuts):
             part.add_cut(cut)
 
     def add_cuts(self, index: int, cuts: Sequence[PathCut]) -> bool:
         """Whether any is new for this shape; others that they hold for learn them too."""
         pool = self._pool.of(self.shapes[index].tables.shape)
-        for other in self.held:
-            if other != index and self._pool.of(self.shapes[other].tables.shape) is pool:
+        for held_index in self.held:
+            if held_index != index and self._pool.of(self.shapes[held_index].tables.shape) is pool:
                 for cut in cuts:
-                    if cut.micro_batches in self.shares[other]:
-                        self.part(other).add_cut(cut)
+                    if cut.micro_batches in self.shares[held_index]:
+                        self.part(held_index).add_cut(cut)
         return sum(self.part(index).add_cut(cut) for cut in cuts) > 0

@@ -43,14 +43,14 @@ def solve(
         budget_s = max(LEAST_S, SHARE * result.runtime_s)
     else:
         budget_s = SHARE * limit_s
-        own = replace(options, time_limit_s=limit_s - budget_s)
-        result = solve_instance(instance, own, progress, study)
+        shorter = replace(options, time_limit_s=limit_s - budget_s)
+        result = solve_instance(instance, shorter, progress, study)
     if result.termination is Termination.INTERRUPTED:
         return result
-    found: list[OtherTarget] = []
+    gains: list[OtherTarget] = []
     with suppress(KeyboardInterrupt):  # what is known by then is enough
-        found += _gains(result, others, budget_s)
-    return replace(result, other_targets=tuple(found))
+        gains += _gains(result, others, budget_s)
+    return replace(result, other_targets=tuple(gains))
 
 
 def _others(instance: Instance) -> Iterator[tuple[Target, dict[str, object]]]:
@@ -77,10 +77,12 @@ def _gains(
         left_s = (deadline.left_s or 0.0) / (len(others) - i)
         wider = instance.but(search={"target": target, **added})
         seen = seen_within(wider, left_s) if left_s > 0 else (None, None)
-        gain, found = (None if value is None else max(0.0, 1 - value / objective) for value in seen)
+        gain, seen_gain = (
+            None if value is None else max(0.0, 1 - value / objective) for value in seen
+        )
         if gain is None or gain >= LEAST_GAIN:
             yield OtherTarget(
-                target=target, gain=gain, found_gain=found or 0.0, search=_line(target, added)
+                target=target, gain=gain, found_gain=seen_gain or 0.0, search=_line(target, added)
             )
 
 
@@ -93,9 +95,9 @@ def seen_within(instance: Instance, limit_s: float) -> tuple[float | None, float
     search = PlanSearch(instance, SolveOptions(time_limit_s=limit_s))
     with suppress(TimeUp), time_up_after(search.deadline.end_s):
         search.run()
-    known = search.standing()
-    no_plan = math.inf if known.complete else None
-    return no_plan if known.bound is None else known.bound, known.objective
+    standing = search.standing()
+    no_plan = math.inf if standing.complete else None
+    return no_plan if standing.bound is None else standing.bound, standing.objective
 
 
 def _line(target: Target, added: dict[str, object]) -> str:
