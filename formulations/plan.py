@@ -170,8 +170,8 @@ def simulable(instance: Instance, shape: Shape) -> bool:
     """Whether steps of the shape are short enough to be simulated, however replicas share it."""
     total = instance.workload.global_batch // shape.micro_batch
     even = instance.search.micro_batches == "even"
-    most = total // shape.dp if even else total - shape.dp + 1
-    return can_be_simulated(shape.pp * shape.vpp, total, most)
+    largest_share = total // shape.dp if even else total - shape.dp + 1
+    return can_be_simulated(shape.pp * shape.vpp, total, largest_share)
 
 
 class Group(Record):
@@ -232,7 +232,7 @@ def num_gpus(instance: Instance, shape: Shape) -> int:
         groups = instance.cluster.groups
         return sum(n * g.gpus_per_node for g, n in zip(groups, shape.nodes_used, strict=True))
     members = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
-    return sum(n * (g.gpus_per_node // own.width) * own.width for g, own, n in members)
+    return sum(n * (g.gpus_per_node // slot.width) * slot.width for g, slot, n in members)
 
 
 def slots_of_order(
@@ -271,14 +271,12 @@ def uniform_plan(
     replicas = []
     for r, count in enumerate(micro_batches):
         stages = []
-        for k, own in enumerate(layers):
-            chunk, device = divmod(k, shape.pp)
+        for s, span in enumerate(layers):
+            chunk, device = divmod(s, shape.pp)
             group = slots[device * shape.dp + r]
             j = groups[group.node]
-            found = choose(device, j, count, layers[device :: shape.pp])[chunk]
-            stages.append(
-                Stage(layers=own, group=group, degrees=shape.degrees[j], recomputed=found)
-            )
+            way = choose(device, j, count, layers[device :: shape.pp])[chunk]
+            stages.append(Stage(layers=span, group=group, degrees=shape.degrees[j], recomputed=way))
         replicas.append(Replica(micro_batches=count, stages=tuple(stages)))
     nodes = dict.fromkeys(slot.node for slot in slots)
     return Plan(shape=shape, node_order=tuple(nodes), replicas=tuple(replicas))

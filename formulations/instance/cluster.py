@@ -22,7 +22,6 @@ from formulations.instance.input_limits import (
     first_beyond,
 )
 from formulations.instance.machines import (
-    FLASH_CAPABILITY,
     NETWORK_LATENCY_S,
     NOT_STATED,
     Efficiency,
@@ -50,7 +49,6 @@ from formulations.instance.record import (
     number_or_mapping,
     refusal,
 )
-from formulations.instance.workload import FLASH_PRECISIONS, Precision
 
 ZoneNames = tuple[str, str]
 
@@ -150,7 +148,7 @@ class Cluster(Record):
 
     def efficiency(self, num_nodes: int) -> float:
         """Share of the nominal bandwidth that a collective over `num_nodes` nodes reaches."""
-        return [value for least, value in self.network_efficiency if least <= num_nodes][-1]
+        return [share for fewest, share in self.network_efficiency if fewest <= num_nodes][-1]
 
     @property
     def num_gpus(self) -> int:
@@ -192,9 +190,9 @@ class Cluster(Record):
     def _own_links(self) -> dict[frozenset[str | None], ZoneLink]:
         return {frozenset(pair.zones): pair.link for pair in self.zone_links}
 
-    def link_between(self, zone: str | None, other: str | None) -> ZoneLink:
+    def link_between(self, first: str | None, second: str | None) -> ZoneLink:
         """The link that joins two zones."""
-        link = self._own_links.get(frozenset((zone, other)), self.zone_link)
+        link = self._own_links.get(frozenset((first, second)), self.zone_link)
         assert link is not None  # validated: two zones have one
         return link
 
@@ -211,30 +209,6 @@ class Cluster(Record):
         default = self.zone_link if len(zones) > 1 else None
         update = {"groups": tuple(groups), "zone_link": default, "zone_links": links}
         return self.model_copy(update=update)
-
-
-def has_flash(cluster: Cluster, precision: Precision) -> bool:
-    """Whether every GPU is known to have flash attention in this precision."""
-    return precision in FLASH_PRECISIONS and all(group.gpu.has_flash for group in cluster.groups)
-
-
-def flash_obstacle(cluster: Cluster, precision: Precision) -> tuple[str, str] | None:
-    """What keeps GPUs from flash attention, and what would not; None: nothing that is known."""
-    if precision not in FLASH_PRECISIONS:
-        allowed = f"workload.precision among {', '.join(FLASH_PRECISIONS)}"
-        return f"in {precision}, in which it has no kernels", allowed
-    for group in cluster.groups:
-        capability = group.gpu.compute_capability
-        if capability is not None and capability < FLASH_CAPABILITY:
-            found = f"but group {group.name} has {group.gpu.name} of capability {capability}"
-            return found, f"GPUs of compute capability {FLASH_CAPABILITY} (Ampere) or later"
-    return None
-
-
-def flash_remedy(cluster: Cluster, precision: Precision) -> str:
-    """What to change where plans have no flash attention and should."""
-    obstacle = flash_obstacle(cluster, precision)
-    return "workload.flash_attention: true" if obstacle is None else obstacle[1]
 
 
 Gpu = Annotated[

@@ -10,6 +10,7 @@ but for the routers.
 
 from dataclasses import astuple, dataclass
 from itertools import groupby
+from operator import add
 
 from formulations.instance.parts import (
     TOKEN_ID_BYTES,
@@ -40,9 +41,9 @@ class CountedPart:
     expert_products: int = 0  #: of the products, those with them
     routed_width: int = 0  #: elements per token on their way to them
 
-    def __add__(self, other: "CountedPart") -> "CountedPart":
+    def __add__(self, more: "CountedPart") -> "CountedPart":
         """Counts of both."""
-        return CountedPart(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return CountedPart(*map(add, astuple(self), astuple(more)))
 
     def of_tokens(self, s: int, flash: bool, dropout: bool, num_kv_heads: int = 0) -> Part:
         """Costs for s tokens; scores as in `formulations.instance.parts`."""

@@ -30,7 +30,7 @@ class Family(Record):
     def _check_extent(self) -> "Family":
         if len(self.fewest) != len(self.most):
             raise ValueError("not one least number per node group")
-        if any(least > most for least, most in zip(self.fewest, self.most, strict=True)):
+        if any(low > high for low, high in zip(self.fewest, self.most, strict=True)):
             raise ValueError("a least number of nodes above the largest")
         if (count := prod(map(len, self._ranges))) > MOST_MEMBERS:
             raise ValueError(f"{count:,} clusters")
@@ -57,8 +57,8 @@ class Family(Record):
         """
         idle = self.instance.search.idle_nodes
         ranges = [
-            range(0 if idle and count == least else count, count + 1)
-            for count, least in zip(counts, self.fewest, strict=True)
+            range(0 if idle and count == lowest else count, count + 1)
+            for count, lowest in zip(counts, self.fewest, strict=True)
         ]
         return (used for used in product(*ranges) if any(used))
 

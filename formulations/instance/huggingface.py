@@ -155,8 +155,8 @@ def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSi
         first, *further = [name for name in (key, *others) if name in config] or [key]
         for name in further:
             if config[name] != config[first]:
-                found = f"{shown(config[name])} beside {first}: {shown(config[first])}"
-                raise InstanceError(f"{where} {name}", found, "the same value")
+                problem = f"{shown(config[name])} beside {first}: {shown(config[first])}"
+                raise InstanceError(f"{where} {name}", problem, "the same value")
     for key in foreign_fields(config, {*table.fields, *table.harmless}):
         raise refuse(config, where, key)
     architecture = named_architecture(config, where)
@@ -185,8 +185,8 @@ def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSi
     except ValidationError as error:
         first_error = error.errors()[0]
         field = ".".join(map(str, first_error["loc"]))
-        found = (field and f"{field}: ") + first_error["msg"].removeprefix("Value error, ")
-        raise InstanceError(where, found, "sizes that fit together") from error
+        problem = (field and f"{field}: ") + first_error["msg"].removeprefix("Value error, ")
+        raise InstanceError(where, problem, "sizes that fit together") from error
 
 
 def _is_counted(architecture: str, table: ModelType) -> bool:
@@ -230,10 +230,10 @@ def reader_of(config: Mapping[str, object], where: str) -> ConfigReader:
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in model_types():
         hint = spelling_of(model_type, list(model_types()))
-        found = "missing" if "model_type" not in config else repr(model_type) + hint
+        problem = "missing" if "model_type" not in config else repr(model_type) + hint
         others = "with the optional extra `transformers` those of that library"
         allowed = f"{', '.join(model_types())}; {others}"
-        raise InstanceError(f"{where} model_type", found, allowed)
+        raise InstanceError(f"{where} model_type", problem, allowed)
     return ConfigReader(config, where, model_type)
 
 

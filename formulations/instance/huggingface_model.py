@@ -77,8 +77,8 @@ def counted_from_config(config: Mapping[str, object], where: str) -> CountedMode
     _check_sizes(config, where)
     for key in _PREDICTION:
         if config.get(key):
-            found = f"{shown(config[key])}, modules that the library's model leaves out"
-            raise InstanceError(f"{where} {key}", found, "0, to train without them")
+            problem = f"{shown(config[key])}, modules that the library's model leaves out"
+            raise InstanceError(f"{where} {key}", problem, "0, to train without them")
     model, declared = _counted(config, where)
     # Some fields that a class does not declare its model reads: without them, or with twice the
     # number, it has other parameters.
@@ -112,8 +112,8 @@ def _counted(config: Mapping[str, object], where: str) -> tuple[CountedModel, se
 
     def refused(error: Exception) -> InstanceError:
         lines = [line.strip() for line in str(error).splitlines()]
-        found = f"transformers cannot build it: {' '.join(filter(None, lines))[:200]}"
-        return InstanceError(where, found, "a causal language model that the library can build")
+        problem = f"transformers cannot build it: {' '.join(filter(None, lines))[:200]}"
+        return InstanceError(where, problem, "a causal language model that the library can build")
 
     transformers.logging.set_verbosity_error()
     values = {key: value for key, value in config.items() if key != "model_type"}
@@ -156,8 +156,8 @@ def counted_model(network: Any, config: Any, where: str) -> CountedModel:
     reading = _Reading(config, where)
     head = network.get_output_embeddings()
     if head is None:
-        found = f"{type(network).__name__}, which has no language head"
-        raise InstanceError(where, found, "a causal language model")
+        problem = f"{type(network).__name__}, which has no language head"
+        raise InstanceError(where, problem, "a causal language model")
     # Matrices of the embedding and of the head; the same one where they are tied.
     table, matrix = network.get_input_embeddings().weight, head.weight
     stack_name, stack = _stack(network, where)
@@ -319,8 +319,8 @@ class _Reading:
         if of_experts or alone:
             return self._expert_matrix(size, size if alone else size // shape[0])
         if "expert" in leaf.path and len(shape) > 2:
-            found = f"{leaf.path} of {shape[0]} entries"
-            raise InstanceError(self.where, found, f"as many as experts, {experts}")
+            problem = f"{leaf.path} of {shape[0]} entries"
+            raise InstanceError(self.where, problem, f"as many as experts, {experts}")
         # Kept of a product: its side that is not the residual stream; of the wider one else.
         side = size // self.hidden_size if self.hidden_size in shape else max(shape)
         return CountedPart(
@@ -330,8 +330,8 @@ class _Reading:
     def _router_or_biases(self, leaf: _Leaf, size: int, shape: tuple[int, ...]) -> CountedPart:
         """Biases of all experts; or the router, its fp32 scores and the copies of tokens."""
         if any(p.ndim > 2 for p in leaf.module.parameters(recurse=False)):
-            whole = size if shape[1] == self.hidden_size else 0
-            return CountedPart(split_parameters=size - whole, whole_parameters=whole)
+            of_output = size if shape[1] == self.hidden_size else 0
+            return CountedPart(split_parameters=size - of_output, whole_parameters=of_output)
         copies = self._visited() * (2 + 2) * self.hidden_size
         return CountedPart(
             whole_parameters=size,

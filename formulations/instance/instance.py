@@ -173,12 +173,12 @@ def _layer_times(profile: Profile | None, gpu: GpuType, precision: Precision) ->
 def gpu_evidence(instance: Instance, nodes_used: Sequence[int]) -> tuple[GpuEvidence, ...]:
     """One entry per GPU type and links of the nodes used, in the cluster's order."""
     precision = instance.workload.precision
-    found = []
+    entries = []
     for group, used in zip(instance.cluster.groups, nodes_used, strict=True):
         if not used:
             continue
         gpu, inside, outside = group.gpu, group.intra_node, group.inter_node
-        found.append(
+        entries.append(
             GpuEvidence(
                 gpu=gpu.name,
                 peak=gpu.peak_evidence(precision),
@@ -189,4 +189,4 @@ def gpu_evidence(instance: Instance, nodes_used: Sequence[int]) -> tuple[GpuEvid
                 layer_times=_layer_times(instance.profile, gpu, precision),
             )
         )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(entries))

@@ -113,16 +113,16 @@ def read_lengths(path: Path, place: Place) -> Mapping[int, int]:
                 raise _error(path, lines, line, shown(value), _A_LENGTH)
             counts[value] += count
     else:
-        found = f"a file of type {path.suffix}" if path.suffix else "a file without a type"
-        raise place.error(found, "a .csv, .jsonl or .npy file of lengths")
+        problem = f"a file of type {path.suffix}" if path.suffix else "a file without a type"
+        raise place.error(problem, "a .csv, .jsonl or .npy file of lengths")
     if not counts:
         raise InstanceError(str(path), "no lengths", "one at least")
     return dict(sorted(counts.items()))
 
 
-def _error(path: Path, lines: list[str], line: str, found: str, allowed: str) -> InstanceError:
+def _error(path: Path, lines: list[str], line: str, problem: str, allowed: str) -> InstanceError:
     """At the place where a line stands for the first time."""
-    return InstanceError(f"{path}:{1 + lines.index(line)}:1", found, allowed)
+    return InstanceError(f"{path}:{1 + lines.index(line)}:1", problem, allowed)
 
 
 def _counted(lines: list[str]) -> Iterator[tuple[str, int]]:
@@ -185,8 +185,8 @@ def _of_npy(path: Path, place: Place) -> Counter[int]:
         raise InstanceError(str(path), "no whole array as numpy writes it", _AN_ARRAY) from None
     check_extent(str(path), values.size, MOST_VALUES)
     if values.dtype.kind not in "iu" or values.ndim != 1:
-        found = f"values of type {values.dtype.str}, shape {values.shape}"
-        raise InstanceError(str(path), found, _AN_ARRAY)
+        problem = f"values of type {values.dtype.str}, shape {values.shape}"
+        raise InstanceError(str(path), problem, _AN_ARRAY)
     lengths = values.tolist()
     counts = Counter[int](lengths)
     unfit = next((length for length in counts if not 1 <= length <= MOST_BATCH), None)

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag, ValidationError
 
 from formulations.errors import InstanceError, Mistakes, joined
-from formulations.instance.calibration import CalibrationFile, resolve_calibration
+from formulations.instance.calibration import Calibration, check_calibration
 from formulations.instance.cluster import ClusterFile, CountRange, resolve_cluster
 from formulations.instance.documents import Place, parse_document, read_text
 from formulations.instance.family import MOST_MEMBERS, Family
+from formulations.instance.flash import resolve_flash
 from formulations.instance.input_limits import MOST_CHOICES_OF_TERMS, Name, Text
 from formulations.instance.instance import Instance, Limits, LimitsFile, Objective
 from formulations.instance.lengths import LengthsFile
@@ -24,9 +25,7 @@ from formulations.instance.resolve_lengths import read_classes, resolve_lengths,
 from formulations.instance.resolve_search import (
     Given,
     errors_alone,
-    leaves_flash_open,
     narrowed,
-    resolve_flash,
     resolve_search,
     untrained_errors,
 )
@@ -59,7 +58,7 @@ class InstanceFile(Section):
     profile: WrittenLayerTimes | None = None
     """Measured layer times, or the path of a file with them, relative to this file's folder.
     Default: the analytic model."""
-    calibration: CalibrationFile | None = None
+    calibration: Calibration | None = None
     """Corrections of layer times by measured steps."""
     search: SearchFile = SearchFile()
     """The plans to choose among."""
@@ -143,7 +142,7 @@ def _resolve(written: InstanceFile, place: Place, folder: Path) -> Instance:
     wrong.errors += untrained_errors(given, place.at("workload"))
     wrong.errors += _unlike(given, place.at("workload", "precision"))
     factors, kinds = place.at("calibration"), given.kinds
-    calibration = wrong.of(resolve_calibration, written.calibration, factors, kinds, cluster)
+    wrong.of(check_calibration, written.calibration, factors, kinds, cluster)
     model = given.architecture, workload, profile is not None
     mixed = wrong.of(resolve_lengths, lengths, cluster, *model)
     if chosen is None or wrong.errors:
@@ -162,7 +161,7 @@ def _resolve(written: InstanceFile, place: Place, folder: Path) -> Instance:
         workload=workload,
         cluster=cluster,
         profile=times,
-        calibration=calibration,
+        calibration=written.calibration,
         search=search,
         limits=Limits.model_validate({**dict(written.limits), "memory_headroom": headroom}),
         objective=written.objective,
@@ -197,14 +196,12 @@ def _given(
     """
     training, at = written.workload, place.at("workload")
     cluster = wrong.of(resolve_cluster, written.cluster, place.at("cluster"))
-    flash = cluster and wrong.of(resolve_flash, training, at, cluster, profile)
-    model = wrong.of(resolve_workload, training, at, folder, bool(flash))
+    flash = (cluster and wrong.of(resolve_flash, training, at, cluster, profile)) or (False, False)
+    model = wrong.of(resolve_workload, training, at, folder, flash[0])
     if cluster is None or model is None:
         raise joined(wrong.errors)
     architecture, workload = model
-    fused = None
-    if leaves_flash_open(training, cluster, profile):
-        fused = resolve_workload(training, at, folder, True)[1]
+    fused = resolve_workload(training, at, folder, True)[1] if flash[1] else None
     search = written.search, place.at("search")
     return Given(*search, architecture, workload, fused, cluster, profile)
 

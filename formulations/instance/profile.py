@@ -92,20 +92,6 @@ class LayerSeconds(NamedTuple):
     weight: float | None
 
 
-def _between(low: ProfileEntry, high: ProfileEntry, share: float) -> LayerSeconds:
-    """The share of the way from one entry to the other."""
-
-    def mix(first: float, second: float) -> float:
-        return first + share * (second - first)
-
-    both_measured = low.weight_s is not None and high.weight_s is not None
-    return LayerSeconds(
-        mix(low.forward_s, high.forward_s),
-        mix(low.backward_s, high.backward_s),
-        mix(low.weight_s or 0.0, high.weight_s or 0.0) if both_measured else None,
-    )
-
-
 class Profile(Record):
     """Measured times; they replace the analytic compute model for the whole instance.
 
@@ -145,18 +131,26 @@ class Profile(Record):
         curve = self.samples(kind, gpu, tp)
         if not curve:
             raise KeyError(f"{kind} on {gpu} at tp {tp}")
-        below = [e for e in curve if e.micro_batch <= b]
-        above = [e for e in curve if e.micro_batch >= b]
-        if not below or not above:
-            near = (below or above)[-1 if below else 0]
-            ratio = b / near.micro_batch
-            weight = None if near.weight_s is None else near.weight_s * ratio
-            return LayerSeconds(near.forward_s * ratio, near.backward_s * ratio, weight), "scaled"
-        low, high = below[-1], above[0]
-        if low.micro_batch == b:
-            return _between(low, low, 0.0), "measured"
-        share = (b - low.micro_batch) / (high.micro_batch - low.micro_batch)
-        return _between(low, high, share), "interpolated"
+        below = [entry for entry in curve if entry.micro_batch <= b]
+        above = [entry for entry in curve if entry.micro_batch >= b]
+        low, high = (below or above)[-1 if below else 0], (above or below)[0 if above else -1]
+        origin: Origin = "interpolated"
+        if low is high:  # b itself was measured, or all sizes are on one side of it
+            share, ratio = 0.0, b / low.micro_batch
+            origin = "measured" if low.micro_batch == b else "scaled"
+        else:
+            share, ratio = (b - low.micro_batch) / (high.micro_batch - low.micro_batch), 1.0
+
+        def mix(first_s: float, second_s: float) -> float:
+            return ratio * (first_s + share * (second_s - first_s))
+
+        weights = low.weight_s, high.weight_s
+        seconds = LayerSeconds(
+            mix(low.forward_s, high.forward_s),
+            mix(low.backward_s, high.backward_s),
+            None if None in weights else mix(low.weight_s or 0.0, high.weight_s or 0.0),
+        )
+        return seconds, origin
 
 
 _SECONDS_PER_MS = 1e-3

@@ -8,8 +8,9 @@ from itertools import pairwise, permutations
 from pathlib import Path
 
 from formulations.errors import all_of
-from formulations.instance.cluster import Cluster, flash_remedy
+from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
+from formulations.instance.flash import flash_remedy
 from formulations.instance.input_limits import MOST_BATCH, first_beyond
 from formulations.instance.length_classes import classes_of, log_normal_classes, read_lengths
 from formulations.instance.lengths import (
@@ -51,8 +52,8 @@ def read_classes(written: LengthsFile | None, place: Place, folder: Path) -> Wri
         return None
     given = [name for name in _ORIGINS if getattr(written, name) is not None]
     if len(given) != 1:
-        found = " and ".join(given) or f"none of {', '.join(_ORIGINS)}"
-        raise place.error(found, f"exactly one of {', '.join(_ORIGINS)}")
+        problem = " and ".join(given) or f"none of {', '.join(_ORIGINS)}"
+        raise place.error(problem, f"exactly one of {', '.join(_ORIGINS)}")
     number, sequences, longest = written.classes or CLASSES, written.sequences, written.longest
     if written.file is not None:
         counts: Counter[int] = Counter()
@@ -66,8 +67,8 @@ def read_classes(written: LengthsFile | None, place: Place, folder: Path) -> Wri
             allowed = "tokens at which longer sequences are cut off, such as 32768"
             raise place.at("longest").error("missing", allowed)
         if normal.median > longest:
-            found = f"{normal.median}, above longest {longest}"
-            raise place.at("log_normal", "median").error(found, f"at most {longest}")
+            problem = f"{normal.median}, above longest {longest}"
+            raise place.at("log_normal", "median").error(problem, f"at most {longest}")
         classes = log_normal_classes(normal.median, normal.sigma, longest, sequences, number)
         return WrittenLengths(written, place, classes)
     for field in ("sequences", "longest", "classes"):
@@ -78,12 +79,12 @@ def read_classes(written: LengthsFile | None, place: Place, folder: Path) -> Wri
     for i, (before, after) in enumerate(pairwise(histogram), 1):
         if after.up_to <= before.up_to:
             allowed = "classes by ascending length, each once"
-            found = f"{after.up_to} after {before.up_to}"
-            raise place.at("histogram", i, "up_to").error(found, allowed)
+            problem = f"{after.up_to} after {before.up_to}"
+            raise place.at("histogram", i, "up_to").error(problem, allowed)
     beyond = first_beyond((row.count for row in histogram), MOST_BATCH)
     if beyond is not None:
-        found = f"more than {MOST_BATCH} sequences up to this class"
-        raise place.at("histogram", beyond, "count").error(found, f"at most {MOST_BATCH} in all")
+        problem = f"more than {MOST_BATCH} sequences up to this class"
+        raise place.at("histogram", beyond, "count").error(problem, f"at most {MOST_BATCH} in all")
     return WrittenLengths(written, place, tuple(histogram))
 
 
@@ -99,12 +100,12 @@ def with_lengths(
     longest = lengths.classes[-1].up_to
     sequences = sum(row.count for row in lengths.classes)
     if workload.sequence_length is not None and workload.sequence_length < longest:
-        found = f"{workload.sequence_length}, below the {longest} tokens of the longest sequence"
+        problem = f"{workload.sequence_length}, below the {longest} tokens of the longest sequence"
         allowed = f"at least {longest}, or no such field"
-        raise place.at("sequence_length").error(found, allowed)
+        raise place.at("sequence_length").error(problem, allowed)
     if workload.global_batch not in (None, sequences):
-        found = f"{workload.global_batch}, where lengths has {sequences} sequences of a step"
-        raise place.at("global_batch").error(found, f"{sequences}, or no such field")
+        problem = f"{workload.global_batch}, where lengths has {sequences} sequences of a step"
+        raise place.at("global_batch").error(problem, f"{sequences}, or no such field")
     rounded = ceil_div(longest, ROW_MULTIPLE) * ROW_MULTIPLE
     tokens = workload.sequence_length or rounded
     return workload.but(sequence_length=tokens, global_batch=sequences)
@@ -122,12 +123,12 @@ def resolve_lengths(
         return None
     written, place = lengths.file, lengths.place
     if written.rows == "packed" and not workload.flash_attention:
-        found = "packed rows without flash attention, which alone keeps their sequences apart"
+        problem = "packed rows without flash attention, which alone keeps their sequences apart"
         remedy = flash_remedy(cluster, workload.precision)
-        raise place.at("rows").error(found, f"padded, or {remedy}")
+        raise place.at("rows").error(problem, f"padded, or {remedy}")
     if profile and not written.strategies:
-        found = "rows of many lengths, with a profile, whose layer times are of one"
-        raise place.error(found, "measured strategies here, or no profile")
+        problem = "rows of many lengths, with a profile, whose layer times are of one"
+        raise place.error(problem, "measured strategies here, or no profile")
     strategies = written.strategies or []
     num_gpus = sum(group.nodes * group.gpus_per_node for group in cluster.groups)
     positions, uppers = architecture.learned_positions, [row.up_to for row in lengths.classes]
@@ -140,8 +141,8 @@ def resolve_lengths(
     names = [strategy.title for strategy in strategies]
     for i, name in enumerate(names):
         if (first := names.index(name)) < i:
-            found = f"{name!r} is also the name of strategies[{first}]"
-            raise place.at("strategies", i, "name").error(found, "every strategy its own name")
+            problem = f"{name!r} is also the name of strategies[{first}]"
+            raise place.at("strategies", i, "name").error(problem, "every strategy its own name")
     return Lengths(
         source=written.source,
         classes=lengths.classes,
@@ -161,24 +162,24 @@ def _check_strategy(
 ) -> None:
     """Of rows that are a sequence of the model, with the longest; or of classes that there are."""
     if (written.row_times is None) == (written.class_times is None):
-        found = "neither row_times nor class_times" if written.row_times is None else "both"
-        raise place.error(found, "exactly one of row_times, class_times")
+        problem = "neither row_times nor class_times" if written.row_times is None else "both"
+        raise place.error(problem, "exactly one of row_times, class_times")
     if (written.longest_row is None) != (written.row_times is None):
-        found = "missing" if written.longest_row is None else f"{written.longest_row}"
+        problem = "missing" if written.longest_row is None else f"{written.longest_row}"
         allowed = "tokens of the longest row, with row_times; none with class_times"
-        raise place.at("longest_row").error(found, allowed)
+        raise place.at("longest_row").error(problem, allowed)
     for tokens in written.row_times or {}:
         if positions is not None and tokens > positions:
-            found = f"a sequence of {tokens} tokens on {positions} learned positions"
-            raise place.at("row_times", tokens).error(found, f"1 to {positions}")
+            problem = f"a sequence of {tokens} tokens on {positions} learned positions"
+            raise place.at("row_times", tokens).error(problem, f"1 to {positions}")
     for tokens in written.class_times or {}:
         if tokens not in uppers:
             raise place.at("class_times", tokens).error(
                 f"no class of up to {tokens} tokens", ", ".join(map(str, uppers))
             )
     if written.num_gpus > num_gpus:
-        found = f"{written.num_gpus} GPUs, of {num_gpus} in the cluster"
-        raise place.error(found, f"degrees whose product is at most {num_gpus}")
+        problem = f"{written.num_gpus} GPUs, of {num_gpus} in the cluster"
+        raise place.error(problem, f"degrees whose product is at most {num_gpus}")
 
 
 def _switching(

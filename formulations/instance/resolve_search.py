@@ -11,8 +11,9 @@ from typing import NamedTuple, get_args
 
 from formulations.errors import InstanceError, Mistakes
 from formulations.instance.catalogue import overlap_catalogue
-from formulations.instance.cluster import Cluster, flash_obstacle, flash_remedy, has_flash
+from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
+from formulations.instance.flash import as_measured, flash_remedy
 from formulations.instance.profile import (
     Profile,
     WrittenProfile,
@@ -27,7 +28,6 @@ from formulations.instance.targets import TARGETS, launchers, trainers
 from formulations.instance.targets.launcher import Demands, Rule
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import (
-    FLASH_PRECISIONS,
     ExpertSplit,
     OptimizerState,
     Workload,
@@ -138,47 +138,6 @@ def resolve_search(wrong: Mistakes, given: Given) -> tuple[Profile | None, Searc
     return times, SearchSpace.model_validate({**dict(search), **strategies})
 
 
-def resolve_flash(
-    written: WorkloadFile, place: Place, cluster: Cluster, profile: WrittenProfile | None
-) -> bool:
-    """Whether attention keeps no scores: as written or measured, else where all GPUs can.
-
-    Where some can it is left to plans, see `leaves_flash_open`.
-
-    Raises InstanceError for a precision or a GPU that cannot, and for a profile measured otherwise.
-    """
-    place = place.at("flash_attention")
-    chosen = _as_measured(written.flash_attention, place, profile, "flash_attention")
-    if chosen is None:
-        return has_flash(cluster, written.precision)
-    if chosen and (obstacle := flash_obstacle(cluster, written.precision)):
-        raise place.error(f"true, {obstacle[0]}", f"false, or {obstacle[1]}")
-    return chosen
-
-
-def leaves_flash_open(
-    written: WorkloadFile, cluster: Cluster, profile: WrittenProfile | None
-) -> bool:
-    """Whether plans have flash attention or not as the GPUs do that they use."""
-    chosen = written.flash_attention is not None or profile is not None
-    able = [group.gpu.has_flash for group in cluster.groups]
-    return not chosen and written.precision in FLASH_PRECISIONS and any(able) and not all(able)
-
-
-def _as_measured(
-    written: bool | None, place: Place, profile: WrittenProfile | None, field: str
-) -> bool | None:
-    """What was written, or of a profile what it states; InstanceError where both differ."""
-    if profile is None:
-        return written
-    measured: bool = getattr(profile.file, field)
-    if written is not None and written != measured:
-        way = "with" if measured else "without"
-        allowed = f"{shown(measured)}, or a profile that states {field}: {shown(written)}"
-        raise place.error(f"{shown(written)}, but the profile was measured {way} it", allowed)
-    return measured
-
-
 def _tensor_groups(given: Given) -> tuple[Profile | None, dict[str, object]]:
     """Measured times, and the strategies of tensor groups, each of which rests on the last one."""
     profile, kinds = given.profile, given.kinds
@@ -234,7 +193,7 @@ def _sequence_parallel(given: Given, degrees: Sequence[int]) -> bool:
     """
     written, place = given.search.sequence_parallel, given.place.at("sequence_parallel")
     tokens = given.workload.sequence_length
-    chosen = _as_measured(written, place, given.profile, "sequence_parallel")
+    chosen = as_measured(written, place, given.profile, "sequence_parallel")
     several = [tp for tp in degrees if tp > 1]
     uneven = [tp for tp in several if tokens % tp]
     if chosen is None:

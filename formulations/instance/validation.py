@@ -113,9 +113,9 @@ def _found_and_allowed(
             return "a field of earlier versions", _REPLACED[str(path[-1])]
         return f"unknown field{suggestion(path[-1], names)}", ", ".join(names)
     if kind == "missing":
-        whole = field and field.annotation
-        if isinstance(whole, type) and issubclass(whole, BaseModel):
-            return "missing", _mapping_of(whole, written)
+        section = field and field.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            return "missing", _mapping_of(section, written)
         meaning = (field and field.description) or "a value"
         return "missing", " ".join(meaning.split()).rstrip(".")
     if kind == "refusal":

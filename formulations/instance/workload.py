@@ -181,8 +181,8 @@ class Layer(Record):
 
     def _per_gpu(self, replicated: int, sharded: int, tp: int, sequence_parallel: bool) -> int:
         """Sequence parallelism splits what all ranks held (Korthikanti et al. 2023, eq. 4)."""
-        whole = self.unsplit_bytes if sequence_parallel else replicated
-        return whole + -(-(sharded + replicated - whole) // tp)
+        unsplit = self.unsplit_bytes if sequence_parallel else replicated
+        return unsplit + -(-(sharded + replicated - unsplit) // tp)
 
     @property
     def core_memory_kernels(self) -> int:
@@ -212,13 +212,13 @@ class Layer(Record):
         Full recomputation keeps the input of a block, selective drops its attention's core
         (Korthikanti et al. 2023, section 5); other layers are not recomputed.
         """
-        whole = self.activation_bytes(tp, sequence_parallel)
+        kept = self.activation_bytes(tp, sequence_parallel)
         if recompute == "none" or not self.is_block:
-            return whole, 0
+            return kept, 0
         if recompute == "full":
-            return (-(-self.input_bytes // tp) if sequence_parallel else self.input_bytes), whole
+            return (-(-self.input_bytes // tp) if sequence_parallel else self.input_bytes), kept
         core = self.core_bytes // tp
-        return whole - core, core
+        return kept - core, core
 
     @property
     def weight_gradient_share(self) -> float:
@@ -291,7 +291,9 @@ class Workload(Record):
         """Format of Adam's moments; None where it is none of those known."""
         master_bytes = FORMATS[self.precision].master_bytes
         sizes = self.optimizer_bytes + MASTER_BYTES - master_bytes, self.optimizer_block_bytes
-        return next((name for name, known in OPTIMIZER_BYTES.items() if known == sizes), None)
+        return next(
+            (name for name, state_bytes in OPTIMIZER_BYTES.items() if state_bytes == sizes), None
+        )
 
     def state_bytes(self, parameters: int) -> int:
         """Optimizer states of so many parameters on one GPU."""

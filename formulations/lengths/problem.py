@@ -193,8 +193,8 @@ class Mixed:
             if lengths and (time.per_square_ns or time.per_token_ns or time.per_row_ns):
                 raise refusal("rows_ns and per_square_ns, per_token_ns, per_row_ns", "one of them")
         if len(tokens) ** 2 * count > MOST_TIMES:
-            found = f"{len(tokens):,} atoms and {count:,} strategies"
-            raise refusal(found, f"atoms squared times strategies of at most {MOST_TIMES:,}")
+            problem = f"{len(tokens):,} atoms and {count:,} strategies"
+            raise refusal(problem, f"atoms squared times strategies of at most {MOST_TIMES:,}")
         for table in (self.switching.parameters_ns, self.switching.gradients_ns):
             if [len(row) for row in table] != [count] * count:
                 raise refusal("a table of switches of another size", f"{count} times {count}")

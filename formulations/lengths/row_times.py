@@ -91,13 +91,13 @@ class Point(NamedTuple):
 
 def upper_fit(points: Sequence[Point]) -> tuple[RowTime, float]:
     """The curve, and by which share of its time it is above a point at most."""
-    known = np.array(points, dtype=np.float64)
-    terms, times = np.column_stack([known[:, :2], np.ones(len(known))]), known[:, 2]
+    rows_known = np.array(points, dtype=np.float64)
+    terms, times = np.column_stack([rows_known[:, :2], np.ones(len(rows_known))]), rows_known[:, 2]
     scale = terms.max(axis=0)
     # Constraints: of every point rows @ (a, b, c) >= 1, and a, b, c >= 0
     rows = terms / scale / times[:, None]
     sides = np.vstack([rows, np.eye(3)])
-    values = np.concatenate([np.ones(len(known)), np.zeros(3)])
+    values = np.concatenate([np.ones(len(rows_known)), np.zeros(3)])
     # Corners: where three of them meet that are not parallel
     corners = np.array(list(combinations(range(len(sides)), 3)))
     lengths = np.linalg.norm(sides[corners], axis=2)
@@ -238,20 +238,16 @@ def instance_of_time(instance: Instance) -> Instance:
     Limits of a step are of mixed lengths, not of these.
     """
     zero = instance.search.zero
-    rows = {
-        "idle_nodes": False,
-        "micro_batch": (1,),
-        "schedule": ("1f1b",),
-        "micro_batches": "even",
-        "zero": tuple(stage for stage in zero if stage or 1 not in zero),
-    }
-    unlimited = {"max_step_time_s": None, "max_cost_usd_per_step": None}
-    return instance.model_copy(
-        update={
-            "search": instance.search.model_copy(update=rows),
-            "limits": instance.limits.model_copy(update=unlimited),
-            "objective": Objective(),
-        }
+    return instance.but(
+        search={
+            "idle_nodes": False,
+            "micro_batch": (1,),
+            "schedule": ("1f1b",),
+            "micro_batches": "even",
+            "zero": tuple(stage for stage in zero if stage or 1 not in zero),
+        },
+        limits={"max_step_time_s": None, "max_cost_usd_per_step": None},
+        objective=Objective(),
     )
 
 

@@ -204,8 +204,8 @@ def strategy_times(mixed: Mixed) -> list[StrategyTimes]:
 def _check(strategy: Strategy, step_ns: int) -> None:
     if step_ns >= _MOST_NS:
         allowed = f"less than {seconds(_MOST_NS):,.0f} s: fewer sequences, or shorter ones"
-        found = f"one replica would take {seconds(step_ns):,.0f} s for a step"
-        raise PlannerError(f"strategy {strategy.name}: {found}; allowed: {allowed}")
+        problem = f"one replica would take {seconds(step_ns):,.0f} s for a step"
+        raise PlannerError(f"strategy {strategy.name}: {problem}; allowed: {allowed}")
 
 
 def _parts(time: Numbers, fill_ns: Numbers, alone_ns: Numbers) -> Numbers:

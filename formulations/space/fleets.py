@@ -59,8 +59,8 @@ def unfit_fields(instance: Instance) -> Iterator[Unfit]:
     ):
         listed = getattr(search, field)
         if needed not in listed:
-            found = " or ".join(map(str, listed))
-            yield Unfit(f"search.{field}", found, f"{needed} too; solve takes the others", 0)
+            choices = " or ".join(map(str, listed))
+            yield Unfit(f"search.{field}", choices, f"{needed} too; solve takes the others", 0)
     if not search.idle_nodes:
         yield Unfit("search.idle_nodes", "false", "true; nodes idle where no pipeline takes them")
     for field, allowed in _FREE.items():

@@ -77,7 +77,7 @@ def obstacles(instance: Instance, plan: Plan, target: str) -> list[Obstacle]:
     untrained = list(launcher.untrained(instance.workload))
     refused = [*_barred(instance, plan, target), *_unlike(instance, plan, target)]
     refused += launcher.refused(instance.workload, _demands(instance, plan.shape, plan.shape.zero))
-    found = []
+    barring = []
     for refusal in (*untrained, *refused):
         value = str(refusal.value).lower() if isinstance(refusal.value, bool) else refusal.value
         text = f"{refusal.field}: {value} is not for {launcher.name}, {refusal.reason}"
@@ -87,8 +87,8 @@ def obstacles(instance: Instance, plan: Plan, target: str) -> list[Obstacle]:
             change = f"a workload with {refusal.field}: {allowed}"
         elif target in TARGETS:  # a search for it has nothing else
             change = f"search.target: {target}"
-        found.append(Obstacle(refusal.field, refusal.value, text, f"{change}, and solve again"))
-    return found
+        barring.append(Obstacle(refusal.field, refusal.value, text, f"{change}, and solve again"))
+    return barring
 
 
 def _barred(instance: Instance, plan: Plan, target: str) -> list[Refusal]:
@@ -130,7 +130,7 @@ def _demands(instance: Instance, shape: Shape, zero: int) -> Demands:
         etp=shape.etp or "tp",
         zero=zero,
         copied=shape.has_copies,
-        splits_sequence=all(instance.splits_sequence(own.tp) for own in shape.degrees_used),
+        splits_sequence=all(instance.splits_sequence(degrees.tp) for degrees in shape.degrees_used),
     )
 
 
@@ -208,10 +208,10 @@ def widened(instance: Instance, target: Target) -> list[dict[str, object]]:
     return [*uneven, changed]
 
 
-def _chosen(search: SearchSpace, field: str, other: Launcher) -> Any:
+def _chosen(search: SearchSpace, field: str, launcher: Launcher) -> Any:
     """A field of a plan space as another target would have it, see `widened`."""
     stated, present = getattr(search, field), TARGETS[search.target]
-    possible = tuple(value for value in _VALUES[field] if other.allows(field, value))
+    possible = tuple(value for value in _VALUES[field] if launcher.allows(field, value))
     new = tuple(value for value in possible if not present.allows(field, value))
     if isinstance(stated, tuple):
         return tuple(value for value in possible if value in stated or value in new) or possible

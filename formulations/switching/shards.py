@@ -272,14 +272,14 @@ def slice_classes(
     return tuple(sorted(classes, key=lambda c: (-c.size_bytes, c.owners, c.needers)))
 
 
-def _cells(held: dict[Box, list[int]], wanted: dict[Box, list[int]]) -> Iterable[Cell]:
+def _cells(owned: dict[Box, list[int]], needed: dict[Box, list[int]]) -> Iterable[Cell]:
     """Cells of the grid that all cuts make, with owners and those who need them besides."""
-    boxes = [*held, *wanted]
+    boxes = [*owned, *needed]
     axes = [sorted({edge for box in boxes for edge in box[axis]}) for axis in range(3)]
     place = [{edge: n for n, edge in enumerate(edges)} for edges in axes]
     shares = [list(pairwise(edges)) for edges in axes]
     cells: dict[tuple[int, ...], tuple[set[int], set[int]]] = {}
-    for side, boxes_of in enumerate((held, wanted)):
+    for side, boxes_of in enumerate((owned, needed)):
         for box, gpus in boxes_of.items():
             covered = (range(at[low], at[high]) for at, (low, high) in zip(place, box, strict=True))
             for cell in product(*covered):

@@ -17,11 +17,10 @@ import numpy as np
 
 from formulations.costs.placement import Placer
 from formulations.plan import ByPlace, Plan
-from solver.bounds.surrogate import family_cuts
 from solver.enumeration.engine import ShapeAnswer, Stop, descend, even_plan, solve_split
 from solver.enumeration.enumerate import below
 from solver.graph.all_orders import order_graph
-from solver.graph.cuts import evaluate
+from solver.graph.cuts import evaluate, family_cuts
 from solver.graph.devices import DeviceGraph, DeviceLayers
 from solver.graph.edges import shortest_path, to_go
 from solver.graph.pipelines import StageDegrees

@@ -15,7 +15,6 @@ from formulations.plan import Plan
 from formulations.schedules import SCHEDULES
 from solver.bounds.cycle_bound import by_windows
 from solver.bounds.latency_bottleneck import least_path, least_term, path_of, tighten
-from solver.bounds.surrogate import combine
 from solver.enumeration.enumerate import Enumerator, below
 from solver.graph.cuts import Cuts, evaluate, join_cuts
 from solver.graph.edges import Layers, build_layers, renumbered, taken
@@ -119,8 +118,6 @@ def best_start(problem: SplitProblem, layers: Layers, stop: Stop) -> tuple[Array
     return arcs[index], best, time, join_cuts([*cuts, *([result.cuts] if result.cuts else [])])
 
 
-#: Splits met by combinations of paths from which descents start.
-DESCENTS = 4
 #: Extensions of prefixes after which windows are worth their time: so many, and one per edges.
 FIRST_EXTENSIONS = 40
 EDGES_PER_EXTENSION = 50
@@ -174,7 +171,6 @@ class _Search:
         self.best_time = cutoff
         self.bound = 0
         self.cuts: Cuts | None = None
-        self.combined: list[Array] | None = None
         self._use(build_layers(problem, self.target))
 
     @property
@@ -185,7 +181,7 @@ class _Search:
     def _use(self, layers: Layers) -> None:
         """Of these edges those that a better split may use."""
         tight = tighten(self.problem, layers, self.target)
-        self.layers, self.combined = None if tight is None else renumbered(tight), None
+        self.layers = None if tight is None else renumbered(tight)
 
     def _keep(self, arcs: Array, split: Array, time: int) -> None:
         if time < self.best_time:
@@ -215,37 +211,13 @@ class _Search:
             split, time = descend(self.problem, arcs[0], splits[0], stop)
             self._keep(arcs[0], split, time)
 
-    def combine(self, stop: Stop) -> None:
-        """Leaves out what no combination of paths leaves below the target; descends on the way."""
-        if self.layers is None or self.cuts is None:
-            return
-        combination = combine(self.problem, self.layers, self.cuts, self.target, stop)
-        self.bound = max(self.bound, min(combination.bound_ns, self.target))
-        self.cuts = combination.paths
-        arcs, splits = path_of(self.layers, combination.tried[-DESCENTS:])
-        layers = taken(self.layers, combination.useful)
-        masked = [
-            values[mask]
-            for values, mask in zip(combination.values, combination.useful, strict=True)
-        ]
-        before = self.best_time
-        for path, split in zip(arcs, splits, strict=True):
-            better, time = descend(self.problem, path, split, stop)
-            self._keep(path, better, time)
-        if self.best_time < before:
-            return
-        if all(map(len, layers)):
-            self.layers, self.combined = layers, masked
-        else:
-            self.layers = None
-
     def enumerate(self, stop: Stop) -> bool:
         """Whether nothing better is left."""
         if self.layers is None or self.cuts is None or self.bound >= self.target:
             self.bound = max(self.bound, self.target)
             return True
         problem, target = self.problem, self.target
-        search = Enumerator(problem, self.layers, target, self.cuts, self.gap, self.combined)
+        search = Enumerator(problem, self.layers, target, self.cuts, self.gap)
         enough = (1 - BETTER) * self.best_time
         bound = search.run(lambda: stop() or (search.best_time or enough) < enough)
         self.bound = max(self.bound, bound)
@@ -281,8 +253,6 @@ def solve_split(
     if not complete and not stop():
         if SCHEDULES[problem.schedule].turns:
             search.window(stop)
-        else:
-            search.combine(stop)
         complete = search.enumerate(stop)
     if search.best is None:
         return SplitOutcome(None, None, None, search.bound, complete)

@@ -31,11 +31,11 @@ class CutTables:
     """Cuts of one round.
 
     values: per stage [C, M] what an edge adds. completions: [C, nodes] least sums to the end.
-    refuted: [C] prefixes that a cut has refuted. combined: one more cut, see `Enumerator`.
+    refuted: [C] prefixes that a cut has refuted.
     """
 
-    def __init__(self, layers: Layers, cuts: Cuts, combined: list[Array] | None) -> None:
-        self.layers, self.combined, self.round = layers, combined, 0
+    def __init__(self, layers: Layers, cuts: Cuts) -> None:
+        self.layers, self.round = layers, 0
         self.most_cuts = max(1, min(MAX_CUTS, MOST_ENTRIES // sum(map(len, layers))))
         self._use(self._strongest(cuts))
 
@@ -53,9 +53,6 @@ class CutTables:
     def _use(self, cuts: Cuts) -> None:
         self.cuts = cuts
         self.values = [cuts.values(k, edges) for k, edges in enumerate(self.layers)]
-        if self.combined is not None:
-            pairs = zip(self.values, self.combined, strict=True)
-            self.values = [np.concatenate([values, combined[None]]) for values, combined in pairs]
         self.refuted = np.zeros(len(self.values[0]), dtype=np.int64)
         self.completions = to_go(self.layers, self.values)
 
@@ -116,10 +113,7 @@ def below(time_ns: int, gap: float) -> int:
 
 
 class Enumerator:
-    """Complete search below `cutoff` in `layers`.
-
-    combined: per stage [M] a combination of paths, see `solver.bounds.surrogate`; one more cut.
-    """
+    """Complete search below `cutoff` in `layers`."""
 
     def __init__(
         self,
@@ -128,7 +122,6 @@ class Enumerator:
         cutoff: int,
         cuts: Cuts,
         gap: float,
-        combined: list[Array] | None = None,
     ) -> None:
         self.problem, self.layers = problem, layers
         self.cutoff, self.gap = cutoff, gap
@@ -145,7 +138,7 @@ class Enumerator:
         self.onward = to_go(layers, self.latency)
         self.best: tuple[Array, Array] | None = None
         self.best_time: int | None = None
-        self.cuts = CutTables(layers, cuts, combined)
+        self.cuts = CutTables(layers, cuts)
 
     def _refresh(self, prefixes: Prefixes) -> Prefixes:
         """The prefixes with the values of the present cuts."""

@@ -114,8 +114,9 @@ def check_ranks_beside(instance: Instance, plan: Plan, folder: Path) -> None:
         for name in _COLUMNS:
             planned = str(getattr(rank, name))
             if row.get(name) != planned:
-                found = f"{name} {row.get(name)} of rank {rank.rank}"
-                raise PlanError(f"{path}:{line}", found, f"{planned}, with these degrees and hosts")
+                problem = f"{name} {row.get(name)} of rank {rank.rank}"
+                allowed = f"{planned}, with these degrees and hosts"
+                raise PlanError(f"{path}:{line}", problem, allowed)
     if len(rows) != len(ranks):
         allowed = f"{len(ranks)}, the GPUs of the hosts"
         raise PlanError(str(path), f"{len(rows)} ranks", allowed)

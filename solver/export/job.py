@@ -189,8 +189,8 @@ def host_faults(job: Job) -> Iterator[Obstacle]:
     if clash := name_clash(cluster):
         yield Obstacle("cluster", cluster.groups, clash, f"{APART}, and solve again")
     elif len(set(names)) < len(names):
-        found = "a host whose ranks do not follow each other"
-        yield Obstacle("cluster", names, found, "a plan that verify accepts")
+        torn = "a host whose ranks do not follow each other"
+        yield Obstacle("cluster", names, torn, "a plan that verify accepts")
 
 
 #: For the shell: programs started from there find the modules of this folder.

@@ -64,7 +64,7 @@ def exported(
     """
     job, exporter = Job(instance.on(plan.shape.nodes_used), plan), EXPORTERS[target]
     for fault in exporter.faults(job):
-        able = [name for name, other in EXPORTERS.items() if not other.faults(job)]
+        able = [name for name, rival in EXPORTERS.items() if not rival.faults(job)]
         others = f", or --to {' or '.join(able)}" if able else ""
         raise PlanError(where, fault.found, f"{fault.change}{others}")
     return exporter.files(job), lambda texts: exporter.check(job, texts)

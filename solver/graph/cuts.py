@@ -5,7 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from formulations.schedules import PathCounts, schedule_graph
+from formulations.schedules import (
+    PathCounts,
+    device_path,
+    last_down,
+    path_counts,
+    returned,
+    schedule_graph,
+)
 from solver.graph.edges import Edges
 from solver.graph.problem import INFINITY, Array, SplitProblem, distinct_rows
 from solver.simulate import Times, simulate, trace
@@ -170,3 +177,25 @@ def join_cuts(parts: list[Cuts]) -> Cuts:
     rows = np.concatenate([np.column_stack([c.rows, c.lane, c.device]) for c in parts])
     rows = distinct_rows(rows)
     return Cuts(rows[:, :-2], rows[:, -2], rows[:, -1], parts[0].num_devices)
+
+
+def family_cuts(problem: SplitProblem) -> Cuts:
+    """Paths of the families that hold for any schedule, of every lane, device and virtual stage."""
+    rows, lanes, devices = [], [], []
+    for lane, m in enumerate(problem.micro_batches):
+        graph = schedule_graph(problem.schedule, problem.num_devices, m, problem.chunks)
+        devices_of = range(graph.num_devices)
+        # Paths, each with the device that it ends on.
+        members = [(device_path(graph, device), 0) for device in devices_of]
+        members += [(device_path(graph, device, device), device) for device in devices_of]
+        for stage in range(graph.num_stages):
+            members.append((returned(graph, stage), 0))
+            if graph.index[0, stage, -1] >= graph.index[0, stage % graph.num_devices, 0]:
+                members.append((last_down(graph, stage), 0))
+        for path, device in members:
+            counts = path_counts(graph, path)
+            column = PathCounts(counts.weights[:, None], counts.transfers[:, None])
+            rows.append(rows_of(column, problem.blocking)[0])
+            lanes.append(lane)
+            devices.append(device)
+    return Cuts(np.array(rows), np.array(lanes), np.array(devices), problem.num_devices)

@@ -7,9 +7,10 @@ Which orders are tried depends on the seed alone, how many on the time.
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from itertools import takewhile
 from math import inf
 from random import Random
+from typing import NamedTuple
 
 from formulations.costs.plan_costs import split_costs
 from formulations.instance import Instance
@@ -39,14 +40,12 @@ SHAPES_TURNED = 4
 PATIENCE = (30, 100, 300, 1000)
 
 
-@dataclass(order=True)
-class _Entry:
-    """A state with the search that it belongs to; the least objective comes first."""
+class _Entry(NamedTuple):
+    """A state with the search that it belongs to."""
 
     objective: float
-    index: int
-    search: ShapeSearch = field(compare=False)
-    state: State = field(compare=False)
+    search: ShapeSearch
+    state: State
 
 
 class _LocalSearch:
@@ -58,7 +57,6 @@ class _LocalSearch:
         self.choice = Choice(self.instance)
         self.pools: dict[tuple[str, int, int], PathPool] = {}
         self.entries: list[_Entry] = []
-        self.count = 0
 
     def most_ns(self, shape: Shape) -> int:
         """Step times of the shape from here on are of no interest."""
@@ -79,9 +77,9 @@ class _LocalSearch:
         self.offer(search, state)
         if any(entry.search is search and entry.state == state for entry in self.entries):
             return
-        self.count += 1
         objective = state.step_time_ns * objective_weight(self.instance, search.starts.tables.shape)
-        insort(self.entries, _Entry(objective, self.count, search, state))
+        entry = _Entry(objective, search, state)
+        insort(self.entries, entry, key=lambda entry: entry.objective)
         of_shape = [entry for entry in self.entries if entry.search is search]
         if len(of_shape) > OF_ONE_SHAPE:
             self.entries.remove(of_shape[-1])
@@ -142,12 +140,10 @@ class _LocalSearch:
 
     def started(self, search: ShapeSearch, orders: Iterable[Order]) -> list[State]:
         """A start with each order that has one, the fastest first."""
-        starts = []
-        for order in orders:
-            if self.stop():
-                break
-            starts.append(search.starts.start(order, self.most_ns(search.starts.tables.shape)))
-        states = [state for state in starts if state is not None]
+        states, shape = list[State](), search.starts.tables.shape
+        for order in takewhile(lambda _: not self.stop(), orders):
+            state = search.starts.start(order, self.most_ns(shape))
+            states += [] if state is None else [state]
         return sorted(states, key=lambda state: state.step_time_ns)
 
     def turns(self) -> Iterator[None]:
@@ -195,12 +191,11 @@ def local_plans(
     """
     search = _LocalSearch(times or TimeTables(instance), seed, stop)
     search.choice.objective = below
-    candidate, best = None, None
+    candidate = None
     for _ in search.run(shapes):
         if search.choice.candidate is not candidate:
             candidate, result = search.choice.candidate, search.choice.result
-            if result is not None and result != best:
-                best = result
+            if result is not None:
                 yield result
         if stop():
             return

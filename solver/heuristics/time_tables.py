@@ -71,21 +71,18 @@ class _SideTables:
     def refuted(self, shapes: Sequence[Shape], below_ns: Sequence[int]) -> list[bool]:
         """It knows no stages with degrees of their own, and refutes none of their shapes."""
         pairs = zip(shapes, below_ns, strict=True)
-        below_of = {shape: ns for shape, ns in pairs if not shape.per_stage}
-        uniform, times = list(below_of), [self.times(shape) for shape in below_of]
-        shut = dict(
-            zip(uniform, refuted(self.instance, uniform, times, [*below_of.values()]), strict=True)
-        )
+        uniform = {shape: ns for shape, ns in pairs if not shape.per_stage}
+        times = [self.times(shape) for shape in uniform]
+        closed = refuted(self.instance, [*uniform], times, [*uniform.values()])
+        shut = dict(zip(uniform, closed, strict=True))
         return [shut.get(shape, False) for shape in shapes]
 
     def packed_ns(self, shapes: Sequence[Shape]) -> list[int]:
-        bounds = {
-            shape: form.bound_ns for shape, form in zip(shapes, self.forms(shapes), strict=True)
-        }
-        uniform = [shape for shape in bounds if not shape.per_stage]
+        bounds = dict(zip(shapes, (form.bound_ns for form in self.forms(shapes)), strict=True))
+        uniform = {shape: ns for shape, ns in bounds.items() if not shape.per_stage}
         times = [self.times(shape) for shape in uniform]
-        known_ns = [bounds[shape] for shape in uniform]
-        bounds |= zip(uniform, packed_ns(self.instance, uniform, times, known_ns), strict=True)
+        packed = packed_ns(self.instance, [*uniform], times, [*uniform.values()])
+        bounds |= zip(uniform, packed, strict=True)
         return [bounds[shape] for shape in shapes]
 
 
@@ -102,17 +99,18 @@ class TimeTables:
         fresh._sides = [side.afresh() for side in self._sides]
         return fresh
 
-    def _each(
-        self, shapes: Sequence[Shape], ask: Callable[[_SideTables, Sequence[int]], list[Known]]
+    def _by_side(
+        self, ask: Callable[..., list[Known]], shapes: Sequence[Shape], *columns: Sequence[int]
     ) -> list[Known]:
-        """What the side of each shape answers, asked once with the places of all its shapes."""
+        """What the side of each shape answers, asked once for all its shapes."""
         if self.instance.fused is None:
-            return ask(self._sides[0], range(len(shapes)))
+            return ask(self._sides[0], shapes, *columns)
         answers: dict[int, Known] = {}
         side_of = [self.instance.side(shape.nodes_used) for shape in shapes]
         for number, side in enumerate(self._sides):
             places = [i for i, side_number in enumerate(side_of) if side_number == number]
-            answers |= zip(places, ask(side, places), strict=True)
+            asked = ([column[i] for i in places] for column in (shapes, *columns))
+            answers |= zip(places, ask(side, *asked), strict=True)
         return [answers[i] for i in range(len(shapes))]
 
     def costs(self, shape: Shape) -> CostTables:
@@ -121,22 +119,15 @@ class TimeTables:
 
     def forms(self, shapes: Sequence[Shape]) -> list[ClosedForm]:
         """Closed-form bounds of shapes, in their order."""
-        return self._each(shapes, lambda side, numbers: side.forms([shapes[i] for i in numbers]))
+        return self._by_side(_SideTables.forms, shapes)
 
     def refuted(self, shapes: Sequence[Shape], below_ns: Sequence[int]) -> list[bool]:
         """Whether whole blocks leave no plan of each shape below these times, see `packing`."""
-        return self._each(
-            shapes,
-            lambda side, numbers: side.refuted(
-                [shapes[i] for i in numbers], [below_ns[i] for i in numbers]
-            ),
-        )
+        return self._by_side(_SideTables.refuted, shapes, below_ns)
 
     def packed_ns(self, shapes: Sequence[Shape]) -> list[int]:
         """Bounds of the step times of shapes, by `packing` from those in closed form."""
-        return self._each(
-            shapes, lambda side, numbers: side.packed_ns([shapes[i] for i in numbers])
-        )
+        return self._by_side(_SideTables.packed_ns, shapes)
 
     def by_bound(self, shapes: Iterable[Shape]) -> list[tuple[float, Shape]]:
         """Lower bound of the objective, and shape that can be simulated.

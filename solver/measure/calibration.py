@@ -29,7 +29,7 @@ from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
-from formulations.instance.calibration import LEAST_FACTOR, MOST_FACTOR, Calibration, Correction
+from formulations.instance.calibration import LEAST_FACTOR, MOST_FACTOR, Calibration
 from formulations.plan import Plan, Shape
 from solver.heuristics.baselines import equal_blocks
 from solver.simulate import step_time_ns
@@ -50,19 +50,12 @@ class Factors(NamedTuple):
     ends: float
 
 
-def corrections(instance: Instance, kernels: Kernels, factors: Factors) -> list[Correction]:
-    """One per layer kind of the instance."""
+def corrections(instance: Instance, kernels: Kernels, factors: Factors) -> dict[str, float]:
+    """What times are multiplied by, for every layer kind of the instance."""
     layers = {run.layer.kind: run.layer.is_block for run in instance.workload.layer_runs}
-    return [
-        Correction(
-            kind=kind,
-            gpu=kernels.gpu,
-            tp=kernels.tp,
-            micro_batch=kernels.micro_batch,
-            factor=exp(factors.blocks if is_block else factors.ends),
-        )
-        for kind, is_block in layers.items()
-    ]
+    return {
+        kind: exp(factors.blocks if is_block else factors.ends) for kind, is_block in layers.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -84,8 +77,10 @@ class MeasuredStep:
         """Step time, as modelled or corrected."""
         calibration = None
         if factors is not None:
-            fitted = corrections(self.instance, self.kernels, factors)
-            calibration = Calibration(source="measured steps", corrections=tuple(fitted))
+            gpu, tp, b = self.kernels
+            kinds = corrections(self.instance, self.kernels, factors)
+            tables = {kind: {gpu: {tp: {b: factor}}} for kind, factor in kinds.items()}
+            calibration = Calibration(source="measured steps", factors=tables)
         corrected = self.instance.but(calibration=calibration)
         return step_time_ns(plan_costs(corrected, self.plan)) / 1e9
 
@@ -283,9 +278,9 @@ def section(corrected: Corrected) -> str:
     lines.append("  factors:  # layer kind -> GPU -> tp -> micro-batch -> of the layer's times")
     tree: dict[str, dict[str, dict[int, dict[int, float]]]] = {}
     for kernels, factors in sorted(fit.by_kernels.items()):
-        for correction in corrections(corrected.instance, kernels, factors):
-            degrees = tree.setdefault(correction.kind, {}).setdefault(correction.gpu, {})
-            degrees.setdefault(correction.tp, {})[correction.micro_batch] = correction.factor
+        for kind, factor in corrections(corrected.instance, kernels, factors).items():
+            degrees = tree.setdefault(kind, {}).setdefault(kernels.gpu, {})
+            degrees.setdefault(kernels.tp, {})[kernels.micro_batch] = factor
     for kind, gpus in tree.items():
         lines.append(f"    {kind}:")
         for gpu, degrees in gpus.items():

@@ -10,7 +10,7 @@ from formulations.costs.experts import members_of
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.renting import in_whole_steps
 from formulations.instance import Instance
-from formulations.instance.cluster import has_flash
+from formulations.instance.flash import has_flash
 from formulations.instance.machines import NOT_STATED, Evidence
 from formulations.instance.preemption import Preemption
 from formulations.instance.search import Overlap

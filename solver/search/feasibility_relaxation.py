@@ -13,7 +13,7 @@ from typing import Any
 
 from formulations.costs.renting import rent_usd_per_hour
 from formulations.instance import Instance
-from formulations.instance.cluster import has_flash
+from formulations.instance.flash import has_flash
 from formulations.instance.profile import covered_degrees
 from formulations.instance.targets import TARGETS
 from formulations.plan import PARAMETERS_SPLIT, Shape

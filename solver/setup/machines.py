@@ -26,10 +26,10 @@ class Machines:
     network: str | None = None
 
 
-def parse_machines(text: str, known: Iterable[str]) -> Machines:
+def parse_machines(text: str, names: Iterable[str]) -> Machines:
     """The machines of a text such as 4x8xH100@400 Gbit/s; 8xH100 is one node.
 
-    Raises InstanceError for another form, and for a GPU that the catalogue lacks.
+    Raises InstanceError for another form, and for a GPU that is not among the catalogue's names.
     """
     match = _MACHINES.fullmatch(text.strip())
     if match is None:
@@ -37,38 +37,36 @@ def parse_machines(text: str, known: Iterable[str]) -> Machines:
     nodes, gpus, name, network = match.groups()
     if int(nodes or 1) == 0 or int(gpus) == 0:
         raise InstanceError("--nodes", shown(text), "one node and one GPU at least")
-    gpu = catalogue_name(name, known, "--nodes")
+    gpu = catalogue_name(name, names, "--nodes")
     return Machines(int(nodes or 1), int(gpus), gpu, network and network.strip())
 
 
-def catalogue_name(name: str, known: Iterable[str], where: str) -> str:
+def catalogue_name(name: str, names: Iterable[str], where: str) -> str:
     """The GPU type that somebody calls so: NVIDIA A100-SXM4-80GB is A100-80, rtx3090 RTX-3090.
 
     Raises InstanceError for an unknown name, and for one that leaves the memory open.
     """
-    names = tuple(known)
+    names = tuple(names)
     if name in names:
         return name
     words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word]
     words += [first + second for first, second in pairwise(words)]
-    alike = {one: size for one in names for stem, size in [_stem(one)] if stem in words}
-    fitting = [one for one, size in alike.items() if size in words or f"{size}gb" in words]
-    found = fitting or list(alike)
-    if len(found) == 1:
-        return found[0]
-    problem = f"the GPU {shown(name)}" + (", of which there are several" if found else "")
-    raise InstanceError(where, problem, ", ".join(found or names))
+    sizes: dict[str, str] = {}  # of the types whose family is a word, as they end: A100-40 -> 40
+    for title in names:
+        family, _, size = title.lower().rpartition("-")
+        has_size = family and len(size) <= 3 and size.isdigit()
+        stem = family if has_size else re.sub(r"[^a-z0-9]", "", title.lower())
+        if stem in words:
+            sizes[title] = size if has_size else ""
+    fitting = [gpu for gpu, size in sizes.items() if size in words or f"{size}gb" in words]
+    candidates = fitting or list(sizes)
+    if len(candidates) == 1:
+        return candidates[0]
+    problem = f"the GPU {shown(name)}" + (", of which there are several" if candidates else "")
+    raise InstanceError(where, problem, ", ".join(candidates or names))
 
 
-def _stem(name: str) -> tuple[str, str]:
-    """A100-40 -> a100 and 40; RTX-3090 -> rtx3090 and nothing."""
-    family, _, size = name.lower().rpartition("-")
-    if family and len(size) <= 3 and size.isdigit():
-        return family, size
-    return re.sub(r"[^a-z0-9]", "", name.lower()), ""
-
-
-def detected_machines(known: Iterable[str]) -> Machines:
+def detected_machines(names: Iterable[str]) -> Machines:
     """One node: this machine.
 
     Raises PlannerError without nvidia-ml-py or a driver, for no GPU, and for GPUs of two types.
@@ -81,17 +79,17 @@ def detected_machines(known: Iterable[str]) -> Machines:
     try:
         pynvml.nvmlInit()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        names = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
+        devices = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
         pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         raise PlannerError(f"--detect: {error}; write --nodes instead") from None
-    if not names:
+    if not devices:
         raise PlannerError("--detect: this machine has no NVIDIA GPU; write --nodes instead")
-    types = tuple(known)
-    found = sorted({catalogue_name(name, types, "--detect") for name in names})
-    if len(found) > 1:
-        raise InstanceError("--detect", f"GPUs of {' and '.join(found)}", "one type per node")
-    return Machines(1, len(names), found[0])
+    names = tuple(names)
+    types = sorted({catalogue_name(device, names, "--detect") for device in devices})
+    if len(types) > 1:
+        raise InstanceError("--detect", f"GPUs of {' and '.join(types)}", "one type per node")
+    return Machines(1, len(devices), types[0])
 
 
 _TABLES = "what `scontrol show node` prints, or `sinfo -o '%N %G %T'`, with gpu:TYPE:COUNT"
@@ -102,43 +100,35 @@ _RANGE = re.compile(r"\[([\d,-]+)\]")
 _NUMBERS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
-def slurm_machines(path: Path, known: Iterable[str]) -> list[Machines]:
+def slurm_machines(path: Path, names: Iterable[str]) -> list[Machines]:
     """The machines that work, equal ones together, in order of their first node.
 
     Raises InstanceError, with the line, for a file of another kind or a GPU that is not known.
     """
     text = read_text(path, _TABLES)
     read = _of_scontrol if "NodeName=" in text else _of_sinfo
-    names = tuple(known)
+    names = tuple(names)
     nodes: dict[str, tuple[int, str]] = {}  # by name: sinfo lists a node once per partition
     for line, node, gres in read(text):
         types = _GPUS.findall(gres)
         where = f"{path}:{line}"
         if len(types) > 1:
-            found = f"node {node} with the GPUs {types[0][0]} and {types[1][0]}"
-            raise InstanceError(where, found, "one type per node; leave the node out")
+            problem = f"node {node} with the GPUs {types[0][0]} and {types[1][0]}"
+            raise InstanceError(where, problem, "one type per node; leave the node out")
         if not types and _UNTYPED.search(gres):
             allowed = "gpu:TYPE:COUNT; write the type in the file"
             raise InstanceError(where, f"node {node} with GPUs of no type, {gres}", allowed)
         for gpu, number in types:
-            nodes[node] = int(number), _type_of(gpu, number, names, where)
+            try:
+                nodes[node] = int(number), catalogue_name(gpu, names, where)
+            except InstanceError as error:  # administrators often name no memory: a100
+                example = f"gpu:{error.allowed.partition(', ')[0]}:{number}"
+                allowed = f"{error.allowed}; write it in the file, such as {example}"
+                raise InstanceError(where, error.found, allowed) from None
     counts = Counter(nodes.values())
     if not counts:
         raise InstanceError(str(path), "no node with GPUs", _TABLES)
     return [Machines(count, gpus, gpu) for (gpus, gpu), count in counts.items()]
-
-
-def _type_of(gpu: str, number: str, names: tuple[str, ...], where: str) -> str:
-    """A name of the catalogue. Raises InstanceError that says how to write the one that is meant.
-
-    Slurm's administrators often name no memory: a100.
-    """
-    try:
-        return catalogue_name(gpu, names, where)
-    except InstanceError as error:
-        example = error.allowed.partition(", ")[0]
-        written = f"{error.allowed}; write it in the file, such as gpu:{example}:{number}"
-        raise InstanceError(where, error.found, written) from None
 
 
 def _of_scontrol(text: str) -> Iterator[tuple[int, str, str]]:

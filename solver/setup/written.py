@@ -73,9 +73,8 @@ def instance_text(
         origin = f"huggingface: {_scalar(os.path.relpath(model.resolve(), folder.resolve()))}"
     else:
         name, origin = model, f"catalogue: {_scalar(model)}"
-    types = [gpus[one.gpu] for one in machines]
+    types = [gpus[kind.gpu] for kind in machines]
     precision = next(p for p in _PRECISIONS if all(p in gpu.peak_flops for gpu in types))
-    alone = sum(one.nodes for one in machines) == 1
     lines = [
         "# Written by `hetplan init`.",
         f"name: {_scalar(name)}",
@@ -87,27 +86,24 @@ def instance_text(
         "cluster:",
         "  groups:",
     ]
-    names = Counter[str]()
-    for one in machines:
-        names[one.gpu] += 1
-        number = f"-{names[one.gpu]}" if names[one.gpu] > 1 else ""
-        lines += _group(one, gpus[one.gpu], one.gpu.lower() + number, alone)
+    groups_of = Counter[str]()
+    for kind in machines:
+        groups_of[kind.gpu] += 1
+        number = f"-{groups_of[kind.gpu]}" if groups_of[kind.gpu] > 1 else ""
+        lines += [
+            f"    - name: {kind.gpu.lower()}{number}",
+            f"      gpu: {kind.gpu}  # {gpus[kind.gpu].memory_bytes / 2**30:.4g} GiB",
+            f"      gpus_per_node: {kind.gpus_per_node}",
+            f"      nodes: {kind.nodes}",
+        ]
+        if kind.network is not None:
+            lines.append(f"      inter_node: {_scalar(kind.network)}")
+        elif sum(each.nodes for each in machines) > 1:
+            network, owner = assumed_network(kind)
+            assumed = f"assumed, as {owner}; or such as 400 Gbit/s"
+            lines.append(f"      inter_node: {network}  # {assumed}")
+        lines.append("      # price: 30 USD/h  # of one node")
     return "\n".join(lines) + "\n" + _MORE
-
-
-def _group(machines: Machines, gpu: GpuType, name: str, alone: bool) -> list[str]:
-    lines = [
-        f"    - name: {name}",
-        f"      gpu: {machines.gpu}  # {gpu.memory_bytes / 2**30:.4g} GiB",
-        f"      gpus_per_node: {machines.gpus_per_node}",
-        f"      nodes: {machines.nodes}",
-    ]
-    if machines.network is not None:
-        lines.append(f"      inter_node: {_scalar(machines.network)}")
-    elif not alone:
-        network, owner = assumed_network(machines)
-        lines.append(f"      inter_node: {network}  # assumed, as {owner}; or such as 400 Gbit/s")
-    return [*lines, "      # price: 30 USD/h  # of one node"]
 
 
 def _scalar(text: str) -> str:

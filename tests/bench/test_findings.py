@@ -1,9 +1,6 @@
 """Which published findings come out, part by part, and the picture and records of them."""
 
-import json
-import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -77,20 +74,3 @@ def test_published_flops_are_counted() -> None:
     assert found.memory_bytes > 98 * 2**30
     assert found.step_s is None
     assert throughput([found]) == {}
-
-
-def test_run_stores_records_and_picture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One study, of which a part comes out."""
-    study = STUDIES["speed-up"]
-    monkeypatch.setattr(findings, "studies", lambda _: [study])
-    out, drawn = tmp_path / "findings.jsonl", tmp_path / "findings.svg"
-    monkeypatch.setattr(sys, "argv", ["findings", "--out", str(out), "--picture", str(drawn)])
-    findings.main()
-    (one,) = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    assert one["comes_out"] == "partly"
-    assert len(one["plans"]) == len(study.points)
-    assert {"hardware", "versions", "note"} <= one.keys()
-    ElementTree.fromstring(drawn.read_text(encoding="utf-8"))
-    assert "no: ZeRO 3 within 1 %" in capsys.readouterr().out

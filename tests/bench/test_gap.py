@@ -2,9 +2,8 @@
 
 import pytest
 
-from bench.gap import above_bound, compare, instance_files, summary
+from bench.gap import above_bound, compare, summary
 from bench.methods import METHODS
-from bench.records import INSTANCES
 from solver.options import SolveOptions
 from tests.seeds import one_each
 from tests.small_instances import random_instance
@@ -32,17 +31,6 @@ def test_distances_and_their_summary() -> None:
     records = [figures("minmax", 0.0), figures("minmax", 0.1), figures("minmax", None)]
     expected = "minmax: at most 0.01 % above the bound on 1 of 2, mean 5.00 %, worst 10.00 %"
     assert summary(records) == [expected]
-
-
-def test_an_instance_may_be_named_or_given_as_a_file() -> None:
-    """NAME stands for instances/NAME.yaml."""
-    assert [str(p) for p in instance_files(["hetero_small", "x/y.yaml"])] == [
-        str(INSTANCES / "hetero_small.yaml"),
-        "x/y.yaml",
-    ]
-    names = [path.stem for path in instance_files([])]
-    assert "hetero_small" in names
-    assert "best_known" not in names
 
 
 @pytest.mark.slow

@@ -1,9 +1,6 @@
-"""Piper's problem: dynamic program, CP-SAT and brute force agree."""
+"""Piper's problem: dynamic program and CP-SAT agree, with each other and with figures by hand."""
 
-from collections.abc import Iterator, Sequence
-from fractions import Fraction
-from itertools import product
-from math import ceil
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -48,88 +45,21 @@ def random_problem(seed: int) -> ThroughputProblem:
     )
 
 
-def all_plans(problem: ThroughputProblem, left: int, gpus: int) -> Iterator[list[Stage]]:
-    """Stages from the first on that hold the operators left, whatever they need."""
-    if not left:
-        yield []
-        return
-    for stage in range(1, left + 1):
-        inside = stage & ~left == 0
-        fed = all(
-            not (stage >> edge.target & 1 and (left & ~stage) >> edge.source & 1)
-            for edge in problem.edges
-        )
-        if inside and fed:
-            for tp, dp in product((1, 2), range(1, gpus + 1)):
-                if tp * dp <= gpus and problem.samples % dp == 0:
-                    for rest in all_plans(problem, left & ~stage, gpus - tp * dp):
-                        yield [(stage, tp, dp), *rest]
-
-
-def stage_time(problem: ThroughputProblem, stage: Stage, total: int) -> int | None:
-    """Time of a stage by Piper's words, over all ways; None if it does not fit."""
-    operators, tp, dp = stage
-    inside = [n for n in range(len(problem.operators)) if operators >> n & 1]
-    moved = 0
-    for edge in problem.edges:
-        if edge.source in inside and edge.target not in inside:
-            moved += 2 * edge.source_bytes[tp]
-        if edge.target in inside and edge.source not in inside:
-            moved += 2 * edge.target_bytes[tp]
-    best = None
-    for ways in product(*(problem.operators[n][tp] for n in inside)):
-        in_flight = ceil(total / dp)
-        held = sum(w.sample_bytes * in_flight + w.fixed_bytes for w in ways)
-        if held <= problem.memory_bytes:
-            weights = sum(w.weights_bytes for w in ways)
-            sent = Fraction(moved, dp) + Fraction(4 * (dp - 1) * weights, dp * problem.samples)
-            compute = Fraction(sum(w.time_ps for w in ways), dp)
-            time = ceil(compute + sent * PS_PER_S / int(problem.bandwidth_bytes_per_s))
-            best = time if best is None else min(best, time)
-    return best
-
-
-def plan_time(problem: ThroughputProblem, plan: Sequence[Stage]) -> int | None:
-    """Time of the slowest stage; None if a stage does not fit, or replications are too many."""
-    total, slowest = 0, 0
-    for stage in reversed(plan):
-        total += stage[2]
-        time = stage_time(problem, stage, total)
-        if time is None:
-            return None
-        slowest = max(slowest, time)
-    return slowest if total <= problem.samples else None
-
-
-def brute_force(problem: ThroughputProblem) -> int | None:
-    """The least time of all plans."""
-    plans = all_plans(problem, problem.everything, problem.gpus)
-    return min(filter(None, (plan_time(problem, plan) for plan in plans)), default=None)
-
-
 @pytest.mark.parametrize("seeds", few_and_many(range(300), 30))
-def test_three_engines_agree(seeds: Sequence[int]) -> None:
-    """Dynamic program, CP-SAT and brute force find the same time, and the plan has it.
-
-    Times are rounded up to picoseconds, where a float may be a picosecond off.
-    """
+def test_both_engines_agree(seeds: Sequence[int]) -> None:
+    """Dynamic program and CP-SAT find the same time, within the GPUs; nothing below it exists."""
     for seed in seeds:
         problem = random_problem(seed)
-        expected, found = brute_force(problem), ThroughputSearch(problem).solve()
-        known = list(choices(problem))
-        outcome = cpsat.run(PiperModel(problem, known).model, SolveOptions())
-        if expected is None:
-            assert found is None, seed
+        search = ThroughputSearch(problem)
+        found = search.solve()
+        outcome = cpsat.run(PiperModel(problem, list(choices(problem))).model, SolveOptions())
+        if found is None:
             assert outcome.status is Status.INFEASIBLE, seed
             continue
-        assert found is not None, seed
-        assert abs(found.time_ps - expected) <= 1, seed
         assert outcome.objective == found.time_ps, seed
-        made = [(stage.operators, stage.tp, stage.dp) for stage in found.stages]
-        checked = plan_time(problem, made)
-        assert checked is not None, seed
-        assert abs(checked - found.time_ps) <= 1, seed
-        assert sum(tp * dp for _, tp, dp in made) <= problem.gpus
+        assert sum(stage.tp * stage.dp for stage in found.stages) <= problem.gpus
+        better = PiperModel(problem, search.better_than(found.time_ps)).model
+        assert cpsat.run(better, SolveOptions()).status is Status.INFEASIBLE
 
 
 def two_stages(memory_bytes: int) -> ThroughputProblem:

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from bench.records import ROOT
-from bench.scaling import INSTANCES, MILESTONES, Milestones, latest, measure, picture
+from bench.scaling import INSTANCES, latest, measure, picture
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
 from tests.small_instances import random_instance
@@ -26,20 +26,6 @@ def test_instances_share_the_nodes_equally_among_three_types(nodes: int) -> None
     assert {group.gpus_per_node for group in instance.cluster.groups} == {8}
     assert sum(layer.is_block for layer in instance.workload.layers) == 96
     assert path.read_text(encoding="utf-8").startswith("# A made-up scaling problem")
-
-
-def test_milestones_keep_the_first_time() -> None:
-    """A gap of 3 % passes 10 and 5 %; one of 0 passes all others; a worse one changes nothing."""
-    milestones = Milestones()
-    milestones.note(None)
-    assert milestones.reached_s == {}
-    milestones.note(0.03)
-    first = dict(milestones.reached_s)
-    assert set(first) == {"0.1", "0.05"}
-    milestones.note(0.0)
-    milestones.note(0.5)
-    assert set(milestones.reached_s) == {f"{milestone:g}" for milestone in MILESTONES}
-    assert {key: milestones.reached_s[key] for key in first} == first
 
 
 def test_bug_gaps_were_noted_that_were_never_reached() -> None:

@@ -171,13 +171,3 @@ def test_bad_file_is_one_line_and_status_2(
     (line,) = capsys.readouterr().err.splitlines()
     assert str(path) in line
     assert expected in line
-
-
-def test_unknown_case_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With the names there are."""
-    with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, write(tmp_path / "x.json", case_of()), "--case", "big")
-    assert stopped.value.code == 2
-    assert capsys.readouterr().err == "--case: no case 'big'; allowed: small\n"

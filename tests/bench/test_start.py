@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from bench.records import append, record
-from bench.start import CASES, command, line, timed
+from bench.start import CASES, command, timed
 
 
 def test_commands_solve_stored_instances() -> None:
@@ -25,15 +25,6 @@ def test_time_memory_exit_code_and_output_are_measured() -> None:
     assert figures["exit_code"] == 3
     assert figures["wall_s"] > 0
     assert figures["peak_rss_bytes"] > 1 << 20
-
-
-def test_line_gives_median_range_and_peak() -> None:
-    """3 runs of 1, 2 and 6 s: median 2; the largest peak counts."""
-    options = {"target_s": 5}
-    head = {"case": "small", "status": "optimal", "gap": 0.0, "exit_code": 0, "options": options}
-    peaks = {1.0: 1 << 20, 2.0: 3 << 20, 6.0: 2 << 20}
-    text = line([head | {"wall_s": wall, "peak_rss_bytes": peak} for wall, peak in peaks.items()])
-    assert "2.00 s (from 1.00 to 6.00, 3 runs; target 5 s), peak 3 MiB" in text
 
 
 def test_records_are_appended_as_json_lines(tmp_path: Path) -> None:

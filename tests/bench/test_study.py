@@ -65,16 +65,6 @@ def test_cases_agree_with_brute_force(seed: int) -> None:
         assert case.exact_ns in steps_ns
 
 
-def test_out_of_time_bound_is_below_the_optimum() -> None:
-    """No time at all: the bound still holds."""
-    tables = chain_tables(chain_instance([4, 2, 2, 4], [SLOW, FAST]))
-    shape_study = ShapeStudy(tables)
-    problem = shape_study.problem((0, 1))
-    every = [shape_study.step_ns((0, 1), s) for s in all_splits(6, 2) if 1 < s[1] < 5]
-    best, bound = shape_study.optimum((0, 1), problem, max(every), limit_s=0.0)
-    assert bound <= min(every) <= best
-
-
 @pytest.mark.slow
 def test_published_plans_are_held_against_their_own_optimum(reference: Path) -> None:
     """21 plans, none below the optimum of its shape and order."""

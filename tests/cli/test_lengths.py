@@ -70,21 +70,6 @@ def test_bug_rows_of_any_length_took_as_long_as_the_one_measured(tmp_path: Path)
     assert "verified" in output("verify", out)
 
 
-def test_a_measured_row_that_the_model_cannot_read(tmp_path: Path) -> None:
-    """A row is one sequence, so no longer than learned positions, at its line and column."""
-    text = (SMALL + TABLE).replace(
-        "SIZES", SIZES.replace("rotary_positions: true", "learned_positions: 8064")
-    )
-    err = refused("lengths", written(tmp_path, text))
-    assert "row_times.8192: a sequence of 8192 tokens on 8064 learned positions" in err
-
-
-def test_bug_degrees_without_a_layout_had_no_room_for_a_row(tmp_path: Path) -> None:
-    """3 replicas never fill 4 GPUs, however short the sequences."""
-    path = written(tmp_path, SMALL.replace("zero: 1", "data_parallel: 3"))
-    assert "search: no layout over all 4 GPUs" in refused("lengths", path, code=3)
-
-
 def test_measured_classes(tmp_path: Path) -> None:
     """Times of whole classes make a strategy that runs these classes and no others."""
     text = (SMALL + TABLE).replace("longest_row: 2048", "class_times: {512: 2 s, 2048: 4 s}")
@@ -140,61 +125,76 @@ def test_plans_of_strategies_are_plan_files(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize(
-    ("limit", "found"),
-    [
-        ("max_price_per_hour: 1 USD/h", "limits.max_price_per_hour: all nodes"),
-        ("max_step_time: 1 ms", "limits.max_step_time, max_cost_per_step: 0.001 s at most"),
-        ("max_cost_per_step: 0.000001 USD", "limits.max_step_time, max_cost_per_step: 0.0018 s"),
-    ],
-)
-def test_bug_lengths_did_not_keep_limits(limit: str, found: str, tmp_path: Path) -> None:
-    """A step on nodes that cost too much, or one that takes too long, is refused in one line."""
-    text = SMALL.replace("nodes: 1,", "nodes: 1, price: 2 USD/h,")
-    text += "" if "price" in limit else TABLE
+MEASURED = SMALL + TABLE
+PRICED = SMALL.replace("nodes: 1,", "nodes: 1, price: 2 USD/h,")
+LEARNED = SIZES.replace("rotary_positions: true", "learned_positions: 8064")
+HUGE = SIZES.replace("hidden_size: 2048, layers: 8", "hidden_size: 16384, layers: 100")
+REFUSED = {
+    # A row is one sequence, so no longer than learned positions, at its line and column
+    "learned positions": (
+        MEASURED.replace("SIZES", LEARNED),
+        2,
+        "row_times.8192: a sequence of 8192 tokens on 8064 learned positions",
+    ),
+    # Of the file of a step a time has 47 bits, of the instance it had 100 h: a traceback
+    "switch of days": (
+        MEASURED.replace("parameters: 100 ms", "parameters: 50 h"),
+        2,
+        "switching[0].parameters: '50 h'; allowed: at least 0 and at most 24 h",
+    ),
+    # 3 replicas never fill 4 GPUs, however short the sequences
+    "no layout": (
+        SMALL.replace("zero: 1", "data_parallel: 3"),
+        3,
+        "search: no layout over all 4 GPUs",
+    ),
+    "no room": (SMALL.replace("SIZES", HUGE), 3, "none has room for a row"),
+    # Sequences that no measured one takes need one that does, whatever the search allows
+    "too long": (
+        MEASURED.replace("longest_row: 8192", "longest_row: 7999"),
+        3,
+        "error: lengths: sequences of 8000 tokens, 2 a step, fit no strategy: 7999 tokens at most;"
+        " cut them off there, or measure a strategy for them",
+    ),
+    # Limits were not kept
+    "price": (
+        f"{PRICED}limits: {{max_price_per_hour: 1 USD/h}}",
+        3,
+        "limits.max_price_per_hour: all nodes",
+    ),
+    "time": (
+        f"{PRICED}{TABLE}limits: {{max_step_time: 1 ms}}",
+        3,
+        "limits.max_step_time, max_cost_per_step: 0.001 s at most",
+    ),
+    "cost": (
+        f"{PRICED}{TABLE}limits: {{max_cost_per_step: 0.000001 USD}}",
+        3,
+        "limits.max_step_time, max_cost_per_step: 0.0018 s",
+    ),
+    "no lengths": (
+        SMALL[: SMALL.index("lengths:")].replace(
+            "SIZES}", "SIZES, sequence_length: 64, global_batch: 8}"
+        ),
+        2,
+        "no section lengths; allowed: one with histogram, file or log_normal",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bug_what_cannot_be_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    """With its exit code, and without a file."""
+    text, code, said = REFUSED[name]
     out = tmp_path / "step.json"
-    path = written(tmp_path, f"{text}\nlimits: {{{limit}}}\n")
-    assert found in refused("lengths", path, "--out", out, code=3)
+    assert said in refused("lengths", written(tmp_path, text), "--out", out, code=code)
     assert not out.exists()
 
 
-def test_bug_switches_of_days_ended_in_a_traceback(tmp_path: Path) -> None:
-    """Of the file of a step a time has 47 bits, of the instance it had 100 h."""
-    text = (SMALL + TABLE).replace("parameters: 100 ms", "parameters: 50 h")
-    err = refused("lengths", written(tmp_path, text))
-    assert "switching[0].parameters: '50 h'; allowed: at least 0 and at most 24 h" in err
-
-
-def test_bug_measured_strategies_were_to_allow_more_in_search(tmp_path: Path) -> None:
-    """With a row as long as the longest sequence there is a strategy; with one token less, none.
-
-    Sequences that no measured one takes need one that does, whatever the search allows.
-    """
-    text = SMALL + TABLE
-    path = written(tmp_path, text.replace("longest_row: 8192", "longest_row: 8000"))
+def test_a_row_as_long_as_the_longest_sequence_is_enough(tmp_path: Path) -> None:
+    """With one token less, above, there is no strategy."""
+    path = written(tmp_path, MEASURED.replace("longest_row: 8192", "longest_row: 8000"))
     assert run("lengths", path)[::2] == (0, "")
-    path = written(tmp_path, text.replace("longest_row: 8192", "longest_row: 7999"))
-    err = refused("lengths", path, code=3)
-    assert err.startswith("error: lengths: sequences of 8000 tokens, 2 a step, fit no strategy: ")
-    assert "7999 tokens at most; cut them off there, or measure a strategy for them" in err
-
-
-def test_model_without_room(tmp_path: Path) -> None:
-    """Where not one row fits the memory, that is said, with exit code 3."""
-    text = SMALL.replace("hidden_size: 2048", "hidden_size: 16384")
-    huge = SIZES.replace("hidden_size: 2048, layers: 8", "hidden_size: 16384, layers: 100")
-    path = tmp_path / "huge.yaml"
-    path.write_text(text.replace("SIZES", huge))
-    assert "none has room for a row" in refused("lengths", path, code=3)
-
-
-def test_instance_without_lengths() -> None:
-    """Another instance is refused in one line."""
-    err = refused("lengths", "instances/homo_small.yaml")
-    assert err == (
-        "error: instances/homo_small.yaml: no section lengths; allowed: one with histogram, file or"
-        " log_normal\n"
-    )
 
 
 @pytest.fixture(scope="module")
@@ -267,26 +267,19 @@ def test_bug_the_single_strategy_was_one_bar(files: Path) -> None:
 
 
 def test_a_step_has_a_page(files: Path) -> None:
-    """It needs no network, and names every strategy."""
+    """It needs no network, and names every strategy; a changed file is not shown."""
     code, out, err = run("report", files / "step.json", "--out", files / "step.html")
     assert (code, err, out) == (0, "", f"wrote {files / 'step.html'}\n")
     page = (files / "step.html").read_text()
     assert "http" not in page
     assert page.count("dp 4, tp 1, pp 1") >= 3
-    err = refused("report", files / "step.json", "--trace", files / "t.json")
-
-
-def test_changed_files_are_not_shown(files: Path) -> None:
-    """One line that names the field, exit code 2."""
+    refused("report", files / "step.json", "--trace", files / "t.json")
     document = LengthsDocument.model_validate_json((files / "step.json").read_text())
-    faster = sealed(document.model_copy(update={"step_time_s": 1e-3}))
-    (files / "forged.json").write_text(to_json(faster))
-    for command in ("show", "report"):
-        err = refused(
-            command, files / "forged.json", "--out" if command == "report" else "--svg", files / "x"
-        )
-        assert "step_time_s: found 0.001" in err
-    assert run("verify", files / "forged.json")[0] == 1
+    forged = files / "forged.json"
+    forged.write_text(to_json(sealed(document.model_copy(update={"step_time_s": 1e-3}))))
+    for words in (("show", forged, "--svg"), ("report", forged, "--out")):
+        assert "step_time_s: found 0.001" in refused(*words, files / "x")
+    assert run("verify", forged)[0] == 1
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from solver.options import SolveOptions
 from solver.result import Status
 from solver.search.driver import solve
 from tests.command_line import output
+from tests.oracles.agreement import check_costs
 from tests.small_instances import gpu, layer, nodes_of
 
 KINDS = ("embedding", "block", "head")
@@ -139,3 +140,9 @@ def test_partial_profile_is_completed_where_the_user_says_so() -> None:
         assert own.origins == {"measured" if one else "analytic" for one in measured}
     result = solve(instance, SolveOptions(gap=0.1))
     assert result.status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("seed", [2, 17, 23, 57])
+def test_pages_suffice(seed: int) -> None:
+    """Random plans that use this module cost what docs/cost.md says."""
+    check_costs(seed)

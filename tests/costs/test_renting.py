@@ -87,6 +87,8 @@ def test_terms_that_are_worth_it() -> None:
     worth = worthwhile_terms(instance, (1, 0))
     assert [terms.on_spot for terms in worth] == [(), ("fast",)]
     assert [terms.useful_usd_per_hour for terms in worth] == pytest.approx([10, 5 * math.exp(0.4)])
+    (free,) = worthwhile_terms(rented(spot(10, 0.0), None), (1, 0))  # as dear, and as fast
+    assert free.on_spot == ()
     timed = instance.but(objective={"minimize": "step_time"})
     (on_demand,) = worthwhile_terms(timed, (1, 1))
     assert (on_demand.on_spot, on_demand.usd_per_hour, on_demand.slowdown) == ((), 20, 1)

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from formulations.costs.compute import layer_times
-from formulations.costs.memory import layer_memory
 from formulations.costs.sharding import (
     lanes_like,
     layers_alike,
@@ -14,11 +12,11 @@ from formulations.costs.sharding import (
     widest_group,
 )
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import Instance, SearchSpace
+from formulations.instance import SearchSpace
 from formulations.instance.search import Overlap, ZeroStage
-from formulations.instance.workload import OPTIMIZER_BYTES
-from formulations.plan import Degrees, Shape
+from formulations.plan import Degrees
 from tests.equal_nodes import equal_nodes
+from tests.oracles.agreement import check_costs
 from tests.small_instances import layer, plain_shape, workload
 
 
@@ -67,111 +65,6 @@ def test_rings_over_unlike_links_start_with_the_slowest() -> None:
     assert seen == (399_999 + 5_000) + (7_999_972 + 30_000)
 
 
-def test_exchanges_hide_no_longer_than_a_pass_lasts() -> None:
-    """Where passes take less than a quarter of the exchanges, these are all that is seen."""
-    plain, three = of_parameters(0), of_parameters(3, 0.75)
-    assert plain.backward_ns.max() < 200_000
-    assert set(three.forward_ns.ravel()) == {4_010_000}
-    assert set(three.backward_ns.ravel()) == {4_010_000 + 8_010_000}
-
-
-def test_nothing_is_left_to_synchronise() -> None:
-    """What was reduced with every micro-batch is not once more; ZeRO 2 alone gathers at the end."""
-    assert [of_parameters(zero).gather_bytes.any() for zero in (0, 1, 2, 3)] == [0, 1, 1, 0]
-
-
-def test_replicas_go_in_lockstep() -> None:
-    """The slower GPU sets the pace of each layer."""
-    shape = plain_shape((1, 1), dp=2, zero=2)
-    instance = of_parameters(0).instance
-    (group,) = instance.cluster.groups
-    fast = group.gpu.but(peak_flops={"bf16": 3e14})
-    groups = tuple(
-        group.but(name=name, nodes=1, gpus_per_node=1, gpu=gpu)
-        for name, gpu in (("slow", group.gpu), ("fast", fast))
-    )
-    mixed = instance.but(cluster={"groups": groups})
-    alone, (together,) = layer_times(mixed, shape.degrees, 1, "none"), shape_times(mixed, shape)
-    assert (alone.forward_ns[:, 0] > alone.forward_ns[:, 1]).all()
-    assert together.forward_ns.T.tolist() == [alone.forward_ns[:, 0].tolist()] * 2
-
-
-def shape_of(zero: ZeroStage) -> Shape:
-    """Four replicas of one GPU."""
-    return plain_shape((2,), dp=4, zero=zero)
-
-
-def test_bytes_that_each_stage_splits() -> None:
-    """ZeRO 1 a quarter of the states, 2 of the gradients, 3 of the parameters; a layer is whole."""
-    instance = of_parameters(0).instance
-    count = 1_999_986 + 7
-    quarter = -(-count // 4)
-    found = []
-    for zero in (0, 1, 2, 3):
-        (memory,) = layer_memory(instance, shape_of(zero))
-        found.append(
-            tuple(
-                int(part[1])
-                for part in (
-                    memory.weights_bytes,
-                    memory.gradients_bytes,
-                    memory.optimizer_bytes,
-                    memory.workspace_bytes,
-                )
-            )
-        )
-    assert found == [
-        (2 * count, 4 * count, 12 * count, 0),
-        (2 * count, 4 * count, 12 * quarter, 0),
-        (2 * count, 4 * quarter, 12 * quarter, 4 * count),
-        (2 * quarter, 4 * quarter, 12 * quarter, (4 + 2) * count),
-    ]
-
-
-def test_eight_bit_states_have_scales() -> None:
-    """6 bytes per parameter, and two fp32 scales for every 2048 of them, or part of it."""
-    each, block = OPTIMIZER_BYTES["8bit"]
-    states = {"optimizer_bytes": each, "optimizer_block_bytes": block}
-    changed = of_parameters(0).instance.workload.model_copy(update=states)
-    assert changed.state_bytes(2048) == 6 * 2048 + 8
-    assert changed.state_bytes(2049) == 6 * 2049 + 16
-    assert OPTIMIZER_BYTES["bf16"] == (8, 0)
-
-
-EXPERTS = 1_600_000  #: parameters of each layer, 800,000 of them on one GPU
-
-
-def with_experts() -> Instance:
-    """Two experts in every layer."""
-    instance = of_parameters(0).instance
-    runs = [run.but(layer={"expert_parameters": EXPERTS}) for run in instance.workload.layer_runs]
-    fields = {"layer_runs": tuple(runs), "experts": 2}
-    return instance.but(workload=fields)
-
-
-def test_experts_are_split_among_those_with_the_same() -> None:
-    """Four GPUs, two with each half of the experts: ZeRO 3 leaves half of that half on each."""
-    shape = shape_of(3).but(ep=2)
-    (memory,) = layer_memory(with_experts(), shape)
-    alike, held = 1_999_986 + 7 - EXPERTS, EXPERTS // 2
-    left = -(-alike // 4) + held // 2
-    assert memory.weights_bytes[1] == 2 * left
-    assert memory.gradients_bytes[1] == 4 * left
-    assert memory.optimizer_bytes[1] == 12 * left
-    assert memory.workspace_bytes[1] == (4 + 2) * (alike + held)
-
-
-def test_exchanges_of_experts_follow_those_of_the_rest() -> None:
-    """A ring of the two GPUs with the same experts, one on each node, after one of all four."""
-    shape, instance = shape_of(2).but(ep=2), with_experts()
-    (times,), (plain,) = (shape_times(instance, shape.but(zero=zero)) for zero in (2, 0))
-    # 399,993 parameters of 4 bytes, on 4 GPUs: half of 1,599,972 bytes inside nodes over 10 GB/s,
-    # 80.0 us, and 1 us to start; half between them over 0.5 GB/s, 1,600.0 us, and 10 us. 800,000 of
-    # experts: two rings of 2 GPUs share the link, 3.2 MB / 2 x 2 / 0.5 GB/s = 6,400 us, and 10 us.
-    (seen,) = set((times.backward_ns - plain.backward_ns).ravel().tolist())
-    assert seen == (79_999 + 1_000 + 1_599_972 + 10_000) + (6_400_000 + 10_000)
-
-
 #: Tensor groups of 2 in three parts, of 1, of 2, and of 4 on nodes that are not used.
 DEGREES = (Degrees(tp=2, parts=3), Degrees(tp=1), Degrees(tp=2), Degrees(tp=4))
 SHAPE = plain_shape((1, 1, 1, 0)).but(degrees=DEGREES)
@@ -199,3 +92,9 @@ def test_layers_that_agree_in_bytes() -> None:
     assert masks == [[0, 1, 0], [1, 0, 1]]
     alike = SHAPE.but(nodes_used=(1, 0, 1, 0))
     assert [mask.tolist() for mask in layers_alike(alike, sizes)] == [[1, 1, 1]]
+
+
+@pytest.mark.parametrize("seed", [1, 3, 7, 44])
+def test_pages_suffice(seed: int) -> None:
+    """Random plans that use this module cost what docs/cost.md says."""
+    check_costs(seed)

@@ -26,6 +26,7 @@ from solver.verify.bounds import Prover
 from tests import brute_force
 from tests.cramped import cramped_tables
 from tests.equal_nodes import equal_nodes
+from tests.oracles.agreement import check_costs
 from tests.recursion import stage_ends
 from tests.seeds import few_and_many, one_each
 from tests.small_instances import layer, plain_shape, workload
@@ -223,35 +224,7 @@ def test_measured_times_are_shared_out_as_the_analytic_model_does() -> None:
     assert found == [2_000_000, 2_200_000, 3_000_000]
 
 
-def test_bytes_that_a_block_keeps() -> None:
-    """On two ranks: kept for the backward pass, and besides while it is recomputed."""
-    # Not split: 400 + 1000 / 2. Split: 100 + (300 + 1000) / 2; inputs 200, or 100 of them.
-    whole, split = 900, 750
-    assert [BLOCK.recomputed_bytes(mode, 2, False) for mode in MODES] == [
-        (whole, 0),
-        (whole - 300, 300),
-        (200, whole),
-    ]
-    assert [BLOCK.recomputed_bytes(mode, 2, True) for mode in MODES] == [
-        (split, 0),
-        (split - 300, 300),
-        (100, split),
-    ]
-
-
-def test_ends_of_the_chain_are_not_recomputed() -> None:
-    """Embedding and head keep the same whatever the choice."""
-    head = layer("head", 1, 0, 1000)
-    assert {head.recomputed_bytes(mode, 1, False) for mode in MODES} == {(1250, 0)}
-
-
-def test_a_split_sequence_is_sent_in_parts_that_nobody_gathers() -> None:
-    """Each of two lanes sends half a message, and buffers hold halves; scatter and gather too."""
-    one = instance()
-    for scatter_gather in (False, True):
-        choices = {"sequence_parallel": True, "scatter_gather": scatter_gather}
-        split = one.but(search=choices)
-        tables = build_tables(split, plain_shape((2,), tp=2, pp=2))
-        assert split.splits_messages(2)
-        assert not split.gathers_messages(2)
-        assert (tables.send_bytes, tables.memory[0].buffers_bytes) == ((500_000,), 2 * 500_000)
+@pytest.mark.parametrize("seed", [11, 23, 46])
+def test_pages_suffice(seed: int) -> None:
+    """Random plans that use this module cost what docs/cost.md says."""
+    check_costs(seed)

@@ -1,13 +1,18 @@
 """What models and search read of one shape, by hand."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.search import ScheduleName
+from formulations.plan import Degrees
 from solver.simulate import step_time_ns
 from tests.equal_nodes import equal_nodes
+from tests.oracles.agreement import check_costs
 from tests.small_instances import layer, plain_shape, workload
 
 
@@ -53,3 +58,43 @@ def test_no_path_is_longer_than_the_longest() -> None:
     tables = build_tables(base, plain_shape((2,), pp=2, micro_batch=4))
     costs = split_costs(tables, Placer(tables).costs([0, 0]), (0, 2, 4), (1,))
     assert 2 * 4_010_000 < step_time_ns(costs) <= tables.longest_ns
+
+
+def test_least_is_that_of_the_fastest_group_used() -> None:
+    """Of two layers 3 and 2 forward, 9 and 7 in all; of the first group alone 3 + 4 and 10 + 9."""
+    tables = equal_nodes(2, 1, 1, 1, 2, zones="ab")
+    forward, backward = np.array([[3, 5], [4, 2]]), np.array([[7, 4], [5, 5]])
+    both = replace(tables, forward_ns=forward, backward_ns=backward)
+    assert (both.least_forward_ns, both.least_work_ns) == (3 + 2, 9 + 7)
+    first = replace(both, shape=tables.shape.but(nodes_used=(1, 0)))
+    assert (first.least_forward_ns, first.least_work_ns) == (3 + 4, 10 + 9)
+
+
+@pytest.mark.parametrize(
+    ("zones", "degrees", "expected_s"),
+    [
+        ("", (1,), 172e6 * 1e-9 / 0.5 + 20e-5),
+        ("ab", (1, 1), 172e6 * 4e-9 / 0.5 + 20e-3),
+        ("ab", (1, 2), 172e6 * 8e-9 / 0.5 + 32e-3),
+    ],
+)
+def test_traffic_that_no_path_exceeds(
+    zones: str, degrees: tuple[int, ...], expected_s: float
+) -> None:
+    """12 crossings of 1 MB, 4 x 40 MB of gradients at half of 1 GB/s; 12 + 8 starts of 10 us.
+
+    Four micro-batches and two stages: 2 (4 + 2) crossings. Between zones both slots share 0.5 GB/s,
+    with 1 ms a start. Where a slot has two GPUs, twice the bytes share it, and 24 + 8 starts.
+    """
+    tables = equal_nodes(2, 1, 1, 1, 2, zones=zones)
+    shape = tables.shape.but(degrees=tuple(Degrees(tp=tp) for tp in degrees))
+    tables = replace(tables, shape=shape)
+    times = tables.num_micro_batches * int((tables.work_ns.max(axis=1)).sum())
+    optimizer = int(tables.optimizer_ns.max(axis=1).sum())
+    assert tables.longest_ns - times - optimizer == pytest.approx(expected_s * 1e9, abs=2)
+
+
+@pytest.mark.parametrize("seed", [9, 13, 14])
+def test_pages_suffice(seed: int) -> None:
+    """Random plans that use this module cost what docs/cost.md says."""
+    check_costs(seed)

@@ -1,6 +1,7 @@
 """A run on machines: degrees and hosts that fit each other, and spaces that hold what is run."""
 
 import re
+from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 from formulations.errors import InstanceError, PlanError
 from formulations.instance import Instance
 from solver.evaluate.evaluation import predicted
-from solver.evaluate.launched import run_of_degrees
+from solver.evaluate.launched import Launched, run_of_degrees
 from solver.evaluate.read import named_order, read_run
+from solver.evaluate.run_plan import space_of
 from solver.export import megatron
 from tests.export_cases import instance_of, job_of
 
@@ -166,6 +168,30 @@ def test_space_holds_what_is_run() -> None:
     assert (found.schedule, found.recompute) == (("zb-h1", "interleaved"), ("none", "full"))
     assert predicted(own)[1].broken == ()
     assert run_of_degrees(text, instance).target == "any"
+
+
+def test_space_of_first_blocks_is_that_of_any_target() -> None:
+    """Stages recompute on their own, or not at all; so do runs whose FSDP splits gradients."""
+    instance = instance_of(search="target: megatron, recompute: [full]")
+    plain = Launched("x", "megatron", 1, 2, (0, 7, 14), 2, recompute="full")
+    spaces = {
+        name: space_of(instance, run, (1, 2)).search
+        for name, run in (
+            ("all", plain),
+            ("first", replace(plain, first_blocks=2)),
+            ("sharded", replace(plain, pp=1, zero=2)),
+        )
+    }
+    per = {name: (search.target, search.recompute_per) for name, search in spaces.items()}
+    assert per == {
+        "all": ("megatron", "plan"),
+        "first": ("any", "stage"),
+        "sharded": ("any", "plan"),
+    }
+    assert spaces["all"].recompute == ("full",)
+    assert spaces["first"].recompute == ("none", "full")
+    assert spaces["all"].data_parallel is None
+    assert spaces["all"].embedding_only_stages is False
 
 
 def test_plan_over_memory_is_told_not_refused() -> None:

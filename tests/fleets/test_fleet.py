@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from solver.files import digest, to_json
 from solver.fleet_document import FleetDocument
@@ -54,22 +53,6 @@ def test_the_exchange_of_gradients_counts(fleet: FleetDocument) -> None:
     assert fleet.exchange_s == pytest.approx(4 * (2.1e8 + 21) * 4 / 3 / 1e9, rel=1e-9)
     slowest = max(one.step_time_s for one in fleet.pipelines)
     assert fleet.step_time_s == pytest.approx(slowest + fleet.exchange_s)
-
-
-def test_bug_equal_pipelines_are_simulated_but_once(
-    fleet: FleetDocument, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file of many long pipelines can be read as long as few of them are unlike."""
-    stages = [design.template.num_stages for design in fleet.designs]
-    unlike = {(pipeline.design, pipeline.micro_batches) for pipeline in fleet.pipelines}
-    passes = 2 * sum(stages[design] * m for design, m in unlike)
-    assert len(unlike) < len(fleet.pipelines)
-    text = fleet.model_dump_json()
-    monkeypatch.setattr("formulations.instance.input_limits.MOST_OPERATIONS", passes)
-    assert FleetDocument.model_validate_json(text) == fleet
-    monkeypatch.setattr("formulations.instance.input_limits.MOST_OPERATIONS", passes - 1)
-    with pytest.raises(ValidationError, match="too long to be simulated"):
-        FleetDocument.model_validate_json(text)
 
 
 def test_too_many_faults_for_the_nodes() -> None:

@@ -204,14 +204,6 @@ def test_a_known_step_keeps_the_optimum(twin: Twin) -> None:
     assert built.count[0][4:] == []
 
 
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-def test_too_short_a_step_is_infeasible(twin: Twin) -> None:
-    """Nothing is done within 119."""
-    built = InstantiationModel(twin.model(), SEVEN, latest_ns=119)
-    outcome = twin.run(built.model.native, SolveOptions())
-    assert outcome.status is Status.INFEASIBLE
-
-
 def test_more_mixes_than_memory_holds_are_refused() -> None:
     """500 nodes in each of three groups, up to 1,500 pipelines: 501^3 x 1,501 entries."""
     kinds = (PipelineKind((1, 0, 0), linear(9, 0, 2000), [0] * 2000),)

@@ -308,18 +308,6 @@ def test_one_source_serves_a_node_where_two_would_not_be_faster() -> None:
     assert [copy.source for copy in copies] == [0, 0]
 
 
-def test_a_copy_leaves_the_busiest_source() -> None:
-    """A move after the first choice: sources end as even as any choice makes them.
-
-    Layers 0 (3 GB) and 1 (2 GB) from 0 or 1, two targets; the best is 5 s on each sender.
-    """
-    links = Links(cluster(4))
-    held = {0: range(2), 1: range(2)}
-    wanted = [(2, 0), (2, 1), (3, 0), (3, 1)]
-    copies = chosen_sources(links, held, wanted, [3 * 10**9, 2 * 10**9])
-    assert links.transfer_ns(copies, [3 * 10**9, 2 * 10**9]) == 5 * 10**9
-
-
 def test_steps_within_a_horizon() -> None:
     """An hour less 100 s is 3500 s: 700 steps of 5 s; recovery beyond the horizon trains none."""
     horizon = Horizon(3600 * 10**9, restart_ns=40 * 10**9)

@@ -2,21 +2,18 @@
 
 import pytest
 
-from formulations.instance.calibration import Calibration, Correction
+from formulations.instance.calibration import Calibration
 
-FACTORS = {("block", "X", 1, 1): 2.0, ("block", "X", 2, 1): 0.5, ("block", "Y", 1, 1): 3.0}
 CALIBRATION = Calibration(
     source="t",
-    corrections=tuple(
-        Correction(kind=kind, gpu=gpu, tp=tp, micro_batch=b, factor=factor)
-        for (kind, gpu, tp, b), factor in FACTORS.items()
-    ),
+    factors={"block": {"X": {1: {1: 2.0}, 2: {1: 0.5}}, "Y": {1: {1: 3.0}}}},
 )
 
 
 def test_factors_of_a_shape_or_the_geometric_mean() -> None:
     """sqrt(2 * 0.5) = 1 where the shape has none; none for a kind without any."""
-    assert [CALIBRATION.factor(*key) for key in FACTORS] == [2.0, 0.5, 3.0]
+    shapes = (("X", 1), ("X", 2), ("Y", 1))
+    assert [CALIBRATION.factor("block", gpu, tp, 1) for gpu, tp in shapes] == [2.0, 0.5, 3.0]
     assert CALIBRATION.factor("block", "X", 1, 8) == pytest.approx(1.0)
     assert CALIBRATION.factor("head", "X", 1, 1) is None
     assert CALIBRATION.factor("block", "Z", 1, 1) is None

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from formulations.instance import Cluster
 from formulations.instance.catalogue import gpu_catalogue, link_catalogue
-from formulations.instance.cluster import flash_obstacle, flash_remedy, has_flash, zone_faults
+from formulations.instance.cluster import zone_faults
 from formulations.instance.machines import ZoneLink
 from formulations.units import GIB
 from tests.instance_texts import MINIMAL, parsed
@@ -173,21 +173,3 @@ def test_faults_of_zones(
         for path in paths
     ]
     assert places == inner
-
-
-def test_flash_attention_is_of_ampere_in_16_bit() -> None:
-    """What keeps GPUs from it is named; a GPU of no known capability is no obstacle."""
-    old = GROUP.but(name="old", gpu=gpu_catalogue()["V100-16"])
-    new, mixed = Cluster(groups=(GROUP,)), Cluster(groups=(GROUP, old))
-    unknown = Cluster(groups=(GROUP.but(gpu=GROUP.gpu.but(compute_capability=None)),))
-    assert (has_flash(new, "bf16"), has_flash(new, "tf32"), has_flash(mixed, "fp16")) == (
-        True,
-        False,
-        False,
-    )
-    assert flash_obstacle(new, "fp8") is None
-    assert not has_flash(unknown, "bf16")
-    assert flash_obstacle(unknown, "bf16") is None
-    assert flash_remedy(unknown, "bf16") == "workload.flash_attention: true"
-    assert "compute capability 8.0" in flash_remedy(mixed, "fp16")
-    assert "fp16, bf16, fp8" in flash_remedy(new, "fp32")

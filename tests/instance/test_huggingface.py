@@ -60,14 +60,6 @@ def test_class_defaults(model_type: str) -> None:
     assert workload_of({"model_type": model_type}).parameters == parameters
 
 
-def test_other_names_of_keys() -> None:
-    """Keys may have the general names that the configuration class maps to its own."""
-    alias = {"model_type": "gpt2", "hidden_size": 1600, "num_hidden_layers": 48}
-    own = {"model_type": "gpt2", "n_embd": 1600, "n_layer": 48}
-    heads = {"n_head": 25}
-    assert sizes_from_config(alias | heads, "c") == sizes_from_config(own | heads, "c")
-
-
 def test_bert_pretraining_head_is_trained_but_not_counted() -> None:
     """The layers hold the parameters of pre-training, `parameters` those of the base model."""
     # transform 768^2 + 768, norm 2 * 768, output bias 30522, next sentence 2 * 768 + 2: 624188
@@ -111,10 +103,8 @@ def test_t5_with_a_head_of_its_own() -> None:
     ("model_type", "names", "allowed"),
     [
         ("bert", "BertForTokenClassification", "BertModel, BertForPreTraining, BertForMaskedLM"),
-        ("bert", "BertLMHeadModel", "BertModel, BertForPreTraining, BertForMaskedLM"),
         ("t5", "T5EncoderModel", "T5ForConditionalGeneration, T5WithLMHeadModel"),
         ("gpt2", "GPT2DoubleHeadsModel", "a name that ends in ForCausalLM or LMHeadModel"),
-        ("mistral", "MistralModel", "a name that ends in ForCausalLM or LMHeadModel"),
         ("qwen2", "Qwen2ForRewardModel", "a name that ends in ForCausalLM or LMHeadModel"),
     ],
 )
@@ -136,33 +126,18 @@ def test_architectures_are_a_list_of_names(value: object) -> None:
         sizes_from_config({"model_type": "llama", "architectures": value}, "c")
 
 
-def test_biases_of_attention() -> None:
-    """Qwen2's q, k and v have biases whatever the config says; Llama's flag is of all four."""
+def test_flags_of_parameters() -> None:
+    """Qwen2's q, k and v have biases whatever the config says; Llama's flag is of all four.
+
+    A tied Llama has one vocabulary matrix less.
+    """
     sizes = sizes_from_config({"model_type": "qwen2", "attention_bias": False}, "c")
     assert (sizes.qkv_biases, sizes.output_bias) == (True, False)
     # 32 layers with q, k, v, out biases of 4096 each
     biased = workload_of({"model_type": "llama", "attention_bias": True})
     assert biased.parameters == PUBLISHED["llama2-7b"] + 32 * 4 * 4096
-
-
-def test_tied_embeddings_drop_the_head_matrix() -> None:
-    """A tied Llama has one vocabulary matrix less."""
     tied = workload_of({"model_type": "llama", "tie_word_embeddings": True})
     assert tied.parameters == PUBLISHED["llama2-7b"] - 32000 * 4096
-    assert tied.tied_embeddings
-
-
-def test_null_key_value_heads_are_as_many_as_heads() -> None:
-    """A null num_key_value_heads means plain attention."""
-    config = config_of("mixtral-8x7b") | {"num_key_value_heads": None}
-    assert sizes_from_config(config, "c").num_kv_heads == 32
-
-
-def test_deepseek_has_dense_blocks_first() -> None:
-    """DeepSeek-V3 starts with 3 dense blocks of their own kind."""
-    runs = workload_of(config_of("deepseek-v3")).layer_runs
-    kinds = [(run.layer.kind, run.count) for run in runs]
-    assert kinds == [("embedding", 1), ("dense_block", 3), ("block", 58), ("head", 1)]
 
 
 def test_dropout_rates_of_zero_keep_no_masks() -> None:
@@ -184,13 +159,9 @@ def test_maximum_positions() -> None:
     ("change", "message"),
     [
         ({"model_type": "Lama"}, r"c.json model_type: 'Lama' \(did you mean llama\?\); allowed: g"),
-        (
-            {"model_type": 3},
-            r"c.json model_type: 3; allowed: gpt2, bert, .*kimi_k2; with",
-        ),
+        ({"model_type": 3}, r"c.json model_type: 3; allowed: gpt2, bert, .*kimi_k2; with"),
         ({"hidden_size": -4096}, r"c.json hidden_size: -4096; allowed: a whole number from 1 to"),
         ({"hidden_size": "4096"}, r"c.json hidden_size: '4096'; allowed: a whole number"),
-        ({"hidden_size": 4096.5}, r"c.json hidden_size: 4096.5; allowed: a whole number"),
         ({"hidden_size": None}, r"c.json hidden_size: None; allowed: a whole number"),
         ({"num_hidden_layers": True}, r"c.json num_hidden_layers: True; allowed: a whole number"),
         ({"num_hidden_layers": 10**12}, r"c.json num_hidden_layers: 1000000000000; allowed"),
@@ -213,22 +184,12 @@ def test_bad_values(change: dict[str, object], message: str) -> None:
         ("qwen3-8b", {"num_experts": 128}, r"c num_experts: 128, which model_type qwen3 does not"),
         ("qwen3-8b", {"num_experts": 128}, r"allowed: a model_type with it \(mixtral, qwen3_moe,"),
         ("llama3-8b", {"num_local_experts": 8}, "num_local_experts: 8, which model_type llama"),
-        ("llama3-8b", {"n_routed_experts": 64}, "n_routed_experts: 64, which model_type llama"),
-        ("llama3-8b", {"moe_intermediate_size": 768}, "moe_intermediate_size: 768, which"),
         ("llama3-8b", {"num_nextn_predict_layers": 1}, "num_nextn_predict_layers: 1, which"),
         ("llama3-8b", {"sliding_window": 4096}, "sliding_window: 4096, which model_type llama"),
         ("mistral-7b", {"attention_bias": True}, "attention_bias: true, which model_type mistral"),
         ("mixtral-8x7b", {"n_shared_experts": 1}, "n_shared_experts: 1, which model_type mixtral"),
-        (
-            "gpt2",
-            {"vision_config": {"depth": 2}},
-            "vision_config: a mapping, which",
-        ),
-        (
-            "gpt2",
-            {"pruned_heads": {"0": [1]}},
-            "pruned_heads: a mapping, .*: no such field",
-        ),
+        ("gpt2", {"vision_config": {"depth": 2}}, "vision_config: a mapping, which"),
+        ("gpt2", {"pruned_heads": {"0": [1]}}, "pruned_heads: a mapping, .*: no such field"),
         ("t5-small", {"tie_encoder_decoder": True}, "tie_encoder_decoder: true, which"),
     ],
 )
@@ -267,7 +228,10 @@ def test_bug_multi_token_prediction_was_ignored() -> None:
 
 
 def test_two_names_of_one_field_agree() -> None:
-    """A field under two names has one value."""
+    """A field under two names has one value; the general names are those of the class."""
+    alias, plain = {"hidden_size": 1600, "num_hidden_layers": 48}, {"n_embd": 1600, "n_layer": 48}
+    gpt2 = {"model_type": "gpt2", "n_head": 25}
+    assert sizes_from_config(gpt2 | alias, "c") == sizes_from_config(gpt2 | plain, "c")
     config = config_of("gpt-oss-20b")
     assert sizes_from_config(config | {"num_experts": 32}, "c") == sizes_from_config(config, "c")
     with pytest.raises(InstanceError, match="num_experts: 16 beside num_local_experts: 32; allow"):
@@ -311,11 +275,7 @@ def test_no_sliding_window(name: str, change: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        (
-            "gpt-oss-20b",
-            {"layer_types": ["full_attention"]},
-            "allowed: a list of 24, each",
-        ),
+        ("gpt-oss-20b", {"layer_types": ["full_attention"]}, "allowed: a list of 24, each"),
         ("gpt-oss-20b", {"layer_types": ["linear_attention"] * 24}, "each full_attention or slid"),
         ("qwen2-7b", {"layer_types": ["sliding_attention"] * 28}, "each full_attention$"),
         ("qwen3-30b-a3b", {"decoder_sparse_step": 2}, "decoder_sparse_step: 2; allowed: 1"),
@@ -337,12 +297,7 @@ def test_refused_variants(name: str, change: dict[str, object], message: str) ->
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [
-        ("Llama", "llama"),
-        ("lama", "llama"),
-        ("Qwen3-MoE", "qwen3_moe"),
-        ("DeepSeekV3", "deepseek_v3"),
-    ],
+    [("Llama", "llama"), ("lama", "llama"), ("Qwen3-MoE", "qwen3_moe")],
 )
 def test_other_spellings_are_suggested(name: str, meant: str) -> None:
     """A known name in another spelling is suggested."""

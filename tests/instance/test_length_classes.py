@@ -12,7 +12,6 @@ from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.length_classes import classes_of, log_normal_classes
 from formulations.instance.load import parse_instance
-from formulations.lengths.row_times import of_rows
 
 HEAD = """
 name: some_lengths
@@ -21,7 +20,6 @@ cluster:
   groups:
     - {name: a, gpu: A100-80, gpus_per_node: 8, nodes: 2, inter_node: EFA 4x100G}
 """
-HISTOGRAM = HEAD + "lengths: {histogram: [{up_to: 1000, count: 7}, {up_to: 3000, count: 2}]}"
 
 
 def parsed(text: str, folder: Path = Path()) -> Instance:
@@ -47,34 +45,6 @@ def npy(kind: str, values: "array[int]", *, swapped: bool = False) -> bytes:
     )
 
 
-def test_histogram() -> None:
-    """Classes as written; the workload has as many sequences, as long as the longest, rounded."""
-    instance = parsed(HISTOGRAM)
-    assert classes(instance) == [(1000, 7), (3000, 2)]
-    assert instance.workload.global_batch == 9
-    assert instance.workload.sequence_length == 3072  # 24 * 128
-
-
-def test_workload_may_state_longer_sequences() -> None:
-    """A sequence length above the longest is kept: rows may hold as many tokens."""
-    own = HISTOGRAM.replace("llama2-7b", "llama2-7b, sequence_length: 8192, global_batch: 9")
-    assert parsed(own).workload.sequence_length == 8192
-
-
-def test_instance_with_lengths_keeps_through_json() -> None:
-    """What is written of an instance with lengths is the same instance."""
-    instance = parsed(HISTOGRAM)
-    assert Instance.model_validate_json(instance.model_dump_json()) == instance
-
-
-def test_rows_of_one_length() -> None:
-    """Rows as long as the catalogue's sequences are the catalogue's workload."""
-    plain = parsed(HEAD)
-    rows = of_rows(parsed(HISTOGRAM), 4096, 1024)
-    assert rows.workload == plain.workload
-    assert rows.lengths is None
-
-
 LENGTHS = [5, 700, 700, 5, 5, 32]
 
 
@@ -96,13 +66,6 @@ def test_files(name: str, data: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(data)
     instance = parsed(f"{HEAD}lengths: {{file: {name}}}", tmp_path)
     assert classes(instance) == [(5, 3), (32, 1), (700, 2)]
-
-
-def test_file_longer_sequences_are_cut_off(tmp_path: Path) -> None:
-    """`longest` cuts, `sequences` scales: twice as many of each."""
-    (tmp_path / "a.csv").write_text("\n".join(map(str, LENGTHS)))
-    text = f"{HEAD}lengths: {{file: a.csv, longest: 512, sequences: 12}}"
-    assert classes(parsed(text, tmp_path)) == [(5, 6), (32, 2), (512, 4)]
 
 
 @pytest.mark.parametrize(

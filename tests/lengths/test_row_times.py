@@ -64,7 +64,7 @@ def test_no_point_is_above_the_curve(seed: int) -> None:
 def test_times_of_rows_are_worked_out_by_sequences(
     rows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row of one sequence takes t^2 / 2 + 100 t + 7000 ns, of n short ones 100 n t + 7000: found."""
+    """A row of one sequence takes t^2 / 2 + 100 t + 7000 ns, of n short ones 100 n t + 7000."""
     instance = small(**{"count: 2}]": f"count: 2}}]\n  rows: {rows}"})
     costs = RowCosts(instance, next(iter(uniform_plans(instance_of_time(instance)))))
 

@@ -1,4 +1,4 @@
-"""Layers measured with PyTorch: they are those of the cost model, and their profile loads."""
+"""Layers measured with PyTorch: their profile loads."""
 
 import sys
 from pathlib import Path
@@ -6,36 +6,8 @@ from pathlib import Path
 import pytest
 
 from formulations.instance.load import load_instance
-from formulations.instance.sizes import TransformerSizes
-from formulations.instance.transformer import build_workload
 from tests.command_line import refused, run
 
-SMALL = {"hidden_size": 32, "layers": 2, "heads": 4, "vocabulary_size": 64, "ffn_size": 64}
-LLAMA: dict[str, object] = {
-    "kv_heads": 2,
-    "gated_ffn": True,
-    "rotary_positions": True,
-    "norm": "rmsnorm",
-    "qkv_biases": False,
-    "output_bias": False,
-    "ffn_biases": False,
-    "dropout": False,
-    "tied_embeddings": False,
-}
-MODELS: dict[str, dict[str, object]] = {
-    "gpt": {"learned_positions": 16},
-    "llama": LLAMA,
-    "qwen3": {**LLAMA, "qk_norms": True, "head_dim": 16},
-    "olmo2": {**LLAMA, "qk_norms_of_all_heads": True},
-    "gemma": {**LLAMA, "branch_norms": True},
-    "bert": {
-        "learned_positions": 16,
-        "token_types": 2,
-        "embedding_norm": True,
-        "final_norm": False,
-        "masked_lm_head": True,
-    },
-}
 CONFIG = """{"model_type": "llama", "hidden_size": 32, "intermediate_size": 64,
 "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 64,
 "max_position_embeddings": 16, "rms_norm_eps": 1e-6, "tie_word_embeddings": false}"""
@@ -48,30 +20,6 @@ cluster:
 profile: profile.yaml
 """
 REASON = "PyTorch is not installed (extra `torch`)"
-
-
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("flash", [False, True])
-def test_layers_have_the_parameters_that_are_counted(name: str, flash: bool) -> None:
-    """On one GPU as many as the cost model's layers; both passes run at degrees 1 and 2."""
-    torch = pytest.importorskip("torch", reason=REASON)
-    from solver.measure.torch_layers import layers
-
-    sizes = TransformerSizes.model_validate({**SMALL, **MODELS[name]})
-    workload = build_workload(
-        sizes, name=name, source="test", sequence_length=16, global_batch=1, flash_attention=flash
-    )
-    for layer in dict.fromkeys(workload.layers):
-        own = layer.sharded_parameters + layer.replicated_parameters
-        matrix = layer.vocabulary_rows * layer.vocabulary_columns  # a copy if it is tied
-        for tp in (1, 2):
-            built = layers(sizes, tp, flash)[layer.kind]()
-            if tp == 1:
-                assert sum(p.numel() for p in built.parameters()) == own + matrix
-            ids = torch.randint(64, (2, 16))
-            taken = ids if layer.kind == "embedding" else torch.randn(2, 16, 32)
-            built(taken).sum().backward()
-            assert all(p.grad is not None for p in built.parameters())
 
 
 def test_profile_of_this_machine_plans(tmp_path: Path) -> None:

@@ -72,10 +72,7 @@ def test_background_training_counts_what_ends_before_the_pause_does() -> None:
     # 5 + (35..37) of pause, 5..35 and 37..77 trained
     expected = {"reconfiguration": 7, "training": 70, "unfinished": 3}
     assert (run.steps, times(run)) == (5, expected)
-
-
-def test_background_training_counts_nothing_that_ends_with_the_pause() -> None:
-    """Node a fails at 30, so that the pause ends at 35 as the step does."""
+    # At 30, the pause ends at 35 as the step does, which counts for nothing.
     run = played([(30, "a", "fail")], 35, Recovery("background"), {4: 10, 3: 20})
     assert (run.steps, times(run)) == (2, {"reconfiguration": 10, "training": 20, "lost": 5})
 
@@ -169,13 +166,6 @@ def test_long_run_is_one_span(monkeypatch: pytest.MonkeyPatch) -> None:
         played([], 10**18, Recovery("lost", Checkpoints(1, 1)), {4: 1})
 
 
-def test_published_throughput_is_taken_between_steps() -> None:
-    """Three samples from 5 ns (first step) to 35 ns (last end), though the run is 40 ns long."""
-    run = played([], 40, Recovery(), {4: 10})
-    assert run.samples_per_s_between_steps == pytest.approx(3 / 30 * 1e9)
-    assert run.samples_per_s == pytest.approx(3 / 40 * 1e9)
-
-
 def _random_trace(rng: random.Random) -> Trace:
     there = [f"n{i}" for i in range(rng.randint(1, 5))]
     nodes, away, events, now = tuple(there), ["x", "y"], [], 0
@@ -198,7 +188,7 @@ def test_replay_agrees_with_a_look_at_every_tick(
     in_flight: InFlight, checkpoints: Checkpoints | None
 ) -> None:
     """On random traces, step times and pauses, steps and times by cause are the same."""
-    for seed in range(300):
+    for seed in range(120):
         rng = random.Random(seed)
         trace = _random_trace(rng)
         step_ns = {n: rng.randint(1, 12) for n in range(rng.randint(1, 3), 14)}

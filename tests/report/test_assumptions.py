@@ -19,6 +19,7 @@ from solver.report.assumptions import (
     renting_lines,
 )
 from solver.report.document import build_document
+from solver.report.layout import labelled
 from solver.report.naming import degrees_of
 from solver.report.quantities import percent, size_text
 from solver.report.stages import tightest
@@ -26,6 +27,7 @@ from solver.search.driver import solve
 from solver.simulate import step_time_ns
 from tests.certified_cases import CASES
 from tests.flash_families import mixed
+from tests.report.shown import PLANS, drawn, plan, stored
 from tests.small_instances import plain_shape
 
 
@@ -212,21 +214,14 @@ def on_spot() -> PlanDocument:
     return CASES["on_spot"]()
 
 
-def text() -> str:
-    """All lines."""
-    return "\n".join(f"{label}: {line}" for label, line in renting_lines(on_spot()))
-
-
-def test_terms_and_assumptions_are_named() -> None:
-    """Prices, rates with their source, checkpoints, what a preemption costs."""
-    for words in (
-        "rented: 1 node of fast on demand, 12.00 USD per node-hour",
-        "1 node of slow on spot, 3.000 USD per node-hour, 0.5 preemptions per node-hour (assumed",
-        "checkpoints: 15.80 s after ",
-        "assumed: preemptions: 0.5 per hour, one node each at its own time",
-        "121.0 s until another node is in its place; all nodes are paid for all the time",
-    ):
-        assert words in text()
+@pytest.mark.parametrize("name", PLANS)
+def test_what_small_plans_rest_on(name: str) -> None:
+    """Strategies, sources, terms of renting: prices, rates with their source, checkpoints."""
+    document = plan(name)
+    assert document.shape is not None
+    strategies = assumptions(document.instance, document.shape, degrees_of(document))
+    for lines in (strategies, evidence_lines(document), renting_lines(document)):
+        assert drawn(labelled(lines)) in stored(name)
 
 
 def test_useful_throughput_and_money() -> None:
@@ -239,8 +234,7 @@ def test_useful_throughput_and_money() -> None:
     assert document.renting.useful_sequences_per_s == pytest.approx(useful)
     cost = 15 / 3600 / useful
     assert document.renting.cost_usd_per_useful_sequence == pytest.approx(cost)
-    assert f"{useful:.4g} sequences/s, as " in text()
-    assert " per sequence" in text()
+    assert f"{useful:.4g} sequences/s, as " in stored("on_spot")
 
 
 def test_other_objectives_say_nothing() -> None:

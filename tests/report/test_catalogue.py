@@ -74,6 +74,11 @@ def test_every_gpu_and_workload_has_its_source() -> None:
     for gpu in gpus.values():
         assert gpu.source in text
         assert gpu.memory_source in text
+        efficiency = "measured" if gpu.measured_in else "assumed"
+        besides = (
+            f" ({', '.join(gpu.assumed_efficiency)} assumed)" if gpu.assumed_efficiency else ""
+        )
+        assert f"; efficiency {efficiency}{besides}: {gpu.efficiency_source}" in text
     assert "A100-80 79.25 GiB 2,039 GB/s 300 GB/s 19.5 156 312 312 -" in text
     for workload in workloads:
         assert workload.source in listed

@@ -22,12 +22,19 @@ from solver.simulate import simulate_step
 from tests.certified_cases import CASES
 from tests.command_line import printed
 from tests.hand_made import pipelined_result
+from tests.report.shown import PLANS, drawn, plan, stored
 
 
 def rows_of(text: str) -> dict[str, list[str]]:
     """Cells behind the first of every line of a table."""
     lines = (line.strip().split("  ") for line in text.splitlines())
     return {line[0]: [cell.strip() for cell in line[1:] if cell] for line in lines if line[0]}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_differences_of_small_plans(name: str) -> None:
+    """Every figure of both, with those of the critical path."""
+    assert drawn(*difference(plan(PLANS[0]), plan(name), (PLANS[0], name))) in stored(name)
 
 
 def test_difference_of_two_plans() -> None:
@@ -44,17 +51,6 @@ def test_difference_of_two_plans() -> None:
     assert "money per useful sequence" not in rows
     free = [plan.but(cost_usd_per_step=0.0) for plan in (first, second)]
     assert "money per step" not in printed(*difference(free[0], free[1], ("a", "b")))
-
-
-def test_parts_of_the_step_are_compared() -> None:
-    """Those of the critical path, each once."""
-    document = CASES["pipelined"]()
-    path = document.critical_path
-    assert path is not None
-    rows = rows_of(printed(*difference(document, document, ("a", "b"))))
-    shown = [name for name in ("compute", "gradient sync", "optimizer") if name in rows]
-    times = {"compute": path.compute_s, "gradient sync": path.gradient_sync_s}
-    assert shown == [n for n in ("compute", "gradient sync") if times[n]] + ["optimizer"]
 
 
 @pytest.mark.parametrize(

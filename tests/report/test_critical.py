@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from solver.document import PlanDocument
 from solver.report.critical import busy_share, by_type, improvements, shares, summary
 from solver.report.document import costs_of
-from solver.simulate import Operation, Step, simulate_step, step_time_ns
+from solver.report.layout import labelled
+from solver.simulate import Operation, simulate_step, step_time_ns
 from tests.certified_cases import CASES
 from tests.hand_made import document_of, results
+from tests.report.shown import PLANS, drawn, plan, stored
 from tests.seeds import few_and_many
 
 
@@ -83,11 +84,9 @@ def test_busy_share_is_that_of_the_gpus(case: str) -> None:
     assert busy_share(document) == pytest.approx(busy_ns / (2 * step.step_time_ns), rel=1e-6)
 
 
-def test_types_of_gpus_are_named(document: PlanDocument, step: Step) -> None:
-    """Compute by GPU type with its stages; the two lines begin with shares of the step."""
-    names = [name for name, _ in by_type(document, step)]
-    assert "compute and sends on fast (stages 0-1, most of it stage 1)" in names
-    limited, faster = summary(document, step)
-    assert limited[0] == "limited by"
-    assert faster[0] == "faster with"
-    assert faster[1].startswith("10 % less time for transfers between stages saves ")
+@pytest.mark.parametrize("name", PLANS)
+def test_limits_of_small_plans(name: str) -> None:
+    """What the step waits for, by GPU type with its stages, and what 10 % less time saves."""
+    document = plan(name)
+    step = simulate_step(costs_of(document))
+    assert drawn(labelled(summary(document, step))) in stored(name)

@@ -5,10 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from formulations.costs.plan_costs import plan_costs
 from formulations.errors import PlanError
 from formulations.instance import Objective
-from formulations.units import seconds
 from solver.document import PlanDocument
 from solver.files import sealed
 from solver.report.document import costs_of, plan_of
@@ -50,44 +48,6 @@ def test_document_has_the_simulated_figures(document: PlanDocument) -> None:
     assert document.cost_usd_per_step == pytest.approx(price * step_s / 3600)
     assert document.gap == 0
     assert document.time_sources == ("analytic",)
-
-
-def test_transfers_and_syncs_are_those_of_the_costs(document: PlanDocument) -> None:
-    """Nothing is sent beyond the ends; with ZeRO 1 the sync includes the gather of parameters."""
-    costs = plan_costs(document.instance, plan_of(document))
-    assert costs.gather_ns.min() > 0
-    for replica in document.replicas:
-        first, last = replica.stages
-        assert first.send_backward_s == last.send_forward_s == 0
-        assert first.send_forward_s == last.send_backward_s > 0
-        for k, stage in enumerate(replica.stages):
-            assert stage.gradient_sync_s == seconds(int(costs.sync_ns[k] + costs.gather_ns[k]))
-
-
-def test_document_has_the_parts_of_the_memory(document: PlanDocument) -> None:
-    """Stage 0 of 2 keeps two micro-batches in flight; ZeRO 1 halves 12 bytes a parameter."""
-    assert document.shape is not None
-    assert (document.shape.widest_tp, document.shape.dp, document.shape.zero) == (1, 2, 1)
-    workload, memory = document.instance.workload, document.replicas[0].stages[0].memory
-    layers = workload.layers[slice(*document.replicas[0].stages[0].layers)]
-    counts = [layer.parameters_per_gpu(1, 2) for layer in layers]
-    assert (memory.weights_bytes, memory.gradients_bytes) == (2 * sum(counts), 4 * sum(counts))
-    assert memory.optimizer_bytes == 12 * sum(-(-count // 2) for count in counts)
-    b = document.shape.micro_batch
-    assert memory.activations_bytes == 2 * b * sum(layer.activation_bytes(1) for layer in layers)
-    assert memory.buffers_bytes == 2 * b * workload.boundary_bytes
-    assert memory.reserve_bytes == document.instance.limits.framework_reserve_bytes
-
-
-def test_document_has_model_flops_and_their_share_of_the_peaks(document: PlanDocument) -> None:
-    """Forward plus twice that, over 4 GPUs of 120 TFLOP/s in bf16."""
-    workload = document.instance.workload
-    forward = sum(layer.forward_flops for layer in workload.layers) * workload.global_batch
-    assert document.step_time_s is not None
-    assert document.model_flop_per_s_per_gpu == pytest.approx(
-        3 * forward / document.step_time_s / 4
-    )
-    assert document.mfu == pytest.approx(3 * forward / document.step_time_s / (4 * 120e12))
 
 
 def test_training_cost_is_that_of_all_steps() -> None:

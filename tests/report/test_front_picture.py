@@ -2,53 +2,43 @@
 
 from xml.etree import ElementTree
 
-import pytest
-
-from solver.front_document import FrontDocument
-from solver.report.document import build_front
 from solver.report.front import Figures, cluster_name
 from solver.report.front_picture import Mark, front_page, front_picture
-from tests.small_families import SEEDS, found
+from tests.report.cases import front
 
 
-@pytest.fixture(scope="module")
-def front() -> FrontDocument:
-    """A front of money with several points."""
-    return build_front(found(SEEDS[0]), "front")
-
-
-def test_every_cluster_has_a_mark(front: FrontDocument) -> None:
+def test_every_cluster_has_a_mark() -> None:
     """Of its standing; those without any plan have none. Tooltips name them."""
-    root = ElementTree.fromstring(front_picture(front))
+    root = ElementTree.fromstring(front_picture(front()))
     circles = [circle for circle in root.iter() if circle.tag.endswith("circle")]
     marks = [circle.get("class") for circle in circles if len(circle)]
-    assert marks.count("best") == len(front.points)
-    dominated = sum(cluster.standing == "dominated" for cluster in front.clusters)
+    assert marks.count("best") == len(front().points)
+    dominated = sum(cluster.standing == "dominated" for cluster in front().clusters)
     assert marks.count("known") + marks.count("bound") == dominated
     tooltips = [circle[0].text or "" for circle in circles if len(circle)]
-    for point in front.points:
-        assert any(text.startswith(cluster_name(front, point.nodes)) for text in tooltips)
+    for point in front().points:
+        assert any(text.startswith(cluster_name(front(), point.nodes)) for text in tooltips)
     paths = [path for path in root.iter() if path.tag.endswith("path")]
     assert [path.get("class") for path in paths] == ["f"]
     # From the upper edge down to the first point, then a level and a drop for each of the others
-    assert (paths[0].get("d") or "").count("V") == len(front.points)
+    assert (paths[0].get("d") or "").count("V") == len(front().points)
 
 
-def test_others_are_drawn_beside_the_front(front: FrontDocument) -> None:
+def test_others_are_drawn_beside_the_front() -> None:
     """Points of another source, with a name in the key."""
     at = Figures(1.0, 1.0)
-    text = front_picture(front, [Mark("other", at, "x", "theirs & more")], "theirs")
+    text = front_picture(front(), [Mark("other", at, "x", "theirs & more")], "theirs")
     assert ">theirs</text>" in text
     assert "<title>theirs &amp; more</title>" in text
 
 
-def test_page_lists_all_other_clusters(front: FrontDocument) -> None:
+def test_page_lists_all_other_clusters() -> None:
     """Those behind with what beats them, those without a plan."""
-    page = front_page(front)
-    listed = {point.nodes for point in front.points}
-    for cluster in front.clusters:
+    page = front_page(front())
+    listed = {point.nodes for point in front().points}
+    for cluster in front().clusters:
         if cluster.nodes not in listed:
-            assert f"<td>{cluster_name(front, cluster.nodes)}</td>" in page
+            assert f"<td>{cluster_name(front(), cluster.nodes)}</td>" in page
         if cluster.dominated_by is not None:
-            assert f"behind {cluster_name(front, cluster.dominated_by)}, by " in page
+            assert f"behind {cluster_name(front(), cluster.dominated_by)}, by " in page
     assert "<h2>Front</h2>" in page

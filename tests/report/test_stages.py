@@ -7,6 +7,7 @@ import pytest
 from formulations.decisions import Decisions
 from formulations.instance import ZoneLink
 from solver.document import PlanDocument
+from solver.report.layout import labelled
 from solver.report.stages import (
     alike,
     memory_table,
@@ -20,6 +21,7 @@ from solver.report.stages import (
 from tests.certified_cases import CASES
 from tests.equal_nodes import equal_nodes
 from tests.hand_made import document_of, result_of
+from tests.report.shown import PLANS, drawn, plan, stored
 
 
 def test_placed_joins_nodes_and_gpus(document: PlanDocument) -> None:
@@ -52,22 +54,14 @@ def test_identical_replicas_share_a_row(document: PlanDocument) -> None:
         assert free_gib == pytest.approx(free_bytes / 2**30, abs=0.01)
 
 
-def test_chunks_are_lines_of_their_stage() -> None:
-    """Stage by stage, chunk by chunk; place and memory of the GPUs stand with the first."""
-    document = CASES["interleaved"]()
-    grid = stage_table(document)
-    assert [row[:5] for row in grid.rows] == [
-        ("0", "0", "E", "0", "slow-0: 0-1"),
-        ("0", "1", "1", "0", ""),
-        ("1", "0", "0", "0", "fast-0: 0-1"),
-        ("1", "1", "H", "0", ""),
-    ]
-    assert [bool(row[-1]) for row in grid.rows] == [True, False, True, False]
-    assert [len(table.rows) for table in (memory_table(document), traffic_table(document))] == [
-        2,
-        4,
-    ]
-    assert [bool(row[-1]) for row in traffic_table(document).rows] == [True, False, True, False]
+@pytest.mark.parametrize("name", PLANS)
+def test_tables_of_small_plans(name: str) -> None:
+    """Chunks are lines of their stage; columns stand there where they are needed."""
+    document = plan(name)
+    for table in (stage_table, memory_table, traffic_table, placement_table):
+        assert drawn(table(document)) in stored(name)
+    assert drawn(labelled(zone_lines(document))) in stored(name)
+    assert tightest(document) in " ".join(stored(name).split())
 
 
 def test_weight_gradients_have_a_column() -> None:
@@ -79,36 +73,6 @@ def test_weight_gradients_have_a_column() -> None:
     plain = CASES["pipelined"]()
     assert {stage.weight_gradient_s for stage in plain.replicas[0].stages} == {0.0}
     assert not any(re.match("weights", heading) for heading in stage_table(plain).numbers)
-
-
-def test_memory_is_that_of_the_parts(document: PlanDocument) -> None:
-    """All six parts, in the unit of the limit."""
-    grid = memory_table(document)
-    names = [name.split()[0] for name in grid.numbers]
-    assert names == ["weights", "gradients", "optimizer", "activations", "buffers", "reserve"]
-    unit = {"GiB": 2**30, "MiB": 2**20}[grid.numbers[0].split()[1]]
-    for row, cells in zip(alike(document), grid.rows, strict=True):
-        parts = list(row.figures.memory.model_dump().values())
-        shown = [float(cell.replace(",", "")) * unit for cell in cells[2:]]
-        assert shown == pytest.approx(parts, abs=0.01 * unit)
-
-
-def test_every_node_has_a_place(document: PlanDocument) -> None:
-    """GPU, stage and replica, node by node in rank order; nodes without work are idle."""
-    rows = placement_table(document).rows
-    assert rows[0] == ("fast-0", "fast", "0", "0", "0")
-    assert rows[1] == ("", "", "1", "0", "1")  # the second GPU runs stage 0 of replica 1
-    assert rows[2] == ("fast-1", "fast", "0", "1", "0")
-    idle = CASES["idle"]()
-    rows = placement_table(idle).rows
-    assert [row[0] for row in rows if row[2] == "idle"] == list(idle.idle_nodes)
-
-
-def test_the_fullest_gpu_is_named(document: PlanDocument) -> None:
-    """The least free memory, of the first such stage."""
-    stages = document.replicas[0].stages
-    free = [stage.memory_limit_bytes - stage.memory_bytes for stage in stages]
-    assert tightest(document).startswith(f"tightest on stage {free.index(min(free))}, fast-")
 
 
 SLOW = ZoneLink(bandwidth_bytes_per_s=1.25e8, latency_s=0.02, kind="measured", source="iperf, 2026")

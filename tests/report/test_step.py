@@ -1,7 +1,6 @@
 """The timeline of a step agrees with the simulator, as text, as data of the page and as a trace."""
 
 import json
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -11,8 +10,8 @@ from solver.document import PlanDocument
 from solver.report.document import costs_of
 from solver.report.step import chrome_trace, fold_for, marks, rows_of, text_timeline
 from solver.simulate import Operation, Step, simulate_step
-from tests.certified_cases import CASES
 from tests.hand_made import document_of, results, timeline
+from tests.report.shown import PLANS, drawn, plan, stored
 from tests.seeds import few_and_many
 
 
@@ -37,24 +36,11 @@ def test_marks_keep_shares_where_bars_are_short() -> None:
     assert "." not in marks(bars, 300, 10)
 
 
-def test_text_timeline_has_equal_lines(document: PlanDocument, step: Step) -> None:
-    """Each stage has one line of 80 columns, shared by its identical replicas."""
-    text = text_timeline(document, step)
-    lines = re.findall(r"^stage \d ([A-Z.]+) ", text, re.MULTILINE)
-    assert [len(line) for line in lines] == [80 - len("stage 0  fast")] * 2
-    assert "replicas 0-1" in text
-    assert lines[0].startswith("F")
-
-
-def test_chunks_and_weight_gradients_are_told_apart() -> None:
-    """Small letters for later chunks; W and a legend for weight gradients."""
-    document = CASES["interleaved"]()
-    text = text_timeline(document, simulate_step(costs_of(document)))
-    assert re.search(r"^stage 0 [FBfb.SEOG]*f[FBfb.SEOG]* slow$", text, re.MULTILINE)
-    assert "small letters: later chunks" in text
-    document = CASES["split_backward"]()
-    text = text_timeline(document, simulate_step(costs_of(document)))
-    assert "B input gradients, W weight gradients" in text
+@pytest.mark.parametrize("name", PLANS)
+def test_timelines_of_small_plans(name: str) -> None:
+    """A line of 80 columns for each stage, shared by identical replicas; small letters: chunks."""
+    document = plan(name)
+    assert drawn(text_timeline(document, simulate_step(costs_of(document)))) in stored(name)
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(12), 3))

@@ -6,7 +6,6 @@ from itertools import pairwise, product
 import pytest
 
 from bench.switching import TABLE_3, in_order, llama_32b
-from formulations.instance import Cluster
 from formulations.switching.shards import Kind, Layout, Seat, layout_of
 from formulations.switching.switch import Demand, Sending, Switch, port_bound, switch_of
 from solver.interrupt import TimeUp
@@ -128,29 +127,6 @@ def test_links_of_zones_take_their_share() -> None:
     assert found.bound.time_ns <= found.time_ns < found.published_ns
 
 
-def renamed(layout: Layout, own: Cluster, places: list[int]) -> Layout:
-    """The layout with node n where node places[n] was."""
-    gpus = own.groups[0].gpus_per_node
-    seats = (
-        Seat(one.layers, one.tp, tuple(places[g // gpus] * gpus + g % gpus for g in one.gpus))
-        for one in layout.seats
-    )
-    return Layout(tuple(seats), layout.zero, layout.ep)
-
-
-def test_names_of_nodes_do_not_matter() -> None:
-    """Equal nodes in another order: the same bound, but for the last bytes."""
-    own = cluster(machines(4))
-    ends = [in_order(degrees) for degrees in ((4, 2, 4), (8, 4, 1))]
-    for kind in ("parameters", "gradients"):
-        times = set()
-        for places in ([0, 1, 2, 3], [2, 0, 3, 1]):
-            before, after = (renamed(one, own, places) for one in ends)
-            found = plan_switch(switch_of(own, llama_32b(), before, after, [kind]))
-            times.add(found.bound.time_ns)
-        assert max(times) - min(times) <= 1
-
-
 def test_strategies_of_table_3_gain_what_was_measured() -> None:
     """All 20 pairs: 3.20 s to 1.78 s, 1.80 times, was measured for parameters (PROBLEM, 8)."""
     own, totals = cluster(machines(4)), [0, 0]
@@ -164,20 +140,17 @@ def test_strategies_of_table_3_gain_what_was_measured() -> None:
 
 def test_times_of_all_pairs_are_those_of_the_plans() -> None:
     """None from a plan to itself."""
-    known = [one for one in results([1]) if one.plan is not None][:4]
+    known = [one for one in results([1]) if one.plan is not None][:3]
     cluster_, model = known[0].instance.cluster, known[0].instance.workload
     plans = [one.plan for one in known if one.plan is not None]
     times = switch_times(cluster_, model, plans)
     kinds: tuple[Kind, ...] = ("parameters", "gradients")
     for kind, matrix in zip(kinds, (times.parameters_ns, times.gradients_ns), strict=True):
-        for before, row in zip(plans, matrix, strict=True):
-            for after, time_ns in zip(plans, row, strict=True):
-                assert time_ns is not None
-                ends = layout_of(cluster_, before), layout_of(cluster_, after)
-                switch = switch_of(cluster_, model, ends[0], ends[1], [kind])
-                assert time_ns is not None
-                assert plan_switch(switch).bound.time_ns <= time_ns
-                assert (time_ns == 0) == (switch.classes == ())
+        for (i, before), (j, after) in product(enumerate(plans), repeat=2):
+            ends = layout_of(cluster_, before), layout_of(cluster_, after)
+            switch = switch_of(cluster_, model, ends[0], ends[1], [kind])
+            assert matrix[i][j] == plan_switch(switch).time_ns
+            assert (matrix[i][j] == 0) == (switch.classes == ())
     assert any(time_ns for row in times.gradients_ns for time_ns in row)
 
 

@@ -1,5 +1,7 @@
 """Slices of a switch: who holds what, what is missing, in how many classes."""
 
+from itertools import product
+
 import pytest
 
 from bench.switching import TABLE_3, in_order, llama_32b
@@ -51,11 +53,12 @@ def test_split_gradients_are_held_once() -> None:
     assert sum(held.values()) == model.parameters + whole
 
 
-def test_a_plan_like_the_one_before_moves_nothing() -> None:
-    """Whatever moves."""
-    for degrees in TABLE_3:
-        layout = in_order(degrees)
-        assert slice_classes(llama_32b(), layout, layout, ["parameters", "gradients"]) == ()
+def test_thousands_of_transfers_are_few_classes() -> None:
+    """LLaMA-2 32B on 32 GPUs, HotSPa's strategies: under 300; none to itself."""
+    for before, after in product(TABLE_3, repeat=2):
+        classes = slice_classes(llama_32b(), in_order(before), in_order(after), ["gradients"])
+        assert len(classes) < 300
+        assert before != after or classes == ()
 
 
 def test_slices_are_the_cells_of_both_cuts() -> None:
@@ -92,15 +95,6 @@ def test_both_copies_of_a_tied_matrix_may_send_it() -> None:
             if part.what == "vocabulary"
         ]
         assert matrices == [(owners, 500 * 2000 * width)]
-
-
-def test_thousands_of_transfers_are_few_classes() -> None:
-    """LLaMA-2 32B on 32 GPUs, HotSPa's strategies: under 300 classes for every pair and kind."""
-    for before in TABLE_3:
-        for after in TABLE_3:
-            ends = in_order(before), in_order(after)
-            for kind in KINDS:
-                assert len(slice_classes(llama_32b(), ends[0], ends[1], [kind])) < 300
 
 
 def test_bug_units_of_experts() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from formulations.instance.search import SearchFile
 from formulations.instance.targets import LAUNCHERS, TARGETS, Target, launchers, trainers
-from formulations.instance.targets.launcher import Demands, Rule, chain_of
+from formulations.instance.targets.launcher import Demands, Launcher, Rule, chain_of
 from tests.export_cases import UNTIED, instance_of
 
 GPT2 = instance_of().workload  #: whose embedding and head are one matrix
@@ -18,6 +18,15 @@ def refused(target: str, workload: Any = PLAIN, **demands: Any) -> list[str]:
     """Fields that do not go together with the rest."""
     fields: Mapping[str, Any] = {"tp": 1, **demands}
     return [refusal.field for refusal in LAUNCHERS[target].refused(workload, Demands(**fields))]
+
+
+def test_rules_that_hold_only_where_stages_recompute_unlike() -> None:
+    """Left out where all are alike, and what of a search is kept stays within the others."""
+    rules = {"recompute": Rule(("none",), "why"), "zero": Rule((0,), "why")}
+    launcher = Launcher("x", rules, free_if_alike=("recompute",))
+    assert (list(launcher.rules("plan")), list(launcher.rules("stage"))) == (["zero"], [*rules])
+    assert launcher.kept(SearchFile(zero=(0, 1))) == {"recompute": ("none",), "zero": (0,)}
+    assert [launcher.allows("zero", zero) for zero in (0, 1)] == [True, False]
 
 
 def test_rule_keeps_what_it_allows() -> None:

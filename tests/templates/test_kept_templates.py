@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from formulations.instance.load import load_instance
 from solver.fleets.template_document import TemplatesDocument, templates_document
 from solver.graph.gpu_graph import Counts
 from solver.study.store import StudyError, open_study, read_study
@@ -15,10 +14,11 @@ from solver.templates.generate import TemplateGenerator, TemplateOptions, best_o
 from solver.templates.kept_templates import Found, KeptTemplates, open_mixes
 from solver.templates.step_time import Stop
 from tests.command_line import output
+from tests.random_fleets import fleet_instance
 
 SMALL = Path(__file__).resolve().parents[2] / "instances" / "hetero_small.yaml"
-INSTANCE = load_instance(SMALL)
-ONE = TemplateOptions(micro_batch=4)
+INSTANCE = fleet_instance(4)
+ONE = TemplateOptions(micro_batch=1)
 
 
 class Killed(BaseException):
@@ -65,7 +65,7 @@ def test_other_options_are_other_questions(tmp_path: Path) -> None:
     """What was found for one number of micro-batches says nothing of another."""
     path = tmp_path / "study.db"
     found(path)
-    other = TemplateOptions(micro_batch=4, micro_batches=5)
+    other = TemplateOptions(micro_batch=1, micro_batches=5)
     assert found(path, other) == templates_document(TemplateGenerator(INSTANCE, other), 0)
 
 

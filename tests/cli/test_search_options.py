@@ -1,0 +1,42 @@
+"""Options that several commands share: ranges, times, numbers of workers."""
+
+import os
+
+import pytest
+import typer
+
+from formulations.errors import PlannerError
+from solver.cli.search_options import all_cores, finite, num_workers, positive, time_ns
+from solver.options import MAX_WORKERS
+
+
+def test_numbers_are_finite_and_above_0() -> None:
+    """None stays None; 0 is finite, but not above 0."""
+    assert (finite(None), finite(0.0), positive(None), positive(0.5)) == (None, 0.0, None, 0.5)
+    for refused in (float("nan"), float("inf"), -1.0, 0.0):
+        with pytest.raises(typer.BadParameter):
+            positive(refused)
+
+
+@pytest.mark.parametrize(
+    ("text", "least_ns", "expected"),
+    [("10m", 1, 600 * 10**9), ("2", 0, 2 * 10**9), ("0", 0, 0), ("0", 1, None), ("soon", 0, None)],
+)
+def test_times_of_options(text: str, least_ns: int, expected: int | None) -> None:
+    """Seconds, or a number with its unit; no shorter than asked for."""
+    if expected is not None:
+        assert time_ns("--every", text, least_ns=least_ns) == expected
+        return
+    what = "a time above 0" if least_ns else "a time"
+    with pytest.raises(PlannerError, match=f"--every '{text}' is not {what}; allowed: "):
+        time_ns("--every", text, least_ns=least_ns)
+
+
+def test_workers_are_as_many_as_cores() -> None:
+    """Of this machine, or all that a Ray cluster may have; its address needs its engine."""
+    cores = len(os.sched_getaffinity(0))
+    assert num_workers(None, "processes", None) == all_cores() == cores
+    assert num_workers(3, "processes", None) == 3
+    assert num_workers(None, "ray", "host:1") == MAX_WORKERS
+    with pytest.raises(PlannerError, match="--address is that of a Ray cluster; found: --engine"):
+        num_workers(None, "processes", "host:1")

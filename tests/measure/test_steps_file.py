@@ -1,0 +1,71 @@
+"""Files of measured steps: the plan of a row, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from formulations.errors import InstanceError
+from formulations.instance.load import parse_instance
+from formulations.plan import Degrees
+from solver.measure.steps_file import read_steps
+from tests.measure.test_calibration import HEADING, INSTANCE
+
+
+def test_a_row_is_a_plan_on_as_many_gpus(tmp_path: Path) -> None:
+    """2 x 1 x 2 GPUs of the node of 8: four micro-batches of 4, six blocks a stage; 1.5 GiB."""
+    steps = tmp_path / "steps.csv"
+    heading = f"{HEADING},memory,global_batch,schedule,zero"
+    steps.write_text(f"{heading}\n2,1,2,4,1.5,1.5 GiB,16,gpipe,\n", encoding="utf-8")
+    [(step, memory)] = read_steps(steps, parse_instance(INSTANCE, "small.yaml", tmp_path))
+    assert (step.measured_s, memory) == (1.5, 1.5 * 2**30)
+    [group] = step.instance.cluster.groups
+    assert (group.nodes, group.gpus_per_node, step.instance.workload.global_batch) == (1, 4, 16)
+    shape, [replica] = step.plan.shape, step.plan.replicas
+    assert shape.degrees == (Degrees(tp=2),)
+    assert (shape.dp, shape.pp, shape.schedule, shape.zero) == (1, 2, "gpipe", 0)
+    assert replica.micro_batches == 4
+    assert [stage.layers for stage in replica.stages] == [(0, 7), (7, 14)]
+
+
+def test_chunks_are_interleaved(tmp_path: Path) -> None:
+    """Two chunks on each of two GPUs, three blocks each."""
+    steps = tmp_path / "steps.csv"
+    steps.write_text(f"{HEADING},virtual_pipeline\n1,1,2,1,3,2\n", encoding="utf-8")
+    [(step, memory)] = read_steps(steps, parse_instance(INSTANCE, "small.yaml", tmp_path))
+    assert (step.plan.shape.schedule, step.plan.shape.vpp, memory) == ("interleaved", 2, None)
+    layers = [stage.layers for stage in step.plan.replicas[0].stages]
+    assert layers == [(0, 4), (4, 7), (7, 10), (10, 14)]
+
+
+@pytest.mark.parametrize(
+    ("heading", "row", "message"),
+    [
+        (HEADING, "1,8,1,1,-2", r"steps.csv:2:9 seconds: -2; allowed: more than 0"),
+        (HEADING, "1,8,1,1,nan", r"steps.csv:2:9 seconds: nan; allowed: a finite number"),
+        (HEADING, "1,8,1,1,fast", r"steps.csv:2:9 seconds: 'fast'; allowed: a number"),
+        (
+            HEADING,
+            "1,8,1,1,0.001",
+            r"steps.csv:2:9 seconds: 0.001 s, above the fp16 peak",
+        ),
+        (HEADING, "1,8,1,1,250", r"seconds: 250 s, more than 20 times the modelled step"),
+        (HEADING, "1,8,1,1", r"steps.csv:2:1: 4 fields; allowed: 5"),
+        (HEADING, "3,1,1,1,9", r"steps.csv:2:1 tensor_parallel: 3 GPUs per tensor-parallel group"),
+        (HEADING, "1,16,1,1,9", r"steps.csv:2:1: 16 GPUs in all; allowed: at most 8"),
+        (HEADING, "1,1,8,1,9", r"steps.csv:2:1: 12 blocks and 32 sequences"),
+        (f"{HEADING},model", "1,8,1,1,9,bert", r"steps.csv:2:11 model: bert, of another model"),
+        (f"{HEADING},hidden_size", "1,8,1,1,9,64", r"hidden_size: 64, of another model"),
+        (f"{HEADING},zero", "1,4,2,1,9,3", r"zero: 3 with several stages"),
+        (f"{HEADING},sweat", "1,8,1,1,9,3", r"steps.csv:2:11 sweat: unknown field"),
+        (f"{HEADING},memory", "1,8,1,1,9,31", r"memory: 31; allowed: a number with its unit"),
+        ("a,b", "", r"steps.csv:1:1: no measured step"),
+    ],
+)
+def test_bad_rows_are_refused(tmp_path: Path, heading: str, row: str, message: str) -> None:
+    """With file, line and column."""
+    steps = tmp_path / "steps.csv"
+    steps.write_text(f"{heading}\n{row}\n", encoding="utf-8")
+    with pytest.raises(InstanceError) as error:
+        read_steps(steps, parse_instance(INSTANCE, "small.yaml", tmp_path))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,41 @@
+"""Whether the product's costs are those that docs/cost.md says, plan by plan.
+
+Every module of costs has its own seeds of `cases`, whose plans use what it works out.
+"""
+
+import numpy as np
+
+from formulations.costs.plan_costs import plan_costs, plan_memory
+from tests.oracles.cases import cases
+from tests.oracles.costs import counted
+from tests.oracles.memory import Memory
+from tests.oracles.places import Places
+
+
+def check_costs(seed: int) -> None:
+    """Every time and size of the plans of a seed, to the ns and the byte."""
+    for case in cases(seed):
+        costs = plan_costs(case.instance, case.plan)
+        for name, figures in vars(counted(*case)).items():
+            stated = np.asarray(getattr(costs, name))
+            worked_out = np.array(figures, dtype=np.int64).reshape(stated.shape)
+            assert np.array_equal(worked_out, stated), (seed, case.plan.shape, name)
+
+
+def check_memory(seed: int) -> None:
+    """What the memory of every GPU holds, part by part."""
+    for case in cases(seed):
+        memory = Memory(Places(*case))
+        for r, replica in enumerate(plan_memory(case.instance, case.plan)):
+            for k, parts in enumerate(replica):
+                assert memory.parts(k, r) == parts._asdict(), (seed, case.plan.shape)
+
+
+def check_layers(seed: int) -> None:
+    """FLOPs and parameters of every layer, from the sizes of the model."""
+    for case in cases(seed, number=1):
+        for row, layer in zip(case.model.layers(), case.instance.workload.layers, strict=True):
+            assert case.model.flops(row) == layer.forward_flops, (seed, row.kind)
+            for tp, pp in ((1, 1), (2, 2), (4, 1)):
+                stated = layer.dense_per_gpu(tp, pp), layer.expert_parameters
+                assert case.model.parameters(row, tp, pp) == stated, (seed, row.kind)

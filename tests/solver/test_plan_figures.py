@@ -1,0 +1,64 @@
+"""The figures of a plan file are those of its costs, its memory and its machines."""
+
+import pytest
+
+from formulations.costs.plan_costs import plan_costs
+from formulations.units import seconds
+from solver.document import PlanDocument
+from solver.plan_figures import NO_FIGURES, PATH_FIELDS, peak_flop_per_s, plan_figures
+from solver.report.document import plan_of
+from solver.result import Status, Termination
+from tests.hand_made import document_of, pipelined_result, planless_result
+
+
+def test_figures_fill_what_is_empty_without_a_plan() -> None:
+    """The same fields; of a document without a plan they hold nothing."""
+    result = pipelined_result()
+    assert result.plan is not None
+    assert result.step_time_ns is not None
+    costs = plan_costs(result.instance, result.plan)
+    figures = plan_figures(result.instance, result.plan, costs, result.step_time_ns)
+    assert figures.keys() == NO_FIGURES.keys() <= PlanDocument.model_fields.keys()
+    planless = document_of(planless_result(Status.UNKNOWN, Termination.TIME_LIMIT))
+    assert {name: getattr(planless, name) for name in NO_FIGURES} == NO_FIGURES
+    assert set(PATH_FIELDS.values()) <= type(figures["critical_path"]).model_fields.keys()
+    # 2 nodes of 2 GPUs of 120 TFLOP/s
+    assert peak_flop_per_s(result.instance, result.plan.shape) == pytest.approx(4 * 120e12)
+
+
+def test_transfers_and_syncs_are_those_of_the_costs(document: PlanDocument) -> None:
+    """Nothing is sent beyond the ends; with ZeRO 1 the sync includes the gather of parameters."""
+    costs = plan_costs(document.instance, plan_of(document))
+    assert costs.gather_ns.min() > 0
+    for replica in document.replicas:
+        first, last = replica.stages
+        assert first.send_backward_s == last.send_forward_s == 0
+        assert first.send_forward_s == last.send_backward_s > 0
+        for k, stage in enumerate(replica.stages):
+            assert stage.gradient_sync_s == seconds(int(costs.sync_ns[k] + costs.gather_ns[k]))
+
+
+def test_document_has_the_parts_of_the_memory(document: PlanDocument) -> None:
+    """Stage 0 of 2 keeps two micro-batches in flight; ZeRO 1 halves 12 bytes a parameter."""
+    assert document.shape is not None
+    assert (document.shape.widest_tp, document.shape.dp, document.shape.zero) == (1, 2, 1)
+    workload, memory = document.instance.workload, document.replicas[0].stages[0].memory
+    layers = workload.layers[slice(*document.replicas[0].stages[0].layers)]
+    counts = [layer.parameters_per_gpu(1, 2) for layer in layers]
+    assert (memory.weights_bytes, memory.gradients_bytes) == (2 * sum(counts), 4 * sum(counts))
+    assert memory.optimizer_bytes == 12 * sum(-(-count // 2) for count in counts)
+    b = document.shape.micro_batch
+    assert memory.activations_bytes == 2 * b * sum(layer.activation_bytes(1) for layer in layers)
+    assert memory.buffers_bytes == 2 * b * workload.boundary_bytes
+    assert memory.reserve_bytes == document.instance.limits.framework_reserve_bytes
+
+
+def test_document_has_model_flops_and_their_share_of_the_peaks(document: PlanDocument) -> None:
+    """Forward plus twice that, over 4 GPUs of 120 TFLOP/s in bf16."""
+    workload = document.instance.workload
+    forward = sum(layer.forward_flops for layer in workload.layers) * workload.global_batch
+    assert document.step_time_s is not None
+    assert document.model_flop_per_s_per_gpu == pytest.approx(
+        3 * forward / document.step_time_s / 4
+    )
+    assert document.mfu == pytest.approx(3 * forward / document.step_time_s / (4 * 120e12))
