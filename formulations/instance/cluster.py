@@ -5,7 +5,7 @@ from functools import cached_property
 from itertools import accumulate, combinations
 from typing import Annotated, NamedTuple
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, Tag, model_validator
 
 from formulations.errors import Mistakes, joined
 from formulations.instance.catalogue import gpu_catalogue, link_catalogue
@@ -42,11 +42,11 @@ from formulations.instance.record import (
     FROM_LIST,
     MAPPING,
     NAME,
+    NAME_OR_MAPPING,
     NUMBER,
+    NUMBER_OR_MAPPING,
     Record,
     Section,
-    name_or_mapping,
-    number_or_mapping,
     refusal,
 )
 
@@ -211,9 +211,7 @@ class Cluster(Record):
         return self.model_copy(update=update)
 
 
-Gpu = Annotated[
-    Annotated[Name, Tag(NAME)] | Annotated[GpuFile, Tag(MAPPING)], Discriminator(name_or_mapping)
-]
+Gpu = Annotated[Annotated[Name, Tag(NAME)] | Annotated[GpuFile, Tag(MAPPING)], NAME_OR_MAPPING]
 
 
 class CountRange(Section):
@@ -233,7 +231,7 @@ class CountRange(Section):
 
 NumNodes = Annotated[
     Annotated[Count, Tag(NUMBER)] | Annotated[CountRange, Tag(MAPPING)],
-    Discriminator(number_or_mapping),
+    NUMBER_OR_MAPPING,
 ]
 
 
@@ -302,7 +300,17 @@ class ClusterFile(Section):
 def resolve_cluster(written: ClusterFile, place: Place) -> Cluster:
     """The cluster. InstanceError for repeated names, too many GPUs, zones that do not fit."""
     wrong, alone = Mistakes(), sum(group.most_nodes for group in written.groups) == 1
-    wrong.of(_check_groups, written.groups, place)
+    names = [group.name for group in written.groups]
+    for j, name in enumerate(names):
+        if name in names[:j]:
+            problem = f"{name!r} is also the name of groups[{names.index(name)}]"
+            at = place.at("groups", j, "name")
+            wrong.errors.append(at.error(problem, "every group its own name"))
+    numbers = (group.most_nodes * group.gpus_per_node for group in written.groups)
+    if (beyond := first_beyond(numbers, MOST_GPUS)) is not None:
+        problem = f"more than {MOST_GPUS} GPUs up to this group"
+        at = place.at("groups", beyond, "nodes")
+        wrong.errors.append(at.error(problem, f"at most {MOST_GPUS} in all"))
     groups = [
         wrong.of(_group, group, place.at("groups", j), alone=alone)
         for j, group in enumerate(written.groups)
@@ -322,18 +330,6 @@ def resolve_cluster(written: ClusterFile, place: Place) -> Cluster:
         ),
         network_efficiency=tuple(sorted(({1: 1.0} | (written.network_efficiency or {})).items())),
     )
-
-
-def _check_groups(groups: list[NodeGroupFile], place: Place) -> None:
-    names = [group.name for group in groups]
-    for j, name in enumerate(names):
-        if name in names[:j]:
-            problem = f"{name!r} is also the name of groups[{names.index(name)}]"
-            raise place.at("groups", j, "name").error(problem, "every group its own name")
-    beyond = first_beyond((group.most_nodes * group.gpus_per_node for group in groups), MOST_GPUS)
-    if beyond is not None:
-        problem = f"more than {MOST_GPUS} GPUs up to this group"
-        raise place.at("groups", beyond, "nodes").error(problem, f"at most {MOST_GPUS} in all")
 
 
 def _group(written: NodeGroupFile, place: Place, *, alone: bool) -> NodeGroup:

@@ -160,7 +160,9 @@ def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSi
     for key in foreign_fields(config, {*table.fields, *table.harmless}):
         raise refuse(config, where, key)
     architecture = named_architecture(config, where)
-    if architecture is not None and not _is_counted(architecture, table):
+    named = architecture in table.architectures
+    causal = not table.architectures and (architecture or "").endswith(CAUSAL_NAMES)
+    if architecture is not None and not named and not causal:
         ends = f"a name that ends in {' or '.join(CAUSAL_NAMES)}"
         allowed = ", ".join(table.architectures) or ends
         raise InstanceError(f"{where} architectures", architecture, allowed)
@@ -187,12 +189,6 @@ def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSi
         field = ".".join(map(str, first_error["loc"]))
         problem = (field and f"{field}: ") + first_error["msg"].removeprefix("Value error, ")
         raise InstanceError(where, problem, "sizes that fit together") from error
-
-
-def _is_counted(architecture: str, table: ModelType) -> bool:
-    if table.architectures:
-        return architecture in table.architectures
-    return architecture.endswith(CAUSAL_NAMES)
 
 
 _NESTED: dict[str, type[Record]] = {"moe": MoeSizes, "latent_attention": LatentAttentionSizes}

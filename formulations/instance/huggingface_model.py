@@ -13,7 +13,7 @@ import importlib.util
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from formulations.errors import InstanceError
 from formulations.instance.counted import CountedModel, CountedPart
@@ -153,7 +153,8 @@ def counted_model(network: Any, config: Any, where: str) -> CountedModel:
 
     Raises InstanceError for a model without head, or of more or less than one stack of blocks.
     """
-    reading = _Reading(config, where)
+    rotary = any("Rotary" in type(module).__name__ for module in network.modules())
+    reading = _Reading(config, where, rotary)
     head = network.get_output_embeddings()
     if head is None:
         problem = f"{type(network).__name__}, which has no language head"
@@ -186,41 +187,25 @@ def counted_model(network: Any, config: Any, where: str) -> CountedModel:
     )
 
 
-@dataclass(frozen=True)
-class _Leaf:
+class _Leaf(NamedTuple):
     """A parameter and the module that holds it."""
 
     path: str
     module: Any
     parameter: Any
-
-    @property
-    def is_table(self) -> bool:
-        from torch.nn import Embedding
-
-        return isinstance(self.module, Embedding)
-
-    @property
-    def is_convolution(self) -> bool:
-        from torch.nn import Conv1d
-
-        return isinstance(self.module, Conv1d)
-
-    @property
-    def is_norm(self) -> bool:
-        """Whether a module of vectors alone holds it, as its weight."""
-        vectors = all(p.ndim < 2 for p in self.module.parameters())
-        return vectors and self.path.endswith(".weight")
+    is_table: bool
 
 
 def _leaves(network: Any) -> Iterator[_Leaf]:
     """All parameters in the order in which the model registers them, each once."""
+    from torch.nn import Embedding
+
     seen: set[int] = set()
     for path, module in network.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
             if id(parameter) not in seen:
                 seen.add(id(parameter))
-                yield _Leaf(f"{path}.{name}", module, parameter)
+                yield _Leaf(f"{path}.{name}", module, parameter, isinstance(module, Embedding))
 
 
 def _stack(network: Any, where: str) -> tuple[str, Any]:
@@ -248,6 +233,7 @@ class _Reading:
 
     config: Any
     where: str
+    rotary: bool
 
     def number(self, *keys: str) -> int | None:
         """The first of the fields that is there; None where none is."""
@@ -279,13 +265,20 @@ class _Reading:
 
     def block(self, block: Any) -> CountedPart:
         """One block: its parameters, scores, residual adds, and inputs of attention and network."""
-        names = [type(m).__name__ for m in block.modules() if list(m.parameters())]
-        columns = heads = 0  # of the scores: heads * (width of query + width of value)
-        if any("Attention" in name for name in names):
+        modules = [m for m in block.modules() if list(m.parameters())]
+        attention = [m for m in modules if "Attention" in type(m).__name__]
+        columns = heads = copies = 0  # of the scores: heads * (width of query + width of value)
+        if attention:
             heads = self._required("num_attention_heads")
             nope, rope = self.number("qk_nope_head_dim"), self.number("qk_rope_head_dim")
             query = nope + rope if nope and rope else self._head_dim
             columns = heads * (query + (self.number("v_head_dim") or self._head_dim))
+            # Rotary positions make copies of queries and keys, but for latent attention, and where
+            # norms have made them.
+            inner = [type(m).__name__ for module in attention for m in module.modules()]
+            if self.rotary and not rope and not any("Norm" in name for name in inner):
+                keys = self.number("num_key_value_heads") or heads
+                copies = 2 * (heads + keys) * self._head_dim
         plain = [m for m in block.modules() if not list(m.children()) and not list(m.parameters())]
         names = [type(module).__name__ for module in plain]
         kernels = _RESIDUAL_ADDS + _ROTARY_KERNELS * bool(heads)
@@ -293,18 +286,23 @@ class _Reading:
         return self.total(list(_leaves(block))) + CountedPart(
             kernels=kernels,
             memory_kernels=kernels,
+            split_kept_bytes=copies,
             whole_kept_bytes=2 * 2 * self.hidden_size,
             score_columns=columns,
             heads=heads,
         )
 
     def _of_parameter(self, leaf: _Leaf) -> CountedPart:
+        from torch.nn import Conv1d
+
         size, shape = int(leaf.parameter.numel()), tuple(leaf.parameter.shape)
         if leaf.is_table:
             return CountedPart(whole_parameters=size, kernels=2, memory_kernels=2)  # lookup, add
         if len(shape) < 2:
             vector = CountedPart(whole_parameters=size)
-            if not leaf.is_norm:
+            # A norm is a module of vectors alone, which holds this one as its weight.
+            vectors = all(p.ndim < 2 for p in leaf.module.parameters())
+            if not vectors or not leaf.path.endswith(".weight"):
                 return vector
             launch = CountedPart(kernels=1, memory_kernels=1)
             if size == self._head_dim:  # the input of a norm over single heads is that of all
@@ -312,7 +310,7 @@ class _Reading:
                 return vector + launch + CountedPart(split_kept_bytes=2 * size * heads)
             return vector + launch + CountedPart(whole_kept_bytes=2 * size)
         experts = self.number(*_EXPERTS)
-        of_experts = experts is not None and shape[0] == experts and not leaf.is_convolution
+        of_experts = shape[0] == experts and not isinstance(leaf.module, Conv1d)
         if of_experts and len(shape) == 2:
             return self._router_or_biases(leaf, size, shape)
         alone = _ONE_EXPERT.search(leaf.path) is not None

@@ -16,12 +16,12 @@ from formulations.instance.input_limits import (
     Text,
 )
 from formulations.instance.lengths import Lengths
-from formulations.instance.machines import Evidence, GpuEvidence, GpuType
+from formulations.instance.machines import Evidence, GpuEvidence
 from formulations.instance.preemption import Preemption
 from formulations.instance.profile import Profile
 from formulations.instance.record import Fraction, Quantity, Record, Section, without_nulls
 from formulations.instance.search import SearchSpace
-from formulations.instance.workload import Precision, Workload
+from formulations.instance.workload import Workload
 from formulations.units import GIB
 
 Minimize = Literal["step_time", "cost_per_step", "training_cost", "cost_per_useful_sequence"]
@@ -163,21 +163,17 @@ class Instance(Record):
         return self.model_copy(update=update)
 
 
-def _layer_times(profile: Profile | None, gpu: GpuType, precision: Precision) -> Evidence:
-    """What was measured, or else what the analytic model rests on."""
-    if profile is None or (profile.completed and not profile.measures(gpu.name)):
-        return gpu.efficiency_evidence(precision)
-    return Evidence(kind="measured", source=profile.source)
-
-
 def gpu_evidence(instance: Instance, nodes_used: Sequence[int]) -> tuple[GpuEvidence, ...]:
     """One entry per GPU type and links of the nodes used, in the cluster's order."""
-    precision = instance.workload.precision
-    entries = []
+    precision, profile, entries = instance.workload.precision, instance.profile, []
     for group, used in zip(instance.cluster.groups, nodes_used, strict=True):
         if not used:
             continue
         gpu, inside, outside = group.gpu, group.intra_node, group.inter_node
+        # What was measured, or else what the analytic model rests on.
+        layer_times = gpu.efficiency_evidence(precision)
+        if profile and (profile.measures(gpu.name) or not profile.completed):
+            layer_times = Evidence(kind="measured", source=profile.source)
         entries.append(
             GpuEvidence(
                 gpu=gpu.name,
@@ -186,7 +182,7 @@ def gpu_evidence(instance: Instance, nodes_used: Sequence[int]) -> tuple[GpuEvid
                 memory=Evidence(kind=gpu.memory_kind, source=gpu.memory_source),
                 intra_node=Evidence(kind=inside.kind, source=inside.source),
                 inter_node=Evidence(kind=outside.kind, source=outside.source),
-                layer_times=_layer_times(instance.profile, gpu, precision),
+                layer_times=layer_times,
             )
         )
     return tuple(dict.fromkeys(entries))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, Tag, ValidationError
+from pydantic import Field, Tag, ValidationError
 
 from formulations.errors import InstanceError, Mistakes, joined
 from formulations.instance.calibration import Calibration, check_calibration
@@ -20,7 +20,7 @@ from formulations.instance.instance import Instance, Limits, LimitsFile, Objecti
 from formulations.instance.lengths import LengthsFile
 from formulations.instance.preemption import PreemptionFile, resolve_preemption
 from formulations.instance.profile import ProfileFile, WrittenProfile
-from formulations.instance.record import MAPPING, NAME, Section, name_or_mapping
+from formulations.instance.record import MAPPING, NAME, NAME_OR_MAPPING, Section
 from formulations.instance.resolve_lengths import read_classes, resolve_lengths, with_lengths
 from formulations.instance.resolve_search import (
     Given,
@@ -40,7 +40,7 @@ _ALLOWED = "the path of an instance file, such as instances/hetero_small.yaml"
 
 WrittenLayerTimes = Annotated[
     Annotated[Name, Tag(NAME)] | Annotated[ProfileFile, Tag(MAPPING)],
-    Discriminator(name_or_mapping),
+    NAME_OR_MAPPING,
 ]
 
 

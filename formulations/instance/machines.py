@@ -6,7 +6,7 @@ What is written may be a name, or leave something to be looked up; the values ha
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import BeforeValidator, Field, Tag
 
 from formulations.instance.documents import Place
 from formulations.instance.input_limits import (
@@ -20,10 +20,10 @@ from formulations.instance.record import (
     FROM_LIST,
     MAPPING,
     NAME,
+    NAME_OR_MAPPING,
     Quantity,
     Record,
     Section,
-    name_or_mapping,
 )
 from formulations.instance.workload import Precision
 
@@ -112,7 +112,7 @@ def _bandwidth_alone(value: object) -> object:
 
 WrittenLink = Annotated[
     Annotated[Name, Tag(NAME)] | Annotated[LinkFile, Tag(MAPPING)],
-    Discriminator(name_or_mapping),
+    NAME_OR_MAPPING,
     BeforeValidator(_bandwidth_alone),
 ]
 
@@ -289,14 +289,8 @@ def find_link(
 
 def as_link(written: LinkFile, latency_s: float) -> Link:
     """The link of written figures; `latency_s`: where none is written."""
-    if isinstance(written, Link):
-        return written
-    source = written.source
+    fields = dict(written)
     if written.latency_s is None:
-        source += f"; latency of {latency_s * 1e6:g} us: NCCL 2.19"
-    return Link(
-        bandwidth_bytes_per_s=written.bandwidth_bytes_per_s,
-        latency_s=latency_s if written.latency_s is None else written.latency_s,
-        kind=written.kind,
-        source=source,
-    )
+        source = f"{written.source}; latency of {latency_s * 1e6:g} us: NCCL 2.19"
+        fields |= {"latency_s": latency_s, "source": source}
+    return Link(**fields)

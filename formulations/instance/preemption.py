@@ -5,8 +5,7 @@ From the public simulator of Oobleck (SOSP 2023; SymbioticLab/Oobleck, tools/sim
 of BERT-large varies there with the number of nodes, from 49.1 to 112 s; 76 s is its default.
 """
 
-from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -55,8 +54,7 @@ SOURCE = "public simulator of Oobleck (SOSP 2023)"
 NODE_READY_S = 45.0  #: from joining until a node can be used
 
 
-@dataclass(frozen=True)
-class Costs:
+class Costs(NamedTuple):
     """Seconds that a model takes to recover; `parameters` of it, as hetplan counts them."""
 
     model: str
@@ -81,10 +79,8 @@ def costs_of_size(parameters: int) -> tuple[Costs, float]:
 
     The factor is 1; above the largest model it is the size in proportion.
     """
-    for costs in MEASURED:
-        if parameters <= costs.parameters:
-            return costs, 1.0
-    return MEASURED[-1], parameters / MEASURED[-1].parameters
+    costs = next((costs for costs in MEASURED if parameters <= costs.parameters), MEASURED[-1])
+    return costs, max(1.0, parameters / costs.parameters)
 
 
 def measured_as(costs: Costs, factor: float) -> str:
@@ -93,26 +89,22 @@ def measured_as(costs: Costs, factor: float) -> str:
     return f"as {costs.model}{scaled}, {SOURCE}"
 
 
-def usual_preemption(parameters: int) -> Preemption:
-    """That of Varuna for a model of this size, checkpoints as often as costs least."""
-    costs, factor = costs_of_size(parameters)
-    return Preemption(
-        restart_s=NODE_READY_S + costs.varuna_restart_s * factor,
-        checkpoint_s=costs.varuna_checkpoint_s * factor,
-        kind="assumed",
-        source=f"Varuna's, {measured_as(costs, factor)}",
-    )
-
-
 def resolve_preemption(written: PreemptionFile | None, parameters: int) -> Preemption:
-    """As written, else as usual for a model of this size."""
-    usual = usual_preemption(parameters)
-    if written is None:
-        return usual
-    missing = [name for name in ("restart", "checkpoint") if getattr(written, f"{name}_s") is None]
-    if not missing:
-        return Preemption.model_validate(dict(written))
-    decided: dict[str, object] = {f"{name}_s": getattr(usual, f"{name}_s") for name in missing}
-    source = f"{written.source}; {' and '.join(missing)} {usual.source}"
-    fields = {**dict(written), **decided, "kind": "assumed", "source": source}
+    """As written, else that of Varuna for a model of this size.
+
+    Checkpoints, unless written, as often as costs least.
+    """
+    costs, factor = costs_of_size(parameters)
+    usual = {
+        "restart": NODE_READY_S + costs.varuna_restart_s * factor,
+        "checkpoint": costs.varuna_checkpoint_s * factor,
+    }
+    fields: dict[str, object] = dict(written or PreemptionFile())
+    missing = [name for name in usual if fields[f"{name}_s"] is None]
+    if missing:
+        source = f"Varuna's, {measured_as(costs, factor)}"
+        if written is not None:
+            source = f"{written.source}; {' and '.join(missing)} {source}"
+        fields |= {f"{name}_s": usual[name] for name in missing}
+        fields |= {"kind": "assumed", "source": source}
     return Preemption.model_validate(fields)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field, Tag
 
 from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
@@ -13,10 +13,10 @@ from formulations.instance.input_limits import Batch, Count, Name, Text
 from formulations.instance.record import (
     LIST,
     NUMBER,
+    NUMBER_OR_LIST,
     Quantity,
     Record,
     Section,
-    number_or_list,
 )
 from formulations.instance.workload import Precision
 
@@ -25,7 +25,7 @@ Milliseconds = Annotated[float, Field(ge=1e-6, le=1e7)]  # a nanosecond at least
 Times = Annotated[
     Annotated[Milliseconds, Tag(NUMBER)]
     | Annotated[list[Milliseconds], Field(min_length=2, max_length=3), Tag(LIST)],
-    Discriminator(number_or_list),
+    NUMBER_OR_LIST,
 ]
 
 

@@ -14,6 +14,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     ValidationInfo,
@@ -76,19 +77,9 @@ _NUMBER_PATTERN = r"^\s*[-+]?[0-9][0-9_]*\.?[0-9]*([eE][-+]?[0-9]+)?\s*"
 NAME, MAPPING, NUMBER, LIST = TAGS = ("<name>", "<mapping>", "<number>", "<list>")
 
 
-def name_or_mapping(value: object) -> str:
-    """Tag of a union of a catalogue name and a mapping."""
-    return NAME if isinstance(value, str) else MAPPING
-
-
-def number_or_mapping(value: object) -> str:
-    """Tag of a union of a number and a mapping."""
-    return MAPPING if isinstance(value, dict) else NUMBER
-
-
-def number_or_list(value: object) -> str:
-    """Tag of a union of a number and a list."""
-    return LIST if isinstance(value, list) else NUMBER
+NAME_OR_MAPPING = Discriminator(lambda value: NAME if isinstance(value, str) else MAPPING)
+NUMBER_OR_MAPPING = Discriminator(lambda value: MAPPING if isinstance(value, dict) else NUMBER)
+NUMBER_OR_LIST = Discriminator(lambda value: LIST if isinstance(value, list) else NUMBER)
 
 
 def refusal(found: str, allowed: str) -> PydanticCustomError:
@@ -203,7 +194,10 @@ class OneOrMany:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        listed = core_schema.no_info_before_validator_function(_as_tuple, handler(source))
+        def as_tuple(value: object) -> object:
+            return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+        listed = core_schema.no_info_before_validator_function(as_tuple, handler(source))
         return core_schema.no_info_after_validator_function(_without_repeats, listed)
 
     def __get_pydantic_json_schema__(
@@ -211,10 +205,6 @@ class OneOrMany:
     ) -> JsonSchemaValue:
         several = handler(schema)
         return {"anyOf": [several["items"], several | {"minItems": 1, "uniqueItems": True}]}
-
-
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
 def _without_repeats(values: tuple[object, ...]) -> tuple[object, ...]:

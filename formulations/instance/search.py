@@ -7,18 +7,18 @@ each layer, and hides no longer than the pass lasts. What is hidden still occupi
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, Tag, model_validator
 
 from formulations.instance.input_limits import MOST_CHOICES, Count, Name, Text
 from formulations.instance.machines import NOT_STATED, Kind
 from formulations.instance.record import (
     MAPPING,
     NAME,
+    NAME_OR_MAPPING,
     Fraction,
     OneOrMany,
     Record,
     Section,
-    name_or_mapping,
     refusal,
     shown,
     without_nulls,
@@ -104,7 +104,7 @@ class FrameworksFile(Record):
 
 Framework = Annotated[
     Annotated[Name, Tag(NAME)] | Annotated[Overlap, Tag(MAPPING)],
-    Discriminator(name_or_mapping),
+    NAME_OR_MAPPING,
 ]
 
 

@@ -17,7 +17,7 @@ from formulations.space.slots import runs_order
 from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
 from solver.heuristics.time_tables import TimeTables
 from solver.result import max_step_time_ns, objective_weight
-from solver.simulate import step_time_ns, tail_ns
+from solver.simulate import step_time_ns
 
 Order = tuple[int, ...]
 
@@ -115,29 +115,6 @@ def compute_bound_ns(costs: Balance, split: Split) -> int:
     return int((before + times * np.array(costs.shares)).max())
 
 
-def pipeline_bound_ns(costs: PlanCosts) -> int:
-    """Lower bound of the step time of a plan: as `compute_bound_ns`, with all other costs.
-
-    The work of a device, for any schedule. With one chunk each, and backwards whole: the last
-    backward of stage k ends at end_k >= lead_k + m t_k, with lead_k the forwards and transfers of
-    one micro-batch before stage k and t_k its forward + backward; and end_k >= end_{k+1} +
-    transfer + b_k, as the micro-batch that stage k+1 ends with comes to stage k after that. The
-    tail grows with every end.
-    """
-    work = costs.forward_ns + costs.backward_ns
-    end = work * np.array(costs.micro_batches)
-    shape = costs.shape
-    if shape.vpp > 1 or SCHEDULES[shape.schedule].splits_backward:
-        devices = end.reshape(shape.vpp, shape.pp, -1).sum(axis=0)
-        return int(tail_ns(costs, devices.max(axis=1)).max())
-    step = costs.forward_ns[:-1] + costs.send_ns
-    end[1:] += np.cumsum(step, axis=0)
-    for k in reversed(range(len(end) - 1)):
-        arrival = end[k + 1] + costs.send_ns[k] + costs.backward_ns[k]
-        np.maximum(end[k], arrival, out=end[k])
-    return int(tail_ns(costs, end.max(axis=1)).max())
-
-
 #: Splits the layers, or finds that they do not fit: None.
 SplitRule = Callable[[Balance], Split | None]
 
@@ -175,10 +152,7 @@ class Choice:
 
     def offer(self, candidate: Candidate) -> None:
         """Keeps the candidate if it is better and within the limits."""
-        shape = candidate.costs.shape
-        if self.hopeless(shape, pipeline_bound_ns(candidate.costs)):
-            return
-        time_ns = step_time_ns(candidate.costs)
+        shape, time_ns = candidate.costs.shape, step_time_ns(candidate.costs)
         limit = max_step_time_ns(self.instance, shape)
         if not self.hopeless(shape, time_ns) and (limit is None or time_ns <= limit):
             self.candidate, self.time_ns = candidate, time_ns

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.compute import LayerTimes, TimeColumns
-from formulations.costs.experts import ALONE, Members, members_of
+from formulations.costs.experts import Members, members_of
 from formulations.costs.intervals import interval_sums
 from formulations.costs.sharding import with_exchanges
 from formulations.costs.stage_costs import StageCosts
@@ -36,10 +36,17 @@ class Clock:
         self.limit_s, self.outer, self.begin = limit_s, outer, time.monotonic()
 
     @property
+    def left_s(self) -> float | None:
+        """Seconds until its limit, or that of the outer clock; None without one."""
+        limits = [] if self.outer is None else [self.outer.left_s]
+        if self.limit_s is not None:
+            limits.append(max(0.0, self.limit_s - (time.monotonic() - self.begin)))
+        return min((limit_s for limit_s in limits if limit_s is not None), default=None)
+
+    @property
     def over(self) -> bool:
         """Whether its limit, or that of the outer clock, is reached."""
-        own = self.limit_s is not None and time.monotonic() - self.begin >= self.limit_s
-        return own or (self.outer is not None and self.outer.over)
+        return self.left_s == 0.0
 
     def check(self) -> None:
         """Raises TimeUpError if time is up."""
@@ -73,7 +80,7 @@ class Prover:
         self.space, self.instance = space, space.instance
         self.layers = space.instance.workload.layers
         self._columns = TimeColumns(self.instance)
-        self.times = lru_cache(maxsize=None)(self._times)
+        self.times = lru_cache(maxsize=None)(self._columns.times)
         self.tables = lru_cache(maxsize=64)(self._tables)
         self._intervals = lru_cache(maxsize=None)(self._interval_times)
         self._stage_costs: dict[tuple[object, ...], StageCosts] = {}
@@ -88,11 +95,6 @@ class Prover:
         if fused not in self._sides:
             self._sides[fused] = Prover(PlanSpace(instance))
         return self._sides[fused]
-
-    def _times(
-        self, degrees: tuple[Degrees, ...], b: int, recompute: Recompute, members: Members = ALONE
-    ) -> LayerTimes:
-        return self._columns.times(degrees, b, recompute, members)
 
     def _tables(self, shape: Shape) -> CostTables:
         """All costs of a shape. Raises InstanceError where a step may take weeks."""
@@ -126,8 +128,8 @@ class Prover:
         """[n, n] whether layers [a, b) may be a stage, memory aside."""
         blocks = interval_sums(np.array([layer.is_block for layer in self.layers], dtype=np.int64))
         layers = interval_sums(np.ones(len(self.layers), dtype=np.int64))
-        least = 0 if self.instance.search.embedding_only_stages else 1
-        return (layers >= 1) & (blocks >= least)
+        fewest = 0 if self.instance.search.embedding_only_stages else 1
+        return (layers >= 1) & (blocks >= fewest)
 
     def _memory_key(self, shape: Shape) -> tuple[object, ...]:
         """What memory and recomputation of a stage depend on, given what it holds."""
@@ -200,7 +202,7 @@ class Prover:
         """
         total = self.instance.workload.global_batch // shape.micro_batch
         even = self.instance.search.micro_batches == "even"
-        least = total // shape.dp if even else 1
+        fewest = total // shape.dp if even else 1
         costs = self.stage_costs(shape)
         capacities, roomiest = costs.tables.capacity_bytes, dict[Degrees, int]()
         used = [j for j, n in enumerate(shape.nodes_used) if n]
@@ -209,7 +211,7 @@ class Prover:
         ends = np.zeros(len(self.layers) + 1, dtype=bool)
         ends[0] = True
         for k in range(shape.num_stages):
-            moments = stage_moments(shape.schedule, shape.pp, k, least, shape.vpp)
+            moments = stage_moments(shape.schedule, shape.pp, k, fewest, shape.vpp)
             fits = [costs.extra_of(j, moments) < NEVER for j in roomiest.values()]
             ends = np.any((self.enough_blocks & np.any(fits, axis=0))[ends], axis=0)
         return not ends[-1]

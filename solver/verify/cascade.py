@@ -10,15 +10,13 @@ trial     what is left is halved and struck out again, and what then is left is 
           lane, `lane_exhaust`, unless the target runs some node orders alone; over all orders,
           `exhaust`, where that has no opinion, and of a single lane, or with several chunks per
           device, first
-
-Each claim gets a short time first, so that a hard one does not keep the easy ones from their turn.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Literal
+from typing import Literal, TypeVar
 
 from formulations.plan import Plan, Shape
 from formulations.space.slots import limits_orders
@@ -34,6 +32,8 @@ FIRST_S = 1.0
 #: Node orders of a single lane are tried at once if they are paths through so few states a stage.
 FEW_STATES = 1000
 
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
 #: What shows a claim.
 Argument = Literal["memory", "work", "paths", "trial"]
 
@@ -81,59 +81,71 @@ def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
     by_prover: dict[Prover, list[Claim]] = {}
     for claim in claims:
         by_prover.setdefault(prover.on(claim.shape.nodes_used), []).append(claim)
-    verdict_of = {
-        claim.index: Verdict(claim, argument)
-        for side, claimed in by_prover.items()
-        for claim, argument in zip(claimed, _quick_arguments(side, claimed), strict=True)
-    }
-    return [verdict_of[claim.index] for claim in claims]
+    argument_of = dict[int, Argument]()
+    for side, claimed in by_prover.items():
+        by_stage = StageWork(side)
+        grouped = [
+            claim for claim in claimed if claim.below_ns < ANY_TIME_NS and not claim.shape.per_stage
+        ]
+        for claim in claimed:
+            shape = claim.shape
+            if claim.nothing_fits and not shape.per_stage and side.lacks_memory(shape):
+                argument_of[claim.index] = "memory"
+            elif shape.per_stage and ANY_TIME_NS > claim.below_ns <= by_stage.bound_ns(shape):
+                argument_of[claim.index] = "work"
+        if grouped:
+            works = ClosedForms(side, [claim.shape for claim in grouped]).work_ns().tolist()
+            pairs = list(zip(grouped, works, strict=True))
+            by_blocks = [claim for claim, work_ns in pairs if work_ns < claim.below_ns]
+            forms = ClosedForms(side, [claim.shape for claim in by_blocks])
+            blocks = refuted(forms, [claim.below_ns for claim in by_blocks])
+            shown = [claim for claim, work_ns in pairs if work_ns >= claim.below_ns]
+            shown += [claim for claim, holds in zip(by_blocks, blocks, strict=True) if holds]
+            for claim in shown:
+                argument_of.setdefault(claim.index, "work")
+    return [Verdict(claim, argument_of.get(claim.index)) for claim in claims]
 
 
-def _quick_arguments(prover: Prover, claims: Sequence[Claim]) -> Iterator[Argument | None]:
-    shown, by_stage = _by_closed_forms(prover, claims), StageWork(prover)
-    for claim in claims:
-        shape = claim.shape
-        if claim.nothing_fits and not shape.per_stage and prover.lacks_memory(shape):
-            yield "memory"
-        elif claim.below_ns >= ANY_TIME_NS:
-            yield None  # work takes less in any step that can be
-        elif shape.per_stage:
-            yield "work" if by_stage.bound_ns(shape) >= claim.below_ns else None
-        else:
-            yield "work" if claim.index in shown else None
+def in_turns(
+    tasks: Sequence[Task],
+    settle: Callable[[Task, Clock], Answer | None],
+    effort: Effort,
+    num_settled: int = 0,
+) -> Iterator[Answer]:
+    """Answers in no fixed order; None, or TimeUpError, is none.
 
-
-def _by_closed_forms(prover: Prover, claims: Sequence[Claim]) -> set[int]:
-    """Indices of claims that work or whole blocks show."""
-    grouped = [
-        claim for claim in claims if claim.below_ns < ANY_TIME_NS and not claim.shape.per_stage
-    ]
-    if not grouped:
-        return set()
-    works = ClosedForms(prover, [claim.shape for claim in grouped]).work_ns().tolist()
-    by_blocks = [claim for claim, ns in zip(grouped, works, strict=True) if ns < claim.below_ns]
-    forms = ClosedForms(prover, [claim.shape for claim in by_blocks])
-    blocks = refuted(forms, [claim.below_ns for claim in by_blocks])
-    open_ = {claim.index for claim, shown in zip(by_blocks, blocks, strict=True) if not shown}
-    return {claim.index for claim in grouped} - open_
+    Every task gets a short time first, so that a hard one does not keep the easy ones from their
+    turn. num_settled: of those that `effort` is told of, not among these tasks.
+    """
+    clock, total = Clock(effort.time_limit_s), num_settled + len(tasks)
+    for limit_s in (FIRST_S, None):
+        hard = list[Task]()
+        for task in tasks:
+            effort.show(total - len(tasks), total)
+            turn = Clock(limit_s, clock)
+            try:
+                turn.check()
+                answer = settle(task, turn)
+            except TimeUpError:
+                answer = None
+            if answer is None:
+                hard.append(task)
+            else:
+                yield answer
+        tasks = hard
 
 
 def verdicts(prover: Prover, claims: Sequence[Claim], effort: Effort) -> Iterator[Verdict]:
     """What is found out about claims, in no fixed order; those without a verdict are open."""
-    clock = Clock(effort.time_limit_s)
-    first = quick_verdicts(prover, claims)
-    yield from (verdict for verdict in first if not verdict.open)
-    open_claims = [verdict.claim for verdict in first if verdict.open]
-    for limit_s in (FIRST_S, None):
-        hard = []
-        for claim in open_claims:
-            effort.show(len(claims) - len(open_claims), len(claims))
-            verdict = searched(prover.on(claim.shape.nodes_used), claim, Clock(limit_s, clock))
-            if verdict.open:
-                hard.append(claim)
-            else:
-                yield verdict
-        open_claims = hard
+    quick = quick_verdicts(prover, claims)
+    yield from (verdict for verdict in quick if not verdict.open)
+    open_claims = [verdict.claim for verdict in quick if verdict.open]
+
+    def settle(claim: Claim, clock: Clock) -> Verdict | None:
+        verdict = searched(prover.on(claim.shape.nodes_used), claim, clock)
+        return None if verdict.open else verdict
+
+    yield from in_turns(open_claims, settle, effort, len(claims) - len(open_claims))
 
 
 def _exhausted(prover: Prover, claim: Claim, clock: Clock) -> Outcome | None:

@@ -22,7 +22,7 @@ missed, for the better path, and as a stage is busy for its work and then has it
 
     T >= start + latency + c_i t_i + tail_0,    T >= start + m t_i + tail_i.
 
-Let A be the fastest groups of nodes, B the others used. Some replica has no more stages on A than
+Let A be the fastest group of nodes, B the others used. Some replica has no more stages on A than
 its slots over dp, rounded down; if none, only B counts. Where micro-batches are unlike the replica
 is given: a node of c slots in a row has c / dp of its stages, rounded up or down, so it has no more
 on A than their nodes have rounded up, nor than those of B leave it of pp, rounded down.
@@ -36,7 +36,7 @@ has what the others do not hold, so its tail is: stages hold fewer. This is repe
 what was shown before. Blocks count 1 each, and are whole; or by their work, and are not.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -70,15 +70,15 @@ def passes_left(shapes: Sequence[Shape], shares: Numbers, micro_batches: Array) 
     """
     pp = np.array([[shape.pp] for shape in shapes])
     stage = np.arange(int(pp.max()))
-    left = np.full((len(shapes), len(stage)), -np.inf)
+    passes = np.full((len(shapes), len(stage)), -np.inf)
     for schedule in {shape.schedule for shape in shapes}:
         rows = np.flatnonzero([shape.schedule == schedule for shape in shapes])
-        m, own = micro_batches[rows, None], np.minimum(stage, pp[rows] - 1)
-        for path in SCHEDULES[schedule].missed(pp[rows], own, m, np.ones_like(m)):
+        m, rank = micro_batches[rows, None], np.minimum(stage, pp[rows] - 1)
+        for path in SCHEDULES[schedule].missed(pp[rows], rank, m, np.ones_like(m)):
             kinds = zip(shares[:, rows, None], path, strict=True)
-            missed = sum((share * number for share, number in kinds), np.zeros(own.shape))
-            left[rows] = np.maximum(left[rows], m - 1 - missed)
-    return np.where(stage < pp, left, np.inf)
+            missed = sum((share * number for share, number in kinds), np.zeros(rank.shape))
+            passes[rows] = np.maximum(passes[rows], m - 1 - missed)
+    return np.where(stage < pp, passes, np.inf)
 
 
 class ClosedForms:
@@ -96,31 +96,24 @@ class ClosedForms:
         return np.array([getattr(shape, name) for shape in self.shapes], dtype=np.int64)
 
     @cached_property
-    def costs(self) -> list[LeastCosts]:
-        """[N] what communication and optimizer cost at least."""
-        return [LeastCosts(self.prover.instance, shape) for shape in self.shapes]
-
-    @cached_property
     def layers(self) -> Numbers:
         """[3, N, U, J] forward, backward, weight gradients split off, of one layer of each run."""
-        found: dict[tuple[object, ...], int] = {}
+        row_of: dict[tuple[object, ...], int] = {}
         rows: list[tuple[Array, Array, Array]] = []
         index = []
         for shape in self.shapes:
             splits = SCHEDULES[shape.schedule].splits_backward
-            exchanges = (shape.zero, shape.dp, shape.nodes_used)
-            key = (
-                *shape_key(self.prover.instance, shape),
-                splits,
-                *exchanges[: 3 * (shape.zero >= GRADIENTS_SPLIT)],
-            )
-            if key not in found:
-                found[key] = len(rows)
+            exchanges: object = None
+            if shape.zero >= GRADIENTS_SPLIT:
+                exchanges = shape.zero, shape.dp, shape.nodes_used
+            key = (*shape_key(self.prover.instance, shape), splits, exchanges)
+            if key not in row_of:
+                row_of[key] = len(rows)
                 times = self.prover.times_of(shape)
                 weight = times.weight_ns[self.starts] * splits
                 backward = times.backward_ns[self.starts] - weight
                 rows.append((times.forward_ns[self.starts], backward, weight))
-            index.append(found[key])
+            index.append(row_of[key])
         return np.array(rows, dtype=np.float64).swapaxes(0, 1)[:, index]
 
     @cached_property
@@ -130,27 +123,21 @@ class ClosedForms:
         return work
 
     @cached_property
-    def _tails(self) -> tuple[Numbers, Numbers]:
-        known: dict[tuple[object, ...], tuple[Array, int]] = {}
+    def tails(self) -> tuple[Numbers, Numbers]:
+        """What follows the last backward: [N, U, J] of one layer, 0 for groups not used; [N] once.
+
+        The latter is the start-up of sync and gather.
+        """
+        tails: dict[tuple[object, ...], tuple[Array, int]] = {}
         tail, start = np.zeros(self.work.shape), np.zeros(len(self.shapes))
-        for i, one in enumerate(self.costs):
-            shape = one.shape
+        for i, shape in enumerate(self.shapes):
+            costs = LeastCosts(self.prover.instance, shape)
             experts = shape.ep, shape.etp
             key = (shape.degrees, shape.dp, shape.pp, shape.zero, shape.nodes_used, experts)
-            if key not in known:
-                known[key] = one.tail_ns()
-            tail[i][:, list(one.used)], start[i] = known[key]
+            if key not in tails:
+                tails[key] = costs.tail_ns()
+            tail[i][:, list(costs.used)], start[i] = tails[key]
         return tail, start
-
-    @property
-    def tail(self) -> Numbers:
-        """[N, U, J] what follows the last backward, of one layer; 0 for groups not used."""
-        return self._tails[0]
-
-    @property
-    def start(self) -> Numbers:
-        """[N] start-up of sync and gather."""
-        return self._tails[1]
 
     @cached_property
     def nodes(self) -> Array:
@@ -171,27 +158,27 @@ class ClosedForms:
     @cached_property
     def total(self) -> Array:
         """[N] micro-batches of a step."""
-        whole: Array = self.prover.instance.workload.global_batch // self.column("micro_batch")
-        return whole
+        total: Array = self.prover.instance.workload.global_batch // self.column("micro_batch")
+        return total
 
     def least(self, values: Numbers, among: Mask) -> Numbers:
         """[N, U] least of [N, U, J] over the groups of `among` [N, J]."""
-        least: Numbers = np.where(among[:, None, :], values, np.inf).min(axis=2)
-        return least
+        lowest: Numbers = np.where(among[:, None, :], values, np.inf).min(axis=2)
+        return lowest
 
     def work_ns(self) -> Array:
         """[N] the work bound."""
         used = self.nodes > 0
         work = self.work * self.total[:, None, None]
-        tail = self.tail * self.column("dp")[:, None, None]
+        tail = self.tails[0] * self.column("dp")[:, None, None]
         weights = 1 / np.maximum(((work + tail) * self.counts[:, None]).sum(axis=1), 1)
         scale = weights[:, None, :]
         if self.even:
-            least = self.least(scale * (work + tail), used)
+            per_layer = self.least(scale * (work + tail), used)
         else:
-            least = self.least(scale * work, used) + self.least(scale * tail, used)
+            per_layer = self.least(scale * work, used) + self.least(scale * tail, used)
         speed = (weights * self.slots).sum(axis=1)
-        return whole_ns((least * self.counts).sum(axis=1) / speed + self.start)
+        return whole_ns((per_layer * self.counts).sum(axis=1) / speed + self.tails[1])
 
 
 #: More blocks than all stages can hold.
@@ -210,13 +197,9 @@ def refuted(forms: ClosedForms, below_ns: Sequence[int]) -> Mask:
     """[N] whether no plan of a shape has a step time below this; one chunk per device."""
     if not forms.shapes or not any(layer.is_block for layer in forms.prover.layers):
         return np.zeros(len(forms.shapes), dtype=bool)
-    known = [
-        blocks.refuted(np.array(below_ns), *parts)
-        for blocks in (_Blocks(forms, alike) for alike in (True, False))
-        for parts in blocks.parts()
-    ]
-    found: Mask = np.any(known, axis=0) & (forms.column("vpp") == 1)
-    return found
+    limits = np.array(below_ns) - 1
+    shown = _Blocks(forms, True).refuted(limits) | _Blocks(forms, False).refuted(limits)
+    return np.asarray(shown & (forms.column("vpp") == 1))
 
 
 class _Blocks:
@@ -248,67 +231,69 @@ class _Blocks:
         shares = np.where(counted, shares, 0.0).max(axis=(2, 3))
         return passes_left(self.forms.shapes, shares, self.micro_batches)
 
-    def parts(self) -> Iterator[tuple[Mask, Array]]:
-        """[N, J] groups of A and [N] stages there at most, for all A."""
-        whole = (self.forms.work * self.forms.counts[:, None]).sum(axis=1)
-        rank = np.argsort(np.argsort(np.where(self.used, whole, np.inf), axis=1, kind="stable"))
-        for k in range(1, max(self.used.shape[1], 2)):
-            inside = rank < np.minimum(k, self.used.sum(axis=1) - 1)[:, None]
-            yield inside, np.clip(self._stages(inside), 0, self.pp)
+    @cached_property
+    def inside(self) -> Mask:
+        """[N, J] the group of A, the fastest one used; none where no other is used."""
+        chain = (self.forms.work * self.forms.counts[:, None]).sum(axis=1)
+        fastest = np.argmin(np.where(self.used, chain, np.inf), axis=1)
+        several = self.used.sum(axis=1) > 1
+        return np.asarray((np.arange(self.used.shape[1]) == fastest[:, None]) & several[:, None])
 
-    def _stages(self, inside: Mask) -> Array:
-        """[N] most stages on these groups [N, J]."""
+    def stages_inside(self) -> Array:
+        """[N] most stages of a replica on A."""
         dp, slots = self.dp[:, None], self.forms.slots.astype(np.int64)
         if self.forms.even:
-            return np.asarray((slots * inside).sum(axis=1) // self.dp)
-        each = slots // np.maximum(self.forms.nodes, 1)
-        up, down = (self.forms.nodes * part for part in (-(-each // dp), each // dp))
-        others = self.pp - (down * ~inside).sum(axis=1)
-        return np.asarray(np.minimum((up * inside).sum(axis=1), others))
+            stages = (slots * self.inside).sum(axis=1) // self.dp
+        else:
+            each = slots // np.maximum(self.forms.nodes, 1)
+            up, down = (self.forms.nodes * part for part in (-(-each // dp), each // dp))
+            others = self.pp - (down * ~self.inside).sum(axis=1)
+            stages = np.minimum((up * self.inside).sum(axis=1), others)
+        return np.asarray(np.clip(stages, 0, self.pp))
 
-    def refuted(self, below_ns: Array, inside: Mask, fast: Array) -> Mask:
-        """[N] whether no plan is below these, by a replica with so many stages inside."""
-        sets = (self.used, self.used & ~inside)
+    def refuted(self, limits: Array) -> Mask:
+        """[N] whether no plan has a step within these, by the replica with fewest stages on A."""
+        sets, fast = (self.used, self.used & ~self.inside), self.stages_inside()
         work, slow_work = (self._of_block(self.forms.work, among) for among in sets)
-        tail, slow_tail = (self._of_block(self.forms.tail, among) for among in sets)
+        tail, slow_tail = (self._of_block(self.forms.tails[0], among) for among in sets)
         passed, slow = (self.forms.least(self.passed, among)[:, self.is_block] for among in sets)
         gain = ((slow - passed) / self.weight).max(axis=1)
-        on_all, on_slow = (own @ self.forms.counts[self.is_block] for own in (passed, slow))
-        limit = (below_ns - 1) * (1 + SLACK) - self.forms.start
+        on_all, on_slow = (blocks @ self.forms.counts[self.is_block] for blocks in (passed, slow))
+        limit = limits * (1 + SLACK) - self.forms.tails[1]
         on_fast, first = np.where(fast > 0, self.number, 0), np.full(len(limit), float(self.least))
-        found = np.zeros(len(limit), dtype=bool)
+        shown = np.zeros(len(limit), dtype=bool)
         for _ in range(STEPS):
             latency = np.maximum(on_slow - on_fast * gain, on_all)
             room = limit - self._fixed_ns - latency
             on_a = self._held(limit, room, first * tail, work, tail)
             on_b = self._held(limit, room, first * tail, slow_work, slow_tail)
-            held = on_b.sum(axis=1) + _largest(on_a - on_b, fast)
-            found |= held * (1 + SLACK) < self.number
+            capacity = on_b.sum(axis=1) + _largest(on_a - on_b, fast)
+            shown |= capacity * (1 + SLACK) < self.number
             on_fast = np.minimum(_largest(np.maximum(on_a, 0), fast), on_fast)
-            first = np.maximum(first, self.number - held + on_b[:, 0])
-        return found
+            first = np.maximum(first, self.number - capacity + on_b[:, 0])
+        return shown
 
     def _of_block(self, values: Numbers, among: Mask) -> Numbers:
         """[N] least of [N, U, J] over blocks and these groups."""
         each = values[:, self.is_block] / self.weight[:, :, None]
-        least: Numbers = self.forms.least(each, among).min(axis=1)
-        return least
+        lowest: Numbers = self.forms.least(each, among).min(axis=1)
+        return lowest
 
     @cached_property
     def places(self) -> tuple[Array, Array]:
         """[U] layers of a run, no blocks, that are surely on the first stage, and on the last."""
         is_block = [layer.is_block for layer in self.forms.prover.layers]
-        blocks = [x for x, one in enumerate(is_block) if one]
+        blocks = [x for x, block in enumerate(is_block) if block]
         blocks = blocks if self.least else [1, len(is_block) - 2]
         run = np.repeat(np.arange(len(self.forms.counts)), self.forms.counts)
         parts = run[: blocks[0]], run[blocks[-1] + 1 :]
-        first, last = (np.bincount(own, minlength=len(self.is_block)) for own in parts)
+        first, last = (np.bincount(part, minlength=len(self.is_block)) for part in parts)
         return first * ~self.is_block, last * ~self.is_block
 
     @cached_property
     def _fixed_ns(self) -> Numbers:
         """[N] of what is no block the latency and tail of stage 0."""
-        tails = self.forms.least(self.forms.tail, self.used)
+        tails = self.forms.least(self.forms.tails[0], self.used)
         passed = self.forms.least(self.passed, self.used) * ~self.is_block
         fixed: Numbers = (tails * self.places[0] + passed * self.forms.counts).sum(axis=1)
         return fixed
@@ -316,10 +301,10 @@ class _Blocks:
     @cached_property
     def others(self) -> Numbers:
         """[N, P] work of what is no block, as far as it is known where it is."""
-        work, found = self.forms.least(self.forms.work, self.used), np.zeros(self.c.shape)
-        found[:, 0] = work @ self.places[0]
-        found[np.arange(len(found)), self.pp - 1] += work @ self.places[1]
-        return found
+        work, others = self.forms.least(self.forms.work, self.used), np.zeros(self.c.shape)
+        others[:, 0] = work @ self.places[0]
+        others[np.arange(len(others)), self.pp - 1] += work @ self.places[1]
+        return others
 
     def _held(
         self, limit: Numbers, room: Numbers, behind_ns: Numbers, block_ns: Numbers, tail_ns: Numbers
@@ -328,13 +313,13 @@ class _Blocks:
         m, c = self.micro_batches[:, None], np.where(self.c < np.inf, self.c, 0)
         c = np.where(c > LEAST_SHARE * m, c, 0)
         each = np.stack([c * block_ns[:, None], m * block_ns[:, None] + tail_ns[:, None] + 0 * c])
-        left = (room - behind_ns)[:, None] - c * self.others
-        left[:, 0], each[0, :, 0] = room - c[:, 0] * self.others[:, 0], each[0, :, 0] + tail_ns
-        known = np.stack([left, limit[:, None] - m * self.others])
-        fits = (known / np.maximum(each, TINY)).min(axis=0)
-        held = np.minimum(np.floor(fits) if self.alike else fits, self.most[:, None])
-        held = np.where(held >= self.least, held, -NEVER)
-        return np.where(np.isinf(self.c), 0.0, held)
+        rooms = (room - behind_ns)[:, None] - c * self.others
+        rooms[:, 0], each[0, :, 0] = room - c[:, 0] * self.others[:, 0], each[0, :, 0] + tail_ns
+        limits = np.stack([rooms, limit[:, None] - m * self.others])
+        fits = (limits / np.maximum(each, TINY)).min(axis=0)
+        number = np.minimum(np.floor(fits) if self.alike else fits, self.most[:, None])
+        number = np.where(number >= self.least, number, -NEVER)
+        return np.where(np.isinf(self.c), 0.0, number)
 
 
 def _largest(values: Numbers, number: Array) -> Numbers:

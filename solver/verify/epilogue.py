@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.intervals import interval_sums
-from formulations.costs.placement import NodeTerms, Placer
+from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import neighbours
 
@@ -40,16 +40,12 @@ class Epilogues:
         rates = sorted((j, node.inside[k], node.outside.get(k, (0.0, 0))) for j, node in terms)
         key = (*rates, embedding)
         if key not in self._rows:
-            groups = [j for j, _ in terms]
-            rings = self._rings(k, [node for _, node in terms], groups)
+            groups, zones = [j for j, _ in terms], self.placer.zones
+            pairs = neighbours([zones.zone_of_group[j] for j in groups])
+            between = zones.ring(dict.fromkeys(pairs, 1)) if pairs else None
+            rings = self.placer.stage(k, [node for _, node in terms], groups, between)
             self._rows[key] = self._added(rings, groups, embedding)
         return self._rows[key]
-
-    def _rings(self, k: int, nodes: Sequence[NodeTerms], groups: Sequence[int]) -> Rings:
-        zones = self.placer.zones
-        pairs = neighbours([zones.zone_of_group[j] for j in groups])
-        between = zones.ring(dict.fromkeys(pairs, 1)) if pairs else None
-        return self.placer.stage(k, nodes, groups, between)
 
     def row_of_rings(self, group: int, embedding: int, rings: Rings) -> int:
         """The row of a stage on nodes of one group, which decides the rings."""

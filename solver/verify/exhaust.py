@@ -27,7 +27,7 @@ from solver.simulate import Times, simulate, step_time_ns
 from solver.verify.bounds import Clock, Prover
 from solver.verify.families import NEVER
 from solver.verify.orders import OrderGraph
-from solver.verify.path_lengths import Left
+from solver.verify.path_lengths import Remaining
 from solver.verify.refutation import Allowed, Refutation, question_of
 from solver.verify.zone_links import keeps_stages_apart
 
@@ -67,12 +67,9 @@ class PlanTimes:
 
     def __init__(self, prover: Prover, shape: Shape, graph: OrderGraph) -> None:
         self.prover, self.shape, self.order = prover, shape, graph
-
-    @property
-    def _room_varies(self) -> bool:
-        """Whether what is simulated may lack room: else bounds have left that out, see `Stages`."""
-        even = self.prover.instance.search.micro_batches == "even"
-        return not (even or SCHEDULES[self.shape.schedule].prefixes)
+        even = prover.instance.search.micro_batches == "even"
+        #: whether what is simulated may lack room: else bounds have left that out, see `Stages`
+        self.room_varies = not (even or SCHEDULES[shape.schedule].prefixes)
 
     @cached_property
     def _tails(self) -> tuple[Array, Array]:
@@ -91,29 +88,24 @@ class PlanTimes:
         return np.concatenate(parts)
 
     def _simulated(self, graph: ScheduleGraph, plans: Plans, r: int) -> Array:
-        times = self._times(graph.micro_batches, plans, r)
-        end = simulate(graph, times)
+        ready = simulate(graph, self._times(graph.micro_batches, plans, r))[graph.last]
         steps = zip(self.order.built, plans.steps, strict=True)
-        rows = np.stack([step.tail[own] for step, own in steps])
+        rows = np.stack([step.tail[chosen] for step, chosen in steps])
         tail, sync = (self._after(table, rows, plans.ends) for table in self._tails)
-        latest = ended(self.order, end[graph.last], rows, tail, sync)
-        if not self._room_varies:
+        latest = ended(self.order, ready, rows, tail, sync)
+        if not self.room_varies:
             return latest
-        return np.where(self._have_room(graph.micro_batches, plans, r), latest, NEVER)
+        groups = self._groups(plans, r)
+        extra = [
+            self.prover.extra(self.shape, s, graph.micro_batches)[place]
+            for s, place in enumerate(zip(groups, plans.ends[:-1], plans.ends[1:], strict=True))
+        ]
+        return np.where(np.max(extra, axis=0) < NEVER, latest, NEVER)
 
     def _groups(self, plans: Plans, r: int) -> Array:
         """[S, N] node group of every virtual stage."""
         steps = zip(self.order.built, plans.steps, strict=True)
-        return np.tile([step.group[own, r] for step, own in steps], (self.shape.vpp, 1))
-
-    def _have_room(self, micro_batches: int, plans: Plans, r: int) -> Mask:
-        """[N] whether all stages fit the memory."""
-        places = zip(self._groups(plans, r), plans.ends[:-1], plans.ends[1:], strict=True)
-        extra = [
-            self.prover.extra(self.shape, s, micro_batches)[own] for s, own in enumerate(places)
-        ]
-        fits: Mask = np.all(np.array(extra) < NEVER, axis=0)
-        return fits
+        return np.tile([step.group[chosen, r] for step, chosen in steps], (self.shape.vpp, 1))
 
     def _times(self, micro_batches: int, plans: Plans, r: int) -> Times:
         shape, prover = self.shape, self.prover
@@ -132,36 +124,35 @@ class PlanTimes:
         shape, prover = self.shape, self.prover
         if shape.vpp == 1:
             places = zip(groups, first, last, strict=True)
-            rows = [
-                prover.backward_ns(shape, s, micro_batches)[own] for s, own in enumerate(places)
-            ]
+            rows = [prover.backward_ns(shape, s, micro_batches)[at] for s, at in enumerate(places)]
             return np.stack(rows)
-        least: Array = prover.stage_times(shape)[1][groups, first, last]
+        backward: Array = prover.stage_times(shape)[1][groups, first, last]
         costs, ends = prover.stage_costs(shape), np.concatenate([first, last[-1:]])
         orders, which = np.unique(groups[: shape.pp], axis=1, return_inverse=True)
         for i, order in enumerate(orders.T):
             plans = np.flatnonzero(which.ravel() == i)
             extra = costs.extra_of_devices(order[:, None], micro_batches, ends[:, plans].T)
-            least[:, plans] += extra[:, 0]
-        return least
+            backward[:, plans] += extra[:, 0]
+        return backward
 
     def _sends(self, plans: Plans, r: int) -> Array:
         """[S - 1, N] messages from a virtual stage to the next."""
         steps = list(zip(self.order.built, plans.steps, strict=True))
-        sends = [step.send[own, r] for step, own in steps]
+        sends = [step.send[chosen, r] for step, chosen in steps]
         around = [steps[0][0].back[plans.steps[0], r], *sends[1:]]
         into = np.stack(list(chain(sends, around * (self.shape.vpp - 1))))[1:]
         kinds = self.order.tables.message_kind[plans.ends[1:-1]]
-        own: Array = np.take_along_axis(into, kinds[..., None], axis=2)[..., 0]
-        return own
+        return np.asarray(np.take_along_axis(into, kinds[..., None], axis=2)[..., 0])
 
     def _after(self, table: Array, rows: Array, ends: Array) -> Array:
-        """[p, N] of the chunks of every device, what comes once counted once."""
-        own = np.tile(rows, (self.shape.vpp, 1))
-        once = table[own, 0, 0]
-        each = table[own, ends[:-1], ends[1:]] - once
-        whole: Array = once[: len(rows)] + each.reshape(-1, *rows.shape).sum(axis=0)
-        return whole
+        """[p, N] of the chunks of every device by a table [T, n, n], what comes once counted once.
+
+        rows: [p, N] of the table.
+        """
+        by_stage = np.tile(rows, (self.shape.vpp, 1))
+        once = table[by_stage, 0, 0]
+        each = table[by_stage, ends[:-1], ends[1:]] - once
+        return np.asarray(once[: len(rows)] + each.reshape(-1, *rows.shape).sum(axis=0))
 
 
 def ended(graph: OrderGraph, ready: Array, rows: Array, tail: Array, sync: Array) -> Array:
@@ -170,14 +161,13 @@ def ended(graph: OrderGraph, ready: Array, rows: Array, tail: Array, sync: Array
     rows: [p, N] of the graph's tails. The outer stages wait for each other to reduce tied
     embeddings, each as fast as its nodes.
     """
-    whole: Array = (ready + tail).max(axis=0)
+    alone: Array = (ready + tail).max(axis=0)
     if not graph.tables.tied:
-        return whole
+        return alone
     embedding = np.array(graph.epilogues.embeddings)[rows]
     synced = (ready + sync)[[0, -1]].max(axis=0) + embedding[[0, -1]].max(axis=0)
     after = (tail - sync - embedding)[[0, -1]].max(axis=0)
-    latest: Array = np.maximum(whole, synced + after)
-    return latest
+    return np.asarray(np.maximum(alone, synced + after))
 
 
 #: Complete plans that are simulated rather than halved further.
@@ -203,18 +193,12 @@ def exhaust(
     """
     apart = shape.vpp == 1 and keeps_stages_apart(prover, shape, below_ns)
     graph = OrderGraph(prover.tables(shape), apart=apart)
-    trial = Trial(question_of(prover, shape, graph, clock, below_ns), below_ns)
-    if not trial.question.applies:
+    question = question_of(prover, shape, graph, clock, below_ns)
+    if not question.applies:
         return None
-    everything = trial.question.everything(below_ns, allowed)
-    thinned = trial.question.remaining(everything, below_ns)
-    if thinned is not None and trial.count(thinned) > FEW:
-        thinned = trial.question.by_windows(thinned, below_ns)
-    if thinned is None:
-        return Outcome(tried=False)
-    found = trial.hunted(thinned)
-    slow = found.step_time_ns is not None and found.step_time_ns >= below_ns
-    return None if slow else found
+    outcome = Trial(question, below_ns).outcome(allowed)
+    slow = outcome.step_time_ns is not None and outcome.step_time_ns >= below_ns
+    return None if slow else outcome
 
 
 class Trial:
@@ -226,111 +210,120 @@ class Trial:
         self.prover, self.graph = self.stages.prover, self.stages.graph
         self.times = PlanTimes(self.prover, self.shape, self.graph)
 
-    def hunted(self, everything: Left) -> Outcome:
-        """Whether a plan among these is below the claim. Raises TimeUpError."""
-        stack, tried = [everything], False
+    def outcome(self, allowed: Allowed | None = None) -> Outcome:
+        """Whether any plan is below the claim. Raises TimeUpError."""
+        question, below_ns = self.question, self.below_ns
+        remaining = question.remaining(question.everything(below_ns, allowed), below_ns)
+        if remaining is not None and self.count(remaining) > FEW:
+            remaining = question.by_windows(remaining, below_ns)
+        if remaining is None:
+            return Outcome(tried=False)
+        stack, tried = [remaining], False
         while stack:
-            left = self.question.remaining(stack.pop(), self.below_ns)
-            if left is None:
+            remaining = question.remaining(stack.pop(), below_ns)
+            if remaining is None:
                 continue
             tried = True
-            if self.count(left) > FEW:
-                stack.extend(self.halves(left))
-            elif (found := self.faster(left)) is not None:
-                return Outcome(tried, *found)
+            if self.count(remaining) > FEW:
+                stack.extend(self.halves(remaining))
+            elif (faster := self.faster(remaining)) is not None:
+                return Outcome(tried, *faster)
         return Outcome(tried)
 
-    def halves(self, left: Left) -> list[Left]:
+    def halves(self, remaining: Remaining) -> list[Remaining]:
         """The device with most choices cut in two: by last layer, first layer, chunks or step."""
-        k = max(range(len(left)), key=lambda k: len(left[k]))
-        own, (*sizes, _) = left[k], self.stages.sizes(k)[:, left[k].own]
-        columns = (own.last, own.first, *sizes, own.step)
-        values = next(one for one in columns if one.min() < one.max())
-        known = np.unique(values)
-        low = values < known[len(known) // 2]
-        return [[*left[:k], own.take(half), *left[k + 1 :]] for half in (low, ~low)]
+        k = max(range(len(remaining)), key=lambda k: len(remaining[k]))
+        choices, (*sizes, _) = remaining[k], self.stages.sizes(k)[:, remaining[k].row]
+        columns = (choices.last, choices.first, *sizes, choices.step)
+        values = next(column for column in columns if column.min() < column.max())
+        distinct = np.unique(values)
+        low = values < distinct[len(distinct) // 2]
+        parts = choices.take(low), choices.take(~low)
+        return [[*remaining[:k], part, *remaining[k + 1 :]] for part in parts]
 
-    def count(self, left: Left) -> float:
+    def count(self, remaining: Remaining) -> float:
         """Number of complete plans, shares aside."""
         size = self.stages.size
         ways = np.zeros((1, size))
         ways[0, 0] = 1
-        for step, choices in zip(self.graph.built, left, strict=True):
+        for step, choices in zip(self.graph.built, remaining, strict=True):
             reached = ways[step.source[choices.step], choices.first]
             ways = np.zeros((step.num_targets, size))
             np.add.at(ways, (step.target[choices.step], choices.last), reached)
         return float(ways[:, -1].sum())
 
-    def faster(self, left: Left) -> tuple[Plan, int] | None:
+    def faster(self, remaining: Remaining) -> tuple[Plan, int] | None:
         """A plan among these below the claim, and its step time; None if there is none."""
-        plans = self.plans(left)
-        shares = self._shares(plans, left)
+        plans = self.plans(remaining)
+        shares = self._shares(plans, remaining)
         for i in np.flatnonzero(self._suffice(shares)).tolist():
-            found = self._worked_out(plans, i, shares[:, i].tolist())
-            if found is not None:
-                return found
+            faster = self._worked_out(plans, i, shares[:, i].tolist())
+            if faster is not None:
+                return faster
         return None
 
-    def plans(self, left: Left) -> ChosenPlans:
+    def plans(self, remaining: Remaining) -> ChosenPlans:
         """All complete plans."""
         chosen = np.empty((0, 1), dtype=np.int64)
         state = end = np.zeros(1, dtype=np.int64)
-        for step, choices in zip(self.graph.built, left, strict=True):
+        for step, choices in zip(self.graph.built, remaining, strict=True):
             fits = step.source[choices.step] == state[:, None]
             parent, edge = np.nonzero(fits & (choices.first == end[:, None]))
             chosen = np.concatenate([chosen[:, parent], edge[None]])
             state, end = step.target[choices.step[edge]], choices.last[edge]
-        each = [(own.step[x], own.own[x]) for own, x in zip(left, chosen, strict=True)]
-        sizes = np.stack([self.stages.sizes(k)[:, own] for k, (_, own) in enumerate(each)], axis=1)
-        sizes = sizes.reshape(self.shape.num_stages, -1)
-        ends = np.concatenate([0 * sizes[:1], sizes.cumsum(axis=0)])
-        return ChosenPlans(np.stack([step for step, _ in each]), ends, chosen)
+        pairs = list(zip(remaining, chosen, strict=True))
+        sizes = [self.stages.sizes(k)[:, choices.row[x]] for k, (choices, x) in enumerate(pairs)]
+        stacked = np.stack(sizes, axis=1).reshape(self.shape.num_stages, -1)
+        ends = np.concatenate([0 * stacked[:1], stacked.cumsum(axis=0)])
+        return ChosenPlans(np.stack([choices.step[x] for choices, x in pairs]), ends, chosen)
 
     def _suffice(self, shares: Array) -> Mask:
         """[N] whether lanes with these most micro-batches per replica [lanes, N] do all."""
         return self.question.suffice(shares, np.array(list(self.stages.lanes.values())))
 
-    def _shares(self, plans: ChosenPlans, left: Left) -> Array:
+    def _shares(self, plans: ChosenPlans, remaining: Remaining) -> Array:
         """[lanes, N] most micro-batches per replica below the claim, where that may suffice."""
-        shares = np.stack([self._first(plans, left, r) for r in self.stages.lanes])
+        upper = np.full(len(plans), self.stages.least if self.stages.even else self.question.needed)
+        shares = np.stack(
+            [
+                upper if self.stages.even else self.most(plans, remaining, r, upper)
+                for r in self.stages.lanes
+            ]
+        )
         settled = np.zeros(shares.shape, dtype=bool)
         while (todo := ~settled & self._suffice(shares)).any():
             for lane, r in enumerate(self.stages.lanes):
                 for m in np.unique(shares[lane, todo[lane]]).tolist():
-                    own = np.flatnonzero(todo[lane] & (shares[lane] == m))
-                    slow = self.times.of(plans.take(own), r, m) >= self.below_ns
-                    settled[lane, own] = ~slow
-                    shares[lane, own[slow]] -= 1
-                    todo[lane, own] = False
+                    rows = np.flatnonzero(todo[lane] & (shares[lane] == m))
+                    slow = self.times.of(plans.take(rows), r, m) >= self.below_ns
+                    settled[lane, rows] = ~slow
+                    shares[lane, rows[slow]] -= 1
+                    todo[lane, rows] = False
         return shares
 
-    def _first(self, plans: ChosenPlans, left: Left, r: int) -> Array:
-        """[N] what the bounds leave to lane r; with even shares all that is left may have these."""
-        if self.stages.even:
-            return np.full(len(plans), self.stages.least)
-        return self.most(plans, left, r, np.full(len(plans), self.question.needed))
-
-    def most(self, plans: ChosenPlans, left: Left, r: int, upper: Array) -> Array:
+    def most(self, plans: ChosenPlans, remaining: Remaining, r: int, upper: Array) -> Array:
         """[N] most micro-batches, `upper` at most, that the bounds leave to lane r."""
-        most = upper
-        stages = self.question.most(left, r, self.below_ns - 1)
-        for own, choices in zip(stages, plans.choices, strict=True):
-            most = np.minimum(most, own[choices])
-        return most
+        by_stage = self.question.most(remaining, r, self.below_ns - 1)
+        rows = [most[chosen] for most, chosen in zip(by_stage, plans.choices, strict=True)]
+        return np.asarray(np.min([upper, *rows], axis=0))
 
     def _worked_out(self, plans: Plans, i: int, lanes: Sequence[int]) -> tuple[Plan, int] | None:
         """The plan, if it is below the claim with all costs: zones, tied embeddings."""
         steps, ends = plans.steps[:, i].tolist(), plans.ends[:, i].tolist()
         shares: list[int] | None = [self.stages.least] * self.shape.dp
         if not self.stages.even:
-            shares = self._uneven(self._order(steps), ends, self._per_replica(lanes))
+            number = dict(zip(self.stages.lanes, lanes, strict=True))
+            width, alike = self.graph.width, self.graph.alike
+            most = [number[alike[r // width]] for r in range(self.shape.dp)]
+            shares = self._uneven(self._order(steps), ends, most)
         if shares is None:
             return None
         plan = self.plan(steps, ends, shares)
         costs = self.costs(plan)
-        found = plan, step_time_ns(costs)
+        step_ns = step_time_ns(costs)
         short = bool((costs.memory_bytes > costs.limit_bytes).any())
-        return None if self.stages.even and (short or found[1] >= self.below_ns) else found
+        fails = self.stages.even and (short or step_ns >= self.below_ns)
+        return None if fails else (plan, step_ns)
 
     def plan(self, steps: Sequence[int], ends: Sequence[int], shares: Sequence[int]) -> Plan:
         """The plan of these steps and layer boundaries."""
@@ -342,43 +335,31 @@ class Trial:
 
     def _order(self, steps: Sequence[int]) -> list[int]:
         """Groups of the nodes in order."""
-        each = zip(self.graph.built, steps, strict=True)
-        return [group for step, index in each for group in step.begins[index]]
+        pairs = zip(self.graph.built, steps, strict=True)
+        return [group for step, index in pairs for group in step.begins[index]]
 
     def _uneven(
-        self, order: Sequence[int], ends: Sequence[int], most: list[int]
+        self, order: Sequence[int], ends: Sequence[int], upper_shares: list[int]
     ) -> list[int] | None:
         """Micro-batches of replicas that have so many at most; None if they are too slow."""
+        fewest, total = self.stages.least, self.stages.total
+        names = "forward_ns", "backward_ns", "weight_ns", "send_ns", "memory_bytes", "limit_bytes"
         for r in range(self.shape.dp):
             # one by one: of ZB-H1, fewer micro-batches may take longer
-            while self._alone_ns(order, ends, most, r) >= self.below_ns:
-                most[r] -= 1
-                if most[r] < self.stages.least:
+            while True:
+                # replica r alone; with fewer micro-batches it may recompute less
+                plan = self.prover.plan(self.shape, order, ends, upper_shares)
+                costs = plan_costs(self.instance, plan)
+                columns = {name: getattr(costs, name)[:, r : r + 1] for name in names}
+                if (
+                    step_time_ns(replace(costs, micro_batches=(upper_shares[r],), **columns))
+                    < self.below_ns
+                ):
+                    break
+                upper_shares[r] -= 1
+                if upper_shares[r] < fewest:
                     return None
-        return self._dealt(most)
-
-    def _alone_ns(
-        self, order: Sequence[int], ends: Sequence[int], shares: Sequence[int], r: int
-    ) -> int:
-        """Step time if replica r were alone; with fewer micro-batches it may recompute less."""
-        plan = self.prover.plan(self.shape, order, ends, shares)
-        return step_time_ns(_alone(plan_costs(self.instance, plan), r, shares[r]))
-
-    def _per_replica(self, lanes: Sequence[int]) -> list[int]:
-        """[dp] the number of every replica's lane."""
-        number = dict(zip(self.stages.lanes, lanes, strict=True))
-        return [number[self.graph.alike[r // self.graph.width]] for r in range(self.shape.dp)]
-
-    def _dealt(self, most: Sequence[int]) -> list[int] | None:
-        """Micro-batches of every replica, none above its most; None if that is too few."""
-        shares, total = [self.stages.least] * self.shape.dp, self.stages.total
-        for r, largest in enumerate(most):
-            shares[r] += min(largest - shares[r], total - sum(shares))
+        shares = [fewest] * self.shape.dp
+        for r, upper in enumerate(upper_shares):
+            shares[r] += min(upper - fewest, total - sum(shares))
         return shares if sum(shares) == total else None
-
-
-def _alone(costs: PlanCosts, r: int, micro_batches: int) -> PlanCosts:
-    """The costs with replica r only."""
-    names = "forward_ns", "backward_ns", "weight_ns", "send_ns", "memory_bytes", "limit_bytes"
-    columns = {name: getattr(costs, name)[:, r : r + 1] for name in names}
-    return replace(costs, micro_batches=(micro_batches,), **columns)

@@ -14,8 +14,9 @@ turns     micro-batch 0 down and back to stage k; pairs F, B of stage k for all 
 device    down to the first operation of device k and all that it does: its own tail follows
 above     the same up to its last backward, then up
 
-`families` builds them operation by operation and has `path_counts` test every arc; what is not a
-path of this graph, or is not of this form, is left out. So nothing is assumed of any schedule.
+With one chunk per device these are the formulas of `members_of`, which tests compare with simulated
+steps. With several, `families` builds the others operation by operation and has `path_counts` test
+every arc; what is not a path of this graph, or is not of this form, is left out.
 """
 
 from collections.abc import Iterator
@@ -28,7 +29,6 @@ from numpy.typing import NDArray
 from formulations.instance.search import ScheduleName
 from formulations.schedules import (
     SCHEDULES,
-    Kind,
     ScheduleGraph,
     device_path,
     last_down,
@@ -52,74 +52,67 @@ NEVER = 1 << 59
 class Member:
     """A path for device k, by what it visits.
 
-    own: how often each of `Costs.times`. before: on each device before. after: on each
-    device after, `beyond` times. back: whether it comes back to the first device. rest: weight
-    gradients at the end on that, for k > 0. Counts are numbers, or one per choice of m.
+    times: how often each of `Costs.times` of device k. before: on each device before. after: on
+    each device after, `beyond` times. back: whether it comes back to the first device. Counts are
+    numbers, or one per choice of m.
     """
 
-    own: tuple[Count, ...]
+    times: tuple[Count, ...]
     before: Visits
     after: Visits
     back: bool
     beyond: Count
-    rest: int = 0
 
-    def covers(self, other: "Member") -> bool:
+    def covers(self, member: "Member") -> bool:
         """Whether it is at least as long as another whatever the times."""
-        mine, others = (
-            (*one.own[: len(one.own) // 2], one.beyond, one.rest) for one in (self, other)
+        counts, others = (
+            (*path.times[: len(path.times) // 2], path.beyond) for path in (self, member)
         )
-        alike = (self.before, self.after, self.back) == (other.before, other.after, other.back)
-        return alike and all(a >= b for a, b in zip(mine, others, strict=True))
+        alike = (self.before, self.after, self.back) == (member.before, member.after, member.back)
+        return alike and all(a >= b for a, b in zip(counts, others, strict=True))
 
 
-def of_one_chunk(
-    own: tuple[Count, Count, Count], back: bool, beyond: Count, rest: int = 0
-) -> Member:
+def of_one_chunk(times: tuple[Count, Count, Count], back: bool, beyond: Count) -> Member:
     """With so many forwards, backwards and weight gradients on stage k."""
-    sends = (1 + back + 0 * own[0], own[0] - beyond, own[1] - back)
-    return Member((*own, *sends), BACK if back else THERE, BACK, back, beyond, rest)
+    sends = (1 + back + 0 * times[0], times[0] - beyond, times[1] - back)
+    return Member((*times, *sends), BACK if back else THERE, BACK, back, beyond)
 
 
 @lru_cache(maxsize=4096)
-def families(
-    schedule: ScheduleName, p: int, m: int, chunks: int = 1
-) -> tuple[tuple[Member, ...], ...]:
-    """Per device all members for replicas of m micro-batches."""
-    graph = schedule_graph(schedule, p, m, chunks)
-    found = []
+def families(schedule: ScheduleName, p: int, m: int, chunks: int) -> tuple[tuple[Member, ...], ...]:
+    """Per device all members for replicas of m micro-batches, none covered by another."""
+    graph, by_device = schedule_graph(schedule, p, m, chunks), list[tuple[Member, ...]]()
     for k in range(p):
-        members = [one for path in _paths(graph, k) if (one := _member(graph, k, path))]
-        found.append(
-            tuple(
-                one
-                for i, one in enumerate(members)
-                if not any(
-                    other.covers(one) and (i > j or not one.covers(other))
-                    for j, other in enumerate(members)
-                    if i != j
-                )
-            )
-        )
-    return tuple(found)
+        longest = list[Member]()
+        for path in _paths(graph, k):
+            member = _member(graph, k, path)
+            if member is not None and not any(
+                path_before.covers(member) for path_before in longest
+            ):
+                longest = [
+                    *(path_before for path_before in longest if not member.covers(path_before)),
+                    member,
+                ]
+        by_device.append(tuple(longest))
+    return tuple(by_device)
 
 
 def members_of(schedule: ScheduleName, p: int, k: int, m: Path) -> list[Member]:
-    """The same for stage k and many m at once, by formulas that tests compare with `families`.
+    """The same for stage k and many m at once; one chunk per device.
 
-    None is shorter for a larger m; one chunk per device.
+    With a larger m the longest path is no shorter: with as many turns all grow.
     """
-    one, members = SCHEDULES[schedule], [of_one_chunk((m, m, m), False, 0)]
+    rules, members = SCHEDULES[schedule], [of_one_chunk((m, m, m), False, 0)]
     stage, beyond = np.full_like(m, k), int(k < p - 1)
-    missed = one.missed(np.full_like(m, p), stage, m, np.ones_like(m))
+    missed = rules.missed(np.full_like(m, p), stage, m, np.ones_like(m))
     done = m - 1 if k else m + missed[0].weight  # on stage 0, all that it puts off comes after
     members += [of_one_chunk((m - f, m - b, done - w), True, beyond) for f, b, w in missed]
     members.append(of_one_chunk((m, m, done - missed[0].weight), True, 0))
-    if one.turns and beyond:
-        most = (m - 1) // (p - k)
-        for turns in (np.minimum(most, 1), most):
-            own = np.where(turns > 0, m - turns * (p - k - 1), 0)
-            members.append(of_one_chunk((own, own, 0 * own), True, 1 + turns))
+    if rules.turns and beyond:
+        most_turns = (m - 1) // (p - k)
+        for turns in (np.minimum(most_turns, 1), most_turns):
+            pairs = np.where(turns > 0, m - turns * (p - k - 1), 0)
+            members.append(of_one_chunk((pairs, pairs, 0 * pairs), True, 1 + turns))
     return members
 
 
@@ -130,39 +123,6 @@ def _paths(graph: ScheduleGraph, k: int) -> Iterator[Path]:
         yield last_down(graph, stage)
     yield device_path(graph, k, ends_at=k)
     yield device_path(graph, k)
-    if len(graph.index) == 2 and graph.num_stages == graph.num_devices:
-        yield _flush(graph, k)
-        length = graph.num_stages - k
-        for number in {1, (graph.micro_batches - 1) // length}:
-            if 0 < number * length < graph.micro_batches:
-                yield _turned(graph, k, number)
-
-
-def _flush(graph: ScheduleGraph, k: int) -> Path:
-    forward, backward = graph.index[Kind.FORWARD], graph.index[Kind.BACKWARD]
-    return np.concatenate(
-        [
-            forward[:k, 0],
-            forward[k],
-            forward[k + 1 :, -1],
-            backward[k + 1 :, 0][::-1],
-            backward[k],
-            backward[:k, -1][::-1],
-        ]
-    )
-
-
-def _turned(graph: ScheduleGraph, k: int, number: int) -> Path:
-    forward, backward = graph.index[Kind.FORWARD], graph.index[Kind.BACKWARD]
-    m, length = graph.micro_batches, graph.num_stages - k
-    parts = [forward[:, 0], backward[k:, 0][::-1]]
-    pairs = m - 1 - number * length
-    if pairs:
-        own = [forward[k, length : length + pairs], backward[k, 1 : pairs + 1]]
-        parts.append(np.stack(own, axis=1).ravel())
-    for x in range(pairs + length, m, length):
-        parts += [forward[k:, x], backward[k:, x][::-1]]
-    return np.concatenate([*parts, backward[:k, -1][::-1]])
 
 
 def _member(graph: ScheduleGraph, k: int, path: Path) -> Member | None:
@@ -178,25 +138,23 @@ def _member(graph: ScheduleGraph, k: int, path: Path) -> Member | None:
     sends = np.roll(moves.sum(axis=0), 1)
     sends[0] = kinds[:2, 0].sum()  # it takes no time
     onward, behind = kinds[0] - moves[0], kinds[1] - np.roll(moves[1], 1)
-    whole = np.stack([*kinds, sends, onward, behind]).reshape(6, -1, p)
-    last, rest = int(path[-1]) // (graph.num_operations // p), int(kinds[2, 0]) if k else 0
-    whole[2, 0, 0] -= rest
-    alike = all((part == part[..., :1]).all() for part in (whole[:4, :, :k], whole[:4, :, k + 1 :]))
-    late = whole[2].sum() - whole[2, :, k].sum()
-    if not alike or late or last not in (0, k):
+    visits = np.stack([*kinds, sends, onward, behind]).reshape(6, -1, p)
+    last = int(path[-1]) // (graph.num_operations // p)  # the device on which it ends
+    outside = visits[:4, :, :k], visits[:4, :, k + 1 :]
+    alike = all((part == part[..., :1]).all() for part in outside)
+    puts_off = visits[2].sum() > visits[2, :, k].sum()  # weight gradients elsewhere
+    if not alike or puts_off or last not in (0, k):
         return None
-    beyond = int(np.gcd.reduce(whole[[0, 1, 3], :, k + 1 :].ravel()))
-    through = BACK * whole.shape[1]
+    beyond = int(np.gcd.reduce(visits[[0, 1, 3], :, k + 1 :].ravel()))
+    before, after = (
+        tuple((f, b, sends) for f, b, _, sends, _, _ in device.T.tolist())
+        for device in (visits[..., 0], visits[..., -1] // max(beyond, 1))
+    )
+    through = BACK * visits.shape[1]
     return Member(
-        own=tuple(whole[:, :, k].ravel().tolist()),
-        before=_visits(whole[..., 0]) if k else through,
-        after=_visits(whole[..., -1] // beyond) if beyond else through,
+        times=tuple(visits[:, :, k].ravel().tolist()),
+        before=before if k else through,
+        after=after if beyond else through,
         back=last == 0,
         beyond=beyond,
-        rest=rest,
     )
-
-
-def _visits(counts: Path) -> Visits:
-    """Of counts [6, v] on one device."""
-    return tuple((f, b, sends) for f, b, _, sends, _, _ in counts.T.tolist())

@@ -10,9 +10,19 @@ from itertools import pairwise
 
 from formulations.instance import Instance
 from formulations.instance.targets import TARGETS
-from formulations.plan import Degrees, Plan, Shape, num_gpus
+from formulations.plan import (
+    ByPlace,
+    Degrees,
+    Group,
+    Plan,
+    Recomputed,
+    Shape,
+    num_gpus,
+    slots_of_order,
+)
 from formulations.space import PlanSpace
-from formulations.space.slots import may_follow, runs_order, slot_degrees
+from formulations.space.layouts import slots_of
+from formulations.space.slots import runs_order, stage_places
 from solver.document import PlanDocument, ReplicaDocument
 from solver.verify.findings import Findings
 
@@ -72,37 +82,22 @@ def node_order(
     instance: Instance, shape: Shape, names: Sequence[str], findings: Findings
 ) -> tuple[int, ...] | None:
     """Node indices in order; None unless they are exactly the nodes that the shape uses."""
-    cluster = instance.cluster
+    cluster, problems = instance.cluster, findings.num_problems
     number = {name: n for n, name in enumerate(cluster.node_names)}
-    start = findings.num_problems
+    same = len(number) == len(cluster.node_names)
     text = "names that are all different"
-    findings.require(
-        len(number) == len(cluster.node_names), "instance.cluster.groups", "equal names", text
-    )
+    findings.require(same, "instance.cluster.groups", "equal names", text)
     for i, name in enumerate(names):
         findings.require(name in number, f"node_order[{i}]", repr(name), "a node of the cluster")
-        text = "every node once"
-        findings.require(name not in names[:i], f"node_order[{i}]", repr(name), text)
+        once = name not in names[:i]
+        findings.require(once, f"node_order[{i}]", repr(name), "every node once")
     order = tuple(number[name] for name in names if name in number)
     counts = Counter(cluster.node_groups[node] for node in order)
     for j, group in enumerate(cluster.groups):
         text = f"{shape.nodes_used[j]}, as in shape.nodes_used"
         field = f"node_order: nodes of {group.name}"
         findings.require(counts[j] == shape.nodes_used[j], field, counts[j], text)
-    return order if findings.num_problems == start else None
-
-
-def _slots(
-    instance: Instance, shape: Shape, order: Sequence[int]
-) -> list[tuple[int, tuple[int, ...], Degrees]]:
-    """Node, GPUs and degrees of every slot, in rank order."""
-    cluster, found = instance.cluster, []
-    for node in order:
-        j = cluster.node_groups[node]
-        own = shape.degrees[j]
-        for first in range(0, cluster.groups[j].gpus_per_node, own.width):
-            found.append((node, tuple(range(first, first + own.width)), own))
-    return found
+    return order if findings.num_problems == problems else None
 
 
 def check_placement(
@@ -111,174 +106,187 @@ def check_placement(
     """Whether replicas and stages are as many as the degrees say, and each on its slot's GPUs.
 
     Rank layout: slot k * dp + r, in node order, runs the virtual stages s of replica r with
-    s mod pp = k.
+    s mod pp = k. Nodes of a group may stand in any order: `slots_of` has them by number.
     """
-    start = findings.num_problems
+    problems, cluster = findings.num_problems, document.instance.cluster
     text = f"{shape.dp}, as shape.dp"
     findings.require(len(document.replicas) == shape.dp, "replicas", len(document.replicas), text)
     for r, replica in enumerate(document.replicas):
-        found = len(replica.stages)
-        text = f"{shape.num_stages}, as shape.pp * shape.vpp"
-        findings.require(found == shape.num_stages, f"replicas[{r}].stages", found, text)
-    if findings.num_problems > start:
+        count, text = len(replica.stages), f"{shape.num_stages}, as shape.pp * shape.vpp"
+        findings.require(count == shape.num_stages, f"replicas[{r}].stages", count, text)
+    if findings.num_problems > problems:
         return False
-    if shape.per_stage:
-        return check_stages(document, shape, order, findings)
-    names = document.instance.cluster.node_names
-    for slot, (node, gpus, degrees) in enumerate(_slots(document.instance, shape, order)):
-        k, r = divmod(slot, shape.dp)
-        for s in range(k, shape.num_stages, shape.pp):
-            stage, field = document.replicas[r].stages[s], f"replicas[{r}].stages[{s}]"
-            findings.equal(f"{field}.node", stage.node, names[node])
-            findings.equal(f"{field}.gpus", stage.gpus, gpus)
+    groups = [cluster.node_groups[node] for node in order]
+    layout = _stage_slots if shape.per_stage else _uniform_slots
+    slots = layout(document, shape, groups, findings)
+    if slots is None:
+        return False
+    by_number = dict.fromkeys(group.node for row in slots for group, _ in row)
+    stands = [cluster.node_groups[node] for node in by_number] == groups
+    text = "nodes in the order of the stages on them"
+    if not findings.require(stands, "node_order", document.node_order, text):
+        return False
+    name_of = {n: cluster.node_names[node] for n, node in zip(by_number, order, strict=True)}
+    for r, replica in enumerate(document.replicas):
+        for s, stage in enumerate(replica.stages):
+            (group, degrees), field = slots[s % shape.pp][r], f"replicas[{r}].stages[{s}]"
+            findings.equal(f"{field}.node", stage.node, name_of[group.node])
+            findings.equal(f"{field}.gpus", stage.gpus, group.gpus)
             findings.equal(f"{field}.degrees", stage.degrees, degrees)
-    return findings.num_problems == start
+    return findings.num_problems == problems
 
 
-def check_stages(
-    document: PlanDocument, shape: Shape, order: Sequence[int], findings: Findings
-) -> bool:
-    """Whether stages with degrees of their own take all GPUs in node order, replica by replica.
+#: Of every stage and replica.
+Slots = list[list[tuple[Group, Degrees]]]
 
-    All slots of a stage have the same degrees, and lie on one node or on whole nodes of one group.
-    """
-    start, taken = findings.num_problems, 0
+
+def _uniform_slots(
+    document: PlanDocument, shape: Shape, groups: Sequence[int], findings: Findings
+) -> Slots | None:
+    """Those of nodes of these groups in order; None if the target runs no such order."""
     instance = document.instance
-    owner, names = instance.cluster.node_groups, instance.cluster.node_names
-    sizes = [instance.cluster.groups[owner[node]].gpus_per_node for node in order]
-    gpus = [(i, gpu) for i, size in enumerate(sizes) for gpu in range(size)]
-    for k in range(shape.pp):
-        own = document.replicas[0].stages[k].degrees
-        first = taken
-        for r, replica in enumerate(document.replicas):
-            stage, field = replica.stages[k], f"replicas[{r}].stages[{k}]"
-            findings.equal(f"{field}.degrees", stage.degrees, own)
-            slot = gpus[taken : taken + own.width]
-            taken += own.width
-            text = f"{own.width} GPUs of one node, behind those of the slot before"
-            whole = len(slot) == own.width and len({i for i, _ in slot}) == 1
-            if not findings.require(whole, f"{field}.gpus", stage.gpus, text):
-                return False
-            findings.equal(f"{field}.node", stage.node, names[order[slot[0][0]]])
-            findings.equal(f"{field}.gpus", stage.gpus, tuple(gpu for _, gpu in slot))
-        nodes = sorted({i for i, _ in gpus[first:taken]})
-        groups = {owner[order[i]] for i in nodes}
-        filled = len(nodes) == 1 or taken - first == sum(sizes[i] for i in nodes)
-        text = "one node, or whole nodes of one group"
-        field = f"replicas[:].stages[{k}].node"
-        findings.require(filled and len(groups) == 1, field, [names[order[i]] for i in nodes], text)
-        _check_degrees(instance, shape, own, sizes[nodes[0]], f"replicas[0].stages[{k}]", findings)
-        begun = document.replicas[0].stages[0].degrees
-        runs = may_follow(instance, shape.zero, begun, own, k + 1 == shape.pp)
-        text = f"what the target {instance.search.target} runs behind {begun}"
-        findings.require(runs, f"replicas[:].stages[{k}].degrees", own, text)
-    text = f"{len(gpus)}, all of the nodes used"
-    findings.require(taken == len(gpus), "replicas[:].stages[:].gpus", taken, text)
-    return findings.num_problems == start
+    text = f"an order that the target {instance.search.target} runs"
+    runs = runs_order(instance, shape, groups)
+    if not findings.require(runs, "node_order", document.node_order, text):
+        return None
+    slots = slots_of_order(instance, shape.degrees, groups)
+    group_of = instance.cluster.node_groups
+    placed = [(slot, shape.degrees[group_of[slot.node]]) for slot in slots]
+    return [placed[k * shape.dp :][: shape.dp] for k in range(shape.pp)]
 
 
-def _check_degrees(
-    instance: Instance, shape: Shape, own: Degrees, gpus: int, field: str, findings: Findings
-) -> None:
-    """Whether a node has such slots, and a micro-batch so many parts."""
-    slots = slot_degrees(instance, gpus, 1)
-    allowed = [degrees for degrees in slots if shape.micro_batch % degrees.parts == 0]
-    text = f"one of {allowed}"
-    findings.require(own in allowed, f"{field}.degrees", own, text)
+def _stage_slots(
+    document: PlanDocument, shape: Shape, _: Sequence[int], findings: Findings
+) -> Slots | None:
+    """Those of stages with degrees of their own, by node group and degrees of each."""
+    instance, problems = document.instance, findings.num_problems
+    cluster, places = instance.cluster, stage_places(instance, shape)
+    group_of = dict(zip(cluster.node_names, cluster.node_groups, strict=True))
+    stages, layout, gpus_left = document.replicas[0].stages, list[int](), 0
+    for k, stage in enumerate(stages):
+        j, field = group_of.get(stage.node), f"replicas[0].stages[{k}].degrees"
+        text = f"one of {[degrees for i, degrees in places if i == j]}"
+        if (
+            findings.require((j, stage.degrees) in places, field, stage.degrees, text)
+            and j is not None
+        ):
+            # as `layouts` numbers them: behind the stage before if that has left GPUs of a node
+            layout.append(2 * places.index((j, stage.degrees)) + (gpus_left > 0))
+            taken, size = shape.dp * stage.degrees.width, cluster.groups[j].gpus_per_node
+            gpus_left = gpus_left - taken if gpus_left else -taken % size
+    if findings.num_problems > problems:
+        return None
+    slots = slots_of(ByPlace(instance, shape, places), layout)
+    if slots is None:
+        text = (
+            "each on one node, or on whole nodes of a group, all GPUs taken in turn, as the target"
+        )
+        stated = [(stage.node, stage.degrees) for stage in stages]
+        field = "replicas[:].stages[:].degrees"
+        findings.refuse(field, stated, f"{text} {instance.search.target} runs")
+        return None
+    rows = zip(layout, slots, strict=True)
+    return [[(slot, places[code // 2][1]) for slot in row] for code, row in rows]
 
 
 def check_layers(
     instance: Instance, replicas: Sequence[ReplicaDocument], findings: Findings
 ) -> bool:
     """Whether every replica holds all layers once, in order, in the split of the first."""
-    start = findings.num_problems
-    length = len(instance.workload.layers)
-    least = 0 if instance.search.embedding_only_stages else 1
+    problems, num_layers = findings.num_problems, len(instance.workload.layers)
+    fewest = 0 if instance.search.embedding_only_stages else 1
     blocks = [layer.is_block for layer in instance.workload.layers]
+    ends = [0, *(stage.layers[1] for stage in replicas[0].stages)]
     for r, replica in enumerate(replicas):
-        ends = [0, *(stage.layers[1] for stage in replica.stages)]
-        for k, (stage, (begin, end)) in enumerate(zip(replica.stages, pairwise(ends), strict=True)):
-            field = f"replicas[{r}].stages[{k}].layers"
-            findings.equal(field, stage.layers, (begin, end))
-            inside = begin < end <= length
-            text = f"at least one of the layers up to {length}"
-            findings.require(inside, field, stage.layers, text)
-            held = sum(blocks[begin:end])
-            findings.require(held >= least, field, f"{held} blocks", f"at least {least}")
-            same = stage.layers == replicas[0].stages[k].layers
-            findings.require(same, field, stage.layers, "the same split in all replicas")
-        findings.equal(f"replicas[{r}].stages: layers", ends[-1], length)
-    return findings.num_problems == start
+        for k, (stage, layers) in enumerate(zip(replica.stages, pairwise(ends), strict=True)):
+            findings.equal(f"replicas[{r}].stages[{k}].layers", stage.layers, layers)
+    for k, (begin, end) in enumerate(pairwise(ends)):
+        field, inside = f"replicas[0].stages[{k}].layers", begin < end <= num_layers
+        text = f"at least one of the layers up to {num_layers}"
+        findings.require(inside, field, (begin, end), text)
+        num_blocks = sum(blocks[begin:end])
+        enough = num_blocks >= fewest
+        findings.require(enough, field, f"{num_blocks} blocks", f"at least {fewest}")
+    findings.equal("replicas[0].stages: layers", ends[-1], num_layers)
+    return findings.num_problems == problems
 
 
 def check_recomputed(
+    recomputed: Recomputed,
+    ways: Sequence[str],
+    num_blocks: int,
+    field: str,
+    findings: Findings,
+    partly: bool = True,
+) -> None:
+    """Whether a stage recomputes in one of these ways: all its blocks, or the first of them.
+
+    The first alone only fully, where none need be, and only `partly`. Of other blocks everything
+    is kept.
+    """
+    text = f"one of {list(ways)}"
+    findings.require(recomputed.way in ways, f"{field}.way", recomputed.way, text)
+    largest = 0 if recomputed.way == "none" else num_blocks
+    first_alone = partly and recomputed.way == "full" and "none" in ways
+    smallest = min(1, largest) if first_alone else largest
+    fits = smallest <= recomputed.blocks <= largest
+    text = f"{smallest} to {largest} blocks"
+    findings.require(fits, f"{field}.blocks", recomputed.blocks, text)
+
+
+def _check_devices(
     instance: Instance, shape: Shape, replicas: Sequence[ReplicaDocument], findings: Findings
 ) -> bool:
-    """Whether stages recompute as their shape allows: first blocks only where they may do without.
-
-    Of blocks that are not recomputed everything is kept. Stages that share a device recompute all
-    their blocks in one way.
-    """
-    start = findings.num_problems
+    """Whether all stages recompute as their shape allows, those of a device in one way."""
+    problems = findings.num_problems
     blocks = [layer.is_block for layer in instance.workload.layers]
     for r, replica in enumerate(replicas):
+        ways_of = list[set[str]](set() for _ in range(shape.pp))
         for s, stage in enumerate(replica.stages):
-            field, found = f"replicas[{r}].stages[{s}].recomputed", stage.recomputed
-            own = sum(blocks[slice(*stage.layers)])
-            ways = shape.recompute if own else shape.recompute[:1]  # without blocks all are one
-            text = f"one of {list(ways)}"
-            findings.require(found.way in ways, f"{field}.way", found.way, text)
-            partly = found.way == "full" and "none" in shape.recompute and shape.vpp == 1
-            allowed = range(1, own + 1) if partly else [0 if found.way == "none" else own]
-            text = f"{min(allowed, default=0)} to {max(allowed, default=0)} blocks"
-            findings.require(found.blocks in allowed, f"{field}.blocks", found.blocks, text)
-        for d in range(shape.pp):
-            chunks = replica.stages[d :: shape.pp]
-            known = {one.recomputed.way for one in chunks if any(blocks[slice(*one.layers)])}
-            field = f"replicas[{r}].stages[{d}::{shape.pp}].recomputed"
-            findings.require(len(known) < 2, field, sorted(known), "one way for a device")
-    return findings.num_problems == start
+            field, num_blocks = (
+                f"replicas[{r}].stages[{s}].recomputed",
+                sum(blocks[slice(*stage.layers)]),
+            )
+            ways = shape.recompute if num_blocks else shape.recompute[:1]  # all would be alike
+            partly = shape.vpp == 1
+            check_recomputed(stage.recomputed, ways, num_blocks, field, findings, partly)
+            if num_blocks:
+                ways_of[s % shape.pp].add(stage.recomputed.way)
+        for k, device_ways in enumerate(ways_of):
+            field = f"replicas[{r}].stages[{k}::{shape.pp}].recomputed"
+            alike = len(device_ways) < 2
+            findings.require(alike, field, sorted(device_ways), "one way for a device")
+    return findings.num_problems == problems
 
 
 def check_shares(
     instance: Instance, shape: Shape, replicas: Sequence[ReplicaDocument], findings: Findings
 ) -> bool:
     """Whether the micro-batches of all replicas make one global batch."""
-    counts = [replica.micro_batches for replica in replicas]
-    start = findings.num_problems
+    counts, problems = [replica.micro_batches for replica in replicas], findings.num_problems
     for r, count in enumerate(counts):
         field = f"replicas[{r}].micro_batches"
         findings.require(count >= 1, field, count, "at least 1")
         if instance.search.micro_batches == "even":
             findings.require(count == counts[0], field, count, f"{counts[0]}, as all others")
-    total = sum(counts) * shape.micro_batch
     field = "replicas: micro_batches * shape.micro_batch"
-    findings.equal(field, total, instance.workload.global_batch)
-    return findings.num_problems == start
+    findings.equal(field, sum(counts) * shape.micro_batch, instance.workload.global_batch)
+    return findings.num_problems == problems
 
 
 def checked_plan(space: PlanSpace, document: PlanDocument, findings: Findings) -> Plan | None:
     """The plan of a document with one; None if it breaks a constraint that its costs need."""
-    instance, shape = document.instance, document.shape
+    instance, shape, replicas = document.instance, document.shape, document.replicas
     if shape is None or not check_shape(space, shape, findings):
         return None
     order = node_order(instance, shape, document.node_order, findings)
     if order is None or not check_placement(document, shape, order, findings):
         return None
-    groups = [instance.cluster.node_groups[node] for node in order]
-    text = f"an order that the target {instance.search.target} runs"
-    runs = runs_order(instance, shape, groups)
-    if not findings.require(runs, "node_order", document.node_order, text):
-        return None
-    layers = check_layers(instance, document.replicas, findings)
-    shares = check_shares(instance, shape, document.replicas, findings)
-    recomputed = layers and check_recomputed(instance, shape, document.replicas, findings)
-    if not recomputed or not shares:
+    layers = check_layers(instance, replicas, findings)
+    shares = check_shares(instance, shape, replicas, findings)
+    if not layers or not _check_devices(instance, shape, replicas, findings) or not shares:
         return None
     findings.note(f"layout of {num_gpus(instance, shape)} GPUs, layers and micro-batches")
     number = {name: n for n, name in enumerate(instance.cluster.node_names)}
-    return Plan(
-        shape=shape,
-        node_order=order,
-        replicas=tuple(replica.replica(number) for replica in document.replicas),
-    )
+    placed = tuple(replica.replica(number) for replica in replicas)
+    return Plan(shape=shape, node_order=order, replicas=placed)

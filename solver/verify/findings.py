@@ -112,22 +112,22 @@ def verification(document: Envelope, check: Callable[[Findings], None]) -> Verif
     return findings.verification()
 
 
-def instance_differences(found: Instance, expected: Instance) -> tuple[str, ...]:
+def instance_differences(stated: Instance, expected: Instance) -> tuple[str, ...]:
     """One line per field in which two instances differ: field, found, expected."""
-    pair = (one.model_dump(mode="json") for one in (found, expected))
+    pair = (fields.model_dump(mode="json") for fields in (stated, expected))
     return tuple(differences("instance", *pair))
 
 
-def differences(field: str, found: Any, expected: Any) -> Iterator[str]:
+def differences(field: str, stated: Any, expected: Any) -> Iterator[str]:
     """One line per field in which two documents differ."""
-    if isinstance(found, dict) and isinstance(expected, dict):
-        for name in sorted(found.keys() | expected.keys()):
-            yield from differences(f"{field}.{name}", found.get(name), expected.get(name))
-    elif isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
-        for i, (one, other) in enumerate(zip(found, expected, strict=True)):
-            yield from differences(f"{field}[{i}]", one, other)
-    elif found != expected:
-        yield f"{field}: found {_shown(found)}, expected {_shown(expected)}"
+    if isinstance(stated, dict) and isinstance(expected, dict):
+        for name in sorted(stated.keys() | expected.keys()):
+            yield from differences(f"{field}.{name}", stated.get(name), expected.get(name))
+    elif isinstance(stated, list) and isinstance(expected, list) and len(stated) == len(expected):
+        for i, (entry, wanted) in enumerate(zip(stated, expected, strict=True)):
+            yield from differences(f"{field}[{i}]", entry, wanted)
+    elif stated != expected:
+        yield f"{field}: found {_shown(stated)}, expected {_shown(expected)}"
 
 
 def _shown(value: Any) -> str:

@@ -42,11 +42,11 @@ class _Kind:
 
     def capacity(self, step_ns: int, total: int) -> int:
         """Most micro-batches of a step, up to `total`."""
-        most = total
+        capacity = total
         for each_ns, wait_ns in self.lines:
             left_ns = step_ns - wait_ns
-            most = min(most, left_ns // each_ns if each_ns else total * (left_ns >= 0))
-        return max(0, most)
+            capacity = min(capacity, left_ns // each_ns if each_ns else total * (left_ns >= 0))
+        return max(0, capacity)
 
 
 def stage_lines(costs: TemplateCosts) -> tuple[tuple[int, int], ...]:
@@ -75,26 +75,29 @@ def least_step_ns(document: FleetDocument, step_ns: int) -> int | None:
     instance, available, total = document.instance, document.nodes_left, document.micro_batches
     fewest = min(document.faults, document.survives) + 1
     smallest = min(design.template.num_nodes for design in document.designs)
-    most = min(total, sum(available) // smallest)
-    ranges = sorted(_ranges(fewest, most), key=lambda own: len(document.pipelines) not in own)
+    most_pipelines = min(total, sum(available) // smallest)
+    ranges = sorted(
+        _ranges(fewest, most_pipelines), key=lambda numbers: len(document.pipelines) not in numbers
+    )
     states = prod(count + 1 for count in available)
     looks = len(ranges) + RESOLUTION.bit_length()
-    if states * most * len(document.designs) * looks > MOST_ENTRIES:
+    if states * most_pipelines * len(document.designs) * looks > MOST_ENTRIES:
         return None
     kinds = [
         _Kind(
             design.template.counts(len(available)),
             stage_lines(template_costs(instance, design.strategy, design.template)),
-            exchange_times_ns(instance, design, most),
+            exchange_times_ns(instance, design, most_pipelines),
         )
         for design in document.designs
     ]
-    least = step_ns
+    least_ns = step_ns
     for numbers in ranges:
         exchange_ns = min(kind.exchanges_ns[x - 1] for kind in kinds for x in numbers)
-        own = _least_ns(kinds, available, total, numbers, least - exchange_ns)
-        least = min(least, own + exchange_ns)
-    return least
+        limit_ns = least_ns - exchange_ns
+        shortest_ns = _least_ns(kinds, available, total, numbers, limit_ns)
+        least_ns = min(least_ns, shortest_ns + exchange_ns)
+    return least_ns
 
 
 def _ranges(first: int, last: int) -> Iterator[range]:

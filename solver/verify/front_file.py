@@ -9,23 +9,28 @@ Where the nodes of a cluster may be rented on several terms, this holds for all 
 others beat in useful time and money are beaten by what beats these.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, product
 from math import floor
-from time import monotonic
 
 from formulations.costs.renting import Terms, chooses_terms, worthwhile_terms
 from formulations.instance import Instance
+from formulations.instance.family import Counts, Family
 from formulations.space import PlanSpace
-from formulations.space.configurations import Nodes
 from formulations.units import NANOSECONDS_PER_SECOND, SECONDS_PER_HOUR, seconds
 from solver.front_document import ClusterRecord, FrontDocument, PointDocument, TermsDocument
 from solver.result import longest_step_ns
-from solver.verify.bounds import ANY_TIME_NS, Prover
-from solver.verify.cascade import Claim, Effort, quick_verdicts, verdicts
+from solver.verify.bounds import ANY_TIME_NS, Clock, Prover
+from solver.verify.cascade import Claim, Effort, Verdict
 from solver.verify.findings import NOISE, Findings, Verification, verification
+from solver.verify.log import settle_claims
 from solver.verify.plan_file import verify_document
+
+Figures = tuple[float, ...]  #: what clusters are compared by, the less the better
+
+#: Limits that are not of plans where terms are chosen.
+LIMITS_OF_TERMS = ("max_price_usd_per_hour", "max_step_time_s", "max_cost_usd_per_step")
 
 
 def verify_front(document: FrontDocument, effort: Effort | None = None) -> Verification:
@@ -34,76 +39,71 @@ def verify_front(document: FrontDocument, effort: Effort | None = None) -> Verif
     Uses no code of models, engines or search. Never raises for a document that could be read.
     """
     asked = effort or Effort()
-    return verification(document, lambda findings: _check_content(document, findings, asked))
+    clock = Clock(asked.time_limit_s)
+
+    def check(findings: Findings) -> None:
+        fastest = fastest_family(document.family)
+        _check_members(document, findings)
+        for i, point in enumerate(document.points):
+            silent = replace(asked, time_limit_s=clock.left_s, show=lambda done, total: None)
+            _check_point(document, fastest, f"points[{i}]", point, findings, silent)
+        check_standings(document, findings)
+        closed = document.termination == "closed"
+        findings.equal("termination is closed", closed, not document.num_open)
+        if asked.prove != "nothing" and not findings.num_problems:
+            prove(document, fastest, findings, replace(asked, time_limit_s=clock.left_s))
+
+    return verification(document, check)
 
 
-def _check_content(document: FrontDocument, findings: Findings, effort: Effort) -> None:
-    _check_members(document, findings)
-    limit_s, begin = effort.time_limit_s, monotonic()
+def fastest_family(family: Family) -> Family:
+    """The family with step time as its objective: of one cluster only that matters.
 
-    def rest() -> Effort:
-        """What is left of the time for all."""
-        left_s = None if limit_s is None else max(0.0, limit_s - (monotonic() - begin))
-        return replace(effort, time_limit_s=left_s)
-
-    for i, point in enumerate(document.points):
-        _check_point(document, f"points[{i}]", point, findings, rest())
-    check_standings(document, findings)
-    ended = document.termination == "closed"
-    findings.equal("termination is closed", ended, not document.num_open)
-    if effort.prove != "nothing" and not findings.num_problems:
-        prove(document, findings, rest())
-
-
-def _members(document: FrontDocument) -> Iterator[Nodes]:
-    """Every cluster of the family within the limit on rent."""
-    instance = document.family.instance
-    ends = zip(document.family.fewest, instance.cluster.groups, strict=True)
-    for nodes in product(*(range(least, group.nodes + 1) for least, group in ends)):
-        if any(nodes) and worthwhile_terms(instance, nodes):
-            yield nodes
+    Where terms are chosen limits are of them and of steps that are kept, not of plans.
+    """
+    limits, objective = family.instance.limits, family.instance.objective
+    if chooses_terms(family.instance):
+        limits = limits.model_copy(update=dict.fromkeys(LIMITS_OF_TERMS))
+    objective = objective.model_copy(update={"minimize": "step_time"})
+    update = {"objective": objective, "limits": limits}
+    return family.model_copy(update={"instance": family.instance.model_copy(update=update)})
 
 
 def _check_members(document: FrontDocument, findings: Findings) -> None:
+    """Every cluster of the family within the limit on rent, and points for the best of them."""
+    family = document.family
     if document.aim == "subsets":
-        fewest, text = document.family.fewest, "0 of every group, which subsets may leave out"
-        findings.require(not any(fewest), "family.fewest", fewest, text)
-    expected, clusters = set(_members(document)), [record.nodes for record in document.clusters]
-    same = len(clusters) == len(expected) and set(clusters) == expected
-    findings.require(same, "clusters", f"{len(clusters)}", f"each of {len(expected)} once")
+        text = "0 of every group, which subsets may leave out"
+        findings.require(not any(family.fewest), "family.fewest", family.fewest, text)
+    expected = [nodes for nodes in family.members() if worthwhile_terms(family.instance, nodes)]
+    clusters = [record.nodes for record in document.clusters]
+    same = Counter(clusters) == Counter(expected)
+    findings.require(same, "clusters", len(clusters), f"each of {len(expected)} once")
     listed = sorted(point.nodes for point in document.points)
     standings = [(record.standing, record.nodes) for record in document.clusters]
     possible = {nodes for standing, nodes in standings if standing in ("best", "open")}
     best = sorted(nodes for standing, nodes in standings if standing == "best")
     fits = set(best) <= set(listed) <= possible and len(set(listed)) == len(listed)
-    findings.require(fits, "points", f"{listed}", f"the best clusters, {best}, once each")
+    findings.require(fits, "points", listed, f"the best clusters, {best}, once each")
     findings.note(f"{len(expected)} clusters")
 
 
-def _own_instance(document: FrontDocument, used: Nodes) -> Instance:
-    """The instance whose nodes are just those, all in use."""
-    instance = fastest(document.family.instance).on(used)
-    groups = tuple(
-        group.model_copy(update={"nodes": count})
-        for group, count in zip(instance.cluster.groups, used, strict=True)
-        if count
-    )
-    cluster = instance.cluster.with_groups(groups)
-    search = instance.search.model_copy(update={"idle_nodes": False})
-    return instance.model_copy(update={"cluster": cluster, "search": search})
-
-
 def _check_point(
-    document: FrontDocument, field: str, point: PointDocument, findings: Findings, effort: Effort
+    document: FrontDocument,
+    fastest: Family,
+    field: str,
+    point: PointDocument,
+    findings: Findings,
+    effort: Effort,
 ) -> None:
     """The plan file, that it is of this cluster, and what the cluster costs."""
-    inside = point.nodes_used in uses(document, point.nodes)
-    allowed = f"what plans of {point.nodes} use"
-    if not findings.require(inside, f"{field}.nodes_used", point.nodes_used, allowed):
+    inside = point.nodes_used in fastest.uses(point.nodes)
+    text = f"what plans of {point.nodes} use"
+    if not findings.require(inside, f"{field}.nodes_used", point.nodes_used, text):
         return
-    same = point.plan.instance == _own_instance(document, point.nodes_used)
+    same = point.plan.instance == fastest.member(point.nodes_used)
     findings.require(same, f"{field}.plan.instance", "another", "the family's with these nodes")
-    checked = verify_document(point.plan, replace(effort, show=lambda done, total: None))
+    checked = verify_document(point.plan, effort)
     for problem in checked.problems:
         findings.refuse(f"{field}.plan", problem, "a plan file that verify accepts")
     if not checked.complete and effort.prove == "all":
@@ -127,36 +127,7 @@ def _check_point(
             findings.close(f"{where}.{name}", getattr(stated, name), getattr(expected, name))
 
 
-#: Limits that are not of plans where terms are chosen.
-LIMITS_OF_TERMS = ("max_price_usd_per_hour", "max_step_time_s", "max_cost_usd_per_step")
-
-
-def uses(document: FrontDocument, nodes: Nodes) -> list[Nodes]:
-    """What plans of a cluster use: all its nodes; some may idle where it has the fewest allowed.
-
-    Fewer of the others leave a smaller cluster, which has the same plans.
-    """
-    idle = document.family.instance.search.idle_nodes
-    ranges = [
-        range(count + 1) if idle and count == least else (count,)
-        for count, least in zip(nodes, document.family.fewest, strict=True)
-    ]
-    return [used for used in product(*ranges) if any(used)]
-
-
-def fastest(instance: Instance) -> Instance:
-    """The instance with step time as its objective: of one cluster only that matters.
-
-    Where terms are chosen limits are of them and of steps that are kept, not of plans.
-    """
-    limits, objective = instance.limits, instance.objective
-    if chooses_terms(instance):
-        limits = limits.model_copy(update=dict.fromkeys(LIMITS_OF_TERMS))
-    objective = objective.model_copy(update={"minimize": "step_time"})
-    return instance.model_copy(update={"objective": objective, "limits": limits})
-
-
-def refused_ns(instance: Instance, nodes: Nodes, terms: Terms) -> int | None:
+def refused_ns(instance: Instance, nodes: Counts, terms: Terms) -> int | None:
     """Shortest step that breaks a limit on these nodes rented so; None if none does."""
     if not chooses_terms(instance):
         longest_ns = longest_step_ns(instance, nodes)
@@ -171,49 +142,35 @@ def refused_ns(instance: Instance, nodes: Nodes, terms: Terms) -> int | None:
     return floor(min(longest_s) * NANOSECONDS_PER_SECOND / terms.slowdown * (1 + NOISE)) + 1
 
 
-def refused_on_all_terms_ns(instance: Instance, nodes: Nodes) -> int | None:
-    """Shortest step that is beyond limits on any terms; None if some have no limit."""
-    refused = [refused_ns(instance, nodes, terms) for terms in worthwhile_terms(instance, nodes)]
-    limited = [ns for ns in refused if ns is not None]
-    return max(limited) if len(limited) == len(refused) else None
-
-
-def _claims(document: FrontDocument, space: PlanSpace) -> Iterator[tuple[Nodes, Claim]]:
-    """What the clusters claim of all their shapes, those of the points' own plans left out."""
-    proved = {(point.nodes, point.nodes_used) for point in document.points}
-    for i, record in enumerate(document.clusters):
-        refused = refused_on_all_terms_ns(document.family.instance, record.nodes)
-        limits = [ns for ns in (record.bound_ns, refused) if ns is not None]
-        below_ns = min([*limits, ANY_TIME_NS])
-        for used in uses(document, record.nodes):
-            if (record.nodes, used) in proved:
-                continue
-            for shape in space.shapes_of(used):
-                yield record.nodes, Claim(i, shape, below_ns, record.bound_ns is None)
-
-
-def prove(document: FrontDocument, findings: Findings, effort: Effort) -> None:
-    """Proves the claims of all clusters."""
-    instance = fastest(document.family.instance)
+def prove(document: FrontDocument, fastest: Family, findings: Findings, effort: Effort) -> None:
+    """Proves what clusters claim of all shapes but those of the points' own plans."""
+    instance = fastest.instance
     search = instance.search.model_copy(update={"idle_nodes": True})
     space = PlanSpace(instance.model_copy(update={"search": search}))
-    prover = Prover(space)
-    pairs = list(_claims(document, space))
-    claims = [replace(claim, index=i) for i, (_, claim) in enumerate(pairs)]
-    unproved = set(range(len(claims)))
-    quick = quick_verdicts(prover, claims) if effort.prove == "quick" else ()
-    searched = verdicts(prover, claims, effort) if effort.prove == "all" else ()
-    try:
-        for verdict in chain(quick, searched):
-            nodes, claim = pairs[verdict.claim.index]
-            if verdict.plan is not None:
-                claimed = f"no plan below {claim.below_ns} ns"
-                findings.refuse(f"cluster {nodes}", claimed, f"one of {verdict.step_time_ns} ns")
-            if not verdict.open:
-                unproved.discard(verdict.claim.index)
-    except KeyboardInterrupt:
-        findings.note("nothing more: interrupted")
-    clusters = {pairs[i][0] for i in unproved}
+    in_plan_files = {(point.nodes, point.nodes_used) for point in document.points}
+    nodes_of, claims = list[Counts](), list[Claim]()
+    for record in document.clusters:
+        terms = worthwhile_terms(document.family.instance, record.nodes)
+        refused = [refused_ns(document.family.instance, record.nodes, rented) for rented in terms]
+        limits = [ns for ns in refused if ns is not None]
+        bounds = [ANY_TIME_NS] if record.bound_ns is None else [ANY_TIME_NS, record.bound_ns]
+        if len(limits) == len(refused):
+            bounds.append(max(limits))  # beyond limits on any terms
+        below_ns = min(bounds)
+        for used in fastest.uses(record.nodes):
+            for shape in space.shapes_of(used) if (record.nodes, used) not in in_plan_files else ():
+                claims.append(Claim(len(claims), shape, below_ns, record.bound_ns is None))
+                nodes_of.append(record.nodes)
+
+    def refuse(verdict: Verdict) -> None:
+        claim = verdict.claim
+        claimed = f"no plan below {claim.below_ns} ns"
+        text = f"one of {verdict.step_time_ns} ns"
+        findings.refuse(f"cluster {nodes_of[claim.index]}", claimed, text)
+
+    at_word, to_prove = (claims, []) if effort.prove == "quick" else ([], claims)
+    _, unproved = settle_claims(Prover(space), at_word, to_prove, effort, findings, refuse)
+    clusters = {nodes_of[i] for i in unproved}
     shown = len(document.clusters) - len(clusters)
     findings.note(f"{len(claims)} shapes of clusters: {len(claims) - len(unproved)} proved again")
     findings.note(f"{shown} clusters proved again to stand where they stand")
@@ -221,13 +178,14 @@ def prove(document: FrontDocument, findings: Findings, effort: Effort) -> None:
         findings.reserve(f"{len(clusters)} of {len(document.clusters)} clusters")
 
 
-Figures = tuple[float, ...]
-
-
 def check_standings(document: FrontDocument, findings: Findings) -> None:
     """That no point dominates another, and that points dominate what they are said to."""
     listed = list(_listed(document))
-    _check_order(listed, findings)
+    for nodes, figures in listed:
+        for others_nodes, others in listed:
+            worse = figures != others and all(a <= b for a, b in zip(figures, others, strict=True))
+            text = f"dominated by {nodes}"
+            findings.require(not worse, f"points: {others_nodes}", "on the front", text)
     for i, record in enumerate(document.clusters):
         _check_standing(document, f"clusters[{i}]", record, listed, findings)
 
@@ -238,7 +196,7 @@ def step_time_ns(point: PointDocument) -> int | None:
     return None if step_s is None else round(step_s * NANOSECONDS_PER_SECOND)
 
 
-def _figures(document: FrontDocument, nodes: Nodes, step_ns: float, terms: Terms) -> Figures:
+def _figures(document: FrontDocument, nodes: Counts, step_ns: float, terms: Terms) -> Figures:
     """What clusters are compared by, on these terms, the less the better."""
     if document.aim == "subsets":
         groups = document.family.instance.cluster.groups
@@ -250,7 +208,7 @@ def _figures(document: FrontDocument, nodes: Nodes, step_ns: float, terms: Terms
     return kept_ns * time, kept_ns * terms.usd_per_hour * cost
 
 
-def _listed(document: FrontDocument) -> Iterator[tuple[Nodes, Figures]]:
+def _listed(document: FrontDocument) -> Iterator[tuple[Counts, Figures]]:
     """Figures of all points, on each of their terms."""
     for point in document.points:
         listed = {terms.on_spot for terms in point.terms}
@@ -260,19 +218,11 @@ def _listed(document: FrontDocument) -> Iterator[tuple[Nodes, Figures]]:
                 yield point.nodes, _figures(document, point.nodes, step_ns, terms)
 
 
-def _check_order(listed: Sequence[tuple[Nodes, Figures]], findings: Findings) -> None:
-    """No point is as good as another in all figures and better in one."""
-    for nodes, figures in listed:
-        for other, others in listed:
-            worse = figures != others and all(a <= b for a, b in zip(figures, others, strict=True))
-            findings.require(not worse, f"points: {other}", "on the front", f"dominated by {nodes}")
-
-
 def _check_standing(
     document: FrontDocument,
     field: str,
     record: ClusterRecord,
-    listed: Sequence[tuple[Nodes, Figures]],
+    listed: Sequence[tuple[Counts, Figures]],
     findings: Findings,
 ) -> None:
     """That the bound of a cluster, if it holds, shows where the cluster stands."""
@@ -302,32 +252,23 @@ def _check_standing(
     if by is None:
         findings.refuse(f"{field}.dominated_by", record.dominated_by, "nodes of a point")
         return
-    instance = document.family.instance
-    reaching = [
-        _dominating(document, record, terms, listed)
-        for terms in worthwhile_terms(instance, record.nodes)
-        if _may_be_within(instance, record, terms)
-    ]
+    instance, reaching = document.family.instance, list[set[Counts]]()
+    for terms in worthwhile_terms(instance, record.nodes):
+        # limits of plans are not asked: a bound beyond them would be none
+        refused = refused_ns(instance, record.nodes, terms) if chooses_terms(instance) else None
+        if refused is None or record.bound_ns < refused * (1 - 2 * NOISE):
+            reaching.append(_dominating(document, record, terms, listed))
     text = f"a bound from which on {by.nodes} dominates"
     named = all(reaching) and any(by.nodes in dominating for dominating in reaching)
     findings.require(named, f"{field}.bound_ns", record.bound_ns, text)
-
-
-def _may_be_within(instance: Instance, record: ClusterRecord, terms: Terms) -> bool:
-    """Whether plans no faster than the bound may be within limits on these terms, but for noise.
-
-    Limits of plans are not asked: a bound beyond them would be none.
-    """
-    refused = refused_ns(instance, record.nodes, terms) if chooses_terms(instance) else None
-    return refused is None or (record.bound_ns or 0) < refused * (1 - 2 * NOISE)
 
 
 def _dominating(
     document: FrontDocument,
     record: ClusterRecord,
     terms: Terms,
-    listed: Sequence[tuple[Nodes, Figures]],
-) -> set[Nodes]:
+    listed: Sequence[tuple[Counts, Figures]],
+) -> set[Counts]:
     """Points than which no plan of a cluster on these terms has a smaller figure, by its bound.
 
     Up to the gap that was asked for, but for figures that do not grow with the step time.

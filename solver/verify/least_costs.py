@@ -68,8 +68,8 @@ class LeastCosts:
             return range(nodes, nodes + 1)
         if dp == q:
             return range(1, 2)
-        least, most = ceil_div(dp, max(slots)), 2 + (dp - 2 * q) // min(slots)
-        return range(least, max(least, min(most, nodes)) + 1)
+        fewest, widest = ceil_div(dp, max(slots)), 2 + (dp - 2 * q) // min(slots)
+        return range(fewest, max(fewest, min(widest, nodes)) + 1)
 
     def tail_ns(self) -> tuple[Array, int]:
         """[U, used groups] per layer of a run, and once: what follows the last backward of a stage.

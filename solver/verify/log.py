@@ -1,12 +1,12 @@
 """The log of closed shapes: that it is complete, what its records claim, and whether that holds."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
 from formulations.instance import Instance
-from formulations.plan import Plan, Shape
+from formulations.plan import Shape
 from formulations.space import PlanSpace
 from formulations.space.configurations import Nodes, may_use
 from solver.document import PlanDocument, shape_counts
@@ -49,6 +49,32 @@ def is_sound(field: str, record: ShapeRecord, findings: Findings) -> bool:
     return sound
 
 
+def settle_claims(
+    prover: Prover,
+    at_word: Sequence[Claim],
+    to_prove: Sequence[Claim],
+    effort: Effort,
+    findings: Findings,
+    refuse: Callable[[Verdict], None],
+) -> tuple[Counter[str], set[int]]:
+    """By what argument how many claims are shown, and the indices of those that are open.
+
+    at_word: those that stand unless they are quickly shown. refuse: is told of a plan against one.
+    """
+    arguments, unproved = Counter[str](), {claim.index for claim in (*at_word, *to_prove)}
+    try:
+        for verdict in chain(quick_verdicts(prover, at_word), verdicts(prover, to_prove, effort)):
+            if verdict.plan is not None:
+                refuse(verdict)
+            elif verdict.argument is not None:
+                arguments[verdict.argument] += 1
+            if not verdict.open:
+                unproved.discard(verdict.claim.index)
+    except KeyboardInterrupt:
+        findings.note("nothing more: interrupted")
+    return arguments, unproved
+
+
 def check_records(
     prover: Prover,
     records: Sequence[tuple[int, ShapeRecord]],
@@ -56,48 +82,35 @@ def check_records(
     effort: Effort,
 ) -> None:
     """Proves what the records claim, or refuses it with a plan; the rest is not proved."""
+    instance = prover.instance
     sound = {i: r for i, r in records if is_sound(f"closed_shapes[{i}]", r, findings)}
     if effort.prove == "nothing":
         return
     at_word, to_prove = list[Claim](), list[Claim]()
     for i, record in sound.items():
         believed = effort.prove == "quick" and record.proof in SEARCHES
-        (at_word if believed else to_prove).append(claim_of(prover.instance, i, record))
-    arguments, unproved = Counter[str](), set(sound)
-    try:
-        for verdict in chain(quick_verdicts(prover, at_word), verdicts(prover, to_prove, effort)):
-            index = verdict.claim.index
-            if verdict.plan is not None:
-                _refuse(prover.instance, sound[index], verdict.plan, verdict, findings)
-            elif verdict.argument is not None:
-                arguments[verdict.argument] += 1
-            if not verdict.open:
-                unproved.discard(index)
-    except KeyboardInterrupt:
-        findings.note("nothing more: interrupted")
+        (at_word if believed else to_prove).append(claim_of(instance, i, record))
+
+    def refuse(verdict: Verdict) -> None:
+        """With the layout of the plan."""
+        plan, record = verdict.plan, sound[verdict.claim.index]
+        assert plan is not None
+        name, claimed = "bound_ns", str(record.bound_ns)
+        if record.bound_ns is None:
+            name, claimed = "reason", "infeasible"
+        nodes = ", ".join(instance.cluster.node_names[node] for node in plan.node_order)
+        layers = ", ".join(f"{a}-{b - 1}" for a, b in (s.layers for s in plan.replicas[0].stages))
+        shares = ", ".join(str(replica.micro_batches) for replica in plan.replicas)
+        text = f"nodes {nodes}; layers {layers}; micro-batches {shares}"
+        bound = f"a bound of at most {verdict.step_time_ns}, the step time of a plan: {text}"
+        findings.refuse(f"closed_shapes[{verdict.claim.index}].{name}", claimed, bound)
+
+    arguments, unproved = settle_claims(prover, at_word, to_prove, effort, findings, refuse)
     findings.unproved += sorted(unproved)
     kinds = ", ".join(f"{argument} {n}" for argument, n in sorted(arguments.items()))
     findings.note(
         f"log of {len(records)} shapes: {arguments.total()} proved again"
         f"{f' ({kinds})' if kinds else ''}, {len(unproved)} not"
-    )
-
-
-def _refuse(
-    instance: Instance, record: ShapeRecord, plan: Plan, verdict: Verdict, findings: Findings
-) -> None:
-    """A claim that a plan refutes, with its layout."""
-    name, claimed = "bound_ns", str(record.bound_ns)
-    if record.bound_ns is None:
-        name, claimed = "reason", "infeasible"
-    nodes = ", ".join(instance.cluster.node_names[node] for node in plan.node_order)
-    layers = ", ".join(f"{a}-{b - 1}" for a, b in (s.layers for s in plan.replicas[0].stages))
-    shares = ", ".join(str(replica.micro_batches) for replica in plan.replicas)
-    findings.refuse(
-        f"closed_shapes[{verdict.claim.index}].{name}",
-        claimed,
-        f"a bound of at most {verdict.step_time_ns}, the step time of a plan: nodes {nodes}; "
-        f"layers {layers}; micro-batches {shares}",
     )
 
 
@@ -121,8 +134,10 @@ def check_log(
     space: PlanSpace, document: PlanDocument, findings: Findings, effort: Effort
 ) -> LogSummary | None:
     """Checks the log of a document; None if it has none, so that nothing is proved."""
-    _check_counts(document, findings)
-    if not document.closed_shapes and space_has_shapes(space):
+    counts = shape_counts(document.closed_shapes)
+    for name in type(counts).model_fields:
+        findings.equal(f"shapes.{name}", getattr(document.shapes, name), getattr(counts, name))
+    if not document.closed_shapes and any(True for _ in space.shapes()):
         findings.note("no log of closed shapes: nothing is proved of other plans")
         return None
     prover = Prover(space)
@@ -139,11 +154,6 @@ def check_log(
         ),
         num_open=sum(record.reason == "open" for record in document.closed_shapes),
     )
-
-
-def space_has_shapes(space: PlanSpace) -> bool:
-    """Whether the plan space holds any shape at all."""
-    return any(True for _ in space.shapes())
 
 
 def _check_coverage(
@@ -165,10 +175,3 @@ def _name_some(field: str, items: Iterable[Shape | Nodes], findings: Findings) -
     shown = "; ".join(names[:EXAMPLES])
     more = f" and {len(names) - EXAMPLES} more" if len(names) > EXAMPLES else ""
     findings.require(not names, field, f"{shown}{more}", "every shape of the plan space once")
-
-
-def _check_counts(document: PlanDocument, findings: Findings) -> None:
-    """How many shapes the document says were closed how, against its log."""
-    counts = shape_counts(document.closed_shapes)
-    for name in type(counts).model_fields:
-        findings.equal(f"shapes.{name}", getattr(document.shapes, name), getattr(counts, name))

@@ -72,7 +72,7 @@ class Tally:
     def plus(self, used: Used, group: int) -> Used | None:
         """With a node more; None if that is too much."""
         after = tuple(map(sum, zip(used, self.weights[group], strict=True)))
-        return after if all(n <= most for n, most in zip(after, self.most, strict=True)) else None
+        return after if all(n <= limit for n, limit in zip(after, self.most, strict=True)) else None
 
 
 def exact_tally(nodes: Sequence[int]) -> Tally:
@@ -125,14 +125,14 @@ class OrderGraph:
     def steps(self) -> tuple[Step, ...] | None:
         """Per stage, from the state before all nodes on."""
         states: list[State] = [((0,) * len(self.tally.most), (), None)]
-        found = []
+        steps = []
         for k in range(self.shape.pp):
             step = self._step(k, states)
             if step is None:
                 return None
-            found.append(step[0])
+            steps.append(step[0])
             states = step[1]
-        return tuple(found)
+        return tuple(steps)
 
     @property
     def built(self) -> tuple[Step, ...]:
@@ -144,12 +144,14 @@ class OrderGraph:
     def alike(self) -> list[int]:
         """Of every lane: the first lane that has the same groups and transfers."""
         first: dict[bytes, int] = {}
-        found = []
+        first_alike = []
         for r in range(len(self.lanes)):
             columns = [part[:, r] for s in self.built for part in (s.group, s.send)]
             columns += [s.back[:, r] for s in self.built if self.shape.vpp > 1]
-            found.append(first.setdefault(b"".join(own.tobytes() for own in columns), r))
-        return found
+            first_alike.append(
+                first.setdefault(b"".join(column.tobytes() for column in columns), r)
+            )
+        return first_alike
 
     def _step(self, k: int, states: list[State]) -> tuple[Step, list[State]] | None:
         targets: dict[State, int] = {}
@@ -169,15 +171,21 @@ class OrderGraph:
         stood = {spots: self._owners(k, spots) for spots in dict.fromkeys(places)}
         sends = {move: self._sends_ns(k, *move) for move in dict.fromkeys(moves)}
         tails = {spots: self._tail_row(k, spots) for spots in stood}
-        backs = {spots: self._backs_ns(k, own) for spots, own in stood.items()}
-        groups = {spots: [spot.group for spot in own] for spots, own in stood.items()}
+        none = [[0] * len(self.tables.tensors) for _ in self.lanes]
+        backs = {
+            spots: [self._back_ns(spot, r) for r, spot in zip(self.lanes, owners, strict=True)]
+            for spots, owners in (() if k else stood.items())
+        }
+        groups = {spots: [spot.group for spot in owners] for spots, owners in stood.items()}
         size = len(rows), len(self.lanes), len(self.tables.tensors)  # A, which may be 0
         step = Step(
             source=np.array([row[0] for row in rows], dtype=np.int64),
             target=np.array([row[1] for row in rows], dtype=np.int64),
             group=np.array([groups[spots] for spots in places], dtype=np.int64).reshape(size[:2]),
             send=np.array([sends[move] for move in moves], dtype=np.int64).reshape(size),
-            back=np.array([backs[spots] for spots in places], dtype=np.int64).reshape(size),
+            back=np.array([backs.get(spots, none) for spots in places], dtype=np.int64).reshape(
+                size
+            ),
             tail=np.array([tails[spots] for spots in places], dtype=np.int64),
             begins=tuple(self._begins(k, spots) for spots in places),
             num_targets=len(targets),
@@ -225,12 +233,6 @@ class OrderGraph:
         """Groups of the nodes whose first slots are of stage k."""
         stage = stage_slots(self.shape, k)
         return tuple(spot.group for spot in spots if spot.slots.start in stage)
-
-    def _backs_ns(self, k: int, owners: Sequence[Spot]) -> list[list[int]]:
-        """[R, K] messages from the last stage to the first on these nodes; 0 to others."""
-        if k:
-            return [[0] * len(self.tables.tensors) for _ in owners]
-        return [self._back_ns(spot, r) for r, spot in zip(self.lanes, owners, strict=True)]
 
     def _back_ns(self, spot: Spot, r: int) -> list[int]:
         """[K] to replica r of the first stage on this node from that of the last."""
@@ -295,17 +297,17 @@ Hosts = tuple[tuple[int, ...] | None, ...]  #: per stage the groups it stands on
 
 
 class LaneGraph(OrderGraph):
-    """The ways of a lane that weighs from `least` to the most of a tally.
+    """The ways of a lane that weighs from `lowest` to the most of a tally.
 
     On stages whose hosts are decided only on these; elsewhere all nodes of a stage are taken to be
     like its own.
     """
 
     def __init__(
-        self, tables: CostTables, tally: Tally, least: Used, hosts: Hosts, apart: bool
+        self, tables: CostTables, tally: Tally, lowest: Used, hosts: Hosts, apart: bool
     ) -> None:
         super().__init__(tables, tally, apart)
-        self.hosts, self.least, self.number = hosts, least, self.shape.dp // self.width
+        self.hosts, self.least, self.number = hosts, lowest, self.shape.dp // self.width
         self.lanes = range(1)
         sizes = {self.sizes[j] for j in tables.used}
         self.unlike = self.number > 1 and sizes != {self.width}
@@ -320,12 +322,12 @@ class LaneGraph(OrderGraph):
         zones = zone_slots(self.tables)
         stages = [size // shape.dp if self.number == 1 else 1 for size in self.sizes]
         weights = [
-            (*own, *(count * (group.zone == zone) for zone in zones))
-            for own, count, group in zip(self.tally.weights, stages, groups, strict=True)
+            (*weights_of, *(count * (group.zone == zone) for zone in zones))
+            for weights_of, count, group in zip(self.tally.weights, stages, groups, strict=True)
         ]
-        whole = tuple(slots // shape.dp for slots in zones.values())
-        self.tally = Tally(tuple(weights), (*self.tally.most, *whole))
-        self.least = (*self.least, *whole)
+        stages_of = tuple(slots // shape.dp for slots in zones.values())
+        self.tally = Tally(tuple(weights), (*self.tally.most, *stages_of))
+        self.least = (*self.least, *stages_of)
 
     @property
     def most_steps(self) -> int:
@@ -338,14 +340,14 @@ class LaneGraph(OrderGraph):
         if self.number == 1:
             yield from super()._placed(k, used, before)
             return
-        first, left = k * self.shape.dp, self.shape.pp - 1 - k
+        first, stages_after = k * self.shape.dp, self.shape.pp - 1 - k
         for j, more in self._nodes(used):
             limits = zip(
                 more, self.lightest, self.heaviest, self.least, self.tally.most, strict=True
             )
             if j in (self.hosts[k] or (j,)) and all(
-                n + left * light <= most and n + left * heavy >= least
-                for n, light, heavy, least, most in limits
+                n + stages_after * light <= highest and n + stages_after * heavy >= lowest
+                for n, light, heavy, lowest, highest in limits
             ):
                 yield more, (Spot(j, range(first, first + self.width)),)
 
@@ -363,13 +365,13 @@ class LaneGraph(OrderGraph):
         layers, start = costs.tail_ns()
         each = np.repeat(layers, [run.count for run in runs], axis=0)
         rows = zip(costs.used, each.T, strict=True)
-        return {j: interval_sums(own) + start for j, own in rows}
+        return {j: interval_sums(per_layer) + start for j, per_layer in rows}
 
     def _tail_row(self, k: int, spots: tuple[Spot, ...]) -> int:
         if self.number == 1:
             return super()._tail_row(k, spots)
-        (own,) = spots
+        (spot,) = spots
         if self.unlike:
-            return self.epilogues.row_of(own.group, self._least_tails[own.group])
-        others = [Spot(j, own.slots) for j in self.hosts[k] or ()]
+            return self.epilogues.row_of(spot.group, self._least_tails[spot.group])
+        others = [Spot(j, spot.slots) for j in self.hosts[k] or ()]
         return super()._tail_row(k, (*others, *spots * (self.number - len(others))))

@@ -37,13 +37,6 @@ LAYOUT = {
 }
 
 
-def check_absent(document: PlanDocument, findings: Findings) -> None:
-    """Requires that a document without a shape has no figures of a plan either."""
-    for name in (*NO_FIGURES, "gap"):
-        value = getattr(document, name)
-        findings.require(value is None or value == (), name, value, "nothing, as there is no plan")
-
-
 def check_figures(document: PlanDocument, plan: Plan, findings: Findings) -> int:
     """Compares every figure of the plan with its own; returns the step time in ns.
 
@@ -61,120 +54,94 @@ def check_figures(document: PlanDocument, plan: Plan, findings: Findings) -> int
         need, limit = int(costs.memory_bytes[k, r]), int(costs.limit_bytes[k, r])
         field = f"replicas[{r}].stages[{k}].memory_bytes"
         findings.require(need <= limit, field, need, f"at most {limit}")
-    _check_limits(document, time_ns, figures["cost_usd_per_step"], findings)
+    limited = {
+        "max_step_time_s": seconds(time_ns),
+        "max_cost_usd_per_step": figures["cost_usd_per_step"],
+    }
+    for name, value in limited.items():
+        limit = getattr(document.instance.limits, name)
+        if limit is not None:
+            within = value <= limit * (1 + NOISE)
+            findings.require(within, f"instance.limits.{name}", value, f"at most {limit}")
     findings.note(f"step time, memory and {findings.num_figures} figures of the plan")
     return time_ns
 
 
-def _compare(field: str, found: Any, expected: Any, findings: Findings) -> None:
+def _compare(field: str, stated: Any, expected: Any, findings: Findings) -> None:
     """One problem for every figure in which two values differ; floats but for their noise."""
-    if isinstance(expected, Record) and type(found) is type(expected):
+    if isinstance(expected, Record) and type(stated) is type(expected):
         for name in sorted(type(expected).model_fields.keys() - LAYOUT):
-            _compare(f"{field}.{name}", getattr(found, name), getattr(expected, name), findings)
-    elif field.endswith(("replicas", "stages")) and len(found) == len(expected):
-        for i, pair in enumerate(zip(found, expected, strict=True)):
+            _compare(f"{field}.{name}", getattr(stated, name), getattr(expected, name), findings)
+    elif field.endswith(("replicas", "stages")) and len(stated) == len(expected):
+        for i, pair in enumerate(zip(stated, expected, strict=True)):
             _compare(f"{field}[{i}]", *pair, findings)
-    elif isinstance(expected, float) and found is not None:
-        findings.close(field, found, expected)
+    elif isinstance(expected, float) and stated is not None:
+        findings.close(field, stated, expected)
     else:
-        findings.equal(field, found, expected)
-
-
-def _check_limits(document: PlanDocument, time_ns: int, cost_usd: Any, findings: Findings) -> None:
-    """That the step keeps the limits on its time and its cost."""
-    values = {"max_step_time_s": seconds(time_ns), "max_cost_usd_per_step": cost_usd}
-    for name, value in values.items():
-        limit = getattr(document.instance.limits, name)
-        if limit is not None and value > limit * (1 + NOISE):
-            findings.refuse(f"instance.limits.{name}", value, f"at most {limit}")
+        findings.equal(field, stated, expected)
 
 
 def check_claims(
     document: PlanDocument,
     plan: Plan | None,
-    time_ns: int | None,
-    log: LogSummary | None,
-    findings: Findings,
-) -> None:
-    """Status, bound and gap of a document; `time_ns` is the step time of its plan, if any."""
-    findings.equal("minimize", document.minimize, document.instance.objective.minimize)
-    allowed = 0 <= document.requested_gap < 1
-    findings.require(allowed, "requested_gap", document.requested_gap, "0 or more, below 1")
-    ended = document.termination is Termination.CLOSED
-    findings.equal("termination is closed", ended, log is not None and not log.num_open)
-    if plan is not None and time_ns is not None:
-        _check_own_record(document, plan, time_ns, findings)
-        _check_with_plan(document, plan, time_ns, log, findings)
-    else:
-        _check_without_plan(document, log, findings)
-
-
-def _check_own_record(document: PlanDocument, plan: Plan, time_ns: int, findings: Findings) -> None:
-    """The record of the plan's own shape leaves the plan possible."""
-    own = plan.shape
-    for i, record in enumerate(document.closed_shapes):
-        if record.shape == own:
-            field, text = f"closed_shapes[{i}]", f"a bound of at most {time_ns}, the plan's own"
-            holds = record.bound_ns is not None and record.bound_ns <= time_ns
-            found = f"{record.reason}, bound {record.bound_ns}"
-            findings.require(holds, field, found, text)
-
-
-def _check_with_plan(
-    document: PlanDocument,
-    plan: Plan,
     time_ns: int,
     log: LogSummary | None,
     findings: Findings,
 ) -> None:
-    weight = objective_weight(document.instance, plan.shape)
-    objective = time_ns * weight
-    bound = None if log is None else min((*log.bounds, objective))
-    findings.close("lower_bound_s", document.lower_bound_s, _in_seconds(bound, weight))
-    gap = None if bound is None else (objective - bound) / objective if objective else 0.0
-    findings.close("gap", document.gap, gap)
-    proved = gap is not None and gap <= document.requested_gap + NOISE_NEAR_ZERO
-    status = Status.OPTIMAL if proved else Status.FEASIBLE
-    text = f"{status.value}: gap {gap}, requested {document.requested_gap}"
-    findings.require(document.status is status, "status", document.status.value, text)
-    claim = f"{document.status.value} for {TARGETS[document.target].name}"
-    findings.note(claim if gap is None else f"{claim}, gap {gap:.3%}")
-    _check_closed(document, log, findings)
-    _check_bounded(document, objective, findings)
-
-
-def _check_bounded(document: PlanDocument, objective: float, findings: Findings) -> None:
-    """A shape is closed by a bound only if that is within the requested gap of the plan."""
-    least = objective * (1 - document.requested_gap) * (1 - NOISE)
-    for i, record in enumerate(document.closed_shapes):
-        if record.reason == "bounded" and record.bound_ns is not None:
-            bound = record.bound_ns * objective_weight(document.instance, record.shape)
-            text = f"open, as its bound is below {least}"
-            findings.require(bound >= least, f"closed_shapes[{i}].reason", "bounded", text)
-
-
-def _in_seconds(bound: float | None, weight: float) -> float | None:
-    """Bound of the step time at the rent of the plan; None if money is free."""
-    return None if bound is None or not weight else bound / weight / NANOSECONDS_PER_SECOND
-
-
-def _check_closed(document: PlanDocument, log: LogSummary | None, findings: Findings) -> None:
+    """Status, bound and gap of a document; `time_ns` is the step time of its plan, if any."""
+    instance, asked = document.instance, document.requested_gap
+    findings.equal("minimize", document.minimize, instance.objective.minimize)
+    findings.require(0 <= asked < 1, "requested_gap", asked, "0 or more, below 1")
+    closed = document.termination is Termination.CLOSED
+    findings.equal("termination is closed", closed, log is not None and not log.num_open)
+    bounds = () if log is None else log.bounds
+    if plan is None:
+        # INFEASIBLE if no record leaves a plan possible, else UNKNOWN
+        impossible = log is not None and not bounds
+        status = Status.INFEASIBLE if impossible else Status.UNKNOWN
+        claim = f"{status.value}, from the log"
+        timed = instance.objective.minimize == "step_time"
+        bound_ns = min(bounds, default=None) if timed else None
+    else:
+        weight = objective_weight(instance, plan.shape)
+        objective = time_ns * weight
+        bound = None if log is None else min((*bounds, objective))
+        # of the step time at the rent of the plan; none if money is free
+        bound_ns = None if bound is None or not weight else bound / weight
+        gap = None if bound is None else (objective - bound) / objective if objective else 0.0
+        findings.close("gap", document.gap, gap)
+        proved = gap is not None and gap <= asked + NOISE_NEAR_ZERO
+        status = Status.OPTIMAL if proved else Status.FEASIBLE
+        claim = f"{status.value}: gap {gap}, requested {asked}"
+        text = f"{document.status.value} for {TARGETS[document.target].name}"
+        findings.note(text if gap is None else f"{text}, gap {gap:.3%}")
+        _check_records(document, plan, time_ns, objective, findings)
+    findings.require(document.status is status, "status", document.status.value, claim)
+    bound_s = None if bound_ns is None else bound_ns / NANOSECONDS_PER_SECOND
+    findings.close("lower_bound_s", document.lower_bound_s, bound_s)
     if document.status in (Status.OPTIMAL, Status.INFEASIBLE):
         num_open = "all" if log is None else log.num_open
         findings.require(not num_open, "status", f"{num_open} shapes open", "all shapes closed")
 
 
-def _check_without_plan(document: PlanDocument, log: LogSummary | None, findings: Findings) -> None:
-    """No plan: INFEASIBLE if no record leaves one possible, else UNKNOWN."""
-    bounds = () if log is None else log.bounds
-    impossible = log is not None and not bounds
-    status = Status.INFEASIBLE if impossible else Status.UNKNOWN
-    text = f"{status.value}, from the log"
-    findings.require(document.status is status, "status", document.status.value, text)
-    _check_closed(document, log, findings)
-    timed = document.instance.objective.minimize == "step_time"
-    bound = min(bounds, default=None) if timed else None
-    findings.close("lower_bound_s", document.lower_bound_s, _in_seconds(bound, 1.0))
+def _check_records(
+    document: PlanDocument, plan: Plan, time_ns: int, objective: float, findings: Findings
+) -> None:
+    """The record of the plan's own shape leaves the plan possible.
+
+    A shape is closed by a bound only if that is within the requested gap of the plan.
+    """
+    closing = objective * (1 - document.requested_gap) * (1 - NOISE)
+    for i, record in enumerate(document.closed_shapes):
+        field, bound_ns = f"closed_shapes[{i}]", record.bound_ns
+        if record.shape == plan.shape:
+            text = f"a bound of at most {time_ns}, the plan's own"
+            holds = bound_ns is not None and bound_ns <= time_ns
+            findings.require(holds, field, f"{record.reason}, bound {bound_ns}", text)
+        if record.reason == "bounded" and bound_ns is not None:
+            reaches = bound_ns * objective_weight(document.instance, record.shape) >= closing
+            text = f"open, as its bound is below {closing}"
+            findings.require(reaches, f"{field}.reason", "bounded", text)
 
 
 def verify_document(document: PlanDocument, effort: Effort | None = None) -> Verification:
@@ -182,27 +149,19 @@ def verify_document(document: PlanDocument, effort: Effort | None = None) -> Ver
 
     Uses no code of models, engines or search. Never raises for a document that could be read.
     """
-    asked = effort or Effort()
-    return verification(document, lambda findings: _check_content(document, findings, asked))
 
+    def check(findings: Findings) -> None:
+        space = PlanSpace(document.instance)
+        check_target(document, findings)
+        plan, time_ns = checked_plan(space, document, findings), 0
+        if plan is not None:
+            time_ns = check_figures(document, plan, findings)
+        if document.shape is None:
+            for name in (*NO_FIGURES, "gap"):
+                value, text = getattr(document, name), "nothing, as there is no plan"
+                findings.require(value is None or value == (), name, value, text)
+        log = check_log(space, document, findings, effort or Effort())
+        if plan is not None or document.shape is None:
+            check_claims(document, plan, time_ns, log, findings)
 
-def _checked_plan(
-    space: PlanSpace, document: PlanDocument, findings: Findings
-) -> tuple[Plan, int] | None:
-    """The plan of a document and its step time in ns; None without one that can be judged."""
-    if document.shape is None:
-        check_absent(document, findings)
-        return None
-    plan = checked_plan(space, document, findings)
-    return (plan, check_figures(document, plan, findings)) if plan else None
-
-
-def _check_content(document: PlanDocument, findings: Findings, effort: Effort) -> None:
-    space = PlanSpace(document.instance)
-    check_target(document, findings)
-    found = _checked_plan(space, document, findings)
-    log = check_log(space, document, findings, effort)
-    if found is not None:
-        check_claims(document, *found, log, findings)
-    elif document.shape is None:
-        check_claims(document, None, None, log, findings)
+    return verification(document, check)

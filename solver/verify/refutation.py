@@ -8,7 +8,7 @@ micro-batches each, every member of `families` is a path of its graph, so it is 
 F, B, W and c those of the member, f, b, w of one micro-batch on device k, summed over its chunks of
 layers; a way takes passes of the stages on its devices, and their transfers. With blocking sends
 the transfers that device k sends belong to its f and b. Memory holds what the schedule asks for.
-The ways depend on the plan: a shortest path among what is left stands for them.
+The ways depend on the plan: a shortest path among what is remaining stands for them.
 
 No member is shorter for a larger m: so what breaks a bound for some m is possible for none above
 it, and every (device, layers, nodes, lane) has a largest m. What cannot serve all M micro-batches
@@ -17,11 +17,10 @@ shares, one of them below M / dp. Nothing of a plan within D is ever struck out,
 left there is no plan.
 
 The outer devices reduce tied embeddings together, over the slower of their links: each waits for
-the least of the other's. To know it, ways are told apart by that of the last one. Devices with
-several chunks, which have even shares: see `chunk_stages`.
+the least of the other's that is left. Devices with several chunks have even shares, see `stages`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +31,7 @@ from formulations.units import ceil_div
 from solver.verify.bounds import Clock, Prover, TimeUpError
 from solver.verify.families import members_of
 from solver.verify.orders import OrderGraph
-from solver.verify.path_lengths import Choices, Left, StageLengths
+from solver.verify.path_lengths import Choices, LaneWays, Remaining
 from solver.verify.stages import ChunkStages, Stages
 from solver.verify.windows import by_windows
 
@@ -80,41 +79,30 @@ class Refutation:
         """True only if no plan of the shape has a step time below this."""
         return self.applies and self.remaining(self.everything(below_ns), below_ns) is None
 
-    def remaining(self, left: Left, below_ns: int) -> Left | None:
-        """What plans with a step time below this may use of `left`; None if there are none."""
-        thinned = self._thinned(left, below_ns - 1)
-        if thinned is None or len(cases := self._by_embedding(thinned)) == 1:
-            return thinned
-        return _joined(self._thinned(case, below_ns - 1) for case in cases)
-
-    def by_windows(self, left: Left, below_ns: int) -> Left | None:
-        """The same of even shares by classes and windows, see there; slower."""
-        cases = (self._thinned(case, below_ns - 1) for case in self._by_embedding(left))
-        return _joined(self._windowed(case, below_ns - 1) for case in cases)
-
-    def _windowed(self, left: Left | None, limit: int) -> Left | None:
+    def by_windows(self, choices: Remaining, below_ns: int) -> Remaining | None:
+        """What `remaining` leaves of even shares by windows of stages, see there; slower."""
+        remaining: Remaining | None = choices
         for lane in self.stages.lanes if self.stages.even and self.stages.chunks == 1 else ():
-            left = left and by_windows(self.stages, left, lane, limit, self.clock)
-        return left
-
-    def _thinned(self, left: Left, limit: int) -> Left | None:
-        before = -1
-        while before != (count := sum(map(len, left))):
             self.clock.check()
-            if not all(map(len, left)):
+            remaining = remaining and by_windows(self.stages, remaining, lane, below_ns - 1)
+        return remaining
+
+    def remaining(self, choices: Remaining, below_ns: int) -> Remaining | None:
+        """What plans with a step time below this may use of these; None if there are none."""
+        lane_counts, before = np.array(list(self.stages.lanes.values())), -1
+        while before != (count := sum(map(len, choices))):
+            self.clock.check()
+            if not all(map(len, choices)):
                 return None
             before = count
-            left = self._kept(left, limit)
-        return left
+            by_lane = [self.most(choices, r, below_ns - 1, asked=True) for r in self.stages.lanes]
+            choices = [
+                stage.take(self.suffice(np.stack(most), lane_counts))
+                for stage, *most in zip(choices, *by_lane, strict=True)
+            ]
+        return choices
 
-    def _by_embedding(self, left: Left) -> list[Left]:
-        """By what the links of the last stage take for tied embeddings, if it has any."""
-        epilogues = self.stages.graph.epilogues
-        rows = self.stages.graph.built[-1].tail[left[-1].step]
-        times = np.array(epilogues.embeddings)[rows]
-        return [[*left[:-1], left[-1].take(times == ns)] for ns in np.unique(times)]
-
-    def everything(self, below_ns: int, allowed: Allowed | None = None) -> Left:
+    def everything(self, below_ns: int, allowed: Allowed | None = None) -> Remaining:
         """All choices of every stage whose devices and memory alone leave the claim open."""
         return [
             self._choices(k, below_ns - 1, None if allowed is None else allowed[k])
@@ -125,53 +113,45 @@ class Refutation:
         step, able = self.stages.graph.built[k], self.stages.able(k, limit)
         if not len(step.source):
             return Choices(*np.zeros((4, 0), dtype=np.int64))
-        found: dict[bytes, tuple[Array, Array, Array]] = {}
+        placed: dict[bytes, tuple[Array, Array, Array]] = {}  # by the groups of a step
         once = np.ones(step.group.shape[1], dtype=np.int64)
         parts, total = [], 0
         for x, groups in enumerate(step.group):
             key = groups.tobytes()
-            if key not in found:
+            if key not in placed:
                 mask = self.suffice(able[groups], once)
                 if allowed is not None:
                     mask &= allowed[groups].all(axis=0).ravel()
-                found[key] = self.stages.placed(k, np.flatnonzero(mask))
-            parts.append((np.full(len(found[key][0]), x), *found[key]))
+                placed[key] = self.stages.placed(k, np.flatnonzero(mask))
+            parts.append((np.full(len(placed[key][0]), x), *placed[key]))
             total += len(parts[-1][0])
             if total > self.stages.most_choices:
                 raise TimeUpError
         return Choices(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
-    def allowed(self, left: Left) -> Allowed:
-        """What is left, of a graph of one lane."""
-        found: Allowed = []
-        num_groups, size = len(self.stages.shape.degrees), self.stages.size
-        for step, choices in zip(self.stages.graph.built, left, strict=True):
-            mask = np.zeros((num_groups, size, size), dtype=np.bool_)
+    def allowed(self, remaining: Remaining) -> Allowed:
+        """The layers that remain for every group, of a graph of one lane."""
+        size = self.stages.size
+        masks: Allowed = [
+            np.zeros((len(self.stages.shape.degrees), size, size), dtype=np.bool_)
+            for _ in remaining
+        ]
+        for mask, step, choices in zip(masks, self.stages.graph.built, remaining, strict=True):
             mask[step.group[choices.step, 0], choices.first, choices.last] = True
-            found.append(mask)
-        return found
+        return masks
 
-    def suffice(self, most: Array, counts: Array) -> Mask:
+    def suffice(self, most: Array, lane_counts: Array) -> Mask:
         """[..] whether replicas with these most micro-batches [R, ..] do all.
 
-        counts: [R] lanes that each row of `most` stands for.
+        lane_counts: [R] lanes that each row of `most` stands for.
         """
-        whole = np.tensordot(counts, np.minimum(most, self.needed), axes=1)
-        enough: Mask = (most >= self.stages.least).all(axis=0) & (whole >= self.needed)
+        total = np.tensordot(lane_counts, np.minimum(most, self.needed), axes=1)
+        enough: Mask = (most >= self.stages.least).all(axis=0) & (total >= self.needed)
         return enough
 
-    def _kept(self, left: Left, limit: int) -> Left:
-        """What is not struck out for plans within `limit`."""
-        lanes = zip(
-            *(self.most(left, r, limit, asked=True) for r in self.stages.lanes), strict=True
-        )
-        counts = np.array(list(self.stages.lanes.values()))
-        return [
-            choices.take(self.suffice(np.stack(most), counts))
-            for choices, most in zip(left, lanes, strict=True)
-        ]
-
-    def most(self, left: Left, r: int, limit: int, asked: bool = False) -> Iterator[Array]:
+    def most(
+        self, remaining: Remaining, r: int, limit: int, asked: bool = False
+    ) -> Iterator[Array]:
         """Per stage [M] most micro-batches of a replica of lane r within `limit`.
 
         asked: of uneven shares no more than needed are looked for. Nor are fewer if all lanes are
@@ -179,32 +159,25 @@ class Refutation:
         """
         stages, graph = self.stages, self.stages.graph
         asked &= not stages.even
-        most = self.needed if asked else stages.total
-        least = ceil_div(most, len(graph.lanes)) if asked and len(stages.lanes) == 1 else 1
-        lane = stages.lane(left, r)
-        for k, choices in enumerate(left):
-            stage = StageLengths(lane, k, limit)
-            held = stages.held(k)[graph.built[k].group[choices.step, r], choices.own]
+        upper = self.needed if asked else stages.total
+        fewest = ceil_div(upper, len(graph.lanes)) if asked and len(stages.lanes) == 1 else 1
+        lane = stages.lane(remaining, r)
+        for k, choices in enumerate(remaining):
+            fitting = stages.held(k)[graph.built[k].group[choices.step, r], choices.row]
             if stages.even:
-                fits = stage.within(stages.members[k])
-                yield np.where(fits, np.minimum(held, stages.least), 0)
+                within = lane.within(k, stages.members(k), limit)
+                yield np.where(within, np.minimum(fitting, stages.least), 0)
             else:
-                yield self._largest(k, stage, np.minimum(held, most), least)
+                yield self._largest(k, lane, limit, np.minimum(fitting, upper), fewest)
 
-    def _largest(self, k: int, stage: StageLengths, most: Array, least: int) -> Array:
-        """[M] largest m up to `most` that no member rules out, by halving; 0 below `least`."""
+    def _largest(self, k: int, lane: LaneWays, limit: int, upper: Array, fewest: int) -> Array:
+        """[M] largest m up to `upper` that no member rules out, by halving; 0 below `fewest`."""
         shape = self.stages.shape
-        low, high = np.zeros_like(most), np.clip(most, 0, stage.alone)
+        low, high = np.zeros_like(upper), np.clip(upper, 0, lane.busiest(k, limit))
         middle = high
-        while ((low < high) & (high >= least)).any():
+        while ((low < high) & (high >= fewest)).any():
             members = members_of(shape.schedule, shape.pp, k, np.maximum(middle, 1))
-            within = stage.within(members)
+            within = lane.within(k, members, limit)
             low, high = np.where(within, middle, low), np.where(within, high, middle - 1)
             middle = (low + high + 1) // 2
-        return np.where(low >= least, low, 0)
-
-
-def _joined(parts: Iterable[Left | None]) -> Left | None:
-    """What is in any of these; None if there are none."""
-    found = [Choices.joined(own) for own in zip(*filter(None, parts), strict=True)]
-    return found or None
+        return np.where(low >= fewest, low, 0)

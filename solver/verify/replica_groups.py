@@ -13,12 +13,12 @@ stages of a lane may be on one node only if both fit there. So lanes are a relax
 Light lane. Let a node of group j weigh w_j, all nodes W, and the lanes do s_l micro-batches per
 replica, all together S or more. Some lane l of weight w has s_l W >= S w: with even shares it
 weighs W / lanes or less. Below the claim that lane is a way through the graph of one lane in which
-weights are added up, so if nothing is left of these (`refutation`), for any weights, there is no
-plan. All lanes have the same layers on a stage: what the light lane cannot have there, whatever its
-node, no lane has. What no lane can have on a node of some group is left out for all.
+weights are added up, so if nothing is left of these (`refutation`) there is no plan. All lanes have
+the same layers on a stage: what the light lane cannot have there, whatever its node, no lane has.
+What no lane can have on a node of some group is left out for all.
 
 Trials. What is left is halved by the layers of a stage, until one split is left. Then the most
-micro- batches of every way of a lane are found by simulation, and lanes are dealt out: B_l(n) is
+micro-batches of every way of a lane are found by simulation, and lanes are dealt out: B_l(n) is
 the most that l lanes on nodes n do. If that is not enough, no plan with that split is faster than
 claimed. If it is, that is a plan, worked out with all its costs. If it is below the claim that is
 refuted. Else its tails wait for nodes of other lanes: the plans are told apart by all the groups
@@ -29,7 +29,6 @@ between zones can be to blame, and there is no opinion.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import combinations
 from math import gcd
 
@@ -44,8 +43,8 @@ from solver.simulate import step_time_ns
 from solver.verify.bounds import Clock, Prover
 from solver.verify.exhaust import Outcome, Trial
 from solver.verify.orders import Hosts, LaneGraph, Tally, Used, exact_tally
-from solver.verify.partition import Dealing, LightLane, Nodes, best_deal, deal
-from solver.verify.path_lengths import Left
+from solver.verify.partition import Dealing, Nodes, best_deal, deal
+from solver.verify.path_lengths import Remaining
 from solver.verify.refutation import Allowed, Refutation
 from solver.verify.stages import Stages
 from solver.verify.zone_links import keeps_stages_apart
@@ -70,22 +69,33 @@ class LanesLeft:
     @property
     def runs(self) -> list[Mask]:
         """Per stage [n, n] layers, whatever the group."""
-        return [np.asarray(own.any(axis=0)) for own in self.allowed]
+        return [np.asarray(mask.any(axis=0)) for mask in self.allowed]
 
     def with_runs(self, k: int, runs: Mask) -> "LanesLeft":
         """With these layers only on stage k."""
         allowed = [*self.allowed[:k], self.allowed[k] & runs, *self.allowed[k + 1 :]]
         return replace(self, allowed=allowed)
 
-    def with_ways(self, ways: Iterable[Left]) -> "LanesLeft | None":
+    def with_ways(self, ways: Iterable[Remaining]) -> "LanesLeft | None":
         """With the layers of these ways of a lane only; None if there are none."""
-        left, runs = self, [np.zeros_like(own) for own in self.runs]
-        for found in ways:
-            for run, own in zip(runs, found, strict=True):
-                run[own.first, own.last] = True
-        for k, run in enumerate(runs):
-            left = left.with_runs(k, run)
-        return left if all(run.any() for run in runs) else None
+        runs = [np.zeros_like(mask) for mask in self.runs]
+        for stages in ways:
+            for run, choices in zip(runs, stages, strict=True):
+                run[choices.first, choices.last] = True
+        allowed = [mask & run for mask, run in zip(self.allowed, runs, strict=True)]
+        return replace(self, allowed=allowed) if all(run.any() for run in runs) else None
+
+    def halves(self) -> "list[LanesLeft]":
+        """The stage with most runs of layers cut in two; none if each has one."""
+        runs = self.runs
+        k = max(range(len(runs)), key=lambda k: int(runs[k].sum()))
+        first, last = np.nonzero(runs[k])
+        parts = []
+        for part in (slice(None, len(first) // 2), slice(len(first) // 2, None)):
+            run = np.zeros_like(runs[k])
+            run[first[part], last[part]] = True
+            parts.append(self.with_runs(k, run))
+        return parts if len(first) > 1 else []
 
 
 class Lanes:
@@ -103,116 +113,113 @@ class Lanes:
         self.size = gcd(shape.dp, *used)
         self.number = shape.dp // self.size
         self.alike = self.number == 1 or used == {self.size}
-        self.places = shape.nodes_used
+        places = shape.nodes_used
         if self.number > 1:
-            each = zip(sizes, shape.nodes_used, strict=True)
-            self.places = tuple(n * size // self.size for size, n in each)
+            places = tuple(n * size // self.size for size, n in zip(sizes, places, strict=True))
         total = prover.instance.workload.global_batch // shape.micro_batch
         self.even = prover.instance.search.micro_batches == "even"
         self.fewest = total // shape.dp if self.even else 1
         self.total = ceil_div(total, self.size)
         self.largest = self.fewest if self.even else min(self.total, total - shape.dp + 1)
+        forward, backward, weight = prover.stage_times(shape)
         self.dealing = Dealing(
-            self.places, self.number, shape.pp, self.total, self.largest, self.work
+            places=places,
+            number=self.number,
+            pp=shape.pp,
+            total=self.total,
+            fewest=self.fewest,
+            largest=self.largest,
+            even=self.even,
+            work=np.maximum((forward + backward + weight)[:, 0, -1], 1).tolist(),
         )
-        least = self.fewest if self.even else None
-        self.light = LightLane(self.dealing, shape.nodes_used, least)
         self._questions: dict[tuple[Tally, Used, int, Hosts], Refutation] = {}
 
     def everything(self) -> LanesLeft | None:
         """What plans below the claim may use; None if there are none."""
         hosts: Hosts = (None,) * self.shape.pp
-        none = Tally(((),) * len(self.shape.nodes_used), ())
-        question = self._question(none, (), self.fewest, hosts)
-        left = question.everything(self.below_ns)
-        if not all(map(len, left)):
+        question = self._weightless(hosts)
+        choices = question.everything(self.below_ns)
+        if not all(map(len, choices)):
             return None
-        return self.remaining(LanesLeft(question.allowed(left), hosts))
+        return self.remaining(LanesLeft(question.allowed(choices), hosts))
 
-    def remaining(self, left: LanesLeft) -> LanesLeft | None:
+    def remaining(self, lanes_left: LanesLeft) -> LanesLeft | None:
         """What of this plans below the claim may use; None if there are none."""
-        known, weightings = self._by_all(left), self.light.weightings
+        # without what no lane can use, whatever it weighs
+        question = self._weightless(lanes_left.hosts)
+        ways = self.within(question, lanes_left)
+        if ways is None:
+            return None
+        remaining: LanesLeft | None = replace(lanes_left, allowed=question.allowed(ways))
+        if remaining and self.dealing.weights is not None:
+            remaining = remaining.with_ways(self._light_ways(remaining, self.dealing.weights))
         by_deal = not self.even and self.number > 1 and self.dealing.few
-        by_deal = by_deal and len(self.dealing.kinds) <= MOST_KINDS
-        for weights in weightings[:1] if by_deal else weightings:
-            if known is not None:
-                known = self._by_light(known, weights)
-        return self._by_deal(known) if by_deal and known is not None else known
+        if remaining is not None and by_deal and len(self.dealing.kinds) <= MOST_KINDS:
+            return self._by_deal(remaining)
+        return remaining
 
-    @cached_property
-    def work(self) -> list[int]:
-        """Of the whole chain for a micro-batch on every group, ns; 1 at least."""
-        forward, backward, weight = self.prover.stage_times(self.shape)
-        work: list[int] = np.maximum((forward + backward + weight)[:, 0, -1], 1).tolist()
-        return work
-
-    def _by_all(self, left: LanesLeft) -> LanesLeft | None:
-        """Without what no lane can use, whatever it weighs."""
-        none = Tally(((),) * len(self.shape.nodes_used), ())
-        question = self._question(none, (), self.fewest, left.hosts)
-        found = self.within(question, left)
-        return None if found is None else replace(left, allowed=question.allowed(found))
-
-    def _by_deal(self, left: LanesLeft) -> LanesLeft | None:
+    def _by_deal(self, lanes_left: LanesLeft) -> LanesLeft | None:
         """Without what lanes that do enough cannot use, if the others do the most that they can.
 
         A lane on nodes n does no more than some most, so the lanes do no more than the best deal of
         all nodes, and a lane no less than what the best deal of the others leaves.
         """
+        places = self.dealing.places
         most = self.dealing.most_by_nodes(
-            lambda nodes, at: self._ways_of(left, nodes, at) is not None, left.most
+            lambda nodes, asked: self._ways_of(lanes_left, nodes, asked) is not None,
+            lanes_left.most,
         )
         if most is None:
             return None
-        left = replace(left, most=most)
-        some = {nodes: own for nodes, own in most.items() if own}
-        others = deal(some, self.number - 1, self.places)[-1]
-        known = []
-        for nodes, own in most.items():
-            rest = tuple(n - c for n, c in zip(self.places[:-1], nodes, strict=False))
-            least = max(1, self.total - int(others[rest]))
-            if least <= own and (found := self._ways_of(left, nodes, least)):
-                known.append(found)
-        return left.with_ways(known)
+        lanes_left = replace(lanes_left, most=most)
+        possible = {nodes: upper for nodes, upper in most.items() if upper}
+        others = deal(possible, self.number - 1, places)[-1]
+        ways = []
+        for nodes, upper in most.items():
+            rest = tuple(n - c for n, c in zip(places[:-1], nodes, strict=False))
+            fewest = max(1, self.total - int(others[rest]))
+            if fewest <= upper and (remaining := self._ways_of(lanes_left, nodes, fewest)):
+                ways.append(remaining)
+        return lanes_left.with_ways(ways)
 
-    def _ways_of(self, left: LanesLeft, nodes: Nodes, micro_batches: int) -> Left | None:
+    def _ways_of(self, lanes_left: LanesLeft, nodes: Nodes, micro_batches: int) -> Remaining | None:
         """What a lane with these nodes may use to do so much; None if it cannot."""
-        question = self._question(exact_tally(nodes), nodes, 1, left.hosts)
-        return self.within(replace(question, needed=micro_batches), left)
+        question = self._question(exact_tally(nodes), nodes, 1, lanes_left.hosts)
+        return self.within(replace(question, needed=micro_batches), lanes_left)
 
-    def _by_light(self, left: LanesLeft, weights: Nodes) -> LanesLeft | None:
-        """Without what the light lane leaves no lane; None if there is no light lane."""
-        return left.with_ways(found for _, found in self.light_ways(left, weights))
-
-    def light_ways(self, left: LanesLeft, weights: Nodes) -> Iterator[tuple[Refutation, Left]]:
+    def _light_ways(self, lanes_left: LanesLeft, weights: Nodes) -> Iterator[Remaining]:
         """What the light lane may use, by its weight."""
-        tally_of = tuple((w,) for w in weights)
-        for least, most, micro_batches in self.light.ranges(weights):
-            if micro_batches > self.largest:
-                continue
-            question = self._question(Tally(tally_of, (most,)), (least,), micro_batches, left.hosts)
-            found = self.within(question, left)
-            if found is not None:
-                yield question, found
+        tally_of = tuple((weight,) for weight in weights)
+        for lowest, highest, micro_batches in self.dealing.ranges(weights):
+            if micro_batches <= self.largest:
+                tally = Tally(tally_of, (highest,))
+                question = self._question(tally, (lowest,), micro_batches, lanes_left.hosts)
+                ways = self.within(question, lanes_left)
+                if ways is not None:
+                    yield ways
 
-    def within(self, question: Refutation, left: LanesLeft) -> Left | None:
+    def within(self, question: Refutation, lanes_left: LanesLeft) -> Remaining | None:
         """What of this ways of a lane below the claim may use; None if there are none."""
-        everything = question.everything(self.below_ns, left.allowed)
+        everything = question.everything(self.below_ns, lanes_left.allowed)
         return question.remaining(everything, self.below_ns)
 
-    def _question(self, tally: Tally, least: Used, micro_batches: int, hosts: Hosts) -> Refutation:
-        key = tally, least, micro_batches, hosts
+    def _question(self, tally: Tally, lowest: Used, micro_batches: int, hosts: Hosts) -> Refutation:
+        key = tally, lowest, micro_batches, hosts
         if key not in self._questions:
-            graph = LaneGraph(self.tables, tally, least, hosts, self.apart)
+            graph = LaneGraph(self.tables, tally, lowest, hosts, self.apart)
             stages = Stages(self.prover, self.shape, graph)
             self._questions[key] = Refutation(stages, micro_batches, self.clock)
         return self._questions[key]
 
+    def _weightless(self, hosts: Hosts) -> Refutation:
+        """Any lane, whatever its nodes."""
+        tally = Tally(((),) * len(self.shape.nodes_used), ())
+        return self._question(tally, (), self.fewest, hosts)
+
     def exact(self, hosts: Hosts) -> Refutation:
         """All lanes, by their nodes."""
-        tally = exact_tally(self.shape.nodes_used)
         none = (0,) * len(self.shape.nodes_used)
-        return self._question(tally, none, self.fewest, hosts)
+        return self._question(exact_tally(self.shape.nodes_used), none, self.fewest, hosts)
 
 
 #: With more ways of a lane through one split they are not tried.
@@ -234,68 +241,39 @@ def exhaust_lanes(lanes: Lanes, everything: LanesLeft) -> Outcome | None:
     """
     if not lanes.alike:
         return None
-    stack, tried = [everything], True
+    stack, nodes_used = [everything], lanes.shape.nodes_used
     while stack:
-        left = lanes.remaining(stack.pop())
-        if left is None:
+        lanes_left = lanes.remaining(stack.pop())
+        if lanes_left is None:
             continue
-        if parts := _halves(left):
+        if parts := lanes_left.halves():
             stack.extend(parts)
             continue
-        if not _has_light_way(lanes, left):
-            continue
-        if not lanes.dealing.few or (ways := _ways(lanes, left)) is None:
+        if not lanes.dealing.few or (ways := _ways(lanes, lanes_left)) is None:
             return None
-        if _suffice(lanes, {nodes: way.micro_batches for nodes, way in ways.items()}):
-            plan, time_ns = _dealt(lanes, left, ways)
-            if time_ns < lanes.below_ns:
-                return Outcome(tried, plan, time_ns)
-            if None not in left.hosts:
-                return None
-            stack.extend(_hosted(lanes, left))
-    return Outcome(tried)
+        most = {nodes: way.micro_batches for nodes, way in ways.items()}
+        if deal(most, lanes.number, nodes_used)[-1].flat[-1] < lanes.total:
+            continue
+        plan = _dealt(lanes, lanes_left, ways)
+        step_ns = step_time_ns(plan_costs(lanes.prover.instance, plan))
+        if step_ns < lanes.below_ns:
+            return Outcome(True, plan, step_ns)
+        if None not in lanes_left.hosts:
+            return None
+        # by all sets of groups that the first undecided stage may stand on
+        k, used = lanes_left.hosts.index(None), [j for j, count in enumerate(nodes_used) if count]
+        for size in range(1, min(len(used), lanes.number) + 1):
+            for groups in combinations(used, size):
+                stack.append(
+                    replace(
+                        lanes_left,
+                        hosts=(*lanes_left.hosts[:k], groups, *lanes_left.hosts[k + 1 :]),
+                    )
+                )
+    return Outcome(True)
 
 
-def _halves(left: LanesLeft) -> list[LanesLeft]:
-    """The stage with most runs of layers cut in two; none if each has one."""
-    runs = left.runs
-    k = max(range(len(runs)), key=lambda k: int(runs[k].sum()))
-    first, last = np.nonzero(runs[k])
-    parts = []
-    for part in (slice(None, len(first) // 2), slice(len(first) // 2, None)):
-        run = np.zeros_like(runs[k])
-        run[first[part], last[part]] = True
-        parts.append(left.with_runs(k, run))
-    return parts if len(first) > 1 else []
-
-
-def _hosted(lanes: Lanes, left: LanesLeft) -> Iterator[LanesLeft]:
-    """By all sets of groups that the first undecided stage may stand on."""
-    k = left.hosts.index(None)
-    used = [j for j, count in enumerate(lanes.shape.nodes_used) if count]
-    for size in range(1, min(len(used), lanes.number) + 1):
-        for groups in combinations(used, size):
-            hosts = (*left.hosts[:k], groups, *left.hosts[k + 1 :])
-            yield replace(left, hosts=hosts)
-
-
-def _has_light_way(lanes: Lanes, left: LanesLeft) -> bool:
-    """Whether the light lane has a way in time, by simulation, whatever the weights.
-
-    True where there are too many ways to try.
-    """
-    return all(
-        any(
-            trial.count(ways) > MOST_PATHS
-            or max(_most_of_ways(lanes, trial, ways), default=0) >= question.needed
-            for question, ways in lanes.light_ways(left, weights)
-            for trial in [Trial(question, lanes.below_ns)]
-        )
-        for weights in lanes.light.weightings
-    )
-
-
-def _most_of_ways(lanes: Lanes, trial: Trial, ways: Left) -> list[int]:
+def _most_of_ways(lanes: Lanes, trial: Trial, ways: Remaining) -> list[int]:
     """Of every complete way the most micro-batches below the claim, if fewer may be slower too."""
     plans = trial.plans(ways)
     high = trial.most(plans, ways, 0, np.full(len(plans), lanes.largest))
@@ -312,43 +290,36 @@ def _most_of_ways(lanes: Lanes, trial: Trial, ways: Left) -> list[int]:
     return most
 
 
-def _ways(lanes: Lanes, left: LanesLeft) -> dict[Nodes, _Way] | None:
+def _ways(lanes: Lanes, lanes_left: LanesLeft) -> dict[Nodes, _Way] | None:
     """By nodes, for lanes that have a way in time; None if there are too many to try."""
-    question = lanes.exact(left.hosts)
-    everything = question.everything(lanes.below_ns, left.allowed)
-    ways = question.remaining(everything, lanes.below_ns)
-    if ways is None:
+    question = lanes.exact(lanes_left.hosts)
+    remaining = lanes.within(question, lanes_left)
+    if remaining is None:
         return {}
     trial = Trial(question, lanes.below_ns)
-    if trial.count(ways) > MOST_PATHS:
+    if trial.count(remaining) > MOST_PATHS:
         return None
-    found: dict[Nodes, _Way] = {}
-    rows = zip(trial.plans(ways).steps.T.tolist(), _most_of_ways(lanes, trial, ways), strict=True)
-    for own, most in rows:
-        begins = [step.begins[x] for step, x in zip(question.stages.graph.built, own, strict=True)]
+    ways: dict[Nodes, _Way] = {}
+    all_steps = trial.plans(remaining).steps.T.tolist()
+    for steps, most in zip(all_steps, _most_of_ways(lanes, trial, remaining), strict=True):
+        stages = zip(question.stages.graph.built, steps, strict=True)
+        begins = tuple(step.begins[x] for step, x in stages)
         taken = Counter(group for groups in begins for group in groups)
         nodes = tuple(taken[j] for j in range(len(lanes.shape.nodes_used)))
-        if most and (nodes not in found or found[nodes].micro_batches < most):
-            found[nodes] = _Way(most, tuple(begins))
-    return found
+        if most and (nodes not in ways or ways[nodes].micro_batches < most):
+            ways[nodes] = _Way(most, begins)
+    return ways
 
 
-def _dealt(lanes: Lanes, left: LanesLeft, ways: dict[Nodes, _Way]) -> tuple[Plan, int]:
-    """The plan of the lanes that together can do most, and its step time."""
+def _dealt(lanes: Lanes, lanes_left: LanesLeft, ways: dict[Nodes, _Way]) -> Plan:
+    """The plan of the lanes that together can do most."""
     most = {nodes: way.micro_batches for nodes, way in ways.items()}
     chosen = best_deal(most, lanes.number, lanes.shape.nodes_used)
     rows = [ways[nodes].begins for nodes in chosen]
     order = [j for stage in zip(*rows, strict=True) for groups in stage for j in groups]
-    ends = [0, *(int(np.flatnonzero(run.any(axis=0))[0]) for run in left.runs)]
+    ends = [0, *(int(np.flatnonzero(run.any(axis=0))[0]) for run in lanes_left.runs)]
     shares = [ways[nodes].micro_batches for nodes in chosen for _ in range(lanes.size)]
     total = lanes.prover.instance.workload.global_batch // lanes.shape.micro_batch
     while sum(shares) > total:
         shares[shares.index(max(shares))] -= 1
-    plan = lanes.prover.plan(lanes.shape, order, ends, shares)
-    return plan, step_time_ns(plan_costs(lanes.prover.instance, plan))
-
-
-def _suffice(lanes: Lanes, most: Mapping[Nodes, int]) -> bool:
-    """Whether lanes that do so much, by their nodes, do all."""
-    dealt = deal(most, lanes.number, lanes.shape.nodes_used)[-1]
-    return bool(dealt.flat[-1] >= lanes.total)
+    return lanes.prover.plan(lanes.shape, order, ends, shares)

@@ -67,10 +67,10 @@ def places_of(space: PlanSpace, shape: Shape) -> list[Place]:
     b, groups = shape.micro_batch, space.instance.cluster.groups
     used = [j for j, count in enumerate(shape.nodes_used) if count]
     return [
-        (j, own)
+        (j, degrees)
         for j in used
-        for own in slot_degrees(space.instance, groups[j].gpus_per_node, 1)
-        if b % own.parts == 0
+        for degrees in slot_degrees(space.instance, groups[j].gpus_per_node, 1)
+        if b % degrees.parts == 0
     ]
 
 
@@ -105,11 +105,11 @@ class StageGraph(OrderGraph):
         """Where the next stage may stand."""
         used = before.used if before else (0,) * len(self.cluster.groups)
         room = self._gpus(before.place)[0] - before.taken if before else 0
-        for x, (j, own) in enumerate(self.places):
+        for x, (j, degrees) in enumerate(self.places):
             size, gpus = self._gpus(x)
             first = None
             if self.instance.search.target == "flagscale":
-                first = before.first if before else own
+                first = before.first if before else degrees
             if before and room:
                 if j == self.places[before.place][0] and gpus <= room:
                     yield Move(before, Standing(used, before.taken + gpus, x, first))
@@ -118,25 +118,23 @@ class StageGraph(OrderGraph):
                 if more[j] <= self.whole.nodes_used[j]:
                     yield Move(before, Standing(more, min(gpus, size), x, first))
 
-    def _runs(self, standing: Standing, last: bool) -> bool:
-        """Whether the target runs the stage."""
-        own = self.places[standing.place][1]
-        first = standing.first or own
-        return may_follow(self.instance, self.whole.zero, first, own, last)
-
-    def _is_end(self, standing: Standing) -> bool:
-        full = standing.taken == self._gpus(standing.place)[0]
-        return full and standing.used == self.whole.nodes_used
-
     @cached_property
     def _levels(self) -> list[list[Move]]:
-        """Per stage the moves of which plans are made; none if there is no plan."""
+        """Per stage the moves of which plans are made, as the target runs them; none: no plan."""
         levels, states = list[list[Move]](), list[Standing | None]([None])
         for k in range(1, self.whole.pp + 1):
-            moves = (move for one in states for move in self._moves(one))
-            levels.append([one for one in moves if self._runs(one.after, k == self.whole.pp)])
+            levels.append([])
+            for move in (move for state in states for move in self._moves(state)):
+                degrees = self.places[move.after.place][1]
+                first = move.after.first or degrees
+                last = k == self.whole.pp
+                if may_follow(self.instance, self.whole.zero, first, degrees, last):
+                    levels[-1].append(move)
             states = list(dict.fromkeys(move.after for move in levels[-1]))
-        useful = set[Standing | None](one for one in states if one and self._is_end(one))
+        full = [state for state in states if state and state.used == self.whole.nodes_used]
+        useful = set[Standing | None](
+            state for state in full if state.taken == self._gpus(state.place)[0]
+        )
         for k in reversed(range(self.whole.pp)):
             levels[k] = [move for move in levels[k] if move.after in useful]
             useful = {move.before for move in levels[k]}
@@ -147,11 +145,13 @@ class StageGraph(OrderGraph):
         """Per stage; none if there is no plan."""
         if sum(map(len, self._levels)) > self.most_steps:
             return None
-        found, numbers = list[Step](), dict[Standing | None, int]({None: 0})
+        steps, numbers = list[Step](), dict[Standing | None, int]({None: 0})
         for k, moves in enumerate(self._levels):
-            after = {one: i for i, one in enumerate(dict.fromkeys(m.after for m in moves))}
+            after = {
+                standing: i for i, standing in enumerate(dict.fromkeys(m.after for m in moves))
+            }
             sends = np.array([[self._sends(move)] for move in moves], dtype=np.int64)
-            found.append(
+            steps.append(
                 Step(
                     source=np.array([numbers[move.before] for move in moves]),
                     target=np.array([after[move.after] for move in moves]),
@@ -164,7 +164,7 @@ class StageGraph(OrderGraph):
                 )
             )
             numbers = dict(after.items())
-        return tuple(found)
+        return tuple(steps)
 
     def _sends(self, move: Move) -> list[int]:
         """[K] messages between the stage before and this one; 0 before the first."""
@@ -186,12 +186,12 @@ class StageGraph(OrderGraph):
     def plan(self, prover: Prover, steps: Sequence[int], ends: Sequence[int]) -> Plan:
         """The plan of these steps and layer boundaries; `prover`: of the instance by place."""
         m = self.instance.workload.global_batch // self.whole.micro_batch // self.whole.dp
-        moves = [own[i] for own, i in zip(self._levels, steps, strict=True)]
+        moves = [row[i] for row, i in zip(self._levels, steps, strict=True)]
         costs, rows = prover.stage_costs(self.shape), list[list[Stage]]()
         for k, move in enumerate(moves):
             x, layers = move.after.place, (ends[k], ends[k + 1])
-            held = ((in_flight(self.whole.schedule, self.whole.pp, k, m), 0),)
-            recomputed = costs.recomputed_of(x, held, layers)
+            in_flight_of = ((in_flight(self.whole.schedule, self.whole.pp, k, m), 0),)
+            recomputed = costs.recomputed_of(x, in_flight_of, layers)
             degrees = self.places[x][1]
             rows.append(
                 [
@@ -200,7 +200,7 @@ class StageGraph(OrderGraph):
                 ]
             )
         nodes = dict.fromkeys(stage.group.node for row in rows for stage in row)
-        replicas = [Replica(micro_batches=m, stages=own) for own in zip(*rows, strict=True)]
+        replicas = [Replica(micro_batches=m, stages=row) for row in zip(*rows, strict=True)]
         return Plan(shape=self.whole, node_order=tuple(nodes), replicas=tuple(replicas))
 
     def _groups(self, move: Move) -> Iterator[Group]:
@@ -210,8 +210,8 @@ class StageGraph(OrderGraph):
         node = self.cluster.first_node[j] + move.after.used[j] - self._num_nodes(move.after.place)
         start = move.after.taken - gpus if gpus <= size else 0
         for gpu in range(start, start + gpus, degrees.width):
-            own = range(gpu % size, gpu % size + degrees.width)
-            yield Group(node=node + gpu // size, gpus=tuple(own))
+            slot = range(gpu % size, gpu % size + degrees.width)
+            yield Group(node=node + gpu // size, gpus=tuple(slot))
 
 
 Numbers = NDArray[np.float64]
@@ -281,21 +281,21 @@ class StageWork:
 
 def _with_even(gpus: Numbers, evenly: float, far: float) -> Iterator[Numbers]:
     """Weights of places, none negative: those by GPUs, with even ones, or less these up to far."""
-    least = float(gpus.min())
-    most = far if least >= evenly else min(far, least / (evenly - least))
-    for part in (0, 0.5, -most):
+    lowest = float(gpus.min())
+    farthest = far if lowest >= evenly else min(far, lowest / (evenly - lowest))
+    for part in (0, 0.5, -farthest):
         yield np.maximum((1 - part) * gpus + part * evenly, 0.0)
 
 
 class StageTrial(Trial):
     """The plans of such a shape against one claim; its graph is by place."""
 
-    def __init__(self, whole: Prover, graph: StageGraph, below_ns: int, clock: Clock) -> None:
+    def __init__(self, prover: Prover, graph: StageGraph, below_ns: int, clock: Clock) -> None:
         even = graph.instance.search.model_copy(update={"micro_batches": "even"})
         instance = graph.instance.model_copy(update={"search": even})
         stages = Stages(Prover(PlanSpace(instance)), graph.shape, graph)
         super().__init__(Refutation(stages, stages.total // graph.width, clock), below_ns)
-        self.whole, self.stage_graph = whole, graph
+        self.whole, self.stage_graph = prover, graph
 
     def plan(self, steps: Sequence[int], ends: Sequence[int], shares: Sequence[int]) -> Plan:
         """The plan of these steps and layer boundaries."""
@@ -316,5 +316,4 @@ def exhaust_stages(prover: Prover, shape: Shape, below_ns: int, clock: Clock) ->
         return None
     if not graph.steps:
         return Outcome(tried=False)
-    trial = StageTrial(prover, graph, below_ns, clock)
-    return trial.hunted(trial.question.everything(below_ns))
+    return StageTrial(prover, graph, below_ns, clock).outcome()

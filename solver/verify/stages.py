@@ -11,6 +11,7 @@ adds to the transfer to the first, only lengthen a step.
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -20,9 +21,9 @@ from formulations.costs.intervals import interval_maxima, interval_sums
 from formulations.plan import Shape
 from formulations.schedules import SCHEDULES, held
 from solver.verify.bounds import Prover
-from solver.verify.families import NEVER, Member, families
+from solver.verify.families import NEVER, Member, families, members_of
 from solver.verify.orders import OrderGraph
-from solver.verify.path_lengths import Choices, Costs, LaneWays, Left, Ways
+from solver.verify.path_lengths import Choices, Costs, LaneWays, Remaining
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -48,6 +49,7 @@ class Stages:
         self.able = lru_cache(maxsize=None)(self._able)
         self.passes = lru_cache(maxsize=None)(self._passes)
         self.held = lru_cache(maxsize=None)(self._held)
+        self.members = lru_cache(maxsize=None)(self._members)
 
     @property
     def size(self) -> int:
@@ -59,20 +61,12 @@ class Stages:
         """Lanes that differ, each with the number of those that are like it."""
         return Counter(self.graph.alike)
 
-    @cached_property
-    def members(self) -> tuple[tuple[Member, ...], ...]:
-        """Per device, for the m of even shares."""
-        return families(self.shape.schedule, self.shape.pp, self.least, self.chunks)
-
-    @cached_property
-    def rest(self) -> int:
-        """Weight gradients at the end on stage 0, on all ways that come back there.
-
-        If they are split off, those of the last micro-batch at least.
-        """
-        if not self.even:
-            return int(SCHEDULES[self.shape.schedule].splits_backward)
-        return min((one.rest for own in self.members[1:] for one in own if one.back), default=0)
+    def _members(self, k: int) -> Sequence[Member]:
+        """Of a device, for the m of even shares."""
+        schedule, p = self.shape.schedule, self.shape.pp
+        if self.chunks == 1:
+            return members_of(schedule, p, k, np.array(self.least))
+        return families(schedule, p, self.least, self.chunks)[k]
 
     @cached_property
     def kind(self) -> Array:
@@ -88,24 +82,24 @@ class Stages:
         ends = np.arange(self.size)
         return (ends - ends[:, None]).reshape(1, -1)
 
-    def placed(self, k: int, own: Array) -> tuple[Array, Array, Array]:
+    def placed(self, k: int, rows: Array) -> tuple[Array, Array, Array]:
         """Layers [first, last) of some rows of a device, and the rows, wherever they may begin."""
-        return *np.divmod(own, self.size), own
+        return *np.divmod(rows, self.size), rows
 
     def _held(self, k: int) -> Array:
         """[J, rows] largest number of micro-batches that memory holds."""
         shape, prover = self.shape, self.prover
         if self.even:
-            held = np.where(prover.extra(shape, k, self.least) < NEVER, NEVER, 0)
+            number = np.where(prover.extra(shape, k, self.least) < NEVER, NEVER, 0)
         else:
-            held = prover.held(shape, k, self.total)
-        return held.reshape(len(held), -1)
+            number = prover.held(shape, k, self.total)
+        return number.reshape(len(number), -1)
 
     def _passes(self, k: int) -> list[list[Array]]:
         """By chunk [J, rows] ns, at least: forward, backward, weight gradients."""
         backward = self.prover.backward_ns(self.shape, k, self.least)
         times = (self._forward, backward, self._weight)
-        return [[own.reshape(len(own), -1)] for own in times]
+        return [[part.reshape(len(part), -1)] for part in times]
 
     def _able(self, k: int, limit: int) -> Array:
         """[J, rows] most micro-batches of a device, by memory and what is busy within the limit.
@@ -129,26 +123,27 @@ class Stages:
         """[T, n * n] of the graph."""
         return np.stack(self.graph.epilogues.all_ns).reshape(len(self.graph.epilogues.all_ns), -1)
 
-    def tail_ns(self, k: int, tails: Array, own: Array) -> Array:
+    def tail_ns(self, k: int, tails: Array, rows: Array) -> Array:
         """[M] of a device on nodes with these rows of tails."""
-        return self._tails[tails, own]
+        return self._tails[tails, rows]
 
-    def lane(self, left: Left, r: int) -> LaneWays:
-        """Lane r on what is left."""
-        costs = [self.costs(left, k, r) for k in range(len(left))]
-        once = costs[0].tail + self.rest * costs[0].times[2 * self.chunks]
-        return LaneWays(costs, Ways(self.graph.built, left, self.size), once)
+    def lane(self, remaining: Remaining, r: int) -> LaneWays:
+        """Lane r on what remains; all ways that come back put off one weight gradient at least."""
+        costs = [self.costs(remaining, k, r) for k in range(len(remaining))]
+        puts_off = SCHEDULES[self.shape.schedule].splits_backward
+        once = costs[0].tail + puts_off * costs[0].times[2 * self.chunks]
+        return LaneWays(self.graph.built, remaining, costs, once, self.size)
 
-    def costs(self, left: Left, k: int, r: int) -> Costs:
+    def costs(self, remaining: Remaining, k: int, r: int) -> Costs:
         """What the choices of a device cost lane r."""
-        step, choices = self.graph.built[k], left[k]
+        step, choices = self.graph.built[k], remaining[k]
         groups = step.group[choices.step, r]
-        times = [one[groups, choices.own] for part in self.passes(k) for one in part]
+        times = [by_row[groups, choices.row] for part in self.passes(k) for by_row in part]
         times += self._sends(choices, k, r)
         if self.instance.search.blocking_sends:
             times += [*self._onward(choices, k, r), *self._backs(choices, k, r)]
-        tail = self.tail_ns(k, step.tail[choices.step], choices.own)
-        return Costs(np.stack(times), tail + self._waits(left, k))
+        tail = self.tail_ns(k, step.tail[choices.step], choices.row)
+        return Costs(np.stack(times), tail + self._waits(remaining, k))
 
     def _sends(self, choices: Choices, k: int, r: int) -> list[Array]:
         """By chunk [M] messages from the stage before; to the first device from the last one."""
@@ -166,17 +161,17 @@ class Stages:
         steps, none = self.graph.built, np.zeros_like(choices.first)
         if k + 1 == len(steps):
             return [*[none + steps[0].back[:, r].min()] * (self.chunks - 1), none]
-        least = np.full((steps[k].num_targets, self.send(k).shape[-1]), NEVER)
-        np.minimum.at(least, steps[k + 1].source, self.send(k + 1)[:, r])
-        return [least[steps[k].target[choices.step], self.kind[choices.last]]] * self.chunks
+        shortest = np.full((steps[k].num_targets, self.send(k).shape[-1]), NEVER)
+        np.minimum.at(shortest, steps[k + 1].source, self.send(k + 1)[:, r])
+        return [shortest[steps[k].target[choices.step], self.kind[choices.last]]] * self.chunks
 
-    def _waits(self, left: Left, k: int) -> Array | int:
+    def _waits(self, remaining: Remaining, k: int) -> Array | int:
         """[M] what the choices of an outer device wait for the links of the other one."""
-        if not self.graph.tables.tied or k % (len(left) - 1 or 1):
+        if not self.graph.tables.tied or k % (len(remaining) - 1 or 1):
             return 0
         steps = self.graph.built
-        own, others = (steps[i].tail[left[i].step] for i in (k, len(left) - 1 - k))
-        return self.graph.epilogues.waits_ns(own, others)
+        rows, others = (steps[i].tail[remaining[i].step] for i in (k, len(remaining) - 1 - k))
+        return self.graph.epilogues.waits_ns(rows, others)
 
 
 class ChunkStages(Stages):
@@ -213,18 +208,18 @@ class ChunkStages(Stages):
     def _least(self, values: Array) -> Array:
         """[S, n] least of [n, n] over the places of so many layers, where there are any."""
         first = np.arange(self.length)[:, None]
-        own = values[first, np.minimum(first + np.arange(self.size), self.length)]
-        least: Array = np.where(self._places, own, NEVER).min(axis=1)
-        return least
+        at_place = values[first, np.minimum(first + np.arange(self.size), self.length)]
+        lowest: Array = np.where(self._places, at_place, NEVER).min(axis=1)
+        return lowest
 
     @cached_property
     def _times(self) -> Array:
         """[2, W, J, S, n] forward, backward, by what is recomputed."""
         forward, backward, _ = self.prover.stage_times(self.shape)
         ways = [interval_sums(extra.T) for extra in self._tables.recompute_ns]
-        least = [np.stack([self._least(own) for own in forward])] * len(ways)
-        late = [[self._least(own) for own in backward + extra] for extra in ways]
-        return np.stack([least, late])
+        ahead = [np.stack([self._least(by_group) for by_group in forward])] * len(ways)
+        late = [[self._least(by_group) for by_group in backward + extra] for extra in ways]
+        return np.stack([ahead, late])
 
     def sizes(self, k: int) -> Array:
         """[v, rows] layers of every chunk of a device."""
@@ -238,27 +233,29 @@ class ChunkStages(Stages):
         used = [j for j, n in enumerate(self.shape.nodes_used) if n]
         work = self._times[:, 0].sum(axis=0)[used].min(axis=0)
         work = np.where(self._places.any(axis=1), self.least * work, self.limit + 1)
-        most = self.length - self.shape.num_stages + self.chunks
+        most_layers = self.length - self.shape.num_stages + self.chunks
         sizes, busy = np.zeros((0, 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
         for s in self._stages(k):
             more = busy[:, None] + work[s]
-            own, count = np.nonzero((more <= self.limit) & (sizes.sum(axis=0)[:, None] <= most))
-            sizes, busy = np.concatenate([sizes[:, own], count[None]]), more[own, count]
-        return sizes[:, sizes.sum(axis=0) <= most]
+            row, count = np.nonzero(
+                (more <= self.limit) & (sizes.sum(axis=0)[:, None] <= most_layers)
+            )
+            sizes, busy = np.concatenate([sizes[:, row], count[None]]), more[row, count]
+        return sizes[:, sizes.sum(axis=0) <= most_layers]
 
-    def placed(self, k: int, own: Array) -> tuple[Array, Array, Array]:
+    def placed(self, k: int, rows: Array) -> tuple[Array, Array, Array]:
         """Layers [first, last) of some rows of a device, and the rows, wherever they may begin."""
-        p, v, count = self.shape.pp, self.chunks, self.sizes(k)[:, own].sum(axis=0)
+        p, v, count = self.shape.pp, self.chunks, self.sizes(k)[:, rows].sum(axis=0)
         before = np.arange(k * v, (self.length - (p - k) * v) * bool(k) + 1)
         rest = self.length - before[:, None] - count
         x, y = np.nonzero(rest == 0 if k == p - 1 else rest >= (p - 1 - k) * v)
-        return before[x], before[x] + count[y], own[y]
+        return before[x], before[x] + count[y], rows[y]
 
     def _first_way(self, k: int) -> Array:
         """[J, rows] the first way that a device may have room with, at its fullest; W: none."""
         shape, tables, sizes = self.shape, self._tables, self.sizes(k)
         stages = np.array(self._stages(k))[:, None]
-        most = held(shape.schedule, shape.pp, k, self.least, shape.vpp).whole
+        in_flight = held(shape.schedule, shape.pp, k, self.least, shape.vpp).whole
 
         def at_least(values: Array) -> Array:
             """[v, rows] of [n, n]."""
@@ -268,7 +265,7 @@ class ChunkStages(Stages):
         for memory, capacity in zip(tables.memory, tables.capacity_bytes, strict=True):
             static = at_least(interval_sums(memory.static_bytes)).sum(axis=0) + memory.fixed_bytes
             kept = [
-                (most @ at_least(interval_sums(way.activation_bytes))).max(axis=0)
+                (in_flight @ at_least(interval_sums(way.activation_bytes))).max(axis=0)
                 + at_least(interval_maxima(way.workspace_bytes)).max(axis=0)
                 for way in memory.kept
             ]
@@ -289,7 +286,7 @@ class ChunkStages(Stages):
         way = self._taken(k) % len(self.shape.recompute)
         group = np.arange(len(way))[:, None]
         pairs = list(zip(self._stages(k), self.sizes(k), strict=True))
-        times = [[kind[way, group, s, own] for s, own in pairs] for kind in self._times]
+        times = [[kind[way, group, s, rows] for s, rows in pairs] for kind in self._times]
         return [*times, [0 * way] * self.chunks]
 
     @cached_property
@@ -308,8 +305,8 @@ class ChunkStages(Stages):
         each = np.stack([self._least(tail - tail[0, 0]) for tail in rows])
         return each, np.array([tail[0, 0] for tail in rows])
 
-    def tail_ns(self, k: int, tails: Array, own: Array) -> Array:
+    def tail_ns(self, k: int, tails: Array, rows: Array) -> Array:
         """[M] of a device on nodes with these rows of tails."""
         each, once = self._tails_of_chunks
-        parts = zip(self._stages(k), self.sizes(k)[:, own], strict=True)
+        parts = zip(self._stages(k), self.sizes(k)[:, rows], strict=True)
         return np.asarray(once[tails] + sum(each[tails, s, count] for s, count in parts))

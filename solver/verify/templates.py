@@ -37,8 +37,8 @@ from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.fleet_document import FleetDocument, TemplateBound
 from solver.simulate import Times, pipeline_step_ns
 from solver.verify.bounds import Clock, Prover, TimeUpError
-from solver.verify.cascade import FIRST_S, Effort
-from solver.verify.exhaust import FEW, Plans, PlanTimes, Trial
+from solver.verify.cascade import Effort, in_turns
+from solver.verify.exhaust import Plans, PlanTimes, Trial
 from solver.verify.findings import Findings
 from solver.verify.path_lengths import Choices
 from solver.verify.refutation import Refutation
@@ -204,7 +204,10 @@ class TemplateTrial(Trial):
         return (plan, step_ns) if faster else None
 
 
-def faster_template(space: PipelineSpace, below_ns: int, clock: Clock) -> tuple[Design, int] | None:
+Faster = tuple[Design, int]  #: a pipeline, and its step in ns
+
+
+def faster_template(space: PipelineSpace, below_ns: int, clock: Clock) -> Faster | None:
     """A pipeline with a step below this, ns, and its step; None if there is none.
 
     Raises TimeUpError, also where there are too many pipelines.
@@ -218,23 +221,11 @@ def faster_template(space: PipelineSpace, below_ns: int, clock: Clock) -> tuple[
                 raise TimeUpError
             if not graph.steps:
                 continue
-            if faster := _faster(TemplateTrial(graph, below_ns, clock)):
-                plan, step_ns = faster
-                return Design(template=graph.template(plan), strategy=strategy), step_ns
+            outcome = TemplateTrial(graph, below_ns, clock).outcome()
+            if outcome.plan is not None and outcome.step_time_ns is not None:
+                template = graph.template(outcome.plan)
+                return Design(template=template, strategy=strategy), outcome.step_time_ns
     return None
-
-
-def _faster(trial: TemplateTrial) -> tuple[Plan, int] | None:
-    question, below_ns = trial.question, trial.below_ns
-    choices = question.remaining(question.everything(below_ns), below_ns)
-    if choices is not None and trial.count(choices) > FEW:
-        choices = question.by_windows(choices, below_ns)
-    if choices is None:
-        return None
-    outcome = trial.hunted(choices)
-    if outcome.plan is None or outcome.step_time_ns is None:
-        return None
-    return outcome.plan, outcome.step_time_ns
 
 
 def check_sharing(document: FleetDocument, findings: Findings) -> None:
@@ -278,42 +269,34 @@ def check_steps(document: FleetDocument, findings: Findings) -> None:
 
 def prove_claims(document: FleetDocument, effort: Effort, findings: Findings) -> None:
     """Proves every claim again; says which were not proved, and what is not claimed."""
-    claims, clock = _claims(document), Clock(effort.time_limit_s)
-    open_claims, proved = list(range(len(claims))), 0
-    for limit_s in (FIRST_S, None) if effort.prove == "all" else ():
-        hard = []
-        for n in open_claims:
-            effort.show(len(claims) - len(open_claims), len(claims))
-            try:
-                proved += _holds(document, n, Clock(limit_s, clock), findings)
-            except TimeUpError:
-                hard.append(n)
-        open_claims = hard
-    if proved:
-        findings.note(f"no pipeline is faster than claimed of {proved} templates")
-    for n in open_claims:
+    claims, instance, bounds = document.templates, document.instance, _claims(document)
+    asked = [(n, claims.split) for n in range(len(bounds))] if claims is not None else []
+
+    def settle(task: tuple[int, NodeSplit], clock: Clock) -> tuple[int, Faster | None]:
+        n, split = task
+        claim, design = bounds[n], document.designs[bounds[n].design]
+        counts = design.template.counts(len(instance.cluster.groups))
+        micro_batch = design.strategy.micro_batch
+        space = PipelineSpace(instance, split, counts, micro_batch, claim.micro_batches)
+        below_ns = round(claim.bound_s * NANOSECONDS_PER_SECOND)
+        return n, faster_template(space, below_ns, clock)
+
+    num_proved, at_word = 0, set(range(len(bounds)))
+    for n, faster in in_turns(asked if effort.prove == "all" else [], settle, effort):
+        at_word.discard(n)
+        num_proved += faster is None
+        if faster is not None:
+            layers = [stage.layers[1] for stage in faster[0].template.stages]
+            text = f"at most {seconds(faster[1])}, the step of stages that end with layers {layers}"
+            findings.refuse(f"templates.bounds[{n}].bound_s", bounds[n].bound_s, text)
+    if num_proved:
+        findings.note(f"no pipeline is faster than claimed of {num_proved} templates")
+    for n in sorted(at_word):
         findings.reserve(f"templates.bounds[{n}], at the word of the search")
-    claimed = {claim.design for claim in claims}
+    claimed = {claim.design for claim in bounds}
     if rest := [n for n in range(len(document.designs)) if n not in claimed]:
         findings.reserve(f"that no pipeline is faster, which is not claimed of designs {rest}")
 
 
 def _claims(document: FleetDocument) -> tuple[TemplateBound, ...]:
     return () if document.templates is None else document.templates.bounds
-
-
-def _holds(document: FleetDocument, n: int, clock: Clock, findings: Findings) -> bool:
-    """Whether a claim is true; refuses it where a pipeline is faster. Raises TimeUpError."""
-    claims, instance = document.templates, document.instance
-    assert claims is not None  # it has a claim
-    claim = claims.bounds[n]
-    design = document.designs[claim.design]
-    counts = design.template.counts(len(instance.cluster.groups))
-    b = design.strategy.micro_batch
-    space = PipelineSpace(instance, claims.split, counts, b, claim.micro_batches)
-    faster = faster_template(space, round(claim.bound_s * NANOSECONDS_PER_SECOND), clock)
-    if faster is not None:
-        layers = [stage.layers[1] for stage in faster[0].template.stages]
-        text = f"at most {seconds(faster[1])}, the step of stages that end with layers {layers}"
-        findings.refuse(f"templates.bounds[{n}].bound_s", claim.bound_s, text)
-    return faster is None

@@ -65,13 +65,13 @@ def spanning_ns(prover: Prover, shape: Shape) -> int:
     placer, widest = Placer(tables), widest_group(shape)
     phases = [phase for phase in (placer.sync, placer.gather) if phase is not None]
     counts = range(2, min(shape.dp, sum(shape.nodes_used)) + 1)
-    least = []
+    spans_ns = []
     for nodes, link in product(counts, cluster.links_among(tables.used)):
         rate = RingRate(shape.widest_tp / link.bandwidth_bytes_per_s, widest)
         efficiency = cluster.efficiency(nodes)
         rings = (int(phase.outside_ns(rate, nodes, efficiency).min()) for phase in phases)
         starts = (phase.latency_ns(0.0, nodes, link.latency_s) for phase in phases)
-        least.append(sum(rings) + sum(starts))
+        spans_ns.append(sum(rings) + sum(starts))
     forward, _, _ = prover.stage_times(shape)
     onward = np.diff(forward[tables.used, 0], axis=1).min(axis=0).sum()
-    return int(onward) + min(least)
+    return int(onward) + min(spans_ns)

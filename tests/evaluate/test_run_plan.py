@@ -21,7 +21,11 @@ from tests.export_cases import instance_of, job_of
     ("text", "message"),
     [
         ("tp=3", "tensor groups of 3 GPUs; allowed: a divisor of the 4 GPUs of a node of big"),
-        ("tp=2,pp=3", "3 pipeline stages; allowed: a divisor of 4: the 8 GPUs of 3 hosts"),
+        ("tp=2,pp=3", "3 pipeline stages; allowed: a divisor of 4: the 8 GPUs of .* groups of 2"),
+        (
+            "cp=2,pp=3",
+            "3 pipeline stages; allowed: a divisor of 4: .* tensor x context groups of 2",
+        ),
         ("pp=4,dp=3", "3 replicas; allowed: 2 on the 8 GPUs of 3 hosts .*; other hosts with"),
         ("pp=4,micro_batch=3", "micro-batches of 3; allowed: a divisor of 8: 16 sequences for 2"),
         ("pp=4,vpp=3,micro_batch=4", "3 chunks per GPU with 2 micro-batches per replica"),

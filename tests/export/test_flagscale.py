@@ -136,6 +136,14 @@ def test_ranks_keep_their_place(job: Job) -> None:
     assert '--hetero-current-device-type "$DEVICE_TYPE"' in script
 
 
+def test_tied_gradients_are_reduced_in_parts_with_zero_1() -> None:
+    """As the distributed optimizer is asked for; neither without ZeRO."""
+    flags = "--use-partial-reduce-for-shared-embedding", "--use-distributed-optimizer"
+    for zero in (0, 1):
+        told = arguments(job_of(order=(0, 1, 1), zero=zero))
+        assert [flag in told for flag in flags] == [zero > 0] * 2
+
+
 def test_recomputation_stage_by_stage() -> None:
     """Flag, method `block` and number of blocks, each for all four micro-batches of a stage."""
     found = arguments(recomputing(UNEVEN, (3, 1, 0, 0)))

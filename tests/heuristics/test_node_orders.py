@@ -15,7 +15,6 @@ from solver.heuristics.node_orders import (
     compute_bound_ns,
     count_orders,
     node_orders,
-    pipeline_bound_ns,
 )
 from solver.simulate import step_time_ns
 from tests.chain_instances import all_splits
@@ -74,7 +73,6 @@ def cases(seed: int) -> Iterator[Case]:
 
 @pytest.mark.parametrize("seed", one_each(range(12), 4))
 def test_bounds_of_a_split_stay_below_its_simulated_step_time(seed: int) -> None:
-    """Compute alone <= whole pipeline <= simulation."""
+    """Compute alone, whatever the transfers and what follows."""
     for stages, costs, split in cases(seed):
-        step_ns = step_time_ns(costs)
-        assert compute_bound_ns(stages, split) <= pipeline_bound_ns(costs) <= step_ns
+        assert compute_bound_ns(stages, split) <= step_time_ns(costs)

@@ -70,55 +70,12 @@ def test_every_gpu_has_sources_and_peaks_that_fit(name: str) -> None:
     assert ("bf16" in peak) == ((gpu.compute_capability or 0) >= 8)  # not before Ampere
 
 
-@pytest.mark.parametrize(
-    ("name", "precision", "kind", "source"),
-    [
-        ("GB200", "fp32", "assumed", "between the 75 and 90 TFLOP/s that are quoted"),
-        ("GB200", "bf16", "published", GPUS["GB200"].source),
-        ("GB200", "fp8", "published", GPUS["GB200"].source),
-    ],
-)
-def test_bug_assumed_peaks_were_called_published(
-    name: str, precision: Precision, kind: str, source: str
-) -> None:
-    """A peak that no source states has a kind of its own."""
-    found = GPUS[name].peak_evidence(precision)
-    assert (found.kind, found.source) == (kind, source)
-
-
-def test_fp8_rests_on_16_bit_too() -> None:
-    """Attention and head stay there: a peak of 16 bit that is assumed is one of fp8."""
-    odd = GPUS["B200"].but(assumed_peaks={"bf16": "a guess"})
-    assert odd.peak_evidence("fp8").source == "a guess"
-    assert odd.peak_evidence("tf32").kind == "published"
-
-
-def test_measured_efficiency_names_what_of_it_is_assumed() -> None:
-    """In a precision that was fitted; in others all is assumed."""
-    assert GPUS["A10"].efficiency_evidence("bf16").assumed == ("attention", "experts", "memory")
-    assert GPUS["A10"].efficiency_evidence("fp32").assumed == ()
-    for gpu in GPUS.values():
-        borrowed = ("the rest as", "FASOP's hosts", "as V100-16")
-        odd = any(words in gpu.efficiency_source for words in borrowed)
-        assert bool(gpu.assumed_efficiency) == (odd and bool(gpu.measured_in))
-
-
 @pytest.mark.parametrize("name", PRINTED)
 def test_figures_of_datasheets(name: str) -> None:
     """Peaks without sparsity; of the memory less can be allocated, by at most 10 %."""
     gib, precision, tera_flops = PRINTED[name]
     assert GPUS[name].peak_flops[precision] == pytest.approx(tera_flops * 1e12)
     assert 0.9 * gib < GPUS[name].memory_bytes / 2**30 < gib
-
-
-def test_figures_become_a_gpu_type() -> None:
-    """A file's texts become numbers in base units: 8 Gbit/s are 10^9 B/s."""
-    gpu = gpus_of(parse_document(ONE_GPU, "gpus.yaml"), LINKS)["X"]
-    assert (gpu.peak_flops, gpu.memory_bytes) == ({"fp16": 1e12}, 2**30)
-    assert gpu.link.bandwidth_bytes_per_s == 1e9
-    # Half of what datasheets print for both directions.
-    assert GPUS["A100-80"].link.bandwidth_bytes_per_s == 300e9
-    assert gpu.link.latency_s == pytest.approx(1e-6)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +129,11 @@ def test_every_entry_has_a_source_and_builds(name: str) -> None:
     assert workload.source == entry.source
     assert workload.sequence_length == entry.sequence_length
     assert workload.global_batch == entry.global_batch
+
+
+def test_links_are_one_direction() -> None:
+    """Half of what datasheets print for both."""
+    assert GPUS["A100-80"].link.bandwidth_bytes_per_s == 300e9
 
 
 def test_unknown_name_lists_the_known_ones() -> None:

@@ -84,23 +84,6 @@ def test_network_efficiency_starts_at_one_node() -> None:
     assert cluster.network_efficiency == ((1, 1.0), (4, 0.95), (8, 0.9))
 
 
-def test_a_link_may_be_a_bandwidth_alone() -> None:
-    """Its latency is that of NCCL's rings, and its source says so."""
-    instance = parsed(
-        """
-name: links
-workload: {catalogue: bert-large}
-cluster:
-  groups:
-    - {name: a, gpu: A10, gpus_per_node: 4, nodes: 2, intra_node: 128 Gbit/s, inter_node: 2 GB/s}
-"""
-    )
-    group = instance.cluster.groups[0]
-    assert (group.intra_node.bandwidth_bytes_per_s, group.intra_node.latency_s) == (16e9, 5.7e-6)
-    assert (group.inter_node.bandwidth_bytes_per_s, group.inter_node.latency_s) == (2e9, 14e-6)
-    assert group.inter_node.source == "the instance; latency of 14 us: NCCL 2.19"
-
-
 def test_nodes_are_numbered_group_by_group() -> None:
     """Two groups of 2 and 3 nodes of 4 GPUs; each zone once, in order of first mention."""
     groups = (GROUP.but(zone="east"), GROUP.but(name="b", nodes=3, zone="west"))

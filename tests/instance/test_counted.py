@@ -72,6 +72,19 @@ def test_activations_of_a_block(flash: bool, scores: int) -> None:
     assert block.sharded_activation_bytes == 4 * 40 + scores
 
 
+def test_elements_of_32_bit_are_twice_as_wide() -> None:
+    """Inputs 2 s h, what is kept of products and norms; token ids, logits and masks are not."""
+    fields = {"name": "w", "source": "t", "sequence_length": 4, "global_batch": 8}
+    narrow, wide = (
+        build_workload(MODEL, precision=precision, **fields).layers  # type: ignore[arg-type]
+        for precision in ("bf16", "fp32")
+    )
+    assert [layer.input_bytes for layer in narrow] == [8 * 4, *[2 * 4 * 8] * 5]
+    assert [layer.input_bytes for layer in wide] == [8 * 4, *[4 * 4 * 8] * 5]
+    assert wide[1].replicated_activation_bytes == 2 * narrow[1].replicated_activation_bytes
+    assert narrow[-1].sharded_activation_bytes == wide[-1].sharded_activation_bytes == 4 * 4 * 50
+
+
 def test_weight_gradients_need_neither_scores_nor_masks() -> None:
     """Their FLOPs are those of the matrices, and they keep what is neither score nor mask."""
     block = build(replace(MODEL, dropout=True), 4).layers[1]

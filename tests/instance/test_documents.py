@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import InstanceError
-from formulations.instance.documents import json_document, parse_document, parse_json, read_bytes
+from formulations.instance.documents import (
+    csv_fields,
+    csv_rows,
+    json_document,
+    parse_document,
+    parse_json,
+    read_bytes,
+)
 
 TEXT = """{ "a": [1, {"b c": "x\\"]"},
     [] ],
@@ -104,3 +111,13 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
     for name, reason in (("pipe", "nobody writes"), ("", "is a directory"), ("x", "no such file")):
         with pytest.raises(InstanceError, match=reason):
             read_bytes(tmp_path / name, "a file")
+
+
+def test_fields_of_a_csv_have_columns(tmp_path: Path) -> None:
+    """From 1, of the text behind the blanks; quoted fields have none."""
+    assert [*csv_fields("a,  bc\n\n d,")] == [
+        (1, [(1, "a"), (5, "bc")]),
+        (3, [(2, "d"), (4, "")]),
+    ]
+    (tmp_path / "x.csv").write_text('a,"b,c"\n')
+    assert csv_rows(tmp_path / "x.csv", "a table") == [["a", "b,c"]]

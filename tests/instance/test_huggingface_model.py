@@ -27,7 +27,8 @@ torch = pytest.importorskip("torch", reason=REASON)
 #: Models of one stack; T5 has two.
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.json") if path.stem != "t5-small")
 #: Read by our builders or by other implementations, not declared by the library's class.
-UNDECLARED = {"experts_per_token", "moe_layer_freq", "num_nextn_predict_layers"}
+UNDECLARED = {"experts_per_token", "max_window_layers", "moe_layer_freq"}
+UNDECLARED |= {"num_nextn_predict_layers"}
 UNDECLARED |= {"position_embedding_type", "sliding_window_pattern"}
 LLAMA = {"model_type": "llama", "num_hidden_layers": 2, "num_key_value_heads": 8}
 #: A type without builder: 2 blocks of 4 h^2 and 8 h^2, biases 13 h, norms 4 h; final norm 2 h.

@@ -131,12 +131,6 @@ def test_fused_attention_leaves_the_masked_half_out() -> None:
     assert found[1] == pytest.approx(products_s + 4 * S * S * H / 5e11, rel=1e-3)
 
 
-def test_efficiency_is_assumed_in_precisions_that_nobody_measured() -> None:
-    """Fitted in bf16: measured there, assumed in fp8."""
-    kinds = [GPU.efficiency_evidence(precision).kind for precision in ("bf16", "fp8")]
-    assert kinds == ["measured", "assumed"]
-
-
 def test_bug_copies_kept_what_followed_from_the_fields_they_replace() -> None:
     """A workload whose layers were asked for has layers with flash attention once it gets that."""
     workload = instance_of("catalogue: gpt2, flash_attention: false").workload

@@ -13,7 +13,9 @@ from formulations.costs.context import context_methods
 from formulations.instance import Instance
 from formulations.instance.targets import TARGETS as LAUNCH_TARGETS
 from formulations.plan import Plan
+from formulations.space import PlanSpace
 from formulations.space.launch import able
+from formulations.space.slots import runs_order
 from solver.evaluate.read import read_run
 from solver.export import accelerate, deepspeed, megatron
 from solver.export.job import Job, read_settings
@@ -81,6 +83,37 @@ def test_every_shape_of_a_target_can_be_exported(target: Launcher, seed: int) ->
     check_space(instance)
     for plan in islice(uniform_plans(instance), 400):
         check(instance, plan, target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 6))
+def test_a_plan_is_in_the_space_where_its_exporter_takes_it(
+    target: Launcher, seeds: Sequence[int]
+) -> None:
+    """Of all plans without a target those that have one, and no others; 0 to 3 where ZeRO is free.
+
+    Lists are those of the target, so a plan leaves its space by the target's rules alone.
+    """
+    sides = [0, 0]
+    for seed in seeds:
+        plain = {"target": "any", "recompute": ("none",), "zero": (0, 1, 2, 3)}
+        schedules = {"schedule": ("1f1b", "gpipe", "interleaved", "zb-h1")}
+        wide = instance_for(target, seed).but(search=plain | schedules)
+        kept = LAUNCH_TARGETS[target].kept(wide.search)
+        narrow = wide.but(search={**kept, "zero": wide.search.zero, "target": target})
+        for plan in islice(uniform_plans(wide), 60):
+            if target == "torchtitan" and "all_to_all" in context_methods(wide, plan.shape):
+                continue  # no decision of a shape
+            stages = [plan.shape.zero] if held_twice(plan.shape) else narrow.search.zero
+            shapes = [plan.shape.but(zero=zero) for zero in stages]
+            jobs = [Job(wide, plan.but(shape=shape)) for shape in shapes]
+            taken = not all(map(EXPORTERS[target].faults, jobs))
+            inside = any(PlanSpace(narrow).departure(shape) is None for shape in shapes)
+            groups = narrow.cluster.node_groups
+            inside &= runs_order(narrow, shapes[0], [groups[node] for node in plan.node_order])
+            assert taken == inside, (seed, plan.shape)
+            sides[taken] += 1
+    assert min(sides) > len(seeds)
 
 
 @pytest.mark.parametrize("target", TARGETS)

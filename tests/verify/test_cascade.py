@@ -34,6 +34,7 @@ from tests.certified import certified_document
 from tests.certified_cases import CASES
 from tests.random_shapes import crowded_instance, unlike_replicas
 from tests.resealed import forged
+from tests.seeds import one_each
 from tests.small_instances import random_instance
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +62,7 @@ def searched(document: PlanDocument) -> list[int]:
     return [i for i, proof in enumerate(closed_by) if proof in ("enumeration", "cpsat", "milp")]
 
 
-@pytest.mark.parametrize("case", [*CASES, "several"])
+@pytest.mark.parametrize("case", one_each(["several", *CASES], 3))
 def test_true_claims_are_proved_again(case: str) -> None:
     """All that certified plan files claim."""
     document = several() if case == "several" else CASES[case]()
@@ -293,7 +294,7 @@ def hidden(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlanDocument]
                 yield build_document(result, SolveOptions())
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", one_each(list(PLANTED), 2))
 def test_wrong_bound_in_the_search_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that calls a worse plan optimal, or none possible, is refused with the reason."""
     wanted = 1 if name == "shape" else 2  # no other seed shows it

@@ -1,11 +1,13 @@
 """What a search claims by a closed form is proved again, and refused if it is too high."""
 
+from collections.abc import Sequence
 from functools import cache
 
 import pytest
 
+from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import SearchSpace
-from formulations.space import PlanSpace
+from formulations.space import PlanSpace, shapes
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import build_document
@@ -14,9 +16,12 @@ from solver.search.driver import solve
 from solver.verify import verify_document
 from solver.verify.bounds import Prover
 from solver.verify.cascade import Claim, quick_verdicts
-from solver.verify.closed_forms import ClosedForms
+from solver.verify.closed_forms import ClosedForms, refuted
+from tests import brute_force
 from tests.chain_instances import SLOW, chain_instance
 from tests.resealed import forged
+from tests.seeds import few_and_many
+from tests.small_instances import random_instance
 
 FORMS: list[Proof] = ["work", "filling", "packing"]
 
@@ -56,3 +61,30 @@ def test_whole_blocks_are_proved_without_node_orders() -> None:
     prover, below_ns = Prover(PlanSpace(document().instance)), own.bound_ns * 9 // 10
     assert ClosedForms(prover, [own.shape]).work_ns()[0] < below_ns
     assert not quick_verdicts(prover, [Claim(0, own.shape, below_ns)])[0].open
+
+
+def some_tables(seeds: Sequence[int], scatter_gather: bool = False) -> list[CostTables]:
+    """Costs of all shapes of some tiny instances."""
+    found = []
+    for one in map(random_instance, seeds):
+        instance = one.but(search={"scatter_gather": scatter_gather})
+        found += [build_tables(instance, shape) for shape in shapes(instance)]
+    return found
+
+
+@pytest.mark.parametrize("scatter_gather", [False, True])
+@pytest.mark.parametrize("seeds", few_and_many(range(30), 4))
+def test_bounds_never_exceed_the_optimum(seeds: Sequence[int], scatter_gather: bool) -> None:
+    """No closed-form bound of a shape is above the best of all its plans."""
+    close = planned = 0
+    for tables in some_tables(seeds, scatter_gather):
+        best = brute_force.optimum_ns(tables)
+        if best is None:
+            continue
+        prover = Prover(PlanSpace(tables.instance))
+        forms = ClosedForms(prover, [tables.shape])
+        assert forms.work_ns()[0] <= best
+        assert not refuted(forms, [best + 1])[0]
+        close += bool(forms.work_ns()[0] > 0.9 * best or refuted(forms, [int(0.9 * best)])[0])
+        planned += 1
+    assert close > planned / 2 > 0

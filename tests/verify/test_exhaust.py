@@ -29,7 +29,7 @@ from tests.seeds import few_and_many, one_each
 
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("few", [1, module.FEW])
-@pytest.mark.parametrize("seeds", few_and_many(range(80), 3))
+@pytest.mark.parametrize("seeds", few_and_many(range(80), 9))
 def test_claims_up_to_the_optimum_are_proved_and_no_others(
     seeds: Sequence[int], zones: bool, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,7 +42,7 @@ def test_claims_up_to_the_optimum_are_proved_and_no_others(
         check_claims(random_tables(seed, zones), random_optimum_ns(seed, zones))
 
 
-@pytest.mark.parametrize("seed", one_each(range(60), 3))
+@pytest.mark.parametrize("seed", one_each(range(60), 12))
 def test_what_refutes_a_claim_is_a_plan_below_it(seed: int) -> None:
     """A claim far too high is refuted by some plan that fits, with its true step time."""
     tables, best = random_tables(seed), random_optimum_ns(seed)
@@ -59,7 +59,7 @@ def test_what_refutes_a_claim_is_a_plan_below_it(seed: int) -> None:
 
 
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 3))
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 10))
 def test_bug_uneven_shares_of_zb_h1_are_tried(seeds: Sequence[int], zones: bool) -> None:
     """With fewer micro-batches it has another order, and there was no opinion."""
     for seed in seeds:
@@ -102,7 +102,7 @@ def test_too_many_orders_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1"])
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 4))
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 12))
 def test_claims_where_stages_recompute_in_part(seeds: Sequence[int], schedule: str) -> None:
     """Where memory decides what is recomputed, a claim 1 ns above the optimum is refuted."""
     for seed in seeds:

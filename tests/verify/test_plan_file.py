@@ -9,7 +9,7 @@ import pytest
 from formulations.instance import Instance
 from solver.document import PlanDocument
 from solver.result import Termination
-from solver.verify import instance_differences, verify_document
+from solver.verify import verify_document
 from tests.certified import certified_document
 from tests.certified_cases import CASES
 from tests.random_shapes import zoned
@@ -25,7 +25,7 @@ def problems(document: PlanDocument, changes: dict[str, Any]) -> tuple[str, ...]
     return verify_document(forged(document, changes)).problems
 
 
-@pytest.mark.parametrize("seed", one_each(range(40), 3))
+@pytest.mark.parametrize("seed", one_each(range(40), 8))
 def test_brute_force_optimum_is_verified(seed: int) -> None:
     """Optima found by trying every plan, timed by plain recursion, hold with their proofs."""
     assert verify_document(certified_document(random_instance(seed))).problems == ()
@@ -36,7 +36,7 @@ def variant(instance: Instance, **search: object) -> Instance:
     return instance.but(search=search)
 
 
-@pytest.mark.parametrize("seed", one_each(range(40), 5))
+@pytest.mark.parametrize("seed", one_each(range(40), 15))
 def test_brute_force_optimum_over_zones_is_verified(seed: int) -> None:
     """So do those of nodes in several zones: no closed form exceeds what the zones cost."""
     document = certified_document(zoned(random_instance(seed), seed))
@@ -222,24 +222,6 @@ def test_bug_a_plan_space_far_beyond_the_log_was_listed() -> None:
     groups = [one | {"name": name, "nodes": 10**4} for name in "abc"]
     found = problems(document, {"instance.cluster.groups": groups})
     assert any("missing shapes" in problem for problem in found)
-
-
-def test_own_instance_compares_equal() -> None:
-    """A plan file is for the instance that it holds."""
-    document = CASES["pipelined"]()
-    assert instance_differences(document.instance, document.instance) == ()
-
-
-def test_other_instance_is_told_field_by_field() -> None:
-    """Two changed fields and a longer list give one line each."""
-    document = CASES["pipelined"]()
-    limits = {"instance.name": "x", "instance.limits.memory_headroom": 0.1}
-    other = forged(document, limits | {"instance.search.recompute": ["none", "full"]})
-    assert instance_differences(document.instance, other.instance) == (
-        "instance.limits.memory_headroom: found 0.0, expected 0.1",
-        "instance.name: found 'case', expected 'x'",
-        "instance.search.recompute: found 1 entries, expected 2 entries",
-    )
 
 
 def test_verifier_loads_no_model_and_no_engine() -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import cache
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from solver.simulate import step_time_ns
 from solver.verify import orders, partition, replica_groups
 from solver.verify.bounds import Clock, Prover, TimeUpError
 from solver.verify.exhaust import Outcome
-from solver.verify.partition import Nodes, best_deal, deal
 from solver.verify.refutation import question_of
 from solver.verify.replica_groups import Lanes, exhaust_lanes
 from tests import brute_force
@@ -60,7 +58,7 @@ def opinion(tables: CostTables, below_ns: int) -> Outcome | None:
 
 
 @pytest.mark.parametrize("even", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(160), 11))
+@pytest.mark.parametrize("seeds", few_and_many(range(160), 32))
 def test_claims_up_to_the_optimum_are_proved(seeds: Sequence[int], even: bool) -> None:
     """No plan is faster than the best of all orders, splits and shares, or there is none at all."""
     for seed in seeds:
@@ -71,7 +69,7 @@ def test_claims_up_to_the_optimum_are_proved(seeds: Sequence[int], even: bool) -
 
 
 @pytest.mark.parametrize("even", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(160), 11))
+@pytest.mark.parametrize("seeds", few_and_many(range(160), 32))
 def test_claims_above_the_optimum_are_refuted(seeds: Sequence[int], even: bool) -> None:
     """By a plan that fits, with its true step time, below the claim."""
     for seed in seeds:
@@ -106,7 +104,7 @@ def test_unlike_shares_of_zb_h1_lane_by_lane(seeds: Sequence[int]) -> None:
 
 
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(120), 5))
+@pytest.mark.parametrize("seeds", few_and_many(range(120), 15))
 def test_bounds_hold_for_any_shape(seeds: Sequence[int], zones: bool) -> None:
     """Several GPUs per node, nodes of unlike sizes, links between zones."""
     for seed in seeds:
@@ -164,17 +162,3 @@ def test_stopped_it_proves_nothing() -> None:
     lanes = Lanes(Prover(PlanSpace(tables.instance)), tables.shape, best, Clock(0.0))
     with pytest.raises(TimeUpError):
         lanes.everything()
-
-
-def test_best_deal() -> None:
-    """Two lanes that take four nodes of each group: the better of 1 + 3 and 2 + 2."""
-    most: dict[Nodes, int] = {(1, 3): 4, (2, 2): 6, (3, 1): 7}
-    every = {
-        (a, b): most[a] + most[b]
-        for a, b in product(most, repeat=2)
-        if (a[0] + b[0], a[1] + b[1]) == (4, 4)
-    }
-    assert max(every.values()) == 12
-    assert deal(most, 2, (4, 4))[-1].tolist()[4] == 12
-    assert best_deal(most, 2, (4, 4)) == [(2, 2), (2, 2)]
-    assert best_deal({}, 1, (4, 4)) == []

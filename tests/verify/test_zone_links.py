@@ -17,7 +17,7 @@ from solver.verify.cascade import Claim, searched
 from solver.verify.zone_links import keeps_stages_apart, spanning_ns
 from tests import brute_force
 from tests.random_shapes import extreme_optimum_ns, extreme_tables
-from tests.seeds import few_and_many
+from tests.seeds import few_and_many, one_each
 from tests.small_instances import plain_shape
 
 
@@ -33,7 +33,7 @@ def spans(tables: CostTables, order: Sequence[int]) -> bool:
     return any(len(set(slots[i : i + dp])) > 1 for i in range(0, len(slots), dp))
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(240), 4))
+@pytest.mark.parametrize("seeds", few_and_many(range(240), 20))
 def test_a_stage_in_two_zones_takes_as_long_as_said(seeds: Sequence[int]) -> None:
     """Every order with one has only splits of at least `spanning_ns`."""
     for seed in seeds:
@@ -47,7 +47,7 @@ def test_a_stage_in_two_zones_takes_as_long_as_said(seeds: Sequence[int]) -> Non
             assert not keeps_stages_apart(prover_of(tables), tables.shape, best + 1), seed
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(240), 13))
+@pytest.mark.parametrize("seeds", few_and_many(range(240), 40))
 def test_claims_over_extreme_links_are_proved_up_to_the_optimum(seeds: Sequence[int]) -> None:
     """1 ns above it a claim is refused, by a plan with that step."""
     for seed in seeds:
@@ -61,7 +61,7 @@ def test_claims_over_extreme_links_are_proved_up_to_the_optimum(seeds: Sequence[
         assert step_time_ns(plan_costs(tables.instance, found.plan)) == best, seed
 
 
-@pytest.mark.parametrize("dp", [4, 8, 16, 32])
+@pytest.mark.parametrize("dp", one_each([4, 8, 16, 32], 4))
 def test_zones_that_stages_do_not_span(dp: int) -> None:
     """Sync over 1 Gbit/s takes longer than the best step known; 32 replicas would have to."""
     hard = Path("bench/hard")

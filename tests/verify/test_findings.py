@@ -1,0 +1,57 @@
+"""Problems, one line each, and where two instances differ."""
+
+import pytest
+
+from solver.verify import instance_differences
+from solver.verify.findings import Findings
+from tests.certified_cases import CASES
+from tests.resealed import forged
+
+
+def test_own_instance_compares_equal() -> None:
+    """A plan file is for the instance that it holds."""
+    document = CASES["pipelined"]()
+    assert instance_differences(document.instance, document.instance) == ()
+
+
+def test_other_instance_is_told_field_by_field() -> None:
+    """Two changed fields and a longer list give one line each."""
+    document = CASES["pipelined"]()
+    limits = {"instance.name": "x", "instance.limits.memory_headroom": 0.1}
+    other = forged(document, limits | {"instance.search.recompute": ["none", "full"]})
+    assert instance_differences(document.instance, other.instance) == (
+        "instance.limits.memory_headroom: found 0.0, expected 0.1",
+        "instance.name: found 'case', expected 'x'",
+        "instance.search.recompute: found 1 entries, expected 2 entries",
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "holds"),
+    [
+        (1.0, 1.0 + 1e-13, True),
+        (1.0, 1.0 + 1e-11, False),
+        (0.0, 1e-16, True),
+        (0.0, 1e-14, False),
+        (None, None, True),
+        (None, 0.0, False),
+        (0.0, None, False),
+    ],
+)
+def test_figures_may_differ_by_float_noise(
+    found: float | None, expected: float | None, holds: bool
+) -> None:
+    """A part in 10^12, or 10^-15 of what may be 0; nothing is not 0."""
+    findings = Findings()
+    assert findings.close("gap", found, expected) is holds
+    text = () if holds else (f"gap: found {found!r}, expected {expected!r}",)
+    assert findings.verification().problems == text
+
+
+def test_what_is_reserved_is_not_complete() -> None:
+    """A reservation is no problem, but leaves the verification incomplete."""
+    findings = Findings()
+    assert findings.verification().complete
+    findings.reserve("a bound")
+    assert findings.verification().ok
+    assert not findings.verification().complete

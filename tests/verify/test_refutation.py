@@ -1,0 +1,100 @@
+"""What paths strike out over all node orders: never the best plan."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance.search import ScheduleName
+from formulations.space import PlanSpace, shapes
+from solver.bounds.largest_share import shape_bound_ns
+from solver.graph.problem import Intervals
+from solver.verify import orders
+from solver.verify.bounds import Prover
+from solver.verify.refutation import Refutation, question_of
+from tests import brute_force
+from tests.chain_instances import AFTER_NS, FAST, SLOW, chain_instance, chain_tables, measured_chain
+from tests.random_shapes import random_optimum_ns, random_tables
+from tests.seeds import few_and_many
+from tests.small_instances import random_instance
+
+
+def refutation(tables: CostTables) -> Refutation:
+    """The question for the shape of these tables."""
+    return question_of(Prover(PlanSpace(tables.instance)), tables.shape)
+
+
+@pytest.mark.parametrize(("second", "bound_ns"), [(SLOW, 72_000_000), (FAST, 51_500_000)])
+def test_bottleneck_by_hand(second: tuple[str, float, float], bound_ns: int) -> None:
+    """As `test_pipeline_bound_by_hand`: 27 + 3 * 15 ms, or the fast GPU last, 19.5 + 32 ms."""
+    question = refutation(measured_chain(second))
+    assert question.refutes(bound_ns + AFTER_NS)
+    assert not question.refutes(bound_ns + AFTER_NS + 1)
+
+
+@pytest.mark.parametrize(("schedule", "bound_ms"), [("1f1b", 146), ("gpipe", 112)])
+def test_rounds_by_hand(schedule: ScheduleName, bound_ms: int) -> None:
+    """With 20 ms per transfer the latency is 27 + 40 = 67 ms. GPipe: 3 * 15 ms more.
+
+    1F1B: two of the four micro-batches go round, 67 ms each, and between them stage 0 works on one
+    more for 12 ms, that with the least work.
+    """
+    tables = measured_chain(SLOW, message_bytes=20_000_000)
+    shape = tables.shape.but(schedule=schedule)
+    question = question_of(Prover(PlanSpace(tables.instance)), shape)
+    bound_ns = bound_ms * 1_000_000 + AFTER_NS - 2000  # without two transfers of 1 us
+    assert question.refutes(bound_ns)
+    assert not question.refutes(bound_ns + 1)
+
+
+def some_tables(seeds: Sequence[int]) -> list[CostTables]:
+    """Costs of all shapes of some tiny instances."""
+    return [
+        build_tables(one, shape) for one in map(random_instance, seeds) for shape in shapes(one)
+    ]
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(30), 6))
+def test_no_plan_is_refuted(seeds: Sequence[int]) -> None:
+    """The best plan of a shape is never ruled out, and mostly just reached."""
+    exact = planned = 0
+    for tables in some_tables(seeds):
+        best = brute_force.optimum_ns(tables)
+        if best is not None:
+            question = refutation(tables)
+            assert not question.refutes(best + 1)
+            exact += question.refutes(best)
+            planned += 1
+    assert exact > planned / 2 > 0
+
+
+@pytest.mark.parametrize("zones", [False, True])
+@pytest.mark.parametrize("seeds", few_and_many(range(120), 10))
+def test_no_plan_is_refuted_with_uneven_shares_or_zones(seeds: Sequence[int], zones: bool) -> None:
+    """The same for shapes of two types and node sizes, uneven, blocking, or over zones."""
+    for seed in seeds:
+        tables, best = random_tables(seed, zones), random_optimum_ns(seed, zones)
+        assert best is None or not refutation(tables).refutes(best + 1), seed
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(160), 16))
+def test_what_the_search_bounds_is_refuted(seeds: Sequence[int]) -> None:
+    """The verifier's argument is at least as strong as the shape bound of the search."""
+    for seed in seeds:
+        tables = random_tables(seed)
+        assert refutation(tables).refutes(shape_bound_ns(Intervals(tables), 1 << 50)), seed
+
+
+def test_too_many_orders_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a graph nothing is refuted, not even the impossible."""
+    tables = chain_tables(chain_instance([3, 3], [SLOW, FAST]))
+    assert refutation(tables).refutes(1)
+    monkeypatch.setattr(orders, "MOST_STEPS", 1)
+    assert not refutation(tables).refutes(1)
+
+
+def test_nothing_fits_refutes_any_time() -> None:
+    """With too little memory no step time is possible."""
+    tables = chain_tables(chain_instance([3, 3], [SLOW, (*FAST[:2], 0.1)]))
+    assert brute_force.optimum_ns(tables) is None
+    assert refutation(tables).refutes(1 << 56)
