@@ -8,7 +8,14 @@ from formulations.costs.compute import analytic_s
 from formulations.costs.memory import layer_memory
 from formulations.instance import GpuType, Instance, Layer, Link
 from formulations.instance.load import parse_instance
-from formulations.instance.workload import PRECISIONS, Precision
+from formulations.instance.transformer import build_workload
+from formulations.instance.workload import (
+    OPTIMIZER_BYTES,
+    PRECISIONS,
+    OptimizerState,
+    Precision,
+)
+from tests.architectures import GPT2
 from tests.export_cases import instance_of
 from tests.small_instances import nodes_of, plain_shape
 
@@ -177,3 +184,20 @@ def test_figures_of_a_layer_by_hand() -> None:
     assert flash.with_flash() == flash
     whole = block.with_whole_experts()
     assert (whole.unsplit_bytes, whole.forward_all_reduces) == (2, 2)
+
+
+@pytest.mark.parametrize("state", OPTIMIZER_BYTES)
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+def test_formats_of_optimizer_states(state: OptimizerState, precision: Precision) -> None:
+    """Told by their bytes, with a master copy or without; in 8 bit 8 bytes per block of 2048."""
+    fields = {"name": "w", "source": "t", "sequence_length": 8, "global_batch": 1}
+    workload = build_workload(
+        GPT2,
+        optimizer_state=state,
+        precision=precision,
+        **fields,  # type: ignore[arg-type]
+    )
+    assert workload.optimizer_state == state
+    each = {"fp32": 12, "bf16": 8, "8bit": 6}[state] - (4 if precision == "fp32" else 0)
+    assert workload.state_bytes(2049) == each * 2049 + (2 * 8 if state == "8bit" else 0)
+    assert workload.but(optimizer_bytes=1).optimizer_state is None
