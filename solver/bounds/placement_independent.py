@@ -125,8 +125,7 @@ def send_ns(columns: ShapeColumns) -> Numbers:
     # as `Instance.splits_messages` and `message_lanes`, for [N, J] tensor groups at once
     search, scattered = instance.search, instance.search.scatter_gather
     split, split_by_widest = (
-        search.sequence_parallel & ~np.isin(tp, search.unsplit_degrees)
-        for tp in (columns.tp, widest)
+        search.sequence_parallel & (search.split_tokens % tp == 0) for tp in (columns.tp, widest)
     )
     lanes = np.where(scattered | (split & split_by_widest), columns.tp, widest)
     flows = lanes * columns.copies * columns.common[:, None]
