@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.instance import Instance
-from formulations.plan import ByPlace, Plan, Recomputed, uniform_plan
+from formulations.plan import Plan, Recomputed, uniform_plan
 from formulations.space.layouts import layout_plan
 
 Start = tuple[int, int]  #: node group, first slot
@@ -45,7 +45,13 @@ class Decisions:
     def plan(self, tables: CostTables) -> Plan:
         """The plan that they make of the shape."""
         if tables.by_place is not None:
-            return self._laid_out(tables, tables.by_place)
+            costs = StageCosts(tables)
+
+            def recomputed(k: int, place: int, layers: tuple[int, int]) -> Recomputed:
+                return costs.recomputed(k, place, self.micro_batches[0], [layers])[0]
+
+            shares = self.micro_batches
+            return layout_plan(tables.by_place, self.order, self.boundaries, shares, recomputed)
         return uniform_plan(
             tables.instance,
             tables.shape,
@@ -54,14 +60,6 @@ class Decisions:
             self.micro_batches,
             StageCosts(tables).recomputed,
         )
-
-    def _laid_out(self, tables: CostTables, whole: ByPlace) -> Plan:
-        costs = StageCosts(tables)
-
-        def recomputed(k: int, place: int, layers: tuple[int, int]) -> Recomputed:
-            return costs.recomputed(k, place, self.micro_batches[0], [layers])[0]
-
-        return layout_plan(whole, self.order, self.boundaries, self.micro_batches, recomputed)
 
 
 def decisions_of(instance: Instance, plan: Plan) -> Decisions:
@@ -98,11 +96,11 @@ def boundary_ranges(tables: CostTables) -> list[tuple[int, int]]:
     Boundary 0 is 0 and boundary S is L whatever stands there; there is a split iff the least
     boundary S is at most L.
     """
-    least, largest = [0], [tables.num_layers]
+    earliest, largest = [0], [tables.num_layers]
     for _ in range(tables.shape.num_stages):
-        least.append(least_end(tables, min(least[-1], tables.num_layers)))
+        earliest.append(least_end(tables, min(earliest[-1], tables.num_layers)))
         largest.append(largest_start(tables, max(largest[-1], 0)))
-    return list(zip(least, reversed(largest), strict=True))
+    return list(zip(earliest, reversed(largest), strict=True))
 
 
 def only_order(tables: CostTables) -> tuple[int, ...] | None:

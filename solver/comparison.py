@@ -1,6 +1,5 @@
 """Several methods side by side on one instance: what each found and proved, and what clashes."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from formulations.instance import Instance
@@ -66,47 +65,32 @@ class Comparison:
     @property
     def contradictions(self) -> tuple[str, ...]:
         """Every way in which two findings, or one and the simulator, cannot both be right."""
-        findings = self.findings
-        return (*_wrong_plans(findings), *_unproved(findings), *_clashes(findings))
-
-
-def _wrong_plans(findings: Sequence[Finding]) -> list[str]:
-    return [
-        f"{finding.method}: its plan takes {finding.step_time_ns} ns by its own account, "
-        + (
-            "does not fit memory"
-            if finding.judged_ns is None
-            else f"{finding.judged_ns} ns simulated"
-        )
-        for finding in findings
-        if finding.step_time_ns is not None and finding.judged_ns != finding.step_time_ns
-    ]
-
-
-def _unproved(findings: Sequence[Finding]) -> list[str]:
-    return [
-        f"{finding.method}: optimal by its own account, with gap {finding.gap}; asked for: "
-        f"{finding.requested_gap}"
-        for finding in findings
-        if finding.status is Status.OPTIMAL and not proves(finding.gap, finding.requested_gap)
-    ]
-
-
-def _clashes(findings: Sequence[Finding]) -> list[str]:
-    clashes = []
-    plans = [finding for finding in findings if finding.objective is not None]
-    for proof in findings:
-        for plan in plans:
-            if proof.status is Status.INFEASIBLE:
-                clashes.append(
-                    f"{proof.method} proves that there is no plan, {plan.method} has one"
-                )
-            elif (plan.objective or 0) < (proof.bound or 0) * (1 - NOISE):
-                clashes.append(
-                    f"{proof.method} proves that no plan is below {proof.bound:.12g}, "
-                    f"{plan.method} has one of {plan.objective:.12g}"
-                )
-    return clashes
+        clashes = list[str]()
+        for finding in self.findings:
+            name, simulated = finding.method, f"{finding.judged_ns} ns simulated"
+            if finding.step_time_ns is not None and finding.judged_ns != finding.step_time_ns:
+                said = f"its plan takes {finding.step_time_ns} ns by its own account"
+                what = "does not fit memory" if finding.judged_ns is None else simulated
+                clashes.append(f"{name}: {said}, {what}")
+        for finding in self.findings:
+            gap, asked = finding.gap, finding.requested_gap
+            if finding.status is Status.OPTIMAL and not proves(gap, asked):
+                said = f"optimal by its own account, with gap {gap}; asked for: {asked}"
+                clashes.append(f"{finding.method}: {said}")
+        for proof in self.findings:
+            for plan in self.findings:
+                if plan.objective is None:
+                    continue
+                if proof.status is Status.INFEASIBLE:
+                    clashes.append(
+                        f"{proof.method} proves that there is no plan, {plan.method} has one"
+                    )
+                elif plan.objective < (proof.bound or 0) * (1 - NOISE):
+                    clashes.append(
+                        f"{proof.method} proves that no plan is below {proof.bound:.12g}, "
+                        f"{plan.method} has one of {plan.objective:.12g}"
+                    )
+        return tuple(clashes)
 
 
 @dataclass(frozen=True)

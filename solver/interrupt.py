@@ -82,15 +82,15 @@ def held_back() -> Iterator[None]:
 
 
 @contextmanager
-def _held_back(held: signal.Signals) -> Iterator[None]:
+def _held_back(held_signal: signal.Signals) -> Iterator[None]:
     heard: list[int] = []
-    before = signal.signal(held, lambda signum, frame: heard.append(signum))
+    before = signal.signal(held_signal, lambda signum, frame: heard.append(signum))
     try:
         yield
     finally:
-        signal.signal(held, before)
+        signal.signal(held_signal, before)
         if heard:
-            signal.raise_signal(held)
+            signal.raise_signal(held_signal)
 
 
 @contextmanager

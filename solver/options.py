@@ -58,16 +58,6 @@ class SolveOptions:
     address: str | None = None
 
     def __post_init__(self) -> None:
-        self._check_ranges()
-        path = self.write_model
-        if path is not None and path.suffix not in MODEL_SUFFIXES.get(self.method, ()):
-            ways = (f"{' or '.join(known)} by {name}" for name, known in MODEL_SUFFIXES.items())
-            raise PlannerError(
-                f"cannot write {path} by method {self.method}; models are written as "
-                + ", ".join(ways)
-            )
-
-    def _check_ranges(self) -> None:
         limit = self.time_limit_s
         faults = [
             (self.method in get_args(Method), "method", self.method, " or ".join(get_args(Method))),
@@ -77,6 +67,15 @@ class SolveOptions:
             (self.engine in get_args(Engine), "engine", self.engine, " or ".join(get_args(Engine))),
             (1 <= self.workers <= MAX_WORKERS, "workers", self.workers, f"1 to {MAX_WORKERS}"),
         ]
-        for holds, name, found, allowed in faults:
+        for holds, name, value, allowed in faults:
             if not holds:
-                raise PlannerError(f"{name}: {found!r}; allowed: {allowed}")
+                raise PlannerError(f"{name}: {value!r}; allowed: {allowed}")
+        path = self.write_model
+        if path is not None and path.suffix not in MODEL_SUFFIXES.get(self.method, ()):
+            ways = (
+                f"{' or '.join(suffixes)} by {name}" for name, suffixes in MODEL_SUFFIXES.items()
+            )
+            raise PlannerError(
+                f"cannot write {path} by method {self.method}; models are written as "
+                + ", ".join(ways)
+            )

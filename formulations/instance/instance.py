@@ -143,7 +143,7 @@ class Instance(Record):
 
     def splits_sequence(self, tp: int) -> bool:
         """Whether tensor groups of tp GPUs split the sequence between their products."""
-        return self.search.sequence_parallel and tp not in self.search.unsplit_degrees
+        return self.search.sequence_parallel and self.search.split_tokens % tp == 0
 
     def splits_messages(self, tp: int) -> bool:
         """Whether each of the tp GPUs sends 1/tp of a message between stages."""

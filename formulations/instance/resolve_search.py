@@ -149,7 +149,7 @@ def _tensor_groups(given: Given) -> tuple[Profile | None, dict[str, object]]:
     return times, {
         "tensor_parallel": degrees,
         "sequence_parallel": split,
-        "unsplit_degrees": tuple(tp for tp in degrees if split and tokens % tp),
+        "split_tokens": tokens if split else 0,
         "expert_tensor_parallel": _expert_split(given, degrees, split),
     }
 
@@ -186,7 +186,7 @@ def _up_to_a_node(cluster: Cluster) -> str:
 def _sequence_parallel(given: Given, degrees: Sequence[int]) -> bool:
     """Whether tensor groups split the sequence outside their products: as written or measured.
 
-    Else wherever it is possible, degree by degree (`SearchSpace.unsplit_degrees`): it moves as many
+    Else wherever it is possible, degree by degree (`SearchSpace.split_tokens`): it moves as many
     bytes as without, and keeps less (Korthikanti et al. 2023, section 4.2.2). Raises InstanceError
     where it is asked for and no degree, or not every one, can, and for a profile measured
     otherwise.

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, Tag, model_validator
 
-from formulations.instance.input_limits import MOST_CHOICES, Count, Name, Text
+from formulations.instance.input_limits import MOST_CHOICES, Count, Index, Name, Text
 from formulations.instance.machines import NOT_STATED, Kind
 from formulations.instance.record import (
     MAPPING,
@@ -191,8 +191,8 @@ class SearchSpace(SearchFile):
     expert_tensor_parallel: Splits = ("tp",)
     recompute: Recomputes = ("none", "full")
     sequence_parallel: bool = False
-    #: Tensor-parallel degrees that leave sequences whole all the same: they do not divide them.
-    unsplit_degrees: tuple[Count, ...] = ()
+    #: Tensor-parallel degrees that do not divide so many tokens leave sequences whole all the same.
+    split_tokens: Index = 0
     zero: Zeros = (0, 1)
     overlap: Overlap = Overlap()
 

@@ -94,7 +94,9 @@ class CpSat(Model):
         ):
             return
         indices = [_index(literal) for literal in clause if isinstance(literal, Linear)]
-        indices += [-_index(one) - 1 for one in conditions if isinstance(one, Linear)]
+        indices += [
+            -_index(condition) - 1 for condition in conditions if isinstance(condition, Linear)
+        ]
         if self.chosen is not None and all(index >= 0 for index in indices):
             indices.append(-_index(self.chosen) - 1)
         self._constraint().bool_or.literals.extend(indices)
@@ -126,15 +128,15 @@ class CpSat(Model):
         holds: tuple[Literal, ...] = (),
     ) -> list[Row]:
         """Each option's cost under its literal; and what none is below."""
-        known = list(options)
+        pairs_of_option = list(options)
         pairs: Iterable[tuple[Any, Literal]] = [(None, 1)] if seconds is None else seconds.items()
         rows: list[Row] = [
             ((literal, second, *holds), costs.values[key if seconds is None else (key, number)])
-            for literal, key in known
+            for literal, key in pairs_of_option
             for number, second in pairs
             if costs.largest[key if seconds is None else (key, number)]
         ]
-        if costs.floor is not None and len(known) > 1:
+        if costs.floor is not None and len(pairs_of_option) > 1:
             rows.append((holds, costs.floor()))
         return rows
 

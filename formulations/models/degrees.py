@@ -41,7 +41,9 @@ class ManyShapes:
         part = OneShape(self.model.alternative(f"shape_{len(self.parts)}"), tables, given)
         self.parts.append(part)
         self._weights.append(weight)
-        self.model.minimize(weighted(self._weights, [one.step_time for one in self.parts]))
+        self.model.minimize(
+            weighted(self._weights, [shape_part.step_time for shape_part in self.parts])
+        )
         return part
 
     @property

@@ -234,7 +234,7 @@ class _SetTime:
         time, shares = model.time("time", longest_ns), list[Term]()
         # (8)
         works, peaks = times.work_ns.tolist(), times.longest_row_ns.tolist()
-        least = [
+        fastest = [
             floor(1 / sum(Fraction(m, max(w, 1)) for m, w in zip(times.alike, each, strict=True)))
             for each in zip(*works, strict=True)
         ]
@@ -242,7 +242,7 @@ class _SetTime:
             min(n * peak for n, peak in zip(times.further, each, strict=True))
             for each in zip(*peaks, strict=True)
         ]
-        model.at_most(8, total_of(self._sum(least), self._peak(fills)), time)
+        model.at_most(8, total_of(self._sum(fastest), self._peak(fills)), time)
         # (7): by kind
         for i, alike in enumerate(times.alike):
             rows = self._quotient(times.content.tolist(), times.room[i], f"rows[{i}]")

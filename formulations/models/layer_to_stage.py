@@ -140,7 +140,7 @@ class Split:
     def __init__(self, model: Model, tables: CostTables, runs: Sequence[Runs]) -> None:
         self.model, self.runs = model, runs
         self.num_layers, self.num_stages = tables.num_layers, len(runs)
-        if not all(len(own) for own in runs):
+        if not all(len(stage_runs) for stage_runs in runs):
             model.some_of(7, ())
         self._begun = [
             [self._literal(k, layer) for layer in range(tables.num_layers)]

@@ -224,16 +224,16 @@ class RingTimes:
             ((), [(covers, node.inside_latency_s[stage]) for covers, _, node in nodes])
             for nodes in self._nodes(stage)
         ]
-        known = {latency_s for _, options in inside for _, latency_s in options}
-        costs = of_numbers({s: phase.latency_ns(s, 1, 0.0) for s in known})
+        latencies = {latency_s for _, options in inside for _, latency_s in options}
+        costs = of_numbers({s: phase.latency_ns(s, 1, 0.0) for s in latencies})
         first = self._largest(costs, inside, None, f"{name}_inside_start_{stage}")
         outside: list[Choice] = [
             ((), [(covers, groups[key[0]].inter_node.latency_s) for covers, key, _ in nodes])
             for nodes in self._nodes(stage)
         ]
         outside += self._zones.ring_latencies(stage)
-        known = {latency_s for _, options in outside for _, latency_s in options}
-        pairs = of_numbers({(s, n): phase.latency_ns(0.0, n, s) for s in known for n in spans})
+        latencies = {latency_s for _, options in outside for _, latency_s in options}
+        pairs = of_numbers({(s, n): phase.latency_ns(0.0, n, s) for s in latencies for n in spans})
         return [first, self._largest(pairs, outside, stage, f"{name}_outside_start_{stage}")]
 
     def _bytes(
@@ -246,8 +246,8 @@ class RingTimes:
             ((), [(covers, node.inside[stage]) for covers, _, node in nodes])
             for nodes in self._nodes(stage)
         ]
-        known = {rate for _, options in inside for _, rate in options}
-        times = {rate: phase.inside_ns(rate) * layers for rate in known}
+        rates = {rate for _, options in inside for _, rate in options}
+        times = {rate: phase.inside_ns(rate) * layers for rate in rates}
         costs = split.of_layers(stages, times)
         first = self._largest(costs, inside, None, f"{name}_inside_{place}")
 
@@ -261,10 +261,10 @@ class RingTimes:
             for nodes in self._nodes(stage)
         ]
         outside += self._zones.ring_rates(stage)
-        known = {rate for _, options in outside for _, rate in options}
+        rates = {rate for _, options in outside for _, rate in options}
         between = {
             (rate, n): phase.outside_ns(rate, n, efficiency(n)) * layers
-            for rate in known
+            for rate in rates
             for n in self._spans[stage]
         }
         pairs = split.of_layers(stages, between)

@@ -135,7 +135,7 @@ class StageTimes:
             key = owners[0][0] if len(owners) == 1 else -1 - r
             if key not in different:
                 different[key] = self._on_owner(table, stages, r)
-        rows = [row for own, _ in different.values() for row in own]
+        rows = [row for owner_rows, _ in different.values() for row in owner_rows]
         upper = max(upper for _, upper in different.values())
         return self.model.maximum(1, rows, upper, f"optimizer_{device}")
 

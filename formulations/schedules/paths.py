@@ -58,10 +58,11 @@ def _rest(graph: ScheduleGraph, first: int, last: int) -> Array:
     return np.arange(first, last + 1)
 
 
-def _to_end(graph: ScheduleGraph, operation: int) -> Array:
-    """What the device still does after an operation."""
-    each = graph.num_operations // graph.num_devices
-    return np.arange(operation + 1, (operation // each + 1) * each)
+def _ended(graph: ScheduleGraph, *parts: Array) -> Array:
+    """The parts as one path, with what its last device still does after them."""
+    path = np.concatenate(parts)
+    each, last = graph.num_operations // graph.num_devices, int(path[-1])
+    return np.concatenate([path, np.arange(last + 1, (last // each + 1) * each)])
 
 
 def device_path(graph: ScheduleGraph, device: int, ends_at: int | None = None) -> Array:
@@ -76,10 +77,8 @@ def device_path(graph: ScheduleGraph, device: int, ends_at: int | None = None) -
     first, final = graph.index[Kind.FORWARD, device, 0], graph.index[Kind.BACKWARD, device, m - 1]
     head, work = _down(graph, device - 1, 0), _rest(graph, first, final)
     if ends_at == device:
-        return np.concatenate([head, work, _to_end(graph, int(final))])
-    tail = _up(graph, device - 1, m - 1)
-    path = np.concatenate([head, work, tail])
-    return np.concatenate([path, _to_end(graph, int(path[-1]))])
+        return _ended(graph, head, work)
+    return _ended(graph, head, work, _up(graph, device - 1, m - 1))
 
 
 def returned(graph: ScheduleGraph, stage: int) -> Array:
@@ -87,31 +86,20 @@ def returned(graph: ScheduleGraph, stage: int) -> Array:
 
     All that the device does from B(stage, 0) to the last backward of its first chunk.
     """
-    m, device = graph.micro_batches, stage % graph.num_devices
-    through = [
-        _down(graph, graph.num_stages - 1, 0),
-        _up(graph, graph.num_stages - 1, 0, stage + 1),
-    ]
+    m, device, bottom = graph.micro_batches, stage % graph.num_devices, graph.num_stages - 1
     final = int(graph.index[Kind.BACKWARD, device, m - 1])
     work = _rest(graph, int(graph.index[Kind.BACKWARD, stage, 0]), final)
-    path = np.concatenate([*through, work, _up(graph, device - 1, m - 1)])
-    return np.concatenate([path, _to_end(graph, int(path[-1]))])
+    through = _down(graph, bottom, 0), _up(graph, bottom, 0, stage + 1)
+    return _ended(graph, *through, work, _up(graph, device - 1, m - 1))
 
 
 def last_down(graph: ScheduleGraph, stage: int) -> Array:
     """To the device of `stage` and what it does up to F(stage, m - 1), then down and back up."""
-    m, device, last = graph.micro_batches, stage % graph.num_devices, graph.num_stages - 1
+    m, device, bottom = graph.micro_batches, stage % graph.num_devices, graph.num_stages - 1
     first = int(graph.index[Kind.FORWARD, device, 0])
     work = _rest(graph, first, int(graph.index[Kind.FORWARD, stage, m - 1]))
-    path = np.concatenate(
-        [
-            _down(graph, device - 1, 0),
-            work,
-            _down(graph, last, m - 1, stage + 1),
-            _up(graph, last, m - 1),
-        ]
-    )
-    return np.concatenate([path, _to_end(graph, int(path[-1]))])
+    through = _down(graph, bottom, m - 1, stage + 1), _up(graph, bottom, m - 1)
+    return _ended(graph, _down(graph, device - 1, 0), work, *through)
 
 
 def turns(graph: ScheduleGraph, first: int, last: int, number: int) -> Array:

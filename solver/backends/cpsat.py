@@ -57,15 +57,15 @@ def run(model: cp_model.CpModel, options: SolveOptions, lean: bool = False) -> O
     if code not in _STATUS:
         raise ValueError(f"CP-SAT refuses the model: {model.validate()}")
     status = _STATUS[code]
-    found = status in (Status.OPTIMAL, Status.FEASIBLE)
+    has_solution = status in (Status.OPTIMAL, Status.FEASIBLE)
     closed = status in (Status.OPTIMAL, Status.INFEASIBLE)
     return Outcome(
         status=status,
         termination=Termination.CLOSED if closed else _stopped_by(engine, options),
-        objective=round(engine.objective_value) if found else None,
+        objective=round(engine.objective_value) if has_solution else None,
         bound=None if status is Status.INFEASIBLE else _bound(model, engine),
         runtime_s=engine.wall_time,
-        values=tuple(engine.response_proto.solution) if found else None,
+        values=tuple(engine.response_proto.solution) if has_solution else None,
     )
 
 

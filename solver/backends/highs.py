@@ -83,12 +83,14 @@ class _Columns:
 
 def _columns(model: pulp.LpProblem, unit_ns: float = UNIT_NS) -> _Columns:
     variables = model.variables()
-    whole = np.array([variable.cat == pulp.LpInteger for variable in variables])
-    scale = np.where(whole, 1.0, unit_ns)
+    integral = np.array([variable.cat == pulp.LpInteger for variable in variables])
+    scale = np.where(integral, 1.0, unit_ns)
     lower = [-math.inf if v.lowBound is None else v.lowBound for v in variables]
     upper = [math.inf if v.upBound is None else v.upBound for v in variables]
     names = [variable.name for variable in variables]
-    return _Columns(unit_ns, names, whole, scale, np.array(lower) / scale, np.array(upper) / scale)
+    return _Columns(
+        unit_ns, names, integral, scale, np.array(lower) / scale, np.array(upper) / scale
+    )
 
 
 def _native(model: pulp.LpProblem, columns: _Columns) -> highspy.HighsLp:
@@ -99,10 +101,10 @@ def _native(model: pulp.LpProblem, columns: _Columns) -> highspy.HighsLp:
     starts, indices = [0], list[int]()
     values, lower, upper = list[float](), list[float](), list[float]()
     for row in model._constraints.values():
-        own = [index[variable.name] for variable in row]
-        scale = columns.unit_ns if not columns.whole[own].all() else 1.0
-        indices.extend(own)
-        values.extend(np.array(list(row.values())) * columns.scale[own] / scale)
+        positions = [index[variable.name] for variable in row]
+        scale = columns.unit_ns if not columns.whole[positions].all() else 1.0
+        indices.extend(positions)
+        values.extend(np.array(list(row.values())) * columns.scale[positions] / scale)
         starts.append(len(indices))
         lower.append(-math.inf if row.getLb() is None else row.getLb() / scale)
         upper.append(math.inf if row.getUb() is None else row.getUb() / scale)
@@ -118,7 +120,7 @@ def _native(model: pulp.LpProblem, columns: _Columns) -> highspy.HighsLp:
     lp.a_matrix_.index_ = np.array(indices, dtype=np.int32)
     lp.a_matrix_.value_ = np.array(values, dtype=np.float64)
     kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-    lp.integrality_ = [kinds[int(whole)] for whole in columns.whole]
+    lp.integrality_ = [kinds[int(integral)] for integral in columns.whole]
     return lp
 
 
@@ -161,10 +163,10 @@ def _configure(engine: Any, options: SolveOptions) -> None:
 def _start_from_hint(engine: Any, model: pulp.LpProblem) -> None:
     """Gives HiGHS the initial values of the literals that have one."""
     variables = enumerate(model.variables())
-    known = {n: v.varValue for n, v in variables if v.varValue is not None}
-    if known:
-        indices = np.array(list(known), dtype=np.int32)
-        engine.setSolution(len(known), indices, np.array(list(known.values()), dtype=np.float64))
+    hinted = {n: v.varValue for n, v in variables if v.varValue is not None}
+    if hinted:
+        indices = np.array(list(hinted), dtype=np.int32)
+        engine.setSolution(len(hinted), indices, np.array(list(hinted.values()), dtype=np.float64))
 
 
 def _solve(engine: Any) -> None:
@@ -259,13 +261,16 @@ def _outcome(engine: Any, columns: _Columns) -> Outcome:
         raise ValueError(f"HiGHS refuses the model: {said}")
     if code == highspy.HighsModelStatus.kInfeasible:
         return _without_solution(engine, Status.INFEASIBLE, Termination.CLOSED)
-    optimal, found = code == highspy.HighsModelStatus.kOptimal, info.primal_solution_status == 2
-    if not ((optimal and found) or code in _STOPPED):
+    optimal, has_solution = (
+        code == highspy.HighsModelStatus.kOptimal,
+        info.primal_solution_status == 2,
+    )
+    if not ((optimal and has_solution) or code in _STOPPED):
         return _without_solution(engine, Status.UNKNOWN, Termination.UNFINISHED, f"HiGHS: {said}")
     proved = info.mip_dual_bound if columns.whole.any() else info.objective_function_value
     if not columns.whole.any() and not optimal:
         proved = -math.inf
-    if not found:
+    if not has_solution:
         outcome = _without_solution(engine, Status.UNKNOWN, Termination.TIME_LIMIT)
         return replace(outcome, bound=_bound_ns(columns, proved))
     return Outcome(

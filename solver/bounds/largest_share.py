@@ -92,12 +92,6 @@ def _by_rounds(room: Array, edges: Edges, onward: Array, length: int) -> Array:
     return steps
 
 
-def _by_memory(problem: SplitProblem, with_room: Array, stage: int) -> Array:
-    """Largest m by (4), where activations of `with_room` micro-batches fit; INFINITY for any."""
-    in_flight_at_most = in_flight(problem.schedule, problem.num_stages, stage, int(INFINITY))
-    return np.where(with_room >= in_flight_at_most, INFINITY, with_room)
-
-
 def _missed(problem: SplitProblem, edges: Edges, stage: int) -> Array:
     """[R, M] what the better latency path of a stage misses at most, however many micro-batches.
 
@@ -132,6 +126,7 @@ def most_shares(problem: SplitProblem, room: Array, layers: Layers, cutoff: int)
     shares = []
     for k, (edges, cost) in enumerate(zip(layers, costs, strict=True)):
         onward = after[k + 1][:, edges.target]
+        # (1), (2): what is left above the latency through the edge.
         spare = cutoff - 1 - (before[k][:, edges.source] + cost + onward)
         length, room_ns = problem.num_stages - k, np.maximum(spare, 0)
         if SCHEDULES[problem.schedule].turns:
@@ -139,11 +134,14 @@ def most_shares(problem: SplitProblem, room: Array, layers: Layers, cutoff: int)
             share = np.minimum(share, _by_rounds(room_ns, edges, onward, length))
         else:
             share = _by_time(room_ns + _missed(problem, edges, k), edges, 0)
+        # (3): what is left for the device from the first arrival to its tail.
         busy = cutoff - 1 - down[k][:, edges.source] - edges.send - edges.tail
         share = np.minimum(share + 1, _times(np.maximum(busy, 0), edges.work))
         columns = problem.stages[k].column[edges.arc].T
         with_room = room[columns % len(room), edges.start, edges.end]
-        memory = _by_memory(problem, with_room, k)
+        # (4): any number, where all that the stage ever holds has room.
+        held_at_most = in_flight(problem.schedule, problem.num_stages, k, int(INFINITY))
+        memory = np.where(with_room >= held_at_most, INFINITY, with_room)
         shares.append(np.where((spare < 0) | (busy < 0), 0, np.minimum(share, memory)))
     return shares
 

@@ -125,8 +125,7 @@ def send_ns(columns: ShapeColumns) -> Numbers:
     # as `Instance.splits_messages` and `message_lanes`, for [N, J] tensor groups at once
     search, scattered = instance.search, instance.search.scatter_gather
     split, split_by_widest = (
-        search.sequence_parallel & ~np.isin(tp, search.unsplit_degrees)
-        for tp in (columns.tp, widest)
+        search.sequence_parallel & (search.split_tokens % tp == 0) for tp in (columns.tp, widest)
     )
     lanes = np.where(scattered | (split & split_by_widest), columns.tp, widest)
     flows = lanes * columns.copies * columns.common[:, None]
@@ -206,7 +205,8 @@ def rings(columns: ShapeColumns) -> Rings:
     per_byte, latency = columns.links(inside=True)
     ring = per_byte * (ranks - 1) / np.maximum(ranks, 1)
     fastest = columns.least(per_byte)[:, None] * (members - 1) / members
-    efficiency = _efficiency(columns.instance, int(n.max()))[n]
+    network = columns.instance.cluster.efficiency
+    efficiency = np.array([1.0, *(network(i) for i in range(1, int(n.max()) + 1))])[n]
     outer_s, outer_latency = columns.links(inside=False)
     slowest = np.maximum(_nth_least(columns, outer_s, n), outer_s[:, None, None])
     outside = columns.tp.min(axis=1)[:, None] * slowest
@@ -230,11 +230,6 @@ def _nth_least(columns: ShapeColumns, values: Numbers, n: Array) -> Numbers:
     position = (counted[:, None, :] < np.minimum(n, counted[:, -1:])[:, :, None]).sum(axis=2)
     nth = np.take_along_axis(np.take_along_axis(each, order, axis=1), position, axis=1)
     return np.where(n > 0, nth, 0.0)
-
-
-def _efficiency(instance: Instance, max_nodes: int) -> Numbers:
-    """[most + 1] network efficiency of every number of nodes; 1 for none."""
-    return np.array([1.0, *(instance.cluster.efficiency(n) for n in range(1, max_nodes + 1))])
 
 
 @dataclass(frozen=True)

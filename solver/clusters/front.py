@@ -105,7 +105,7 @@ class TimeAndNodes:
     def figures(self, counts: Counts, step_time_ns: float, terms: Terms) -> Figures:
         """Step time and what it takes."""
         pairs = zip(counts, self.family.most, strict=True)
-        flags = [float(flag) for count, most in pairs for flag in (count > 0, count == most)]
+        flags = [float(flag) for count, largest in pairs for flag in (count > 0, count == largest)]
         return step_time_ns, float(sum(counts)), *flags
 
     def reaching(self, counts: Counts, terms: Terms, figures: Figures) -> float:
@@ -166,8 +166,8 @@ class Front:
 
     def offer(self, counts: Counts, time_ns: int) -> None:
         """Keeps the step time of a plan that is better than the one known."""
-        known = self.points.get(counts)
-        if known is None or time_ns < known[0].step_time_ns:
+        best = self.points.get(counts)
+        if best is None or time_ns < best[0].step_time_ns:
             self.points[counts] = [
                 Point(counts, terms, time_ns, self.measure.figures(counts, time_ns, terms))
                 for terms, longest in zip(self._terms[counts], self.longest[counts], strict=True)
@@ -175,29 +175,43 @@ class Front:
             ]
             self._reached[counts] = [min(ns, time_ns) for ns in self._reached[counts]]
             # cutoffs fall to where plans reach the new points
-            for point, (other, reached) in product(self.points[counts], self._reached.items()):
-                for i, terms in enumerate(self._terms[other]):
-                    reached[i] = min(reached[i], self.measure.reaching(other, terms, point.figures))
-                self.cutoffs[other] = max(reached)
+            for point, (cluster, reached) in product(self.points[counts], self._reached.items()):
+                for i, terms in enumerate(self._terms[cluster]):
+                    reached[i] = min(
+                        reached[i], self.measure.reaching(cluster, terms, point.figures)
+                    )
+                self.cutoffs[cluster] = max(reached)
 
     @property
     def best(self) -> list[Point]:
         """Points that no other dominates, fastest first."""
         points = [point for of_cluster in self.points.values() for point in of_cluster]
-        front = [one for one in points if not any(point.dominates(one) for point in points)]
-        return sorted(front, key=lambda one: (one.step_time_ns * one.terms.slowdown, one.figures))
+        front = [
+            candidate
+            for candidate in points
+            if not any(point.dominates(candidate) for point in points)
+        ]
+        return sorted(
+            front,
+            key=lambda candidate: (
+                candidate.step_time_ns * candidate.terms.slowdown,
+                candidate.figures,
+            ),
+        )
 
     def dominating(self, counts: Counts, bound_ns: int) -> Point | None:
         """The point of another cluster that dominates plans of this one soonest, if one does.
 
         On the terms on which they are dominated last, of those that such plans are within.
         """
-        others = [one for one in self.best if one.counts != counts]
+        others = [point for point in self.best if point.counts != counts]
         last: tuple[float, Point | None] = -inf, None
         for terms, longest in zip(self._terms[counts], self.longest[counts], strict=True):
             if bound_ns > longest:
                 continue
-            reached = [(self.measure.reaching(counts, terms, one.figures), one) for one in others]
+            reached = [
+                (self.measure.reaching(counts, terms, point.figures), point) for point in others
+            ]
             soonest = min(reached, key=lambda pair: pair[0], default=(inf, None))
             last = max(last, soonest, key=lambda pair: pair[0])
         return None if last[0] == inf else last[1]

@@ -55,12 +55,14 @@ class MemberClosing:
     @property
     def cut_short(self) -> bool:
         """Whether there is more to know."""
-        return self.interrupted or any(one.reason == "open" for one in self.records)
+        return self.interrupted or any(record.reason == "open" for record in self.records)
 
     @property
     def searched(self) -> bool:
         """Whether bounds alone were not enough."""
-        return self.found is not None or any(one.proof == "enumeration" for one in self.records)
+        return self.found is not None or any(
+            record.proof == "enumeration" for record in self.records
+        )
 
 
 class Members:
@@ -99,7 +101,7 @@ class Members:
         space, times = list(self.space(counts)), self.times.afresh()
         forms = times.forms(space)
         pairs = list(zip(space, forms, strict=True))
-        near = [one for one in pairs if one[1].bound_ns < below_ns and not one[0].per_stage]
+        near = [pair for pair in pairs if pair[1].bound_ns < below_ns and not pair[0].per_stage]
         others = [form.bound_ns for _, form in set(pairs) - set(near)]
         return min([*times.packed_ns([shape for shape, _ in near]), *others])
 
@@ -108,44 +110,42 @@ class Members:
     ) -> MemberClosing:
         """Closes a cluster, unless time or Ctrl-C end that early."""
         options = replace(self.options, time_limit_s=limit_s)
-        space, times = self.space(task.counts), self.times.afresh()
+        counts, times = task.counts, self.times.afresh()
+        space = self.space(counts)
         search = PlanSearch(
             self.instance, options, report, times, space, task.cutoff_ns, self.study
         )
         interrupted = False
         try:
             with time_up_after(search.deadline.end_s):
-                _run(search, f" of {task.counts}, {self.family.fewest} at least")
+                # as `solve`, but where plans have to be below a cutoff proofs come first, which are
+                # enough as a rule, and find what is below it
+                if search.incumbents.best is not None:
+                    search.run(efforts=EFFORTS[:1])
+                still_open = search.open_list.open(search.incumbents.best)
+                if space_left := [task.shape for task in still_open]:
+                    name = f" of {counts}, {self.family.fewest} at least"  # of plans in a study
+                    search.first_plans(space_left, name)
+                    search.run()
         except TimeUp:
             pass
         except KeyboardInterrupt:
             interrupted = True
-        known, best = search.standing(), search.incumbents.best
-        bound_ns = None if known.bound is None else int(known.bound)  # step times are minimised
-        if not known.complete:
+        standing, best = search.standing(), search.incumbents.best
+        bound_ns = (
+            None if standing.bound is None else int(standing.bound)
+        )  # step times are minimised
+        if not standing.complete:
             bound_ns = 0
         stated = search.closer.cutoffs.stated
         return MemberClosing(
-            counts=task.counts,
-            found=known.incumbent.found,
+            counts=counts,
+            found=standing.incumbent.found,
             bound_ns=bound_ns,
-            records=tuple(stated(record, best, bound_ns) for record in known.records),
+            records=tuple(stated(record, best, bound_ns) for record in standing.records),
             runtime_s=search.deadline.elapsed_s,
             interrupted=interrupted,
         )
-
-
-def _run(search: PlanSearch, nodes: str) -> None:
-    """As `solve`, but proofs come first where plans have to be below a cutoff.
-
-    They are enough as a rule, and find what is below it. `nodes`: which plans of a study belong
-    to the same space.
-    """
-    if search.incumbents.best is not None:
-        search.run(efforts=EFFORTS[:1])
-    if still := [task.shape for task in search.open_list.open(search.incumbents.best)]:
-        search.first_plans(still, nodes)
-        search.run()
 
 
 def member_shape(shape: Shape) -> Shape:
@@ -196,9 +196,9 @@ class KeptMembers:
 
     def find(self, task: MemberTask) -> MemberClosing | None:
         """What is known of a cluster; StudyError for a plan that is not what it is said to be."""
-        for one in self.study.find(KIND, _key(task.counts)):
-            if one.variant == self._variant(task):
-                closing = self.study.read(KIND, one, _CLOSINGS)
+        for record in self.study.find(KIND, _key(task.counts)):
+            if record.variant == self._variant(task):
+                closing = self.study.read(KIND, record, _CLOSINGS)
                 if closing.found is not None:
                     check_plan(self.study, KIND, *closing.found)
                 return closing

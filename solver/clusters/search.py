@@ -66,7 +66,8 @@ class OpenClusters:
 
     def next_task(self) -> MemberTask | None:
         """The open cluster not yet searched that may go furthest beyond the front."""
-        heap = [(self._rank(counts), counts) for counts in self._unsearched()]
+        unsearched = (counts for counts in self.open if counts not in self.closed)
+        heap = [(self._rank(counts), counts) for counts in unsearched]
         heapify(heap)
         while heap:
             _, counts = heap[0]
@@ -86,10 +87,6 @@ class OpenClusters:
         refused_ns = (max(self.front.longest[counts]) + 1) * (1 - NOISE)
         return None if bound_ns is None or bound_ns >= refused_ns else bound_ns
 
-    def _unsearched(self) -> list[Counts]:
-        """Open clusters not yet searched."""
-        return [counts for counts in self.open if counts not in self.closed]
-
     def _rank(self, counts: Counts) -> tuple[float, ...]:
         """The lower the further the cluster may go; without a front, fast and cheap ones first."""
         bound_ns = self.bounds[counts] or 0
@@ -106,8 +103,8 @@ class OpenClusters:
         self.closed[counts] = closing.searched
         if closing.found is not None:
             self.front.offer(counts, closing.found[1])
-            known = self.proofs | {counts: closing}
-            self.proofs = {one.counts: known[one.counts] for one in self.front.best}
+            proofs = self.proofs | {counts: closing}
+            self.proofs = {point.counts: proofs[point.counts] for point in self.front.best}
 
     @property
     def gap(self) -> float | None:
@@ -155,8 +152,10 @@ class FamilySearch:
         self.family, self.options = family, options
         self.deadline = Deadline(options.time_limit_s)
         self.members = Members(family, options, study)
-        own = self.members.study
-        self.kept = None if own is None else KeptMembers(own, self.members, measure.aim)
+        member_study = self.members.study
+        self.kept = (
+            None if member_study is None else KeptMembers(member_study, self.members, measure.aim)
+        )
         self.clusters = OpenClusters(self.members, measure, options.gap)
 
     def run(self, report: Report | None = None) -> Termination:
@@ -180,14 +179,14 @@ class FamilySearch:
 
     def _note(self) -> None:
         if self.kept is not None:
-            known, still_open = self.clusters, self.clusters.open
-            closed = len(known.bounds) - len(still_open)
-            self.kept.note(closed, still_open, len(known.front.best), known.gap)
+            clusters, still_open = self.clusters, self.clusters.open
+            closed = len(clusters.bounds) - len(still_open)
+            self.kept.note(closed, still_open, len(clusters.front.best), clusters.gap)
 
     def _closing(self, task: MemberTask, report: Report | None) -> MemberClosing:
         """How a cluster is closed, by a study or by a search."""
-        if self.kept is not None and (known := self.kept.find(task)) is not None:
-            return known
+        if self.kept is not None and (kept := self.kept.find(task)) is not None:
+            return kept
         shown = self._shown(task.counts, report)
         closing = self.members.close(task, self.deadline.left_s, shown)
         if self.kept is not None and not self.deadline.over() and not closing.cut_short:
@@ -242,14 +241,14 @@ def _point(search: FamilySearch, counts: Counts, terms: tuple[Terms, ...]) -> Fa
     plan, step_time_ns = closing.found
     used = plan.shape.nodes_used
     records = tuple(
-        one.model_copy(update={"shape": member_shape(one.shape)})
-        for one in closing.records
-        if one.shape.nodes_used == used
+        record.model_copy(update={"shape": member_shape(record.shape)})
+        for record in closing.records
+        if record.shape.nodes_used == used
     )
-    bounds = [one.bound_ns for one in records if one.bound_ns is not None]
+    bounds = [record.bound_ns for record in records if record.bound_ns is not None]
     bound = min([step_time_ns, *bounds]) if records else 0
     gap, asked = relative_gap(step_time_ns, bound), search.options.gap
-    closed = bool(records) and not any(one.reason == "open" for one in records)
+    closed = bool(records) and not any(record.reason == "open" for record in records)
     result = Result(
         instance=search.members.family.member(used),
         status=Status.OPTIMAL if closed and proves(gap, asked) else Status.FEASIBLE,
@@ -267,12 +266,12 @@ def _point(search: FamilySearch, counts: Counts, terms: tuple[Terms, ...]) -> Fa
 
 
 def _standing(search: FamilySearch, counts: Counts, on_front: bool) -> ClusterRecord:
-    known, bound_ns = search.clusters.front.points.get(counts), search.clusters.bounds[counts]
+    points, bound_ns = search.clusters.front.points.get(counts), search.clusters.bounds[counts]
     record = ClusterRecord(
         nodes=counts,
         standing="open" if search.clusters.is_open(counts) else "infeasible",
         closed_by="search" if search.clusters.closed.get(counts) else "bounds",
-        step_time_ns=None if known is None else known[0].step_time_ns,
+        step_time_ns=None if points is None else points[0].step_time_ns,
         bound_ns=bound_ns,
     )
     if bound_ns is None or record.standing == "open":

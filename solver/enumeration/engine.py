@@ -51,27 +51,23 @@ def starts(layers: Layers) -> Array:
     return distinct_rows(np.array(paths))
 
 
-def _busy(problem: SplitProblem, arcs: Array, split: Array) -> Array:
-    """[p] device time per micro-batch of the slowest lane."""
-    times = problem.work
-    columns = np.array([stage.column[arc] for stage, arc in zip(problem.stages, arcs, strict=True)])
-    busy: Array = times[columns, split[:-1, None], split[1:, None]].max(axis=1)
-    return busy
-
-
 def neighbours(problem: SplitProblem, arcs: Array, split: Array) -> Array:
     """Allowed splits [N, p + 1] in which one layer more or less moved between two stages.
 
     Of too many, those that relieve a busy stage most for one that is not.
     """
+    # [p] device time per micro-batch of the slowest lane.
+    columns = np.array([stage.column[arc] for stage, arc in zip(problem.stages, arcs, strict=True)])
+    busy = problem.work[columns, split[:-1, None], split[1:, None]].max(axis=1)
+    # Pairs of stages, either of which gives the other a layer: those between shift by one.
     p = len(split) - 1
     first, last = np.triu_indices(p, 1)
-    busy = _busy(problem, arcs, split)
     relief = np.concatenate([busy[last] - busy[first], busy[first] - busy[last]])
     inside = (np.arange(p + 1) > first[:, None]) & (np.arange(p + 1) <= last[:, None])
     moves = np.concatenate([split + inside, split - inside])
     moves = moves[np.argsort(-relief, kind="stable")[:MOST_MOVES]]
     moves = moves[(np.diff(moves, axis=1) >= 0).all(axis=1)]
+    # What every stage allows.
     keep = np.ones(len(moves), dtype=bool)
     for k, stage in enumerate(problem.stages):
         keep &= stage.allowed[arcs[k]][moves[:, k], moves[:, k + 1]]
@@ -276,12 +272,8 @@ def deepened(
     outcome = SplitOutcome(None, None, None, trial, trial == cutoff)
     while outcome.arcs is None and trial < cutoff and not stop():
         trial = min(cutoff, int(trial * growth) + 1)
-        outcome = solve_split(problem, _above(trial, gap), gap, stop)
+        # The cutoff that `trial` is below by the gap, see `below`.
+        outcome = solve_split(problem, math.ceil(trial / (1 - gap)), gap, stop)
         if not outcome.complete:
             break
     return replace(outcome, bound_ns=max(outcome.bound_ns, bound_ns))
-
-
-def _above(time_ns: int, gap: float) -> int:
-    """What `time_ns` is below by the gap, see `below`."""
-    return math.ceil(time_ns / (1 - gap))

@@ -133,7 +133,10 @@ class Uneven:
         """
         runs: dict[Counts, list[Array]] = {}
         largest, least_shares = dict(remaining.largest), remaining.needed
-        for counts in self._from_the_middle(remaining):
+        # First the counts that are near those of the mean lane.
+        mean = np.array(self.places.there) / self.places.number
+        distance = {c: float(np.abs(np.array(c) - mean).sum()) for c in remaining.needed}
+        for counts in sorted(remaining.needed, key=distance.__getitem__):
             if stop():
                 return None
             if counts not in least_shares:
@@ -155,13 +158,6 @@ class Uneven:
             np.maximum.at(run, (edges.start, edges.end), np.minimum(edge_shares, most_share))
             runs.append(run)
         return runs
-
-    def _from_the_middle(self, remaining: Remaining) -> list[Counts]:
-        """Counts by how far they are from what a lane has on average."""
-        mean = np.array(self.places.there) / self.places.number
-        return sorted(
-            remaining.needed, key=lambda counts: float(np.abs(np.array(counts) - mean).sum())
-        )
 
     def together(self, shares: Mapping[Counts, int]) -> int:
         """Micro-batches of all lanes with these shares at most."""

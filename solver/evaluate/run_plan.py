@@ -136,6 +136,10 @@ def _check_sequences(instance: Instance, run: Launched) -> None:
     """Raises PlanError where GPUs cannot share, or split, sequences as in the run."""
     search, workload = instance.search.model_copy(update=dict(run.settings)), instance.workload
     profiled, degrees = instance.profile is not None, Degrees(tp=run.tp, cp=run.cp)
+    if run.settings.get("sequence_parallel") and workload.sequence_length % run.tp:
+        problem = f"tensor groups of {run.tp} GPUs, which split sequences"
+        allowed = f"a divisor of {workload.sequence_length} tokens, or whole sequences"
+        raise run.error("tp", problem, allowed)
     if fault := context_fault(workload, instance.cluster, profiled, run.cp):
         raise run.error("cp", *fault)
     if not shares_sequences(instance.model_copy(update={"search": search}), degrees, []):

@@ -217,13 +217,15 @@ def answers(
         else:
             # the share of the objective that the best plan saves for each sequence, and any may
             value = best[1] * objective_weight(change.instance, best[0].shape)
-            before, after = (one.workload.global_batch for one in (instance, change.instance))
-            least, most = (
+            before, after = (
+                changed.workload.global_batch for changed in (instance, change.instance)
+            )
+            least_saved, most_saved = (
                 None if total is None else 1 - total / objective * before / after
                 for total in (value, bound)
             )
-            known = status or Status.FEASIBLE
-            yield Answer(change.change, known, best[1] / 1e9, least, most)
+            stated = status or Status.FEASIBLE
+            yield Answer(change.change, stated, best[1] / 1e9, least_saved, most_saved)
         if ended == "interrupted":
             return
 

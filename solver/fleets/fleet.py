@@ -7,7 +7,6 @@ from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
 from formulations.instance.documents import suggestion
 from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind
-from formulations.transition import Links, layer_state_bytes
 from formulations.units import seconds
 from solver.files import sealed
 from solver.fleet_document import (
@@ -172,13 +171,8 @@ def next_fleet(
         allowed = f"nodes that are lost: {_listed(document.away) or 'none is'}"
         raise PlanError("--joined", f"{names[min(present)]} is still there", allowed)
     away = (away | gone) - back
-    situation = Situation(
-        Links(instance.cluster),
-        instance.cluster.node_groups,
-        pipelines_of(document, document.pipelines),
-        tuple(node for node in range(len(names)) if node not in away),
-        layer_state_bytes(instance.workload),
-    )
+    ready = (node for node in range(len(names)) if node not in away)
+    situation = Situation.of(instance, pipelines_of(document, document.pipelines), ready)
     kinds = kinds_of(instance, designs)
     templates = [design.template for design in designs]
     total, former = document.micro_batches, situation.former

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.fleet import Pipeline, holdings, layers_by_position
+from formulations.instance import Instance
 from formulations.template import Template
-from formulations.transition import Copy, Links, missing
+from formulations.transition import Copy, Links, layer_state_bytes, missing
 
 Array = NDArray[np.int64]
 
@@ -119,6 +120,14 @@ class Situation:
     before: tuple[Pipeline, ...]
     ready: tuple[int, ...]
     layer_bytes: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, instance: Instance, before: Iterable[Pipeline], ready: Iterable[int]
+    ) -> "Situation":
+        """What these nodes are of an instance whose pipelines were such."""
+        groups, layer_bytes = instance.cluster.node_groups, layer_state_bytes(instance.workload)
+        return cls(Links(instance.cluster), groups, tuple(before), tuple(ready), layer_bytes)
 
     @cached_property
     def holdings(self) -> dict[int, range]:

@@ -15,7 +15,6 @@ from formulations.errors import PlannerError
 from formulations.fleet import Pipeline
 from formulations.instance import Instance
 from formulations.instance.preemption import NODE_READY_S, costs_of_size, measured_as
-from formulations.transition import Links, layer_state_bytes
 from formulations.units import ceil_div, ceil_ns
 from solver.fleets.designs import designs_of, fleet_sizes, fleet_templates, generator_for
 from solver.fleets.fleet import starting
@@ -92,8 +91,6 @@ class FleetPlanner:
         starting(instance, self.designs, self.kinds, faults)
         self.micro_batch = self.designs[0].strategy.micro_batch
         self._numbers = {name: i for i, name in enumerate(instance.cluster.node_names)}
-        self._links = Links(instance.cluster)
-        self._bytes = layer_state_bytes(instance.workload)
 
     def next(
         self, former: Configuration | None, ready: frozenset[str], horizon: Horizon
@@ -105,13 +102,8 @@ class FleetPlanner:
             for pipeline in former.pipelines:
                 nodes = tuple(lost.get(node, node) for node in pipeline.nodes)
                 before.append(replace(pipeline, nodes=nodes))
-        situation = Situation(
-            self._links,
-            self.instance.cluster.node_groups,
-            tuple(before),
-            tuple(sorted(self._numbers[name] for name in ready)),
-            self._bytes,
-        )
+        numbers = sorted(self._numbers[name] for name in ready)
+        situation = Situation.of(self.instance, before, numbers)
         templates = [design.template for design in self.designs]
         total = self.instance.workload.global_batch // self.micro_batch
         try:

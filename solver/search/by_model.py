@@ -57,14 +57,6 @@ class Collector:
         return ShapeAnswer(None, None, False)
 
 
-def _layouts(tables: CostTables) -> list[Given]:
-    """What is given of a shape: nothing; or the layout, for each that there is."""
-    if tables.by_place is None:
-        return [ALL_FREE]
-    shares = even_shares(tables)
-    return [Given(order=layout, micro_batches=shares) for layout in layouts(tables.by_place)]
-
-
 class AtOnce:
     """One run of a model: the shapes that it is for, and how they stand.
 
@@ -83,11 +75,14 @@ class AtOnce:
         self.family: Family = family
         self.closer = closer
         instance = closer.instance
-        shapes = [
-            OpenShape(tables, objective_weight(instance, tables.plan_shape), bound_ns, given)
-            for tables, bound_ns in zip(open_, bounds_ns, strict=True)
-            for given in _layouts(tables)
-        ]
+        shapes = list[OpenShape]()
+        for tables, bound_ns in zip(open_, bounds_ns, strict=True):
+            price, givens = objective_weight(instance, tables.plan_shape), [ALL_FREE]
+            if tables.by_place is not None:  # every layout is a part of its own
+                shares = even_shares(tables)
+                orders = layouts(tables.by_place)
+                givens = [Given(order=order, micro_batches=shares) for order in orders]
+            shapes += [OpenShape(tables, price, bound_ns, given) for given in givens]
         best, start = None, None
         if incumbent.found is not None:
             plan, step_time_ns = incumbent.found
@@ -122,16 +117,16 @@ class AtOnce:
             if answer.plan is not None or not answer.complete:
                 self.doubtful.add(shape)
             if answer.plan is not None:
-                found = f"none below {target_ns} ns where one of {answer.step_time_ns} ns is"
-                _log.warning("numerical trouble: %s; a shape stays open", found)
+                doubt = f"none below {target_ns} ns where one of {answer.step_time_ns} ns is"
+                _log.warning("numerical trouble: %s; a shape stays open", doubt)
         self.confirmed = True
 
     def _parts(self) -> dict[Shape, list[int]]:
         """Of a shape in the model: a part for every layout of stages with own degrees, else one."""
         parts, shapes = dict[Shape, list[int]](), self.loop.shapes
-        held = {shapes[index].tables.plan_shape for index in self.loop.model.held}
+        in_model = {shapes[index].tables.plan_shape for index in self.loop.model.held}
         for index, part in enumerate(shapes):
-            if part.tables.plan_shape in held:
+            if part.tables.plan_shape in in_model:
                 parts.setdefault(part.tables.plan_shape, []).append(index)
         return parts
 

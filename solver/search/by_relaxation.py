@@ -75,11 +75,11 @@ class ByRelaxation:
         classes = replica_classes(placement, shape.dp)
         even = [tables.num_micro_batches // shape.dp] * len(classes)
         problem = fixed_order(self.intervals, placement, classes, even)
-        found = solve_split(problem, int(NEAR * self.best), self.gap / 2, self.stop)
-        if found.split is None or found.step_time_ns is None:
+        outcome = solve_split(problem, int(NEAR * self.best), self.gap / 2, self.stop)
+        if outcome.split is None or outcome.step_time_ns is None:
             return
-        shares, split = (even[0],) * shape.dp, tuple(found.split.tolist())
-        state = State(order, shares, split, found.step_time_ns)
+        shares, split = (even[0],) * shape.dp, tuple(outcome.split.tolist())
+        state = State(order, shares, split, outcome.step_time_ns)
         search, stop = ShapeSearch(tables, PathPool()), _seldom(self.stop)
         for better in search.improvements(state, Random(0), PATIENCE, stop):
             state = better
@@ -143,11 +143,11 @@ class ByRelaxation:
         problem, cutoff = relaxation.problem, min(relaxation.cutoff, self.target)
         if problem is None or self.bound_ns >= cutoff:
             return None
-        found = deepened(problem, self.bound_ns, cutoff, self.gap / 2, self.stop)
-        self.bound_ns = max(self.bound_ns, min(found.bound_ns, cutoff))
-        if found.arcs is not None:
-            self.follow(problem.order(found.arcs.tolist()))
-        return found.step_time_ns
+        outcome = deepened(problem, self.bound_ns, cutoff, self.gap / 2, self.stop)
+        self.bound_ns = max(self.bound_ns, min(outcome.bound_ns, cutoff))
+        if outcome.arcs is not None:
+            self.follow(problem.order(outcome.arcs.tolist()))
+        return outcome.step_time_ns
 
     def _keep(self, state: State) -> None:
         """The plan of a state if it is the best so far."""

@@ -163,8 +163,8 @@ class CutLoop:
         model = self.model
         others = [i for i in range(len(self.shapes)) if i not in model.held]
         others = sorted(filter(self.is_open, others), key=self._bound)
-        least = min(map(self._bound, filter(self.is_open, model.held)), default=None)
-        if others and (least is None or self._bound(others[0]) < least):
+        least_bound = min(map(self._bound, filter(self.is_open, model.held)), default=None)
+        if others and (least_bound is None or self._bound(others[0]) < least_bound):
             for index in others[: max(FIRST_SHAPES, len(model.held))]:
                 model.hold(index, self.bounds_ns[index], self.target_ns(index))
 
@@ -191,10 +191,10 @@ class CutLoop:
     def _raise(self, said_ns: dict[int, int]) -> None:
         """Bounds of shapes in the model, which knows no plans that are of no interest."""
         for index, bound_ns in said_ns.items():
-            least = min(bound_ns, self.target_ns(index))
-            if least > self.bounds_ns[index]:
-                self.bounds_ns[index] = least
-                self.model.part(index).raise_step_time(least)
+            raised_ns = min(bound_ns, self.target_ns(index))
+            if raised_ns > self.bounds_ns[index]:
+                self.bounds_ns[index] = raised_ns
+                self.model.part(index).raise_step_time(raised_ns)
 
     def _judged(self, outcome: Outcome) -> tuple[Found, Harvest] | None:
         """The solution as decisions, simulated; None without one. Trouble if it cannot be."""

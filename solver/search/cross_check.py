@@ -1,6 +1,6 @@
 """Heuristics and exact methods, one after the other, on the same instance."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -52,58 +52,28 @@ def _solved(instance: Instance, options: SolveOptions, progress: Report | None) 
 
 def _searched(instance: Instance, options: SolveOptions) -> Finding:
     """What local search finds; Ctrl-C ends it with the best plan so far."""
-    deadline = Deadline(options.time_limit_s)
+    deadline, ended = Deadline(options.time_limit_s), Termination.HEURISTIC
     plans: list[tuple[Plan, int]] = []
-    ended = Termination.HEURISTIC
-
     try:
         with suppress(TimeUp):
-            plans.extend(
-                local_plans(
-                    instance, shapes(instance, raises(deadline.over)), options.seed, deadline.over
-                )
-            )
+            space = shapes(instance, raises(deadline.over))
+            plans.extend(local_plans(instance, space, options.seed, deadline.over))
         ended = Termination.TIME_LIMIT if deadline.over() else ended
     except KeyboardInterrupt:
         ended = Termination.INTERRUPTED
-    nothing = Finding(
+    plan, step_ns = plans[-1] if plans else (None, None)
+    weight = 0.0 if plan is None else objective_weight(instance, plan.shape)
+    return Finding(
         method="local",
-        status=Status.UNKNOWN,
+        status=Status.UNKNOWN if plan is None else Status.FEASIBLE,
         termination=ended,
-        shape=None,
-        step_time_ns=None,
-        judged_ns=None,
-        objective=None,
+        shape=None if plan is None else plan.shape,
+        step_time_ns=step_ns,
+        judged_ns=None if plan is None else judged_ns(instance, plan),
+        objective=None if step_ns is None else step_ns * weight,
         bound=None,
         runtime_s=deadline.elapsed_s,
     )
-    if not plans:
-        return nothing
-    plan, step_ns = plans[-1]
-    return replace(
-        nothing,
-        status=Status.FEASIBLE,
-        shape=plan.shape,
-        step_time_ns=step_ns,
-        judged_ns=judged_ns(instance, plan),
-        objective=step_ns * objective_weight(instance, plan.shape),
-    )
-
-
-def _findings(
-    instance: Instance,
-    methods: Sequence[CheckMethod],
-    options: SolveOptions,
-    progress: Report | None,
-) -> Iterator[Finding]:
-    for method in methods:
-        if method is CheckMethod.LOCAL:
-            finding = _searched(instance, options)
-        else:
-            finding = _solved(instance, replace(options, method=SOLVED[method]), progress)
-        yield finding
-        if finding.termination is Termination.INTERRUPTED:
-            return
 
 
 def cross_check(
@@ -117,5 +87,13 @@ def cross_check(
     The time limit of `options` is for each method; its method is not looked at. After an
     interrupted method no other is begun. Every plan is judged again by the simulator.
     """
-    found = _findings(instance, methods, options or SolveOptions(), progress)
-    return Comparison(instance, tuple(found))
+    options, findings = options or SolveOptions(), list[Finding]()
+    for method in methods:
+        if method is CheckMethod.LOCAL:
+            findings.append(_searched(instance, options))
+        else:
+            chosen = replace(options, method=SOLVED[method])
+            findings.append(_solved(instance, chosen, progress))
+        if findings[-1].termination is Termination.INTERRUPTED:
+            break
+    return Comparison(instance, tuple(findings))

@@ -94,11 +94,11 @@ def search_overview(study: Study, notes: dict[str, str]) -> SearchOverview | Non
                 open_list.records[task.shape] = closer.closing(task, answer, answer.question).record
     best = search.incumbents.best
     open_list.unpacked(open_list.open(best), best, lambda: False)
-    known = search.standing()
+    standing = search.standing()
     weighted = {
         record.shape: (record.bound_ns or 0) * objective_weight(instance, record.shape)
-        for record in known.records
+        for record in standing.records
     }
-    records = sorted(known.records, key=lambda record: weighted[record.shape])
-    incumbent, objective, bound = known.incumbent, known.objective, known.bound
-    return SearchOverview(tuple(records), incumbent, objective, bound, known.complete, spent_s)
+    records = sorted(standing.records, key=lambda record: weighted[record.shape])
+    incumbent, objective, bound = standing.incumbent, standing.objective, standing.bound
+    return SearchOverview(tuple(records), incumbent, objective, bound, standing.complete, spent_s)

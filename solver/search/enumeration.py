@@ -47,8 +47,8 @@ def after(effort: int | None, stop: Stop) -> Stop:
     """Stops as `stop` does, or at the latest after it was asked `effort` times."""
     if effort is None:
         return stop
-    left = iter(range(effort))
-    return lambda: next(left, None) is None or stop()
+    questions = iter(range(effort))
+    return lambda: next(questions, None) is None or stop()
 
 
 class ShapeEngine(Protocol):
@@ -68,11 +68,11 @@ def lacks_memory(intervals: Intervals) -> bool:
     tables = intervals.tables
     shape, instance = tables.shape, tables.instance
     even = instance.search.micro_batches == "even"
-    least = tables.num_micro_batches // shape.dp if even else 1
+    least_share = tables.num_micro_batches // shape.dp if even else 1
     ends = np.zeros(tables.num_layers + 1, dtype=bool)
     ends[0] = True
     for k in range(shape.num_stages):
-        fits = np.any([intervals.fits(j, k, least) for j in tables.roomiest], axis=0)
+        fits = np.any([intervals.fits(j, k, least_share) for j in tables.roomiest], axis=0)
         ends = np.any(fits[ends], axis=0)
     return not ends[-1]
 
@@ -89,41 +89,41 @@ def _share_vectors(
     total, dp = tables.num_micro_batches, tables.shape.dp
     if tables.instance.search.micro_batches == "even":
         return [[total // dp] * len(classes)]
-    counts, most = [one.count for one in classes], []
-    for one in classes:
+    counts, largest = [alike.count for alike in classes], []
+    for alike in classes:
         if stop():
             return None
-        alone = fixed_order(intervals, placement, [one], [1])
-        most.append(largest_share(alone, intervals.room, total - dp + 1, cutoff))
+        alone = fixed_order(intervals, placement, [alike], [1])
+        largest.append(largest_share(alone, intervals.room, total - dp + 1, cutoff))
     speed = [
-        int(sum(intervals.forward[j, 0, -1] + intervals.backward[j, 0, -1] for j in one.groups))
-        for one in classes
+        int(sum(intervals.forward[j, 0, -1] + intervals.backward[j, 0, -1] for j in alike.groups))
+        for alike in classes
     ]
-    vectors = least_vectors(counts, most, total)
+    vectors = least_vectors(counts, largest, total)
     return sorted(vectors, key=lambda v: max(m * s for m, s in zip(v, speed, strict=True)))
 
 
-def least_vectors(counts: Sequence[int], most: Sequence[int], total: int) -> Iterator[list[int]]:
-    """Vectors of largest shares, 1 <= v_c <= most_c, that just cover `total` micro-batches.
+def least_vectors(counts: Sequence[int], largest: Sequence[int], total: int) -> Iterator[list[int]]:
+    """Vectors of largest shares, 1 <= v_c <= largest_c, that just cover `total` micro-batches.
 
     A plan's step time is the largest over its replicas and grows with each share, so in one class
     all replicas but the last few run the class's largest share. It is enough to try the least
     vectors of largest shares: lowering any class by one would leave too few.
     """
-    if min(most) < 1:
+    if min(largest) < 1:
         return
     lowest = []
     for c, count in enumerate(counts):
-        rest = sum(n * m for d, (n, m) in enumerate(zip(counts, most, strict=True)) if d != c)
+        rest = sum(n * m for d, (n, m) in enumerate(zip(counts, largest, strict=True)) if d != c)
         lowest.append(max(1, ceil_div(total - rest, count)))
-    ranges = [range(low, high + 1) for low, high in zip(lowest, most, strict=True)]
+    ranges = [range(low, high + 1) for low, high in zip(lowest, largest, strict=True)]
     for head in product(*ranges[:-1]):
         done = sum(n * v for n, v in zip(counts[:-1], head, strict=True))
         last = max(1, ceil_div(total - done, counts[-1]))
         vector = [*head, last]
         surplus = done + counts[-1] * last - total
         tight = all(v == 1 or surplus < n for n, v in zip(counts, vector, strict=True))
-        if last <= most[-1] and tight:
+        if last <= largest[-1] and tight:
             yield vector
 
 
@@ -186,12 +186,12 @@ def _solved(
     intervals: Intervals, problem: SplitProblem, cutoff: int, gap: float, stop: Stop
 ) -> ShapeAnswer:
     """The best plan of all orders."""
-    found = solve_split(problem, cutoff, gap, stop)
-    if found.arcs is None or found.split is None:
-        return ShapeAnswer(None, None, found.complete, found.bound_ns)
-    order = problem.order(found.arcs.tolist())
-    plan = even_plan(intervals.tables, order, found.split)
-    return ShapeAnswer(plan, found.step_time_ns, found.complete, found.bound_ns)
+    outcome = solve_split(problem, cutoff, gap, stop)
+    if outcome.arcs is None or outcome.split is None:
+        return ShapeAnswer(None, None, outcome.complete, outcome.bound_ns)
+    order = problem.order(outcome.arcs.tolist())
+    plan = even_plan(intervals.tables, order, outcome.split)
+    return ShapeAnswer(plan, outcome.step_time_ns, outcome.complete, outcome.bound_ns)
 
 
 def _closed(
@@ -220,13 +220,13 @@ def _uneven(
     target = below(cutoff, gap)
     lanes = Uneven(intervals, placer, StageZones(placer).split_by(cutoff))
     bound_ns = 0 if lanes.exact else shape_bound_ns(intervals, target, stop)
-    left = lanes.thinned(lanes.everything(target), target, stop) if bound_ns < target else None
-    if left is None:
+    remaining = lanes.thinned(lanes.everything(target), target, stop) if bound_ns < target else None
+    if remaining is None:
         return ShapeAnswer(None, None, True, target)
-    bound_ns = lanes.bound_ns(bound_ns, target, left, stop)
+    bound_ns = lanes.bound_ns(bound_ns, target, remaining, stop)
     if not lanes.exact:
         return replace(_by_order(intervals, placer, cutoff, gap, stop), bound_ns=bound_ns)
-    return dealt_from_below(lanes, bound_ns, cutoff, gap, stop, left)
+    return dealt_from_below(lanes, bound_ns, cutoff, gap, stop, remaining)
 
 
 def _even(intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
@@ -301,13 +301,13 @@ def _by_order(
                     waiting[order] = bound_ns
                     break
                 problem = fixed_order(intervals, placement, classes, vector)
-                found = solve_split(problem, best, gap, after(effort, stop))
-                if found.split is not None and found.step_time_ns is not None:
-                    best = found.step_time_ns
+                outcome = solve_split(problem, best, gap, after(effort, stop))
+                if outcome.split is not None and outcome.step_time_ns is not None:
+                    best = outcome.step_time_ns
                     counts = shares(classes, vector, tables.num_micro_batches)
-                    plan = Decisions(order, tuple(found.split.tolist()), counts).plan(tables)
-                if not found.complete:
-                    proved_ns = max(bound_ns, found.bound_ns)
+                    plan = Decisions(order, tuple(outcome.split.tolist()), counts).plan(tables)
+                if not outcome.complete:
+                    proved_ns = max(bound_ns, outcome.bound_ns)
                     waiting[order] = min(waiting.get(order, proved_ns), proved_ns)
         unfinished = waiting
     target = below(best, gap)

@@ -84,9 +84,9 @@ class Answers:
 
     def find(self, shape: Shape, question: Question) -> Answer | None:
         """An answer to the question; StudyError for a plan that is not what it is said to be."""
-        known = [answer for answer in self.every(shape) if answer.replies(question)]
-        exact = [answer for answer in known if answer.question == question]
-        answer = next(iter([*exact, *known]), None)
+        answers = [answer for answer in self.every(shape) if answer.replies(question)]
+        exact = [answer for answer in answers if answer.question == question]
+        answer = next(iter([*exact, *answers]), None)
         if answer is not None:
             self._plan(answer)
         return answer
@@ -153,13 +153,13 @@ class Cutoffs:
         return {}
 
     def _scale(self, shape: Shape) -> tuple[int, float]:
-        known = self._scales.get(shape.nodes_used)
-        if known is None:
+        scale = self._scales.get(shape.nodes_used)
+        if scale is None:
             longest = max_step_time_ns(self.instance, shape)
             refused = ANY_TIME if longest is None else min(longest + 1, ANY_TIME)
-            known = refused, objective_weight(self.instance, shape)
-            self._scales[shape.nodes_used] = known
-        return known
+            scale = refused, objective_weight(self.instance, shape)
+            self._scales[shape.nodes_used] = scale
+        return scale
 
     def refused(self, shape: Shape) -> int:
         """Step times of at least this are beyond the limits, or any."""
@@ -283,9 +283,9 @@ class Closer:
 
     def close(self, task: Task, best: float | None, stop: Stop) -> Closing:
         """Closes one shape, unless `stop` ends that early."""
-        known = self.known(task, best)
-        if known is not None:
-            return known
+        closing = self.known(task, best)
+        if closing is not None:
+            return closing
         answer = self.answer(task, best, stop)
         self.answers.keep(task.shape, answer)
         return self.closing(task, answer, answer.question)
@@ -322,25 +322,29 @@ class Closer:
             return stopped
 
         halted = after(task.effort, halt)
-        found = self.engine(intervals, question.cutoff_ns, question.gap, halted)
-        cut_short = stopped and not found.complete
-        return Answer(question, found, process_time() - began_s, cut_short)
+        shape_answer = self.engine(intervals, question.cutoff_ns, question.gap, halted)
+        cut_short = stopped and not shape_answer.complete
+        return Answer(question, shape_answer, process_time() - began_s, cut_short)
 
     def closing(self, task: Task, answer: Answer, question: Question) -> Closing:
         """What an answer says of a question, be it one to another question: one that asks more."""
-        shape, found = task.shape, answer.found
-        if found is None:
+        shape, shape_answer = task.shape, answer.found
+        if shape_answer is None:
             return Closing(_record(shape, "infeasible", "memory"))
-        plan = None if found.plan is None else (found.plan, found.step_time_ns or 0)
+        plan = (
+            None
+            if shape_answer.plan is None
+            else (shape_answer.plan, shape_answer.step_time_ns or 0)
+        )
         if not answer.improves(question):
             plan = None
         proof: Proof = "enumeration"
         if self.options.method in ("cpsat", "milp") and not shape.per_stage:
             proof = self.options.method  # models leave what they are not for to enumeration
-        if not found.complete:
-            if found.bound_ns <= task.bound_ns:
+        if not shape_answer.complete:
+            if shape_answer.bound_ns <= task.bound_ns:
                 return Closing(_record(shape, "open", task.proof, task.bound_ns), plan)
-            return Closing(_record(shape, "open", proof, found.bound_ns), plan)
+            return Closing(_record(shape, "open", proof, shape_answer.bound_ns), plan)
         if plan is None and question.cutoff_ns >= self.cutoffs.refused(shape):
             return Closing(_record(shape, "infeasible", proof))
         bound_ns = below(plan[1] if plan else question.cutoff_ns, question.gap)

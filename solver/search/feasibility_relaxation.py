@@ -88,10 +88,10 @@ def _least_objective(
 
 def has_plan(instance: Instance, stop: Stop, among: Iterable[Shape] | None = None) -> bool | None:
     """Whether some shape (of `among`, else of all) has a plan; None: unknown when stopped."""
-    least = _least_objective(instance, lambda _: 1.0, stop, among, any_plan=True)
-    if least.value is not None:
+    first = _least_objective(instance, lambda _: 1.0, stop, among, any_plan=True)
+    if first.value is not None:
         return True
-    return False if least.exact else None
+    return False if first.exact else None
 
 
 def fits_optimistically(instance: Instance, stop: Stop) -> bool:
@@ -228,8 +228,10 @@ def _left_out(instance: Instance) -> Iterator[tuple[str, dict[str, Any]]]:
 def _splits_sequence(instance: Instance) -> bool:
     """Whether there are tensor groups of several GPUs that divide the sequence."""
     vectors = node_vectors(instance)
-    known = {own for used in vectors for all_ in group_degrees(instance, used) for own in all_}
-    degrees = {own.tp for own in known if own.tp > 1}
+    degrees_used = {
+        group for used in vectors for all_ in group_degrees(instance, used) for group in all_
+    }
+    degrees = {group.tp for group in degrees_used if group.tp > 1}
     return any(instance.workload.sequence_length % tp == 0 for tp in degrees)
 
 
@@ -328,10 +330,10 @@ def _price(instance: Instance, stop: Stop) -> list[str]:
 def _memory(instance: Instance, stop: Stop) -> list[str]:
     """More of it, on every GPU."""
     bound_gib = memory_bound_gib(instance, stop)
-    least = least_memory_gib(instance, bound_gib, stop)
-    if least.value is None and bound_gib:
+    extra = least_memory_gib(instance, bound_gib, stop)
+    if extra.value is None and bound_gib:
         return [f"at least {_rounded_up(bound_gib)} GiB more memory on every GPU"]
-    return _named("{} more memory on every GPU", least, "GiB")
+    return _named("{} more memory on every GPU", extra, "GiB")
 
 
 def _limits(instance: Instance, stop: Stop) -> list[str]:

@@ -104,10 +104,10 @@ class Incumbents:
     def _checked(self, record: StudyRecord) -> tuple[Plan, int] | None:
         """What a study holds; StudyError if that is not what was kept."""
         assert self.study is not None
-        found = self.study.read(STARTS, record, _PLANS)
-        if found is not None:
-            check_plan(self.study, STARTS, *found)
-        return found
+        kept = self.study.read(STARTS, record, _PLANS)
+        if kept is not None:
+            check_plan(self.study, STARTS, *kept)
+        return kept
 
     @property
     def best(self) -> float | None:
@@ -164,12 +164,12 @@ class Incumbents:
         """
         limit = self.options.time_limit_s
         until_s = None if limit is None else self.deadline.elapsed_s + SURVEY * limit
-        left = iter(range(max(LEAST_SURVEY, self.asked)))
+        questions = iter(range(max(LEAST_SURVEY, self.asked)))
 
         def stop() -> bool:
             self.asked += 1
             late = until_s is not None and self.deadline.elapsed_s >= until_s
-            self.cut = late or next(left, None) is None
+            self.cut = late or next(questions, None) is None
             return self.cut
 
         below = self.known.objective

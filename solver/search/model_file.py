@@ -23,12 +23,12 @@ _log = logging.getLogger(__name__)
 
 
 def model_of(
-    engine: ModelEngine, tables: CostTables, plan: Plan, known: Iterable[PathCut]
+    engine: ModelEngine, tables: CostTables, plan: Plan, pool_cuts: Iterable[PathCut]
 ) -> OneShape:
-    """The joint model of a plan's shape with known cuts, the first cuts and the plan's own.
+    """The joint model of a plan's shape with cuts of a pool, the first ones and the plan's own.
 
     No replica may have more micro-batches than a plan as fast as this one can have. The plan is
-    valued at its simulated step time; if the known cuts proved that no plan is faster, that is
+    valued at its simulated step time; if the pool's cuts proved that no plan is faster, that is
     the optimum.
     """
     decisions = decisions_of(tables.instance, plan)
@@ -38,7 +38,7 @@ def model_of(
     given = Given(largest_share=largest_share(tables, step_time_ns))
     shape, shares = tables.shape, shares_of(tables, given)
     built = OneShape(engine.model(), tables, given)
-    cuts = {*known, *harvest(stages, placement, decisions, shares, 0).cuts}
+    cuts = {*pool_cuts, *harvest(stages, placement, decisions, shares, 0).cuts}
     for m in shares:
         cuts.update(first_cuts(shape.schedule, shape.pp, m, shape.vpp))
     for cut in sorted(cuts):

@@ -54,7 +54,7 @@ class OpenList:
     @property
     def num_closed(self) -> int:
         """Shapes that were closed when they were looked at."""
-        return sum(one.reason != "open" for one in self.records.values())
+        return sum(record.reason != "open" for record in self.records.values())
 
     def open(self, best: float | None, effort: int | None = None) -> list[Task]:
         """What may still hold a better plan than the incumbent, best bound first.
@@ -79,9 +79,9 @@ class OpenList:
 
         Told often, so no list is made: what is proved of a shape is no less than its first bound.
         """
-        least = best
+        bound = best
         for task in self.tasks:
-            if least is not None and task.objective >= least:
+            if bound is not None and task.objective >= bound:
                 break
             record, proved = self.records.get(task.shape), task.objective
             if record is None:
@@ -90,21 +90,21 @@ class OpenList:
                 has_plan = record.bound_ns is not None
                 proved = (record.bound_ns or 0) * objective_weight(self.instance, task.shape)
             if has_plan:
-                least = proved if least is None else min(least, proved)
-        return least
+                bound = proved if bound is None else min(bound, proved)
+        return bound
 
     def unpacked(self, tasks: Sequence[Task], best: float | None, stop: Stop) -> list[Task]:
         """The tasks that whole blocks do not close; the others are. All are left without time."""
-        left = list[Task]()
+        still_open = list[Task]()
         for first in range(0, len(tasks), AT_ONCE):
             if stop():
-                return [*left, *tasks[first:]]
+                return [*still_open, *tasks[first:]]
             for task in self.closer.packed(tasks[first : first + AT_ONCE], best):
                 if task.proof == "packing":
                     self.records[task.shape] = self.closer.by_bound(task, best).record
                 else:
-                    left.append(task)
-        return left
+                    still_open.append(task)
+        return still_open
 
     def reviewed(self, best: float | None) -> tuple[ShapeRecord, ...]:
         """The records of all shapes, where a late incumbent has closed some."""
@@ -118,7 +118,7 @@ class OpenList:
     def bounds(self, records: Sequence[ShapeRecord]) -> list[float]:
         """Lower bounds of the objective of those shapes that may have a plan."""
         return [
-            one.bound_ns * objective_weight(self.instance, one.shape)
-            for one in records
-            if one.bound_ns is not None
+            record.bound_ns * objective_weight(self.instance, record.shape)
+            for record in records
+            if record.bound_ns is not None
         ]

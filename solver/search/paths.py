@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from formulations.costs.placement import PlacementCosts
-from formulations.costs.plan_costs import PlanCosts, split_costs
+from formulations.costs.plan_costs import split_costs
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.decisions import ALL_FREE, Decisions, Given, even_shares, share_range
@@ -19,6 +19,7 @@ from formulations.models.step_time import OneShape
 from formulations.paths import PathCut
 from formulations.plan import Shape
 from formulations.schedules import SCHEDULES, ScheduleGraph, schedule_graph
+from solver.graph.placements import replica_classes
 from solver.search.engines import ModelEngine
 from solver.simulate import Times, simulate, tail_ns, trace
 
@@ -82,14 +83,14 @@ def first_cuts(schedule: ScheduleName, p: int, m: int, v: int = 1) -> Iterator[P
         yield from _paths(graph, pipelines, end, devices)
 
 
-def _nearby(boundaries: Sequence[int], most: int) -> Array:
+def _nearby(boundaries: Sequence[int], limit: int) -> Array:
     """[N, S + 1] the split itself, then those with one boundary moved by one layer."""
     rows = [tuple(boundaries)]
     for k in range(1, len(boundaries) - 1):
         for moved in (boundaries[k] - 1, boundaries[k] + 1):
             if boundaries[k - 1] < moved < boundaries[k + 1]:
                 rows.append((*boundaries[:k], moved, *boundaries[k + 1 :]))
-    return np.array(rows[: most + 1], dtype=np.int64)
+    return np.array(rows[: limit + 1], dtype=np.int64)
 
 
 def _times(
@@ -116,24 +117,6 @@ def _times(
     return Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
 
 
-def _tails(costs: PlanCosts) -> Array:
-    """[p] from the end of a device to that of the step, were it the last to finish."""
-    finish = costs.optimizer_ns + costs.gather_ns
-    if costs.tied:
-        finish[[0, -1]] = finish[[0, -1]].max() + costs.embedding_ns
-    return costs.sync_ns + finish
-
-
-def _columns(placement: PlacementCosts, decisions: Decisions, dp: int) -> dict[bytes, list[int]]:
-    """Replicas by equal groups and transfers."""
-    groups = placement.group_of_slot.reshape(-1, dp)
-    columns: dict[bytes, list[int]] = {}
-    for r in range(dp):
-        key = groups[:, r].tobytes() + placement.send_ns[:, :, r].tobytes()
-        columns.setdefault(key, []).append(r)
-    return columns
-
-
 def harvest(
     stages: StageCosts,
     placement: PlacementCosts,
@@ -149,38 +132,37 @@ def harvest(
     """
     tables, shape = stages.tables, stages.tables.shape
     costs = split_costs(tables, placement, decisions.boundaries, decisions.micro_batches)
-    tails = _tails(costs)
+    # [p] from the end of a device to that of the step, were it the last to finish
+    finish = costs.optimizer_ns + costs.gather_ns
+    if costs.tied:
+        finish[[0, -1]] = finish[[0, -1]].max() + costs.embedding_ns
+    tails = costs.sync_ns + finish
     ready = np.zeros(shape.pp, dtype=np.int64)
     cuts: list[PathCut] = []
-    for replicas in _columns(placement, decisions, shape.dp).values():
-        own = {decisions.micro_batches[r] for r in replicas}
-        near = {m + step for m in own for step in (-1, 1)} & set(shares)
-        for m in sorted(own | near):
+    for alike in replica_classes(placement, shape.dp):
+        planned = {decisions.micro_batches[r] for r in alike.replicas}
+        near = {m + step for m in planned for step in (-1, 1)} & set(shares)
+        for m in sorted(planned | near):
             graph = schedule_graph(shape.schedule, shape.pp, m, shape.vpp)
-            most = BATCH_ENTRIES // graph.num_operations if m in own else 0
-            splits = _nearby(decisions.boundaries, most)
-            times = _times(stages, placement, replicas[0], m, splits)
+            num_neighbours = BATCH_ENTRIES // graph.num_operations if m in planned else 0
+            splits = _nearby(decisions.boundaries, num_neighbours)
+            times = _times(stages, placement, alike.replicas[0], m, splits)
             end = simulate(graph, times)
             ends = end[graph.last]
             cuts.extend(_paths(graph, times, end, (ends + tails[:, None]).argmax(axis=0)))
-            if m in own:
+            if m in planned:
                 ready = np.maximum(ready, ends[:, 0])
                 late = np.flatnonzero(ends[:, 0] + tails > bound_ns)
-                cuts.extend(_paths(graph, _repeat(times, late), end[:, 0 * late], late))
+                first = 0 * late  # the plan itself, once for every path
+                plan = Times(
+                    times.forward[:, first],
+                    times.backward[:, first],
+                    times.send[:, first],
+                    times.blocking,
+                    weight=None if times.weight is None else times.weight[:, first],
+                )
+                cuts.extend(_paths(graph, plan, end[:, first], late))
     return Harvest(int(tail_ns(costs, ready).max()), tuple(dict.fromkeys(cuts)))
-
-
-def _repeat(times: Times, columns: Array) -> Times:
-    """The first pipeline, once for every column."""
-    first = 0 * columns
-    weight = None if times.weight is None else times.weight[:, first]
-    return Times(
-        times.forward[:, first],
-        times.backward[:, first],
-        times.send[:, first],
-        times.blocking,
-        weight=weight,
-    )
 
 
 #: Weight of the dearest nodes, if what models minimise, a sum over shapes, stays below the other.
@@ -220,12 +202,12 @@ def shares_of(tables: CostTables, given: Given) -> Sequence[int]:
 def whole_weights(shapes: Sequence[OpenShape]) -> list[int]:
     """Whole numbers near the ratios of prices: what guides an engine, and proves nothing."""
     prices = [shape.price for shape in shapes]
-    most = max(prices, default=0.0)
-    if min(prices, default=0.0) == most:
+    dearest = max(prices, default=0.0)
+    if min(prices, default=0.0) == dearest:
         return [1] * len(prices)
     longest_ns = sum(2 * (shape.tables.longest_ns + 1) for shape in shapes)
     largest = min(LARGEST_WEIGHT, LARGEST_SUM // longest_ns)
-    return [(price and max(1, round(price / most * largest))) or 0 for price in prices]
+    return [(price and max(1, round(price / dearest * largest))) or 0 for price in prices]
 
 
 class HeldShapes:
@@ -248,24 +230,24 @@ class HeldShapes:
         """Adds a shape; step times are at least the bound, and below the target."""
         tables = self.shapes[index].tables
         limit_ns = min(target_ns, 2 * tables.longest_ns + 2) - 1
-        most = largest_share(tables, limit_ns)
-        given = replace(self.shapes[index].given, largest_share=most, max_step_time_ns=limit_ns)
+        share = largest_share(tables, limit_ns)
+        given = replace(self.shapes[index].given, largest_share=share, max_step_time_ns=limit_ns)
         part = self.built.add_shape(tables, self.weights[index], given)
         part.raise_step_time(bound_ns)
         self.held.append(index)
         self.shares[index] = shares_of(tables, given)
-        shape, known = tables.shape, set(self._pool.of(tables.shape))
+        shape, cuts = tables.shape, set(self._pool.of(tables.shape))
         for m in self.shares[index]:
-            known.update(first_cuts(shape.schedule, shape.pp, m, shape.vpp))
-        for cut in sorted(known):
+            cuts.update(first_cuts(shape.schedule, shape.pp, m, shape.vpp))
+        for cut in sorted(cuts):
             part.add_cut(cut)
 
     def add_cuts(self, index: int, cuts: Sequence[PathCut]) -> bool:
         """Whether any is new for this shape; others that they hold for learn them too."""
         pool = self._pool.of(self.shapes[index].tables.shape)
-        for other in self.held:
-            if other != index and self._pool.of(self.shapes[other].tables.shape) is pool:
+        for held_index in self.held:
+            if held_index != index and self._pool.of(self.shapes[held_index].tables.shape) is pool:
                 for cut in cuts:
-                    if cut.micro_batches in self.shares[other]:
-                        self.part(other).add_cut(cut)
+                    if cut.micro_batches in self.shares[held_index]:
+                        self.part(held_index).add_cut(cut)
         return sum(self.part(index).add_cut(cut) for cut in cuts) > 0

@@ -228,23 +228,23 @@ class PlanSearch:
 
     def result(self, termination: Termination) -> Result:
         """The outcome, with the rest of the shapes logged."""
-        known = self.standing()
-        if not known.is_open:
+        standing = self.standing()
+        if not standing.is_open:
             termination = Termination.CLOSED
         elif termination is Termination.TIME_LIMIT and not self.deadline.over():
             termination = Termination.UNFINISHED
-        stated, objective, bound = self.closer.cutoffs.stated, known.objective, known.bound
+        stated, objective, bound = self.closer.cutoffs.stated, standing.objective, standing.bound
         return Result(
             instance=self.instance,
-            status=known.status,
+            status=standing.status,
             termination=termination,
-            plan=known.incumbent.plan,
-            step_time_ns=known.incumbent.step_time_ns,
+            plan=standing.incumbent.plan,
+            step_time_ns=standing.incumbent.step_time_ns,
             objective=objective,
             bound=bound,
             runtime_s=self.deadline.elapsed_s,
             log=SearchLog(
-                tuple(stated(record, objective, bound) for record in known.records),
+                tuple(stated(record, objective, bound) for record in standing.records),
                 self.history.moments(objective, bound),
             ),
             method=self.options.method,

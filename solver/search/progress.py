@@ -48,9 +48,9 @@ class SearchHistory:
     ) -> None:
         self._instance, self._deadline, self._report = instance, deadline, report
         self._open_list, self._incumbents = open_list, incumbents
-        least = open_list.tasks[:1]  # that of the cheapest bound
+        first_task = open_list.tasks[:1]  # that of the cheapest bound
         #: of the objective, and when
-        self._bounds = [(deadline.elapsed_s, task.objective) for task in least]
+        self._bounds = [(deadline.elapsed_s, task.objective) for task in first_task]
 
     def tell(self) -> None:
         """Reports the state of the search, and notes its bound from time to time."""
@@ -58,9 +58,9 @@ class SearchHistory:
         noted_s = self._bounds[-1][0] if self._bounds else 0.0
         if self._report is None and elapsed_s < NOTED_EVERY * noted_s:
             return
-        found, minimize = self._incumbents, self._instance.objective.minimize
-        least = self._open_list.least_bound(found.best)
-        bound = found.known.objective if least is None else least
+        incumbents, minimize = self._incumbents, self._instance.objective.minimize
+        proved = self._open_list.least_bound(incumbents.best)
+        bound = incumbents.known.objective if proved is None else proved
         if elapsed_s >= NOTED_EVERY * noted_s:
             self._bounds.append((elapsed_s, bound))
         if self._report is not None:
@@ -68,9 +68,9 @@ class SearchHistory:
                 Progress(
                     shapes_closed=self._open_list.num_closed,
                     shapes_total=len(self._open_list.tasks),
-                    incumbent_ns=found.known.step_time_ns,
+                    incumbent_ns=incumbents.known.step_time_ns,
                     bound_ns=int(bound) if minimize == "step_time" else None,
-                    gap=relative_gap(found.best, bound),
+                    gap=relative_gap(incumbents.best, bound),
                     elapsed_s=elapsed_s,
                     limit_s=self._deadline.limit_s,
                 )
@@ -83,4 +83,6 @@ class SearchHistory:
         last = [] if bound is None else [(self._deadline.elapsed_s, bound)]
         noted = [*self._bounds, *last]
         shares = [Moment(elapsed_s=at_s, bound=min(1.0, value / best)) for at_s, value in noted]
-        return tuple(sorted([*self._incumbents.history, *shares], key=lambda one: one.elapsed_s))
+        return tuple(
+            sorted([*self._incumbents.history, *shares], key=lambda moment: moment.elapsed_s)
+        )

@@ -196,6 +196,8 @@ class RayCrew:
         if isinstance(said, list):
             return said
         if said != HETPLAN_VERSION:
-            found = f"a worker has hetplan {said}"
-            raise PlannerError(f"--engine ray: {found}; allowed: {HETPLAN_VERSION}, as here")
+            other_version = f"a worker has hetplan {said}"
+            raise PlannerError(
+                f"--engine ray: {other_version}; allowed: {HETPLAN_VERSION}, as here"
+            )
         return []

@@ -43,14 +43,14 @@ def solve(
         budget_s = max(LEAST_S, SHARE * result.runtime_s)
     else:
         budget_s = SHARE * limit_s
-        own = replace(options, time_limit_s=limit_s - budget_s)
-        result = solve_instance(instance, own, progress, study)
+        shorter = replace(options, time_limit_s=limit_s - budget_s)
+        result = solve_instance(instance, shorter, progress, study)
     if result.termination is Termination.INTERRUPTED:
         return result
-    found: list[OtherTarget] = []
+    gains: list[OtherTarget] = []
     with suppress(KeyboardInterrupt):  # what is known by then is enough
-        found += _gains(result, others, budget_s)
-    return replace(result, other_targets=tuple(found))
+        gains += _gains(result, others, budget_s)
+    return replace(result, other_targets=tuple(gains))
 
 
 def _others(instance: Instance) -> Iterator[tuple[Target, dict[str, object]]]:
@@ -63,32 +63,27 @@ def _gains(
     result: Result, others: list[tuple[Target, dict[str, object]]], budget_s: float
 ) -> Iterator[OtherTarget]:
     """The targets that may be better, each within its part of the time."""
-    deadline, objective = Deadline(budget_s), result.objective
+    deadline, objective, instance = Deadline(budget_s), result.objective, result.instance
     if not objective:
         return
+    # only better plans than the result's are asked for; of useful sequences no limit says so
+    if instance.objective.minimize == "step_time" and result.step_time_ns is not None:
+        longest_s = (result.step_time_ns - 1) / NANOSECONDS_PER_SECOND
+        instance = instance.but(limits={"max_step_time_s": longest_s})
+    elif instance.objective.minimize != "cost_per_useful_sequence":
+        highest_usd = math.nextafter(objective, 0) / NANOSECONDS_PER_SECOND / 3600
+        instance = instance.but(limits={"max_cost_usd_per_step": highest_usd})
     for i, (target, added) in enumerate(others):
-        wider = _below(result).but(search={"target": target, **added})
         left_s = (deadline.left_s or 0.0) / (len(others) - i)
+        wider = instance.but(search={"target": target, **added})
         seen = seen_within(wider, left_s) if left_s > 0 else (None, None)
-        gain, found = (None if one is None else max(0.0, 1 - one / objective) for one in seen)
+        gain, seen_gain = (
+            None if value is None else max(0.0, 1 - value / objective) for value in seen
+        )
         if gain is None or gain >= LEAST_GAIN:
             yield OtherTarget(
-                target=target, gain=gain, found_gain=found or 0.0, search=_line(target, added)
+                target=target, gain=gain, found_gain=seen_gain or 0.0, search=_line(target, added)
             )
-
-
-def _below(result: Result) -> Instance:
-    """The instance, of which only better plans than the result's are asked for."""
-    instance, objective, step_ns = result.instance, result.objective, result.step_time_ns
-    if objective is None or step_ns is None:
-        return instance
-    if instance.objective.minimize == "step_time":
-        longest_s = (step_ns - 1) / NANOSECONDS_PER_SECOND
-        return instance.but(limits={"max_step_time_s": longest_s})
-    if instance.objective.minimize == "cost_per_useful_sequence":  # no limit says so
-        return instance
-    highest_usd = math.nextafter(objective, 0) / NANOSECONDS_PER_SECOND / 3600
-    return instance.but(limits={"max_cost_usd_per_step": highest_usd})
 
 
 def seen_within(instance: Instance, limit_s: float) -> tuple[float | None, float | None]:
@@ -100,9 +95,9 @@ def seen_within(instance: Instance, limit_s: float) -> tuple[float | None, float
     search = PlanSearch(instance, SolveOptions(time_limit_s=limit_s))
     with suppress(TimeUp), time_up_after(search.deadline.end_s):
         search.run()
-    known = search.standing()
-    no_plan = math.inf if known.complete else None
-    return no_plan if known.bound is None else known.bound, known.objective
+    standing = search.standing()
+    no_plan = math.inf if standing.complete else None
+    return no_plan if standing.bound is None else standing.bound, standing.objective
 
 
 def _line(target: Target, added: dict[str, object]) -> str:

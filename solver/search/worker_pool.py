@@ -164,8 +164,8 @@ class _ForkRound:
     def _work(self, connection: Connection, others: Sequence[Connection]) -> None:
         """What a worker does, until the search ends; Ctrl-C is for the search, which halts it."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for other in others:  # so that it hears when the search was killed
-            other.close()
+        for pipe in others:  # so that it hears when the search was killed
+            pipe.close()
         with suppress(EOFError, OSError):
             while True:
                 asked: Asked = connection.recv()

@@ -147,15 +147,15 @@ def open_study(path: Path, instance: Instance, patience_s: float = PATIENCE_S) -
     Raises StudyError, also for what happens to it in the block: a study of another instance or
     version, a file that is no study, damaged, locked or cannot be written. What is in it stays.
     """
-    own = {
+    description = {
         "hetplan": HETPLAN_VERSION,
         "name": instance.name,
         "subject": subject_of(instance),
         "instance": instance.model_dump_json(),
     }
     with _connected(path, patience_s) as connection:
-        _set_up(connection, own, patience_s)
-        _check(path, _noted(path, connection), own)
+        _set_up(connection, description, patience_s)
+        _check(path, _noted(path, connection), description)
         yield Study(path, connection, instance)
 
 
@@ -168,8 +168,8 @@ def made_once(
     study: Study | None, kind: str, key: str, of: TypeAdapter[Kept], make: Callable[[], Kept]
 ) -> Kept:
     """What a study knows of a key; what `make` returns where nothing is known, which is kept."""
-    if study is not None and (known := study.find(kind, key)):
-        return study.read(kind, known[0], of)
+    if study is not None and (records := study.find(kind, key)):
+        return study.read(kind, records[0], of)
     made = make()
     if study is not None:
         study.keep(kind, key, "", of.dump_json(made).decode())
@@ -218,7 +218,11 @@ def _connected(path: Path, patience_s: float) -> Iterator[sqlite3.Connection]:
             _check_file(path, connection)
             yield connection
     except sqlite3.Error as error:
-        raise _error(path, error) from error
+        for words, found, remedy in _FAULTS:
+            if words in str(error).lower():
+                raise StudyError(path, found, remedy) from error
+        found = f"SQLite: {error}"
+        raise StudyError(path, found, "repair it, or name a new file") from error
 
 
 def _check_file(path: Path, connection: sqlite3.Connection) -> None:
@@ -251,7 +255,7 @@ def _write_ahead(connection: sqlite3.Connection, until_s: float) -> None:
         time.sleep(0.01)
 
 
-def _set_up(connection: sqlite3.Connection, own: dict[str, str], patience_s: float) -> None:
+def _set_up(connection: sqlite3.Connection, description: dict[str, str], patience_s: float) -> None:
     """Makes an empty file a study; of several processes at once the first one does."""
     _write_ahead(connection, time.monotonic() + patience_s)
     connection.execute("pragma synchronous = normal")  # a killed process loses nothing by that
@@ -261,7 +265,7 @@ def _set_up(connection: sqlite3.Connection, own: dict[str, str], patience_s: flo
     if not _pragma(connection, "application_id"):
         for statement in _TABLES.split(";"):
             connection.execute(statement)
-        for name, value in own.items():
+        for name, value in description.items():
             _note(connection, name, value)
         connection.execute(f"pragma application_id = {APPLICATION_ID}")
         connection.execute(f"pragma user_version = {FORMAT}")
@@ -273,14 +277,14 @@ _OLD = "name a file that --study has written"
 _DAMAGED = "it is damaged", "restore it, or name a new file"
 
 
-def _check(path: Path, known: dict[str, str], own: dict[str, str]) -> None:
+def _check(path: Path, noted: dict[str, str], asked: dict[str, str]) -> None:
     """Whether what is known of a study is what is asked for."""
-    version = known["hetplan"]
-    if version != own["hetplan"]:
-        raise StudyError(path, f"a study of hetplan {version}, this is {own['hetplan']}", _NEW)
-    if "subject" in own and known["subject"] != own["subject"]:
-        found = f"a study of another instance, named {known['name']}"
-        raise StudyError(path, found, f"{_NEW} for this one, named {own['name']}")
+    version = noted["hetplan"]
+    if version != asked["hetplan"]:
+        raise StudyError(path, f"a study of hetplan {version}, this is {asked['hetplan']}", _NEW)
+    if "subject" in asked and noted["subject"] != asked["subject"]:
+        found = f"a study of another instance, named {noted['name']}"
+        raise StudyError(path, found, f"{_NEW} for this one, named {asked['name']}")
 
 
 #: By words of SQLite's messages: what was found, and what to do.
@@ -293,10 +297,3 @@ _FAULTS = (
     ("malformed", *_DAMAGED),
     ("not a database", "it is no study, or damaged", "restore it, or name a new file"),
 )
-
-
-def _error(path: Path, error: sqlite3.Error) -> StudyError:
-    for words, found, remedy in _FAULTS:
-        if words in str(error).lower():
-            return StudyError(path, found, remedy)
-    return StudyError(path, f"SQLite: {error}", "repair it, or name a new file")

@@ -215,7 +215,8 @@ def _check_recovery(
     absent = sorted(((away - lost) | joined) & replica_of.keys())
     findings.require(not absent, "recovery.before", absent, "no node that was away then")
     findings.require(lost <= away, "recovery.lost", recovery.lost, "nodes away")
-    findings.require(not joined & away, "recovery.joined", recovery.joined, "nodes not away")
+    present = joined <= set(names) - away
+    findings.require(present, "recovery.joined", recovery.joined, "nodes of the cluster, not away")
     layers_of = {n: layers for n, layers in holdings(before).items() if names[n] not in away}
     number = {name: n for n, name in enumerate(names)}
     copies = [

@@ -63,14 +63,14 @@ def few_micro_batches(seed: int) -> SplitProblem:
     )
 
 
-@pytest.mark.parametrize("seed", one_each(range(120), 12))
+@pytest.mark.parametrize("seed", one_each(range(48), 8))
 def test_the_best_split_of_a_chain_stays_below_the_cutoff(seed: int) -> None:
     """Both schedules, blocking or not: a bound never above the optimum."""
     problem = random_chain(seed)
     assert keeps(problem, solve_split(problem, NO_CUTOFF))
 
 
-@pytest.mark.parametrize("seed", one_each(range(60), 10))
+@pytest.mark.parametrize("seed", one_each(range(24), 6))
 @pytest.mark.parametrize("compared", [0, 200])
 @pytest.mark.parametrize("few", [False, True])
 def test_windows_stay_below_the_optimum(
@@ -82,7 +82,7 @@ def test_windows_stay_below_the_optimum(
     assert keeps(problem, solve_split(problem, NO_CUTOFF))
 
 
-@pytest.mark.parametrize("seed", one_each(range(120), 12))
+@pytest.mark.parametrize("seed", one_each(range(48), 8))
 def test_every_lane_of_all_orders_stays_below_the_optimum(seed: int) -> None:
     """Replicas on unlike GPUs, any node order, tied embeddings: each lane alone is a bound."""
     tables = even_tables(seed)

@@ -14,7 +14,7 @@ from tests.stage_degrees import stage_instance
 
 @pytest.mark.parametrize("seed", one_each(range(20), 5))
 def test_no_bound_is_above_the_best_plan(seed: int) -> None:
-    """And the largest of an instance is no less than a third of it."""
+    """And the largest of an instance is no less than a tenth of it."""
     instance, share = stage_instance(seed), 0.0
     times, choice = TimeTables(instance), StageChoice(instance)
     for shape in [shape for shape in shapes(instance) if shape.per_stage][:6]:
@@ -23,4 +23,4 @@ def test_no_bound_is_above_the_best_plan(seed: int) -> None:
         if best_ns is not None:
             assert choice.bound_ns(shape) <= best_ns
             share = max(share, choice.bound_ns(shape) / best_ns)
-    assert share == 0 or share > 1 / 3
+    assert share == 0 or share > 1 / 10

@@ -16,7 +16,7 @@ from tests.small_instances import plain_shape
 
 
 @pytest.mark.parametrize("schedule", [None, "zb-h1"])
-@pytest.mark.parametrize("seed", one_each(range(120), 12))
+@pytest.mark.parametrize("seed", one_each(range(48), 8))
 @pytest.mark.parametrize("gap", [0.0, 0.05])
 def test_what_relaxations_say_holds_for_the_optimum(
     seed: int, gap: float, schedule: ScheduleName | None

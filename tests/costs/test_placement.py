@@ -31,7 +31,7 @@ def assert_counted(tables: CostTables, orders: Iterable[tuple[int, ...]]) -> Non
 
 
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(160), 3))
+@pytest.mark.parametrize("seeds", few_and_many(range(160), 16))
 def test_placer_equals_the_count_from_slots(seeds: Sequence[int], zones: bool) -> None:
     """Every cost of every order is what the slots give, with zones or without."""
     for seed in seeds:
@@ -39,7 +39,7 @@ def test_placer_equals_the_count_from_slots(seeds: Sequence[int], zones: bool) -
         assert_counted(tables, all_orders(tables))
 
 
-@pytest.mark.parametrize("seed", one_each(range(40), 5))
+@pytest.mark.parametrize("seed", one_each(range(40), 20))
 def test_placer_equals_the_count_from_slots_over_many_zones(seed: int) -> None:
     """So it is with six nodes in up to four zones, where rings of different zones share links."""
     rng = random.Random(seed)

@@ -101,7 +101,7 @@ def slowed(instance: Instance) -> Instance:
     return instance.but(cluster={"groups": groups})
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(30), 4))
+@pytest.mark.parametrize("seeds", few_and_many(range(30), 10))
 def test_rounding_of_random_plans_stays_below_the_bound(seeds: Sequence[int]) -> None:
     """Integer step time minus the one with a millionth of the rounding is within the bound."""
     errors = []

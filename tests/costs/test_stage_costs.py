@@ -42,7 +42,7 @@ def all_stages(tables: CostTables) -> list[tuple[int, int, int, int, int]]:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("seeds", few_and_many(range(40), 10))
+@pytest.mark.parametrize("seeds", few_and_many(range(40), 20))
 def test_least_time_is_that_of_all_options(seeds: list[int], schedule: str) -> None:
     """Search and verifier find the least time of any way and number of blocks that has room."""
     recomputed = 0
@@ -64,7 +64,7 @@ def test_least_time_is_that_of_all_options(seeds: list[int], schedule: str) -> N
     assert recomputed
 
 
-@pytest.mark.parametrize("seed", one_each(range(40), 4))
+@pytest.mark.parametrize("seed", one_each(range(40), 10))
 def test_chosen_blocks_are_those_of_the_time(seed: int) -> None:
     """What a stage is said to recompute takes the least time, and fits where anything does."""
     tables = cramped_tables(seed, SCHEDULES[seed % 3])
@@ -80,7 +80,7 @@ def test_chosen_blocks_are_those_of_the_time(seed: int) -> None:
             assert (fits, time_ns) == ((True, extra) if extra < NEVER else (False, 0))
 
 
-@pytest.mark.parametrize("seed", one_each(range(40), 8))
+@pytest.mark.parametrize("seed", one_each(range(40), 20))
 def test_rows_of_the_models_give_the_time(seed: int) -> None:
     """The largest of the least runs that a stage holds is its time, and it never falls."""
     tables = cramped_tables(seed)
@@ -95,7 +95,7 @@ def test_rows_of_the_models_give_the_time(seed: int) -> None:
         assert max(held, default=0) == extra[a, b]
 
 
-@pytest.mark.parametrize("seed", one_each(range(24), 6))
+@pytest.mark.parametrize("seed", one_each(range(24), 12))
 def test_no_other_choice_makes_a_step_shorter(seed: int) -> None:
     """Every combination of options that fits, stage by stage of one replica, is no faster."""
     tables = cramped_tables(seed, SCHEDULES[seed % 3])
@@ -133,7 +133,7 @@ def test_no_other_choice_makes_a_step_shorter(seed: int) -> None:
         assert max(least) >= NEVER
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 10))
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 20))
 def test_devices_take_the_least_that_fits(seeds: Sequence[int]) -> None:
     """Of all chunks alike: brute force agrees on times and choice."""
     again = 0

@@ -20,6 +20,7 @@ def test_flags_stand_as_on_a_command_line() -> None:
     assert (flags.place(Flag.LENGTH), flags.place(Flag.MODULES)) == ("a.txt:1", "a.txt:2")
     assert (flags.place(Flag.TP), flags.number(Flag.TP, 3)) == ("a.txt", 3)
     assert (flags.optional(Flag.TP), flags.optional(Flag.LENGTH)) == (None, 128)
+    assert str(flags.error(Flag.PP, "2", ", alone")) == f"a.txt: no {Flag.PP}, alone; allowed: 2"
 
 
 def test_flags_of_the_model_are_left_alone() -> None:

@@ -222,6 +222,17 @@ def test_ranks_of_one_replica_or_stage_are_in_any_order() -> None:
         assert plain.plan == other.plan
 
 
+def test_tensor_groups_that_split_a_sequence_divide_its_tokens() -> None:
+    """64 tokens for 3 GPUs: Megatron-LM ends such a job; whole sequences are a plan."""
+    instance = with_blocks(8, gpus_per_node=12, nodes=1).but(workload={"kv_heads": 12})
+    words = f"{TP} 3 {PP} 4"
+    assert planned(instance, read(words, instance), (0,)).shape.widest_tp == 3
+    with pytest.raises(
+        PlanError, match=r"a\.txt:1: tensor groups of 3 .*; allowed: a divisor of 64"
+    ):
+        planned(instance, read(f"{words} --sequence-parallel", instance), (0,))
+
+
 def test_sharing_of_experts_and_sequences() -> None:
     """Degrees, the way to share sequences (a ring unless it is said), and what FSDP splits."""
     words = f"{CP} 2 {EP} 8 --moe-token-dispatcher-type alltoall"

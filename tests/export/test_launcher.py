@@ -1,7 +1,5 @@
 """Hosts of exported files: each node has one name, which nothing else in the files can mean."""
 
-import csv
-import io
 import os
 import random
 import stat
@@ -106,14 +104,6 @@ def test_any_names_give_hosts_that_are_read_back_or_are_refused(
         assert order_beside(job.instance, tmp_path) == order
         written += 1
     assert written
-
-
-def test_rank_table_places_the_stages() -> None:
-    """Stage 0 on the first host's GPUs, replicas side by side; unlike numbers of GPUs."""
-    rows = list(csv.DictReader(io.StringIO(megatron.files(UNEVEN)["ranks.csv"])))
-    assert [row["host"] for row in rows] == ["small-0"] * 2 + ["big-0"] * 4 + ["small-1"] * 2
-    assert [row["gpu"] for row in rows] == ["0", "1", "0", "1", "2", "3", "0", "1"]
-    assert [row["stage"] for row in rows] == [str(rank // 2) for rank in range(8)]
 
 
 def started(folder: Path, job: Job, host: str, **environment: str) -> list[str]:

@@ -91,13 +91,6 @@ def test_recomputation_alike_on_all_ranks(
     ("job", "line"),
     [
         (recomputing(UNEVEN, (3, 0, 0, 0)), "recompute_per: stage is not for Megatron-LM"),
-        (job_of(shares=(5, 3)), "micro_batches: uneven is not for Megatron-LM"),
-        (job_of(schedule="zb-h1"), "schedule: zb-h1 is not for Megatron-LM"),
-        (job_of(workload="catalogue: gpt2, optimizer_state: 8bit"), "optimizer_state: 8bit is not"),
-        (
-            job_of(workload="catalogue: gpt2, optimizer_state: bf16", zero=0),
-            "whose optimizer with states in bf16 is distributed",
-        ),
         (
             job_of(workload="catalogue: t5-3b", cuts=(0, 12, 24, 36, 50)),
             "layers: an encoder and a decoder is not",

@@ -44,7 +44,7 @@ def problems(draw: st.DrawFn) -> tuple[list[list[int]], int]:
     return times, total
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems())
 def test_shortest_is_as_short_as_any(problem: tuple[list[list[int]], int]) -> None:
     """No way to share the micro-batches has a shorter longest step."""
@@ -55,7 +55,7 @@ def test_shortest_is_as_short_as_any(problem: tuple[list[list[int]], int]) -> No
     assert max(steps_of(times, shares)) == min(max(steps_of(times, way)) for way in every)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems())
 def test_least_variance_is_as_even_as_any(problem: tuple[list[list[int]], int]) -> None:
     """No way to share the micro-batches has steps of less variance."""

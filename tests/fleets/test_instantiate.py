@@ -91,7 +91,7 @@ def solved(problem: InstantiationProblem, twin: Twin) -> int | None:
     return int(outcome.objective)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(problems())
 def test_knapsack_equals_brute_force(problem: InstantiationProblem) -> None:
     """The engine finds a choice exactly if there is one, and none is shorter."""
@@ -100,7 +100,7 @@ def test_knapsack_equals_brute_force(problem: InstantiationProblem) -> None:
     assert found is None or list(broken_rules(found, problem)) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems())
 def test_models_equal_the_knapsack(problem: InstantiationProblem) -> None:
     """CP-SAT and HiGHS prove the same step, or both that there is none."""

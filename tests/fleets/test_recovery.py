@@ -93,7 +93,7 @@ def check(case: Case, old: list[Pipeline], ready: list[int], found: Recovery) ->
     assert found.assignment.transfer_ns == time_ns
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_any_sequence_of_failures_yields_a_plan(data: st.DataObject) -> None:
     """Nodes are lost and join one by one, down to the smallest template: there always is a fleet.

@@ -8,6 +8,7 @@ import pytest
 
 from formulations.errors import InstanceError
 from formulations.instance.documents import (
+    Place,
     csv_fields,
     csv_rows,
     json_document,
@@ -121,3 +122,13 @@ def test_fields_of_a_csv_have_columns(tmp_path: Path) -> None:
     ]
     (tmp_path / "x.csv").write_text('a,"b,c"\n')
     assert csv_rows(tmp_path / "x.csv", "a table") == [["a", "b,c"]]
+
+
+def test_places_of_fields() -> None:
+    """Further down, an entry or the bare value in its place; unknown names with close ones."""
+    place = Place(json_document('{"a": {"b": [1, 2], "c": 3}}', "f")).at("a")
+    assert str(place.at("b", 1).error("x", "y")) == "f:1:17 a.b[1]: x; allowed: y"
+    assert place.at("b").listed(1).path == ("a", "b", 1)
+    assert place.at("c").listed(1).path == ("a", "c")
+    unknown = str(place.at("c").unknown("GPU", "h10", ["H100", "L4"]))
+    assert unknown == "f:1:26 a.c: unknown GPU 'h10' (did you mean H100?); allowed: H100, L4"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from formulations.instance.parts import layer_of, lookup, projection
 from formulations.instance.sizes import MoeSizes, TransformerSizes, WindowSizes
 from formulations.units import GIB
 from tests.architectures import DEEPSEEK, GPT2, LLAMA3, MIXTRAL, T5_SMALL, build, gpt, layer
@@ -173,3 +174,17 @@ def test_router_and_latent_down_projections_are_replicated() -> None:
     # norms 2 * 7168, down 7168 * (1536 + 576), their norms 1536 + 512, router 7168 * 256
     block = layer(build(DEEPSEEK, 8), "block")
     assert block.replicated_parameters == 14_336 + 15_138_816 + 2_048 + 1_835_008
+
+
+def test_lookup_and_projection_of_the_vocabulary() -> None:
+    """2 s h V; kept are the input, 2 s h, and logits of 4 s V, which no precision widens."""
+    part = projection(3, 5, 7)
+    assert (part["forward_flops"], part["kernels"], part["memory_kernels"]) == (210, 8, 7)
+    assert part["replicated_activation_bytes"] == 30
+    assert part["sharded_activation_bytes"] == part["fixed_sharded_bytes"] == 84
+    wide = layer_of(part, "head", factor=2, input_bytes=1, vocabulary=(7, 5), tied_copy=True)
+    assert (wide.replicated_activation_bytes, wide.sharded_activation_bytes) == (60, 84)
+    assert (wide.is_block, wide.parameters, wide.vocabulary_rows) == (False, 0, 7)
+    ids = lookup(15, dropout=True, streams=2)
+    assert (ids["kernels"], ids["forward_all_reduces"]) == (4, 2)
+    assert ids["replicated_activation_bytes"] == ids["fixed_replicated_bytes"] == 15

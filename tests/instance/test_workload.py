@@ -8,7 +8,14 @@ from formulations.costs.compute import analytic_s
 from formulations.costs.memory import layer_memory
 from formulations.instance import GpuType, Instance, Layer, Link
 from formulations.instance.load import parse_instance
-from formulations.instance.workload import PRECISIONS, Precision
+from formulations.instance.transformer import build_workload
+from formulations.instance.workload import (
+    OPTIMIZER_BYTES,
+    PRECISIONS,
+    OptimizerState,
+    Precision,
+)
+from tests.architectures import GPT2
 from tests.export_cases import instance_of
 from tests.small_instances import nodes_of, plain_shape
 
@@ -136,3 +143,61 @@ def test_bug_copies_kept_what_followed_from_the_fields_they_replace() -> None:
     workload = instance_of("catalogue: gpt2, flash_attention: false").workload
     assert any(layer.core_bytes for layer in workload.layers)
     assert not any(layer.core_bytes for layer in workload.with_flash().layers)
+
+
+def test_figures_of_a_layer_by_hand() -> None:
+    """100 parameters split, 10 whole; 60 bytes whole and 80 split, 40 of them scores."""
+    block = layer(1000).but(
+        sharded_parameters=100,
+        replicated_parameters=10,
+        expert_parameters=40,
+        replicated_activation_bytes=60,
+        sharded_activation_bytes=80,
+        unsplit_bytes=12,
+        core_bytes=40,
+        flash_bytes=8,
+        released_sharded_bytes=44,
+        input_bytes=16,
+        kernels=13,
+        core_kernels=4,
+        memory_kernels=7,
+        unweighted_flops=400,
+        routed_bytes=5,
+        forward_all_reduces=3,
+        expert_all_reduces=1,
+    )
+    # 110; a GPU of two: 30 dense and 20 of experts, and 10 whole
+    assert (block.parameters, block.parameters_per_gpu(2, 1)) == (110, 60)
+    assert block.experts_per_gpu(2, 4) == 5
+    # 60 + 80 / 2; with the sequence split all but 12 are: 12 + 128 / 2
+    assert (block.activation_bytes(2), block.activation_bytes(2, True)) == (100, 76)
+    assert block.weight_gradient_bytes(2) == 60 + (80 - 44) // 2
+    assert block.weight_gradient_share == 600 / 2000
+    assert block.recomputed_bytes("none", 2) == (100, 0)
+    assert block.recomputed_bytes("full", 2) == (16, 100)
+    assert block.recomputed_bytes("full", 2, True) == (8, 76)
+    assert block.recomputed_bytes("selective", 2) == (80, 20)
+    flash = block.with_flash()
+    # one kernel for four, two of which are no products; 32 bytes less are kept, and released
+    assert (flash.kernels, flash.memory_kernels, flash.core_kernels) == (10, 5, 0)
+    assert (flash.sharded_activation_bytes, flash.released_sharded_bytes) == (48, 12)
+    assert flash.with_flash() == flash
+    whole = block.with_whole_experts()
+    assert (whole.unsplit_bytes, whole.forward_all_reduces) == (2, 2)
+
+
+@pytest.mark.parametrize("state", OPTIMIZER_BYTES)
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+def test_formats_of_optimizer_states(state: OptimizerState, precision: Precision) -> None:
+    """Told by their bytes, with a master copy or without; in 8 bit 8 bytes per block of 2048."""
+    fields = {"name": "w", "source": "t", "sequence_length": 8, "global_batch": 1}
+    workload = build_workload(
+        GPT2,
+        optimizer_state=state,
+        precision=precision,
+        **fields,  # type: ignore[arg-type]
+    )
+    assert workload.optimizer_state == state
+    each = {"fp32": 12, "bf16": 8, "8bit": 6}[state] - (4 if precision == "fp32" else 0)
+    assert workload.state_bytes(2049) == each * 2049 + (2 * 8 if state == "8bit" else 0)
+    assert workload.but(optimizer_bytes=1).optimizer_state is None

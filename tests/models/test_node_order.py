@@ -1,6 +1,5 @@
 """The node-order models, CP-SAT and MILP: the orders that there are, at their costs."""
 
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -15,9 +14,8 @@ from formulations.models.model import Solution
 from formulations.models.node_order import FixedOrder, FreeOrder, order_part
 from formulations.models.step_time import OneShape
 from tests import brute_force
-from tests.equal_nodes import equal_nodes
-from tests.random_shapes import random_tables, wide_zones
-from tests.seeds import few_and_many, one_each
+from tests.random_shapes import random_tables
+from tests.seeds import few_and_many
 from tests.twins import TWINS, Twin, all_solutions, fix, has_solution, least_values
 
 SEEDS = few_and_many(range(120), 7)
@@ -94,25 +92,6 @@ def test_costs_of_every_order(twin: Twin, seeds: Sequence[int]) -> None:
         for order in brute_force.all_orders(tables):
             found = least_terms(twin, tables, order, boundaries)
             assert found == counted_terms(tables, order, boundaries)
-
-
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-@pytest.mark.parametrize("seed", one_each(range(16), 3))
-def test_costs_of_orders_over_many_zones(twin: Twin, seed: int) -> None:
-    """So do they for six nodes in up to four zones, where rings of different zones share links."""
-    tables = wide_zones(seed)
-    boundaries = next(brute_force.all_splits(tables))
-    order = tuple(random.Random(seed).sample(range(6), 6))
-    assert least_terms(twin, tables, order, boundaries) == counted_terms(tables, order, boundaries)
-
-
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-@pytest.mark.parametrize(("zones", "dp"), [("xyzxxy", 3), ("xyzxxz", 3), ("wxyzwwyy", 4)])
-def test_rings_join_neighbours_among_the_zones(twin: Twin, zones: str, dp: int) -> None:
-    """(20) A ring over x, y, z shares each link with another ring, one over w, x, y, z too."""
-    tables = equal_nodes(len(zones), 1, 1, dp, 2, zones=zones)
-    order = tuple(range(len(zones)))
-    assert least_terms(twin, tables, order, (0, 2, 4)) == counted_terms(tables, order, (0, 2, 4))
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)

@@ -43,8 +43,9 @@ def runs_states(instance: Instance, target: Target, zero: int) -> bool:
 
 def _splits(instance: Instance, shape: Shape) -> bool:
     """Whether all tensor groups split the sequence."""
-    degrees = {degrees.tp for degrees in shape.degrees_used}
-    return instance.search.sequence_parallel and not degrees & {*instance.search.unsplit_degrees}
+    tokens = instance.search.split_tokens
+    even = all(tokens % degrees.tp == 0 for degrees in shape.degrees_used)
+    return instance.search.sequence_parallel and even
 
 
 def runs_experts(instance: Instance, shape: Shape, target: Target) -> bool:

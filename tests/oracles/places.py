@@ -53,7 +53,7 @@ class Places:
     def splits(self, tp: int) -> bool:
         """Whether tensor groups of so many GPUs have a part of the sequence each."""
         search = self.instance.search
-        return search.sequence_parallel and tp not in search.unsplit_degrees
+        return search.sequence_parallel and search.split_tokens % tp == 0
 
     def group(self, node: int) -> int:
         """Its number."""

@@ -151,7 +151,7 @@ def _experts(
         special = ep > 1 or (etp == 1 and wide)
         if special and (len(set(slots)) > 1 or not work.experts or work.experts % ep):
             continue
-        split = search.sequence_parallel and slots[0].tp not in search.unsplit_degrees
+        split = search.sequence_parallel and search.split_tokens % slots[0].tp == 0
         if special and wide and not split:
             continue
         lanes = slots[0].tp if etp == "tp" else 1

@@ -14,6 +14,7 @@ from solver.report.compared import difference
 from solver.report.document import costs_of
 from solver.report.fleet import fleet_text
 from solver.report.front import front_report
+from solver.report.front_picture import front_picture
 from solver.report.layout import draw
 from solver.report.text import plan_text, solution_text
 from solver.simulate import simulate_step
@@ -56,6 +57,7 @@ def reports() -> Iterator[tuple[str, str]]:
     """The name and the text of everything that is stored."""
     yield from ((name, report_on(name)) for name in PLANS)
     yield "front", drawn(*front_report(front()))
+    yield "front_picture", front_picture(front())
     yield "subsets", drawn(*front_report(subsets()))
     for n, fleet in enumerate(fleets()):
         yield f"fleet_{n}", drawn(*fleet_text(fleet, 2 * fleet.step_time_s))

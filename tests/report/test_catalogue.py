@@ -50,6 +50,7 @@ def test_workload_text_and_json_agree() -> None:
         parameters = layer["parameters"]
         states = each * parameters + workload.state_bytes(parameters)
         assert layer["training_state_bytes"] == states
+        assert layer["parameter_bytes"] == parameters * workload.parameter_bytes
 
 
 def test_layers_that_alternate_are_counted() -> None:

@@ -5,6 +5,12 @@ from xml.etree import ElementTree
 from solver.report.front import Figures, cluster_name
 from solver.report.front_picture import Mark, front_page, front_picture
 from tests.report.cases import front
+from tests.report.shown import stored
+
+
+def test_picture_of_a_small_front() -> None:
+    """Axes, ticks, marks and names, place by place."""
+    assert front_picture(front()) == stored("front_picture")
 
 
 def test_every_cluster_has_a_mark() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from formulations.instance import SearchSpace
 from solver.document import PlanDocument
-from solver.report.text import cluster_text, outcome, plan_space_text, solution_text
+from solver.report.text import batches_text, cluster_text, outcome, plan_space_text, solution_text
 from solver.result import Infeasibility, OtherTarget, Status, Termination
 from tests.command_line import printed
 from tests.equal_nodes import equal_nodes
@@ -47,6 +47,16 @@ def test_plan_space_is_told(search: SearchSpace, line: str) -> None:
 def test_words_of_small_plans(name: str) -> None:
     """What `show`, `solve` and `diff` print, line by line."""
     assert report_on(name) == stored(name)
+
+
+def test_uneven_micro_batches_are_a_range(document: PlanDocument) -> None:
+    """Those of the replica with fewest, and with most; their size."""
+    first, *others = document.replicas
+    uneven = document.but(replicas=(first.but(micro_batches=1), *others))
+    assert document.shape is not None
+    text = batches_text(uneven, document.shape)
+    count = first.micro_batches
+    assert text == f"1 to {count} micro-batches of 1 sequence per replica, 1F1B schedule"
 
 
 def test_cluster_line_names_the_zones() -> None:

@@ -93,7 +93,7 @@ def test_layers_are_half_open_and_cover_the_chain() -> None:
 def test_names_of_the_instance_are_those_of_its_file() -> None:
     """What YAML calls `zero` or `micro_batch`, a plan file does too; limits add their unit."""
     assert {*InstanceFile.model_fields, "fused"} == set(Instance.model_fields)
-    assert {*SearchFile.model_fields, "unsplit_degrees"} == set(SearchSpace.model_fields)
+    assert {*SearchFile.model_fields, "split_tokens"} == set(SearchSpace.model_fields)
     units = r"_s$|_bytes$|_usd(?=_per)"
     for name in Limits.model_fields:
         assert re.sub(units, "", name) == (LimitsFile.model_fields[name].validation_alias or name)

@@ -110,7 +110,7 @@ def steady_period(pipeline: Pipeline) -> float:
     return max(loops)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(pipelines())
 def test_growth_per_micro_batch_is_the_steady_period(pipeline: Pipeline) -> None:
     """Far into the step 12 more micro-batches take 12 periods.
