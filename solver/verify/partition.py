@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from types import EllipsisType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,8 @@ def deal(most: Mapping[Nodes, int], lanes: int, available: Nodes) -> list[Array]
     for _ in range(lanes):
         sums = np.full_like(deals[0], -NEVER)
         for nodes, count in most.items():
-            after = tuple(slice(c, None) for c in nodes[:-1])
+            ends = (slice(c, None) for c in nodes[:-1])
+            after: tuple[slice | EllipsisType, ...] = (*ends, ...)  # a view, of one group too
             before = tuple(slice(n + 1 - c) for c, n in zip(nodes, available[:-1], strict=False))
             np.maximum(sums[after], deals[-1][before] + count, out=sums[after])
         deals.append(sums)

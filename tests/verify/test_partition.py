@@ -20,6 +20,7 @@ def test_best_deal() -> None:
     assert deal(most, 2, (4, 4))[-1].tolist()[4] == 12
     assert best_deal(most, 2, (4, 4)) == [(2, 2), (2, 2)]
     assert best_deal({}, 1, (4, 4)) == []
+    assert deal({(2,): 3}, 2, (4,))[-1].tolist() == 6  # of one group
 
 
 def dealing(even: bool, work: list[int]) -> Dealing:
