@@ -30,8 +30,8 @@ __all__ = ["PlannerError", "Solution", "load", "load_plan", "solve", "verify"]
 class Solution:
     """The best plan found, and what is proved about it.
 
-    `document` is the content of the plan file, field by field: degrees in `document.shape`, places,
-    times and memory of every stage in `document.replicas`, and more. `infeasibility`: which
+    `document` is the content of the plan file, field by field: degrees in `document.config`,
+    places, times and memory of every stage in `document.replicas`, and more. `infeasibility`: which
     constraint stands in the way and what would help, where a search proved that there is no plan.
     `other_targets`: launch targets that a search found may have better plans; no file keeps them.
     """

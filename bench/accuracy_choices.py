@@ -136,7 +136,7 @@ def corrected(fits: Mapping[int, Fit]) -> Seconds:
 
 def megatron_order(step: MeasuredStep) -> tuple[float, ...]:
     """Less is preferred; all of these steps fit memory, since they ran."""
-    shape = step.plan.shape
+    shape = step.plan.config
     tp = shape.degrees[0].tp
     return tp * shape.pp, -tp, _modelled(step)
 
@@ -149,7 +149,7 @@ def fasop(fits: Mapping[int, Fit]) -> Seconds:
     """Step times with layer times of micro-batch 1, scaled as in FASOP's code."""
 
     def seconds(step: MeasuredStep) -> float:
-        kernels, shape = step.kernels, step.plan.shape
+        kernels, shape = step.kernels, step.plan.config
         one = fits[_width(step)].factors(kernels._replace(micro_batch=1))
         times = [
             layer_times(step.instance, shape.degrees, b, "none").forward_ns[:, 0]

@@ -28,7 +28,7 @@ from formulations.decisions import Decisions
 from formulations.instance import Instance
 from formulations.instance.documents import resource
 from formulations.instance.load import parse_instance
-from formulations.plan import Degrees, Plan, Shape
+from formulations.plan import Configuration, Degrees, Plan
 from solver.simulate import step_time_ns
 
 Row = Mapping[str, Any]
@@ -182,7 +182,7 @@ def _planned(
 ) -> tuple[Instance, Plan]:
     """A row as an instance and the plan that splits it evenly."""
     instance = parse_instance(text, f"{row['model']}.yaml", Path())
-    shape = Shape.model_validate(
+    config = Configuration.model_validate(
         {
             "degrees": (Degrees(tp=row["tp"], cp=row["cp"]),),
             "dp": dp,
@@ -197,18 +197,18 @@ def _planned(
             "vpp": chunks if row["pp"] > 1 else 1,
         }
     )
-    return instance, even_plan(instance, shape)
+    return instance, even_plan(instance, config)
 
 
-def even_plan(instance: Instance, shape: Shape) -> Plan:
-    """Megatron-LM's plan of a shape on equal nodes: as many blocks, or as much work, on each."""
-    blocks, tables = len(instance.workload.layers) - 2, build_tables(instance, shape)
-    cuts = [1 + blocks * s // shape.num_stages for s in range(1, shape.num_stages)]
-    if blocks % shape.num_stages:
-        cuts = _balanced(tables, shape.num_stages)
+def even_plan(instance: Instance, config: Configuration) -> Plan:
+    """Megatron-LM's plan of a config on equal nodes: as many blocks, or as much work, on each."""
+    blocks, tables = len(instance.workload.layers) - 2, build_tables(instance, config)
+    cuts = [1 + blocks * s // config.num_stages for s in range(1, config.num_stages)]
+    if blocks % config.num_stages:
+        cuts = _balanced(tables, config.num_stages)
     boundaries = (0, *cuts, blocks + 2)
-    share = instance.workload.global_batch // (shape.dp * shape.micro_batch)
-    decisions = Decisions((0,) * sum(shape.nodes_used), boundaries, (share,) * shape.dp)
+    share = instance.workload.global_batch // (config.dp * config.micro_batch)
+    decisions = Decisions((0,) * sum(config.nodes_used), boundaries, (share,) * config.dp)
     return decisions.plan(tables)
 
 

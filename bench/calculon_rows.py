@@ -13,7 +13,7 @@ from formulations.costs.plan_costs import plan_costs, plan_memory
 from formulations.costs.tables import Array, build_tables
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
-from formulations.plan import Plan, Shape, uniform_degrees
+from formulations.plan import Configuration, Plan, uniform_degrees
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.simulate import step_time_ns
 
@@ -41,7 +41,7 @@ def planned(base: Instance, row: Row) -> tuple[Instance, Plan]:
     }
     instance = base.but(search=changed)
     chunks = row["virtual_pipeline"]
-    shape = Shape(
+    config = Configuration(
         degrees=uniform_degrees(base, row["tp"]),
         dp=row["dp"],
         pp=row["pp"],
@@ -52,20 +52,20 @@ def planned(base: Instance, row: Row) -> tuple[Instance, Plan]:
         nodes_used=(base.cluster.groups[0].nodes,),
         vpp=chunks,
     )
-    return instance, even_plan(instance, shape)
+    return instance, even_plan(instance, config)
 
 
-def _layers_ns(instance: Instance, shape: Shape) -> Array:
+def _layers_ns(instance: Instance, config: Configuration) -> Array:
     """[L] of a micro-batch, forward and backward."""
-    tables = build_tables(instance, shape)
+    tables = build_tables(instance, config)
     return tables.work_ns[:, 0]
 
 
-def _work_ns(instance: Instance, shape: Shape) -> dict[str, Array]:
+def _work_ns(instance: Instance, config: Configuration) -> dict[str, Array]:
     """[L] of a micro-batch by kind."""
     search = instance.search.but(overlap={"tensor_parallel": 1.0})
-    plain = shape.but(recompute=("none",))
-    all_ns, plain_ns = _layers_ns(instance, shape), _layers_ns(instance, plain)
+    plain = config.but(recompute=("none",))
+    all_ns, plain_ns = _layers_ns(instance, config), _layers_ns(instance, plain)
     bare_ns = _layers_ns(instance.but(search=search), plain)
     is_block = np.array([layer.is_block for layer in instance.workload.layers])
     return {
@@ -81,13 +81,13 @@ def times_s(instance: Instance, plan: Plan) -> dict[str, float]:
 
     pipeline: all else, bubbles and transfers.
     """
-    shape, replica, costs = plan.shape, plan.replicas[0], plan_costs(instance, plan)
-    work_ns = (costs.forward_ns + costs.backward_ns)[:, 0].reshape(shape.vpp, shape.pp)
+    config, replica, costs = plan.config, plan.replicas[0], plan_costs(instance, plan)
+    work_ns = (costs.forward_ns + costs.backward_ns)[:, 0].reshape(config.vpp, config.pp)
     device = int(work_ns.sum(axis=0).argmax())
-    own = [layer for stage in replica.stages[device :: shape.pp] for layer in range(*stage.layers)]
+    own = [layer for stage in replica.stages[device :: config.pp] for layer in range(*stage.layers)]
     found = {
         kind: replica.micro_batches * int(layers_ns[own].sum())
-        for kind, layers_ns in _work_ns(instance, shape).items()
+        for kind, layers_ns in _work_ns(instance, config).items()
     }
     sync_ns = costs.sync_ns[device] + costs.gather_ns[device] + costs.embedding_ns
     found |= {"gradient sync": int(sync_ns), "optimizer": int(costs.optimizer_ns[device])}

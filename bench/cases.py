@@ -1,4 +1,4 @@
-"""Cases of the heuristic gap study: one shape and node order each, its splits and its optimum."""
+"""Cases of the heuristic gap study: one config and node order each, its splits and its optimum."""
 
 import time
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables
 from formulations.decisions import even_shares
 from formulations.instance import Instance
-from formulations.plan import Shape
-from formulations.space import shapes
+from formulations.plan import Configuration
+from formulations.space import configs
 from solver.enumeration.engine import solve_split
 from solver.graph.placements import fixed_order, replica_classes
 from solver.graph.problem import Intervals, SplitProblem
@@ -26,7 +26,7 @@ from solver.simulate import step_time_ns
 
 @dataclass(frozen=True)
 class Case:
-    """One shape and order, all times in ns.
+    """One configuration and order, all times in ns.
 
     optimum_ns: least simulated step time found, optimal if `bound_ns` equals it. minmax_ns,
     exact_ns: simulated step times of the min-max split as intended and of the exact one.
@@ -34,7 +34,7 @@ class Case:
     """
 
     instance: str
-    shape: Shape
+    config: Configuration
     order: tuple[int, ...]
     optimum_ns: int
     bound_ns: int
@@ -44,8 +44,8 @@ class Case:
     exact_stage_ns: int
 
 
-class ShapeStudy:
-    """All orders of one shape; micro-batches are shared evenly."""
+class ConfigStudy:
+    """All orders of one configuration; micro-batches are shared evenly."""
 
     def __init__(self, tables: CostTables) -> None:
         self.tables, self.placer, self.intervals = tables, Placer(tables), Intervals(tables)
@@ -59,7 +59,7 @@ class ShapeStudy:
     def problem(self, order: tuple[int, ...]) -> SplitProblem:
         """The split problem of one order."""
         placement = self.placer.costs(order)
-        classes = replica_classes(placement, self.tables.shape.dp)
+        classes = replica_classes(placement, self.tables.config.dp)
         shares = [self.shares[one.replicas[0]] for one in classes]
         return fixed_order(self.intervals, placement, classes, shares)
 
@@ -90,7 +90,7 @@ class ShapeStudy:
         best_ns, bound_ns = self.optimum(order, problem, min(minmax_ns, exact_ns), limit_s)
         return Case(
             instance=name,
-            shape=self.tables.shape,
+            config=self.tables.config,
             order=order,
             optimum_ns=best_ns,
             bound_ns=bound_ns,
@@ -102,18 +102,22 @@ class ShapeStudy:
 
 
 def cases(name: str, instance: Instance, limit_s: float) -> Iterator[Case]:
-    """Every shape with two stages or more, and order, of FASOP's plan space of an instance.
+    """Every configuration with two stages or more, and order, of FASOP's plan space of an instance.
 
     Orders as the heuristics try them: all up to 64, beyond that the structured ones.
     """
     narrow = their_space(instance)
     times = TimeTables(narrow)
-    for shape in shapes(narrow):
-        tables = times.costs(shape)
-        if shape.pp == 1 or tables.num_micro_batches % shape.dp or lacks_memory(Intervals(tables)):
+    for config in configs(narrow):
+        tables = times.costs(config)
+        if (
+            config.pp == 1
+            or tables.num_micro_batches % config.dp
+            or lacks_memory(Intervals(tables))
+        ):
             continue
-        study = ShapeStudy(tables)
-        for order in node_orders(shape.nodes_used, ORDER_LIMIT):
+        study = ConfigStudy(tables)
+        for order in node_orders(config.nodes_used, ORDER_LIMIT):
             found = study.case(name, order, limit_s)
             if found is not None:
                 yield found

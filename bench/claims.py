@@ -1,7 +1,7 @@
 """A published finding as a study: plans of stored instances, their steps, and what must hold.
 
-Every point is the plan that Megatron-LM would launch for a shape, equal numbers of blocks on every
-stage, simulated; it has no step if a GPU has too little memory.
+Every point is the plan that Megatron-LM would launch for a configuration, equal numbers of blocks
+on every stage, simulated; it has no step if a GPU has too little memory.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from bench.searches import digest
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance, Workload
 from formulations.instance.load import load_instance
-from formulations.plan import Shape, uniform_degrees
+from formulations.plan import Configuration, uniform_degrees
 from solver.simulate import step_time_ns
 
 FOLDER = ROOT / "bench" / "findings"
@@ -40,7 +40,7 @@ class Point:
     series: str
     label: str
     file: str
-    shape: Mapping[str, Any]
+    config: Mapping[str, Any]
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def instance(self) -> Instance:
@@ -86,18 +86,18 @@ def outcome(point: Point) -> Outcome:
     instance = point.instance()
     group = instance.cluster.groups[0]
     num_gpus = group.nodes * group.gpus_per_node
-    degrees = {**PLAIN, **point.shape}
+    degrees = {**PLAIN, **point.config}
     degrees["dp"] = num_gpus // (degrees["tp"] * degrees["pp"])
     own = {"degrees": uniform_degrees(instance, degrees.pop("tp"))}
-    shape = Shape.model_validate(degrees | own | {"nodes_used": (group.nodes,)})
-    costs = plan_costs(instance, even_plan(instance, shape))
+    config = Configuration.model_validate(degrees | own | {"nodes_used": (group.nodes,)})
+    costs = plan_costs(instance, even_plan(instance, config))
     fits = bool((costs.memory_bytes <= costs.limit_bytes).all())
     return Outcome(
         point=point,
         instance_sha256=digest(instance),
         num_gpus=num_gpus,
         sequences=instance.workload.global_batch,
-        flops=trained_flops(instance.workload, shape.recompute == ("full",)),
+        flops=trained_flops(instance.workload, config.recompute == ("full",)),
         memory_bytes=int(costs.memory_bytes.max()),
         step_s=step_time_ns(costs) / 1e9 if fits else None,
     )

@@ -72,13 +72,13 @@ LINK = "cluster.groups.0.inter_node"
 
 def speed_up() -> Study:
     """512 GPUs with a network that reaches a share of its bandwidth, and the formula."""
-    shape = {"micro_batch": MICRO_BATCH}
+    config = {"micro_batch": MICRO_BATCH}
     points = [
         Point(
             f"ZeRO {zero}",
             str(efficiency),
             "polaris_2_7b",
-            shape | {"zero": zero},
+            config | {"zero": zero},
             {"cluster.network_efficiency": ((1, efficiency),)},
         )
         for zero in PUBLISHED
@@ -89,7 +89,7 @@ def speed_up() -> Study:
             f"ZeRO {zero}",
             name,
             "polaris_2_7b",
-            shape | {"zero": zero},
+            config | {"zero": zero},
             {f"{LINK}.bandwidth_bytes_per_s": ENDLESS} | latency,
         )
         for zero in PUBLISHED

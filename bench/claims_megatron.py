@@ -69,8 +69,8 @@ CHUNKED = GPT3 | {"schedule": "interleaved", "vpp": 4}
 def interleaving() -> Study:
     """Figure 12."""
     points = [
-        Point(name, str(batch), "megatron_175b", shape, {BATCH: batch})
-        for name, shape in (("1F1B", GPT3), ("interleaved", CHUNKED))
+        Point(name, str(batch), "megatron_175b", config, {BATCH: batch})
+        for name, config in (("1F1B", GPT3), ("interleaved", CHUNKED))
         for batch in BATCHES
     ]
 
@@ -151,8 +151,8 @@ def _recompute_points(gpu: str | None) -> Iterator[Point]:
     changes = {"cluster.groups.0.gpu": gpu_catalogue()[gpu].model_dump()} if gpu else {}
     for way in ("none", "full"):
         for batch in (1, 2, 4, 8, 16, 32, 64, 128, 256):
-            shape = {"tp": 8, "pp": 16, "recompute": (way,)}
-            yield Point(way, str(batch), "megatron_145b", shape, {BATCH: batch} | changes)
+            config = {"tp": 8, "pp": 16, "recompute": (way,)}
+            yield Point(way, str(batch), "megatron_145b", config, {BATCH: batch} | changes)
 
 
 def pays(values: Values) -> dict[str, bool]:

@@ -58,7 +58,8 @@ def too_slow(one: Figures) -> bool:
 def table(records: list[Figures]) -> Table:
     """One line per record."""
     result = new_table(
-        ("instance", "status"), ("step s", "recipe s", "gap %", "open shapes", "seconds", "CPU s")
+        ("instance", "status"),
+        ("step s", "recipe s", "gap %", "open configurations", "seconds", "CPU s"),
     )
     for one in records:
         result.add_row(

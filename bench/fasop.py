@@ -20,7 +20,7 @@ from rich.table import Table
 from bench.command import command, new_table, search_options, wide_console
 from bench.fasop_plans import CASES, judge, read_plan, read_published, their_space
 from bench.gap import measure
-from bench.records import INSTANCES, ROOT, append, record, reference, shape_text
+from bench.records import INSTANCES, ROOT, append, config_text, record, reference
 from bench.searches import Figures, apart
 from bench.start import timed
 from formulations.errors import InstanceError
@@ -65,7 +65,7 @@ def run_process(instance: str, options: SolveOptions) -> Figures:
         "search_cpu_s": apart(measure, document.instance, "exact", options)["cpu_s"],
         "process_s": figures["wall_s"],
         "process_cpu_s": figures["cpu_s"],
-        "shape": judged.shape.model_dump(mode="json"),
+        "shape": judged.config.model_dump(mode="json"),
         "partition": judged.partition,
     }
 
@@ -107,7 +107,7 @@ def plans(case: str, ours: Figures, folder: Path) -> list[Figures]:
             "case": case,
             "instance": CASES[case],
             "placement": entry["placement"],
-            "shape": judged.shape.model_dump(mode="json"),
+            "shape": judged.config.model_dump(mode="json"),
             "partition": judged.partition,
             "published_step_time_s": entry["step_time_s"],
             "step_time_s": step_s,
@@ -160,7 +160,7 @@ def plan_table(records: list[Figures]) -> Table:
             split = " ".join(map(str, one["partition"]))
             result.add_row(
                 one["case"],
-                shape_text(one["shape"]),
+                config_text(one["shape"]),
                 order,
                 split if len(split) <= 20 else f"{split[:17]}...",
                 f"{1000 * one['published_step_time_s']:.1f}",

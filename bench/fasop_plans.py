@@ -20,8 +20,8 @@ from formulations.decisions import Decisions
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.search import RECOMPUTE_WAYS
-from formulations.plan import Plan, Shape, uniform_degrees
-from formulations.space import shapes
+from formulations.plan import Configuration, Plan, uniform_degrees
+from formulations.space import configs
 from formulations.units import GIB
 from solver.simulate import step_time_ns
 
@@ -43,7 +43,7 @@ class Judgement:
     outside: why no plan of the instance's plan space is like this; empty if it is one.
     """
 
-    shape: Shape
+    config: Configuration
     partition: tuple[int, ...]
     step_time_ns: int
     outside: tuple[str, ...]
@@ -65,7 +65,7 @@ def read_plan(instance: Instance, entry: dict[str, Any]) -> Plan:
     """A plan of the file, on the instance's nodes."""
     names = [group.name for group in instance.cluster.groups]
     order = [names.index(GROUPS[node]) for node in entry["placement"]]
-    shape = Shape(
+    config = Configuration(
         degrees=uniform_degrees(instance, entry["tp"]),
         dp=entry["dp"],
         pp=entry["pp"],
@@ -76,14 +76,14 @@ def read_plan(instance: Instance, entry: dict[str, Any]) -> Plan:
         nodes_used=tuple(order.count(j) for j in range(len(names))),
     )
     boundaries = tuple(accumulate(entry["partition"], initial=0))
-    counts = [entry["num_microbatches"]] * shape.dp
-    return Decisions(tuple(order), boundaries, tuple(counts)).plan(build_tables(instance, shape))
+    counts = [entry["num_microbatches"]] * config.dp
+    return Decisions(tuple(order), boundaries, tuple(counts)).plan(build_tables(instance, config))
 
 
 def _outside(instance: Instance, plan: Plan, costs: PlanCosts) -> list[str]:
     reasons = []
-    if plan.shape not in set(shapes(instance)):
-        reasons.append("shape not in the plan space")
+    if plan.config not in set(configs(instance)):
+        reasons.append("configuration not in the plan space")
     blocks = [layer.is_block for layer in instance.workload.layers]
     ends = [stage.layers for stage in plan.replicas[0].stages]
     bare = [k for k, (begin, end) in enumerate(ends) if not any(blocks[begin:end])]
@@ -103,7 +103,7 @@ def judge(instance: Instance, plan: Plan) -> Judgement:
     ends = (0, *(stage.layers[1] for stage in plan.replicas[0].stages))
     partition = tuple(end - begin for begin, end in pairwise(ends))
     outside = tuple(_outside(instance, plan, costs))
-    return Judgement(plan.shape, partition, step_time_ns(costs), outside)
+    return Judgement(plan.config, partition, step_time_ns(costs), outside)
 
 
 def their_space(instance: Instance) -> Instance:

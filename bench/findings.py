@@ -62,7 +62,7 @@ def _plan(one: Outcome) -> Figures:
         "series": one.point.series,
         "label": one.point.label,
         "file": one.point.file,
-        "shape": dict(one.point.shape),
+        "shape": dict(one.point.config),
         "changes": simple,
         "instance_sha256": one.instance_sha256,
         "step_s": one.step_s,

@@ -18,10 +18,10 @@ from bench.methods import METHODS
 from bench.records import (
     INSTANCES,
     append,
+    config_text,
     cpu_seconds,
     peak_rss_bytes,
     record,
-    shape_text,
 )
 from bench.searches import Figures, apart, head, outcome_of
 from formulations.errors import InstanceError
@@ -73,14 +73,14 @@ def _number(value: float | None, factor: float, digits: int) -> str:
 def table(records: Iterable[Figures]) -> Table:
     """The records as a table, one line each."""
     result = new_table(
-        ("instance", "method", "shape tp x dp x pp, b", "status"),
+        ("instance", "method", "configuration tp x dp x pp, b", "status"),
         ("step ms", "above bound %", "seconds", "peak MiB"),
     )
     for one in records:
         result.add_row(
             one["instance"],
             one["method"],
-            shape_text(one.get("shape")),
+            config_text(one.get("shape")),
             one["status"],
             _number(one["step_time_ns"], 1e-6, 3),
             _percent(one["above_bound"]),

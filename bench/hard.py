@@ -66,7 +66,7 @@ def table(records: Iterable[Figures]) -> Table:
     """One line per record."""
     result = new_table(
         ("instance", "status"),
-        ("step s", "above best %", "gap %", "open shapes", "seconds", "CPU s"),
+        ("step s", "above best %", "gap %", "open configurations", "seconds", "CPU s"),
     )
     for one in records:
         step, known = one.get("step_time_ns"), one["best_known"]

@@ -25,7 +25,7 @@ from formulations.instance.documents import resource
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Recompute
-from formulations.plan import Degrees, Recomputed, Shape
+from formulations.plan import Configuration, Degrees, Recomputed
 from formulations.schedules import held
 from formulations.units import GIB
 
@@ -89,7 +89,7 @@ def _devices(
     **degrees: int,
 ) -> list[MemoryParts]:
     """Memory of each device of a replica, without workspace; equally many blocks on every chunk."""
-    shape = Shape(
+    config = Configuration(
         schedule="interleaved" if chunks > 1 else "1f1b",
         recompute=(recompute,),
         vpp=chunks,
@@ -97,18 +97,18 @@ def _devices(
         degrees=(Degrees(tp=tp, cp=cp),),
         **degrees,  # type: ignore[arg-type]
     )
-    (memory,) = layer_memory(_instance(workload, split=split), shape)
+    (memory,) = layer_memory(_instance(workload, split=split), config)
     kept = [one._replace(workspace_bytes=0 * one.workspace_bytes) for one in memory.kept]
     without = replace(memory, kept=tuple(kept))
     is_block = np.array([layer.is_block for layer in workload.layers])
     every = Recomputed(way=recompute, blocks=len(workload.layers))
     blocks = len(workload.layers) - 2
-    cuts = [1 + blocks * k // shape.num_stages for k in range(shape.num_stages + 1)]
+    cuts = [1 + blocks * k // config.num_stages for k in range(config.num_stages + 1)]
     cuts[0], cuts[-1] = 0, len(workload.layers)
     found = []
-    for device in range(shape.pp):
-        layers = [(cuts[s], cuts[s + 1]) for s in shape.stages_of(device)]
-        most = held(shape.schedule, shape.pp, device, micro_batches, chunks)
+    for device in range(config.pp):
+        layers = [(cuts[s], cuts[s + 1]) for s in config.stages_of(device)]
+        most = held(config.schedule, config.pp, device, micro_batches, chunks)
         found.append(without.parts(layers, most, is_block, [every] * chunks))
     return found
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from formulations.instance import Instance
-from formulations.space import shapes
+from formulations.space import configs
 from solver.heuristics.baselines import Found, equal_split_plan, megatron_rule, minmax_plan
 from solver.options import SolveOptions
 from solver.result import Result, SearchLog, Status, Termination, objective_weight
@@ -28,7 +28,7 @@ def _outcome(
     runtime_s = time.perf_counter() - start_s
     ended = Termination.TIME_LIMIT if stop() else Termination.HEURISTIC
     plan, step_time_ns = found or (None, None)
-    objective = found and found[1] * objective_weight(instance, found[0].shape)
+    objective = found and found[1] * objective_weight(instance, found[0].config)
     return Result(
         instance=instance,
         status=Status.UNKNOWN if plan is None else Status.FEASIBLE,
@@ -44,18 +44,18 @@ def _outcome(
 
 
 def minmax(instance: Instance, options: SolveOptions) -> Result:
-    """Min-max splits of all shapes and FASOP's node orders, the best by simulation."""
-    return _outcome(instance, lambda i, stop: minmax_plan(i, shapes(i), stop=stop), options)
+    """Min-max splits of all configurations and FASOP's node orders, the best by simulation."""
+    return _outcome(instance, lambda i, stop: minmax_plan(i, configs(i), stop=stop), options)
 
 
 def equal(instance: Instance, options: SolveOptions) -> Result:
-    """Even splits of the same shapes and orders, the best by simulation."""
-    return _outcome(instance, lambda i, stop: equal_split_plan(i, shapes(i), stop=stop), options)
+    """Even splits of the same configurations and orders, the best by simulation."""
+    return _outcome(instance, lambda i, stop: equal_split_plan(i, configs(i), stop=stop), options)
 
 
 def megatron(instance: Instance, options: SolveOptions) -> Result:
     """The one plan of Megatron's rule of thumb."""
-    return _outcome(instance, lambda i, _: megatron_rule(i, shapes(i)), options)
+    return _outcome(instance, lambda i, _: megatron_rule(i, configs(i)), options)
 
 
 def exact(instance: Instance, options: SolveOptions) -> Result:

@@ -26,11 +26,11 @@ from bench.records import (
     INSTANCES,
     ROOT,
     append,
+    config_text,
     cpu_seconds,
     peak_rss_bytes,
     record,
     reference,
-    shape_text,
 )
 from formulations.instance.load import load_family
 from formulations.units import seconds
@@ -181,7 +181,7 @@ def plan_table(document: FrontDocument, plans: list[Figures]) -> Table:
     for one in plans:
         result.add_row(
             cluster_name(document, one["nodes"]),
-            shape_text(one["shape"]),
+            config_text(one["shape"]),
             "yes" if one["on_their_front"] else "",
             f"{1000 * one['published_step_time_s']:.1f}",
             f"{1000 * one['step_time_s']:.1f}",

@@ -222,7 +222,7 @@ def _kernel(gpu: GpuType, kind: str, label: str, share: float, kernel: KernelTim
 
 
 def _grouped(gpu: GpuType, rows: Iterable[Mapping[str, Any]]) -> Iterator[Observation]:
-    """Both passes of each shape, with gradients in 32 bit; backward has two products."""
+    """Both passes of each configuration, with gradients in 32 bit; backward has two products."""
     times: dict[GroupedTime, float] = {}
     for row in rows:
         if row["main_grad_dtype"] != "fp32":

@@ -105,13 +105,13 @@ def append(path: Path, records: list[dict[str, Any]]) -> None:
             file.write(json.dumps(one, allow_nan=False) + "\n")
 
 
-def shape_text(shape: Mapping[str, Any] | None) -> str:
+def config_text(config: Mapping[str, Any] | None) -> str:
     """Tensor x data x pipeline, micro-batch; chunks where there are several. Empty without a plan.
 
     Records up to 2026-11-21 have one tensor degree for all node groups.
     """
-    if shape is None:
+    if config is None:
         return ""
-    tensor = shape.get("tp") or tensor_text(Degrees(**one) for one in shape["degrees"])
-    chunks = f" x {shape['vpp']}" if shape.get("vpp", 1) > 1 else ""
-    return f"{tensor} x {shape['dp']} x {shape['pp']}{chunks}, {shape['micro_batch']}"
+    tensor = config.get("tp") or tensor_text(Degrees(**one) for one in config["degrees"])
+    chunks = f" x {config['vpp']}" if config.get("vpp", 1) > 1 else ""
+    return f"{tensor} x {config['dp']} x {config['pp']}{chunks}, {config['micro_batch']}"

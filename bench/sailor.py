@@ -3,11 +3,11 @@
     python -m bench sailor [INSTANCE ...] [--time-limit S] [--gap G]
 
 Sailor (SOSP 2025) splits layers evenly among stages, whatever GPUs they lie on, and chooses tensor
-degrees per GPU type. `even` is the best plan with such splits over all shapes and node orders, by
-our simulator; `ours` the optimum of the same plan space, and `verify` repeats its proof. Both with
-one degree for all (`uniform`) and with one per GPU type (`per_type`, emulated by `super_gpus.py`:
-the best over all pairs of degrees). The instances, bench/sailor, hold measured layer times. Fails
-if an even split is below our bound, or the verifier objects. Records go to
+degrees per GPU type. `even` is the best plan with such splits over all configurations and node
+orders, by our simulator; `ours` the optimum of the same plan space, and `verify` repeats its proof.
+Both with one degree for all (`uniform`) and with one per GPU type (`per_type`, emulated by
+`super_gpus.py`: the best over all pairs of degrees). The instances, bench/sailor, hold measured
+layer times. Fails if an even split is below our bound, or the verifier objects. Records go to
 bench/results/sailor.jsonl.
 """
 
@@ -26,7 +26,7 @@ from bench.super_gpus import degrees_per_group, super_gpus
 from formulations.costs.tables import CostTables
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
-from formulations.space import shapes
+from formulations.space import configs
 from formulations.units import seconds
 from solver.heuristics.balance import Balance, Split, least_ends
 from solver.heuristics.baselines import Found
@@ -41,7 +41,7 @@ def sailor_split(tables: CostTables) -> Split | None:
 
     Sailor's public code, sailor/Planner/sailor_planner/cpp_src/planner_utils.cpp, get_stages.
     """
-    stages = tables.shape.num_stages
+    stages = tables.config.num_stages
     each, left_over = divmod(tables.num_layers, stages)
     ends = [k * each + max(0, k - (stages - left_over)) for k in range(stages + 1)]
     least = least_ends(tables)
@@ -50,13 +50,13 @@ def sailor_split(tables: CostTables) -> Split | None:
 
 
 def even_plan(instance: Instance) -> Found:
-    """The best of Sailor's splits that fit, over all shapes and node orders."""
+    """The best of Sailor's splits that fit, over all configurations and node orders."""
 
     def rule(costs: Balance) -> Split | None:
         split = sailor_split(costs.space.tables)
         return split if split and costs.takes(split) else None
 
-    return best_plan(instance, shapes(instance), rule)
+    return best_plan(instance, configs(instance), rule)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Both:
     even_s: float | None
     ours_s: float | None
     bound_s: float | None
-    ours_shape: dict[str, Any] | None
+    ours_config: dict[str, Any] | None
     repeated: bool
     problems: tuple[str, ...]
 
@@ -93,13 +93,13 @@ def solved(
     limited = instance.but(limits={"max_step_time_s": longest_s})
     even = even_plan(instance)
     solution = hetplan.solve(limited, time_limit_s=options[0], gap=options[1])
-    checked, shape = hetplan.verify(solution, limited), solution.document.shape
+    checked, config = hetplan.verify(solution, limited), solution.document.config
     return Both(
         degrees=degrees,
         even_s=even and seconds(even[1]),
         ours_s=solution.step_time_s,
         bound_s=solution.lower_bound_s,
-        ours_shape=None if shape is None else shape.model_dump(mode="json"),
+        ours_config=None if config is None else config.model_dump(mode="json"),
         repeated=checked.complete and solution.status != "unknown",
         problems=tuple(checked.problems),
     )

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from bench.command import all_cores, command, new_table, search_options, wide_console
 from bench.lines import Panel, line_picture
-from bench.records import ROOT, append, cpu_seconds, peak_rss_bytes, record, shape_text
+from bench.records import ROOT, append, config_text, cpu_seconds, peak_rss_bytes, record
 from bench.searches import Figures, apart, head, outcome_of
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
@@ -53,7 +53,7 @@ def measure(instance: Instance, options: SolveOptions) -> Figures:
     start_s, milestones = cpu_seconds(), Milestones()
     result = solve(instance, options, milestones)
     milestones.note(result.gap)
-    reasons = [one.reason for one in result.log.shapes]
+    reasons = [one.reason for one in result.log.configs]
     return outcome_of(result) | {
         "cpu_s": cpu_seconds() - start_s,
         "gap_reached_s": milestones.reached_s,
@@ -102,7 +102,7 @@ def picture(records: Sequence[Figures]) -> str:
 def table(records: Iterable[Figures]) -> Table:
     """One line per record."""
     result = new_table(
-        ("nodes", "status", "shape tp x dp x pp, b"),
+        ("nodes", "status", "configuration tp x dp x pp, b"),
         ("step s", "gap %", "seconds", "CPU s", "peak MiB"),
     )
     for one in records:
@@ -110,7 +110,7 @@ def table(records: Iterable[Figures]) -> Table:
         result.add_row(
             str(one["nodes"]),
             one["status"],
-            shape_text(one.get("shape")),
+            config_text(one.get("shape")),
             f"{one['step_time_ns'] / 1e9:.3f}" if known else "",
             f"{100 * one['gap']:.3f}" if known else "",
             f"{one['runtime_s']:.2f}" if known else "",

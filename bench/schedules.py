@@ -12,7 +12,7 @@ from rich.table import Table
 
 from bench.command import command, new_table, search_options, wide_console
 from bench.gap import each_instance
-from bench.records import cpu_seconds, peak_rss_bytes, record, shape_text
+from bench.records import config_text, cpu_seconds, peak_rss_bytes, record
 from bench.searches import Figures, apart, head, outcome_of
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
@@ -64,13 +64,13 @@ def compare(name: str, instance: Instance, options: SolveOptions) -> list[Figure
 def table(records: Iterable[Figures]) -> Table:
     """The records as a table, one line each."""
     result = new_table(
-        ("instance", "schedules", "shape tp x dp x pp x vpp, b", "chosen", "status"),
+        ("instance", "schedules", "configuration tp x dp x pp x vpp, b", "chosen", "status"),
         ("step ms", "over 1F1B", "gap %", "most GiB on a GPU", "seconds"),
     )
     for one in records:
-        shape = one.get("shape")
+        config = one.get("shape")
         figures = ["-"] * 4
-        if shape:
+        if config:
             figures = [
                 f"{one['step_time_ns'] / 1e6:.1f}",
                 f"{one['step_over_1f1b']:.3f}" if one["step_over_1f1b"] else "-",
@@ -80,8 +80,8 @@ def table(records: Iterable[Figures]) -> Table:
         result.add_row(
             one["instance"],
             one["schedules"],
-            shape_text(shape),
-            shape["schedule"] if shape else "",
+            config_text(config),
+            config["schedule"] if config else "",
             one["status"],
             *figures,
             f"{one.get('runtime_s', 0):.1f}",

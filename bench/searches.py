@@ -29,8 +29,8 @@ def head(name: str, instance: Instance, options: SolveOptions) -> Figures:
 def outcome_of(result: Result) -> Figures:
     """What a search says of an instance, for its record."""
     names = ("status", "termination", "step_time_ns", "objective", "bound", "gap", "runtime_s")
-    shape = result.plan and result.plan.shape.model_dump(mode="json")
-    return {name: getattr(result, name) for name in names} | {"shape": shape}
+    config = result.plan and result.plan.config.model_dump(mode="json")
+    return {name: getattr(result, name) for name in names} | {"shape": config}
 
 
 def apart(measure: Callable[P, Figures], *args: P.args, **kwargs: P.kwargs) -> Figures:

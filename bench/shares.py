@@ -15,7 +15,7 @@ from rich.table import Table
 
 from bench.command import command, new_table, search_options, wide_console
 from bench.gap import instance_files, measure
-from bench.records import append, record, shape_text
+from bench.records import append, config_text, record
 from bench.searches import Figures, apart
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
@@ -59,7 +59,7 @@ def table(records: Sequence[Figures]) -> Table:
             result.add_row(
                 one["instance"],
                 one["micro_batches"],
-                shape_text(one.get("shape")),
+                config_text(one.get("shape")),
                 one["status"],
                 "" if one["step_time_ns"] is None else f"{one['step_time_ns'] / 1e6:.3f}",
                 "" if one["bound"] is None else f"{one['bound'] / 1e6:.3f}",

@@ -1,12 +1,12 @@
-"""How far min-max splits are from the simulated optimum of the same shape and node order.
+"""How far min-max splits are from the simulated optimum of the same configuration and node order.
 
     python -m bench study [INSTANCE ...] [--time-limit S] [--out RECORDS]
 
-Cases are the shapes with two stages or more, times node orders, of FASOP's plan space (all nodes,
-no recomputation, no ZeRO) of every instance. Compared are the min-max split as FASOP intends it,
-the exact min-max split, and FASOP's published plans, where the reference folder has them. A record
-of the distributions is added to bench/results/study.jsonl; beside it, study.csv has all cases and
-study.svg the picture of the last run.
+Cases are the configurations with two stages or more, times node orders, of FASOP's plan space (all
+nodes, no recomputation, no ZeRO) of every instance. Compared are the min-max split as FASOP intends
+it, the exact min-max split, and FASOP's published plans, where the reference folder has them. A
+record of the distributions is added to bench/results/study.jsonl; beside it, study.csv has all
+cases and study.svg the picture of the last run.
 """
 
 import csv
@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.cases import Case, ShapeStudy, cases
+from bench.cases import Case, ConfigStudy, cases
 from bench.command import command, new_table, wide_console
 from bench.curves import distribution_picture
 from bench.fasop_plans import CASES, judge, read_plan, read_published
@@ -38,7 +38,7 @@ COLUMNS = ("instance", "order", "tp", "dp", "pp", "micro_batch", *FIELDS)
 
 @dataclass(frozen=True)
 class PublishedCase:
-    """A plan of FASOP's against the optimum of its own shape and order, ns."""
+    """A plan of FASOP's against the optimum of its own configuration and order, ns."""
 
     case: str
     step_ns: int
@@ -55,7 +55,7 @@ def published(folder: Path, limit_s: float) -> Iterator[PublishedCase]:
             judged = judge(instance, plan)
             if judged.outside:
                 continue
-            study = ShapeStudy(build_tables(instance, plan.shape))
+            study = ConfigStudy(build_tables(instance, plan.config))
             order = tuple(instance.cluster.node_groups[node] for node in plan.node_order)
             problem = study.problem(order)
             optimum = study.optimum(order, problem, judged.step_time_ns, limit_s)
@@ -64,9 +64,9 @@ def published(folder: Path, limit_s: float) -> Iterator[PublishedCase]:
 
 def row(case: Case) -> list[Any]:
     """A case as the columns of the record; nodes by group, in order."""
-    shape = case.shape
+    config = case.config
     order = "".join("abcdefghijklmnop"[j] for j in case.order)
-    degrees = (shape.widest_tp, shape.dp, shape.pp, shape.micro_batch)
+    degrees = (config.widest_tp, config.dp, config.pp, config.micro_batch)
     return [case.instance, order, *degrees, *(getattr(case, name) for name in FIELDS)]
 
 
@@ -143,7 +143,7 @@ def write_cases(path: Path, found: Sequence[Case]) -> None:
 def write_picture(path: Path, spread: Mapping[str, Sequence[float]]) -> None:
     """The distributions as an SVG file."""
     count = len(next(iter(spread.values())))
-    title = f"Distance from the simulated optimum of the same shape and node order, {count} cases"
+    title = f"Distance from the simulated optimum of the same degrees and node order, {count} cases"
     text = distribution_picture(title, "above the optimum; the curve is the share of cases", spread)
     path.write_text(text, encoding="utf-8")
 

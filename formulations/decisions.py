@@ -1,4 +1,4 @@
-"""What is decided inside a shape, and the ranges that the plan space leaves for it."""
+"""What is decided inside a configuration, and the ranges that the plan space leaves for it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Start = tuple[int, int]  #: node group, first slot
 
 @dataclass(frozen=True)
 class Given:
-    """What is given of the decisions inside a shape, and limits on them; what is None is decided.
+    """What is given of the decisions inside a config, and limits on them; what is None is decided.
 
     order: group index per node; boundaries: p + 1 layers; micro_batches: one per replica.
     largest_share: no replica need have more micro-batches than this.
@@ -33,7 +33,7 @@ ALL_FREE = Given()
 
 @dataclass(frozen=True)
 class Decisions:
-    """What is chosen inside a shape: node groups in order, S + 1 boundaries, R shares.
+    """What is chosen inside a configuration: node groups in order, S + 1 boundaries, R shares.
 
     In place of the order a layout, `stage_layouts`, where every stage has its own degrees.
     """
@@ -43,7 +43,7 @@ class Decisions:
     micro_batches: tuple[int, ...]
 
     def plan(self, tables: CostTables) -> Plan:
-        """The plan that they make of the shape."""
+        """The plan that they make of the configuration."""
         if tables.by_place is not None:
             costs = StageCosts(tables)
 
@@ -54,7 +54,7 @@ class Decisions:
             return layout_plan(tables.by_place, self.order, self.boundaries, shares, recomputed)
         return uniform_plan(
             tables.instance,
-            tables.shape,
+            tables.config,
             self.order,
             self.boundaries,
             self.micro_batches,
@@ -97,7 +97,7 @@ def boundary_ranges(tables: CostTables) -> list[tuple[int, int]]:
     boundary S is at most L.
     """
     earliest, largest = [0], [tables.num_layers]
-    for _ in range(tables.shape.num_stages):
+    for _ in range(tables.config.num_stages):
         earliest.append(least_end(tables, min(earliest[-1], tables.num_layers)))
         largest.append(largest_start(tables, max(largest[-1], 0)))
     return list(zip(earliest, reversed(largest), strict=True))
@@ -105,13 +105,13 @@ def boundary_ranges(tables: CostTables) -> list[tuple[int, int]]:
 
 def only_order(tables: CostTables) -> tuple[int, ...] | None:
     """The node order if nodes of a single group leave no choice, else None."""
-    used = [j for j, count in enumerate(tables.shape.nodes_used) if count]
-    return (used[0],) * tables.shape.nodes_used[used[0]] if len(used) == 1 else None
+    used = [j for j, count in enumerate(tables.config.nodes_used) if count]
+    return (used[0],) * tables.config.nodes_used[used[0]] if len(used) == 1 else None
 
 
 def possible_starts(tables: CostTables) -> Iterator[Start]:
     """Every (j, a) such that some nodes besides one of group j fill exactly a slots."""
-    used = tables.shape.nodes_used
+    used = tables.config.nodes_used
     for j, count in enumerate(used):
         if not count:
             continue
@@ -124,8 +124,8 @@ def possible_starts(tables: CostTables) -> Iterator[Start]:
 
 def even_shares(tables: CostTables) -> tuple[int, ...]:
     """Micro-batches per replica, as equal as whole numbers allow, larger ones first."""
-    each, left_over = divmod(tables.num_micro_batches, tables.shape.dp)
-    return tuple(each + (r < left_over) for r in range(tables.shape.dp))
+    each, left_over = divmod(tables.num_micro_batches, tables.config.dp)
+    return tuple(each + (r < left_over) for r in range(tables.config.dp))
 
 
 def share_range(tables: CostTables, largest: int | None = None) -> range:
@@ -134,6 +134,6 @@ def share_range(tables: CostTables, largest: int | None = None) -> range:
     Every replica has at least one micro-batch, so none has more than M - (dp - 1); and none has
     less than what the others leave at their largest. Empty if M micro-batches do not fit.
     """
-    total, dp = tables.num_micro_batches, tables.shape.dp
+    total, dp = tables.num_micro_batches, tables.config.dp
     high = total - dp + 1 if largest is None else min(largest, total - dp + 1)
     return range(max(1, total - (dp - 1) * high), high + 1)

@@ -47,7 +47,7 @@ class Degrees(Record):
         return each
 
 
-class Shape(Record):
+class Configuration(Record):
     """Everything that is fixed before the split, the node order and the micro-batch shares."""
 
     #: Per node group of the cluster; of groups not used, any. None where every stage has its own,
@@ -159,19 +159,19 @@ Place = tuple[int, Degrees]  #: node group, degrees of a stage on its nodes
 
 @dataclass(frozen=True)
 class ByPlace:
-    """An instance, a shape of it in which every stage has its own degrees, and its places [C]."""
+    """An instance, a config of it in which every stage has its own degrees, and its places [C]."""
 
     instance: Instance
-    shape: Shape
+    config: Configuration
     places: tuple[Place, ...]
 
 
-def simulable(instance: Instance, shape: Shape) -> bool:
-    """Whether steps of the shape are short enough to be simulated, however replicas share it."""
-    total = instance.workload.global_batch // shape.micro_batch
+def simulable(instance: Instance, config: Configuration) -> bool:
+    """Whether steps of the config are short enough to be simulated, however replicas share it."""
+    total = instance.workload.global_batch // config.micro_batch
     even = instance.search.micro_batches == "even"
-    largest_share = total // shape.dp if even else total - shape.dp + 1
-    return can_be_simulated(shape.pp * shape.vpp, total, largest_share)
+    largest_share = total // config.dp if even else total - config.dp + 1
+    return can_be_simulated(config.pp * config.vpp, total, largest_share)
 
 
 class Group(Record):
@@ -205,9 +205,9 @@ class Replica(Record):
 
 
 class Plan(Record):
-    """Shape, node order (indices into Cluster.node_names) and replicas."""
+    """Configuration, node order (indices into Cluster.node_names) and replicas."""
 
-    shape: Shape
+    config: Configuration
     node_order: tuple[Index, ...]
     replicas: tuple[Replica, ...]
 
@@ -217,7 +217,7 @@ Choose = Callable[[int, int, int, tuple[tuple[int, int], ...]], Sequence[Recompu
 
 
 def uniform_degrees(instance: Instance, tp: int, cp: int = 1) -> tuple[Degrees, ...]:
-    """Tensor groups of one size everywhere; one object, as many shapes have them."""
+    """Tensor groups of one size everywhere; one object, as many configurations have them."""
     return _uniform(tp, cp, len(instance.cluster.groups))
 
 
@@ -226,12 +226,12 @@ def _uniform(tp: int, cp: int, groups: int) -> tuple[Degrees, ...]:
     return (Degrees(tp=tp, cp=cp),) * groups
 
 
-def num_gpus(instance: Instance, shape: Shape) -> int:
+def num_gpus(instance: Instance, config: Configuration) -> int:
     """GPUs that run a stage: all slots of the nodes used."""
-    if shape.per_stage:
+    if config.per_stage:
         groups = instance.cluster.groups
-        return sum(n * g.gpus_per_node for g, n in zip(groups, shape.nodes_used, strict=True))
-    members = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
+        return sum(n * g.gpus_per_node for g, n in zip(groups, config.nodes_used, strict=True))
+    members = zip(instance.cluster.groups, config.degrees, config.nodes_used, strict=True)
     return sum(n * (g.gpus_per_node // slot.width) * slot.width for g, slot, n in members)
 
 
@@ -253,7 +253,7 @@ def slots_of_order(
 
 def uniform_plan(
     instance: Instance,
-    shape: Shape,
+    config: Configuration,
     order: Sequence[int],
     boundaries: Sequence[int],
     micro_batches: Sequence[int],
@@ -265,18 +265,20 @@ def uniform_plan(
     0 to the number of layers. `micro_batches`: one number per replica. `recomputed`: what a
     device recomputes on a node group with so many micro-batches and these chunks of layers.
     """
-    slots = slots_of_order(instance, shape.degrees, order)
+    slots = slots_of_order(instance, config.degrees, order)
     groups = instance.cluster.node_groups
     choose, layers = cache(recomputed), tuple(pairwise(boundaries))
     replicas = []
     for r, count in enumerate(micro_batches):
         stages = []
         for s, span in enumerate(layers):
-            chunk, device = divmod(s, shape.pp)
-            group = slots[device * shape.dp + r]
+            chunk, device = divmod(s, config.pp)
+            group = slots[device * config.dp + r]
             j = groups[group.node]
-            way = choose(device, j, count, layers[device :: shape.pp])[chunk]
-            stages.append(Stage(layers=span, group=group, degrees=shape.degrees[j], recomputed=way))
+            way = choose(device, j, count, layers[device :: config.pp])[chunk]
+            stages.append(
+                Stage(layers=span, group=group, degrees=config.degrees[j], recomputed=way)
+            )
         replicas.append(Replica(micro_batches=count, stages=tuple(stages)))
     nodes = dict.fromkeys(slot.node for slot in slots)
-    return Plan(shape=shape, node_order=tuple(nodes), replicas=tuple(replicas))
+    return Plan(config=config, node_order=tuple(nodes), replicas=tuple(replicas))

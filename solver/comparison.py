@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from formulations.instance import Instance
-from formulations.plan import Shape
+from formulations.plan import Configuration
 from solver.result import Result, Status, Termination, proves, relative_gap
 
 #: Objectives are products of floats: closer ones than this, relatively, are equal.
@@ -22,7 +22,7 @@ class Finding:
     method: str
     status: Status
     termination: Termination
-    shape: Shape | None
+    config: Configuration | None
     step_time_ns: int | None
     judged_ns: int | None
     objective: float | None

@@ -24,9 +24,9 @@ from formulations.instance.input_limits import (
 from formulations.instance.machines import GpuEvidence
 from formulations.instance.record import Record
 from formulations.instance.targets import Target
-from formulations.plan import Degrees, Group, Recomputed, Replica, Shape, Stage
+from formulations.plan import Configuration, Degrees, Group, Recomputed, Replica, Stage
 from solver.files import Envelope
-from solver.result import Moment, Proof, ShapeRecord, Status, Termination
+from solver.result import ConfigRecord, Moment, Proof, Status, Termination
 
 #: Fields that describe the run, and cannot be derived from the plan.
 RECORDED = (
@@ -137,10 +137,10 @@ class RentingDocument(Record):
     cost_usd_per_useful_sequence: float
 
 
-class ShapeCounts(Record):
+class ConfigCounts(Record):
     """Degrees and strategies in the log: all, those still open, and what closed the others.
 
-    `closed_by` counts by `ShapeRecord.proof`, in that order, without those that closed none.
+    `closed_by` counts by `ConfigRecord.proof`, in that order, without those that closed none.
     """
 
     total: int
@@ -153,10 +153,10 @@ class PlanDocument(Envelope):
 
     written_by = "a plan file written by solve --out"
     renewed_by = "solve again"
-    #: The log of the proof: a record for each of what may be thousands of shapes.
-    proof = {"closed_shapes": True}  # noqa: RUF012
+    #: The log of the proof: a record for each of what may be thousands of configurations.
+    proof = {"closed_configs": True}  # noqa: RUF012
 
-    schema_version: Literal[10] = 10
+    schema_version: Literal[11] = 11
     status: Status
     termination: Termination
     method: Name
@@ -181,13 +181,13 @@ class PlanDocument(Envelope):
     renting: RentingDocument | None
     evidence: tuple[GpuEvidence, ...]  #: of the GPU types used
     time_sources: tuple[Name, ...]  #: measured, interpolated, scaled, analytic
-    shape: Shape | None
+    config: Configuration | None
     node_order: tuple[Name, ...]
     idle_nodes: tuple[Name, ...]
     replicas: tuple[ReplicaDocument, ...]
     history: tuple[Moment, ...]  #: what the search knew when; not part of the proof
-    shapes: ShapeCounts
-    closed_shapes: tuple[ShapeRecord, ...]
+    configs: ConfigCounts
+    closed_configs: tuple[ConfigRecord, ...]
     instance: Instance
 
     @model_validator(mode="after")
@@ -199,8 +199,8 @@ class PlanDocument(Envelope):
         return self
 
 
-def shape_counts(log: Sequence[ShapeRecord]) -> ShapeCounts:
-    """What a log of shapes adds up to."""
+def config_counts(log: Sequence[ConfigRecord]) -> ConfigCounts:
+    """What a log of configurations adds up to."""
     closed = Counter(record.proof for record in log if record.reason != "open")
     closed_by = {proof: closed[proof] for proof in get_args(Proof) if closed[proof]}
-    return ShapeCounts(total=len(log), open=len(log) - closed.total(), closed_by=closed_by)
+    return ConfigCounts(total=len(log), open=len(log) - closed.total(), closed_by=closed_by)

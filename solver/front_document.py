@@ -94,10 +94,10 @@ class FrontDocument(Envelope):
 
     written_by = "a front file written by pareto --out"
     renewed_by = "run pareto again"
-    proof = {"points": {"__all__": {"plan": {"closed_shapes"}}}}  # noqa: RUF012
+    proof = {"points": {"__all__": {"plan": {"closed_configs"}}}}  # noqa: RUF012
 
     kind: Literal["front"] = "front"
-    schema_version: Literal[4] = 4
+    schema_version: Literal[5] = 5
     aim: Aim
     termination: Termination
     requested_gap: float = Field(ge=0, lt=1)

@@ -45,7 +45,7 @@ class LengthsDocument(Envelope):
     renewed_by = "run lengths again"
 
     kind: Literal["lengths"] = "lengths"
-    schema_version: Literal[4] = 4
+    schema_version: Literal[5] = 5
     workload: Line
     order: Order
     status: Status

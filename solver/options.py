@@ -42,8 +42,8 @@ class SolveOptions:
 
     gap: relative; a plan within it of the bound is OPTIMAL. workers: processes of the
     exact search, threads of HiGHS; with one, equal seeds give equal plans.
-    write_model: file for the model of the plan's shape. engine, address: where the workers run;
-    `ray` without an address starts a Ray cluster on this machine.
+    write_model: file for the model of the plan's configuration. engine, address: where the workers
+    run; `ray` without an address starts a Ray cluster on this machine.
 
     Raises PlannerError for values out of range, and for a model that the method cannot write so.
     """

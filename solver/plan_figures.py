@@ -11,7 +11,7 @@ from formulations.costs.plan_costs import PlanCosts, plan_memory, plan_tables, r
 from formulations.costs.renting import checkpoint_every_s, terms_of
 from formulations.instance import Instance
 from formulations.instance.instance import gpu_evidence
-from formulations.plan import Plan, Shape, num_gpus
+from formulations.plan import Configuration, Plan, num_gpus
 from formulations.units import SECONDS_PER_HOUR, seconds
 from solver.document import (
     MemoryDocument,
@@ -35,7 +35,7 @@ PATH_FIELDS = {
 #: The fields of `PlanDocument` that hold figures, and what stands there without a plan.
 NO_FIGURES: dict[str, Any] = {
     "step_time_s": None,
-    "shape": None,
+    "config": None,
     "critical_path": None,
     "rounding_error_s": None,
     "throughput_sequences_per_s": None,
@@ -57,28 +57,28 @@ def plan_figures(
     instance: Instance, plan: Plan, costs: PlanCosts, step_time_ns: int
 ) -> dict[str, Any]:
     """What the fields of NO_FIGURES hold for a plan with these costs and this step."""
-    shape, step_time_s = plan.shape, seconds(step_time_ns)
-    instance = instance.on(shape.nodes_used)
+    config, step_time_s = plan.config, seconds(step_time_ns)
+    instance = instance.on(config.nodes_used)
     tables = plan_tables(instance, plan)
-    price = price_usd_per_hour(instance, shape)
+    price = price_usd_per_hour(instance, config)
     cost = price * step_time_s / SECONDS_PER_HOUR
     steps = instance.objective.steps
-    rounding_ns = rounding_error_ns(shape, tables.num_layers, max(costs.micro_batches))
+    rounding_ns = rounding_error_ns(config, tables.num_layers, max(costs.micro_batches))
     names = instance.cluster.node_names
     flop_per_s = instance.workload.training_flops * instance.workload.global_batch / step_time_s
     return {
         "step_time_s": step_time_s,
-        "shape": shape,
+        "config": config,
         "critical_path": _critical_path(costs),
         "rounding_error_s": seconds(rounding_ns),
         "throughput_sequences_per_s": instance.workload.global_batch / step_time_s,
-        "model_flop_per_s_per_gpu": flop_per_s / num_gpus(instance, shape),
-        "mfu": flop_per_s / peak_flop_per_s(instance, shape),
+        "model_flop_per_s_per_gpu": flop_per_s / num_gpus(instance, config),
+        "mfu": flop_per_s / peak_flop_per_s(instance, config),
         "price_usd_per_hour": price,
         "cost_usd_per_step": cost,
         "training_cost_usd": None if steps is None else cost * steps,
-        "renting": _renting(instance, shape, step_time_s),
-        "evidence": gpu_evidence(instance, shape.nodes_used),
+        "renting": _renting(instance, config, step_time_s),
+        "evidence": gpu_evidence(instance, config.nodes_used),
         "time_sources": tuple(sorted(tables.origins)),
         "node_order": tuple(names[n] for n in plan.node_order),
         "idle_nodes": tuple(name for n, name in enumerate(names) if n not in set(plan.node_order)),
@@ -86,11 +86,13 @@ def plan_figures(
     }
 
 
-def _renting(instance: Instance, shape: Shape, step_time_s: float) -> RentingDocument | None:
+def _renting(
+    instance: Instance, config: Configuration, step_time_s: float
+) -> RentingDocument | None:
     """The terms that the objective chose, if it chose any."""
     if instance.objective.minimize != "cost_per_useful_sequence" or instance.preemption is None:
         return None
-    terms = terms_of(instance, shape.nodes_used)
+    terms = terms_of(instance, config.nodes_used)
     per_s = instance.workload.global_batch / step_time_s / terms.slowdown
     return RentingDocument(
         on_spot=terms.on_spot,
@@ -102,12 +104,12 @@ def _renting(instance: Instance, shape: Shape, step_time_s: float) -> RentingDoc
     )
 
 
-def peak_flop_per_s(instance: Instance, shape: Shape) -> float:
-    """Dense peaks of all GPUs of the nodes that a shape uses, in the workload's precision."""
+def peak_flop_per_s(instance: Instance, config: Configuration) -> float:
+    """Dense peaks of all GPUs of the nodes that a config uses, in the workload's precision."""
     groups, precision = instance.cluster.groups, instance.workload.precision
     return sum(
         n * group.gpus_per_node * group.gpu.peak_flops[precision]
-        for n, group in zip(shape.nodes_used, groups, strict=True)
+        for n, group in zip(config.nodes_used, groups, strict=True)
     )
 
 
@@ -123,7 +125,7 @@ def _critical_path(costs: PlanCosts) -> StepDocument:
 
 def _replicas(instance: Instance, plan: Plan, costs: PlanCosts) -> tuple[ReplicaDocument, ...]:
     """Replica r with its virtual stages s, each on device s mod pp."""
-    cluster, pp, last = instance.cluster, costs.shape.pp, costs.shape.num_stages - 1
+    cluster, pp, last = instance.cluster, costs.config.pp, costs.config.num_stages - 1
     memory = plan_memory(instance, plan)
     replicas = []
     for r, replica in enumerate(plan.replicas):

@@ -1,4 +1,4 @@
-"""What a search returns: status and termination apart, plan, bound, gap, log of closed shapes."""
+"""What a search returns: status and termination apart, plan, bound, gap, log of closed configs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from formulations.instance import Instance
 from formulations.instance.input_limits import Seconds
 from formulations.instance.record import Record
 from formulations.instance.targets import Target
-from formulations.plan import Plan, Shape
+from formulations.plan import Configuration, Plan
 
 #: Objectives are products of floats: closer ones than this, relatively, are equal.
 NOISE = 1e-12
@@ -28,10 +28,12 @@ class Status(StrEnum):
 class Termination(StrEnum):
     """Why the search ended."""
 
-    CLOSED = "closed"  #: every shape closed
+    CLOSED = "closed"  #: every configuration closed
     TIME_LIMIT = "time_limit"
     INTERRUPTED = "interrupted"
-    UNFINISHED = "unfinished"  #: an engine gave a shape up: numerical trouble, too many orders
+    UNFINISHED = (
+        "unfinished"  #: an engine gave a configuration up: numerical trouble, too many orders
+    )
     HEURISTIC = "heuristic"  #: a heuristic ran to its end; no proof was asked for
     GIVEN = "given"  #: the plan was given; nothing was searched
 
@@ -52,16 +54,16 @@ Proof = Literal[
 ]
 
 
-class ShapeRecord(Record):
-    """How one shape was closed, or that it is open.
+class ConfigRecord(Record):
+    """How one configuration was closed, or that it is open.
 
-    `bound_ns`: proved lower bound of the step time of every plan of the shape, no higher than the
-    result needs; None if there is no plan. `proof` names the argument: memory, blocks, batch, limit
-    (infeasible); work, filling, packing, pipeline (bounds that need no search); enumeration, cpsat,
-    milp (exhaustive).
+    `bound_ns`: proved lower bound of the step time of every plan of the configuration, no higher
+    than the result needs; None if there is no plan. `proof` names the argument: memory, blocks,
+    batch, limit (infeasible); work, filling, packing, pipeline (bounds that need no search);
+    enumeration, cpsat, milp (exhaustive).
     """
 
-    shape: Shape
+    config: Configuration
     reason: Reason
     proof: Proof
     bound_ns: int | None = None
@@ -81,9 +83,9 @@ class Moment(Record):
 
 @dataclass(frozen=True)
 class SearchLog:
-    """Every shape of the plan space, and how incumbent and bound came together."""
+    """Every configuration of the plan space, and how incumbent and bound came together."""
 
-    shapes: tuple[ShapeRecord, ...] = ()
+    configs: tuple[ConfigRecord, ...] = ()
     history: tuple[Moment, ...] = ()
 
 
@@ -100,7 +102,7 @@ class OtherTarget(Record):
 
     target: Target
     #: By which share of its objective the plan may be beaten there at most, as far as there was
-    #: time to prove it; None: no time to look at all shapes.
+    #: time to prove it; None: no time to look at all configurations.
     gain: float | None
     found_gain: float = 0.0  #: the same of a plan that was seen there; 0: none is better yet
     search: str  #: what to write into the instance, as one line of YAML
@@ -157,23 +159,23 @@ def proves(gap: float | None, requested: float) -> bool:
     return gap is not None and gap <= requested + NOISE
 
 
-def price_usd_per_hour(instance: Instance, shape: Shape) -> float:
-    """Rent of the nodes that a shape uses."""
-    return rent_usd_per_hour(instance, shape.nodes_used)
+def price_usd_per_hour(instance: Instance, config: Configuration) -> float:
+    """Rent of the nodes that a configuration uses."""
+    return rent_usd_per_hour(instance, config.nodes_used)
 
 
-def objective_weight(instance: Instance, shape: Shape) -> float:
+def objective_weight(instance: Instance, config: Configuration) -> float:
     """Objective per nanosecond of step time: 1, or the rent in USD per hour, of useful time."""
     if instance.objective.minimize == "step_time":
         return 1.0
     if instance.objective.minimize == "cost_per_useful_sequence":
-        return terms_of(instance, shape.nodes_used).useful_usd_per_hour
-    return price_usd_per_hour(instance, shape)
+        return terms_of(instance, config.nodes_used).useful_usd_per_hour
+    return price_usd_per_hour(instance, config)
 
 
-def max_step_time_ns(instance: Instance, shape: Shape) -> int | None:
+def max_step_time_ns(instance: Instance, config: Configuration) -> int | None:
     """Longest step time that the limits on time and on money per step allow; None: any."""
-    return longest_step_ns(instance, shape.nodes_used)
+    return longest_step_ns(instance, config.nodes_used)
 
 
 def longest_step_ns(instance: Instance, nodes_used: Sequence[int]) -> int | None:

@@ -137,7 +137,7 @@ def tail_ns(costs: PlanCosts, ready: Array) -> Array:
 def replica_times(costs: PlanCosts, replicas: Sequence[int]) -> Times:
     """Times of some replicas, N of them."""
     columns = list(replicas)
-    splits = SCHEDULES[costs.shape.schedule].splits_backward
+    splits = SCHEDULES[costs.config.schedule].splits_backward
     weight = costs.weight_ns[:, columns] if splits else None
     return Times(
         costs.forward_ns[:, columns],
@@ -150,8 +150,8 @@ def replica_times(costs: PlanCosts, replicas: Sequence[int]) -> Times:
 
 def replica_graph(costs: PlanCosts, replica: int) -> ScheduleGraph:
     """The operation graph of one replica."""
-    shape = costs.shape
-    return schedule_graph(shape.schedule, shape.pp, costs.micro_batches[replica], shape.vpp)
+    config = costs.config
+    return schedule_graph(config.schedule, config.pp, costs.micro_batches[replica], config.vpp)
 
 
 def pipeline_times(costs: PipelineTimes) -> Times:

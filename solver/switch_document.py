@@ -99,7 +99,7 @@ class SwitchDocument(Envelope):
     renewed_by = "run switch again"
 
     kind: Literal["switch"] = "switch"
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     moves: Moves
     time_s: Seconds
     lower_bound_s: Seconds

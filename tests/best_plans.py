@@ -5,8 +5,8 @@ from collections import Counter
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
-from formulations.plan import Shape
-from formulations.space import PlanSpace, shapes
+from formulations.plan import Configuration
+from formulations.space import PlanSpace, configs
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Result, objective_weight
@@ -17,10 +17,10 @@ from solver.verify.exhaust import exhaust
 from tests.brute_force import optimum_ns
 
 
-def optima_ns(instance: Instance) -> dict[Shape, int]:
-    """Least step time of every shape that has a plan."""
-    known = {shape: optimum_ns(build_tables(instance, shape)) for shape in shapes(instance)}
-    return {shape: ns for shape, ns in known.items() if ns is not None}
+def optima_ns(instance: Instance) -> dict[Configuration, int]:
+    """Least step time of every configuration that has a plan."""
+    known = {config: optimum_ns(build_tables(instance, config)) for config in configs(instance)}
+    return {config: ns for config, ns in known.items() if ns is not None}
 
 
 def least_ns(instance: Instance) -> int | None:
@@ -31,7 +31,7 @@ def least_ns(instance: Instance) -> int | None:
 def least_objective(instance: Instance) -> float | None:
     """The same for what the instance minimises."""
     known = optima_ns(instance).items()
-    return min((ns * objective_weight(instance, shape) for shape, ns in known), default=None)
+    return min((ns * objective_weight(instance, config) for config, ns in known), default=None)
 
 
 def check_verified(result: Result, options: SolveOptions | None = None) -> None:
@@ -41,21 +41,21 @@ def check_verified(result: Result, options: SolveOptions | None = None) -> None:
 
 
 def check_space(instance: Instance) -> None:
-    """The plan space lists its shapes once each, and takes each for one of its own."""
-    listed = Counter(shapes(instance))
+    """The plan space lists its configurations once each, and takes each for one of its own."""
+    listed = Counter(configs(instance))
     assert set(listed.values()) <= {1}
-    assert not any(PlanSpace(instance).departure(shape) for shape in listed)
+    assert not any(PlanSpace(instance).departure(config) for config in listed)
 
 
 def check_claims(tables: CostTables, best_ns: int | None) -> None:
-    """The verifier finds no plan below the best one of a shape, and that one below 1 ns more."""
-    instance, shape = tables.instance, tables.shape
+    """The verifier finds no plan below the best one of a config, and that one below 1 ns more."""
+    instance, config = tables.instance, tables.config
     prover = Prover(PlanSpace(instance))
-    proved = exhaust(prover, shape, ANY_TIME_NS if best_ns is None else best_ns, Clock())
+    proved = exhaust(prover, config, ANY_TIME_NS if best_ns is None else best_ns, Clock())
     assert proved is not None
     assert proved.plan is None
     if best_ns is not None:
-        refuted = exhaust(prover, shape, best_ns + 1, Clock())
+        refuted = exhaust(prover, config, best_ns + 1, Clock())
         assert refuted is not None
         assert refuted.plan is not None
         assert refuted.step_time_ns == best_ns

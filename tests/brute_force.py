@@ -1,4 +1,4 @@
-"""The witness: every split, node order and share of a shape, each judged by a plain recursion.
+"""The witness: every split, node order and share of a config, each judged by a plain recursion.
 
 Shares nothing with the planner but layer tables and the words of the specification. Placement
 costs are counted slot by slot, flow by flow, in exact fractions.
@@ -46,7 +46,7 @@ class Floor:
     """Nodes standing in one order, slot by slot."""
 
     def __init__(self, tables: CostTables, order: Sequence[int]) -> None:
-        self.tables, self.shape = tables, tables.shape
+        self.tables, self.config = tables, tables.config
         nodes = tables.instance.cluster.groups
         self.order = list(order)
         self.node = [
@@ -54,11 +54,11 @@ class Floor:
             for i, j in enumerate(order)
             for _ in range(nodes[j].gpus_per_node // self.degrees_of(j)[2])
         ]
-        assert len(self.node) == self.shape.dp * self.shape.pp
+        assert len(self.node) == self.config.dp * self.config.pp
 
     def degrees_of(self, j: int) -> tuple[int, int, int]:
         """GPUs of a tensor group, tensor groups of a slot, GPUs of a slot."""
-        own = self.tables.shape.degrees[j]
+        own = self.tables.config.degrees[j]
         copies = own.parts * own.cp
         return own.tp, copies, own.tp * copies
 
@@ -91,11 +91,11 @@ class Floor:
 
     def slots(self, stage: int) -> range:
         """Slots of a stage."""
-        return range(stage * self.shape.dp, (stage + 1) * self.shape.dp)
+        return range(stage * self.config.dp, (stage + 1) * self.config.dp)
 
     def send(self, slot: int, tensors: int) -> int:
         """From a slot to the one that runs the next stage of the same replica, round and round."""
-        dp = self.shape.dp
+        dp = self.config.dp
         behind = [*self.node[dp:], *self.node[:dp]]
         source, target = self.node[slot], behind[slot]
         speed, latency = self.link(source, inside=True)
@@ -128,8 +128,8 @@ class Floor:
         """Rings of tp ranks that cross a node's border: one per stage partly on it."""
         partly = [
             k
-            for k in range(self.shape.pp)
-            if 0 < sum(self.node[s] == node for s in self.slots(k)) < self.shape.dp
+            for k in range(self.config.pp)
+            if 0 < sum(self.node[s] == node for s in self.slots(k)) < self.config.dp
         ]
         return self.degrees_of(self.group(node))[0] * len(partly)
 
@@ -157,7 +157,7 @@ class Floor:
             speed, latency = self.link(node, inside=False)
             outer.append((j, share * self.rings(node) / speed))
             outer_start = max(outer_start, (count - 1) * latency)
-        all_pairs = [pair for k in range(self.shape.pp) for pair in self.zone_pairs(k)]
+        all_pairs = [pair for k in range(self.config.pp) for pair in self.zone_pairs(k)]
         for pair in self.zone_pairs(stage):
             speed, latency = self.zone_link(pair)
             rings = self.degrees_of(self.widest)[0] * all_pairs.count(pair)
@@ -172,11 +172,11 @@ class Floor:
 
     def experts(self, factor: Fraction, size_bytes: int) -> list[int]:
         """Rings of experts that ep GPUs share, ns per layer: the most that any stage may take."""
-        groups, ep = sorted(set(self.order)), self.shape.ep
+        groups, ep = sorted(set(self.order)), self.config.ep
         cluster, memory = self.tables.instance.cluster, self.tables.memory
-        split = {j: self.shape.etp or self.degrees_of(j)[0] for j in groups}
+        split = {j: self.config.etp or self.degrees_of(j)[0] for j in groups}
         ranks = {j: cluster.groups[j].gpus_per_node // split[j] for j in groups}
-        stage = self.shape.dp * self.degrees_of(groups[0])[2] // split[groups[0]]
+        stage = self.config.dp * self.degrees_of(groups[0])[2] // split[groups[0]]
         copies, sizes = stage // ep, sorted(ranks.values())
         if copies == 1 or not factor:
             return [0] * self.tables.num_layers
@@ -200,7 +200,7 @@ class Floor:
                 delays.append((nodes - 1) * Fraction(far.latency_s))
             for pair in combinations(sorted({cluster.groups[j].zone or "" for j in groups}), 2):
                 speed, latency = self.zone_link(set(pair))
-                lanes = split[self.widest] * ep * self.shape.pp
+                lanes = split[self.widest] * ep * self.config.pp
                 size = size_bytes * int(memory[self.widest].experts[x])
                 outer.append(up(factor * across * lanes / speed * size))
                 delays.append((nodes - 1) * latency)
@@ -211,10 +211,10 @@ class Floor:
 
     def embedding(self) -> int:
         """All-reduce between the slots of the first and of the last stage, two ranks each."""
-        sizes, dp = self.tables.embedding_bytes, self.shape.dp
+        sizes, dp = self.tables.embedding_bytes, self.config.dp
         if not any(sizes):
             return 0
-        ends = [(self.node[r], self.node[(self.shape.pp - 1) * dp + r]) for r in range(dp)]
+        ends = [(self.node[r], self.node[(self.config.pp - 1) * dp + r]) for r in range(dp)]
         times = [Fraction(0)]
         for node in set(self.node):
             size, lanes = sizes[self.group(node)], self.degrees_of(self.group(node))[2]
@@ -236,16 +236,16 @@ class Floor:
 
 def place(tables: CostTables, order: Sequence[int]) -> Placed:
     """Costs of one node order, counted from the slots."""
-    floor, shape = Floor(tables, order), tables.shape
+    floor, config = Floor(tables, order), tables.config
     layers = tables.instance.workload.layers
     gradient, gather = tables.gradient_bytes, tables.gather_bytes
     hidden = Fraction(tables.instance.search.overlap.gradient_sync)
-    hidden = hidden if shape.pp == 1 else min(hidden, Fraction(shape.vpp - 1, shape.vpp))
-    factor = (2, 1, 0, 0)[shape.zero] * (1 - hidden)
-    synced = [floor.ring(k, factor, gradient) for k in range(shape.pp)]
+    hidden = hidden if config.pp == 1 else min(hidden, Fraction(config.vpp - 1, config.vpp))
+    factor = (2, 1, 0, 0)[config.zero] * (1 - hidden)
+    synced = [floor.ring(k, factor, gradient) for k in range(config.pp)]
     none = ([0] * len(gather), 0)
-    gathers = shape.zero in (1, 2)
-    gathered = [floor.ring(k, Fraction(1), gather) if gathers else none for k in range(shape.pp)]
+    gathers = config.zero in (1, 2)
+    gathered = [floor.ring(k, Fraction(1), gather) if gathers else none for k in range(config.pp)]
     workload = tables.instance.workload
     more = floor.experts(factor, workload.gradient_bytes)
     last = floor.experts(Fraction(gathers), workload.parameter_bytes)
@@ -253,7 +253,7 @@ def place(tables: CostTables, order: Sequence[int]) -> Placed:
         groups=[floor.group(node) for node in floor.node],
         send=[
             {n: floor.send(s, n) for n in {layer.output_tensors for layer in layers}}
-            for s in range(shape.dp * (shape.pp - (shape.vpp == 1)))
+            for s in range(config.dp * (config.pp - (config.vpp == 1)))
         ],
         sync=[[a + b for a, b in zip(own, more, strict=True)] for own, _ in synced],
         sync_start=[start for _, start in synced],
@@ -268,7 +268,7 @@ def options(tables: CostTables, layers: Iterable[int]) -> Iterator[dict[int, int
 
     Chunks that share a device take one for all their blocks.
     """
-    own, ways, alike = list(layers), tables.shape.recompute, tables.shape.vpp > 1
+    own, ways, alike = list(layers), tables.config.recompute, tables.config.vpp > 1
     blocks = [x for x in own if tables.instance.workload.layers[x].is_block]
     for i, way in enumerate(ways):
         counts = range(1, len(blocks) + 1) if way == "full" and i else [len(blocks)]
@@ -280,8 +280,8 @@ def device_bytes(
     tables: CostTables, stages: Sequence[range], d: int, m: int, ways: dict[int, int], j: int = 0
 ) -> int:
     """What a GPU of a device on group j holds at its fullest, with these ways to recompute."""
-    shape, memory = tables.shape, tables.memory[j]
-    own = [x for layers in stages[d :: shape.pp] for x in layers]
+    config, memory = tables.config, tables.memory[j]
+    own = [x for layers in stages[d :: config.pp] for x in layers]
 
     def kept(kind: str, s: int) -> int:
         if kind == "B":
@@ -292,14 +292,14 @@ def device_bytes(
     need += max(int(memory.kept[ways[x]].workspace_bytes[x]) for x in own)
     return need + max(
         sum(kept(kind, s) for kind, s in held)
-        for held in moments(shape.schedule, shape.pp, d, m, shape.vpp)
+        for held in moments(config.schedule, config.pp, d, m, config.vpp)
     )
 
 
 def least_bytes(tables: CostTables, chunks: Sequence[tuple[int, int]], d: int, m: int) -> int:
     """What a GPU of a device with these chunks holds if it recomputes so that this is least."""
-    stages = [range(0)] * tables.shape.num_stages
-    stages[d :: tables.shape.pp] = [range(*own) for own in chunks]
+    stages = [range(0)] * tables.config.num_stages
+    stages[d :: tables.config.pp] = [range(*own) for own in chunks]
     own = [x for layers in stages for x in layers]
     return min(device_bytes(tables, stages, d, m, ways) for ways in options(tables, own))
 
@@ -312,8 +312,8 @@ def recomputed_ns(
     None without room.
     """
     stages = [range(a, b) for a, b in pairwise(boundaries)]
-    chunks = stages[d :: tables.shape.pp]
-    j = placed.groups[d * tables.shape.dp + r]
+    chunks = stages[d :: tables.config.pp]
+    j = placed.groups[d * tables.config.dp + r]
     times = [
         [sum(int(tables.recompute_ns[ways[x]][x, j]) for x in layers) for layers in chunks]
         for ways in options(tables, [x for layers in chunks for x in layers])
@@ -328,7 +328,7 @@ def fits(
     """Whether every GPU holds what it must, however much it recomputes."""
     return all(
         recomputed_ns(tables, placed, boundaries, d, r, m) is not None
-        for d, (r, m) in product(range(tables.shape.pp), enumerate(shares))
+        for d, (r, m) in product(range(tables.config.pp), enumerate(shares))
     )
 
 
@@ -336,35 +336,35 @@ def step_time_ns(
     tables: CostTables, placed: Placed, boundaries: Sequence[int], shares: Sequence[int]
 ) -> int:
     """Step time of one plan, in memory or not, with as little recomputed as fits."""
-    shape, pp = tables.shape, tables.shape.pp
+    config, pp = tables.config, tables.config.pp
     stages = [range(a, b) for a, b in pairwise(boundaries)]
     devices = [[x for layers in stages[d::pp] for x in layers] for d in range(pp)]
 
     def on(d: int, r: int, table: NDArray[np.int64], layers: Iterable[int]) -> int:
-        j = placed.groups[d * shape.dp + r]
+        j = placed.groups[d * config.dp + r]
         return sum(int(table[x, j]) for x in layers)
 
-    split = tables.weight_ns if shape.schedule == "zb-h1" else 0 * tables.weight_ns
+    split = tables.weight_ns if config.schedule == "zb-h1" else 0 * tables.weight_ns
     ends = []
     for r, m in enumerate(shares):
         forward, backward, weight = (
             [on(s % pp, r, table, own) for s, own in enumerate(stages)]
             for table in (tables.forward_ns, tables.backward_ns - split, split)
         )
-        if len(tables.shape.recompute) > 1:
+        if len(tables.config.recompute) > 1:
             again = [recomputed_ns(tables, placed, boundaries, d, r, m) for d in range(pp)]
             backward = [
-                time + (again[s % pp] or [0] * shape.vpp)[s // pp]
+                time + (again[s % pp] or [0] * config.vpp)[s // pp]
                 for s, time in enumerate(backward)
             ]
         last = [tables.instance.workload.layers[own[-1]] for own in stages[:-1]]
         send = [
-            placed.send[s % pp * shape.dp + r][one.output_tensors] for s, one in enumerate(last)
+            placed.send[s % pp * config.dp + r][one.output_tensors] for s, one in enumerate(last)
         ]
         blocking = tables.instance.search.blocking_sends
         ends.append(
             stage_ends(
-                shape.schedule, m, forward, backward, send, blocking, weight=weight, v=shape.vpp
+                config.schedule, m, forward, backward, send, blocking, weight=weight, v=config.vpp
             )
         )
     ready = [
@@ -377,7 +377,7 @@ def step_time_ns(
         ready[0] = ready[-1] = max(ready[0], ready[-1]) + placed.embedding
     return max(
         ready[d]
-        + max(on(d, r, tables.optimizer_ns, devices[d]) for r in range(shape.dp))
+        + max(on(d, r, tables.optimizer_ns, devices[d]) for r in range(config.dp))
         + sum(placed.gather[d][x] for x in devices[d])
         + placed.gather_start[d]
         for d in range(pp)
@@ -386,17 +386,19 @@ def step_time_ns(
 
 def all_orders(tables: CostTables) -> list[tuple[int, ...]]:
     """Every different order of the nodes used, as group indices, that the target runs."""
-    nodes = [j for j, count in enumerate(tables.shape.nodes_used) for _ in range(count)]
+    nodes = [j for j, count in enumerate(tables.config.nodes_used) for _ in range(count)]
     return [order for order in sorted(set(permutations(nodes))) if _runs(tables, order)]
 
 
 def _runs(tables: CostTables, order: Sequence[int]) -> bool:
-    """Whether the target runs the shape's degrees on nodes in this order."""
+    """Whether the target runs the configuration's degrees on nodes in this order."""
     if tables.instance.search.target != "flagscale":
         return True
-    floor, shape = Floor(tables, order), tables.shape
-    slots = [shape.degrees[floor.group(node)] for node in floor.node]
-    return meshes_run(tables.instance, shape.zero, [slots[i :: shape.dp] for i in range(shape.dp)])
+    floor, config = Floor(tables, order), tables.config
+    slots = [config.degrees[floor.group(node)] for node in floor.node]
+    return meshes_run(
+        tables.instance, config.zero, [slots[i :: config.dp] for i in range(config.dp)]
+    )
 
 
 def meshes_run(instance: Instance, zero: int, replicas: Sequence[Sequence[Degrees]]) -> bool:
@@ -420,7 +422,7 @@ def all_splits(tables: CostTables) -> Iterator[tuple[int, ...]]:
     """Every split into non-empty virtual stages with enough blocks."""
     layers = tables.instance.workload.layers
     least = 0 if tables.instance.search.embedding_only_stages else 1
-    for cuts in combinations(range(1, len(layers)), tables.shape.num_stages - 1):
+    for cuts in combinations(range(1, len(layers)), tables.config.num_stages - 1):
         boundaries = (0, *cuts, len(layers))
         stages = pairwise(boundaries)
         if all(sum(layer.is_block for layer in layers[a:b]) >= least for a, b in stages):
@@ -429,15 +431,15 @@ def all_splits(tables: CostTables) -> Iterator[tuple[int, ...]]:
 
 def all_shares(tables: CostTables) -> Iterator[tuple[int, ...]]:
     """Every distribution of the micro-batches that the instance allows."""
-    total = tables.instance.workload.global_batch // tables.shape.micro_batch
-    for shares in product(range(1, total + 1), repeat=tables.shape.dp):
+    total = tables.instance.workload.global_batch // tables.config.micro_batch
+    for shares in product(range(1, total + 1), repeat=tables.config.dp):
         even = len(set(shares)) == 1
         if sum(shares) == total and (even or tables.instance.search.micro_batches == "uneven"):
             yield shares
 
 
 def all_decisions(tables: CostTables) -> Iterator[Decisions]:
-    """Every plan of a shape, in memory or not."""
+    """Every plan of a configuration, in memory or not."""
     for choice in product(all_orders(tables), all_splits(tables), all_shares(tables)):
         yield Decisions(*choice)
 

@@ -7,16 +7,16 @@ from math import ceil
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
-from formulations.plan import Plan, Shape
-from formulations.space import PlanSpace, shapes
+from formulations.plan import Configuration, Plan
+from formulations.space import PlanSpace, configs
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import (
+    ConfigRecord,
     Proof,
     Result,
     SearchLog,
-    ShapeRecord,
     Status,
     Termination,
     objective_weight,
@@ -29,14 +29,14 @@ from tests import brute_force
 
 @dataclass(frozen=True)
 class Best:
-    """The best plan of one shape."""
+    """The best plan of one configuration."""
 
     time_ns: int
     plan: Plan
 
 
 def best_of(tables: CostTables) -> Best | None:
-    """The best plan of a shape among all; None if nothing fits."""
+    """The best plan of a configuration among all; None if nothing fits."""
     found: list[Best] = []
     splits, shares = list(brute_force.all_splits(tables)), list(brute_force.all_shares(tables))
     for order in brute_force.all_orders(tables):
@@ -49,35 +49,37 @@ def best_of(tables: CostTables) -> Best | None:
     return min(found, key=lambda best: best.time_ns, default=None)
 
 
-def _record(prover: Prover, shape: Shape, best: Best | None, incumbent: float) -> ShapeRecord:
-    """The cheapest argument that closes the shape."""
+def _record(
+    prover: Prover, config: Configuration, best: Best | None, incumbent: float
+) -> ConfigRecord:
+    """The cheapest argument that closes the configuration."""
     if best is None:
-        proof: Proof = "memory" if prover.lacks_memory(shape) else "enumeration"
-        return ShapeRecord(shape=shape, reason="infeasible", proof=proof)
-    weight = objective_weight(prover.instance, shape)
+        proof: Proof = "memory" if prover.lacks_memory(config) else "enumeration"
+        return ConfigRecord(config=config, reason="infeasible", proof=proof)
+    weight = objective_weight(prover.instance, config)
     if best.time_ns * weight > incumbent:
-        forms, target = ClosedForms(prover, [shape]), ceil(incumbent / weight)
+        forms, target = ClosedForms(prover, [config]), ceil(incumbent / weight)
         work = int(forms.work_ns()[0])
         if work * weight >= incumbent:
-            return ShapeRecord(shape=shape, reason="bounded", proof="work", bound_ns=work)
+            return ConfigRecord(config=config, reason="bounded", proof="work", bound_ns=work)
         if refuted(forms, [target])[0]:
-            return ShapeRecord(shape=shape, reason="bounded", proof="packing", bound_ns=target)
-        if question_of(prover, shape).refutes(target):
-            return ShapeRecord(shape=shape, reason="bounded", proof="pipeline", bound_ns=target)
-    return ShapeRecord(shape=shape, reason="solved", proof="enumeration", bound_ns=best.time_ns)
+            return ConfigRecord(config=config, reason="bounded", proof="packing", bound_ns=target)
+        if question_of(prover, config).refutes(target):
+            return ConfigRecord(config=config, reason="bounded", proof="pipeline", bound_ns=target)
+    return ConfigRecord(config=config, reason="solved", proof="enumeration", bound_ns=best.time_ns)
 
 
 def certified(instance: Instance) -> Result:
-    """The optimum, every shape closed."""
-    best = {shape: best_of(build_tables(instance, shape)) for shape in shapes(instance)}
+    """The optimum, every configuration closed."""
+    best = {config: best_of(build_tables(instance, config)) for config in configs(instance)}
     plans = [
-        (one.time_ns * objective_weight(instance, shape), one)
-        for shape, one in best.items()
+        (one.time_ns * objective_weight(instance, config), one)
+        for config, one in best.items()
         if one is not None
     ]
     objective, winner = min(plans, key=lambda pair: pair[0], default=(float("inf"), None))
     prover = Prover(PlanSpace(instance))
-    records = [_record(prover, shape, one, objective) for shape, one in best.items()]
+    records = [_record(prover, config, one, objective) for config, one in best.items()]
     return Result(
         instance=instance,
         status=Status.OPTIMAL if winner else Status.INFEASIBLE,
@@ -87,7 +89,7 @@ def certified(instance: Instance) -> Result:
         objective=objective if winner else None,
         bound=objective if winner else None,
         runtime_s=0.5,
-        log=SearchLog(shapes=tuple(records)),
+        log=SearchLog(configs=tuple(records)),
         method="exact",
     )
 

@@ -369,7 +369,7 @@ def infeasible() -> PlanDocument:
 
 
 def interrupted() -> PlanDocument:
-    """A plan that is not proved: the shapes that no closed form bounds are open."""
+    """A plan that is not proved: the configurations that no closed form bounds are open."""
     search = narrow(zero=(0, 1))
     done = certified(instance(search=search))
     assert done.step_time_ns is not None
@@ -377,7 +377,7 @@ def interrupted() -> PlanDocument:
         record.but(reason="open", bound_ns=record.bound_ns * 3 // 4)
         if record.reason == "solved" and record.bound_ns is not None
         else record
-        for record in done.log.shapes
+        for record in done.log.configs
     )
     bounds = [record.bound_ns for record in records if record.bound_ns is not None]
     stopped = replace(
@@ -385,7 +385,7 @@ def interrupted() -> PlanDocument:
         status=Status.FEASIBLE,
         termination=Termination.INTERRUPTED,
         bound=float(min(bounds)),
-        log=SearchLog(shapes=records),
+        log=SearchLog(configs=records),
     )
     return build_document(stopped, SolveOptions())
 

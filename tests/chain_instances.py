@@ -5,7 +5,7 @@ from itertools import combinations
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance, Link, Profile, ProfileEntry, SearchSpace
-from tests.small_instances import gpu, instance_of, layer, nodes_of, plain_shape, workload
+from tests.small_instances import gpu, instance_of, layer, nodes_of, plain_config, workload
 
 #: Forward + backward of one GFLOP at 2 TFLOP/s, half of it reached: 1 ms + 2 ms.
 SLOW = ("slow", 2.0, 8.0)
@@ -36,8 +36,8 @@ def _kinds(gflops: list[int]) -> list[tuple[str, int]]:
 def chain_tables(instance: Instance, dp: int = 1) -> CostTables:
     """Tables of a pipeline over all nodes, one GPU a stage and replica."""
     nodes = len(instance.cluster.groups)
-    shape = plain_shape((1,) * nodes, dp=dp, pp=nodes // dp)
-    return build_tables(instance, shape)
+    config = plain_config((1,) * nodes, dp=dp, pp=nodes // dp)
+    return build_tables(instance, config)
 
 
 def all_splits(layers: int, stages: int) -> Iterator[tuple[int, ...]]:

@@ -7,14 +7,14 @@ from itertools import pairwise
 from formulations.costs.stage_costs import least_recomputed, memory_parts
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance, Workload
-from formulations.plan import Shape
+from formulations.plan import Configuration
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.search.driver import solve
 from solver.verify import Effort, verify_document
 from tests import brute_force
-from tests.random_shapes import random_shape, scheduled
+from tests.random_configs import random_config, scheduled
 from tests.small_instances import random_instance
 
 
@@ -33,25 +33,25 @@ def with_cores(workload: Workload) -> Workload:
     return workload.but(layer_runs=tuple(runs))
 
 
-def cramped_instance(seed: int, schedule: str = "1f1b") -> tuple[Instance, Shape]:
-    """A random instance with all ways to recompute, and a shape for which memory is scarce."""
+def cramped_instance(seed: int, schedule: str = "1f1b") -> tuple[Instance, Configuration]:
+    """A random instance with all ways to recompute, and a config for which memory is scarce."""
     for number in range(seed, seed + 50_000, 1000):
         instance = scheduled(random_instance(number), schedule, number)  # type: ignore[arg-type]
         instance = instance.but(
             search={"recompute": ("none", "selective", "full")},
             workload=with_cores(instance.workload),
         )
-        if (shape := random_shape(instance, seed)) and shape.pp > 1:
-            return with_less_memory(instance, shape, random.Random(seed)), shape
-    raise AssertionError("fifty instances without a shape")
+        if (config := random_config(instance, seed)) and config.pp > 1:
+            return with_less_memory(instance, config, random.Random(seed)), config
+    raise AssertionError("fifty instances without a configuration")
 
 
-def with_less_memory(instance: Instance, shape: Shape, rng: random.Random) -> Instance:
+def with_less_memory(instance: Instance, config: Configuration, rng: random.Random) -> Instance:
     """Between what one split needs at most and at least, each group somewhere else."""
-    tables = build_tables(instance, shape)
+    tables = build_tables(instance, config)
     stages = list(pairwise(list(brute_force.all_splits(tables))[-1]))
-    few, many = (1, 4) if shape.vpp == 1 else (tables.num_micro_batches // shape.dp,) * 2
-    devices = [(d, stages[d :: shape.pp]) for d in range(shape.pp)]
+    few, many = (1, 4) if config.vpp == 1 else (tables.num_micro_batches // config.dp,) * 2
+    devices = [(d, stages[d :: config.pp]) for d in range(config.pp)]
     least = max(brute_force.least_bytes(tables, own, d, few) for d, own in devices)
     plain = [[least_recomputed(tables, chunk) for chunk in own] for _, own in devices]
     most = max(
@@ -68,8 +68,8 @@ def with_less_memory(instance: Instance, shape: Shape, rng: random.Random) -> In
 
 def one_degree(seed: int, schedule: str, **fields: object) -> Instance:
     """A cramped instance that leaves one pipeline degree, and its fields of `search` changed."""
-    instance, shape = cramped_instance(seed, schedule)
-    degrees = {"pipeline_parallel": (shape.pp,), "data_parallel": (shape.dp,), "zero": (0,)}
+    instance, config = cramped_instance(seed, schedule)
+    degrees = {"pipeline_parallel": (config.pp,), "data_parallel": (config.dp,), "zero": (0,)}
     return instance.but(search=degrees | fields)
 
 
@@ -95,5 +95,5 @@ def recomputing(instances: Iterable[Instance]) -> PlanDocument:
 
 
 def cramped_tables(seed: int, schedule: str = "1f1b") -> CostTables:
-    """Costs of that shape."""
+    """Costs of that configuration."""
     return build_tables(*cramped_instance(seed, schedule))

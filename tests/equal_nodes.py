@@ -8,7 +8,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, Link, SearchSpace, ZoneLink
 from formulations.instance.machines import ZonePair
 from formulations.instance.search import ZeroStage
-from tests.small_instances import gpu, layer, nodes_of, plain_shape, workload
+from tests.small_instances import gpu, layer, nodes_of, plain_config, workload
 
 INSIDE = Link(bandwidth_bytes_per_s=1e10, latency_s=1e-6)
 OUTSIDE = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-5)
@@ -53,9 +53,9 @@ def equal_nodes(
         cluster=_cluster(nodes, gpus, zones, own),
         search=SearchSpace(embedding_only_stages=True, scatter_gather=scatter_gather),
     )
-    shape = plain_shape((1,) * nodes if zones else (nodes,), tp=tp, dp=dp, pp=pp, zero=zero)
-    degrees = tuple(own.but(cp=cp) for own in shape.degrees)
-    shape = shape.but(degrees=degrees)
-    tables = build_tables(instance, shape)
+    config = plain_config((1,) * nodes if zones else (nodes,), tp=tp, dp=dp, pp=pp, zero=zero)
+    degrees = tuple(own.but(cp=cp) for own in config.degrees)
+    config = config.but(degrees=degrees)
+    tables = build_tables(instance, config)
     size = tables.gradient_bytes * 0 + 10**7
     return replace(tables, gradient_bytes=size, gather_bytes=size // 2 * (zero in (1, 2)))

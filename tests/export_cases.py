@@ -7,7 +7,7 @@ from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
-from formulations.plan import Plan, Recomputed, Shape, uniform_degrees
+from formulations.plan import Configuration, Plan, Recomputed, uniform_degrees
 from solver.export.job import Job
 
 CLUSTER = """
@@ -36,7 +36,7 @@ def plan_of(
     shares: tuple[int, ...] = (4, 4),
     way: Any = "none",
     tp: int = 1,
-    **shape: Any,
+    **config: Any,
 ) -> Plan:
     """Dp 2, pp 4 on A10, A100, A10: stages of 3, 3, 2 and 4 blocks, unless said otherwise."""
     fields: dict[str, Any] = {
@@ -48,9 +48,9 @@ def plan_of(
         "recompute": (way,),
         "zero": 1,
         "nodes_used": (1, 2),
-        **shape,
+        **config,
     }
-    tables = build_tables(instance, Shape.model_validate(fields))
+    tables = build_tables(instance, Configuration.model_validate(fields))
     return Decisions(order, cuts, shares).plan(tables)
 
 

@@ -9,11 +9,11 @@ from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
 from formulations.plan import Plan
-from formulations.space import shapes
+from formulations.space import configs
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import build_document
-from solver.result import Result, SearchLog, ShapeRecord, Status, Termination
+from solver.result import ConfigRecord, Result, SearchLog, Status, Termination
 from solver.simulate import Operation, Step, step_time_ns
 from tests.brute_force import all_orders
 from tests.small_instances import random_instance
@@ -22,11 +22,11 @@ from tests.small_instances import random_instance
 def uniform_plans(instance: Instance) -> Iterator[Plan]:
     """Plans with near-even splits and shares, in every node order, that fit the memory."""
     chain = len(instance.workload.layers)
-    for shape in shapes(instance):
-        total = instance.workload.global_batch // shape.micro_batch
-        shares = [total // shape.dp + (r < total % shape.dp) for r in range(shape.dp)]
-        cuts = [round(chain * s / shape.num_stages) for s in range(shape.num_stages + 1)]
-        tables = build_tables(instance, shape)
+    for config in configs(instance):
+        total = instance.workload.global_batch // config.micro_batch
+        shares = [total // config.dp + (r < total % config.dp) for r in range(config.dp)]
+        cuts = [round(chain * s / config.num_stages) for s in range(config.num_stages + 1)]
+        tables = build_tables(instance, config)
         for order in all_orders(tables):
             plan = Decisions(order, tuple(cuts), tuple(shares)).plan(tables)
             costs = plan_costs(instance, plan)
@@ -42,7 +42,9 @@ def timeline(step: Step) -> list[Operation]:
 def result_of(instance: Instance, plan: Plan) -> Result:
     """A result that claims this plan to be optimal."""
     step_ns = step_time_ns(plan_costs(instance, plan))
-    record = ShapeRecord(shape=plan.shape, reason="solved", proof="enumeration", bound_ns=step_ns)
+    record = ConfigRecord(
+        config=plan.config, reason="solved", proof="enumeration", bound_ns=step_ns
+    )
     return Result(
         instance=instance,
         status=Status.OPTIMAL,
@@ -52,17 +54,17 @@ def result_of(instance: Instance, plan: Plan) -> Result:
         objective=float(step_ns),
         bound=float(step_ns),
         runtime_s=0.5,
-        log=SearchLog(shapes=(record,)),
+        log=SearchLog(configs=(record,)),
         method="exact",
     )
 
 
 def results(seeds: Iterable[int]) -> Iterator[Result]:
-    """A few results of each random instance that has a plan; different shapes, then orders."""
+    """A few results of each random instance that has a plan; different configs, then orders."""
     for seed in seeds:
         instance = random_instance(seed)
-        by_shape = {plan.shape: plan for plan in uniform_plans(instance)}
-        for plan in by_shape.values():
+        by_config = {plan.config: plan for plan in uniform_plans(instance)}
+        for plan in by_config.values():
             yield result_of(instance, plan)
 
 
@@ -73,9 +75,9 @@ def pipelined_result() -> Result:
         result
         for result in results(range(200))
         if result.plan is not None
-        and result.plan.shape.pp > 1
-        and result.plan.shape.dp > 1
-        and result.plan.shape.zero
+        and result.plan.config.pp > 1
+        and result.plan.config.dp > 1
+        and result.plan.config.zero
     )
 
 

@@ -10,22 +10,22 @@ from typing import Literal
 from formulations.costs.tables import CostTables
 from formulations.decisions import ALL_FREE, Decisions, Given, decisions_of
 from formulations.instance import Limits
-from formulations.plan import Plan, Shape
+from formulations.plan import Configuration, Plan
 from solver.options import SolveOptions
 from solver.result import max_step_time_ns
 from solver.search.critical_path import CutLoop, Found
 from solver.search.engines import ModelEngine
-from solver.search.paths import CutPool, OpenShape
+from solver.search.paths import CutPool, OpenConfig
 from tests import brute_force
-from tests.random_shapes import random_optimum_ns, random_tables
+from tests.random_configs import random_optimum_ns, random_tables
 
 Free = Literal["split", "order", "shares", "all"]
 FREE: tuple[Free, ...] = ("split", "order", "shares", "all")
 
 
 @dataclass(frozen=True)
-class ShapeOutcome:
-    """What the loop knows of its only shape when it ends.
+class ConfigOutcome:
+    """What the loop knows of its only configuration when it ends.
 
     status: optimal (plan and proof), feasible (plan, open bound), bounded (no plan below the
     cutoff), infeasible (no plan at all), unknown. bound_ns: proved lower bound of the step time
@@ -41,7 +41,7 @@ class ShapeOutcome:
     trouble: str | None
 
 
-def solve_shape(
+def solve_config(
     tables: CostTables,
     engine: ModelEngine,
     *,
@@ -52,11 +52,11 @@ def solve_shape(
     time_limit_s: float | None = None,
     seed: int = 0,
     pool: CutPool | None = None,
-) -> ShapeOutcome:
-    """Best plan of one shape by simulated step time, or what is known when time runs out."""
-    budget_ns = max_step_time_ns(tables.instance, tables.shape)
+) -> ConfigOutcome:
+    """Best plan of one config by simulated step time, or what is known when time runs out."""
+    budget_ns = max_step_time_ns(tables.instance, tables.config)
 
-    def beyond(shape: Shape, best: float | None) -> int:
+    def beyond(config: Configuration, best: float | None) -> int:
         known = [
             cutoff_ns,
             None if budget_ns is None else budget_ns + 1,
@@ -69,14 +69,14 @@ def solve_shape(
         made = decisions_of(tables.instance, incumbent)
         start = Found(0, made, judge(tables, made) or 0)
     best = None if start is None else float(start.step_time_ns)
-    loop = CutLoop(engine, [OpenShape(tables, 1.0, bound_ns, given)], beyond, best, start, pool)
+    loop = CutLoop(engine, [OpenConfig(tables, 1.0, bound_ns, given)], beyond, best, start, pool)
     deque(loop.run(SolveOptions(time_limit_s=time_limit_s, seed=seed), lambda: False), 0)
     found, nothing = loop.found, cutoff_ns is None and loop.best is None
     if loop.closed:
         status = "optimal" if found else "infeasible" if nothing else "bounded"
     else:
         status = "feasible" if found else "unknown"
-    return ShapeOutcome(
+    return ConfigOutcome(
         status=status,
         plan=None if found is None else found.decisions.plan(tables),
         step_time_ns=None if found is None else found.step_time_ns,
@@ -118,7 +118,7 @@ def feasible(seeds: Iterable[int]) -> list[tuple[CostTables, int]]:
 
 def agrees(engine: ModelEngine, tables: CostTables, given: Given, expected: int | None) -> bool:
     """Whether the loop ends with this optimum, proved, and a plan of this step time."""
-    outcome = solve_shape(tables, engine, given=given)
+    outcome = solve_config(tables, engine, given=given)
     if expected is None:
         return outcome.status == "infeasible" and outcome.plan is None
     return (

@@ -13,8 +13,8 @@ from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.instance.search import ScheduleName
 from formulations.instance.targets import TARGETS, Target
-from formulations.plan import Degrees, Shape
-from formulations.space import shapes
+from formulations.plan import Configuration, Degrees
+from formulations.space import configs
 
 _LINK = {"bandwidth": "10 Gbit/s", "latency": "10 us"}
 
@@ -122,28 +122,30 @@ def random_space(seed: int, target: Target) -> Instance:
             instance = parse_instance(written_instance(number, target), f"space_{number}", Path())
         except InstanceError:
             continue
-        if any(True for _ in shapes(instance)):
+        if any(True for _ in configs(instance)):
             return instance
     raise AssertionError("no instance")
 
 
-def perturbed(rng: random.Random, shape: Shape, donors: Sequence[Shape]) -> Shape:
-    """The shape with one to three fields of another one, or with any values."""
+def perturbed(
+    rng: random.Random, config: Configuration, donors: Sequence[Configuration]
+) -> Configuration:
+    """The configuration with one to three fields of another one, or with any values."""
     changes: dict[str, Any] = {}
-    for field in rng.sample(list(Shape.model_fields), rng.randint(1, 3)):
+    for field in rng.sample(list(Configuration.model_fields), rng.randint(1, 3)):
         changes[field] = getattr(rng.choice(donors), field)
         if rng.random() < 0.3:
-            changes[field] = _any_value(rng, field, shape)
-    return shape.but(**changes)
+            changes[field] = _any_value(rng, field, config)
+    return config.but(**changes)
 
 
-def _any_value(rng: random.Random, field: str, shape: Shape) -> Any:
-    """Of a field, whether the shape goes with it or not."""
+def _any_value(rng: random.Random, field: str, config: Configuration) -> Any:
+    """Of a field, whether the configuration goes with it or not."""
     if field == "nodes_used":
-        return tuple(rng.randint(0, 2) for _ in shape.nodes_used)
+        return tuple(rng.randint(0, 2) for _ in config.nodes_used)
     if field == "degrees":
         sizes = [(1, 2, 3, 4), (1, 2, 3), (1, 1, 2)]
-        drawn = ([rng.choice(one) for one in sizes] for _ in shape.nodes_used)
+        drawn = ([rng.choice(one) for one in sizes] for _ in config.nodes_used)
         return tuple(Degrees(tp=tp, parts=parts, cp=cp) for tp, parts, cp in drawn)
     values: dict[str, list[Any]] = {
         "schedule": list(get_args(ScheduleName)),

@@ -1,4 +1,4 @@
-"""Pipelines whose optimum others proved, as shapes of one replica in a fixed order."""
+"""Pipelines whose optimum others proved, as configurations of one replica in a fixed order."""
 
 import json
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Given
 from solver.search.engines import ModelEngine
-from tests.loop_checks import solve_shape
-from tests.small_instances import gpu, instance_of, layer, nodes_of, plain_shape, workload
+from tests.loop_checks import solve_config
+from tests.small_instances import gpu, instance_of, layer, nodes_of, plain_config, workload
 
 
 def pipeline_of(case: dict[str, Any]) -> tuple[CostTables, tuple[int, ...]]:
@@ -29,8 +29,8 @@ def pipeline_of(case: dict[str, Any]) -> tuple[CostTables, tuple[int, ...]]:
     work = workload(chain, case["micro_batches"], 1, tied=False)
     instance = instance_of(case["name"], work, groups)
     nodes_used = tuple(group.nodes for group in groups)
-    shape = plain_shape(nodes_used, pp=len(case["stage_slowness"]))
-    tables = build_tables(instance, shape)
+    config = plain_config(nodes_used, pp=len(case["stage_slowness"]))
+    tables = build_tables(instance, config)
     timed = replace(
         tables,
         forward_ns=np.outer(case["layer_forward"], slowness),
@@ -55,7 +55,7 @@ def solves_reference(
     slower = replace(
         tables, forward_ns=unit * tables.forward_ns, backward_ns=unit * tables.backward_ns
     )
-    outcome = solve_shape(slower, engine, given=Given(order=order))
+    outcome = solve_config(slower, engine, given=Given(order=order))
     optimum = unit * case["optimal_step_time"]
     return outcome.status == "optimal" and outcome.step_time_ns == outcome.bound_ns == optimum
 

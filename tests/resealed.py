@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from solver.document import PlanDocument, shape_counts
+from solver.document import PlanDocument, config_counts
 from solver.files import Envelope, sealed
 
 R = TypeVar("R", bound=Envelope)
@@ -32,6 +32,6 @@ def resealed(document: R, changes: Changes) -> R:
 
 
 def forged(document: PlanDocument, changes: Changes) -> PlanDocument:
-    """The same with counts of closed shapes that fit, as a forger of plans would make it."""
+    """The same with counts of closed configs that fit, as a forger of plans would make it."""
     changed = resealed(document, changes)
-    return sealed(changed.but(shapes=shape_counts(changed.closed_shapes)))
+    return sealed(changed.but(configs=config_counts(changed.closed_configs)))

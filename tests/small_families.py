@@ -4,7 +4,7 @@ from functools import cache
 
 from formulations.costs.tables import build_tables
 from formulations.instance.family import Counts, Family
-from formulations.space import shapes_of
+from formulations.space import configs_of
 from solver.clusters.front import Figures, Measure, TimeAndMoney
 from solver.clusters.search import FamilySearch, outcome
 from solver.front_document import FamilyResult
@@ -53,8 +53,8 @@ def times_by_force(family: Family) -> dict[Counts, int | None]:
     times: dict[Counts, int | None] = {}
     for counts in family.members():
         known = [
-            brute_force.optimum_ns(build_tables(family.instance, shape))
-            for shape in shapes_of(family.instance, counts)
+            brute_force.optimum_ns(build_tables(family.instance, config))
+            for config in configs_of(family.instance, counts)
         ]
         times[counts] = min((ns for ns in known if ns is not None), default=None)
     return times

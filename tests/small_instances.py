@@ -21,7 +21,7 @@ from formulations.instance import (
     Workload,
 )
 from formulations.instance.search import Overlap
-from formulations.plan import Degrees, Shape
+from formulations.plan import Configuration, Degrees
 from formulations.units import GIB
 
 #: Of limits: the framework takes little of the memory.
@@ -158,11 +158,11 @@ def random_instance(seed: int) -> Instance:
     )
 
 
-def plain_shape(nodes_used: tuple[int, ...], *, tp: int = 1, **fields: Any) -> Shape:
+def plain_config(nodes_used: tuple[int, ...], *, tp: int = 1, **fields: Any) -> Configuration:
     """1F1B, micro-batches of one sequence, no recomputation, degrees of 1; but for these fields."""
     usual: dict[str, Any] = {"micro_batch": 1, "schedule": "1f1b", "recompute": ("none",)}
     usual |= {"degrees": (Degrees(tp=tp),) * len(nodes_used), "dp": 1, "pp": 1, "zero": 0}
-    return Shape(**(usual | fields), nodes_used=nodes_used)
+    return Configuration(**(usual | fields), nodes_used=nodes_used)
 
 
 def layers_of(static: Array, activation: Array, workspace: Array, fixed: int = 0) -> LayerMemory:

@@ -1,4 +1,4 @@
-"""Tiny instances whose stages have degrees of their own, and every plan of their shapes.
+"""Tiny instances whose stages have degrees of their own, and every plan of their configurations.
 
 Layouts are dealt out GPU by GPU and costs counted slot by slot, in exact fractions: nothing of the
 planner's but layer tables, one set for each degrees, and the words of the specification.
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
-from formulations.plan import Degrees, Shape
+from formulations.plan import Configuration, Degrees
 from tests import brute_force
 from tests.brute_force import Placed, meshes_run, up
 from tests.unlike_degrees import unlike_instance
@@ -60,20 +60,20 @@ Layout = list[list[Slot]]  #: per stage and replica
 
 
 class Bench:
-    """All layouts of one shape."""
+    """All layouts of one configuration."""
 
-    def __init__(self, instance: Instance, shape: Shape) -> None:
-        self.instance, self.shape = instance, shape
+    def __init__(self, instance: Instance, config: Configuration) -> None:
+        self.instance, self.config = instance, config
         self.groups = instance.cluster.groups
         self.columns = [
             (j, Degrees(tp=tp, parts=parts))
             for j, group in enumerate(self.groups)
-            if shape.nodes_used[j]
+            if config.nodes_used[j]
             for tp, parts in product(range(1, group.gpus_per_node + 1), repeat=2)
             if group.gpus_per_node % (tp * parts) == 0
             and tp in (instance.search.tensor_parallel or (1, 2, 4))
             and instance.workload.kv_heads % tp == 0
-            and shape.micro_batch % parts == 0
+            and config.micro_batch % parts == 0
         ]
         self.tables = self._tables()
 
@@ -82,8 +82,8 @@ class Bench:
         each = []
         for j, own in self.columns:
             degrees = tuple(own if i == j else Degrees(tp=1) for i in range(len(self.groups)))
-            shape = self.shape.but(degrees=degrees)
-            each.append((build_tables(self.instance, shape), j))
+            config = self.config.but(degrees=degrees)
+            each.append((build_tables(self.instance, config), j))
 
         def stacked(name: str) -> NDArray[np.int64]:
             return np.stack([getattr(one, name)[:, j] for one, j in each], axis=1)
@@ -109,12 +109,12 @@ class Bench:
 
     def layouts(self) -> Iterator[tuple[tuple[int, ...], Layout]]:
         """Node orders, with every way to deal their GPUs to stages, one slot after the other."""
-        nodes = [j for j, count in enumerate(self.shape.nodes_used) for _ in range(count)]
+        nodes = [j for j, count in enumerate(self.config.nodes_used) for _ in range(count)]
         for order in sorted(set(permutations(nodes))):
             gpus = [i for i, j in enumerate(order) for _ in range(self.groups[j].gpus_per_node)]
-            for chosen in product({own for _, own in self.columns}, repeat=self.shape.pp):
+            for chosen in product({own for _, own in self.columns}, repeat=self.config.pp):
                 layout = self._dealt(order, gpus, chosen)
-                launched = meshes_run(self.instance, self.shape.zero, [chosen])
+                launched = meshes_run(self.instance, self.config.zero, [chosen])
                 if layout is not None and launched:
                     yield order, layout
 
@@ -124,7 +124,7 @@ class Bench:
         left, layout = list(gpus), []
         for own in chosen:
             stage = []
-            for _ in range(self.shape.dp):
+            for _ in range(self.config.dp):
                 slot, left = left[: own.width], left[own.width :]
                 if len(slot) < own.width or len(set(slot)) > 1:
                     return None
@@ -133,7 +133,7 @@ class Bench:
                 stage.append(Slot(slot[0], self.columns.index((order[slot[0]], own))))
             whole = {slot.node for slot in stage}
             cut = len(whole) * self.groups[order[stage[0].node]].gpus_per_node
-            alone = len(whole) == 1 or cut == own.width * self.shape.dp
+            alone = len(whole) == 1 or cut == own.width * self.config.dp
             if not alone or len({slot.column for slot in stage}) > 1:
                 return None
             layout.append(stage)
@@ -141,12 +141,12 @@ class Bench:
 
     def placed(self, order: Sequence[int], layout: Layout) -> Placed:
         """What lies between and behind the stages."""
-        factor = 1 if self.shape.zero else 2
+        factor = 1 if self.config.zero else 2
         hidden = Fraction(self.instance.search.overlap.gradient_sync)
-        hidden = hidden if self.shape.pp == 1 else Fraction(0)
+        hidden = hidden if self.config.pp == 1 else Fraction(0)
         rings = [self._ring(order, own, (1 - hidden) * factor, "gradient_bytes") for own in layout]
         gathers = [
-            self._ring(order, own, Fraction(self.shape.zero), "gather_bytes") for own in layout
+            self._ring(order, own, Fraction(self.config.zero), "gather_bytes") for own in layout
         ]
         tensors = {layer.output_tensors for layer in self.instance.workload.layers}
         slots = [slot for own in layout for slot in own]
@@ -154,8 +154,8 @@ class Bench:
             groups=[slot.column for slot in slots],
             send=[
                 {n: self._send(order, layout, k, r, n) for n in tensors}
-                for k in range(self.shape.pp - 1)
-                for r in range(self.shape.dp)
+                for k in range(self.config.pp - 1)
+                for r in range(self.config.dp)
             ],
             sync=[layers for layers, _ in rings],
             sync_start=[start for _, start in rings],
@@ -224,7 +224,7 @@ class Bench:
     def optimum_ns(self) -> int | None:
         """Least step time of all layouts and splits; None if nothing fits."""
         tables, best = self.tables, None
-        shares = (tables.num_micro_batches // self.shape.dp,) * self.shape.dp
+        shares = (tables.num_micro_batches // self.config.dp,) * self.config.dp
         splits = list(brute_force.all_splits(tables))
         for order, layout in self.layouts():
             placed = self.placed(order, layout)

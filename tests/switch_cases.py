@@ -17,7 +17,7 @@ from solver.switch_document import SwitchDocument
 from solver.switching.documented import switch_document
 from tests.expert_instances import expert_instance
 from tests.hand_made import result_of, uniform_plans
-from tests.random_shapes import zoned
+from tests.random_configs import zoned
 from tests.small_instances import gpu, layer, nodes_of, random_instance, workload
 
 #: Seeds from which on clusters have three zones, and links of their own between some.
@@ -113,8 +113,8 @@ def tiny_layout(seed: int, gpus: int, layers: int) -> Layout:
 
 
 def plan_files(instance: Instance, most: int = 4) -> list[PlanDocument]:
-    """Plan files of the first, the last and some other shapes of an instance."""
-    plans = list({plan.shape: plan for plan in uniform_plans(instance)}.values())
+    """Plan files of the first, the last and some other configurations of an instance."""
+    plans = list({plan.config: plan for plan in uniform_plans(instance)}.values())
     step = max(1, len(plans) // most)
     return [build_document(result_of(instance, one), SolveOptions()) for one in plans[::step]]
 

@@ -92,7 +92,7 @@ def test_readme_python_runs(
     assert hetplan.verify("plan.json", "instances/hetero_small.yaml").complete
 
 
-def test_readme_explains_what_closes_shapes() -> None:
+def test_readme_explains_what_closes_configs() -> None:
     """Every word behind "closed by" is explained in the README and by `solve` and `show --help`."""
     [paragraph] = [line for line in README.splitlines() if "**Closed by**" in line]
     for word in get_args(Proof):

@@ -1,13 +1,13 @@
-"""Tiny instances whose node groups have degrees of their own, and shapes of them."""
+"""Tiny instances whose node groups have degrees of their own, and configurations of them."""
 
 import random
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
 from formulations.instance.search import ScheduleName
-from formulations.plan import Shape
-from formulations.space import shapes
-from tests.random_shapes import scheduled, zoned
+from formulations.plan import Configuration
+from formulations.space import configs
+from tests.random_configs import scheduled, zoned
 from tests.small_instances import random_instance
 
 #: What nodes of the two groups may have, in GPUs.
@@ -64,17 +64,17 @@ def meshed_groups(seed: int) -> Instance:
     return unlike_instance(seed).but(search=search, workload={"tied_embeddings": seed % 3 < 2})
 
 
-def unlike_shapes(instance: Instance, most_stages: int = 3) -> list[Shape]:
+def unlike_configs(instance: Instance, most_stages: int = 3) -> list[Configuration]:
     """Those whose groups differ in their degrees, small enough to be tried out."""
     return [
-        shape
-        for shape in shapes(instance)
-        if len(set(shape.degrees_used)) > 1 and shape.pp <= most_stages and shape.dp <= 4
+        config
+        for config in configs(instance)
+        if len(set(config.degrees_used)) > 1 and config.pp <= most_stages and config.dp <= 4
     ]
 
 
 def unlike_tables(seed: int) -> CostTables | None:
     """Costs of one of them; None if there is none."""
     instance = unlike_instance(seed)
-    found = unlike_shapes(instance)
+    found = unlike_configs(instance)
     return build_tables(instance, random.Random(seed).choice(found)) if found else None

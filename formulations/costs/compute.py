@@ -57,7 +57,8 @@ Times = NDArray[np.int64]
 MEMORY_PASSES = 2.5
 
 #: FLOP rate of fused attention backward over forward, where backward counts twice forward: median
-#: of 35 shapes of at least 2^37 FLOPs on A100 and B200 (SimuMax v1.2, system configurations).
+#: of 35 configurations of at least 2^37 FLOPs on A100 and B200 (SimuMax v1.2, system
+#: configurations).
 ATTENTION_BACKWARD_RATE = 0.85
 
 
@@ -94,7 +95,7 @@ def analytic_s(
 ) -> Passes:
     """Both passes of b sequences on one GPU of a group of tp, which has 1/ep of the experts.
 
-    etp: as in `Shape`.
+    etp: as in `Configuration`.
     """
     gpu = group.gpu
     # Fused attention: a kernel of its own, at a maximum and with a half of its own

@@ -21,7 +21,7 @@ None of it is hidden.
 from formulations.costs.collectives import ring_latency_s, ring_share
 from formulations.instance import Instance, Layer, NodeGroup
 from formulations.instance.search import ContextMethod
-from formulations.plan import Degrees, Shape
+from formulations.plan import Configuration, Degrees
 
 SUM_BYTES = 2 + 2 * 4  # per element and turn: read the result, read and write the sum
 
@@ -34,14 +34,20 @@ def method_of(layer: Layer, tp: int, cp: int, kv_heads: int) -> ContextMethod:
     return "all_to_all" if whole_heads and exchanged < cp * ring else "ring"
 
 
-def context_methods(instance: Instance, shape: Shape) -> list[ContextMethod]:
-    """The ways that the layers of a shape with attention use; none where no GPUs share sequences.
+def context_methods(instance: Instance, config: Configuration) -> list[ContextMethod]:
+    """The ways that the layers of a config with attention use; none where no GPUs share sequences.
 
     They are those of its widest tensor groups.
     """
-    tp, kv_heads, told = shape.widest_tp, instance.workload.kv_heads, instance.search.context_method
-    layers = (layer for layer in instance.workload.layers if layer.key_value_bytes and shape.cp > 1)
-    return [told or method_of(layer, tp, shape.cp, kv_heads) for layer in layers]
+    tp, kv_heads, told = (
+        config.widest_tp,
+        instance.workload.kv_heads,
+        instance.search.context_method,
+    )
+    layers = (
+        layer for layer in instance.workload.layers if layer.key_value_bytes and config.cp > 1
+    )
+    return [told or method_of(layer, tp, config.cp, kv_heads) for layer in layers]
 
 
 def context_s(

@@ -48,7 +48,7 @@ from formulations.costs.collectives import ring_latency_s
 from formulations.instance import GpuType, Instance, Layer
 from formulations.instance.machines import Link
 from formulations.instance.workload import WEIGHT_BYTES, Precision
-from formulations.plan import Shape
+from formulations.plan import Configuration
 
 ALL_TO_ALLS = 2  #: in each pass: to the experts and back
 #: Bandwidth of an all-to-all over that of an all-gather: 0.597 and 0.673 of the nominal one on HGX
@@ -60,7 +60,7 @@ ALL_TO_ALL_RATE = 0.597 / 0.673
 class Members:
     """An expert-parallel group of `ep` ranks, of which `together` surely share a node.
 
-    node_groups: those used, where groups may lie on several nodes. etp: as in `Shape`.
+    node_groups: those used, where groups may lie on several nodes. etp: as in `Configuration`.
     """
 
     ep: int = 1
@@ -78,20 +78,20 @@ class Members:
 ALONE = Members()
 
 
-def members_of(instance: Instance, shape: Shape) -> Members:
-    """The expert-parallel groups of a shape."""
-    if not shape.has_expert_grid:
+def members_of(instance: Instance, config: Configuration) -> Members:
+    """The expert-parallel groups of a configuration."""
+    if not config.has_expert_grid:
         return ALONE
-    used = [j for j, count in enumerate(shape.nodes_used) if count]
-    together = gcd(shape.ep, *(ranks_per_node(instance, shape, j) for j in used))
-    return Members(shape.ep, together, tuple(used) if together < shape.ep else (), shape.etp)
+    used = [j for j, count in enumerate(config.nodes_used) if count]
+    together = gcd(config.ep, *(ranks_per_node(instance, config, j) for j in used))
+    return Members(config.ep, together, tuple(used) if together < config.ep else (), config.etp)
 
 
-def ranks_per_node(instance: Instance, shape: Shape, j: int) -> int:
+def ranks_per_node(instance: Instance, config: Configuration, j: int) -> int:
     """GPUs of a node of group j with the same share of the tensors of experts."""
-    width = shape.degrees[j].width
+    width = config.degrees[j].width
     slots = instance.cluster.groups[j].gpus_per_node // width
-    return slots * width // shape.expert_lanes(j)
+    return slots * width // config.expert_lanes(j)
 
 
 def grouped_s(

@@ -24,7 +24,7 @@ from formulations.costs.intervals import interval_maxima
 from formulations.costs.magnitude import check_memory
 from formulations.instance import Instance, Workload
 from formulations.instance.workload import Recompute
-from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Degrees, Recomputed, Shape
+from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Configuration, Degrees, Recomputed
 from formulations.schedules import Held
 from formulations.units import ceil_div
 
@@ -61,7 +61,7 @@ class LayerMemory:
     gradients_bytes: Bytes
     optimizer_bytes: Bytes
     put_off_bytes: Bytes  #: per micro-batch that waits for its weight gradients alone
-    kept: tuple[Kept, ...]  #: per way to recompute that the shape allows
+    kept: tuple[Kept, ...]  #: per way to recompute that the configuration allows
     buffers_bytes: int  #: per GPU: messages to and from other stages
     reserve_bytes: int  #: per GPU: the framework's
 
@@ -72,7 +72,7 @@ class LayerMemory:
 
     @property
     def activation_bytes(self) -> Bytes:
-        """[layer] per micro-batch in flight, where as little is recomputed as the shape allows."""
+        """[layer] per micro-batch in flight, where as little is recomputed as the config allows."""
         return self.kept[0].activation_bytes
 
     @property
@@ -123,39 +123,39 @@ class LayerMemory:
         )
 
 
-def layer_memory(instance: Instance, shape: Shape) -> tuple[LayerMemory, ...]:
-    """[J] memory of every layer under one shape, by node group; one for those of equal degrees.
+def layer_memory(instance: Instance, config: Configuration) -> tuple[LayerMemory, ...]:
+    """[J] memory of every layer under one config, by node group; one for those of equal degrees.
 
     Raises InstanceError for absurd sizes.
     """
     by_degrees: dict[Degrees, LayerMemory] = {}
-    for j, degrees in enumerate(shape.degrees):
+    for j, degrees in enumerate(config.degrees):
         if degrees not in by_degrees:
-            by_degrees[degrees] = _memory_on(instance, shape, j)
-    return tuple(by_degrees[degrees] for degrees in shape.degrees)
+            by_degrees[degrees] = _memory_on(instance, config, j)
+    return tuple(by_degrees[degrees] for degrees in config.degrees)
 
 
-def _memory_on(instance: Instance, shape: Shape, j: int) -> LayerMemory:
+def _memory_on(instance: Instance, config: Configuration, j: int) -> LayerMemory:
     """Memory of every layer on a GPU of node group j."""
-    workload, degrees = instance.workload, shape.degrees[j]
-    workload = workload.whole_experts if shape.etp else workload
-    b, tp, cp = degrees.sequences(shape.micro_batch), degrees.tp, degrees.cp
+    workload, degrees = instance.workload, config.degrees[j]
+    workload = workload.whole_experts if config.etp else workload
+    b, tp, cp = degrees.sequences(config.micro_batch), degrees.tp, degrees.cp
     split, runs = instance.splits_sequence(tp), workload.layer_runs
     layers = [run.layer for run in runs]
-    parameters, experts = layer_parameters(workload, shape, j)
+    parameters, experts = layer_parameters(workload, config, j)
     # Static: what all replicas hold alike, and of experts, each split by its own ranks
     counts = list(zip(parameters, experts, strict=True))
     weights = [
-        workload.parameter_bytes * shape.own_parameters(alike, j, routed)
+        workload.parameter_bytes * config.own_parameters(alike, j, routed)
         + workload.copy_bytes * (alike + routed) * layer.is_block
         for layer, (alike, routed) in zip(layers, counts, strict=True)
     ]
-    gradients = [workload.gradient_bytes * shape.own_gradients(n, j, e) for n, e in counts]
-    optimizer = [workload.state_bytes(shape.own_states(n, j, e)) for n, e in counts]
+    gradients = [workload.gradient_bytes * config.own_gradients(n, j, e) for n, e in counts]
+    optimizer = [workload.state_bytes(config.own_states(n, j, e)) for n, e in counts]
     # What ZeRO 2 and 3 have of one layer while it computes: whole gradients, whole parameters
-    width = workload.gradient_bytes * (shape.zero >= GRADIENTS_SPLIT)
-    width += workload.parameter_bytes * (shape.zero >= PARAMETERS_SPLIT)
-    shared = shape.ranks(j) > 1, shape.expert_ranks(j) > 1
+    width = workload.gradient_bytes * (config.zero >= GRADIENTS_SPLIT)
+    width += workload.parameter_bytes * (config.zero >= PARAMETERS_SPLIT)
+    shared = config.ranks(j) > 1, config.expert_ranks(j) > 1
     gathered = [width * (n * shared[0] + e * shared[1]) for n, e in counts]
 
     def per_layer(values: Iterable[int]) -> Bytes:
@@ -163,7 +163,7 @@ def _memory_on(instance: Instance, shape: Shape, j: int) -> LayerMemory:
 
     kept = []
     static = [sum(parts) for parts in zip(weights, gradients, optimizer, strict=True)]
-    for way in shape.recompute:
+    for way in config.recompute:
         pairs = [layer.recomputed_bytes(way, tp, split) for layer in layers]
         activation = [ceil_div(b * in_flight, cp) for in_flight, _ in pairs]
         workspace = [
@@ -187,22 +187,24 @@ def _memory_on(instance: Instance, shape: Shape, j: int) -> LayerMemory:
             ceil_div(b * layer.weight_gradient_bytes(tp, split), cp) for layer in layers
         ),
         kept=tuple(kept),
-        buffers_bytes=2 * ceil_div(message_bytes, tp if split else 1) if shape.pp > 1 else 0,
+        buffers_bytes=2 * ceil_div(message_bytes, tp if split else 1) if config.pp > 1 else 0,
         reserve_bytes=instance.limits.framework_reserve_bytes,
     )
 
 
-def layer_parameters(workload: Workload, shape: Shape, j: int) -> tuple[list[int], list[int]]:
+def layer_parameters(
+    workload: Workload, config: Configuration, j: int
+) -> tuple[list[int], list[int]]:
     """Parameters per run of layers on a GPU of node group j: of all replicas alike, of experts.
 
     Where experts lie as all else does, all replicas have them alike.
     """
-    tp, layers = shape.degrees[j].tp, [run.layer for run in workload.layer_runs]
-    if not shape.has_expert_grid:
-        return [layer.parameters_per_gpu(tp, shape.pp) for layer in layers], [0] * len(layers)
-    lanes = shape.expert_lanes(j)
-    alike = [layer.dense_per_gpu(tp, shape.pp) for layer in layers]
-    return alike, [layer.experts_per_gpu(lanes, shape.ep) for layer in layers]
+    tp, layers = config.degrees[j].tp, [run.layer for run in workload.layer_runs]
+    if not config.has_expert_grid:
+        return [layer.parameters_per_gpu(tp, config.pp) for layer in layers], [0] * len(layers)
+    lanes = config.expert_lanes(j)
+    alike = [layer.dense_per_gpu(tp, config.pp) for layer in layers]
+    return alike, [layer.experts_per_gpu(lanes, config.ep) for layer in layers]
 
 
 def capacity_bytes(instance: Instance) -> Bytes:

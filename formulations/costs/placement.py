@@ -32,7 +32,7 @@ from formulations.costs.transfers import (
     inside_ns,
     outside_ns,
 )
-from formulations.plan import Shape
+from formulations.plan import Configuration
 from formulations.units import ceil_ns
 
 
@@ -73,18 +73,18 @@ class PlacementCosts:
     embedding_ns: int
 
 
-def num_boundaries(shape: Shape) -> int:
+def num_boundaries(config: Configuration) -> int:
     """Stage boundaries; with several chunks per slot also that from the last stage to the first."""
-    return shape.pp - (shape.vpp == 1)
+    return config.pp - (config.vpp == 1)
 
 
 def _sends(tables: CostTables, j: int, start: int) -> dict[int, tuple[int, ...]]:
     """Messages from slot s to slot s + dp, in a circle, that begin or end on the node."""
-    dp, total = tables.shape.dp, tables.shape.slots
+    dp, total = tables.config.dp, tables.config.slots
     link = tables.instance.cluster.groups[j].inter_node
     slots = range(start, start + tables.slots_per_node[j])
-    begun = {s for s in slots if s // dp < num_boundaries(tables.shape)}
-    ended = {s for t in slots if (s := (t - dp) % total) // dp < num_boundaries(tables.shape)}
+    begun = {s for s in slots if s // dp < num_boundaries(tables.config)}
+    ended = {s for t in slots if (s := (t - dp) % total) // dp < num_boundaries(tables.config)}
     inside = tuple(inside_ns(tables, j, n) for n in tables.tensors)
     terms = dict.fromkeys(begun & ended, inside)
     for crossing in (begun - ended, ended - begun):
@@ -98,13 +98,13 @@ def _sends(tables: CostTables, j: int, start: int) -> dict[int, tuple[int, ...]]
 
 def _embedding_ns(tables: CostTables, j: int, start: int) -> int:
     """Lanes between slot r and slot (p - 1) dp + r; those inside one node do not cross."""
-    shape, group = tables.shape, tables.instance.cluster.groups[j]
-    stop, last = start + tables.slots_per_node[j], (shape.pp - 1) * shape.dp
-    first = range(start, min(stop, shape.dp))
+    config, group = tables.config, tables.instance.cluster.groups[j]
+    stop, last = start + tables.slots_per_node[j], (config.pp - 1) * config.dp
+    first = range(start, min(stop, config.dp))
     second = range(max(start - last, 0), stop - last)
     within = len(range(max(first.start, second.start), min(first.stop, second.stop)))
     crossing = len(first) + len(second) - 2 * within
-    lanes = tied_lanes(shape, j) * crossing
+    lanes = tied_lanes(config, j) * crossing
     across = embedding_ns(tables, j, lanes, group.inter_node) if crossing else 0
     return max(across, embedding_ns(tables, j, 1, group.intra_node) if within else 0)
 
@@ -146,15 +146,15 @@ def _slowest(rates: Iterable[RingRate]) -> tuple[RingRate, ...]:
 
 
 class Placer:
-    """Placement costs of one shape; terms of equal (node group, first slot) are kept."""
+    """Placement costs of one configuration; terms of equal (node group, first slot) are kept."""
 
     def __init__(self, tables: CostTables) -> None:
         self.tables = tables
         self.zones = ZoneTerms(tables)
         self._terms: dict[tuple[int, int], NodeTerms] = {}
         self._rings: dict[_RingKey, tuple[Array, int]] = {}
-        shape, overlap = tables.shape, tables.instance.search.overlap
-        zero, seen = shape.zero, 1 - overlap.hidden_sync(shape.pp, shape.vpp)
+        config, overlap = tables.config, tables.instance.search.overlap
+        zero, seen = config.zero, 1 - overlap.hidden_sync(config.pp, config.vpp)
         factor = seen * SYNC_FACTORS[zero]
         sync, gather = tables.expert_rings_ns(factor)
         self.sync = SyncPhase(factor, tables.gradient_bytes, sync)
@@ -169,17 +169,17 @@ class Placer:
         return self._terms[key]
 
     def _node_terms(self, j: int, start: int) -> NodeTerms:
-        tables, shape = self.tables, self.tables.shape
-        group, degrees = tables.instance.cluster.groups[j], shape.degrees[j]
+        tables, config = self.tables, self.tables.config
+        group, degrees = tables.instance.cluster.groups[j], config.degrees[j]
         stop = start + tables.slots_per_node[j]
         # Slots of the node by stage; those of stages that lie on other nodes too have a ring out
         slots = {
-            k: min(stop, (k + 1) * shape.dp) - max(start, k * shape.dp)
-            for k in range(start // shape.dp, (stop - 1) // shape.dp + 1)
+            k: min(stop, (k + 1) * config.dp) - max(start, k * config.dp)
+            for k in range(start // config.dp, (stop - 1) // config.dp + 1)
         }
-        leaving = [k for k, count in slots.items() if count < shape.dp]
+        leaving = [k for k, count in slots.items() if count < config.dp]
         ranks = {k: count * degrees.copies for k, count in slots.items()}
-        like, inside, outside = lanes_like(shape, j), group.intra_node, group.inter_node
+        like, inside, outside = lanes_like(config, j), group.intra_node, group.inter_node
         across = RingRate(degrees.tp * len(leaving) / outside.bandwidth_bytes_per_s, like)
         return NodeTerms(
             send_ns=_sends(tables, j, start),
@@ -194,7 +194,7 @@ class Placer:
 
     def costs(self, order: Sequence[int]) -> PlacementCosts:
         """Costs of the nodes of groups `order[0]`, `order[1]`, ... in node order."""
-        tables, shape = self.tables, self.tables.shape
+        tables, config = self.tables, self.tables.config
         slots: list[int] = []
         starts: list[int] = []
         for j in order:
@@ -204,12 +204,12 @@ class Placer:
         zones = ZoneCrossings(self.zones, slots)
         num_kinds = len(tables.tensors)
         # Messages: the slower of both ends, and of the links between zones
-        rows = [zones.sends_ns(k) for k in range(num_boundaries(shape))]
+        rows = [zones.sends_ns(k) for k in range(num_boundaries(config))]
         send = np.array(rows, dtype=np.int64).reshape(-1, num_kinds)
         begun = np.array([s for node in nodes for s in node.send_ns], dtype=np.int64)
         times = [row for node in nodes for row in node.send_ns.values()]
         np.maximum.at(send, begun, np.array(times, dtype=np.int64).reshape(-1, num_kinds))
-        spans: list[list[int]] = [[] for _ in range(shape.pp)]
+        spans: list[list[int]] = [[] for _ in range(config.pp)]
         for i, node in enumerate(nodes):
             for k in node.inside:
                 spans[k].append(i)
@@ -219,7 +219,7 @@ class Placer:
         ]
         return PlacementCosts(
             group_of_slot=np.array(slots, dtype=np.int64),
-            send_ns=send.T.reshape(num_kinds, -1, shape.dp),
+            send_ns=send.T.reshape(num_kinds, -1, config.dp),
             sync_ns=np.array([stage[0] for stage in stages]),
             sync_latency_ns=np.array([stage[1] for stage in stages], dtype=np.int64),
             gather_ns=np.array([stage[2] for stage in stages]),

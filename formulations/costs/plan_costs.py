@@ -15,7 +15,7 @@ from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.plan import GRADIENTS_SPLIT, Choose, Place, Plan, Recomputed, Shape, Stage
+from formulations.plan import GRADIENTS_SPLIT, Choose, Configuration, Place, Plan, Recomputed, Stage
 from formulations.schedules import SCHEDULES, schedule_graph
 
 
@@ -29,7 +29,7 @@ class PlanCosts:
     first and last device, 0 if there is none.
     """
 
-    shape: Shape
+    config: Configuration
     micro_batches: tuple[int, ...]
     blocking_sends: bool
     tied: bool
@@ -64,45 +64,45 @@ def split_costs(
 
     recomputed: what devices recompute; as little as fits if it is not given.
     """
-    shape = tables.shape
+    config = tables.config
     cuts = list(boundaries[:-1])
-    groups = placement.group_of_slot.reshape(shape.pp, shape.dp)
-    stages = np.arange(shape.num_stages)
+    groups = placement.group_of_slot.reshape(config.pp, config.dp)
+    stages = np.arange(config.num_stages)
 
     def per_slot(table: Array) -> Array:
-        columns = np.tile(groups, (shape.vpp, 1))
+        columns = np.tile(groups, (config.vpp, 1))
         return np.take_along_axis(np.add.reduceat(table, cuts, axis=0), columns, axis=1)
 
     def per_device(values: Array) -> Array:
-        sums: Array = values.reshape(shape.vpp, shape.pp, *values.shape[1:]).sum(axis=0)
+        sums: Array = values.reshape(config.vpp, config.pp, *values.shape[1:]).sum(axis=0)
         return sums
 
     def per_stage(table: Array) -> Array:
-        return per_device(np.add.reduceat(table, cuts, axis=1)[stages % shape.pp, stages])
+        return per_device(np.add.reduceat(table, cuts, axis=1)[stages % config.pp, stages])
 
     layers, messages = list(pairwise(boundaries)), tables.message_kind[list(boundaries[1:-1])]
     # Recomputation: [S, R] ns more of a backward pass, [p, R] bytes per GPU
     choose = recomputed or StageCosts(tables).recomputed
-    extra = np.zeros((shape.num_stages, shape.dp), dtype=np.int64)
-    memory = np.zeros((shape.pp, shape.dp), dtype=np.int64)
+    extra = np.zeros((config.num_stages, config.dp), dtype=np.int64)
+    memory = np.zeros((config.pp, config.dp), dtype=np.int64)
     for d, row in enumerate(groups):
         pairs = np.stack([row, np.array(micro_batches)])
         kinds, member = np.unique(pairs, axis=1, return_inverse=True)
         for i, (j, m) in enumerate(kinds.T.tolist()):
-            alike, chunks = member.ravel() == i, tuple(layers[d :: shape.pp])
+            alike, chunks = member.ravel() == i, tuple(layers[d :: config.pp])
             choices = choose(d, j, m, chunks)
             memory[d, alike] = sum(memory_parts(tables, chunks, d, j, m, choices))
-            for s, choice in zip(shape.stages_of(d), choices, strict=True):
+            for s, choice in zip(config.stages_of(d), choices, strict=True):
                 extra[s, alike] = recomputed_ns(tables, j, layers[s], choice)
     return PlanCosts(
-        shape=shape,
+        config=config,
         micro_batches=micro_batches,
         blocking_sends=tables.instance.search.blocking_sends,
         tied=tables.tied,
         forward_ns=per_slot(tables.forward_ns),
         backward_ns=per_slot(tables.backward_ns) + extra,
         weight_ns=per_slot(tables.weight_ns),
-        send_ns=placement.send_ns[messages, stages[:-1] % shape.pp],
+        send_ns=placement.send_ns[messages, stages[:-1] % config.pp],
         sync_ns=per_stage(placement.sync_ns) + placement.sync_latency_ns,
         optimizer_ns=per_device(per_slot(tables.optimizer_ns)).max(axis=1),
         gather_ns=per_stage(placement.gather_ns) + placement.gather_latency_ns,
@@ -126,12 +126,12 @@ def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
     counts = tuple(replica.micro_batches for replica in plan.replicas)
     stated: dict[tuple[int, int, int], list[Recomputed]] = {}
     for replica, columns in zip(plan.replicas, _columns(instance, plan), strict=True):
-        for d, column in enumerate(columns[: plan.shape.pp]):
-            recomputed = [stage.recomputed for stage in replica.stages[d :: plan.shape.pp]]
+        for d, column in enumerate(columns[: plan.config.pp]):
+            recomputed = [stage.recomputed for stage in replica.stages[d :: plan.config.pp]]
             alike = stated.setdefault((d, column, replica.micro_batches), recomputed)
             if alike != recomputed:
                 raise PlanError("replicas", "unlike recomputation", "alike on GPUs alike")
-    if plan.shape.per_stage:
+    if plan.config.per_stage:
         nodes = [stage.group.node for stage in plan.replicas[0].stages]
         together = [a == b for a, b in zip([None, *nodes[:-1]], nodes, strict=True)]
         placement = StagePlacer(tables).costs(_columns(instance, plan)[0], together)
@@ -145,14 +145,14 @@ def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
         counts,
         lambda d, j, m, _: stated[d, j, m],
     )
-    return replace(costs, shape=plan.shape)
+    return replace(costs, config=plan.config)
 
 
 def plan_tables(instance: Instance, plan: Plan) -> CostTables:
-    """Costs of the shape of a plan; where every stage has its own degrees, by place."""
-    if not plan.shape.per_stage:
-        return build_tables(instance, plan.shape)
-    return stage_tables(instance, plan.shape, tuple(_places(instance, plan)))
+    """Costs of the configuration of a plan; where every stage has its own degrees, by place."""
+    if not plan.config.per_stage:
+        return build_tables(instance, plan.config)
+    return stage_tables(instance, plan.config, tuple(_places(instance, plan)))
 
 
 def _place(instance: Instance, stage: Stage) -> Place:
@@ -167,7 +167,7 @@ def _places(instance: Instance, plan: Plan) -> list[Place]:
 
 def _columns(instance: Instance, plan: Plan) -> list[list[int]]:
     """[R][S] column of `plan_tables` for every stage."""
-    places = _places(instance, plan) if plan.shape.per_stage else []
+    places = _places(instance, plan) if plan.config.per_stage else []
     return [
         [
             places.index(place) if places else place[0]
@@ -179,7 +179,7 @@ def _columns(instance: Instance, plan: Plan) -> list[list[int]]:
 
 def plan_memory(instance: Instance, plan: Plan) -> list[list[MemoryParts]]:
     """[R][p] what the memory of a GPU of every replica and device holds; in all `memory_bytes`."""
-    tables, pp = plan_tables(instance, plan), plan.shape.pp
+    tables, pp = plan_tables(instance, plan), plan.config.pp
     return [
         [
             memory_parts(
@@ -196,8 +196,8 @@ def plan_memory(instance: Instance, plan: Plan) -> list[list[MemoryParts]]:
     ]
 
 
-def rounding_error_ns(shape: Shape, num_layers: int, micro_batches: int) -> int:
-    """Upper bound of (integer step time - step time without rounding) for every plan of a shape.
+def rounding_error_ns(config: Configuration, num_layers: int, micro_batches: int) -> int:
+    """Upper bound of (integer step time - step time without rounding) for every plan of a config.
 
     `micro_batches`: the largest number m of one replica. Counts times only: whole parameters
     per rank and whole bytes per message are part of the model, not rounding.
@@ -218,10 +218,10 @@ def rounding_error_ns(shape: Shape, num_layers: int, micro_batches: int) -> int:
       collectives of every layer, of two rings and two start-ups each, and what of it is hidden;
       where GPUs share experts twice as many collectives.
     """
-    layers = num_layers - shape.num_stages
-    on_device = layers + shape.vpp
-    per_layer = 2 if SCHEDULES[shape.schedule].splits_backward else 1
-    per_layer += (18 if shape.has_expert_grid else 10) * (shape.zero >= GRADIENTS_SPLIT)
-    levels = schedule_graph(shape.schedule, shape.pp, micro_batches, shape.vpp).levels
-    rings = (2 * on_device + 2) * (1 + (shape.zero > 0))
+    layers = num_layers - config.num_stages
+    on_device = layers + config.vpp
+    per_layer = 2 if SCHEDULES[config.schedule].splits_backward else 1
+    per_layer += (18 if config.has_expert_grid else 10) * (config.zero >= GRADIENTS_SPLIT)
+    levels = schedule_graph(config.schedule, config.pp, micro_batches, config.vpp).levels
+    rings = (2 * on_device + 2) * (1 + (config.zero > 0))
     return len(levels) * (per_layer * (layers + 1) + 1) + rings + 1 + on_device

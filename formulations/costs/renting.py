@@ -6,9 +6,9 @@ zone, so prices by group are prices by zone.
 
 Objective. Money per useful sequence: rent x step time x slowdown / global batch, all nodes paid for
 all the time. The slowdown, E(t) / t below, depends on the terms alone, and
-so, by `terms_of`, on the numbers of nodes used: within a shape the objective is the step time times
-a constant. A lower bound of the step time times that constant is one of the objective, and whatever
-closes shapes by step times closes them by this objective.
+so, by `terms_of`, on the numbers of nodes used: within a configuration the objective is the step
+time times a constant. A lower bound of the step time times that constant is one of the objective,
+and whatever closes configurations by step times closes them by this objective.
 
 How long training takes with preemptions, by checkpoints and restarts, in closed form.
 Preemptions of all nodes together are a Poisson process of rate q. After every t of training a

@@ -50,20 +50,20 @@ from formulations.costs.compute import LayerTimes, TimeColumns, Times
 from formulations.costs.experts import members_of, ranks_per_node
 from formulations.costs.memory import layer_parameters
 from formulations.instance import Instance, Link
-from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Degrees, Shape
+from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Configuration, Degrees
 from formulations.units import ceil_ns
 
 
-def lanes_like(shape: Shape, group: int) -> int:
+def lanes_like(config: Configuration, group: int) -> int:
     """The first node group whose tensor groups are as large: its lanes hold as much."""
-    sizes = [degrees.tp for degrees in shape.degrees]
+    sizes = [degrees.tp for degrees in config.degrees]
     return sizes.index(sizes[group])
 
 
-def widest_group(shape: Shape) -> int:
+def widest_group(config: Configuration) -> int:
     """Of the node groups used the first with the largest tensor groups."""
-    used = [j for j, count in enumerate(shape.nodes_used) if count]
-    return max(used, key=lambda j: shape.degrees[j].tp)
+    used = [j for j, count in enumerate(config.nodes_used) if count]
+    return max(used, key=lambda j: config.degrees[j].tp)
 
 
 def message_lanes(instance: Instance, degrees: Degrees, widest: int) -> int:
@@ -76,23 +76,25 @@ def message_lanes(instance: Instance, degrees: Degrees, widest: int) -> int:
     return degrees.copies * (degrees.tp if parts else widest)
 
 
-def tied_lanes(shape: Shape, group: int) -> int:
+def tied_lanes(config: Configuration, group: int) -> int:
     """GPUs of a slot of a group that send their share of the tied gradients to another node.
 
     All of them, as every rank of Megatron-LM reduces its own with that of the other end of its
     pipeline (`distributed/finalize_model_grads.py`): two parts send as much as two replicas. Both
     ends wait for the slower of their links: of unlike ends on links alike for that of more parts.
     """
-    return shape.degrees[group].width
+    return config.degrees[group].width
 
 
-def layers_alike(shape: Shape, lane_bytes: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+def layers_alike(
+    config: Configuration, lane_bytes: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], ...]:
     """Masks [L] of layers, one if the groups used agree in the bytes of all, else per kind.
 
     lane_bytes: [L, J]. Within a mask the slowest of rings on several groups is so for every layer.
     """
-    used = [j for j, count in enumerate(shape.nodes_used) if count]
-    if len({shape.degrees[j].tp for j in used}) == 1:
+    used = [j for j, count in enumerate(config.nodes_used) if count]
+    if len({config.degrees[j].tp for j in used}) == 1:
         return (np.ones(len(lane_bytes), dtype=np.int64),)
     kinds, which = np.unique(lane_bytes[:, used], axis=0, return_inverse=True)
     return tuple((which.ravel() == i).astype(np.int64) for i in range(len(kinds)))
@@ -131,28 +133,34 @@ def _hierarchical_ns(
     return np.where(has_bytes, rings_ns, 0)
 
 
-def expert_rings_ns(instance: Instance, shape: Shape, factor: float, size_bytes: Times) -> Times:
+def expert_rings_ns(
+    instance: Instance, config: Configuration, factor: float, size_bytes: Times
+) -> Times:
     """[L] rings over the ranks with the same experts; size_bytes: [L, J] of a GPU's experts."""
-    used = [j for j, count in enumerate(shape.nodes_used) if count]
-    ring, cluster = max(shape.expert_ranks(j) for j in used), instance.cluster
+    used = [j for j, count in enumerate(config.nodes_used) if count]
+    ring, cluster = max(config.expert_ranks(j) for j in used), instance.cluster
     if ring == 1 or not factor:
         return np.zeros(len(size_bytes), dtype=np.int64)
-    together = members_of(instance, shape).together
-    ranks = {j: ranks_per_node(instance, shape, j) for j in used}
+    together = members_of(instance, config).together
+    ranks = {j: ranks_per_node(instance, config, j) for j in used}
     # Nodes that a stage lies on: whole ones, or it shares one, or it may straddle nodes at its ends
-    stage, size = shape.expert_grid(used[0]), min(ranks.values())
+    stage, size = config.expert_grid(used[0]), min(ranks.values())
     if len(set(ranks.values())) == 1 and (stage % size == 0 or size % stage == 0):
         nodes, stages = max(1, stage // size), 1
     else:
-        nodes, stages = min(sum(shape.nodes_used), (stage - 1) // size + 2), 2
+        nodes, stages = min(sum(config.nodes_used), (stage - 1) // size + 2), 2
     nodes = min(ring, nodes)
     inside = [(j, cluster.groups[j].intra_node, min(ring, ranks[j] // together)) for j in used]
     between: list[Channel] = [
-        (j, cluster.groups[j].inter_node, shape.expert_lanes(j) * min(shape.ep, ranks[j]) * stages)
+        (
+            j,
+            cluster.groups[j].inter_node,
+            config.expert_lanes(j) * min(config.ep, ranks[j]) * stages,
+        )
         for j in used
     ]
-    widest = widest_group(shape)
-    rings = shape.expert_lanes(widest) * shape.ep * shape.pp
+    widest = widest_group(config)
+    rings = config.expert_lanes(widest) * config.ep * config.pp
     between += [(widest, link, rings) for link in cluster.links_among(used)]
     return _hierarchical_ns(factor, size_bytes, inside, between, nodes, cluster.efficiency(nodes))
 
@@ -163,41 +171,41 @@ SYNC_FACTORS = (ALL_REDUCE, HALF, 0, 0)
 GATHER_FACTORS = (0, HALF, HALF, 0)
 
 
-def _exchange_ns(instance: Instance, shape: Shape, width: int) -> Times:
+def _exchange_ns(instance: Instance, config: Configuration, width: int) -> Times:
     """[L] a reduce-scatter or all-gather of each layer, over all replicas, with its start-up.
 
     Of so many bytes per parameter; then that of experts, among the ranks with the same ones.
     """
-    cluster, num_nodes = instance.cluster, sum(shape.nodes_used)
-    used = [j for j, count in enumerate(shape.nodes_used) if count]
-    counts = [layer_parameters(instance.workload, shape, j) for j in range(len(shape.degrees))]
+    cluster, num_nodes = instance.cluster, sum(config.nodes_used)
+    used = [j for j, count in enumerate(config.nodes_used) if count]
+    counts = [layer_parameters(instance.workload, config, j) for j in range(len(config.degrees))]
     repeats = [run.count for run in instance.workload.layer_runs]
     by_layer = np.array(counts, dtype=np.int64).transpose(1, 2, 0)  # from [J, 2, runs]
     alike, experts = np.repeat(by_layer, repeats, axis=1)
     inside, between = list[Channel](), list[Channel]()
     for j in used:
-        group, degrees = cluster.groups[j], shape.degrees[j]
+        group, degrees = cluster.groups[j], config.degrees[j]
         ranks = group.gpus_per_node // degrees.width * degrees.copies
         inside.append((j, group.intra_node, ranks))
         between.append((j, group.inter_node, degrees.tp))
-    widest = widest_group(shape)
-    lanes = shape.degrees[widest].tp
+    widest = widest_group(config)
+    lanes = config.degrees[widest].tp
     between += [(widest, link, lanes) for link in cluster.links_among(used)]
     efficiency = cluster.efficiency(num_nodes)
     rings_ns = _hierarchical_ns(HALF, width * alike, inside, between, num_nodes, efficiency)
-    return rings_ns + expert_rings_ns(instance, shape, HALF, width * experts)
+    return rings_ns + expert_rings_ns(instance, config, HALF, width * experts)
 
 
-def with_exchanges(instance: Instance, shape: Shape, times: LayerTimes) -> LayerTimes:
-    """The times of a shape from those of its (degrees, micro-batch, recomputation)."""
-    used = [j for j, n in enumerate(shape.nodes_used) if n]
-    if shape.zero < GRADIENTS_SPLIT or not shape.has_copies:
+def with_exchanges(instance: Instance, config: Configuration, times: LayerTimes) -> LayerTimes:
+    """The times of a configuration from those of its (degrees, micro-batch, recomputation)."""
+    used = [j for j, n in enumerate(config.nodes_used) if n]
+    if config.zero < GRADIENTS_SPLIT or not config.has_copies:
         return times
     workload = instance.workload
-    reduce = _exchange_ns(instance, shape, workload.gradient_bytes)
+    reduce = _exchange_ns(instance, config, workload.gradient_bytes)
     gather = np.zeros_like(reduce)
-    if shape.zero >= PARAMETERS_SPLIT:
-        gather = _exchange_ns(instance, shape, workload.parameter_bytes)
+    if config.zero >= PARAMETERS_SPLIT:
+        gather = _exchange_ns(instance, config, workload.parameter_bytes)
     inputs_ns = times.backward_ns - times.weight_ns
     share = instance.search.overlap.sharding
 
@@ -216,11 +224,11 @@ def with_exchanges(instance: Instance, shape: Shape, times: LayerTimes) -> Layer
     )
 
 
-def shape_times(instance: Instance, shape: Shape) -> list[LayerTimes]:
-    """Times of all layers on all node groups under one shape, per way to recompute."""
+def config_times(instance: Instance, config: Configuration) -> list[LayerTimes]:
+    """Times of all layers on all node groups under one configuration, per way to recompute."""
     columns = TimeColumns(instance)
-    members = members_of(instance, shape)
+    members = members_of(instance, config)
     ways = (
-        columns.times(shape.degrees, shape.micro_batch, way, members) for way in shape.recompute
+        columns.times(config.degrees, config.micro_batch, way, members) for way in config.recompute
     )
-    return [with_exchanges(instance, shape, times) for times in ways]
+    return [with_exchanges(instance, config, times) for times in ways]

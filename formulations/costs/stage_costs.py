@@ -1,8 +1,8 @@
 """A stage is an edge: what layers [start, end) cost on a GPU of a node group, at a place in a plan.
 
 The place decides how many micro-batches a stage keeps for its backward passes, and so what has to
-be recomputed: of the ways that its shape allows, the one that takes least time among those that
-fit (Korthikanti et al. 2023, section 5: recompute no more than memory asks for).
+be recomputed: of the ways that its configuration allows, the one that takes least time among those
+that fit (Korthikanti et al. 2023, section 5: recompute no more than memory asks for).
 
 A stage with a device to itself recomputes by the one of least time, of the ways that fit.
 
@@ -11,8 +11,8 @@ selective  recomputes the core attention of every block
 full       keeps the input of the first n blocks alone, for the least n that fits (Megatron-LM's
            `--recompute-method block`); of all blocks where nothing else is allowed than that
 
-More recomputation lengthens backward passes and nothing else, so no plan of the shape with another
-choice has a shorter step: choices need no states of a search.
+More recomputation lengthens backward passes and nothing else, so no plan of the configuration with
+another choice has a shorter step: choices need no states of a search.
 
 Time and room are monotone: fewer layers, fewer micro-batches or more memory never take more
 recomputation. Proof: what fits for [a, b) with the first e - a blocks recomputed fits for fewer
@@ -20,10 +20,10 @@ layers with the same blocks, as far as they are among them.
 
 A device with several chunks of layers recomputes the least that fits beside all of them. The chunks
 share one memory, and all are recomputed the same way, in all their blocks: the first way of the
-shape, least time first, with which the device has room at its fullest moment. Each way takes no
-less time than those before it on every block, so no plan of the shape in which chunks of a device
-recompute alike has a shorter step. `full` of the first blocks alone is for stages that have a
-device to themselves.
+configuration, least time first, with which the device has room at its fullest moment. Each way
+takes no less time than those before it on every block, so no plan of the configuration in which
+chunks of a device recompute alike has a shorter step. `full` of the first blocks alone is for
+stages that have a device to themselves.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ from formulations.schedules import Held, held, stage_moments
 
 def least_recomputed(tables: CostTables, layers: tuple[int, int]) -> Recomputed:
     """What a stage recomputes if memory is no object."""
-    way = tables.shape.recompute[0]
+    way = tables.config.recompute[0]
     blocks = int(tables.is_block[slice(*layers)].sum())
     return Recomputed(way=way, blocks=0 if way == "none" else blocks)
 
@@ -52,7 +52,7 @@ def recomputed_ns(
     """What a stage's backward pass takes longer for what it recomputes."""
     (start, end), blocks = layers, tables.blocks_before
     first = np.searchsorted(blocks, blocks[start] + recomputed.blocks)
-    extra = tables.recompute_ns[tables.shape.recompute.index(recomputed.way)]
+    extra = tables.recompute_ns[tables.config.recompute.index(recomputed.way)]
     return int(extra[start : min(int(first), end), group].sum())
 
 
@@ -65,8 +65,8 @@ def memory_parts(
     recomputed: Sequence[Recomputed],
 ) -> MemoryParts:
     """Memory per GPU of a device of a replica with these layers [start, end), per chunk."""
-    shape = tables.shape
-    moments = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
+    config = tables.config
+    moments = held(config.schedule, config.pp, device, micro_batches, config.vpp)
     return tables.memory[group].parts(layers, moments, tables.is_block, recomputed)
 
 
@@ -76,10 +76,10 @@ NEVER = np.int64(1) << 60
 
 @dataclass(frozen=True)
 class Choices:
-    """Of N stages: backward ns beyond the shape's least, NEVER where nothing fits; way; blocks."""
+    """Of N stages: backward ns beyond the config's least, NEVER where nothing fits; way; blocks."""
 
     extra_ns: Array
-    way: Array  #: index into the ways of the shape
+    way: Array  #: index into the ways of the configuration
     blocks: Array
 
     @property
@@ -89,7 +89,7 @@ class Choices:
 
 
 class StageCosts:
-    """Costs of the stages of one shape.
+    """Costs of the stages of one configuration.
 
     start, end: layer boundaries, [N] of stages with a device to themselves, [v, N] of the chunks of
     devices.
@@ -132,23 +132,23 @@ class StageCosts:
 
     @property
     def has_choice(self) -> bool:
-        """Whether stages of the shape may differ in what they recompute."""
+        """Whether stages of the configuration may differ in what they recompute."""
         return len(self.ways) > 1
 
     @property
     def shares_memory(self) -> bool:
         """Whether stages lie on a device with others, with which they choose alike."""
-        return self.tables.shape.vpp > 1
+        return self.tables.config.vpp > 1
 
     @property
     def ways(self) -> tuple[Recompute, ...]:
-        """The ways to recompute that the shape allows, least time first."""
-        return self.tables.shape.recompute
+        """The ways to recompute that the configuration allows, least time first."""
+        return self.tables.config.recompute
 
     def moments(self, stage: int, micro_batches: int) -> Moments:
         """What a virtual stage holds at its fullest moments."""
-        shape = self.tables.shape
-        return stage_moments(shape.schedule, shape.pp, stage, micro_batches, shape.vpp)
+        config = self.tables.config
+        return stage_moments(config.schedule, config.pp, stage, micro_batches, config.vpp)
 
     def extra(self, group: int, stage: int, micro_batches: int) -> Array:
         """[n, n] ns for what a stage recomputes on a group; NEVER where it has no room.
@@ -205,7 +205,8 @@ class StageCosts:
     ) -> list[Recomputed]:
         """What a device recomputes on a group in each of its chunks of layers.
 
-        As little as fits, or as may be if nothing does. Alike for all of a shape without choice.
+        As little as fits, or as may be if nothing does. Alike for all of a configuration without
+        choice.
         """
         if not self.shares_memory:
             moments = self.moments(device, micro_batches)
@@ -240,8 +241,8 @@ class StageCosts:
 
         Of replicas with so many micro-batches. Fewer chunks than v are the first of a device.
         """
-        shape, sums = self.tables.shape, self._held[group]
-        moments = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
+        config, sums = self.tables.config, self._held[group]
+        moments = held(config.schedule, config.pp, device, micro_batches, config.vpp)
         way = np.zeros(start.shape[1], dtype=np.int64)
         fits = np.zeros(len(way), dtype=bool)
         for index in range(len(self.ways)):

@@ -1,4 +1,4 @@
-"""Costs of stages that have degrees of their own, by place: see `Shape.degrees`.
+"""Costs of stages that have degrees of their own, by place: see `Configuration.degrees`.
 
 A place is a node group and the degrees of a stage on its nodes. All replicas of a stage are at one
 place, side by side in a node or on whole nodes. So the links out of these carry the rings of no
@@ -17,35 +17,37 @@ from formulations.costs.sharding import tied_lanes
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.costs.transfers import RingRate, embedding_ns, inside_ns, outside_ns
 from formulations.instance import Instance
-from formulations.plan import ByPlace, Place, Shape
+from formulations.plan import ByPlace, Configuration, Place
 
 
 def with_places(
-    instance: Instance, shape: Shape, places: Sequence[Place]
-) -> tuple[Instance, Shape]:
-    """Instance and shape whose node groups are the places [C]."""
+    instance: Instance, config: Configuration, places: Sequence[Place]
+) -> tuple[Instance, Configuration]:
+    """Instance and configuration whose node groups are the places [C]."""
     groups = tuple(instance.cluster.groups[j] for j, _ in places)
     cluster = instance.cluster.model_copy(update={"groups": groups})
     update = {
         "degrees": tuple(degrees for _, degrees in places),
-        "nodes_used": tuple(shape.nodes_used[j] for j, _ in places),
+        "nodes_used": tuple(config.nodes_used[j] for j, _ in places),
     }
-    return instance.model_copy(update={"cluster": cluster}), shape.model_copy(update=update)
+    return instance.model_copy(update={"cluster": cluster}), config.model_copy(update=update)
 
 
-def stage_tables(instance: Instance, shape: Shape, places: tuple[Place, ...]) -> CostTables:
-    """Tables by place of a shape in which every stage has its own degrees."""
-    instance = instance.on(shape.nodes_used)
-    tables = build_tables(*with_places(instance, shape, places))
-    return replace(tables, by_place=ByPlace(instance, shape, places))
+def stage_tables(
+    instance: Instance, config: Configuration, places: tuple[Place, ...]
+) -> CostTables:
+    """Tables by place of a configuration in which every stage has its own degrees."""
+    instance = instance.on(config.nodes_used)
+    tables = build_tables(*with_places(instance, config, places))
+    return replace(tables, by_place=ByPlace(instance, config, places))
 
 
 def with_stages(tables: CostTables, pp: int) -> CostTables:
     """Tables by place of several stages for another number of these: nothing else differs."""
     by_place = tables.by_place
     assert by_place is not None  # as said
-    of_stages = replace(by_place, shape=by_place.shape.model_copy(update={"pp": pp}))
-    return replace(tables, shape=tables.shape.model_copy(update={"pp": pp}), by_place=of_stages)
+    of_stages = replace(by_place, config=by_place.config.model_copy(update={"pp": pp}))
+    return replace(tables, config=tables.config.model_copy(update={"pp": pp}), by_place=of_stages)
 
 
 def placement_of(tables: CostTables, order: Sequence[int]) -> PlacementCosts:
@@ -64,17 +66,17 @@ class StagePlacer:
     def num_nodes(self, place: int) -> int:
         """Nodes of a stage."""
         group = self.tables.instance.cluster.groups[place]
-        gpus = self.tables.shape.dp * self.tables.shape.degrees[place].width
+        gpus = self.tables.config.dp * self.tables.config.degrees[place].width
         return -(-gpus // group.gpus_per_node)
 
     def _slots(self, place: int) -> int:
         """Replicas on each of them."""
-        return self.tables.shape.dp // self.num_nodes(place)
+        return self.tables.config.dp // self.num_nodes(place)
 
     def rings(self, place: int) -> tuple[Array, int, Array, int]:
         """Gradient sync and parameter gather of a stage: [L] and start-up, twice, ns."""
         group = self.tables.instance.cluster.groups[place]
-        degrees, number = self.tables.shape.degrees[place], self.num_nodes(place)
+        degrees, number = self.tables.config.degrees[place], self.num_nodes(place)
         ranks, near, far = self._slots(place) * degrees.copies, group.intra_node, group.inter_node
         across = RingRate(degrees.tp / far.bandwidth_bytes_per_s, place)
         terms = NodeTerms(
@@ -94,7 +96,7 @@ class StagePlacer:
         tables, ends = self.tables, (x, y)
         if together:
             return tuple(max(inside_ns(tables, c, n) for c in ends) for n in tables.tensors)
-        widest = max(tables.shape.degrees[c].tp for c in ends)
+        widest = max(tables.config.degrees[c].tp for c in ends)
         links = [(c, tables.instance.cluster.groups[c].inter_node) for c in ends]
         return tuple(
             max(outside_ns(tables, c, self._slots(c), link, n, widest) for c, link in links)
@@ -106,12 +108,12 @@ class StagePlacer:
         group = self.tables.instance.cluster.groups[place]
         if together:
             return embedding_ns(self.tables, place, 1, group.intra_node)
-        lanes = tied_lanes(self.tables.shape, place) * self._slots(place)
+        lanes = tied_lanes(self.tables.config, place) * self._slots(place)
         return embedding_ns(self.tables, place, lanes, group.inter_node)
 
     def costs(self, places: Sequence[int], together: Sequence[bool]) -> PlacementCosts:
         """Costs of stages at places [p]; together [p]: in the node of the one before."""
-        dp = self.tables.shape.dp
+        dp = self.tables.config.dp
         sync, sync_ns, gather, gather_ns = zip(*map(self.rings, places), strict=True)
         pairs = zip(places[:-1], places[1:], together[1:], strict=True)
         sends = np.array([self.send_ns(*pair) for pair in pairs], dtype=np.int64)

@@ -12,9 +12,9 @@ from formulations.costs.collectives import ALL_REDUCE
 from formulations.costs.compute import LayerTimes
 from formulations.costs.magnitude import check_step
 from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
-from formulations.costs.sharding import GATHER_FACTORS, expert_rings_ns, shape_times
+from formulations.costs.sharding import GATHER_FACTORS, config_times, expert_rings_ns
 from formulations.instance import Instance
-from formulations.plan import ByPlace, Degrees, Shape
+from formulations.plan import ByPlace, Configuration, Degrees
 from formulations.schedules import SCHEDULES
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div
 
@@ -23,13 +23,13 @@ Array = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class CostTables:
-    """Costs of one shape. L layers, J node groups; times in ns, sizes in bytes per GPU.
+    """Costs of one configuration. L layers, J node groups; times in ns, sizes in bytes per GPU.
 
     forward_ns, backward_ns: [L, J] per micro-batch, with tensor-parallel traffic, where as little
-    is recomputed as the shape allows; recompute_ns: that [L, J] more for each way to recompute,
-    `Shape.recompute`. weight_ns: [L, J] the part of the backward pass for weight gradients.
-    optimizer_ns: [L, J] per step. memory: [J]. gradient_bytes, gather_bytes: [L, J] on the wire per
-    tp lane. capacity_bytes: [J].
+    is recomputed as the configuration allows; recompute_ns: that [L, J] more for each way to
+    recompute, `Configuration.recompute`. weight_ns: [L, J] the part of the backward pass for weight
+    gradients. optimizer_ns: [L, J] per step. memory: [J]. gradient_bytes, gather_bytes: [L, J] on
+    the wire per tp lane. capacity_bytes: [J].
     send_bytes: [J] a tensor per lane and micro-batch, one or several of which cross a boundary.
     embedding_bytes: [J] gradient of the tied matrix per lane; 0 if there is nothing to reduce.
     blocks_before: [L + 1] blocks before each layer.
@@ -37,7 +37,7 @@ class CostTables:
     """
 
     instance: Instance
-    shape: Shape
+    config: Configuration
     forward_ns: Array
     backward_ns: Array
     recompute_ns: tuple[Array, ...]
@@ -54,9 +54,9 @@ class CostTables:
     by_place: ByPlace | None = None
 
     @property
-    def plan_shape(self) -> Shape:
-        """The shape as plans have it: that of the cluster's own node groups."""
-        return self.shape if self.by_place is None else self.by_place.shape
+    def plan_config(self) -> Configuration:
+        """The configuration as plans have it: that of the cluster's own node groups."""
+        return self.config if self.by_place is None else self.by_place.config
 
     @property
     def num_layers(self) -> int:
@@ -66,18 +66,18 @@ class CostTables:
     @property
     def num_micro_batches(self) -> int:
         """Micro-batches per step over all replicas."""
-        return self.instance.workload.global_batch // self.shape.micro_batch
+        return self.instance.workload.global_batch // self.config.micro_batch
 
     @property
     def passes(self) -> tuple[Array, ...]:
         """[L, J] ns per micro-batch of each kind of operation that the schedule has."""
-        if not SCHEDULES[self.shape.schedule].splits_backward:
+        if not SCHEDULES[self.config.schedule].splits_backward:
             return self.forward_ns, self.backward_ns
         return self.forward_ns, self.backward_ns - self.weight_ns, self.weight_ns
 
     @property
     def longest_passes(self) -> tuple[Array, ...]:
-        """The same with as much recomputed as the shape allows."""
+        """The same with as much recomputed as the configuration allows."""
         forward, backward, *weight = self.passes
         return forward, backward + np.max(self.recompute_ns, axis=0), *weight
 
@@ -90,13 +90,13 @@ class CostTables:
     def slots_per_node(self) -> tuple[int, ...]:
         """Slots on one node of each node group."""
         groups = self.instance.cluster.groups
-        pairs = zip(groups, self.shape.degrees, strict=True)
+        pairs = zip(groups, self.config.degrees, strict=True)
         return tuple(group.gpus_per_node // degrees.width for group, degrees in pairs)
 
     @cached_property
     def used(self) -> list[int]:
         """Node groups of the nodes used."""
-        return [j for j, count in enumerate(self.shape.nodes_used) if count]
+        return [j for j, count in enumerate(self.config.nodes_used) if count]
 
     @cached_property
     def work_ns(self) -> Array:
@@ -121,7 +121,7 @@ class CostTables:
         """
         largest: dict[Degrees, int] = {}
         for j in sorted(self.used, key=lambda j: int(self.capacity_bytes[j])):
-            largest[self.shape.degrees[j]] = j
+            largest[self.config.degrees[j]] = j
         return list(largest.values())
 
     @property
@@ -158,9 +158,9 @@ class CostTables:
         workload = self.instance.workload
         experts = np.stack([memory.experts for memory in self.memory], axis=1)
         sizes = workload.gradient_bytes * experts, workload.parameter_bytes * experts
-        factors = factor, float(GATHER_FACTORS[self.shape.zero])
+        factors = factor, float(GATHER_FACTORS[self.config.zero])
         sync, gather = (
-            expert_rings_ns(self.instance, self.shape, *phase)
+            expert_rings_ns(self.instance, self.config, *phase)
             for phase in zip(factors, sizes, strict=True)
         )
         return sync, gather
@@ -175,14 +175,16 @@ class CostTables:
         return np.diff(self.blocks_before) > 0
 
 
-def _optimizer_ns(instance: Instance, shape: Shape, memory: Sequence[LayerMemory]) -> Array:
+def _optimizer_ns(
+    instance: Instance, config: Configuration, memory: Sequence[LayerMemory]
+) -> Array:
     """[L, J]: read gradient and fp32 state, write state and parameter, at memory bandwidth."""
     workload = instance.workload
     touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
     speeds = [g.gpu.memory_bandwidth_bytes_per_s for g in instance.cluster.groups]
     columns = [
         [
-            ceil_count(shape.own_states(count, j, routed) * touched / speed * 1e9)
+            ceil_count(config.own_states(count, j, routed) * touched / speed * 1e9)
             for count, routed in zip(
                 memory[j].parameters.tolist(), memory[j].experts.tolist(), strict=True
             )
@@ -217,60 +219,60 @@ def _traffic_ns(tables: CostTables) -> float:
     between stages at most twice for each micro-batch and each stage, with several chunks that often
     for each of them; the gradients go there and back, in every stage at the worst.
     """
-    instance, shape = tables.instance, tables.shape
+    instance, config = tables.instance, tables.config
     workload, cluster = instance.workload, instance.cluster
     links = [link for g in cluster.groups for link in (g.intra_node, g.inter_node)]
     s_per_byte = max(g.gpus_per_node for g in cluster.groups) / min(
         link.bandwidth_bytes_per_s for link in links
     )
     latency_s = max(link.latency_s for link in links)
-    widest = max(shape.degrees[j].width for j in tables.used)
+    widest = max(config.degrees[j].width for j in tables.used)
     for link in cluster.links_among(tables.used):
-        s_per_byte = max(s_per_byte, shape.slots * widest / link.bandwidth_bytes_per_s)
+        s_per_byte = max(s_per_byte, config.slots * widest / link.bandwidth_bytes_per_s)
         latency_s = max(latency_s, link.latency_s)
-    crossings = 2 * shape.vpp * (tables.num_micro_batches + shape.pp)
-    starts = crossings * widest + 4 * shape.slots
+    crossings = 2 * config.vpp * (tables.num_micro_batches + config.pp)
+    starts = crossings * widest + 4 * config.slots
     gradients = 4 * (int(tables.gradient_bytes.max(axis=1).sum()) + max(tables.embedding_bytes))
-    size_bytes = crossings * shape.micro_batch * workload.largest_message_bytes + gradients
+    size_bytes = crossings * config.micro_batch * workload.largest_message_bytes + gradients
     slowest = min(efficiency for _, efficiency in cluster.network_efficiency)
     return (size_bytes * s_per_byte / slowest + starts * latency_s) * NANOSECONDS_PER_SECOND
 
 
 def build_tables(
-    instance: Instance, shape: Shape, times: Sequence[LayerTimes] | None = None
+    instance: Instance, config: Configuration, times: Sequence[LayerTimes] | None = None
 ) -> CostTables:
-    """All integer costs of one shape; `times`: its `shape_times`, if known.
+    """All integer costs of one configuration; `times`: its `config_times`, if known.
 
     Raises InstanceError for a workload that the GPUs or links would take more than weeks for.
     """
-    instance = instance.on(shape.nodes_used)
-    ways = times or shape_times(instance, shape)
+    instance = instance.on(config.nodes_used)
+    ways = times or config_times(instance, config)
     first_way = ways[0]
-    memory = layer_memory(instance, shape)
+    memory = layer_memory(instance, config)
     workload = instance.workload
     parameters = np.stack([by_group.parameters for by_group in memory], axis=1)
     blocks = np.array([layer.is_block for layer in workload.layers], dtype=np.int64)
     tables = CostTables(
         instance=instance,
-        shape=shape,
+        config=config,
         forward_ns=first_way.forward_ns,
         backward_ns=first_way.backward_ns,
         recompute_ns=tuple(way.backward_ns - first_way.backward_ns for way in ways),
         weight_ns=first_way.weight_ns,
-        optimizer_ns=_optimizer_ns(instance, shape, memory),
+        optimizer_ns=_optimizer_ns(instance, config, memory),
         memory=memory,
         gradient_bytes=workload.gradient_bytes * parameters,
-        gather_bytes=workload.parameter_bytes * parameters * GATHER_FACTORS[shape.zero],
+        gather_bytes=workload.parameter_bytes * parameters * GATHER_FACTORS[config.zero],
         capacity_bytes=capacity_bytes(instance),
         send_bytes=tuple(
-            send_bytes(instance, by_group, shape.micro_batch) for by_group in shape.degrees
+            send_bytes(instance, by_group, config.micro_batch) for by_group in config.degrees
         ),
         embedding_bytes=tuple(
-            embedding_bytes(instance, by_group.tp, shape.pp) for by_group in shape.degrees
+            embedding_bytes(instance, by_group.tp, config.pp) for by_group in config.degrees
         ),
         blocks_before=np.concatenate([[0], np.cumsum(blocks)]),
         origins=frozenset(first_way.origins),
     )
     check_step(_traffic_ns(tables), "cluster", "the slowest link")
-    check_step(tables.longest_ns, f"workload {workload.name}", "the longest path", shape.pp)
+    check_step(tables.longest_ns, f"workload {workload.name}", "the longest path", config.pp)
     return tables

@@ -28,7 +28,7 @@ from formulations.fleet import Design, Strategy
 from formulations.instance import Instance, Link, NodeGroup
 from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit, is_power_of_two
-from formulations.plan import Shape, uniform_degrees
+from formulations.plan import Configuration, uniform_degrees
 from formulations.schedules import Held, in_flight
 from formulations.template import Template
 from formulations.units import ceil_ns, powers_of_two
@@ -152,7 +152,7 @@ def template_costs(instance: Instance, strategy: Strategy, template: Template) -
 
 def stage_tables(instance: Instance, strategy: Strategy, gpus: int, num_stages: int) -> CostTables:
     """Costs of stages on `gpus` GPUs each, in pipelines of so many stages."""
-    shape = Shape(
+    config = Configuration(
         degrees=uniform_degrees(instance, gpus),
         dp=1,
         pp=num_stages,
@@ -162,7 +162,7 @@ def stage_tables(instance: Instance, strategy: Strategy, gpus: int, num_stages: 
         zero=0,
         nodes_used=tuple(group.nodes for group in instance.cluster.groups),
     )
-    return build_tables(instance, shape)
+    return build_tables(instance, config)
 
 
 def _sends(by_stage: list[CostTables], template: Template, receiver: int) -> Array:
@@ -193,7 +193,7 @@ def tied_ns(tables: CostTables, j: int, across: Sequence[Link]) -> tuple[int, in
     """
     group = tables.instance.cluster.groups[j]
     links = group.inter_node, *across
-    between = max(embedding_ns(tables, j, tables.shape.degrees[j].tp, link) for link in links)
+    between = max(embedding_ns(tables, j, tables.config.degrees[j].tp, link) for link in links)
     return embedding_ns(tables, j, 1, group.intra_node), between
 
 

@@ -43,10 +43,10 @@ def outside_ns(
     """One message from or to a node of group j, with `flows` replicas sharing the link.
 
     With scatter and gather the parts are gathered over the links inside the node. widest: GPUs of
-    the largest tensor group; of the shape if not given.
+    the largest tensor group; of the configuration if not given.
     """
-    degrees, size = tables.shape.degrees[j], tensors * tables.send_bytes[j]
-    widest = tables.shape.widest_tp if widest is None else widest
+    degrees, size = tables.config.degrees[j], tensors * tables.send_bytes[j]
+    widest = tables.config.widest_tp if widest is None else widest
     lanes = message_lanes(tables.instance, degrees, widest)
     outside_s = lanes * size * flows / link.bandwidth_bytes_per_s + link.latency_s
     gathers = tables.instance.gathers_messages(degrees.tp) and degrees.tp > 1
@@ -82,7 +82,7 @@ def neighbours(zones: Sequence[int]) -> set[Pair]:
 
 
 class ZoneTerms:
-    """Costs of the links between zones for one shape; groups are given by number."""
+    """Costs of the links between zones for one configuration; groups are given by number."""
 
     def __init__(self, tables: CostTables) -> None:
         self.tables = tables
@@ -103,10 +103,10 @@ class ZoneTerms:
 
     def ring_rate(self, pair: Pair, stages: int) -> RingRate:
         """Of a link that the rings of so many stages share, each as wide as the widest used."""
-        widest = widest_group(self.tables.shape)
-        lanes = self.tables.shape.degrees[widest].tp * stages
+        widest = widest_group(self.tables.config)
+        lanes = self.tables.config.degrees[widest].tp * stages
         s_per_byte = lanes / self.link(pair).bandwidth_bytes_per_s
-        return RingRate(s_per_byte, lanes_like(self.tables.shape, widest))
+        return RingRate(s_per_byte, lanes_like(self.tables.config, widest))
 
     def ring(self, rings: Mapping[Pair, int]) -> ZoneRing:
         """Of a ring that passes between these zones, each with how many stages' rings do."""
@@ -117,7 +117,7 @@ class ZoneTerms:
         """All-reduce of the tied matrix, with so many replicas' lanes on the link."""
         tables, link = self.tables, self.link(pair)
         return max(
-            embedding_ns(tables, j, tied_lanes(tables.shape, j) * replicas, link)
+            embedding_ns(tables, j, tied_lanes(tables.config, j) * replicas, link)
             for j in tables.used
         )
 
@@ -126,9 +126,9 @@ class ZoneCrossings:
     """What crosses between zones in one order; `slots`: node group of every slot."""
 
     def __init__(self, terms: ZoneTerms, slots: Sequence[int]) -> None:
-        shape, zone = terms.tables.shape, terms.zone_of_group
+        config, zone = terms.tables.config, terms.zone_of_group
         self.terms = terms
-        self.stages = [slots[k * shape.dp : (k + 1) * shape.dp] for k in range(shape.pp)]
+        self.stages = [slots[k * config.dp : (k + 1) * config.dp] for k in range(config.pp)]
         self.zones = [[zone[j] for j in stage] for stage in self.stages]
         self.rings = Counter(pair for zones in self.zones for pair in neighbours(zones))
 

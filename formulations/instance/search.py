@@ -88,7 +88,7 @@ class Overlap(Section):
     _written = model_validator(mode="before")(without_nulls)
 
     def hidden_sync(self, pp: int, chunks: int) -> float:
-        """Share of the gradient sync that a shape hides.
+        """Share of the gradient sync that a configuration hides.
 
         Gradients are sent layer by layer where a replica is one stage, and else chunk by chunk, of
         which the last is seen (NeMo user guide, "Communication Overlap").

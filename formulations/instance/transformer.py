@@ -5,7 +5,7 @@ a mixture-of-experts model; `sliding_block` (`sliding_dense_block`) for those bl
 that a window makes cheaper than its others; `encoder` and `decoder` of an encoder-decoder; `head`.
 
 Assumptions. Encoder and decoder of an encoder-decoder read sequences of the same length. As in
-Megatron-LM (core/pipeline_parallel/schedules.py, get_tensor_shapes), 2 s h cross a boundary behind
+Megatron-LM (core/pipeline_parallel/schedules.py, get_tensor_configs), 2 s h cross a boundary behind
 the embedding or an encoder block, and 2 s h of the encoder's output besides behind a decoder block.
 The decoder's tokens are looked up at its first block, in a copy of the embedding where there are
 several stages; the copy's gradients are summed with those of the head's copy, at no further cost.

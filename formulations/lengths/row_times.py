@@ -41,7 +41,7 @@ from formulations.instance.instance import Objective
 from formulations.instance.lengths import Lengths, MeasuredStrategy
 from formulations.instance.transformer import build_workload
 from formulations.lengths.problem import Atom, Mixed, Replica, RowTime, Strategy, Switching
-from formulations.plan import GRADIENTS_SPLIT, Plan, Shape
+from formulations.plan import GRADIENTS_SPLIT, Configuration, Plan
 from formulations.units import ceil_div, ceil_ns
 
 #: Lengths at which the time of a packed row is worked out.
@@ -131,28 +131,30 @@ class PlanRows:
 
 def plan_name(plan: Plan) -> str:
     """The degrees of a plan, and whether it recomputes anything."""
-    shape = plan.shape
-    tps = "/".join(dict.fromkeys(str(degrees.tp) for degrees in shape.degrees_used))
-    more = [("cp", shape.cp), ("ep", shape.ep)]
+    config = plan.config
+    tps = "/".join(dict.fromkeys(str(degrees.tp) for degrees in config.degrees_used))
+    more = [("cp", config.cp), ("ep", config.ep)]
     shared = [f"{name} {degree}" for name, degree in more if degree > 1]
-    split = [f"ZeRO {shape.zero}"] if shape.zero >= GRADIENTS_SPLIT else []
+    split = [f"ZeRO {config.zero}"] if config.zero >= GRADIENTS_SPLIT else []
     stages = (stage for replica in plan.replicas for stage in replica.stages)
     again = ["recomputing"] if any(stage.recomputed.blocks for stage in stages) else []
-    return ", ".join([f"dp {shape.dp}", f"tp {tps}", *shared, f"pp {shape.pp}", *split, *again])
+    return ", ".join([f"dp {config.dp}", f"tp {tps}", *shared, f"pp {config.pp}", *split, *again])
 
 
-def row_multiple(shape: Shape) -> int:
-    """Rows of a shape have a multiple of so many tokens."""
-    degrees = shape.degrees_used[0]
+def row_multiple(config: Configuration) -> int:
+    """Rows of a configuration have a multiple of so many tokens."""
+    degrees = config.degrees_used[0]
     return lcm(ROW_MULTIPLE, degrees.tp, 2 * degrees.cp)
 
 
-def longest_row(instance: Instance, shape: Shape, fits: Callable[[int], bool]) -> int | None:
+def longest_row(
+    instance: Instance, config: Configuration, fits: Callable[[int], bool]
+) -> int | None:
     """Tokens of the longest row that fits, no longer than the workload's; None: none does.
 
     fits: whether rows of so many tokens do; then shorter ones do too.
     """
-    step, longest = row_multiple(shape), instance.workload.sequence_length
+    step, longest = row_multiple(config), instance.workload.sequence_length
     sizes = [*range(step, longest, step), longest]
     if fits(longest):
         return longest
@@ -169,9 +171,9 @@ class RowCosts:
         self.of = cache(self._of)
 
     def _of(self, tokens: int, sequences: int = 1) -> PlanCosts:
-        shape = self.plan.shape.model_copy(update={"micro_batch": sequences})
+        config = self.plan.config.model_copy(update={"micro_batch": sequences})
         rows = of_rows(self.instance, tokens, sequences * self.num_rows)
-        return plan_costs(rows, self.plan.model_copy(update={"shape": shape}))
+        return plan_costs(rows, self.plan.model_copy(update={"config": config}))
 
     def fits(self, tokens: int, replica: int) -> bool:
         """Whether rows fit every GPU of a replica."""
@@ -207,7 +209,7 @@ class RowCosts:
         replicas, shares, visits_ns = list[Replica](), [0.0], [0]
         for r, longest in enumerate(longest_rows):
             time, above = self.row_time(r, longest)
-            replicas.append(Replica(self.plan.shape.pp, longest, time))
+            replicas.append(Replica(self.plan.config.pp, longest, time))
             shares.append(above)
             # From the end of the last backward pass to that of the reduction of gradients, at most
             costs = self.of(_lengths(self.instance, longest)[0])
@@ -257,8 +259,8 @@ def plan_rows(instance: Instance, plan: Plan, name: str, halvings: int = 0) -> P
     halvings: so often rows are half as long as they might be.
     """
     costs, longest_rows = RowCosts(instance, plan), list[int]()
-    for r in range(plan.shape.dp):
-        longest = longest_row(instance, plan.shape, partial(costs.fits, replica=r))
+    for r in range(plan.config.dp):
+        longest = longest_row(instance, plan.config, partial(costs.fits, replica=r))
         assert longest is not None
         longest_rows.append(longest >> halvings)
     return costs.strategy(name, longest_rows)

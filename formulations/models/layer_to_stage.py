@@ -78,7 +78,7 @@ def possible_runs(
     micro-batches than `least_share`. Empty for every stage if there is no such split.
     """
     tables = costs.tables
-    stages = range(tables.shape.num_stages)
+    stages = range(tables.config.num_stages)
     masks = [_allowed(costs, k, least_share, limit_ns) for k in stages]
     starts = _reached(masks, 0)
     ends = _reached([mask.T for mask in reversed(masks)], tables.num_layers)[::-1]

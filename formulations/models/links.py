@@ -38,24 +38,24 @@ from formulations.models.model import (
     total_of,
     weighted,
 )
-from formulations.plan import Shape
+from formulations.plan import Configuration
 
 Owners = Sequence[Sequence[tuple[int, Literal]]]  #: per slot, groups and whether they own it
 
 
-def stage_slots(shape: Shape, stage: int) -> range:
+def stage_slots(config: Configuration, stage: int) -> range:
     """Slots of a stage."""
-    return range(stage * shape.dp, (stage + 1) * shape.dp)
+    return range(stage * config.dp, (stage + 1) * config.dp)
 
 
 class ZoneVariables:
     """Flows, rings and lanes between zones."""
 
     def __init__(self, model: Model, tables: CostTables, owners: Owners) -> None:
-        self.model, self.terms, self.shape = model, ZoneTerms(tables), tables.shape
+        self.model, self.terms, self.config = model, ZoneTerms(tables), tables.config
         self.owners = owners
         self.zone = self.terms.zone_of_group
-        used = {self.zone[j] for j, count in enumerate(self.shape.nodes_used) if count}
+        used = {self.zone[j] for j, count in enumerate(self.config.nodes_used) if count}
         self.pairs = list(combinations(sorted(used), 2))
         self._inside = lru_cache(maxsize=None)(self._new_inside)
         self._flows = lru_cache(maxsize=None)(self._new_flows)
@@ -102,10 +102,10 @@ class ZoneVariables:
 
     def _new_flows(self, stage: int, pair: Pair) -> list[tuple[Literal, int]]:
         """(19) Replicas that go from zone to zone after a stage."""
-        shape, crossing = self.shape, []
-        for s in stage_slots(shape, stage):
+        config, crossing = self.config, []
+        for s in stage_slots(config, stage):
             name = f"crosses_{s}_{pair[0]}_{pair[1]}"
-            crossing.append(self._crosses(19, s, (s + shape.dp) % shape.slots, [pair], name))
+            crossing.append(self._crosses(19, s, (s + config.dp) % config.slots, [pair], name))
         return self._count(19, crossing, f"flows_{stage}_{pair[0]}_{pair[1]}")
 
     def sends(
@@ -114,15 +114,15 @@ class ZoneVariables:
         """(15) Ends of messages to the next stage; numbers of flows, and messages [K] then, ns."""
         nothing = (0,) * len(self.terms.tables.tensors)
         for i, source in self.owners[slot]:
-            for j, target in self.owners[(slot + self.shape.dp) % self.shape.slots]:
+            for j, target in self.owners[(slot + self.config.dp) % self.config.slots]:
                 if self.zone[i] != self.zone[j]:
-                    flows = self._flows(slot // self.shape.dp, (self.zone[i], self.zone[j]))
+                    flows = self._flows(slot // self.config.dp, (self.zone[i], self.zone[j]))
                     times = [(b, self.terms.send_ns(i, j, n) if n else nothing) for b, n in flows]
                     yield (source, target), times
 
     def _new_visits(self, stage: int, zone: int) -> Literal:
         """Whether a stage has slots in a zone."""
-        inside = [self._inside(s, zone) for s in stage_slots(self.shape, stage)]
+        inside = [self._inside(s, zone) for s in stage_slots(self.config, stage)]
         if all(isinstance(literal, int) for literal in inside):
             return int(1 in inside)
         visits = self.model.literal(f"visits_{stage}_{zone}")
@@ -139,7 +139,7 @@ class ZoneVariables:
 
     def _new_rings(self, pair: Pair) -> list[tuple[Literal, int]]:
         """(20) Stages whose rings share the link between two zones."""
-        joining = [self._joins(k, pair) for k in range(self.shape.pp)]
+        joining = [self._joins(k, pair) for k in range(self.config.pp)]
         return self._count(20, joining, f"rings_{pair[0]}_{pair[1]}")
 
     def ring_rates(
@@ -159,11 +159,11 @@ class ZoneVariables:
 
     def embeddings(self) -> list[list[tuple[Literal, int]]]:
         """(18), (21) Numbers of lanes, and times that the tied matrix takes then at least, ns."""
-        last, choices = (self.shape.pp - 1) * self.shape.dp, []
+        last, choices = (self.config.pp - 1) * self.config.dp, []
         for y, z in self.pairs:
             crossing = [
                 self._crosses(21, r, last + r, [(y, z), (z, y)], f"crosses_tied_{r}_{y}_{z}")
-                for r in range(self.shape.dp)
+                for r in range(self.config.dp)
             ]
             lanes = self._count(21, crossing, f"lanes_{y}_{z}")
             choices.append([(b, self.terms.embedding_ns((y, z), n) if n else 0) for b, n in lanes])
@@ -195,14 +195,14 @@ class RingTimes:
     def phase(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Term:
         """Sync or gather of a stage, ns: the slowest rings for layers of each kind."""
         parts = self._start_up(phase, stage, name)
-        for i, layers in enumerate(layers_alike(self.tables.shape, self.tables.gradient_bytes)):
+        for i, layers in enumerate(layers_alike(self.tables.config, self.tables.gradient_bytes)):
             place = f"{stage}_{i}" if i else f"{stage}"
             parts += self._bytes(phase, stage, split, layers, name, place)
         return total_of(*parts)
 
     def _nodes(self, stage: int) -> Iterable[list[tuple[Literal, Start, Any]]]:
         """Of every slot of a stage the starts that may cover it, with their terms."""
-        for slot in stage_slots(self.tables.shape, stage):
+        for slot in stage_slots(self.tables.config, stage):
             yield [(covers, key, self.placer.terms(*key)) for covers, key in self._covering[slot]]
 
     def _largest(
@@ -240,8 +240,8 @@ class RingTimes:
         self, phase: SyncPhase, stage: int, split: Split, layers: Array, name: str, place: str
     ) -> list[Term]:
         """Bytes of some layers [L] inside and between the nodes."""
-        shape, efficiency = self.tables.shape, self.tables.instance.cluster.efficiency
-        stages = shape.stages_of(stage)
+        config, efficiency = self.tables.config, self.tables.instance.cluster.efficiency
+        stages = config.stages_of(stage)
         inside: list[Choice] = [
             ((), [(covers, node.inside[stage]) for covers, _, node in nodes])
             for nodes in self._nodes(stage)
@@ -252,7 +252,7 @@ class RingTimes:
         first = self._largest(costs, inside, None, f"{name}_inside_{place}")
 
         def outside_rate(key: Start, node: Any) -> RingRate:
-            nothing = RingRate(0.0, lanes_like(shape, key[0]))
+            nothing = RingRate(0.0, lanes_like(config, key[0]))
             rate: RingRate = node.outside.get(stage, nothing)
             return rate
 

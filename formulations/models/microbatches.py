@@ -38,7 +38,7 @@ class Shares:
     def _add(self, model: Model, tables: CostTables, order: Order) -> None:
         self._rows = [
             [model.literal(f"reached_{r}_{q}") for q in self._range[1:]]
-            for r in range(tables.shape.dp)
+            for r in range(tables.config.dp)
         ]
         for row in self._rows:
             for fewer, more in pairwise(row):
@@ -46,7 +46,7 @@ class Shares:
         if not self._range:
             model.some_of(10, ())
             return
-        spare = tables.num_micro_batches - tables.shape.dp * self._range[0]
+        spare = tables.num_micro_batches - tables.config.dp * self._range[0]
         model.equal(10, total_of(*(literal for row in self._rows for literal in row)), spare)
         alike: dict[Hashable, list[list[Linear]]] = {}
         for r, row in enumerate(self._rows):

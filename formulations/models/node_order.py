@@ -57,20 +57,20 @@ class FreeOrder:
     def __init__(self, model: Model, tables: CostTables) -> None:
         self.model, self.tables, self.placer = model, tables, Placer(tables)
         self.start = {(j, a): model.literal(f"start_{j}_{a}") for j, a in possible_starts(tables)}
-        shape, sizes = tables.shape, tables.slots_per_node
+        config, sizes = tables.config, tables.slots_per_node
         #: [slot] starts whose node covers it
         self._covering = [
-            [(j, a) for j, a in self.start if a <= s < a + sizes[j]] for s in range(shape.slots)
+            [(j, a) for j, a in self.start if a <= s < a + sizes[j]] for s in range(config.slots)
         ]
         for covering in self._covering:
             model.exactly_one(12, [self.start[key] for key in covering])
-        for j, count in enumerate(shape.nodes_used):
+        for j, count in enumerate(config.nodes_used):
             starts = [literal for key, literal in self.start.items() if key[0] == j]
             model.equal(13, total_of(*starts), count)
-        self._spans = [self._span_literals(k) for k in range(shape.pp)]
-        self._owners = [self._owner_literals(s) for s in range(shape.slots)]
+        self._spans = [self._span_literals(k) for k in range(config.pp)]
+        self._owners = [self._owner_literals(s) for s in range(config.slots)]
         owner = [dict(owners) for owners in self._owners]
-        for (s, i), (t, j) in apart(tables.instance, shape):
+        for (s, i), (t, j) in apart(tables.instance, config):
             model.some_of(26, (), owner[s].get(i, 0), owner[t].get(j, 0))
         self._zones = ZoneVariables(model, tables, self._owners)
         literals = [[(self.start[key], key) for key in covering] for covering in self._covering]
@@ -79,8 +79,8 @@ class FreeOrder:
 
     def _span_literals(self, stage: int) -> dict[int, Literal]:
         """(16)."""
-        dp = self.tables.shape.dp
-        num_spans = min(dp, sum(self.tables.shape.nodes_used))
+        dp = self.tables.config.dp
+        num_spans = min(dp, sum(self.tables.config.nodes_used))
         if num_spans == 1:
             return {1: 1}
         span = {n: self.model.literal(f"span_{stage}_{n}") for n in range(1, num_spans + 1)}
@@ -113,14 +113,14 @@ class FreeOrder:
     def send(self, stage: int, replica: int, split: Split) -> Term:
         """(15) Transfer from a virtual stage to the next, ns."""
         if (stage, replica) not in self._sends:
-            shape = self.tables.shape
-            slot = stage % shape.pp * shape.dp + replica
+            config = self.tables.config
+            slot = stage % config.pp * config.dp + replica
             self._sends[stage, replica] = self._send(slot, stage, replica, split)
         return self._sends[stage, replica]
 
     def _send(self, slot: int, stage: int, replica: int, split: Split) -> Term:
         choices = list(self._zones.sends(slot))
-        for end in (slot, (slot + self.tables.shape.dp) % self.tables.shape.slots):
+        for end in (slot, (slot + self.tables.config.dp) % self.tables.config.slots):
             times = [(key, self.placer.terms(*key).send_ns[slot]) for key in self._covering[end]]
             choices.append(((), [(self.start[key], own_ns) for key, own_ns in times]))
         messages = {times_ns for _, options in choices for _, times_ns in options}
@@ -148,9 +148,9 @@ class FreeOrder:
 
     def embedding(self) -> Term:
         """(18) All-reduce of the tied embeddings, ns."""
-        shape = self.tables.shape
+        config = self.tables.config
         choices = self._zones.embeddings() if self.tables.tied else []
-        for slot in {*range(shape.dp), *range(shape.slots - shape.dp, shape.slots)}:
+        for slot in {*range(config.dp), *range(config.slots - config.dp, config.slots)}:
             terms = [(key, self.placer.terms(*key)) for key in self._covering[slot]]
             choices.append([(self.start[key], node.embedding_ns) for key, node in terms])
         costs = of_numbers({ns: ns for options in choices for _, ns in options})
@@ -174,10 +174,10 @@ class FixedOrder:
 
     def __init__(self, tables: CostTables, order: Sequence[int]) -> None:
         self.order, self._tables = tuple(order), tables
-        self._dp = tables.shape.dp
+        self._dp = tables.config.dp
         self._costs = placement_of(tables, order)
         groups = self._costs.group_of_slot.tolist()
-        self._groups = [groups[k * self._dp :][: self._dp] for k in range(tables.shape.pp)]
+        self._groups = [groups[k * self._dp :][: self._dp] for k in range(tables.config.pp)]
 
     def types(self, slot: int) -> Sequence[tuple[int, Literal]]:
         """The node group that owns a slot."""
@@ -192,18 +192,18 @@ class FixedOrder:
 
     def send(self, stage: int, replica: int, split: Split) -> Term:
         """Transfer from a stage to the next, ns."""
-        times_ns = self._costs.send_ns[:, stage % self._tables.shape.pp, replica].tolist()
+        times_ns = self._costs.send_ns[:, stage % self._tables.config.pp, replica].tolist()
         return split.message_ns(self._tables, times_ns, stage)
 
     def sync(self, device: int, split: Split) -> Term:
         """Gradient sync of a device, ns."""
-        costs, stages = self._costs, self._tables.shape.stages_of(device)
+        costs, stages = self._costs, self._tables.config.stages_of(device)
         total = split.device_sum(stages, costs.sync_ns[device])
         return total_of(total, int(costs.sync_latency_ns[device]))
 
     def gather(self, device: int, split: Split) -> Term:
         """Parameter gather of a device, ns."""
-        costs, stages = self._costs, self._tables.shape.stages_of(device)
+        costs, stages = self._costs, self._tables.config.stages_of(device)
         total = split.device_sum(stages, costs.gather_ns[device])
         return total_of(total, int(costs.gather_latency_ns[device]))
 

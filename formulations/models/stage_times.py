@@ -19,7 +19,7 @@ from formulations.models.layer_to_stage import Split
 from formulations.models.microbatches import Shares
 from formulations.models.model import Literal, Model, Row, Term, negated, total_of, weighted
 from formulations.models.node_order import Order
-from formulations.plan import Shape
+from formulations.plan import Configuration
 from formulations.schedules import held
 
 Moment = tuple[int, ...]  #: [v + 1] whole micro-batches per chunk, and those put off
@@ -47,7 +47,7 @@ def least_runs(extra_ns: Array) -> list[Run]:
 
 
 def _first_moments(
-    shape: Shape, device: int, shares: Sequence[int]
+    config: Configuration, device: int, shares: Sequence[int]
 ) -> Iterator[tuple[int, Moment]]:
     """The least share with which a device comes to each of its fullest moments.
 
@@ -56,7 +56,7 @@ def _first_moments(
     """
     seen: set[Moment] = set()
     for m in shares:
-        peaks = held(shape.schedule, shape.pp, device, m, shape.vpp)
+        peaks = held(config.schedule, config.pp, device, m, config.vpp)
         for counts, put_off in zip(peaks.whole.tolist(), peaks.put_off.tolist(), strict=True):
             moment = (*counts, put_off)
             if moment not in seen:
@@ -68,7 +68,7 @@ class StageTimes:
     """`times`: [o][S][R] ns of one micro-batch, with what is recomputed.
 
     way[d][r][w], of several chunks per device: device d of replica r recomputes all its blocks in
-    way w of the shape.
+    way w of the configuration.
     """
 
     def __init__(
@@ -76,35 +76,35 @@ class StageTimes:
     ) -> None:
         self.model, self.tables, self._costs = model, costs.tables, costs
         self.split, self.order, self.shares = split, order, shares
-        shape, alike = self.tables.shape, dict[Hashable, list[int]]()
+        config, alike = self.tables.config, dict[Hashable, list[int]]()
         # Replicas that recompute alike on every stage: of equal groups and transfers, with the
         # same given share; a free share is each one's own.
-        for r in range(shape.dp):
+        for r in range(config.dp):
             choices = tuple(shares.choices(r))
             alike.setdefault((order.column(r), choices if len(choices) == 1 else r), []).append(r)
         self._alike = list(alike.values())
         self.times = [
             self._stage_times(f"time_{o}", table) for o, table in enumerate(self.tables.passes)
         ]
-        if shape.vpp > 1:
+        if config.vpp > 1:
             self._ways = {
                 (d, r): ways
-                for d in range(shape.pp)
+                for d in range(config.pp)
                 for replicas in self._alike
                 for ways in [self._new_ways(d, replicas[0])]
                 for r in replicas
             }
-            for d in range(shape.pp):
+            for d in range(config.pp):
                 self._fit_chunks(d)
         for k, backward in enumerate(self.times[1]):
             for replicas in self._alike:
-                again = self._again_of_chunk if shape.vpp > 1 else self._again
+                again = self._again_of_chunk if config.vpp > 1 else self._again
                 time = again(k, replicas[0])
                 for r in replicas:
                     backward[r] = total_of(backward[r], time)
 
     def _slot(self, stage: int, replica: int) -> int:
-        return stage % self.tables.shape.pp * self.tables.shape.dp + replica
+        return stage % self.tables.config.pp * self.tables.config.dp + replica
 
     def _on_owner(self, table: Array, stages: range, replica: int) -> tuple[list[Row], int]:
         """(1) Rows of stages on the owner of their slot, and an upper bound of them."""
@@ -115,22 +115,22 @@ class StageTimes:
     def _stage_times(self, name: str, table: Array) -> list[list[Term]]:
         """(1) [S][R] times of one kind of operation; equal columns share their variables."""
         times = []
-        for k in range(self.tables.shape.num_stages):
+        for k in range(self.tables.config.num_stages):
             columns: dict[Hashable, Term] = {}
-            for r in range(self.tables.shape.dp):
+            for r in range(self.tables.config.dp):
                 column = self.order.column(r)
                 if column not in columns:
                     rows, upper = self._on_owner(table, range(k, k + 1), r)
                     columns[column] = self.model.maximum(1, rows, upper, f"{name}_{k}_{r}")
-            times.append([columns[self.order.column(r)] for r in range(self.tables.shape.dp)])
+            times.append([columns[self.order.column(r)] for r in range(self.tables.config.dp)])
         return times
 
     def optimizer(self, device: int) -> Term:
         """(1) Optimizer of a device on the slowest owner of its slots."""
-        shape = self.tables.shape
-        table, stages = self.tables.optimizer_ns, shape.stages_of(device)
+        config = self.tables.config
+        table, stages = self.tables.optimizer_ns, config.stages_of(device)
         different: dict[Hashable, tuple[list[Row], int]] = {}
-        for r in range(shape.dp):
+        for r in range(config.dp):
             owners = self.order.types(self._slot(device, r))
             key = owners[0][0] if len(owners) == 1 else -1 - r
             if key not in different:
@@ -164,7 +164,7 @@ class StageTimes:
 
     def _new_ways(self, device: int, replica: int) -> list[Literal]:
         """(25) [W] of which exactly one holds."""
-        num_ways = len(self.tables.shape.recompute)
+        num_ways = len(self.tables.config.recompute)
         if num_ways == 1:
             return [1]
         ways = [self.model.literal(f"way_{device}_{replica}_{w}") for w in range(num_ways)]
@@ -173,7 +173,7 @@ class StageTimes:
 
     def _again_of_chunk(self, stage: int, replica: int) -> Term:
         """(1) Time of a chunk of a replica for what its device recomputes."""
-        ways = dict(enumerate(self._ways[stage % self.tables.shape.pp, replica]))
+        ways = dict(enumerate(self._ways[stage % self.tables.config.pp, replica]))
         if len(ways) == 1:
             return 0
         owners = [(owner, j) for j, owner in self.order.types(self._slot(stage, replica))]
@@ -184,12 +184,12 @@ class StageTimes:
 
     def _fit_chunks(self, device: int) -> None:
         """(2) Every slot of a device with several chunks, for every moment and way there may be."""
-        shape, memory = self.tables.shape, self.tables.memory
+        config, memory = self.tables.config, self.tables.memory
         workspaces: dict[tuple[int, int], Term] = {}
         needs: dict[tuple[Moment, int, int], Term] = {}
         for replicas in self._alike:
             r = replicas[0]
-            for m, moment in _first_moments(shape, device, self.shares.choices(r)):
+            for m, moment in _first_moments(config, device, self.shares.choices(r)):
                 reached = self.shares.at_least(r, m)
                 for j, owner in self.order.types(self._slot(device, r)):
                     for way, taken in enumerate(self._ways[device, r]):
@@ -197,7 +197,7 @@ class StageTimes:
                         if place not in workspaces:
                             name = f"workspace_{device}_{len(workspaces)}"
                             sizes = memory[j].kept[way].workspace_bytes
-                            workspaces[place] = self._largest(name, shape.stages_of(device), sizes)
+                            workspaces[place] = self._largest(name, config.stages_of(device), sizes)
                         if key not in needs:
                             layers = self._chunk_bytes(memory[j], moment, way, device)
                             needs[key] = total_of(memory[j].fixed_bytes, workspaces[place], layers)
@@ -207,7 +207,7 @@ class StageTimes:
     def _chunk_bytes(self, memory: LayerMemory, moment: Moment, way: int, device: int) -> Term:
         """Bytes of all layers of a device at a moment, static ones too."""
         waiting = memory.static_bytes + moment[-1] * memory.put_off_bytes
-        stages = self.tables.shape.stages_of(device)
+        stages = self.tables.config.stages_of(device)
         return total_of(
             *(
                 self.split.stage_sum(k, waiting + count * memory.kept[way].activation_bytes)

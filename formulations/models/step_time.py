@@ -1,4 +1,4 @@
-"""Step time of one shape: its split, node order and shares at once, each free or given.
+"""Step time of one configuration: its split, node order and shares at once, each free or given.
 
 Sets. Devices d < p; virtual stages k < S, stage k on device k mod p; replicas r < R = dp; slots
 s = d R + r; layers l < L; node groups j; operations o: forward, backward, weight gradients where
@@ -40,7 +40,7 @@ Assumptions. All replicas share one split; even shares need dp to divide the num
 micro-batches. Every term is monotone in every time, so lower bounds suffice: at a minimum, with all
 cuts, step_time is the simulated step time, in whole nanoseconds. No step takes longer than 2^52 ns.
 Left out. Paths that nobody has added: without them the optimum is a lower bound. Idle nodes: the
-shape says how many nodes of each group are used.
+configuration says how many nodes of each group are used.
 Size. O(S R J) variables and O(S R J L) rows beside the parts', O(C R) cut rows of O(S) terms.
 """
 
@@ -62,8 +62,8 @@ from formulations.paths import PathCut
 from formulations.schedules import SCHEDULES
 
 
-class OneShape:
-    """The model of one shape, see the header; `step_time` is minimised.
+class OneConfig:
+    """The model of one configuration, see the header; `step_time` is minimised.
 
     model: where to build it; it minimises nothing if that is one alternative of several.
     """
@@ -74,7 +74,7 @@ class OneShape:
         self.shares = shares_part(model, tables, self.order, given)
         costs, limit_ns = StageCosts(tables), given.max_step_time_ns
         if given.boundaries is None:
-            fewest = (min(self.shares.choices(r), default=1) for r in range(tables.shape.dp))
+            fewest = (min(self.shares.choices(r), default=1) for r in range(tables.config.dp))
             runs = possible_runs(costs, min(fewest, default=1), limit_ns)
         else:
             runs = given_runs(given.boundaries)
@@ -90,7 +90,7 @@ class OneShape:
 
     def _tails(self) -> list[Term]:
         """(3) [p] from the last operation of a device to the end of the step that waits for it."""
-        last = self.tables.shape.pp - 1
+        last = self.tables.config.pp - 1
         finish = [
             total_of(self._times.optimizer(d), self.order.gather(d, self.split))
             for d in range(last + 1)
@@ -140,9 +140,9 @@ class OneShape:
         Where it holds for larger shares too, the first that can reach it of replicas with equal
         columns stands for all: their free shares are in descending order. So none has too many.
         """
-        prefixes = SCHEDULES[self.tables.shape.schedule].prefixes
+        prefixes = SCHEDULES[self.tables.config.schedule].prefixes
         columns: set[Hashable] = set()
-        for r in range(self.tables.shape.dp):
+        for r in range(self.tables.config.dp):
             reached = self.shares.at_least(r, cut.micro_batches)
             more = 0 if prefixes else self.shares.at_least(r, cut.micro_batches + 1)
             column = self.order.column(r)
@@ -163,12 +163,12 @@ class OneShape:
 
     def _longest(self, cut: PathCut, replica: int) -> int:
         """Longest that the path may be; the tail behind it is within the step anyway."""
-        tables, shape, stages = self.tables, self.tables.shape, []
+        tables, config, stages = self.tables, self.tables.config, []
         for k, counts in enumerate(zip(*cut.operations, strict=True)):
             times = np.sum(
                 [n * t for n, t in zip(counts, tables.longest_passes, strict=True)], axis=0
             )
-            slot = k % shape.pp * shape.dp + replica
+            slot = k % config.pp * config.dp + replica
             columns = [times[:, j] for j, _ in self.order.types(slot)]
             stages.append((self.split.runs[k], columns))
         return longest_path(stages, tables.num_layers) + self.model.upper(self._sends(cut, replica))

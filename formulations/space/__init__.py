@@ -5,6 +5,6 @@ frameworks can run stands beside the schema that their rules are about, in
 `formulations.instance.targets`.
 """
 
-from formulations.space.configurations import PlanSpace, shapes, shapes_of
+from formulations.space.configurations import PlanSpace, configs, configs_of
 
-__all__ = ["PlanSpace", "shapes", "shapes_of"]
+__all__ = ["PlanSpace", "configs", "configs_of"]

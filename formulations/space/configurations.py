@@ -1,8 +1,8 @@
-"""The plan space: which shapes an instance, its target and its limits allow.
+"""The plan space: which configurations an instance, its target and its limits allow.
 
 One walk lists them and tells whether a given one is among them. For every choice of nodes the
-fields of a shape are chosen in a fixed order (`PlanSpace`), each of the values that go with the
-fields before it; the rules for each field are the functions below. Search, models, verifier,
+fields of a configuration are chosen in a fixed order (`PlanSpace`), each of the values that go with
+the fields before it; the rules for each field are the functions below. Search, models, verifier,
 `evaluate`, templates and fleets all read this module. Its second opinion is a test oracle, written
 from docs/instances.md alone.
 """
@@ -20,7 +20,7 @@ from formulations.instance import Instance
 from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, ZeroStage, plain_schedules
 from formulations.instance.targets import TARGETS
 from formulations.instance.workload import Recompute
-from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape, uniform_degrees
+from formulations.plan import GRADIENTS_SPLIT, Configuration, Degrees, uniform_degrees
 from formulations.schedules import SCHEDULES
 from formulations.space.launch import zero_choices
 from formulations.space.slots import alike_degrees, slot_degrees
@@ -43,7 +43,7 @@ Nodes = tuple[int, ...]  #: number of nodes used, per node group
 def node_vectors(instance: Instance, check: Check = lambda: None) -> Iterator[Nodes]:
     """Nodes used per group: all of them, or any non-empty choice within the price limit.
 
-    `check` is called from time to time, as choices may have no shape; it may raise.
+    `check` is called from time to time, as choices may have no configuration; it may raise.
     """
     for number, vector in enumerate(product(*_counts(instance)), start=1):
         if number % CHECKED_EVERY == 0:
@@ -98,7 +98,7 @@ def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple
 def expert_degrees(
     instance: Instance, degrees: tuple[Degrees, ...], dp: int, vector: tuple[int, ...]
 ) -> list[tuple[int, Literal[1] | None]]:
-    """Pairs of GPUs that may share the experts of a stage, and that split each: `Shape.etp`.
+    """Pairs of GPUs that may share the experts of a stage, and that split each: `Config.etp`.
 
     On node groups with equal degrees in one zone, in several zones those of a node alone; beside
     tensor groups only where these split the sequence (Megatron-LM, arguments.py).
@@ -168,7 +168,7 @@ def schedules_of(instance: Instance, pp: int, share: int) -> Iterator[tuple[Sche
 
 
 def recompute_ways(instance: Instance, zero: ZeroStage) -> Iterator[tuple[Recompute, ...]]:
-    """The ways to recompute that the devices of a shape choose among, least time first.
+    """The ways to recompute that the devices of a configuration choose among, least time first.
 
     One way for all where these may not differ; or go through every layer in lockstep, as with ZeRO
     2 and 3.
@@ -212,7 +212,7 @@ def _may_have(instance: Instance, dp: int, pp: int) -> bool:
 
 
 class Departure(NamedTuple):
-    """The first fields of a shape that no shape of the plan space has beside those before them."""
+    """The first fields of a config that none of the plan space has beside those before them."""
 
     fields: tuple[str, ...]
     values: tuple[object, ...]
@@ -221,7 +221,7 @@ class Departure(NamedTuple):
 
 
 class _Fields(NamedTuple):
-    """Those of a shape, chosen one level after the other: plain, as a listing tries many."""
+    """Those of a config, chosen one level after the other: plain, as a listing tries many."""
 
     nodes_used: Nodes
     degrees: tuple[Degrees, ...] = ()
@@ -236,39 +236,40 @@ class _Fields(NamedTuple):
     recompute: tuple[Recompute, ...] = ("none",)
 
     @property
-    def shape(self) -> Shape:
-        """The shape with these fields."""
-        return Shape(**self._asdict())
+    def config(self) -> Configuration:
+        """The configuration with these fields."""
+        return Configuration(**self._asdict())
 
 
-#: Fields of a shape that are chosen together, and what they may be beside the fields before.
+#: Fields of a configuration that are chosen together, and what they may be beside the fields
+#: before.
 _Level = tuple[tuple[str, ...], Callable[[_Fields], Iterable[tuple[Any, ...]]]]
 
 
 @dataclass(frozen=True)
 class PlanSpace:
-    """Every choice of nodes, and every shape on them, that an instance allows."""
+    """Every choice of nodes, and every configuration on them, that an instance allows."""
 
     instance: Instance
 
-    def shapes(self, check: Check = lambda: None) -> Iterator[Shape]:
+    def configs(self, check: Check = lambda: None) -> Iterator[Configuration]:
         """The whole plan space; `check` as of `node_vectors`."""
         for vector in node_vectors(self.instance, check):
-            yield from self.shapes_of(vector)
+            yield from self.configs_of(vector)
 
-    def shapes_of(self, vector: Nodes) -> Iterator[Shape]:
-        """All shapes that use exactly these nodes."""
+    def configs_of(self, vector: Nodes) -> Iterator[Configuration]:
+        """All configurations that use exactly these nodes."""
         yield from _Walk(self.instance.on(vector)).completed(_Fields(vector), 0)
 
-    def departure(self, shape: Shape) -> Departure | None:
-        """Where a shape leaves the plan space; None for one of `shapes`."""
-        vector = shape.nodes_used
+    def departure(self, config: Configuration) -> Departure | None:
+        """Where a configuration leaves the plan space; None for one of `configs`."""
+        vector = config.nodes_used
         if len(vector) != len(self.instance.cluster.groups) or not may_use(self.instance, vector):
             return Departure(("nodes_used",), (vector,), [], [])
-        chosen = _Fields(**{name: getattr(shape, name) for name in _Fields._fields})
+        chosen = _Fields(**{name: getattr(config, name) for name in _Fields._fields})
         before = ["nodes_used"]
         for fields, choices in _Walk(self.instance.on(vector)).levels:
-            values, allowed = tuple(getattr(shape, name) for name in fields), list(choices(chosen))
+            values, allowed = tuple(getattr(config, name) for name in fields), list(choices(chosen))
             if values not in allowed:
                 return Departure(fields, values, allowed, before)
             before += fields
@@ -277,7 +278,7 @@ class PlanSpace:
 
 @dataclass(frozen=True)
 class _Walk:
-    """The fields of shapes on some nodes, in the order in which they are chosen.
+    """The fields of configurations on some nodes, in the order in which they are chosen.
 
     instance: that of plans on these nodes, see `Instance.on`. The choices of a level depend on the
     nodes used and on fields of the levels before alone.
@@ -296,16 +297,16 @@ class _Walk:
             (("degrees",), lambda chosen: zip(self._degrees(chosen.nodes_used))),
             (("dp", "pp"), self._pipelines),
             (("ep", "etp"), self._experts),
-            (("zero",), lambda chosen: zip(zero_choices(instance, chosen.shape))),
+            (("zero",), lambda chosen: zip(zero_choices(instance, chosen.config))),
             (("micro_batch",), lambda chosen: zip(self._micro_batches(chosen))),
             (("schedule", "vpp"), self._schedules),
             (("recompute",), lambda chosen: zip(recompute_ways(instance, chosen.zero))),
         )
 
-    def completed(self, chosen: _Fields, level: int) -> Iterator[Shape]:
-        """All shapes that are decided as this one on the levels before."""
+    def completed(self, chosen: _Fields, level: int) -> Iterator[Configuration]:
+        """All configurations that are decided as this one on the levels before."""
         if level == len(self.levels):
-            yield chosen.shape
+            yield chosen.config
             return
         fields, choices = self.levels[level]
         for values in choices(chosen):
@@ -313,7 +314,7 @@ class _Walk:
             yield from self.completed(further, level + 1)
 
     def _degrees(self, vector: Nodes) -> Iterator[tuple[Degrees, ...]]:
-        """By node group; none of a shape in which stages have their own.
+        """By node group; none of a configuration in which stages have their own.
 
         These stand in one zone, and no ranks share experts or sequences.
         """
@@ -369,11 +370,11 @@ class _Walk:
         return schedules_of(self.instance, chosen.pp, total // chosen.dp)
 
 
-def shapes(instance: Instance, check: Check = lambda: None) -> Iterator[Shape]:
+def configs(instance: Instance, check: Check = lambda: None) -> Iterator[Configuration]:
     """The whole plan space; `check` as of `node_vectors`."""
-    return PlanSpace(instance).shapes(check)
+    return PlanSpace(instance).configs(check)
 
 
-def shapes_of(instance: Instance, vector: Nodes) -> Iterator[Shape]:
-    """All shapes that use exactly these nodes."""
-    return PlanSpace(instance).shapes_of(vector)
+def configs_of(instance: Instance, vector: Nodes) -> Iterator[Configuration]:
+    """All configurations that use exactly these nodes."""
+    return PlanSpace(instance).configs_of(vector)

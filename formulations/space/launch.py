@@ -8,7 +8,7 @@ from formulations.instance.search import RECOMPUTE_WAYS, DegreesPer, ScheduleNam
 from formulations.instance.targets import LAUNCHERS, TARGETS, Target
 from formulations.instance.targets.launcher import Demands, Launcher, Refusal
 from formulations.instance.workload import Recompute
-from formulations.plan import PARAMETERS_SPLIT, STATES_SPLIT, Plan, Shape
+from formulations.plan import PARAMETERS_SPLIT, STATES_SPLIT, Configuration, Plan
 from formulations.space.slots import mesh_fault_of, runs_degrees
 
 
@@ -33,11 +33,11 @@ def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
     alike = len(ways) <= 1 and all(num in (0, blocks) for _, num, blocks in recomputed)
     return {
         "degrees": [_degrees_per(plan)],
-        "schedule": [plan.shape.schedule],
-        "context_parallel": [plan.shape.cp],
-        "context_method": list(dict.fromkeys(context_methods(instance, plan.shape))),
-        "expert_parallel": [plan.shape.ep],
-        "expert_tensor_parallel": [plan.shape.etp or "tp"],
+        "schedule": [plan.config.schedule],
+        "context_parallel": [plan.config.cp],
+        "context_method": list(dict.fromkeys(context_methods(instance, plan.config))),
+        "expert_parallel": [plan.config.ep],
+        "expert_tensor_parallel": [plan.config.etp or "tp"],
         "micro_batches": ["even" if len(shares) == 1 else "uneven"],
         "recompute_per": ["plan" if alike else "stage"],
         "recompute": [*ways],
@@ -76,7 +76,9 @@ def obstacles(instance: Instance, plan: Plan, target: str) -> list[Obstacle]:
     launcher = LAUNCHERS[target]
     untrained = list(launcher.untrained(instance.workload))
     refused = [*_barred(instance, plan, target), *_unlike(instance, plan, target)]
-    refused += launcher.refused(instance.workload, _demands(instance, plan.shape, plan.shape.zero))
+    refused += launcher.refused(
+        instance.workload, _demands(instance, plan.config, plan.config.zero)
+    )
     barring = []
     for refusal in (*untrained, *refused):
         value = str(refusal.value).lower() if isinstance(refusal.value, bool) else refusal.value
@@ -112,7 +114,7 @@ def _unlike(instance: Instance, plan: Plan, target: str) -> list[Refusal]:
     if target != "flagscale" or len({stage.degrees for column in stages for stage in column}) == 1:
         return []
     reasons = [
-        mesh_fault_of(instance, plan.shape.zero, first[0], degrees, last=k + 1 == len(first))
+        mesh_fault_of(instance, plan.config.zero, first[0], degrees, last=k + 1 == len(first))
         for k, degrees in enumerate(first)
     ]
     if any(len({stage.degrees for stage in column}) > 1 for column in stages):
@@ -121,44 +123,46 @@ def _unlike(instance: Instance, plan: Plan, target: str) -> list[Refusal]:
     return [Refusal("degrees", "per_group", reason) for reason in distinct]
 
 
-def _demands(instance: Instance, shape: Shape, zero: int) -> Demands:
+def _demands(instance: Instance, config: Configuration, zero: int) -> Demands:
     return Demands(
-        tp=shape.widest_tp,
-        pp=shape.pp,
-        cp=shape.cp,
-        ep=shape.ep,
-        etp=shape.etp or "tp",
+        tp=config.widest_tp,
+        pp=config.pp,
+        cp=config.cp,
+        ep=config.ep,
+        etp=config.etp or "tp",
         zero=zero,
-        copied=shape.has_copies,
-        splits_sequence=all(instance.splits_sequence(degrees.tp) for degrees in shape.degrees_used),
+        copied=config.has_copies,
+        splits_sequence=all(
+            instance.splits_sequence(degrees.tp) for degrees in config.degrees_used
+        ),
     )
 
 
-def zero_choices(instance: Instance, shape: Shape) -> list[ZeroStage]:
-    """ZeRO stages with which a shape is in the plan space, whichever it has; none: it is not.
+def zero_choices(instance: Instance, config: Configuration) -> list[ZeroStage]:
+    """ZeRO stages with which a config is in the plan space, whichever it has; none: it is not.
 
     2 and 3 exchange gradients with every micro-batch, see `formulations.costs.sharding`: they need
     equally many in every replica, and a pipeline of one stage. Where no tensor has copies all
     stages that the target runs are the same plan: the least stands for them.
     """
     search = instance.search
-    exchanges = shape.pp == 1 and search.micro_batches == "even"
+    exchanges = config.pp == 1 and search.micro_batches == "even"
     highest = PARAMETERS_SPLIT if exchanges else STATES_SPLIT
     choices = sorted(zero for zero in search.zero if zero <= highest)
-    stages = [zero for zero in choices if _runs(instance, shape, zero)]
-    return stages if shape.has_copies else stages[:1]
+    stages = [zero for zero in choices if _runs(instance, config, zero)]
+    return stages if config.has_copies else stages[:1]
 
 
-def _runs(instance: Instance, shape: Shape, zero: ZeroStage) -> bool:
-    """Whether the target of an instance can run a shape, with a ZeRO stage, on some node order."""
+def _runs(instance: Instance, config: Configuration, zero: ZeroStage) -> bool:
+    """Whether the target of an instance can run a config, with a ZeRO stage, on some node order."""
     target = TARGETS[instance.search.target]
-    if any(target.refused(instance.workload, _demands(instance, shape, zero))):
+    if any(target.refused(instance.workload, _demands(instance, config, zero))):
         return False
     if "context_method" in target.search:
-        methods = context_methods(instance, shape)
+        methods = context_methods(instance, config)
         if not all(target.allows("context_method", method) for method in methods):
             return False
-    return runs_degrees(instance, shape, zero)
+    return runs_degrees(instance, config, zero)
 
 
 #: All values of the fields that rules are about, the widest last where there is one value.

@@ -1,4 +1,4 @@
-"""Where stages with degrees of their own stand: the layouts of a shape, see `Shape.degrees`.
+"""Where stages with degrees of their own stand: the layouts of a config, see `Config.degrees`.
 
 A layout has a number for every stage: 2 x at place x on the next node, or nodes, of its group,
 2 x + 1 at place x behind the stage before, in the node that this has left GPUs of.
@@ -19,7 +19,7 @@ class _Floor:
     """The nodes that stages have begun, GPUs left of the last one, and degrees of the stages."""
 
     def __init__(self, places: ByPlace) -> None:
-        self.instance, self.shape, self.places = places.instance, places.shape, places.places
+        self.instance, self.config, self.places = places.instance, places.config, places.places
         self.used, self.node, self.rest = [0] * len(places.instance.cluster.groups), 0, 0
         self.begun = list[Degrees]()
 
@@ -27,12 +27,12 @@ class _Floor:
         """GPUs of every replica of a stage; None where it cannot stand so, or be launched."""
         place, together = divmod(code, 2)
         j, degrees = self.places[place]
-        cluster, shape = self.instance.cluster, self.shape
+        cluster, config = self.instance.cluster, self.config
         self.begun.append(degrees)
-        last = len(self.begun) == shape.pp
-        if not may_follow(self.instance, shape.zero, self.begun[0], degrees, last):
+        last = len(self.begun) == config.pp
+        if not may_follow(self.instance, config.zero, self.begun[0], degrees, last):
             return None
-        size, gpus = cluster.groups[j].gpus_per_node, shape.dp * degrees.width
+        size, gpus = cluster.groups[j].gpus_per_node, config.dp * degrees.width
         if together:  # behind the stage before, in its node
             if not self.rest or gpus > self.rest or cluster.node_groups[self.node] != j:
                 return None
@@ -43,7 +43,7 @@ class _Floor:
                 return None
             self.node = cluster.first_node[j] + self.used[j]
             self.used[j] += count
-            if self.used[j] > shape.nodes_used[j]:
+            if self.used[j] > config.nodes_used[j]:
                 return None
             first, self.rest = 0, count * size - gpus
         return [
@@ -56,19 +56,19 @@ class _Floor:
 
     @property
     def full(self) -> bool:
-        """Whether no GPU of the nodes that the shape uses is left."""
-        return not self.rest and tuple(self.used) == self.shape.nodes_used
+        """Whether no GPU of the nodes that the configuration uses is left."""
+        return not self.rest and tuple(self.used) == self.config.nodes_used
 
 
 def slots_of(places: ByPlace, layout: Sequence[int]) -> list[list[Group]] | None:
-    """[p][dp] GPUs of every stage and replica; None if the layout is none of the shape."""
+    """[p][dp] GPUs of every stage and replica; None if the layout is none of the configuration."""
     floor, stages = _Floor(places), []
     for code in layout:
         groups = floor.take(code)
         if groups is None:
             return None
         stages.append(groups)
-    return stages if floor.full and len(stages) == places.shape.pp else None
+    return stages if floor.full and len(stages) == places.config.pp else None
 
 
 def layouts(places: ByPlace, begun: Layout = ()) -> Iterator[Layout]:
@@ -76,7 +76,7 @@ def layouts(places: ByPlace, begun: Layout = ()) -> Iterator[Layout]:
     floor = _Floor(places)
     if any(floor.take(code) is None for code in begun):
         return
-    if len(begun) == places.shape.pp:
+    if len(begun) == places.config.pp:
         if floor.full:
             yield begun
         return
@@ -107,4 +107,4 @@ def layout_plan(
         for r, share in enumerate(micro_batches)
     ]
     nodes = dict.fromkeys(group.node for groups in slots for group in groups)
-    return Plan(shape=places.shape, node_order=tuple(nodes), replicas=tuple(replicas))
+    return Plan(config=places.config, node_order=tuple(nodes), replicas=tuple(replicas))

@@ -7,7 +7,7 @@ from math import gcd
 
 from formulations.instance import Instance
 from formulations.instance.targets.flagscale import mesh_fault
-from formulations.plan import Degrees, Place, Shape
+from formulations.plan import Configuration, Degrees, Place
 from formulations.units import powers_of_two
 
 Owner = tuple[int, int]  #: slot, node group
@@ -53,16 +53,16 @@ def shares_sequences(instance: Instance, degrees: Degrees, nodes: list[int]) -> 
     return pieces and exchanged and all(gpus % degrees.width == 0 for gpus in nodes)
 
 
-def stage_places(instance: Instance, shape: Shape) -> tuple[Place, ...]:
+def stage_places(instance: Instance, config: Configuration) -> tuple[Place, ...]:
     """Where stages with degrees of their own may run: slots that divide nodes and micro-batches."""
     return tuple(
         (j, degrees)
         for j, (group, count) in enumerate(
-            zip(instance.cluster.groups, shape.nodes_used, strict=True)
+            zip(instance.cluster.groups, config.nodes_used, strict=True)
         )
         if count
         for degrees in slot_degrees(instance, group.gpus_per_node, 1)
-        if shape.micro_batch % degrees.parts == 0
+        if config.micro_batch % degrees.parts == 0
     )
 
 
@@ -83,62 +83,62 @@ def may_follow(instance: Instance, zero: int, first: Degrees, degrees: Degrees, 
     return not flagscale or mesh_fault_of(instance, zero, first, degrees, last) is None
 
 
-def limits_orders(instance: Instance, shape: Shape) -> bool:
-    """Whether the target may run a shape on some orders of its nodes alone, see `runs_order`."""
-    return instance.search.target == "flagscale" and len(set(shape.degrees_used)) > 1
+def limits_orders(instance: Instance, config: Configuration) -> bool:
+    """Whether the target may run a config on some orders of its nodes alone, see `runs_order`."""
+    return instance.search.target == "flagscale" and len(set(config.degrees_used)) > 1
 
 
-def runs_order(instance: Instance, shape: Shape, order: Sequence[int]) -> bool:
-    """Whether the target can run a shape on nodes of these groups, in this order.
+def runs_order(instance: Instance, config: Configuration, order: Sequence[int]) -> bool:
+    """Whether the target can run a configuration on nodes of these groups, in this order.
 
     FlagScale's meshes have the same degrees on all replicas of a stage.
     """
-    if not limits_orders(instance, shape):
+    if not limits_orders(instance, config):
         return True
     groups, slots = instance.cluster.groups, list[Degrees]()
     for j in order:
-        slots += [shape.degrees[j]] * (groups[j].gpus_per_node // shape.degrees[j].width)
-    stages = [slots[k * shape.dp :][: shape.dp] for k in range(shape.pp)]
+        slots += [config.degrees[j]] * (groups[j].gpus_per_node // config.degrees[j].width)
+    stages = [slots[k * config.dp :][: config.dp] for k in range(config.pp)]
     return all(
         len(set(stage)) == 1
-        and may_follow(instance, shape.zero, slots[0], stage[0], k + 1 == shape.pp)
+        and may_follow(instance, config.zero, slots[0], stage[0], k + 1 == config.pp)
         for k, stage in enumerate(stages)
     )
 
 
-def apart(instance: Instance, shape: Shape) -> Iterator[tuple[Owner, Owner]]:
+def apart(instance: Instance, config: Configuration) -> Iterator[tuple[Owner, Owner]]:
     """Pairs of slots with node groups that do not own them in the same order, see `runs_order`."""
-    used = [j for j, count in enumerate(shape.nodes_used) if count]
-    last = shape.slots - shape.dp
-    for i, j in product(used if limits_orders(instance, shape) else (), repeat=2):
-        a, b = shape.degrees[i], shape.degrees[j]
-        if not may_follow(instance, shape.zero, a, b, last=True):
+    used = [j for j, count in enumerate(config.nodes_used) if count]
+    last = config.slots - config.dp
+    for i, j in product(used if limits_orders(instance, config) else (), repeat=2):
+        a, b = config.degrees[i], config.degrees[j]
+        if not may_follow(instance, config.zero, a, b, last=True):
             yield (0, i), (last, j)
-        for s in range(shape.slots - 1):
-            if a != b and (s + 1) % shape.dp:
+        for s in range(config.slots - 1):
+            if a != b and (s + 1) % config.dp:
                 yield (s, i), (s + 1, j)
 
 
-def runs_degrees(instance: Instance, shape: Shape, zero: int) -> bool:
+def runs_degrees(instance: Instance, config: Configuration, zero: int) -> bool:
     """Whether the target can run the degrees of node groups in some order of the nodes.
 
     Nodes of equal degrees make whole stages. The first and the last stage have degrees that go
     together: equal ones on nodes in two places, where fewer than all of them make whole stages.
     Of nodes with unlike numbers of slots that is taken for granted.
     """
-    if not limits_orders(instance, shape):
+    if not limits_orders(instance, config):
         return True
     nodes: dict[Degrees, Counter[int]] = {}  # by slots of a node
-    groups = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
+    groups = zip(instance.cluster.groups, config.degrees, config.nodes_used, strict=True)
     for group, degrees, count in groups:
         if count:
             nodes.setdefault(degrees, Counter())[group.gpus_per_node // degrees.width] += count
-    if any(sum(size * n for size, n in sizes.items()) % shape.dp for sizes in nodes.values()):
+    if any(sum(size * n for size, n in sizes.items()) % config.dp for sizes in nodes.values()):
         return False
     parted = {
         degrees
         for degrees, sizes in nodes.items()
-        if len(sizes) > 1 or any(n > shape.dp // gcd(shape.dp, size) for size, n in sizes.items())
+        if len(sizes) > 1 or any(n > config.dp // gcd(config.dp, size) for size, n in sizes.items())
     }
     pairs = [*product(nodes, repeat=2)]
     ends = ((a, b) for a, b in pairs if a != b or a in parted)

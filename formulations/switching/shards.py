@@ -123,8 +123,8 @@ def layout_of(cluster: Cluster, plan: Plan) -> Layout:
         for replica in plan.replicas
         for stage in replica.stages
     )
-    shape = plan.shape
-    return Layout(seats, shape.zero, shape.ep, whole_experts=shape.etp is not None)
+    config = plan.config
+    return Layout(seats, config.zero, config.ep, whole_experts=config.etp is not None)
 
 
 def tensors_of(workload: Workload, kind: Kind, edges: set[int]) -> Iterator[Tensors]:

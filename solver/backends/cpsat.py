@@ -19,7 +19,7 @@ EARLY_S = 0.5
 
 #: Written above a model in text.
 NOTE = """\
-# hetplan: the joint model of one shape, times in nanoseconds. Solve it with
+# hetplan: the joint model of one configuration, times in nanoseconds. Solve it with
 # presolve_inclusion_work_limit: 0, auto_detect_greater_than_at_least_one_of: false (tried: OR-Tools
 # 9.15, which otherwise loses optima, google/or-tools#5293).
 """
@@ -36,9 +36,9 @@ def run(model: cp_model.CpModel, options: SolveOptions, lean: bool = False) -> O
     """What CP-SAT finds out about a model that minimises an integer >= 0.
 
     Uses the time limit, seed, workers and gap of the options. lean: one worker, no probing and no
-    linear relaxation, a seventh of the time where most of the model is about shapes that are not
-    chosen. One worker and one seed give the same solution, unless the time limit strikes. Raises
-    ValueError for an invalid model.
+    linear relaxation, a seventh of the time where most of the model is about configurations that
+    are not chosen. One worker and one seed give the same solution, unless the time limit strikes.
+    Raises ValueError for an invalid model.
     """
     engine = cp_model.CpSolver()
     engine.parameters.num_workers = options.workers

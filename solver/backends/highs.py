@@ -46,7 +46,7 @@ UNIT_ROUNDOFF = 2.0**-53
 
 #: What a written model says first. The versions are those that a test of it was run with.
 NOTE = (
-    "hetplan: the joint model of one shape, times in milliseconds. HiGHS 1.14.0 and 1.15.1 solve",
+    "hetplan: the joint model of one configuration, times in ms. HiGHS 1.14.0 and 1.15.1 solve",
     "it rightly with presolve=off, mip_allow_restart=false, mip_rel_gap=0,",
     "mip_feasibility_tolerance=1e-9, primal_feasibility_tolerance=1e-9,",
     "dual_feasibility_tolerance=1e-10. With presolve 1.14.0 loses optima of such models",

@@ -1,12 +1,12 @@
-"""Lower bounds of the step time of every plan of a shape, in closed form, many shapes at once.
+"""Lower bounds of the step time of every plan of a config, in closed form, many configs at once.
 
 Paths: the work of one device, of any schedule; and its latency paths. Weighted sums of them over
 all slots are surrogates (Glover 1968) in which node orders and splits cancel out.
 
-They need no cost tables: layers of one run are alike, and shapes of equal tp, micro-batch size and
-recomputation have the same layer times. M micro-batches, t = forward + backward of a layer or a
-stage, s = what it adds to the tail of its stage (gradient sync, optimizer, gather), a = the start
-of that; see `placement_independent` for s, a, and transfers. The step time is T.
+They need no cost tables: layers of one run are alike, and configurations of equal tp, micro-batch
+size and recomputation have the same layer times. M micro-batches, t = forward + backward of a layer
+or a stage, s = what it adds to the tail of its stage (gradient sync, optimizer, gather), a = the
+start of that; see `placement_independent` for s, a, and transfers. The step time is T.
 
 Work. The slot of stage i of replica r is busy for m_r t, and its tail follows: T >= m_r t + s + a.
 Take weights w_j > 0 for the node groups and add up over all slots. Every replica passes each layer
@@ -62,14 +62,14 @@ import numpy as np
 
 from formulations.costs.compute import LayerTimes
 from formulations.instance import Instance
-from formulations.plan import Shape
+from formulations.plan import Configuration
 from formulations.schedules import SCHEDULES
 from formulations.schedules.interleaved import forwards_before_return
 from solver.bounds.placement_independent import (
     Array,
+    ConfigColumns,
     Mask,
     Numbers,
-    ShapeColumns,
     send_ns,
     tails,
     tied_ns,
@@ -77,19 +77,19 @@ from solver.bounds.placement_independent import (
 
 
 class ClosedForm(NamedTuple):
-    """Lower bound of the step time of every plan of a shape, and which one that is."""
+    """Lower bound of the step time of every plan of a configuration, and which one that is."""
 
     bound_ns: int
     proof: Literal["work", "filling"]
 
 
 def closed_forms(
-    instance: Instance, shapes: Sequence[Shape], times: Sequence[LayerTimes]
+    instance: Instance, configs: Sequence[Configuration], times: Sequence[LayerTimes]
 ) -> list[ClosedForm]:
-    """The larger of the work and the filling bound of shapes with these layer times."""
-    if not shapes:
+    """The larger of the work and the filling bound of configurations with these layer times."""
+    if not configs:
         return []
-    bounds = ClosedForms(instance, shapes, times)
+    bounds = ClosedForms(instance, configs, times)
     return [
         ClosedForm(filling, "filling") if filling > work else ClosedForm(work, "work")
         for work, filling in zip(
@@ -114,7 +114,7 @@ def least_over(values: Numbers, among: Mask) -> Numbers:
 
 
 class ClosedForms:
-    """The bounds of N shapes with their layer times. U runs of equal layers, J node groups.
+    """The bounds of N configurations with their layer times. U runs of equal layers, J node groups.
 
     counts: [U] layers of a run. kinds: [3, N, U, J] forward, backward, and of the latter weight
     gradients of one layer a run. work: [N, U, J] forward + backward. weight: [N, U, J] weight
@@ -125,14 +125,14 @@ class ClosedForms:
     """
 
     def __init__(
-        self, instance: Instance, shapes: Sequence[Shape], times: Sequence[LayerTimes]
+        self, instance: Instance, configs: Sequence[Configuration], times: Sequence[LayerTimes]
     ) -> None:
-        self.columns = ShapeColumns(instance, shapes)
+        self.columns = ConfigColumns(instance, configs)
         runs = instance.workload.layer_runs
         self.counts = np.array([run.count for run in runs], dtype=np.int64)
         self.is_block: Mask = np.array([run.layer.is_block for run in runs])
         starts = np.cumsum(self.counts) - self.counts
-        # Shapes share layer times: each of them is read once.
+        # Configurations share layer times: each of them is read once.
         distinct = {id(layer_times): layer_times for layer_times in times}
         number = {key: i for i, key in enumerate(distinct)}
         values = [
@@ -143,9 +143,9 @@ class ClosedForms:
         self.kinds: Numbers = np.array(values, dtype=np.float64).swapaxes(0, 1)[:, which]
         self.work: Numbers = self.kinds[0] + self.kinds[1]
         self.tails = tails(self.columns)
-        self.chunked: Mask = np.array([shape.vpp > 1 for shape in shapes])
+        self.chunked: Mask = np.array([config.vpp > 1 for config in configs])
         self.splits: Mask = np.array(
-            [SCHEDULES[shape.schedule].splits_backward for shape in shapes]
+            [SCHEDULES[config.schedule].splits_backward for config in configs]
         )
         self.weight: Numbers = self.kinds[2] * self.splits[:, None, None]
         self.micro_batches: Array = -(-self.columns.total // self.columns.dp)
@@ -206,15 +206,15 @@ class ClosedForms:
     @cached_property
     def factors(self) -> Numbers:
         """[N, P] c_i of a stage; inf beyond the last."""
-        columns, shapes = self.columns, self.columns.shapes
+        columns, configs = self.columns, self.columns.configs
         # [kinds, N] phi: the largest share of a kind of operation in the work of a layer.
         kinds = np.stack([self.kinds[0], self.kinds[1] - self.weight, self.weight])
         counted = columns.used[:, None, :] & (self.work > 0)
         shares = np.where(counted, kinds / np.maximum(self.work, 1), 0.0).max(axis=(2, 3))
         stage = np.arange(int(columns.pp.max()))
-        factors = np.full((len(shapes), len(stage)), -np.inf)
-        for schedule in {shape.schedule for shape in shapes}:
-            rows = np.flatnonzero([shape.schedule == schedule for shape in shapes])
+        factors = np.full((len(configs), len(stage)), -np.inf)
+        for schedule in {config.schedule for config in configs}:
+            rows = np.flatnonzero([config.schedule == schedule for config in configs])
             pp, m = columns.pp[rows, None], self.micro_batches[rows, None]
             phi = shares[:, rows, None]
             for path in SCHEDULES[schedule].missed(pp, np.minimum(stage, pp - 1), m, 0 * m + 1):
@@ -222,9 +222,9 @@ class ClosedForms:
                 factors[rows] = np.maximum(factors[rows], kept)
         # Several chunks: c_i = m - phi u of forwards.
         for n in np.flatnonzero(self.chunked).tolist():
-            shape, share = shapes[n], int(self.micro_batches[n])
-            device = np.minimum(stage, shape.pp - 1)
-            before = forwards_before_return(shape.pp, device, share, shape.vpp)
+            config, share = configs[n], int(self.micro_batches[n])
+            device = np.minimum(stage, config.pp - 1)
+            before = forwards_before_return(config.pp, device, share, config.vpp)
             factors[n] = share - shares[0, n] * before
         return np.where(stage < columns.pp[:, None], factors, np.inf)
 
@@ -306,7 +306,7 @@ class ClosedForms:
 
     def filling_ns(self) -> Array:
         """[N] the filling bound; 0 where devices have several chunks."""
-        ones = np.ones(len(self.columns.shapes))
+        ones = np.ones(len(self.columns.configs))
         weights = self.weights(ones)
         # d: no v_j - d negative, and a block of the longest run no cheaper on stage 0.
         run = int((self.counts * self.is_block).argmax())

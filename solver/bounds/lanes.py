@@ -1,4 +1,4 @@
-"""Lanes of a shape on given numbers of nodes, whatever the node order, and how places are divided.
+"""Lanes of a config on given numbers of nodes, whatever the node order, and how places are divided.
 
 Lanes are the replicas in blocks of q = `lane_width`, which no node border parts: on every stage a
 lane stands on one node. So a node of c slots is c / q places, each for one stage of one lane, and a
@@ -53,8 +53,8 @@ Counts = tuple[int, ...]  #: places of one lane by class
 class LanePlaces:
     """Places of `number` lanes, each of `width` replicas and as many places as `stages`.
 
-    classes: the first of them the fastest; there: places of each in the shape. parted: those of
-    every zone, where lanes have equally many of its places, as no stage spans zones.
+    classes: the first of them the fastest; there: places of each in the configuration. parted:
+    those of every zone, where lanes have equally many of its places, as no stage spans zones.
     """
 
     number: int
@@ -85,20 +85,20 @@ class LanePlaces:
 
 
 def lane_places(intervals: Intervals, placer: Placer, split: bool) -> LanePlaces:
-    """The places of a shape; the slowest classes as one, while there are too many ways.
+    """The places of a configuration; the slowest classes as one, while there are too many ways.
 
     split: no stage spans zones.
     """
     tables, zone = intervals.tables, placer.zones.zone_of_group
-    shape, width = tables.shape, lane_width(tables)
-    slots = zip(shape.nodes_used, tables.slots_per_node, strict=True)
+    config, width = tables.config, lane_width(tables)
+    slots = zip(config.nodes_used, tables.slots_per_node, strict=True)
     each = [nodes * size // width for nodes, size in slots]
     classes = classes_of(intervals, 0.0)
     while True:
         lane = LanePlaces(
-            number=shape.dp // width,
+            number=config.dp // width,
             width=width,
-            stages=shape.pp,
+            stages=config.pp,
             classes=tuple(classes),
             there=tuple(sum(each[j] for j in node_class) for node_class in classes),
             parted=_by_zone([{zone[j] for j in node_class} for node_class in classes])
@@ -225,14 +225,14 @@ class Stages:
 
 
 class Lane:
-    """Any lane of a shape whose places are dealt out as `places` says; J classes."""
+    """Any lane of a configuration whose places are dealt out as `places` says; J classes."""
 
     def __init__(
         self, intervals: Intervals, placer: Placer, places: LanePlaces, split: bool
     ) -> None:
         self.intervals, self.placer, self.places = intervals, placer, places
         self.tables, self.classes = intervals.tables, places.classes
-        flows = self.tables.shape.dp if split else places.width
+        flows = self.tables.config.dp if split else places.width
         self.costs = ClassGraph(intervals, placer, self.classes, flows)
         self._steps: dict[Counts, list[list[Step]]] = {}
         self._tails: dict[tuple[int, ...], Tail] = {}
@@ -241,8 +241,8 @@ class Lane:
     @cached_property
     def exact(self) -> bool:
         """Whether the ways are node orders, with their own costs."""
-        shape, sizes = self.tables.shape, self.tables.slots_per_node
-        used = [j for j, count in enumerate(shape.nodes_used) if count]
+        config, sizes = self.tables.config, self.tables.slots_per_node
+        used = [j for j, count in enumerate(config.nodes_used) if count]
         single_places = all(sizes[j] == self.places.width for j in used)
         alike = len(self.tables.tensors) == 1 and len(self.classes) == len(used)
         return single_places and alike and not self.tables.instance.cluster.has_zones
@@ -278,7 +278,7 @@ class Lane:
 
     def everything(self) -> Stages:
         """All layers on all stages, hosts undecided."""
-        pp = self.tables.shape.pp
+        pp = self.tables.config.pp
         return Stages((self.intervals.allowed,) * pp, (None,) * pp)
 
     def _fits(self, k: int, node_class: int, share: int) -> Mask:
@@ -294,7 +294,7 @@ class Lane:
             classes = range(len(self.classes))
             places = Resources(tuple(tuple(int(i == j) for i in classes) for j in classes), counts)
             any_class = dict.fromkeys(classes, 1)
-            self._steps[counts] = steps([any_class] * self.tables.shape.pp, places) or []
+            self._steps[counts] = steps([any_class] * self.tables.config.pp, places) or []
         return self._steps[counts]
 
     def problem(self, counts: Counts, stages: Stages, share: int = 1) -> SplitProblem:
@@ -331,7 +331,7 @@ class Lane:
         groups += groups[:1] * (self.places.number - len(groups))
         nodes = [self.placer.terms(j, 0) for j in groups]
         sync, latency, gather, gather_latency = self.placer.stage(0, nodes, groups)
-        ends = 0, (self.tables.shape.pp - 1) * self.tables.shape.dp
+        ends = 0, (self.tables.config.pp - 1) * self.tables.config.dp
         first, last = (max(self.placer.terms(j, end).embedding_ns for j in groups) for end in ends)
         return Tail(
             interval_sums(sync) + latency,

@@ -8,7 +8,7 @@ Bounds of `latency_bottleneck` grow with the share m of a lane, so each edge has
 Paths: those of `latency_bottleneck`, solved for m instead of the time.
 A path carries no more than its worst edge, a lane no more than its best path.
 
-Bound of a shape. No plan, whatever its node order and shares, has a shorter step.
+Bound of a configuration. No plan, whatever its node order and shares, has a shorter step.
 For a trial time the layered graph of all node orders is thinned. With even shares that is `tighten`
 of `latency_bottleneck`. With uneven shares every edge, a stage on some nodes, has for each lane a
 largest share of micro-batches, see above. Where the lanes together cannot take all, no
@@ -206,7 +206,7 @@ def _possible(problem: SplitProblem, shared: SharedOut, share: int, cutoff: int)
 
 @dataclass(frozen=True)
 class _Trial:
-    """The graph of one shape. needed: sum of shares over the lanes; None: shares are given."""
+    """The graph of one config. needed: sum of shares over the lanes; None: shares are given."""
 
     problem: SplitProblem
     intervals: Intervals
@@ -259,12 +259,12 @@ class _Trial:
 
 
 def _trial(intervals: Intervals, cutoff: int) -> _Trial | None:
-    """The graph of a shape below a cutoff; None if it has too many node orders, or chunks."""
+    """The graph of a config below a cutoff; None if it has too many node orders, or chunks."""
     tables, placer = intervals.tables, Placer(intervals.tables)
-    if tables.shape.vpp > 1:
+    if tables.config.vpp > 1:
         return None
     width = lane_width(tables)
-    total, dp = tables.num_micro_batches, tables.shape.dp
+    total, dp = tables.num_micro_batches, tables.config.dp
     given = tables.instance.search.micro_batches == "even" or width == dp
     share, split = ceil_div(total, dp), StageZones(placer).split_by(cutoff)
     problem = order_graph(intervals, placer, share if given else 1, split)
@@ -275,13 +275,13 @@ def _trial(intervals: Intervals, cutoff: int) -> _Trial | None:
     return _Trial(problem, intervals, None if given else ceil_div(total, width))
 
 
-def shape_bound_ns(
+def config_bound_ns(
     intervals: Intervals, cutoff_ns: int, stop: Callable[[], bool] = lambda: False
 ) -> int:
-    """Lower bound of the step time of every plan of the shape; the cutoff if none is below it.
+    """Lower bound of the step time of every plan of the config; the cutoff if none is below it.
 
     At least what the argument of this module can show, less 1 part in RESOLUTION; less if stopped;
-    0 if the shape has too many node orders for a graph of all.
+    0 if the configuration has too many node orders for a graph of all.
     """
     trial = _trial(intervals, cutoff_ns)
     if trial is None:
@@ -293,7 +293,7 @@ def shape_bound_ns(
         return cutoff_ns
     # No plan is below all work on the fastest GPUs, shared by all slots.
     tables = intervals.tables
-    busy_ns = ceil_div(tables.num_micro_batches * tables.least_work_ns, tables.shape.slots)
+    busy_ns = ceil_div(tables.num_micro_batches * tables.least_work_ns, tables.config.slots)
     low, high = min(busy_ns, cutoff_ns), cutoff_ns
     while (middle := low + low // STEP + 1) < high and not stop():
         thinned = trial.start(middle)

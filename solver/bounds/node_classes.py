@@ -69,7 +69,7 @@ NodeClass = tuple[int, ...]  #: node groups
 def classes_of(intervals: Intervals, apart: float) -> list[NodeClass]:
     """The groups used, those together whose speeds are less than this relative difference apart."""
     work = (intervals.forward + intervals.backward)[:, 0, -1]
-    used = np.flatnonzero(intervals.tables.shape.nodes_used)
+    used = np.flatnonzero(intervals.tables.config.nodes_used)
     classes: list[list[int]] = []
     for j in used[np.argsort(work[used], kind="stable")].tolist():
         if classes and work[j] < work[classes[-1][0]] * (1 + apart):
@@ -193,8 +193,8 @@ def _starts(placer: Placer, j: int) -> list[int]:
     multiple of that and dp. On the first stage nothing enters, from the last one nothing leaves.
     """
     tables = placer.tables
-    dp, last = tables.shape.dp, tables.shape.slots - tables.slots_per_node[j]
-    used = zip(tables.slots_per_node, tables.shape.nodes_used, strict=True)
+    dp, last = tables.config.dp, tables.config.slots - tables.slots_per_node[j]
+    used = zip(tables.slots_per_node, tables.config.nodes_used, strict=True)
     step = gcd(*(size for size, n in used if n))
     period = dp + lcm(step, dp)
     return [start for start in range(0, last + 1, step) if start < period or start > last - dp]
@@ -203,9 +203,9 @@ def _starts(placer: Placer, j: int) -> list[int]:
 def _sync(placer: Placer, phase: SyncPhase, nodes: list[NodeTerms]) -> tuple[Array, int]:
     """[L] and start-up that no stage with such a node undercuts."""
     tables = placer.tables
-    cluster, dp = tables.instance.cluster, tables.shape.dp
+    cluster, dp = tables.instance.cluster, tables.config.dp
     fewest = ceil_div(dp, max(tables.slots_per_node))
-    counts = range(max(2, fewest), min(dp, sum(tables.shape.nodes_used)) + 1)
+    counts = range(max(2, fewest), min(dp, sum(tables.config.nodes_used)) + 1)
     rings: list[tuple[Array, int]] = []
     pairs = {
         (node.inside[k], node.inside_latency_s[k], node.outside.get(k))
@@ -224,7 +224,7 @@ def _sync(placer: Placer, phase: SyncPhase, nodes: list[NodeTerms]) -> tuple[Arr
 def least_costs(placer: Placer, j: int) -> NodeCosts:
     """Those of node group j."""
     tables, starts = placer.tables, _starts(placer, j)
-    dp, size = tables.shape.dp, tables.slots_per_node[j]
+    dp, size = tables.config.dp, tables.slots_per_node[j]
     nodes = [placer.terms(j, start) for start in starts]
     # Transfers of the first kind of message, to the next stage on the same node or not.
     sends = [
@@ -241,7 +241,7 @@ def least_costs(placer: Placer, j: int) -> NodeCosts:
         gather=_sync(placer, placer.gather, nodes) if placer.gather else none,
         embedding=(
             min(time for start, time in embedding if start < dp),
-            min(time for start, time in embedding if start + size > tables.shape.slots - dp),
+            min(time for start, time in embedding if start + size > tables.config.slots - dp),
         ),
     )
 
@@ -256,7 +256,7 @@ class Tail:
 
 
 class ClassGraph:
-    """What one replica of a shape costs on J classes; of each the groups, least sync first.
+    """What one replica of a configuration costs on J classes; of each the groups, least sync first.
 
     flows: replicas at least that share a link between zones, see `least_sends`.
     """
@@ -307,7 +307,7 @@ class ClassGraph:
         """
         source, target, before, now = np.array(steps).T
         send = self._send_ns[before, now][:, None] * (stage > 0)
-        last = stage == self.tables.shape.pp - 1
+        last = stage == self.tables.config.pp - 1
         embedding = np.array([tail.embedding[last] for tail in tails], dtype=np.int64)
         return Arcs(
             source=source,
@@ -325,7 +325,7 @@ class ClassGraph:
         """One replica with `share` micro-batches."""
         forward, backward, weight = self._columns.times()
         return SplitProblem(
-            schedule=self.tables.shape.schedule,
+            schedule=self.tables.config.schedule,
             blocking=self.tables.instance.search.blocking_sends,
             tied=self.tables.tied,
             stages=tuple(stages),

@@ -1,4 +1,4 @@
-"""A lower bound of the step time of every plan of a shape: stages hold whole blocks.
+"""A lower bound of the step time of every plan of a configuration: stages hold whole blocks.
 
 Paths: the latency paths, see `closed_forms`. A trial time leaves each stage room for so many
 whole blocks; if all of them hold fewer than there are, no plan is as fast.
@@ -31,7 +31,7 @@ import numpy as np
 
 from formulations.costs.compute import LayerTimes
 from formulations.instance import Instance
-from formulations.plan import Shape
+from formulations.plan import Configuration
 from solver.bounds.closed_forms import MARGIN, ClosedForms, least_over
 from solver.bounds.placement_independent import Array, Mask, Numbers
 
@@ -45,7 +45,7 @@ STEPS = 6
 
 @dataclass(frozen=True)
 class _Replica:
-    """What one replica of each shape costs at least; `fast`: [N] stages on A, f.
+    """What one replica of each configuration costs at least; `fast`: [N] stages on A, f.
 
     block_fast, block_slow: [N] t_A, t_B in ns. ends_fast, ends_slow: [N, 2] other layers that are
     surely on the first and on the last stage. fixed_ns: [N] all that (1) adds whatever the blocks.
@@ -63,28 +63,28 @@ class _Replica:
 
 def refuted(
     instance: Instance,
-    shapes: Sequence[Shape],
+    configs: Sequence[Configuration],
     times: Sequence[LayerTimes],
     below_ns: Sequence[int],
 ) -> list[bool]:
-    """Whether no plan of each shape, with these layer times, has a step time below these."""
-    if not shapes:
+    """Whether no plan of each config, with these layer times, has a step time below these."""
+    if not configs:
         return []
-    packing = Packing(ClosedForms(instance, shapes, times))
+    packing = Packing(ClosedForms(instance, configs, times))
     flags: list[bool] = packing.refutes(np.array(below_ns, dtype=np.int64)).tolist()
     return flags
 
 
 def packed_ns(
     instance: Instance,
-    shapes: Sequence[Shape],
+    configs: Sequence[Configuration],
     times: Sequence[LayerTimes],
     known_ns: Sequence[int],
 ) -> list[int]:
-    """Lower bounds of the step times of shapes, from some that are known up to twice these."""
-    if not shapes:
+    """Lower bounds of the step times of configs, from some that are known up to twice these."""
+    if not configs:
         return []
-    packing = Packing(ClosedForms(instance, shapes, times))
+    packing = Packing(ClosedForms(instance, configs, times))
     low = np.array(known_ns, dtype=np.int64)
     high = 2 * low
     for _ in range(HALVINGS):
@@ -96,7 +96,7 @@ def packed_ns(
 
 
 class Packing:
-    """Trial times for N shapes. P: most stages."""
+    """Trial times for N configurations. P: most stages."""
 
     def __init__(self, bounds: ClosedForms) -> None:
         self.bounds, columns = bounds, bounds.columns
@@ -141,7 +141,7 @@ class Packing:
         return np.stack([(work[:, end > 0] * end[end > 0]).sum(axis=1) for end in ends], axis=1)
 
     def refutes(self, below_ns: Array) -> Mask:
-        """[N] whether no plan of the shape has a step time below these [N]."""
+        """[N] whether no plan of the configuration has a step time below these [N]."""
         refuted = np.zeros(len(below_ns), dtype=bool)
         for replica in self.replicas:
             refuted |= self._refutes(replica, below_ns)

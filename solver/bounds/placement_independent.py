@@ -1,4 +1,4 @@
-"""What communication and optimizer cost at least, whatever the node order: many shapes at once.
+"""What communication and optimizer cost at least, whatever the node order: many configs at once.
 
 Slots are in node order; a node of group j covers c_j of them in a row, stage k of
 replica r has slot k dp + r. Borders of nodes and of stages lie at multiples of q, the greatest
@@ -19,7 +19,7 @@ from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS, expert_rin
 from formulations.costs.tables import embedding_bytes, send_bytes
 from formulations.instance import Instance
 from formulations.instance.machines import Link
-from formulations.plan import STATES_SPLIT, Shape
+from formulations.plan import STATES_SPLIT, Configuration
 from formulations.units import NANOSECONDS_PER_SECOND
 
 Numbers = NDArray[np.float64]
@@ -35,8 +35,8 @@ def at_least_ns(seconds: Numbers) -> Numbers:
     return np.ceil(seconds * (NANOSECONDS_PER_SECOND * (1 - NOISE)))
 
 
-class ShapeColumns:
-    """N shapes, field by field. J node groups, U runs of equal layers.
+class ConfigColumns:
+    """N configurations, field by field. J node groups, U runs of equal layers.
 
     dp, pp, zero, ep: [N]; zero: ZeRO stages, ep: GPUs that share the experts. nodes: [N, J] nodes
     used. used: [N, J] whether there are any. tp: [N, J] GPUs of a tensor group. copies: [N, J]
@@ -46,46 +46,48 @@ class ShapeColumns:
     share of the gradient sync that backward passes do not hide.
     """
 
-    def __init__(self, instance: Instance, shapes: Sequence[Shape]) -> None:
-        self.instance, self.shapes = instance, shapes
-        rows = [(shape.dp, shape.pp, shape.zero, shape.micro_batch, shape.ep) for shape in shapes]
+    def __init__(self, instance: Instance, configs: Sequence[Configuration]) -> None:
+        self.instance, self.configs = instance, configs
+        rows = [
+            (config.dp, config.pp, config.zero, config.micro_batch, config.ep) for config in configs
+        ]
         figures = np.array(rows, dtype=np.int64).T
         self.dp, self.pp, self.zero, micro_batch, self.ep = figures
         self.total: Array = instance.workload.global_batch // micro_batch
-        self.nodes = np.array([shape.nodes_used for shape in shapes], dtype=np.int64)
+        self.nodes = np.array([config.nodes_used for config in configs], dtype=np.int64)
         self.used: Mask = self.nodes > 0
         # Groups that are not used have the degrees of one that is.
         pairs = [
-            [(group_degrees.tp, group_degrees.copies) for group_degrees in shape.degrees]
-            for shape in shapes
+            [(group_degrees.tp, group_degrees.copies) for group_degrees in config.degrees]
+            for config in configs
         ]
         degrees = np.array(pairs, dtype=np.int64).transpose(2, 0, 1)
         first = np.argmax(self.used, axis=1)
-        usual = degrees[:, np.arange(len(shapes)), first][..., None]
+        usual = degrees[:, np.arange(len(configs)), first][..., None]
         self.tp, self.copies = np.where(self.used, degrees, usual)
         self.width = self.tp * self.copies
         gpus = np.array([group.gpus_per_node for group in instance.cluster.groups])
         self.per_node = np.where(self.used, gpus // self.width, 0)
         self.slots = self.nodes * self.per_node
         self.common = np.gcd(self.dp, np.gcd.reduce(self.per_node, axis=1))
-        self.etp_whole = np.array([shape.etp is not None for shape in shapes])
+        self.etp_whole = np.array([config.etp is not None for config in configs])
         overlap = instance.search.overlap
-        self.seen_sync = np.array([1 - overlap.hidden_sync(s.pp, s.vpp) for s in shapes])
+        self.seen_sync = np.array([1 - overlap.hidden_sync(s.pp, s.vpp) for s in configs])
 
-    def alike(self, *columns: Array | Mask | Numbers) -> tuple[list[Shape], Array]:
-        """One shape each of those that share degrees and agree in these columns [N].
+    def alike(self, *columns: Array | Mask | Numbers) -> tuple[list[Configuration], Array]:
+        """One configuration each of those that share degrees and agree in these columns [N].
 
         And [N] which of them it is.
         """
         numbers: dict[tuple[object, ...], int] = {}
         keys = zip(
-            (tuple(map(id, shape.degrees)) for shape in self.shapes),
+            (tuple(map(id, config.degrees)) for config in self.configs),
             *(column.tolist() for column in columns),
             strict=True,
         )
         which = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
         firsts = np.searchsorted(np.maximum.accumulate(which), np.arange(len(numbers)))
-        return [self.shapes[i] for i in firsts.tolist()], which
+        return [self.configs[i] for i in firsts.tolist()], which
 
     def least(self, values: Numbers) -> Numbers:
         """[N] least of values [J] or [N, J] over the groups used."""
@@ -102,7 +104,7 @@ class ShapeColumns:
         )
 
 
-def send_ns(columns: ShapeColumns) -> Numbers:
+def send_ns(columns: ConfigColumns) -> Numbers:
     """[N] all pp - 1 transfers of one micro-batch through one replica, one way.
 
     Proof. Slots of one replica are dp apart, so a node has ceil(c_j / dp) of its stages at most
@@ -110,10 +112,13 @@ def send_ns(columns: ShapeColumns) -> Numbers:
     blocks of q slots, which stand on one node each: at least q replicas cross together.
     """
     instance, boundaries = columns.instance, columns.pp - 1
-    shapes, which = columns.alike(columns.total)
+    configs, which = columns.alike(columns.total)
     sizes = [
-        [send_bytes(instance, group_degrees, shape.micro_batch) for group_degrees in shape.degrees]
-        for shape in shapes
+        [
+            send_bytes(instance, group_degrees, config.micro_batch)
+            for group_degrees in config.degrees
+        ]
+        for config in configs
     ]
     size = np.array(sizes)[which]
     visits = -(-columns.per_node // columns.dp[:, None])
@@ -136,17 +141,17 @@ def send_ns(columns: ShapeColumns) -> Numbers:
     return sends
 
 
-def tied_ns(columns: ShapeColumns) -> Numbers:
+def tied_ns(columns: ConfigColumns) -> Numbers:
     """[N] all-reduce of tied embeddings; 0 if there is none.
 
     Proof. The two slots of a replica are (pp - 1) dp apart, so on two nodes unless one has more
     slots than that; then q replicas at least cross its border together, see `send_ns`.
     """
     instance = columns.instance
-    shapes, which = columns.alike(columns.pp > 1)
+    configs, which = columns.alike(columns.pp > 1)
     sizes = [
-        [embedding_bytes(instance, group_degrees.tp, shape.pp) for group_degrees in shape.degrees]
-        for shape in shapes
+        [embedding_bytes(instance, group_degrees.tp, config.pp) for group_degrees in config.degrees]
+        for config in configs
     ]
     size = np.array(sizes)[which]
     share = ring_share(ALL_REDUCE, 2) * size
@@ -162,7 +167,7 @@ def tied_ns(columns: ShapeColumns) -> Numbers:
 
 @dataclass(frozen=True)
 class Rings:
-    """Numbers n of nodes that a stage may lie on, K of them per shape, and their rings.
+    """Numbers n of nodes that a stage may lie on, K of them per configuration, and their rings.
 
     possible: [N, K]. inside_s: [N, K] seconds per byte for factor 1. inside_start_s,
     outside_start_s: [N, K] latencies for factor 1. with_group, outside_s: [J, N, K] whether a stage
@@ -188,7 +193,7 @@ class Rings:
     outside_start_s: Numbers
 
 
-def rings(columns: ShapeColumns) -> Rings:
+def rings(columns: ConfigColumns) -> Rings:
     """The rings of one stage's replicas."""
     dp, shared = columns.dp, columns.common
     largest = columns.per_node.max(axis=1)
@@ -222,7 +227,7 @@ def rings(columns: ShapeColumns) -> Rings:
     )
 
 
-def _nth_least(columns: ShapeColumns, values: Numbers, n: Array) -> Numbers:
+def _nth_least(columns: ConfigColumns, values: Numbers, n: Array) -> Numbers:
     """[N, K] n-th least of values [J] or [N, J] over the nodes, if they are that many; 0 for 0."""
     each = np.where(columns.used, values, np.inf)
     order = np.argsort(each, axis=1, kind="stable")
@@ -244,7 +249,7 @@ class Tails:
     start: Numbers
 
 
-def tails(columns: ShapeColumns) -> Tails:
+def tails(columns: ConfigColumns) -> Tails:
     """Least tails of a stage; the optimizer is that of any one replica, the slowest counts.
 
     Proof: see `Rings`; sync and gather are taken at their least number of nodes each.
@@ -269,36 +274,36 @@ def tails(columns: ShapeColumns) -> Tails:
     return Tails(layers + _expert_rings(columns)[:, :, None] + optimizer, start)
 
 
-def _parameters(columns: ShapeColumns) -> tuple[Array, Array]:
+def _parameters(columns: ConfigColumns) -> tuple[Array, Array]:
     """[N, U, J] parameters of one layer per GPU: of all replicas alike, of experts."""
     workload, groups = columns.instance.workload, range(len(columns.instance.cluster.groups))
-    shapes, which = columns.alike(columns.pp > 1, columns.ep, columns.etp_whole)
-    rows = [[layer_parameters(workload, shape, j) for j in groups] for shape in shapes]
+    configs, which = columns.alike(columns.pp > 1, columns.ep, columns.etp_whole)
+    rows = [[layer_parameters(workload, config, j) for j in groups] for config in configs]
     per_gpu = np.array(rows, dtype=np.int64)[which].transpose(2, 0, 3, 1)
     return per_gpu[0], per_gpu[1]
 
 
-def _expert_rings(columns: ShapeColumns) -> Array:
+def _expert_rings(columns: ConfigColumns) -> Array:
     """[N, U] ns of the rings of experts that ep GPUs share: the same for all node orders."""
     workload, experts = columns.instance.workload, _parameters(columns)[1]
     zero, seen, nodes = columns.zero, columns.seen_sync, columns.nodes.T
     figures = columns.dp, columns.pp, columns.ep, columns.etp_whole
-    shapes, which = columns.alike(*figures, zero, seen, *nodes)
+    configs, which = columns.alike(*figures, zero, seen, *nodes)
     firsts = np.unique(which, return_index=True)[1]
-    rings = np.zeros((len(shapes), len(workload.layer_runs)), dtype=np.int64)
-    for n, (shape, i) in enumerate(zip(shapes, firsts.tolist(), strict=True)):
-        if shape.has_expert_grid:
-            factors = SYNC_FACTORS[shape.zero] * seen[i], GATHER_FACTORS[shape.zero]
+    rings = np.zeros((len(configs), len(workload.layer_runs)), dtype=np.int64)
+    for n, (config, i) in enumerate(zip(configs, firsts.tolist(), strict=True)):
+        if config.has_expert_grid:
+            factors = SYNC_FACTORS[config.zero] * seen[i], GATHER_FACTORS[config.zero]
             sizes = workload.gradient_bytes, workload.parameter_bytes
             rings[n] = sum(
-                expert_rings_ns(columns.instance, shape, factor, size * experts[i])
+                expert_rings_ns(columns.instance, config, factor, size * experts[i])
                 for factor, size in zip(factors, sizes, strict=True)
             )
     return rings[which]
 
 
 def _collective(
-    columns: ShapeColumns, stage_rings: Rings, factor: Array | Numbers, sizes: Array
+    columns: ConfigColumns, stage_rings: Rings, factor: Array | Numbers, sizes: Array
 ) -> tuple[Numbers, Numbers]:
     """[N, U, J] rings for sizes [N, U, J] in bytes, [N] their start; factor: [N]."""
     used, tp = columns.used[:, None, :], columns.tp[:, None, :]

@@ -1,4 +1,4 @@
-"""The work and filling bound of shapes in which every stage has degrees of its own.
+"""The work and filling bound of configurations in which every stage has degrees of its own.
 
 Proof. All replicas are alike. With t_k the forward and backward of a micro-batch on stage k, at
 least as if nothing more were recomputed than may be, a step takes at least the sum of all t_k and
@@ -37,7 +37,7 @@ from formulations.costs.sharding import message_lanes
 from formulations.costs.stage_places import with_places
 from formulations.costs.tables import embedding_bytes, send_bytes
 from formulations.instance import Instance
-from formulations.plan import Place, Shape, num_gpus
+from formulations.plan import Configuration, Place, num_gpus
 from formulations.schedules import SCHEDULES
 from formulations.space.slots import stage_places
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_div
@@ -56,13 +56,13 @@ _NOISE = 1e-9
 class _End:
     """Of a stage at a place: its nodes, and what its links take of messages and embeddings."""
 
-    def __init__(self, instance: Instance, shape: Shape, place: Place) -> None:
+    def __init__(self, instance: Instance, config: Configuration, place: Place) -> None:
         self.instance, self.degrees = instance, place[1]
         self.group = instance.cluster.groups[place[0]]
-        self.num_nodes = ceil_div(shape.dp * self.degrees.width, self.group.gpus_per_node)
-        self.slots = shape.dp // self.num_nodes
+        self.num_nodes = ceil_div(config.dp * self.degrees.width, self.group.gpus_per_node)
+        self.slots = config.dp // self.num_nodes
         num_tensors = min(layer.output_tensors for layer in instance.workload.layers)
-        self.size = num_tensors * send_bytes(instance, self.degrees, shape.micro_batch)
+        self.size = num_tensors * send_bytes(instance, self.degrees, config.micro_batch)
 
     @property
     def inside_s(self) -> float:
@@ -101,7 +101,7 @@ def _loads(by_gpus: Numbers, pp: int, kept: float) -> Numbers:
 
 
 class StageChoice:
-    """Bounds for the shapes of one instance."""
+    """Bounds for the configurations of one instance."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -110,16 +110,16 @@ class StageChoice:
         self.counts = np.array([run.count for run in instance.workload.layer_runs])
         self.first = np.cumsum(self.counts) - self.counts
 
-    def _times(self, shape: Shape, places: tuple[Place, ...]) -> tuple[Numbers, Numbers]:
+    def _times(self, config: Configuration, places: tuple[Place, ...]) -> tuple[Numbers, Numbers]:
         """[U, C] ns of forward, and of both, of a layer of every run at every place."""
-        wide, by_place = with_places(self.instance, shape, places)
-        times = TimeColumns(wide).times(by_place.degrees, shape.micro_batch, shape.recompute[0])
+        wide, by_place = with_places(self.instance, config, places)
+        times = TimeColumns(wide).times(by_place.degrees, config.micro_batch, config.recompute[0])
         forward = times.forward_ns[self.first].astype(np.float64)
         return forward, forward + times.backward_ns[self.first]
 
-    def _candidates(self, shape: Shape, places: tuple[Place, ...]) -> Numbers:
+    def _candidates(self, config: Configuration, places: tuple[Place, ...]) -> Numbers:
         """[K, C] weights over their sum for all GPUs, times the GPUs of a slot."""
-        _, work = self._columns(shape, places)
+        _, work = self._columns(config, places)
         group = np.array([j for j, _ in places])
         width = np.array([degrees.width for _, degrees in places])
         busy = self.counts @ (work * width)
@@ -129,48 +129,48 @@ class StageChoice:
         for j in range(len(used)):
             tried[j, :, j] = FACTORS
         weights = tried.reshape(-1, len(used)) * speed
-        gpus = [shape.nodes_used[j] * self.instance.cluster.groups[j].gpus_per_node for j in used]
+        gpus = [config.nodes_used[j] * self.instance.cluster.groups[j].gpus_per_node for j in used]
         shares: Numbers = (weights / (weights @ gpus)[:, None])[:, member] * width
         return shares
 
-    def bound_ns(self, shape: Shape) -> int:
-        """No plan of the shape has a shorter step."""
-        places = self._possible(shape)
-        key = shape.model_copy(update={"dp": 1, "pp": 2, "zero": 0, "schedule": "1f1b"})
+    def bound_ns(self, config: Configuration) -> int:
+        """No plan of the configuration has a shorter step."""
+        places = self._possible(config)
+        key = config.model_copy(update={"dp": 1, "pp": 2, "zero": 0, "schedule": "1f1b"})
         forward, work = self._columns(key, places)
-        m = self.instance.workload.global_batch // shape.micro_batch // shape.dp
-        kept = self._left(shape, m, forward, work)
-        loads = _loads(shape.dp * self._weights(key, places), shape.pp, kept)[:, None]
+        m = self.instance.workload.global_batch // config.micro_batch // config.dp
+        kept = self._left(config, m, forward, work)
+        loads = _loads(config.dp * self._weights(key, places), config.pp, kept)[:, None]
         busy = (m * work * loads).min(axis=2) @ self.counts
-        filled = (work * (1 + kept * loads)).min(axis=2) @ self.counts + self._once(shape, places)
+        filled = (work * (1 + kept * loads)).min(axis=2) @ self.counts + self._once(config, places)
         return int(max(busy.max(), filled.max()) * (1 - _NOISE))
 
-    def _possible(self, shape: Shape) -> tuple[Place, ...]:
+    def _possible(self, config: Configuration) -> tuple[Place, ...]:
         """Places that leave GPUs for the other stages."""
-        places = stage_places(self.instance, shape)
+        places = stage_places(self.instance, config)
         least_width = min(degrees.width for _, degrees in places)
-        most_width = num_gpus(self.instance, shape) // shape.dp - (shape.pp - 1) * least_width
+        most_width = num_gpus(self.instance, config) // config.dp - (config.pp - 1) * least_width
         return tuple(place for place in places if place[1].width <= most_width)
 
-    def _once(self, shape: Shape, places: tuple[Place, ...]) -> float:
+    def _once(self, config: Configuration, places: tuple[Place, ...]) -> float:
         """Ns of transfers of one micro-batch, both ways, and of tied embeddings."""
-        ends = [_End(self.instance, shape, place) for place in places]
-        nodes = sum(shape.nodes_used)
+        ends = [_End(self.instance, config, place) for place in places]
+        nodes = sum(config.nodes_used)
         far = min(end.outside_s for end in ends)
         near = min(far, *(end.inside_s for end in ends))
         crossing = ceil_div(nodes, max(end.num_nodes for end in ends)) - 1
-        transfers = crossing * far + max(0, shape.pp - 1 - crossing) * near
+        transfers = crossing * far + max(0, config.pp - 1 - crossing) * near
         tied = min(end.tied_s(nodes > 1) for end in ends)
         return (2 * transfers + tied) * NANOSECONDS_PER_SECOND
 
-    def _left(self, shape: Shape, m: int, forward: Numbers, work: Numbers) -> float:
+    def _left(self, config: Configuration, m: int, forward: Numbers, work: Numbers) -> float:
         """C, see the module; 0 if it is negative."""
         share = np.where(work > 0, forward / np.maximum(work, 1), 0)
         none = np.zeros_like(share)
         largest_shares = share.max(), (np.where(work > 0, 1 - share, none)).max()
-        stage = np.arange(shape.pp)
+        stage = np.arange(config.pp)
         same = np.ones_like(stage)
-        paths = SCHEDULES[shape.schedule].missed(shape.pp * same, stage, m * same, same)
+        paths = SCHEDULES[config.schedule].missed(config.pp * same, stage, m * same, same)
         kept = [
             m - 1 - largest_shares[0] * missed.forward - largest_shares[1] * missed.backward
             for missed in paths

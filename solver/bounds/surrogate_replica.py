@@ -1,11 +1,12 @@
-"""One replica in place of all: a bound for shapes with too many node orders to try.
+"""One replica in place of all: a bound for configurations with too many node orders to try.
 
-Surrogate replica. Let every slot of node group j weigh w_j >= 0. All slots of the shape together
-weigh sum_j w_j N_j, so one of the dp replicas weighs no more than the dp-th part, rounded down if
-weights are whole. The step takes no less time than that replica, whose stages stand on some groups,
-with transfers and tails that no order makes shorter. So the least time over all such groups and
-splits that weigh no more is a lower bound of the step time of every plan with even shares. States
-add up the weights. Other weights, another surrogate: what one of them cannot use another may.
+Surrogate replica. Let every slot of node group j weigh w_j >= 0. All slots of the configuration
+together weigh sum_j w_j N_j, so one of the dp replicas weighs no more than the dp-th part, rounded
+down if weights are whole. The step takes no less time than that replica, whose stages stand on some
+groups, with transfers and tails that no order makes shorter. So the least time over all such groups
+and splits that weigh no more is a lower bound of the step time of every plan with even shares.
+States add up the weights. Other weights, another surrogate: what one of them cannot use another
+may.
 
 This is a surrogate relaxation (Glover 1968): one weighted sum of places stands for the places of
 every group, and a knapsack over these weights is part of the state. Paths: those of
@@ -78,14 +79,14 @@ class Thinned:
 
 
 class SurrogateReplica:
-    """The one replica of a shape; J classes, ranked by speed, rank 0 the fastest."""
+    """The one replica of a configuration; J classes, ranked by speed, rank 0 the fastest."""
 
     def __init__(self, intervals: Intervals, placer: Placer, classes: Sequence[NodeClass]) -> None:
         self.tables = intervals.tables
         self.costs = ClassGraph(intervals, placer, classes, lane_width(self.tables))
-        shape, self.classes = self.tables.shape, self.costs.classes
-        self.micro_batches = self.tables.num_micro_batches // shape.dp
-        slots = np.array(shape.nodes_used) * self.tables.slots_per_node
+        config, self.classes = self.tables.config, self.costs.classes
+        self.micro_batches = self.tables.num_micro_batches // config.dp
+        slots = np.array(config.nodes_used) * self.tables.slots_per_node
         self.slots = np.array([slots[list(node_class)].sum() for node_class in classes])
         work = self.costs.work[:, 0, -1]
         self.rank = np.argsort(np.argsort(work, kind="stable"))
@@ -94,7 +95,7 @@ class SurrogateReplica:
             np.stack(
                 [allowed_on(intervals, k, node_class, self.micro_batches) for node_class in classes]
             )
-            for k in range(shape.pp)
+            for k in range(config.pp)
         ]
 
     def _weights(self, work: Array) -> list[Array]:
@@ -113,13 +114,13 @@ class SurrogateReplica:
 
         Mean: of the slots per replica, rounded down. The lighter it is, the more the others weigh.
         """
-        dp = self.tables.shape.dp
+        dp = self.tables.config.dp
         more = dp - int(self.slots[fastest].sum()) % dp
         return int(slower[~fastest] @ self.slots[~fastest]) // more + 1
 
     def weighed(self, weights: Array, unit: int = 1) -> Resources:
         """With the most that the surrogate replica weighs, in these units."""
-        max_weight = int(weights @ self.slots) // self.tables.shape.dp
+        max_weight = int(weights @ self.slots) // self.tables.config.dp
         return Resources(
             tuple((weight // unit,) for weight in weights.tolist()), (max_weight // unit,)
         )
@@ -169,11 +170,11 @@ class SurrogateReplica:
 
 
 class Relaxation:
-    """What surrogate replicas of a shape may use below a cutoff.
+    """What surrogate replicas of a configuration may use below a cutoff.
 
     common: per stage [J, n, n] what any replica may run, as far as is known. bound_ns: no plan of
-    the shape is faster, as far as windows show. groups: a node group per stage of the path with
-    that bound, and problem: what is left of the replica that has it; None without. ways_ns: by
+    the configuration is faster, as far as windows show. groups: a node group per stage of the path
+    with that bound, and problem: what is left of the replica that has it; None without. ways_ns: by
     number of the weighting that refutes nothing, step time of the best path known of its replica.
     """
 
@@ -274,15 +275,15 @@ def order_along(tables: CostTables, groups: Sequence[int]) -> tuple[int, ...]:
     Where these run out, nodes of the group with slots to spare take their place that is nearest in
     speed.
     """
-    shape, sizes = tables.shape, tables.slots_per_node
+    config, sizes = tables.config, tables.slots_per_node
     times = tables.work_ns.sum(axis=0)
-    nodes_left = list(shape.nodes_used)
-    needed = [shape.dp * list(groups).count(j) for j in range(len(nodes_left))]
+    nodes_left = list(config.nodes_used)
+    needed = [config.dp * list(groups).count(j) for j in range(len(nodes_left))]
     order: list[int] = []
     filled = 0
     for k, wanted in enumerate(groups):
-        needed[wanted] -= shape.dp
-        while filled < (k + 1) * shape.dp:
+        needed[wanted] -= config.dp
+        while filled < (k + 1) * config.dp:
             spare = {j: nodes_left[j] * sizes[j] - needed[j] for j, n in enumerate(nodes_left) if n}
             most_spare = max(spare.values())
             others = [j for j, slots in spare.items() if slots > 0 or slots == most_spare]

@@ -33,7 +33,7 @@ def checked_plan(path: Path) -> "PlanDocument":
 
 def refuse_planless(path: Path, document: "PlanDocument") -> None:
     """PlanError for the file of a search that found no plan."""
-    if document.shape is None:
+    if document.config is None:
         raise PlanError(str(path), f"no plan (status {document.status})", "a file with a plan")
 
 

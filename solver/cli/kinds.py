@@ -101,7 +101,7 @@ KINDS: tuple[Kind[Any], ...] = (
         _differs,
         page=_of_step(html_page),
         trace=_of_step(chrome_trace),
-        claims=lambda document: bool(document.closed_shapes),
+        claims=lambda document: bool(document.closed_configs),
     ),
     Kind(
         FrontDocument,

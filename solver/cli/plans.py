@@ -60,9 +60,9 @@ def verify_command(
         effort = Effort(time_limit, "quick" if quick else "all", show)
         verification = kind.verify(document, effort)
     for index in verification.unproved[:EXAMPLES]:
-        record = document.closed_shapes[index]
-        what = one_line(record.shape)
-        say(f"not proved again: closed_shapes[{index}], closed by {record.proof}: {what}")
+        record = document.closed_configs[index]
+        what = one_line(record.config)
+        say(f"not proved again: closed_configs[{index}], closed by {record.proof}: {what}")
     if (more := len(verification.unproved) - EXAMPLES) > 0:
         say(f"not proved again: {more} more")
     problems = [*verification.problems, *(differs() if differs else ())]

@@ -38,7 +38,7 @@ def solve_command(
     write_model: Annotated[
         Path | None,
         option(
-            "Write the model of the plan's shape, with all critical paths found, here: "
+            "Write the model of the plan's configuration, with all critical paths found, here: "
             ".pb or .pbtxt by --method cpsat, .lp or .mps by milp."
         ),
     ] = None,

@@ -19,7 +19,7 @@ from solver.search.driver import SearchOverview, search_overview
 from solver.study.store import read_study
 from solver.templates.kept_templates import open_mixes
 
-#: Open shapes that are listed; the others are counted.
+#: Open configurations that are listed; the others are counted.
 MOST_LISTED = 10
 
 
@@ -34,8 +34,8 @@ def show_study(path: Path, as_json: bool) -> None:
     parts: list[list[RenderableType]] = []
     if search is not None:
         fields["solve"] = {
-            "shapes_closed": search.closed,
-            "shapes_open": len(search.open),
+            "configs_closed": search.closed,
+            "configs_open": len(search.open),
             "step_time_s": None if search.step_time_ns is None else search.step_time_ns / 1e9,
             "objective": search.objective,
             "bound": search.bound,
@@ -68,29 +68,37 @@ def show_study(path: Path, as_json: bool) -> None:
 
 
 def _search_text(instance: Instance, search: SearchOverview) -> list[RenderableType]:
-    """How many shapes are closed, the best plan, and the open shapes of the lowest bounds."""
+    """How many configs are closed, the best plan, and the open configs of the lowest bounds."""
     best = "none yet" if search.step_time_ns is None else time_text(search.step_time_ns / 1e9)
     lines = [
-        ("solve", f"{instance.name}, {search.closed} shapes closed, {len(search.open)} open"),
+        (
+            "solve",
+            f"{instance.name}, {search.closed} configurations closed, {len(search.open)} open",
+        ),
         ("best plan", f"{best}, gap {gap_text(search.gap)}"),
-        ("spent", f"{time_text(search.spent_s)} of processors on the shapes that took a search"),
+        (
+            "spent",
+            f"{time_text(search.spent_s)} of processors on the configurations that took a search",
+        ),
     ]
     parts: list[RenderableType] = [labelled(lines)]
     if listed := search.open[:MOST_LISTED]:
-        open_shapes = table_of(
+        open_configs = table_of(
             listed,
             {
-                "open shapes": lambda record: degrees_line(record.shape, record.shape.degrees_used),
-                "nodes": lambda record: _nodes(instance, record.shape.nodes_used),
-                "schedule": lambda record: record.shape.schedule,
-                "recompute": lambda record: "/".join(record.shape.recompute),
-                "ZeRO": lambda record: str(record.shape.zero),
+                "open configurations": lambda record: degrees_line(
+                    record.config, record.config.degrees_used
+                ),
+                "nodes": lambda record: _nodes(instance, record.config.nodes_used),
+                "schedule": lambda record: record.config.schedule,
+                "recompute": lambda record: "/".join(record.config.recompute),
+                "ZeRO": lambda record: str(record.config.zero),
             },
             {"bound": lambda record: time_text((record.bound_ns or 0) / 1e9)},
         )
-        parts += ["", open_shapes]
+        parts += ["", open_configs]
     if more := len(search.open) - len(listed):
-        parts.append(f"and {counted(more, 'open shape')} more")
+        parts.append(f"and {counted(more, 'open config')} more")
     return parts
 
 

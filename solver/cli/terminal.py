@@ -96,8 +96,8 @@ def steps_display(what: str) -> Iterator[Callable[[int, int], None]]:
 @contextmanager
 def progress_display() -> "Iterator[Callable[[Progress], None] | None]":
     """A function that shows search progress on stderr; None where that is no terminal."""
-    with _display("shapes closed") as show:
-        yield show and (lambda now: show(now.shapes_closed, now.shapes_total, _search_text(now)))
+    with _display("configurations closed") as show:
+        yield show and (lambda now: show(now.configs_closed, now.configs_total, _search_text(now)))
 
 
 @contextmanager
@@ -135,8 +135,8 @@ def _family_text(progress: "FamilyProgress") -> str:
     )
     if (within := progress.within) is None:
         return text
-    shapes = f"{within.shapes_closed} of {within.shapes_total} shapes closed"
-    return f"{text}: {shapes}, {_search_text(within)}"
+    configs = f"{within.configs_closed} of {within.configs_total} configurations closed"
+    return f"{text}: {configs}, {_search_text(within)}"
 
 
 def gap_text(gap: float | None) -> str:

@@ -12,14 +12,14 @@ from pydantic import TypeAdapter
 from formulations.costs.renting import chooses_terms, worthwhile_terms
 from formulations.instance import Instance
 from formulations.instance.family import Counts, Family
-from formulations.plan import Group, Plan, Shape
-from formulations.space import shapes_of
+from formulations.plan import Configuration, Group, Plan
+from formulations.space import configs_of
 from solver.files import canonical_json
 from solver.front_document import Aim
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
-from solver.result import ShapeRecord
+from solver.result import ConfigRecord
 from solver.search.fathoming import check_plan
 from solver.search.plan_search import EFFORTS, PlanSearch
 from solver.search.progress import Report
@@ -48,7 +48,7 @@ class MemberClosing:
     counts: Counts
     found: tuple[Plan, int] | None
     bound_ns: int | None
-    records: tuple[ShapeRecord, ...]
+    records: tuple[ConfigRecord, ...]
     runtime_s: float
     interrupted: bool = False
 
@@ -86,24 +86,24 @@ class Members:
         self.times = TimeTables(self.instance)
         self.study = None if study is None else study.of(self.instance)
 
-    def space(self, counts: Counts) -> Iterator[Shape]:
-        """All shapes of a cluster that no smaller one has."""
+    def space(self, counts: Counts) -> Iterator[Configuration]:
+        """All configurations of a cluster that no smaller one has."""
         for used in self.family.uses(counts):
-            yield from shapes_of(self.instance, used)
+            yield from configs_of(self.instance, used)
 
     def bound_ns(self, counts: Counts) -> int | None:
-        """Lower bound of the step time of a cluster, in closed form; None: it has no shape."""
+        """Lower bound of the step time of a cluster, in closed form; None: it has no config."""
         forms = self.times.afresh().forms(list(self.space(counts)))
         return min((form.bound_ns for form in forms), default=None)
 
     def packed_ns(self, counts: Counts, below_ns: float) -> int:
-        """The same by whole blocks, for shapes that it may raise towards `below_ns`."""
+        """The same by whole blocks, for configurations that it may raise towards `below_ns`."""
         space, times = list(self.space(counts)), self.times.afresh()
         forms = times.forms(space)
         pairs = list(zip(space, forms, strict=True))
         near = [pair for pair in pairs if pair[1].bound_ns < below_ns and not pair[0].per_stage]
         others = [form.bound_ns for _, form in set(pairs) - set(near)]
-        return min([*times.packed_ns([shape for shape, _ in near]), *others])
+        return min([*times.packed_ns([config for config, _ in near]), *others])
 
     def close(
         self, task: MemberTask, limit_s: float | None = None, report: Report | None = None
@@ -123,7 +123,7 @@ class Members:
                 if search.incumbents.best is not None:
                     search.run(efforts=EFFORTS[:1])
                 still_open = search.open_list.open(search.incumbents.best)
-                if space_left := [task.shape for task in still_open]:
+                if space_left := [task.config for task in still_open]:
                     name = f" of {counts}, {self.family.fewest} at least"  # of plans in a study
                     search.first_plans(space_left, name)
                     search.run()
@@ -148,15 +148,15 @@ class Members:
         )
 
 
-def member_shape(shape: Shape) -> Shape:
+def member_config(config: Configuration) -> Configuration:
     """The same without node groups that it does not use."""
-    used = tuple(count for count in shape.nodes_used if count)
-    return shape.model_copy(update={"nodes_used": used, "degrees": tuple(shape.degrees_used)})
+    used = tuple(count for count in config.nodes_used if count)
+    return config.model_copy(update={"nodes_used": used, "degrees": tuple(config.degrees_used)})
 
 
 def member_plan(family: Family, plan: Plan) -> Plan:
     """The plan on the cluster of just the nodes that it uses, its nodes numbered anew."""
-    used: Counts = plan.shape.nodes_used
+    used: Counts = plan.config.nodes_used
     wide = family.instance.cluster.first_node
     number: dict[int, int] = {}
     for first, count in zip(wide, used, strict=True):
@@ -177,7 +177,7 @@ def member_plan(family: Family, plan: Plan) -> Plan:
         for replica in plan.replicas
     )
     order = tuple(number[node] for node in plan.node_order)
-    return Plan(shape=member_shape(plan.shape), node_order=order, replicas=replicas)
+    return Plan(config=member_config(plan.config), node_order=order, replicas=replicas)
 
 
 #: Of records in a study; of notes on searches, before what was asked.

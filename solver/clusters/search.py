@@ -18,8 +18,8 @@ from solver.clusters.member import (
     MemberClosing,
     Members,
     MemberTask,
+    member_config,
     member_plan,
-    member_shape,
 )
 from solver.front_document import ClusterRecord, FamilyPoint, FamilyResult
 from solver.interrupt import Deadline, TimeUp, time_up_after
@@ -239,11 +239,11 @@ def _point(search: FamilySearch, counts: Counts, terms: tuple[Terms, ...]) -> Fa
     closing = search.clusters.proofs[counts]
     assert closing.found is not None, "a point has a plan"
     plan, step_time_ns = closing.found
-    used = plan.shape.nodes_used
+    used = plan.config.nodes_used
     records = tuple(
-        record.model_copy(update={"shape": member_shape(record.shape)})
+        record.model_copy(update={"config": member_config(record.config)})
         for record in closing.records
-        if record.shape.nodes_used == used
+        if record.config.nodes_used == used
     )
     bounds = [record.bound_ns for record in records if record.bound_ns is not None]
     bound = min([step_time_ns, *bounds]) if records else 0

@@ -1,1 +1,1 @@
-"""The fast exact engine for the split of one shape; no solver library."""
+"""The fast exact engine for the split of one configuration; no solver library."""

@@ -1,4 +1,4 @@
-"""The best plan of a shape with several chunks per device, over all node orders at once.
+"""The best plan of a configuration with several chunks per device, over all node orders at once.
 
 Branch and bound on the graph of devices (`solver.graph.devices`): what paths of the operation
 graph leave below a cutoff is halved, and each half thinned again, until few plans are left, which
@@ -17,7 +17,7 @@ import numpy as np
 
 from formulations.costs.placement import Placer
 from formulations.plan import ByPlace, Plan
-from solver.enumeration.engine import ShapeAnswer, Stop, descend, even_plan, solve_split
+from solver.enumeration.engine import ConfigAnswer, Stop, descend, even_plan, solve_split
 from solver.enumeration.enumerate import below
 from solver.graph.all_orders import order_graph
 from solver.graph.cuts import evaluate, family_cuts
@@ -43,16 +43,16 @@ RESOLUTION = 400
 
 def best_by_device(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
-) -> ShapeAnswer | None:
+) -> ConfigAnswer | None:
     """The best plan below the cutoff, proved to the relative gap; None if the graph is too big."""
     tables = intervals.tables
-    share = tables.num_micro_batches // tables.shape.dp
+    share = tables.num_micro_batches // tables.config.dp
     split = StageZones(placer).split_by(cutoff)
     problem = order_graph(intervals, placer, share, split)
     if problem is None:
         return None
     if not problem.stages:
-        return ShapeAnswer(None, None, True, below(cutoff, gap))
+        return ConfigAnswer(None, None, True, below(cutoff, gap))
     search = _Search(intervals, placer, problem, cutoff, gap, stop)
     layers = search.graph.everything(search.target)
     return None if layers is None else search.run(layers)
@@ -69,7 +69,7 @@ class _Orders:
         """The problem of one order."""
         if order not in self._known:
             placement = self.placer.costs(order)
-            classes = replica_classes(placement, self.intervals.tables.shape.dp)
+            classes = replica_classes(placement, self.intervals.tables.config.dp)
             shares = [self.share] * len(classes)
             self._known[order] = fixed_order(self.intervals, placement, classes, shares)
         return self._known[order]
@@ -101,7 +101,7 @@ class _Search:
         self.gap, self.stop = gap, stop
         self.orders = _Orders(intervals, placer, self.graph.share)
         self.tables = intervals.tables
-        self.num_nodes = sum(self.tables.shape.nodes_used)
+        self.num_nodes = sum(self.tables.config.nodes_used)
         self.best: Plan | None = None
         self.best_time = cutoff
         self.nearest = int(INFINITY)
@@ -119,7 +119,7 @@ class _Search:
         """Plans of at least this are not looked for."""
         return below(self.best_time, self.gap)
 
-    def run(self, layers: DeviceLayers) -> ShapeAnswer:
+    def run(self, layers: DeviceLayers) -> ConfigAnswer:
         """First below the best plan; if that takes long, below cutoffs that grow."""
         root = self.thinned(layers, self.target)
         if root is None or self.search(root, self.target, FIRST_HALVES):
@@ -135,10 +135,10 @@ class _Search:
                 return self.answer(low, True)
         return self.answer(low, False)
 
-    def answer(self, bound_ns: int, complete: bool) -> ShapeAnswer:
+    def answer(self, bound_ns: int, complete: bool) -> ConfigAnswer:
         """What is known."""
         time_ns = None if self.best is None else self.best_time
-        return ShapeAnswer(self.best, time_ns, complete, bound_ns)
+        return ConfigAnswer(self.best, time_ns, complete, bound_ns)
 
     def thinning_bound(self, root: DeviceLayers) -> int:
         """Below this no plan is left by thinning."""
@@ -240,15 +240,15 @@ MOST_ARCS = 20_000
 
 def best_by_stage(
     intervals: Intervals, by_place: ByPlace, cutoff: int, gap: float, stop: Stop
-) -> ShapeAnswer:
-    """The best plan of a shape with a step time below `cutoff`; intervals: by place."""
+) -> ConfigAnswer:
+    """The best plan of a configuration with a step time below `cutoff`; intervals: by place."""
     graph = StageDegrees(intervals, by_place)
     if sum(map(len, graph.arcs)) > MOST_ARCS:
-        return ShapeAnswer(None, None, False)
+        return ConfigAnswer(None, None, False)
     if not graph.arcs:
-        return ShapeAnswer(None, None, True, cutoff)
+        return ConfigAnswer(None, None, True, cutoff)
     outcome = solve_split(graph.problem, cutoff, gap, stop)
     plan = None
     if outcome.arcs is not None and outcome.split is not None:
         plan = graph.plan(outcome.arcs.tolist(), outcome.split.tolist())
-    return ShapeAnswer(plan, outcome.step_time_ns, outcome.complete, outcome.bound_ns)
+    return ConfigAnswer(plan, outcome.step_time_ns, outcome.complete, outcome.bound_ns)

@@ -125,10 +125,10 @@ DEEPER = 1.04
 
 
 @dataclass(frozen=True)
-class ShapeAnswer:
+class ConfigAnswer:
     """Best plan below the cutoff, if any; `complete`: nothing else is, up to the gap.
 
-    bound_ns: no other plan of the shape is faster; of use if not complete.
+    bound_ns: no other plan of the configuration is faster; of use if not complete.
     """
 
     plan: Plan | None

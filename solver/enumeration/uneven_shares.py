@@ -1,8 +1,9 @@
-"""Bounds of all plans of a shape whose replicas may have unlike shares: lane by lane.
+"""Bounds of all plans of a configuration whose replicas may have unlike shares: lane by lane.
 
 Take a plan below a cutoff, in lanes of q replicas (see `solver.bounds.lanes`). A lane with c_j
 places on class j has a largest share s; the shares of its replicas add up to q s at most, those of
-all lanes to M. So the s of all lanes add up to M / q or more, and the c to the places of the shape.
+all lanes to M. So the s of all lanes add up to M / q or more, and the c to the places of the
+configuration.
 
 Shares. S(c) bounds the share of any lane with counts c, whatever its layers and order, see
 `largest_share` and `Lane.most`: the plan has no more than the best dealing of places gives, see
@@ -46,7 +47,7 @@ from solver.bounds.lanes import (
     together,
 )
 from solver.bounds.largest_share import SharedOut, shared_out
-from solver.enumeration.engine import ShapeAnswer, solve_split
+from solver.enumeration.engine import ConfigAnswer, solve_split
 from solver.enumeration.enumerate import below
 from solver.graph.problem import Array, Intervals, Mask
 from solver.simulate import step_time_ns
@@ -71,14 +72,14 @@ class Remaining:
 
 
 class Uneven:
-    """The plans of one shape; if `split`, those none of whose stages spans zones."""
+    """The plans of one configuration; if `split`, those none of whose stages spans zones."""
 
     def __init__(self, intervals: Intervals, placer: Placer, split: bool = False) -> None:
         self.tables, self.placer = intervals.tables, placer
         self.places = lane_places(intervals, placer, split)
         self.lane = Lane(intervals, placer, self.places, split)
         self.total = ceil_div(self.tables.num_micro_batches, self.places.width)
-        self.most = min(self.total, self.tables.num_micro_batches - self.tables.shape.dp + 1)
+        self.most = min(self.total, self.tables.num_micro_batches - self.tables.config.dp + 1)
         self.possible = self.places.num_edges(self.tables.num_layers) <= MOST_EDGES
         #: Whether all that these bounds leave can be told apart, see `uneven_search`.
         self.exact = self.possible and self.lane.exact
@@ -219,8 +220,8 @@ def best_dealing(
     gap: float = 0.0,
     stop: Stop = lambda: False,
     start: Remaining | None = None,
-) -> ShapeAnswer:
-    """The best plan below the cutoff of a shape with exact ways, proved to the relative gap.
+) -> ConfigAnswer:
+    """The best plan below the cutoff of a config with exact ways, proved to the relative gap.
 
     start: what plans below the cutoff may use, if that is known.
     """
@@ -229,7 +230,7 @@ def best_dealing(
     stack = [start or lanes.everything(target)]
     while stack:
         if stop():
-            return ShapeAnswer(plan, time_ns, False)
+            return ConfigAnswer(plan, time_ns, False)
         remaining = lanes.thinned(stack.pop(), target, stop)
         if remaining is None:
             continue
@@ -247,12 +248,12 @@ def best_dealing(
             stack.append(remaining)
         else:
             stack.extend(_hosted(lanes, remaining, decisions.order))
-    return ShapeAnswer(plan, time_ns, True, target)
+    return ConfigAnswer(plan, time_ns, True, target)
 
 
 def dealt_from_below(
     lanes: Uneven, low: int, cutoff: int, gap: float, stop: Stop, remaining: Remaining
-) -> ShapeAnswer:
+) -> ConfigAnswer:
     """As `best_dealing`, by cutoffs that grow from `low`, a bound of all plans.
 
     What is found below a low cutoff is as good as any, and far fewer ways lead there.

@@ -15,7 +15,7 @@ from formulations.decisions import Decisions, decisions_of, even_shares
 from formulations.errors import InstanceError, PlanError
 from formulations.instance import Instance
 from formulations.lengths.row_times import instance_of_rows
-from formulations.plan import Plan, Shape, simulable, uniform_plan
+from formulations.plan import Configuration, Plan, simulable, uniform_plan
 from formulations.space.configurations import expert_degrees, schedules_of
 from formulations.units import seconds
 from solver.comparison import Answer, Evaluation
@@ -71,13 +71,13 @@ _SETTINGS = "overlap and sequence parallelism of the instance, its way to share 
 
 @dataclass(frozen=True)
 class _Change:
-    """A plan: what differs in words, its shape, its order and its layer boundaries.
+    """A plan: what differs in words, its configuration, its order and its layer boundaries.
 
     best: does every stage recompute as the best plan's would?
     """
 
     name: str
-    shape: Shape
+    config: Configuration
     order: tuple[int, ...]
     boundaries: tuple[int, ...]
     best: bool = False
@@ -113,46 +113,46 @@ def _answers(name: str, instance: Instance, plan: Plan, objective: float) -> Ite
 
 
 def _changes(planned: Planned, best: Plan) -> Iterator[_Change]:
-    shape, target, theirs = planned.shape, best.shape, decisions_of(planned.space, best)
-    plain = _Change("", shape, planned.order, planned.run.boundaries)
+    config, target, theirs = planned.config, best.config, decisions_of(planned.space, best)
+    plain = _Change("", config, planned.order, planned.run.boundaries)
 
     def with_fields(name: str, **fields: object) -> _Change:
-        return replace(plain, name=name, shape=shape.model_copy(update=fields))
+        return replace(plain, name=name, config=config.model_copy(update=fields))
 
     if sorted(planned.order) == sorted(theirs.order):
         name = f"node order {_hosts(planned.space, theirs.order)}"
         yield replace(plain, name=name, order=theirs.order)
-    if shape.num_stages == target.num_stages:
+    if config.num_stages == target.num_stages:
         blocks = [layer.is_block for layer in planned.space.workload.layers]
         split = "/".join(str(sum(blocks[a:b])) for a, b in pairwise(theirs.boundaries))
         yield replace(plain, name=f"split {split} blocks", boundaries=theirs.boundaries)
     if not target.per_stage:
         yield _with_degrees(planned, target, theirs)
-    if (target.ep, target.etp) != (shape.ep, shape.etp):
+    if (target.ep, target.etp) != (config.ep, config.etp):
         yield with_fields(experts_text(target), ep=target.ep, etp=target.etp)
     yield with_fields(f"micro-batches of {target.micro_batch}", micro_batch=target.micro_batch)
     scheduled = with_fields(_schedule(target), schedule=target.schedule, vpp=target.vpp)
-    yield replace(scheduled, boundaries=_boundaries(planned, scheduled.shape, theirs))
+    yield replace(scheduled, boundaries=_boundaries(planned, scheduled.config, theirs))
     ways = dict.fromkeys(stage.recomputed.way for rep in best.replicas for stage in rep.stages)
     recomputing = with_fields(f"recomputation {' and '.join(ways)}", recompute=target.recompute)
     yield replace(recomputing, best=True)
     yield with_fields(f"ZeRO {target.zero}", zero=target.zero)
 
 
-def _with_degrees(planned: Planned, target: Shape, theirs: Decisions) -> _Change:
+def _with_degrees(planned: Planned, target: Configuration, theirs: Decisions) -> _Change:
     """Degrees and nodes go together: they fill each other.
 
     What cannot run with them, the schedule first, then the micro-batch, is the best plan's.
     """
     together = ("degrees", "dp", "pp", "ep", "etp", "nodes_used")
     fields = {name: getattr(target, name) for name in together}
-    changed = planned.shape.model_copy(update=fields)
+    changed = planned.config.model_copy(update=fields)
     sizes = dict.fromkeys(str(degrees.tp * degrees.parts) for degrees in target.degrees_used)
-    context = f" x context {target.cp}" if planned.shape.cp * target.cp > 1 else ""
+    context = f" x context {target.cp}" if planned.config.cp * target.cp > 1 else ""
     name = f"tensor {' and '.join(sizes)}{context} x data {target.dp} x pipeline {target.pp}"
-    if planned.shape.has_expert_grid or target.has_expert_grid:
+    if planned.config.has_expert_grid or target.has_expert_grid:
         name += f", {experts_text(target)}"
-    alike = target.nodes_used == planned.shape.nodes_used
+    alike = target.nodes_used == planned.config.nodes_used
     order = planned.order if alike else theirs.order
     name += "" if alike else f", nodes {_hosts(planned.space, order)}"
     if not _runs(planned, changed):
@@ -164,14 +164,14 @@ def _with_degrees(planned: Planned, target: Shape, theirs: Decisions) -> _Change
     return _Change(name, changed, order, _boundaries(planned, changed, theirs))
 
 
-def _schedule(target: Shape) -> str:
+def _schedule(target: Configuration) -> str:
     chunks = f" with {target.vpp} chunks per GPU" if target.vpp > 1 else ""
     return f"schedule {target.schedule}{chunks}"
 
 
-def _boundaries(planned: Planned, shape: Shape, theirs: Decisions) -> tuple[int, ...]:
+def _boundaries(planned: Planned, config: Configuration, theirs: Decisions) -> tuple[int, ...]:
     """The own split where it has as many stages, else the best plan's, else an even one."""
-    stages = shape.num_stages
+    stages = config.num_stages
     for boundaries in (planned.run.boundaries, theirs.boundaries):
         if len(boundaries) == stages + 1:
             return boundaries
@@ -186,30 +186,30 @@ def _hosts(instance: Instance, order: Sequence[int]) -> str:
     return ",".join(f"{name}*{number}" if number > 1 else name for name, number in runs)
 
 
-def _runs(planned: Planned, shape: Shape) -> bool:
+def _runs(planned: Planned, config: Configuration) -> bool:
     """Whether replicas can share the batch evenly, and run the schedule with what they get."""
-    share, rest = divmod(planned.space.workload.global_batch, shape.micro_batch * shape.dp)
-    launched = schedules_of(planned.space, shape.pp, share)
-    possible = share > 0 and not rest and (shape.schedule, shape.vpp) in launched
-    shared = expert_degrees(planned.instance, shape.degrees, shape.dp, shape.nodes_used)
-    possible &= (shape.ep, shape.etp) in shared
-    return possible and simulable(planned.instance, shape)
+    share, rest = divmod(planned.space.workload.global_batch, config.micro_batch * config.dp)
+    launched = schedules_of(planned.space, config.pp, share)
+    possible = share > 0 and not rest and (config.schedule, config.vpp) in launched
+    shared = expert_degrees(planned.instance, config.degrees, config.dp, config.nodes_used)
+    possible &= (config.ep, config.etp) in shared
+    return possible and simulable(planned.instance, config)
 
 
 def _plan(planned: Planned, change: _Change) -> Plan | None:
     """The changed plan; None where there is no such plan."""
-    shape, run = change.shape, planned.run
+    config, run = change.config, planned.run
     if not change.best:
-        shape = settled(planned.space, shape, run.recompute)
-    if not _runs(planned, shape) or any(a >= b for a, b in pairwise(change.boundaries)):
+        config = settled(planned.space, config, run.recompute)
+    if not _runs(planned, config) or any(a >= b for a, b in pairwise(change.boundaries)):
         return None
     try:
-        tables = build_tables(planned.instance, shape)
+        tables = build_tables(planned.instance, config)
     except InstanceError:  # a profile without such layers
         return None
     choose = StageCosts(tables).recomputed if change.best else as_run(tables, run)
     shares = even_shares(tables)
-    return uniform_plan(planned.instance, shape, change.order, change.boundaries, shares, choose)
+    return uniform_plan(planned.instance, config, change.order, change.boundaries, shares, choose)
 
 
 def row_plans(instance: Instance, candidates: Candidates) -> list[PlanDocument]:

@@ -21,9 +21,9 @@ class Launched:
 
     places: of a field, the file and line, or the option, that says it; of any other, `source`.
     boundaries: pp vpp + 1 layer indices. first_blocks: of every stage, that are recomputed; None:
-    all. etp: as in `Shape`. settings: fields of `search` that the files decide for all plans.
-    by_replica: are the ranks of one replica neighbours, and not those of one stage? flash: what
-    asks for flash attention, and where.
+    all. etp: as in `Configuration`. settings: fields of `search` that the files decide for all
+    plans. by_replica: are the ranks of one replica neighbours, and not those of one stage? flash:
+    what asks for flash attention, and where.
     """
 
     source: str

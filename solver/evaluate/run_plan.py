@@ -1,4 +1,4 @@
-"""The plan that a run is: its shape and groups, held against the hosts, then as a plan file.
+"""The plan that a run is: its config and groups, held against the hosts, then as a plan file.
 
 Its plan space is the instance's for the run's target, with choices that the instance leaves out.
 """
@@ -24,10 +24,10 @@ from formulations.instance.workload import Recompute
 from formulations.plan import (
     GRADIENTS_SPLIT,
     Choose,
+    Configuration,
     Degrees,
     Plan,
     Recomputed,
-    Shape,
     simulable,
     uniform_degrees,
     uniform_plan,
@@ -48,7 +48,7 @@ class Planned:
     space: Instance
     run: Launched
     order: tuple[int, ...]  #: node groups
-    shape: Shape
+    config: Configuration
 
     @property
     def instance(self) -> Instance:
@@ -59,10 +59,10 @@ class Planned:
     @property
     def plan(self) -> Plan:
         """Groups, layers and micro-batches."""
-        tables = build_tables(self.instance, self.shape)
+        tables = build_tables(self.instance, self.config)
         shares, choose = even_shares(tables), as_run(tables, self.run)
         return uniform_plan(
-            self.instance, self.shape, self.order, self.run.boundaries, shares, choose
+            self.instance, self.config, self.order, self.run.boundaries, shares, choose
         )
 
 
@@ -85,7 +85,7 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
         allowed = "ranks stage by stage, Megatron-LM's default, with hosts in that order"
         raise run.error("by_replica", problem, allowed)
     space = space_of(instance, run, used)
-    shape = Shape(
+    config = Configuration(
         degrees=uniform_degrees(space, run.tp, run.cp),
         ep=run.ep,
         etp=run.etp,
@@ -98,11 +98,11 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
         nodes_used=used,
         vpp=run.vpp,
     )
-    shape = settled(space, shape, run.recompute)
-    _check_experts(space, run, shape)
-    if not simulable(space, shape):
+    config = settled(space, config, run.recompute)
+    _check_experts(space, run, config)
+    if not simulable(space, config):
         raise run.error("micro_batch", TOO_LONG, "larger micro-batches")
-    return Planned(space, run, tuple(order), shape)
+    return Planned(space, run, tuple(order), config)
 
 
 def _replicas(instance: Instance, run: Launched, used: Sequence[int]) -> int:
@@ -173,7 +173,7 @@ def _share(instance: Instance, run: Launched, used: Sequence[int], dp: int) -> i
     raise run.error("dp", told, f"{hosts if fewer else ''}degrees for replicas that divide {batch}")
 
 
-def _check_experts(space: Instance, run: Launched, shape: Shape) -> None:
+def _check_experts(space: Instance, run: Launched, config: Configuration) -> None:
     """Raises PlanError where GPUs cannot share experts as in the run."""
     profiled = space.profile is not None
     if fault := expert_fault(space.workload, space.cluster, profiled, run.ep):
@@ -184,30 +184,32 @@ def _check_experts(space: Instance, run: Launched, shape: Shape) -> None:
     if run.etp and fault:
         raise run.error("etp", *fault)
     alone = space.model_copy(update={"search": search})
-    if not expert_degrees(alone, shape.degrees, shape.dp, shape.nodes_used):
-        allowed = f"a divisor of the {shape.expert_grid(0)} ranks of a stage, in one zone"
+    if not expert_degrees(alone, config.degrees, config.dp, config.nodes_used):
+        allowed = f"a divisor of the {config.expert_grid(0)} ranks of a stage, in one zone"
         allowed += ", with sequence parallelism where tp is above 1"
         raise run.error("ep", f"{run.ep} GPUs that share experts", allowed)
 
 
-def settled(space: Instance, shape: Shape, way: Recompute) -> Shape:
-    """The shape as the plan space names it, for stages that recompute in some way.
+def settled(space: Instance, config: Configuration, way: Recompute) -> Configuration:
+    """The configuration as the plan space names it, for stages that recompute in some way.
 
     Where nothing is split there is one ZeRO stage; stages that may differ choose among all ways.
     """
-    zero = shape.zero if shape.has_copies else next(iter(zero_choices(space, shape)), shape.zero)
+    zero = (
+        config.zero if config.has_copies else next(iter(zero_choices(space, config)), config.zero)
+    )
     ways = recompute_ways(space, zero)
     allowed = next((choice for choice in ways if way in choice), (way,))
-    return shape.model_copy(update={"zero": zero, "recompute": allowed})
+    return config.model_copy(update={"zero": zero, "recompute": allowed})
 
 
 def as_run(tables: CostTables, run: Launched) -> Choose:
-    """What devices of a shape recompute if they do as a run does."""
+    """What devices of a configuration recompute if they do as a run does."""
 
     def recomputed(layers: tuple[int, int]) -> Recomputed:
         blocks = int(tables.blocks_before[layers[1]] - tables.blocks_before[layers[0]])
         if not blocks or run.recompute == "none":
-            way = run.recompute if blocks else tables.shape.recompute[0]
+            way = run.recompute if blocks else tables.config.recompute[0]
             return Recomputed(way=way, blocks=0)
         count = blocks if run.first_blocks is None else run.first_blocks
         return Recomputed(way=run.recompute, blocks=min(count, blocks))
@@ -224,7 +226,7 @@ def judged(instance: Instance, plan: Plan) -> Result:
         termination=Termination.GIVEN,
         plan=plan,
         step_time_ns=time_ns,
-        objective=time_ns * objective_weight(instance, plan.shape),
+        objective=time_ns * objective_weight(instance, plan.config),
         bound=None,
         runtime_s=0.0,
         log=SearchLog(),

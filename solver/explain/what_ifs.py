@@ -16,8 +16,8 @@ from formulations.instance import Instance
 from formulations.instance.cluster import NodeGroup
 from formulations.instance.machines import Link
 from formulations.instance.targets import TARGETS, Target
-from formulations.plan import Degrees, Plan, Replica, Shape
-from formulations.space import shapes_of
+from formulations.plan import Configuration, Degrees, Plan, Replica
+from formulations.space import configs_of
 from formulations.space.configurations import may_use
 from formulations.space.launch import obstacles, recomputed_blocks, widened
 from solver.comparison import Answer
@@ -198,7 +198,7 @@ def answers(
     A search starts from the plan that is explained, where that stays possible. After Ctrl-C there
     are no more.
     """
-    objective = step_time_ns(plan_costs(instance, plan)) * objective_weight(instance, plan.shape)
+    objective = step_time_ns(plan_costs(instance, plan)) * objective_weight(instance, plan.config)
     changes, deadline = list(what_ifs(instance)), Deadline(options.time_limit_s)
     for i, change in enumerate(changes):
         tell(i, len(changes))
@@ -216,7 +216,7 @@ def answers(
             yield Answer(change.change, status or Status.UNKNOWN)
         else:
             # the share of the objective that the best plan saves for each sequence, and any may
-            value = best[1] * objective_weight(change.instance, best[0].shape)
+            value = best[1] * objective_weight(change.instance, best[0].config)
             before, after = (
                 changed.workload.global_batch for changed in (instance, change.instance)
             )
@@ -238,33 +238,33 @@ def kept(plan: Plan, instance: Instance, changed: Instance) -> tuple[Plan, int] 
     """
     old, groups = instance.cluster, {group.name: group for group in changed.cluster.groups}
     used = {
-        group.name: count for group, count in zip(old.groups, plan.shape.nodes_used, strict=True)
+        group.name: count for group, count in zip(old.groups, plan.config.nodes_used, strict=True)
     }
     if any(count and name not in groups for name, count in used.items()):
         return None
     vector = tuple(used.get(name, 0) for name in groups)
-    shape = _shape_of(plan, instance, changed, vector)
-    if shape is None:
+    config = _config_of(plan, instance, changed, vector)
+    if config is None:
         return None
-    moved = _moved(plan, instance, changed, shape)
+    moved = _moved(plan, instance, changed, config)
     even = changed.search.micro_batches == "even"
     shares = {replica.micro_batches for replica in moved.replicas}
-    sequences = shape.micro_batch * sum(replica.micro_batches for replica in moved.replicas)
+    sequences = config.micro_batch * sum(replica.micro_batches for replica in moved.replicas)
     if sequences != changed.workload.global_batch or (even and len(shares) > 1):
         return None
     if obstacles(changed, moved, changed.search.target):
         return None
     costs = plan_costs(changed, moved)
-    time_ns, longest_ns = step_time_ns(costs), max_step_time_ns(changed, shape)
+    time_ns, longest_ns = step_time_ns(costs), max_step_time_ns(changed, config)
     fits = bool((costs.memory_bytes <= costs.limit_bytes).all())
     return (moved, time_ns) if fits and time_ns <= (longest_ns or time_ns) else None
 
 
-def _shape_of(
+def _config_of(
     plan: Plan, instance: Instance, changed: Instance, vector: tuple[int, ...]
-) -> Shape | None:
-    """The shape of a plan as the changed plan space names it; None where that has none."""
-    planned, search = plan.shape, changed.search
+) -> Configuration | None:
+    """The configuration of a plan as the changed plan space names it; None where that has none."""
+    planned, search = plan.config, changed.search
     pinned = {
         "data_parallel": (planned.dp,),
         "pipeline_parallel": (planned.pp,),
@@ -280,23 +280,23 @@ def _shape_of(
     if any(blocks < of_stage for way, blocks, of_stage in recomputed_blocks(instance, plan)):
         ways |= {"none"}  # some of a stage's blocks are not recomputed
     few = changed.but(search=pinned)
-    for shape in shapes_of(few, vector):
-        update = {name: getattr(shape, name) for name in ("degrees", "nodes_used", "recompute")}
-        alike = shape == planned.model_copy(update=update)
-        if alike and ways <= {*shape.recompute} and degrees == _by_name(changed, shape):
-            return shape
+    for config in configs_of(few, vector):
+        update = {name: getattr(config, name) for name in ("degrees", "nodes_used", "recompute")}
+        alike = config == planned.model_copy(update=update)
+        if alike and ways <= {*config.recompute} and degrees == _by_name(changed, config):
+            return config
     return None
 
 
-def _by_name(instance: Instance, shape: Shape) -> dict[str, Degrees]:
+def _by_name(instance: Instance, config: Configuration) -> dict[str, Degrees]:
     """Degrees of the node groups used; none where every stage has its own."""
-    if shape.per_stage:
+    if config.per_stage:
         return {}
-    rows = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
+    rows = zip(instance.cluster.groups, config.degrees, config.nodes_used, strict=True)
     return {group.name: degrees for group, degrees, count in rows if count}
 
 
-def _moved(plan: Plan, instance: Instance, changed: Instance, shape: Shape) -> Plan:
+def _moved(plan: Plan, instance: Instance, changed: Instance, config: Configuration) -> Plan:
     """The plan on the nodes of the same names, with as large a part of the batch per replica."""
     number = {name: n for n, name in enumerate(changed.cluster.node_names)}
     names = instance.cluster.node_names
@@ -309,4 +309,4 @@ def _moved(plan: Plan, instance: Instance, changed: Instance, shape: Shape) -> P
         return Replica(micro_batches=replica.micro_batches * after // before, stages=tuple(stages))
 
     order = tuple(number[names[node]] for node in plan.node_order)
-    return Plan(shape=shape, node_order=order, replicas=tuple(map(moved, plan.replicas)))
+    return Plan(config=config, node_order=order, replicas=tuple(map(moved, plan.replicas)))

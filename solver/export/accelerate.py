@@ -63,20 +63,20 @@ def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
     sizes: dict[str, int] | None = None
     sharding: dict[str, object] | None = None
-    shards = job.shape.zero > 0 and job.shape.has_copies
+    shards = job.config.zero > 0 and job.config.has_copies
     if shards or job.tp > 1:
-        shard = job.shape.dp if shards else 1
+        shard = job.config.dp if shards else 1
         sizes = {"dp_replicate_size": 1, "dp_shard_size": shard, "tp_size": job.tp}
     if shards:
         sharding = {
             "fsdp_version": 2,
-            "reshard_after_forward": job.shape.zero == 3,
+            "reshard_after_forward": job.config.zero == 3,
             "auto_wrap_policy": "transformer_based_wrap",  # else the model is gathered whole
         }
     text = _TEXT.format(
         title=job.title,
         blocks=job.num_blocks,
-        micro_batch=job.shape.micro_batch,
+        micro_batch=job.config.micro_batch,
         global_batch=job.instance.workload.global_batch,
         world=job.world,
         sizes=sizes,
@@ -96,4 +96,4 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     expect("blocks", told["BLOCKS"], job.num_blocks)
     expect("micro-batches per replica", told["ACCUMULATION"]["num_steps"], job.micro_batches)
     batches = told["MICRO_BATCH"], told["GLOBAL_BATCH"]
-    expect("micro and global batch", batches, (job.shape.micro_batch, job.sequences))
+    expect("micro and global batch", batches, (job.config.micro_batch, job.sequences))

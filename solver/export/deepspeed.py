@@ -50,14 +50,14 @@ class PlannedPipeline(PipelineModule):
 
 def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
-    shape, workload = job.shape, job.instance.workload
+    config, workload = job.config, job.instance.workload
     mixed = mixed_gradients(workload)
     configuration: dict[str, object] = {
         "train_batch_size": workload.global_batch,
-        "train_micro_batch_size_per_gpu": shape.micro_batch,
+        "train_micro_batch_size_per_gpu": config.micro_batch,
         "gradient_accumulation_steps": job.micro_batches,
         # of one replica ZeRO 1 splits nothing, and takes mixed gradients
-        "zero_optimization": {"stage": shape.zero if shape.has_copies else int(mixed)},
+        "zero_optimization": {"stage": config.zero if config.has_copies else int(mixed)},
     }
     if workload.precision in ("bf16", "fp16"):
         configuration[workload.precision] = {"enabled": True}
@@ -66,13 +66,13 @@ def files(job: Job) -> dict[str, str]:
     if job.tp > 1:
         configuration["tensor_parallel"] = {"autotp_size": job.tp}
     texts = {CONFIG: json.dumps(configuration, indent=1) + "\n"}
-    if shape.pp > 1:
+    if config.pp > 1:
         texts[MODULE] = _TEXT.format(
             title=job.title,
             parts=_parts(job),
             tied=", the tied ones as TiedLayerSpec" * workload.tied_embeddings,
-            pp=shape.pp,
-            dp=shape.dp,
+            pp=config.pp,
+            dp=config.dp,
             run=int(job.recompute_way == "full"),
         )
     command = f'"$1" --deepspeed_config "$here/{CONFIG}" "${{@:2}}"'
@@ -89,11 +89,11 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     told = json.loads(texts[CONFIG])
     micro, steps = told["train_micro_batch_size_per_gpu"], told["gradient_accumulation_steps"]
     expect("micro-batches per replica", steps, job.micro_batches)
-    expect("global batch", micro * steps * job.shape.dp, told["train_batch_size"])
+    expect("global batch", micro * steps * job.config.dp, told["train_batch_size"])
     expect("tensor degree", told.get("tensor_parallel", {"autotp_size": 1})["autotp_size"], job.tp)
-    if job.shape.pp > 1:
+    if job.config.pp > 1:
         module = read_settings(texts[MODULE])
         expect("parts", module["PARTS"], _parts(job))
         expect("layers", _parts(job)[-1], job.num_blocks + 2)
         grid = module["STAGES"], module["REPLICAS"]
-        expect("stages x replicas", grid, (job.shape.pp, job.shape.dp))
+        expect("stages x replicas", grid, (job.config.pp, job.config.dp))

@@ -48,9 +48,9 @@ class Mesh(NamedTuple):
 def meshes(job: Job) -> list[Mesh]:
     """The process meshes of a plan, in the order of the stages."""
     types = _device_types(job)
-    runs = groupby(range(job.shape.pp), key=lambda k: (job.degrees(k), types[k]))
+    runs = groupby(range(job.config.pp), key=lambda k: (job.degrees(k), types[k]))
     return [
-        Mesh(degrees.tp, job.shape.dp * degrees.parts, len(list(run)), job.shape.ep, name)
+        Mesh(degrees.tp, job.config.dp * degrees.parts, len(list(run)), job.config.ep, name)
         for (degrees, name), run in runs
     ]
 
@@ -58,17 +58,17 @@ def meshes(job: Job) -> list[Mesh]:
 def _device_types(job: Job) -> list[str]:
     """Per stage: its GPU type, or one word for all where a type would come twice or be mixed."""
     of_stage = [
-        {rank.gpu_type for rank in job.ranks if rank.stage == k} for k in range(job.shape.pp)
+        {rank.gpu_type for rank in job.ranks if rank.stage == k} for k in range(job.config.pp)
     ]
     runs = [gpu_type for gpu_type, _ in groupby(rank.gpu_type for rank in job.ranks)]
     if len(set(runs)) < len(runs) or any(len(types) > 1 for types in of_stage):
-        return [ONE_TYPE] * job.shape.pp
+        return [ONE_TYPE] * job.config.pp
     return [types.pop() for types in of_stage]
 
 
 def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
-    types, shape = _device_types(job), job.shape
+    types, config = _device_types(job), job.config
     head = (
         f"FlagScale arguments of {job.title}.",
         "Add those of the model. The order of the hosts (hosts.txt) places the stages.",
@@ -76,9 +76,9 @@ def files(job: Job) -> dict[str, str]:
     )
     options: dict[str, object] = {
         **_degrees(job),
-        **batches(job, shape.micro_batch // job.degrees(0).parts),
+        **batches(job, config.micro_batch // job.degrees(0).parts),
         **strategies(job),
-        "use_partial_reduce_for_shared_embedding": shape.zero > 0,
+        "use_partial_reduce_for_shared_embedding": config.zero > 0,
     }
     numbers = [recomputed.blocks for recomputed in job.recomputed]
     if any(numbers) and not recomputation(job):
@@ -101,11 +101,11 @@ def files(job: Job) -> dict[str, str]:
 
 def _degrees(job: Job) -> dict[str, object]:
     """Those of the first mesh, and of all."""
-    planned, etp = meshes(job), job.shape.etp
+    planned, etp = meshes(job), job.config.etp
     return {
         "enable_hetero": True,
         "tensor_model_parallel_size": planned[0].tp,
-        "pipeline_model_parallel_size": job.shape.pp,
+        "pipeline_model_parallel_size": job.config.pp,
         "hetero_process_meshes": [size for mesh in planned for size in mesh.sizes],
         "hetero_device_types": [mesh.device_type for mesh in planned],
         "hetero_pipeline_layer_split": [len(piece.blocks) for piece in job.pieces],
@@ -115,7 +115,7 @@ def _degrees(job: Job) -> dict[str, object]:
 
 def check(job: Job, texts: Mapping[str, str]) -> None:
     """Raises PlannerError unless the arguments say what the plan does, and the job would start."""
-    flags, shape = read_arguments(texts[ARGUMENTS]), job.shape
+    flags, config = read_arguments(texts[ARGUMENTS]), job.config
     expect("layers", flags["--num-layers"], [str(job.num_blocks)])
     micro, total = (int(flags[f"--{name}-batch-size"][0]) for name in ("micro", "global"))
     flat = list(map(int, flags["--hetero-process-meshes"]))
@@ -125,16 +125,16 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     expect("blocks per stage", split, [len(piece.blocks) for piece in job.pieces])
 
     # what the runtime asserts before the first step
-    expect("sequences of the first mesh", micro * meshes(job)[0].dp, shape.micro_batch * shape.dp)
+    expect("sequences of the first mesh", micro * meshes(job)[0].dp, config.micro_batch * config.dp)
     expect("micro-batches", divmod(total, micro * meshes(job)[0].dp), (job.micro_batches, 0))
     types = flags["--hetero-device-types"]
     expect("device types per mesh", len(types), len(sizes))
     expert_tp = flags.get("--" + _EXPERT_TP.replace("_", "-"))
-    planned = [str(shape.etp)] * len(sizes) if shape.etp else None
+    planned = [str(config.etp)] * len(sizes) if config.etp else None
     expect("expert tensor parallelism per mesh", expert_tp, planned)
-    expect("stages of all meshes", sum(size[4] for size in sizes), shape.pp)
+    expect("stages of all meshes", sum(size[4] for size in sizes), config.pp)
     expect("ranks", sum(tp * cp * dp * pp for tp, cp, _, dp, pp in sizes), job.world)
-    expect("cp and ep of the meshes", {size[1:3] for size in sizes}, {(1, shape.ep)})
+    expect("cp and ep of the meshes", {size[1:3] for size in sizes}, {(1, config.ep)})
     expect("mesh batches", {first[3] * micro % size[3] for size in sizes}, {0})
     if job.instance.workload.tied_embeddings:
         expect("tp of the last mesh, for tied embeddings", last[0], first[0])

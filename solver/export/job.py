@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from formulations.instance import Cluster, Instance
-from formulations.plan import Degrees, Plan, Recomputed, Shape
+from formulations.plan import Configuration, Degrees, Plan, Recomputed
 from formulations.space.launch import Obstacle
 
 
@@ -84,9 +84,9 @@ class Job:
     plan: Plan
 
     @property
-    def shape(self) -> Shape:
+    def config(self) -> Configuration:
         """Degrees and strategies."""
-        return self.plan.shape
+        return self.plan.config
 
     @property
     def title(self) -> str:
@@ -115,7 +115,7 @@ class Job:
     @property
     def sequences(self) -> int:
         """Of all replicas in a step, where all run equally many."""
-        return self.micro_batches * self.shape.micro_batch * self.shape.dp
+        return self.micro_batches * self.config.micro_batch * self.config.dp
 
     @property
     def num_blocks(self) -> int:
@@ -130,7 +130,7 @@ class Job:
     @property
     def sequence_parallel(self) -> bool:
         """Whether tensor groups split the sequence between their products."""
-        several = [tp for k in range(self.shape.pp) if (tp := self.degrees(k).tp) > 1]
+        several = [tp for k in range(self.config.pp) if (tp := self.degrees(k).tp) > 1]
         return bool(several) and all(map(self.instance.splits_sequence, several))
 
     @cached_property
@@ -138,7 +138,7 @@ class Job:
         """All processes in rank order."""
         cluster, places = self.instance.cluster, list[tuple[str, int, str, int, int, int]]()
         hosts = host_names(cluster)
-        for k in range(self.shape.pp):
+        for k in range(self.config.pp):
             degrees = self.degrees(k)
             for r, replica in enumerate(self.plan.replicas):
                 group = replica.stages[k].group

@@ -97,7 +97,7 @@ def files(job: Job) -> dict[str, str]:
         f"Megatron-LM arguments of {job.title}.",
         "Add those of the model. The order of the hosts (hosts.txt) places the stages.",
     )
-    options = {**degrees(job), **batches(job, job.shape.micro_batch), **strategies(job)}
+    options = {**degrees(job), **batches(job, job.config.micro_batch), **strategies(job)}
     launch = launcher_files(job, USAGE, COMMAND, setup(job, ARGUMENTS))
     return {ARGUMENTS: argument_file(head, options), **launch}
 
@@ -124,25 +124,25 @@ def setup(job: Job, arguments: str) -> str:
     With tensor or context parallelism on GPUs before Blackwell kernels must be queued in one order
     (`validate_args`).
     """
-    ordered = max(job.shape.widest_tp, job.shape.cp) > 1
+    ordered = max(job.config.widest_tp, job.config.cp) > 1
     return _ONE_QUEUE * ordered + _READ.format(name=arguments)
 
 
 def degrees(job: Job) -> Options:
     """Degrees, how GPUs share sequences and experts, and the layout of several pieces."""
-    shape, names = job.shape, {"ring": "p2p", "all_to_all": "a2a"}
-    methods = [names[method] for method in context_methods(job.instance, shape)]
+    config, names = job.config, {"ring": "p2p", "all_to_all": "a2a"}
+    methods = [names[method] for method in context_methods(job.instance, config)]
     experts: Options = {
-        "expert_model_parallel_size": shape.ep,
-        "expert_tensor_parallel_size": shape.etp or job.tp,
+        "expert_model_parallel_size": config.ep,
+        "expert_tensor_parallel_size": config.etp or job.tp,
         "moe_token_dispatcher_type": "alltoall",
     }
     return {
         "tensor_model_parallel_size": job.tp,
-        "pipeline_model_parallel_size": shape.pp,
-        "context_parallel_size": shape.cp,
+        "pipeline_model_parallel_size": config.pp,
+        "context_parallel_size": config.cp,
         "cp_comm_type": (methods if len(set(methods)) > 1 else methods[:1]) or None,
-        **(experts if shape.has_expert_grid else {}),
+        **(experts if config.has_expert_grid else {}),
         "pipeline_model_parallel_layout": (
             written(job.pieces, job.num_mtp) if len(job.pieces) > 1 else None
         ),
@@ -168,7 +168,7 @@ def strategies(job: Job) -> Options:
     in_fp32 = workload.gradient_bytes == 4
     return {
         **recomputation(job),
-        "use_distributed_optimizer": job.shape.zero > 0,
+        "use_distributed_optimizer": job.config.zero > 0,
         "use_precision_aware_optimizer": moments is not None,
         "exp_avg_dtype": moments,
         "exp_avg_sq_dtype": moments,
@@ -208,7 +208,7 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     number = {flag: int(words[0]) for flag, words in flags.items() if words and words[0].isdigit()}
     tp, pp = number["--tensor-model-parallel-size"], number["--pipeline-model-parallel-size"]
     dp = job.world // (tp * pp * number["--context-parallel-size"])
-    expect("degrees", (tp, dp, pp), (job.tp, job.shape.dp, job.shape.pp))
+    expect("degrees", (tp, dp, pp), (job.tp, job.config.dp, job.config.pp))
     expect("layers", number["--num-layers"], job.num_blocks)
     share, rest = divmod(number["--global-batch-size"], number["--micro-batch-size"] * dp)
     expect("micro-batches per replica", (share, rest), (job.micro_batches, 0))
@@ -218,8 +218,8 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
 
 def check_layout(job: Job, text: str) -> None:
     """A layout, parsed as Megatron-LM does, against the pieces."""
-    stages = parsed(text, job.shape.pp, job.num_blocks, job.num_mtp)
+    stages = parsed(text, job.config.pp, job.num_blocks, job.num_mtp)
     for i, piece in enumerate(job.pieces):
         names = ["embedding"] * piece.embedding + ["decoder"] * len(piece.blocks)
         names += (["mtp"] * job.num_mtp + ["loss"]) * piece.head
-        expect(f"piece {i} of the layout", stages[i % job.shape.pp][i // job.shape.pp], names)
+        expect(f"piece {i} of the layout", stages[i % job.config.pp][i // job.config.pp], names)

@@ -97,15 +97,15 @@ _CLEARED = {
 
 def settings(job: Job) -> dict[str, object]:
     """Fields of the configuration: those of `model` are Megatron-LM's options."""
-    shape, hidden = job.shape, strategies(job)
-    sizes = batches(job, shape.micro_batch)
+    config, hidden = job.config, strategies(job)
+    sizes = batches(job, config.micro_batch)
     model: dict[str, object] = {
         **_CLEARED,
         "expert_model_parallel_size": 1,
         "expert_tensor_parallel_size": job.tp,
         **degrees(job),
         **recomputation(job),
-        "virtual_pipeline_model_parallel_size": shape.vpp if shape.vpp > 1 else None,
+        "virtual_pipeline_model_parallel_size": config.vpp if config.vpp > 1 else None,
         "sequence_parallel": job.sequence_parallel,
         "mtp_num_layers": sizes["mtp_num_layers"],
         "seq_length": sizes["seq_length"],
@@ -117,11 +117,11 @@ def settings(job: Job) -> dict[str, object]:
         **{f"model.{name}": value for name, value in model.items()},
         "train.global_batch_size": sizes["global_batch_size"],
         "train.micro_batch_size": sizes["micro_batch_size"],
-        "ddp.use_distributed_optimizer": shape.zero > 0,
+        "ddp.use_distributed_optimizer": config.zero > 0,
         "ddp.overlap_grad_reduce": hidden["overlap_grad_reduce"],
         "ddp.overlap_param_gather": False,
         "ddp.grad_reduce_in_fp32": hidden["accumulate_allreduce_grads_in_fp32"],
-        "optimizer.use_distributed_optimizer": shape.zero > 0,
+        "optimizer.use_distributed_optimizer": config.zero > 0,
         "dist.use_tp_pp_dp_mapping": False,
     }
 
@@ -130,9 +130,9 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     """Raises PlannerError unless the recipe, read back, says what the plan does."""
     told = read_settings(texts[RECIPE])
     model = [told[f"model.{name}_model_parallel_size"] for name in ("tensor", "pipeline")]
-    expect("tensor and pipeline degrees", model, [job.tp, job.shape.pp])
+    expect("tensor and pipeline degrees", model, [job.tp, job.config.pp])
     expect("layers", told["LAYERS"], job.num_blocks)
     if len(job.pieces) > 1:
         check_layout(job, str(told["model.pipeline_model_parallel_layout"]))
     sizes = told["train.global_batch_size"], told["train.micro_batch_size"]
-    expect("global and micro batch", sizes, (job.sequences, job.shape.micro_batch))
+    expect("global and micro batch", sizes, (job.sequences, job.config.micro_batch))

@@ -62,7 +62,7 @@ def exported(
     Raises PlanError, with what to change or who can, for a plan that the target cannot express;
     `where` names the plan file in it.
     """
-    job, exporter = Job(instance.on(plan.shape.nodes_used), plan), EXPORTERS[target]
+    job, exporter = Job(instance.on(plan.config.nodes_used), plan), EXPORTERS[target]
     for fault in exporter.faults(job):
         able = [name for name, rival in EXPORTERS.items() if not rival.faults(job)]
         others = f", or --to {' or '.join(able)}" if able else ""

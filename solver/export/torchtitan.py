@@ -55,7 +55,7 @@ def files(job: Job) -> dict[str, str]:
     checkpoint = "FullAC.Config()" if job.recompute_way == "full" else "None"
     lines.append(f"    config.activation_checkpoint = {checkpoint}")
     schedule = {}
-    if job.shape.pp > 1:
+    if job.config.pp > 1:
         lines.append(f'    config.{Field.CSV} = str(HERE / "{SCHEDULE}")')
         page = io.StringIO()
         csv.writer(page, lineterminator="\n").writerows(operations(job))
@@ -91,28 +91,28 @@ class Field(StrEnum):
 
 def settings(job: Job) -> dict[Field, object]:
     """Their values."""
-    shape, workload = job.shape, job.instance.workload
-    split = shape.zero > 0
+    config, workload = job.config, job.instance.workload
+    split = config.zero > 0
     fields: dict[Field, object] = {
         Field.TP: job.tp,
         Field.SEQUENCE: job.sequence_parallel,
-        Field.PP: shape.pp,
-        Field.CP: shape.cp,
-        Field.EP: shape.ep,
-        Field.SHARD: shape.dp if split else 1,
-        Field.REPLICATE: 1 if split else shape.dp,
-        Field.RESHARD: "always" if shape.zero == 3 else "never",
-        Field.LOCAL: shape.micro_batch * (job.micro_batches if shape.pp > 1 else 1),
+        Field.PP: config.pp,
+        Field.CP: config.cp,
+        Field.EP: config.ep,
+        Field.SHARD: config.dp if split else 1,
+        Field.REPLICATE: 1 if split else config.dp,
+        Field.RESHARD: "always" if config.zero == 3 else "never",
+        Field.LOCAL: config.micro_batch * (job.micro_batches if config.pp > 1 else 1),
         Field.GLOBAL: workload.global_batch,
         Field.LENGTH: workload.sequence_length,
         Field.PARAMETERS: {"bf16": "bfloat16", "fp32": "float32"}[workload.precision],
     }
-    if shape.pp > 1 or shape.ep > 1:
+    if config.pp > 1 or config.ep > 1:
         fields[Field.NO_GRAPHS] = True  # else the configuration is refused
-    if shape.pp > 1:
+    if config.pp > 1:
         fields |= {
             Field.PER_STAGE: None,
-            Field.SIZE: shape.micro_batch,
+            Field.SIZE: config.micro_batch,
             Field.NAME: "PipelineScheduleMulti",
             Field.PARTS: [modules(piece) for piece in job.pieces],
         }
@@ -127,8 +127,8 @@ def modules(piece: Piece) -> list[str]:
 
 def operations(job: Job) -> list[list[str]]:
     """Per pipeline rank, its operations in order."""
-    shape = job.shape
-    return schedule_rows(shape.schedule, shape.pp, shape.vpp, job.micro_batches)
+    config = job.config
+    return schedule_rows(config.schedule, config.pp, config.vpp, job.micro_batches)
 
 
 def schedule_rows(name: ScheduleName, pp: int, vpp: int, micro_batches: int) -> list[list[str]]:
@@ -146,19 +146,19 @@ def schedule_rows(name: ScheduleName, pp: int, vpp: int, micro_batches: int) -> 
 
 def check(job: Job, texts: Mapping[str, str]) -> None:
     """Raises PlannerError unless the files, read back, say what the plan does."""
-    shape, told = job.shape, read_settings(texts[MODULE])
-    expect("degrees", (told[Field.TP], told[Field.PP]), (job.tp, shape.pp))
+    config, told = job.config, read_settings(texts[MODULE])
+    expect("degrees", (told[Field.TP], told[Field.PP]), (job.tp, config.pp))
     replicas = {told[Field.SHARD], told[Field.REPLICATE]}
-    expect("data-parallel degrees", replicas - {1}, {shape.dp} - {1})
+    expect("data-parallel degrees", replicas - {1}, {config.dp} - {1})
     expect("layers", told["LAYERS"], job.num_blocks)
     expect("global batch", told[Field.GLOBAL], job.sequences)
-    if shape.pp == 1:
+    if config.pp == 1:
         return
-    expect("sequences per rank", told[Field.LOCAL], job.micro_batches * shape.micro_batch)
+    expect("sequences per rank", told[Field.LOCAL], job.micro_batches * config.micro_batch)
     expect("modules", told[Field.PARTS], [modules(piece) for piece in job.pieces])
     rows = list(csv.reader(io.StringIO(texts[SCHEDULE])))
     expect("operations", rows, operations(job))
     # every micro-batch forward and backward once on every stage of every rank
-    kinds = 3 if SCHEDULES[shape.schedule].splits_backward else 2
+    kinds = 3 if SCHEDULES[config.schedule].splits_backward else 2
     counts = [len(set(row)) for row in rows]
-    expect("operations per rank", counts, [kinds * job.micro_batches * shape.vpp] * shape.pp)
+    expect("operations per rank", counts, [kinds * job.micro_batches * config.vpp] * config.pp)

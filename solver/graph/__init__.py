@@ -1,1 +1,1 @@
-"""A shape as a layered graph: an edge is a stage, a path a plan."""
+"""A configuration as a layered graph: an edge is a stage, a path a plan."""

@@ -107,7 +107,7 @@ class _Steps:
         return walk(_State((0,) * len(self.counts), (), (0, 0)), self.pp, moves, max_steps)
 
 
-#: Steps that all shapes with these nodes and degrees share.
+#: Steps that all configurations with these nodes and degrees share.
 _stages = lru_cache(maxsize=256)(_Steps.stages)
 
 
@@ -116,12 +116,12 @@ def lane_width(tables: CostTables) -> int:
 
     In slots: so node borders never part them.
     """
-    used = zip(tables.slots_per_node, tables.shape.nodes_used, strict=True)
-    return gcd(tables.shape.dp, *(size for size, count in used if count))
+    used = zip(tables.slots_per_node, tables.config.nodes_used, strict=True)
+    return gcd(tables.config.dp, *(size for size, count in used if count))
 
 
 class _FreeOrder:
-    """Turns steps into arcs with the costs of one shape.
+    """Turns steps into arcs with the costs of one configuration.
 
     sync, finish: [n, n] by row, kept once for stages of equal costs.
     """
@@ -131,7 +131,7 @@ class _FreeOrder:
         self.tables: CostTables = intervals.tables
         self.sizes = self.tables.slots_per_node
         self.width = lane_width(self.tables)
-        self.lanes = range(0, self.tables.shape.dp, self.width)
+        self.lanes = range(0, self.tables.config.dp, self.width)
         self.columns = Columns(intervals)
         self.zones, self.split = StageZones(placer), split
         self.sync, self.finish = list[Array](), list[Array]()
@@ -140,8 +140,8 @@ class _FreeOrder:
 
     def steps(self) -> _Moves | None:
         """Steps of all orders that the target runs; None if there are too many."""
-        shape, instance = self.tables.shape, self.tables.instance
-        limited, degrees = limits_orders(instance, shape), shape.degrees
+        config, instance = self.tables.config, self.tables.instance
+        limited, degrees = limits_orders(instance, config), config.degrees
         parts = tuple(
             (zone * self.split, degrees.index(choice) * limited)
             for zone, choice in zip(self.zones.zone_of_group, degrees, strict=True)
@@ -149,9 +149,9 @@ class _FreeOrder:
         ends = frozenset(
             (first, last)
             for first, last in product(parts if limited or self.tables.tied else (), repeat=2)
-            if may_follow(instance, shape.zero, degrees[first[1]], degrees[last[1]], True)
+            if may_follow(instance, config.zero, degrees[first[1]], degrees[last[1]], True)
         )
-        steps = _Steps(self.sizes, shape.nodes_used, parts, ends, shape.dp, shape.pp)
+        steps = _Steps(self.sizes, config.nodes_used, parts, ends, config.dp, config.pp)
         return _stages(steps, ARC_LIMIT // len(self.lanes))
 
     def _tail(self, stage: int, nodes: tuple[Node, ...], again: bool) -> int:
@@ -183,10 +183,10 @@ class _FreeOrder:
 
     def _sends(self, step: _Step, stage: int) -> list[tuple[int, ...]]:
         """Per lane the messages from the stage before."""
-        first, none = (stage - 1) * self.tables.shape.dp, (0,) * len(self.tables.tensors)
+        first, none = (stage - 1) * self.tables.config.dp, (0,) * len(self.tables.tensors)
         ends = (
             self._owners(step.before, first),
-            self._owners(step.nodes, first + self.tables.shape.dp),
+            self._owners(step.nodes, first + self.tables.config.dp),
         )
         sends = [
             longest(*(self.placer.terms(*n).send_ns.get(first + r, none) for n in pair))
@@ -198,7 +198,7 @@ class _FreeOrder:
         return list(map(longest, sends, self.zones.sends(here, there, self.width)))
 
     def _embedding_ns(self, stage: int, step: _Step) -> int:
-        last = self.tables.shape.num_stages - 1
+        last = self.tables.config.num_stages - 1
         if stage not in (0, last):
             return 0
         time_ns = max(self.placer.terms(*n).embedding_ns for n in step.nodes)
@@ -214,14 +214,14 @@ class _FreeOrder:
         least, and what memory allows is known of all chunks alone.
         """
         steps = [move.what for move in moves]
-        shape, chunked = self.tables.shape, self.tables.shape.vpp > 1
-        k, none = s % shape.pp, [(0,) * len(self.tables.tensors)] * len(self.lanes)
-        owners = [self._owners(step.nodes, k * shape.dp) for step in steps]
+        config, chunked = self.tables.config, self.tables.config.vpp > 1
+        k, none = s % config.pp, [(0,) * len(self.tables.tensors)] * len(self.lanes)
+        owners = [self._owners(step.nodes, k * config.dp) for step in steps]
         if k:
             sends = [self._sends(step, k) for step in steps]
         elif s:
             # From the last stage around to the first one, as far as its nodes decide it.
-            last = (shape.pp - 1) * shape.dp
+            last = (config.pp - 1) * config.dp
             sends = [
                 [
                     self.placer.terms(*n).send_ns[last + r]
@@ -272,7 +272,7 @@ def free_order(intervals: Intervals, placer: Placer, split: bool = False) -> Spl
     zoned = tables.instance.cluster.has_zones
     if zoned and not split:
         return None
-    share = ceil_div(tables.num_micro_batches, tables.shape.dp)
+    share = ceil_div(tables.num_micro_batches, tables.config.dp)
     return order_graph(intervals, placer, share, split)
 
 
@@ -287,18 +287,18 @@ def order_graph(
     first ones do: `DeviceGraph` sees to that.
     """
     tables = intervals.tables
-    shape = tables.shape
+    config = tables.config
     build = _FreeOrder(intervals, placer, share, split)
     steps = build.steps()
     if steps is None:
         return None
-    virtual = steps * shape.vpp if all(steps) else []
+    virtual = steps * config.vpp if all(steps) else []
     stages = [build.stage(s, stage_steps) for s, stage_steps in enumerate(virtual)]
     alike = all(arcs.alike for arcs in stages)
     none = np.zeros_like(intervals.forward[:1])
     forward, backward, weight = build.columns.times()
     return SplitProblem(
-        schedule=shape.schedule,
+        schedule=config.schedule,
         blocking=tables.instance.search.blocking_sends,
         tied=tables.tied,
         stages=tuple(arcs.first_lane if alike else arcs for arcs in stages),
@@ -307,6 +307,6 @@ def order_graph(
         backward=backward,
         sync=np.stack(build.sync or [none[0]]),
         finish=np.stack(build.finish or [none[0]]),
-        chunks=shape.vpp,
+        chunks=config.vpp,
         weight=weight,
     )

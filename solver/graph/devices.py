@@ -231,7 +231,7 @@ DeviceLayers = list[DeviceEdges]
 
 
 class DeviceGraph:
-    """The graph of one shape. problem: its virtual stages; arcs of the chunks of a device agree."""
+    """The graph of a config. problem: its virtual stages; arcs of the chunks of a device agree."""
 
     def __init__(self, intervals: Intervals, problem: SplitProblem) -> None:
         self.problem = problem

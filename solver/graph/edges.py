@@ -1,8 +1,8 @@
 """The layered graph of all prefixes: nodes are (state, layer boundary), an edge is a stage.
 
 A node at depth k says which layers and which machines the first k stages use; an edge runs layers
-[start, end) by one arc. Complete paths are plans of the shape, so sums and maxima along a path are
-worked out for all plans at once.
+[start, end) by one arc. Complete paths are plans of the configuration, so sums and maxima along a
+path are worked out for all plans at once.
 """
 
 from collections.abc import Sequence
@@ -155,11 +155,11 @@ def renumbered(layers: Layers) -> Layers:
 
 def _least_send(problem: SplitProblem, stage: int) -> Array:
     """[states, R] least transfer to the stage after `stage`, by state after it."""
-    shape = (problem.stages[stage].num_states, problem.num_lanes)
+    config = (problem.stages[stage].num_states, problem.num_lanes)
     if stage + 1 == problem.num_stages:
-        return np.zeros(shape, dtype=np.int64)
+        return np.zeros(config, dtype=np.int64)
     after = problem.stages[stage + 1]
-    sends = np.full(shape, INFINITY)
+    sends = np.full(config, INFINITY)
     np.minimum.at(sends, after.source, after.send)
     return sends
 

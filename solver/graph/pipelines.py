@@ -6,7 +6,7 @@ place, and what memory makes a stage recompute there at its position.
 `FreeDegrees`: templates, data parallel of 1. One problem holds pipelines of every number of stages
 from two on: shorter ones have empty stages at the front, see `problem`. There is no sync: what
 replicas of unlike pipelines exchange, `formulations.costs.template_costs` adds.
-`StageDegrees`: plans of one shape in which every stage has degrees of its own.
+`StageDegrees`: plans of one configuration in which every stage has degrees of its own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -230,17 +230,17 @@ class _Begun(NamedTuple):
 
 
 class StageDegrees(Pipelines):
-    """The plans of one shape; intervals: by place."""
+    """The plans of one configuration; intervals: by place."""
 
     def __init__(self, intervals: Intervals, by_place: ByPlace) -> None:
-        self.tables, self.by_place, self.shape = intervals.tables, by_place, by_place.shape
-        graph = GpuGraph(places_of(intervals, by_place), [self.shape.nodes_used])
-        super().__init__(graph, self.tables.num_micro_batches // self.shape.dp)
+        self.tables, self.by_place, self.config = intervals.tables, by_place, by_place.config
+        graph = GpuGraph(places_of(intervals, by_place), [self.config.nodes_used])
+        super().__init__(graph, self.tables.num_micro_batches // self.config.dp)
 
     @cached_property
     def arcs(self) -> list[list[Arc]]:
         """Steps that the others can follow."""
-        graph, pp = self.graph, self.shape.pp
+        graph, pp = self.graph, self.config.pp
 
         def moves(k: int, begun: _Begun) -> Iterator[tuple[_Begun, Step | None]]:
             for step in graph.steps[begun.state]:
@@ -255,7 +255,7 @@ class StageDegrees(Pipelines):
     @cached_property
     def _follows(self) -> list[list[tuple[bool, bool]]]:
         """[C][C] whether the target runs a stage behind a first one: inside, and at the end."""
-        instance, zero = self.by_place.instance, self.shape.zero
+        instance, zero = self.by_place.instance, self.config.zero
         all_degrees = [degrees for _, degrees in self.by_place.places]
 
         def follows(first: Degrees, later: Degrees) -> tuple[bool, bool]:
@@ -282,8 +282,8 @@ class StageDegrees(Pipelines):
         places = self.graph.places
 
         def recomputed(k: int, place: int, layers: tuple[int, int]) -> Recomputed:
-            in_flight = places.held(self.shape.pp, k, self.micro_batches)
+            in_flight = places.held(self.config.pp, k, self.micro_batches)
             return places.memory.recomputed(place, in_flight, layers)
 
-        shares = (self.micro_batches,) * self.shape.dp
+        shares = (self.micro_batches,) * self.config.dp
         return layout_plan(self.by_place, layout, split, shares, recomputed)

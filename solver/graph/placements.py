@@ -29,7 +29,7 @@ from solver.graph.problem import (
 
 
 class StageZones:
-    """Zones under the stages of one shape; `slots`: node group of every slot of a stage."""
+    """Zones under the stages of one configuration; `slots`: node group of every slot of a stage."""
 
     def __init__(self, placer: Placer) -> None:
         self.placer, self.tables = placer, placer.tables
@@ -59,7 +59,7 @@ class StageZones:
         """Tied embeddings of a first stage in zone `first` and a last one on nodes of a group."""
         if first == self.zone_of_group[group]:
             return 0
-        return self.terms.embedding_ns((first, self.zone_of_group[group]), self.tables.shape.dp)
+        return self.terms.embedding_ns((first, self.zone_of_group[group]), self.tables.config.dp)
 
     @property
     def _pairs(self) -> list[Pair]:
@@ -78,7 +78,7 @@ class StageZones:
         latencies of that link.
         """
         tables = self.tables
-        most_nodes = min(tables.shape.dp, sum(tables.shape.nodes_used))
+        most_nodes = min(tables.config.dp, sum(tables.config.nodes_used))
         phases = [phase for phase in (self.placer.sync, self.placer.gather) if phase is not None]
         return tables.least_forward_ns + sum(
             self._least_ring_ns(phase, range(2, most_nodes + 1)) for phase in phases
@@ -98,14 +98,14 @@ class StageZones:
     @property
     def aligned(self) -> bool:
         """Whether the slots of every zone make whole stages, without which some stage spans two."""
-        shape, slots = self.tables.shape, Counter[int]()
-        for j, count in enumerate(shape.nodes_used):
+        config, slots = self.tables.config, Counter[int]()
+        for j, count in enumerate(config.nodes_used):
             slots[self.zone_of_group[j]] += count * self.tables.slots_per_node[j]
-        return all(count % shape.dp == 0 for count in slots.values())
+        return all(count % config.dp == 0 for count in slots.values())
 
     def split_by(self, cutoff: int | None) -> bool:
         """Whether no stage of a plan below the cutoff spans zones: for want of them or of time."""
-        if not self.known or self.tables.shape.dp == 1 or not self._pairs:
+        if not self.known or self.tables.config.dp == 1 or not self._pairs:
             return self.known
         return cutoff is not None and self.spanning_ns() >= cutoff
 
@@ -138,7 +138,7 @@ def replica_classes(placement: PlacementCosts, dp: int) -> list[ReplicaClass]:
 def finish_ns(intervals: Intervals, groups: Sequence[int], gather: Array, latency: int) -> Array:
     """[n, n] optimizer on the slowest of the groups, then the gather [L] with its latency."""
     slowest: Array = intervals.optimizer[sorted(set(groups))].max(axis=0)
-    if not intervals.tables.shape.zero:
+    if not intervals.tables.config.zero:
         return slowest
     slowest += interval_sums(gather) + latency
     return slowest
@@ -163,9 +163,9 @@ class Columns:
 
     def __init__(self, intervals: Intervals, kinds: Sequence[Sequence[int]] | None = None) -> None:
         self.intervals = intervals
-        self.used = np.flatnonzero(intervals.tables.shape.nodes_used).tolist()
+        self.used = np.flatnonzero(intervals.tables.config.nodes_used).tolist()
         self.kinds = kinds or [(j,) for j in range(len(intervals.forward))]
-        self._splits = SCHEDULES[intervals.tables.shape.schedule].splits_backward
+        self._splits = SCHEDULES[intervals.tables.config.schedule].splits_backward
         weight = intervals.weight if self._splits else 0
         self._backward = intervals.backward - weight
         self._blocks = [self._least(self._backward)]
@@ -205,7 +205,7 @@ class Columns:
 
 def chunk_memory(intervals: Intervals, groups: Array, shares: Sequence[int]) -> ChunkMemory | None:
     """Memory of devices on these groups [p, R]; None with one chunk per device."""
-    if intervals.tables.shape.vpp == 1:
+    if intervals.tables.config.vpp == 1:
         return None
     (share,) = set(shares)
     return ChunkMemory(intervals, groups, share)
@@ -219,10 +219,10 @@ def fixed_order(
 ) -> SplitProblem:
     """The problem of one order in which every replica of class c has `shares[c]` micro-batches."""
     tables = intervals.tables
-    shape = tables.shape
-    slots, p = placement.group_of_slot.reshape(shape.pp, shape.dp), shape.pp
+    config = tables.config
+    slots, p = placement.group_of_slot.reshape(config.pp, config.dp), config.pp
     stages, columns = [], Columns(intervals)
-    for k in range(shape.num_stages):
+    for k in range(config.num_stages):
         groups = [replicas.groups[k % p] for replicas in classes]
         column = [j + columns.first(k, m) for j, m in zip(groups, shares, strict=True)]
         allowed = by_message(tables, k, allowed_layers(intervals, k, groups, shares))
@@ -241,22 +241,22 @@ def fixed_order(
                 send=send,
                 send_back=send,
                 tail=same + k,
-                embedding=same + placement.embedding_ns * (k in (0, shape.num_stages - 1)),
+                embedding=same + placement.embedding_ns * (k in (0, config.num_stages - 1)),
                 allowed=tuple(allowed.values()),
                 begins=((),) * len(same),
             )
         )
-    once = np.arange(shape.num_stages) < p
-    device = np.arange(shape.num_stages) % p
+    once = np.arange(config.num_stages) < p
+    device = np.arange(config.num_stages) % p
     gather_latency = (placement.gather_latency_ns[device] * once).tolist()
     finish = [
         finish_ns(intervals, slots[k % p], placement.gather_ns[k % p], gather_latency[k])
-        for k in range(shape.num_stages)
+        for k in range(config.num_stages)
     ]
     latency = placement.sync_latency_ns[device] * once
     forward, backward, weight = columns.times()
     return SplitProblem(
-        schedule=shape.schedule,
+        schedule=config.schedule,
         blocking=tables.instance.search.blocking_sends,
         tied=tables.tied,
         stages=tuple(stages),
@@ -265,7 +265,7 @@ def fixed_order(
         backward=backward,
         sync=interval_sums(placement.sync_ns)[device] + latency[:, None, None],
         finish=np.stack(finish),
-        chunks=shape.vpp,
+        chunks=config.vpp,
         weight=weight,
         memory=chunk_memory(
             intervals, np.array([replicas.groups for replicas in classes]).T, shares

@@ -167,7 +167,7 @@ def place_costs(
 def places_of(intervals: Intervals, by_place: ByPlace) -> Places:
     """Tables by place as those that graphs of GPUs read; sends have the kinds of messages too."""
     tables, groups = intervals.tables, by_place.instance.cluster.groups
-    placer, shape, each = StagePlacer(tables), tables.shape, range(len(by_place.places))
+    placer, config, each = StagePlacer(tables), tables.config, range(len(by_place.places))
     send = [
         [[placer.send_ns(x, y, together) for y in each] for x in each] for together in (True, False)
     ]
@@ -177,7 +177,7 @@ def places_of(intervals: Intervals, by_place: ByPlace) -> Places:
         nodes=tuple(group.nodes for group in groups),
         node_gpus=tuple(group.gpus_per_node for group in groups),
         group=tuple(j for j, _ in by_place.places),
-        gpus=tuple(shape.dp * degrees.width for _, degrees in by_place.places),
+        gpus=tuple(config.dp * degrees.width for _, degrees in by_place.places),
         forward=intervals.forward,
         backward=intervals.backward,
         finish=np.stack([intervals.optimizer[x] + stage_rings(placer, x)[1] for x in each]),
@@ -187,7 +187,7 @@ def places_of(intervals: Intervals, by_place: ByPlace) -> Places:
         embedding=np.array(embedding, dtype=np.int64),
         tied=tables.tied,
         blocking=tables.instance.search.blocking_sends,
-        schedule=shape.schedule,
+        schedule=config.schedule,
     )
 
 

@@ -1,4 +1,4 @@
-"""One problem of the enumeration: the best split, and the best of some node orders, of a shape.
+"""One problem of the enumeration: the best split, and the best of some node orders, of a config.
 
 The p stages are placed one after the other. States are what a placement of the first stages
 leaves open; an arc places one stage more. A fixed order has one state and one arc per stage, a

@@ -1,6 +1,6 @@
 """Splits of one node order whose most loaded stage has little work, by dynamic programming.
 
-What a shape allows is the same for every order: prefix sums over layers and farthest ends.
+What a configuration allows is the same for every order: prefix sums over layers and farthest ends.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def group_of_slot(tables: CostTables, order: Sequence[int]) -> Array:
 
 
 class SplitSpace:
-    """Prefix sums [n, J] of times and farthest ends of stages, shared by all orders of a shape.
+    """Prefix sums [n, J] of times and farthest ends of stages, shared by all orders of a config.
 
     n = L + 1 layer boundaries, J node groups.
     """
@@ -54,7 +54,7 @@ class SplitSpace:
     @cached_property
     def passes(self) -> tuple[Array, ...]:
         """[n, J] times of each kind of operation."""
-        if not SCHEDULES[self.tables.shape.schedule].splits_backward:
+        if not SCHEDULES[self.tables.config.schedule].splits_backward:
             return self.forward, self.backward
         weight = self.stages.weight
         return self.forward, self.backward - weight, weight
@@ -85,7 +85,7 @@ class SplitSpace:
         if not stages.has_choice:
             return 0
         splits = np.concatenate([start[:, 0], end[-1:, 0]]).T
-        return stages.extra_of_devices(groups[: self.tables.shape.pp, :, 0], share, splits)
+        return stages.extra_of_devices(groups[: self.tables.config.pp, :, 0], share, splits)
 
     def farthest_ends(self, group: int, stage: int, share: int) -> Array:
         """[n] last end with which a stage from each layer fits a GPU of the group.
@@ -157,9 +157,9 @@ class Balance:
     def _chunks(self) -> ChunkMemory | None:
         """Memory of devices with several chunks; None if each has one."""
         space = self.space
-        if space.tables.shape.vpp == 1:
+        if space.tables.config.vpp == 1:
             return None
-        return chunk_memory(space.intervals, self.groups[: space.tables.shape.pp], self.shares)
+        return chunk_memory(space.intervals, self.groups[: space.tables.config.pp], self.shares)
 
     def allowed(self, k: int, start: int, end: int) -> bool:
         """Whether layers [start, end) are a stage k: enough blocks, and memory on every GPU."""
@@ -301,6 +301,6 @@ class Balance:
 
 def order_balance(space: SplitSpace, order: Sequence[int], shares: Sequence[int]) -> Balance:
     """The stages of a split of a node order with these shares."""
-    shape = space.tables.shape
-    groups = group_of_slot(space.tables, order).reshape(shape.pp, -1)
-    return Balance(space, np.tile(groups, (shape.vpp, 1)), shares)
+    config = space.tables.config
+    groups = group_of_slot(space.tables, order).reshape(config.pp, -1)
+    return Balance(space, np.tile(groups, (config.vpp, 1)), shares)

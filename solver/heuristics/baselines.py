@@ -1,6 +1,6 @@
 """What people do today, as plans that can be judged: min-max, equal split, Megatron's rule.
 
-The shapes to choose from are given by the caller, in general `formulations.space.shapes`.
+The configurations to choose from are given by the caller, in general `formulations.space.configs`.
 Every plan is judged by the simulator. Each function returns plan and step time in ns, or None
 if no plan of its kind fits.
 
@@ -18,7 +18,7 @@ from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables
 from formulations.decisions import even_shares
 from formulations.instance import Instance
-from formulations.plan import Degrees, Plan, Shape, simulable
+from formulations.plan import Configuration, Degrees, Plan, simulable
 from solver.heuristics.balance import Balance, Split, SplitSpace, least_ends, order_balance
 from solver.heuristics.node_orders import (
     Candidate,
@@ -37,7 +37,7 @@ def even_split(tables: CostTables) -> Split:
     Where that leaves a stage without its least number of blocks: the nearest split that does
     not. Raises ValueError if the chain is too short for pp stages. Memory is not looked at.
     """
-    stages, layers = tables.shape.pp, tables.num_layers
+    stages, layers = tables.config.pp, tables.num_layers
     each, left_over = divmod(layers, stages)
     sizes = [each + (k < left_over - 1) for k in range(stages)]
     sizes[-1] += left_over > 0
@@ -107,31 +107,31 @@ def minmax_of(costs: Balance) -> Split | None:
 Found = tuple[Plan, int] | None
 Stop = Callable[[], bool]
 
-#: Shapes in a row whose equal chunks are no better than the best.
+#: Configurations in a row whose equal chunks are no better than the best.
 MOST_FAILURES = 100
 
 
 def minmax_plan(
     instance: Instance,
-    shapes: Iterable[Shape],
+    configs: Iterable[Configuration],
     stop: Callable[[], bool] = lambda: False,
 ) -> Found:
-    """Best of the min-max splits (Kang et al., FASOP, ICPE 2024) over shapes and node orders."""
-    return best_plan(instance, shapes, minmax_of, stop)
+    """Best of the min-max splits (Kang et al., FASOP, ICPE 2024) over configs and node orders."""
+    return best_plan(instance, configs, minmax_of, stop)
 
 
 def equal_split_plan(
     instance: Instance,
-    shapes: Iterable[Shape],
+    configs: Iterable[Configuration],
     stop: Callable[[], bool] = lambda: False,
 ) -> Found:
-    """Best of the even splits that fit memory, over the same shapes and node orders."""
+    """Best of the even splits that fit memory, over the same configurations and node orders."""
 
     def even(costs: Balance) -> Split | None:
         split = even_split(costs.space.tables)
         return split if costs.takes(split) else None
 
-    return best_plan(instance, shapes, even, stop)
+    return best_plan(instance, configs, even, stop)
 
 
 def equal_blocks(tables: CostTables) -> Split | None:
@@ -139,7 +139,7 @@ def equal_blocks(tables: CostTables) -> Split | None:
 
     The embedding stays with the first block, the head with the last one.
     """
-    blocks, stages = tables.blocks_before.tolist(), tables.shape.num_stages
+    blocks, stages = tables.blocks_before.tolist(), tables.config.num_stages
     each, left_over = divmod(blocks[-1], stages)
     if left_over or not each:
         return None
@@ -147,21 +147,21 @@ def equal_blocks(tables: CostTables) -> Split | None:
     return (0, *inner, tables.num_layers)
 
 
-def equal_chunks_plan(shapes: Iterable[Shape], times: TimeTables, stop: Stop) -> Found:
-    """Best plan with equally many blocks on every chunk of shapes that have several per device.
+def equal_chunks_plan(configs: Iterable[Configuration], times: TimeTables, stop: Stop) -> Found:
+    """Best plan with equally many blocks on every chunk of configs that have several per device.
 
     In the first node order alone: a start for a search, at the price of a simulation each. Ends
-    after `MOST_FAILURES` shapes without a better plan.
+    after `MOST_FAILURES` configurations without a better plan.
     """
     choice, failures = Choice(times.instance), 0
-    for bound, shape in times.by_bound(shape for shape in shapes if shape.vpp > 1):
+    for bound, config in times.by_bound(config for config in configs if config.vpp > 1):
         best = choice.objective
         if bound >= best or failures == MOST_FAILURES or stop():
             break
-        tables = times.costs(shape)
+        tables = times.costs(config)
         split = equal_blocks(tables)
         if split:
-            order = next(node_orders(shape.nodes_used, 1))
+            order = next(node_orders(config.nodes_used, 1))
             costs = split_costs(tables, Placer(tables).costs(order), split, even_shares(tables))
             if (costs.memory_bytes <= costs.limit_bytes).all():
                 choice.offer(Candidate(order, split, costs))
@@ -180,31 +180,31 @@ def batch_time_ns(tables: CostTables, order: tuple[int, ...]) -> int | None:
     (m + p - 1) (t_f + t_b) with m micro-batches per replica and the slowest stage's times
     (Narayanan et al. 2021, section 3.4, by which they choose the micro-batch size).
     """
-    shape = tables.shape
+    config = tables.config
     shares = even_shares(tables)
     costs = order_balance(SplitSpace(tables), order, shares)
     split = _megatron_split(costs)
     if split is None:
         return None
-    return (max(shares) + shape.pp - 1) * max(costs.times_ns(split))
+    return (max(shares) + config.pp - 1) * max(costs.times_ns(split))
 
 
-def _growth(shape: Shape) -> tuple[int, int, int, bool]:
-    return (shape.zero, shape.pp, shape.widest_tp, "none" not in shape.recompute)
+def _growth(config: Configuration) -> tuple[int, int, int, bool]:
+    return (config.zero, config.pp, config.widest_tp, "none" not in config.recompute)
 
 
-def _smallest_model_parallel(instance: Instance, shapes: list[Shape]) -> Found:
-    """Megatron's rule among shapes that use the same nodes."""
-    nodes_used = shapes[0].nodes_used
+def _smallest_model_parallel(instance: Instance, configs: list[Configuration]) -> Found:
+    """Megatron's rule among configurations that use the same nodes."""
+    nodes_used = configs[0].nodes_used
     order = tuple(j for j, count in enumerate(nodes_used) for _ in range(count))
-    widest = max(shape.widest_tp for shape in shapes)
-    grown = sorted((s for s in shapes if s.pp == 1 or s.widest_tp == widest), key=_growth)
+    widest = max(config.widest_tp for config in configs)
+    grown = sorted((s for s in configs if s.pp == 1 or s.widest_tp == widest), key=_growth)
     time_tables = TimeTables(instance)
     for _, sizes in groupby(grown, key=_growth):
-        tables = [time_tables.costs(shape) for shape in sizes]
+        tables = [time_tables.costs(config) for config in sizes]
         times = [(batch_time_ns(candidate, order), candidate) for candidate in tables]
         fitting = [
-            (time, -candidate.shape.micro_batch, candidate)
+            (time, -candidate.config.micro_batch, candidate)
             for time, candidate in times
             if time is not None
         ]
@@ -216,7 +216,7 @@ def _smallest_model_parallel(instance: Instance, shapes: list[Shape]) -> Found:
     return None
 
 
-def megatron_rule(instance: Instance, shapes: Iterable[Shape]) -> Found:
+def megatron_rule(instance: Instance, configs: Iterable[Configuration]) -> Found:
     """The plan by the rule of thumb of Narayanan et al., SC 2021 (Megatron-LM).
 
     All nodes, in the order listed; equal numbers of blocks; 1F1B if allowed. Tensor parallelism
@@ -232,11 +232,11 @@ def megatron_rule(instance: Instance, shapes: Iterable[Shape]) -> Found:
     it has one, of the nodes listed first.
     """
     usual = "1f1b" if "1f1b" in instance.search.schedule else instance.search.schedule[0]
-    by_nodes: dict[tuple[int, ...], list[Shape]] = {}
-    for shape in shapes:
-        plain = set(shape.degrees_used) == {Degrees(tp=shape.widest_tp)}
-        if plain and shape.schedule == usual and simulable(instance, shape):
-            by_nodes.setdefault(shape.nodes_used, []).append(shape)
+    by_nodes: dict[tuple[int, ...], list[Configuration]] = {}
+    for config in configs:
+        plain = set(config.degrees_used) == {Degrees(tp=config.widest_tp)}
+        if plain and config.schedule == usual and simulable(instance, config):
+            by_nodes.setdefault(config.nodes_used, []).append(config)
     sizes = [group.gpus_per_node for group in instance.cluster.groups]
 
     def most_gpus(nodes_used: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:

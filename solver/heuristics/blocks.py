@@ -19,9 +19,9 @@ import numpy as np
 from formulations.costs.placement import Placer
 from formulations.costs.tables import Array, CostTables
 from solver.heuristics.balance import Mask, SplitSpace
+from solver.heuristics.config_search import LONGEST_NS, TRIED_AT_ONCE, ConfigSearch, State, Stop
 from solver.heuristics.neighbours import near_splits
 from solver.heuristics.node_orders import Order
-from solver.heuristics.shape_search import LONGEST_NS, TRIED_AT_ONCE, ShapeSearch, State, Stop
 from solver.heuristics.trial import Trial
 from solver.simulate import Times
 
@@ -62,14 +62,14 @@ class BlockCosts:
 
     def __init__(self, space: SplitSpace, placer: Placer) -> None:
         self.space, self.tables = space, space.tables
-        shape, sizes = self.tables.shape, self.tables.slots_per_node
-        used = [j for j, count in enumerate(shape.nodes_used) if count]
-        self.micro_batches = self.tables.num_micro_batches // shape.dp
+        config, sizes = self.tables.config, self.tables.slots_per_node
+        used = [j for j, count in enumerate(config.nodes_used) if count]
+        self.micro_batches = self.tables.num_micro_batches // config.dp
         every = range(len(sizes))
         self.farthest = np.array(
             [
                 [space.farthest_ends(j, k, self.micro_batches) for j in every]
-                for k in range(shape.pp)
+                for k in range(config.pp)
             ]
         )
         self.outside = np.zeros((len(sizes), len(self.tables.tensors)), int)
@@ -77,14 +77,14 @@ class BlockCosts:
         for j in used:
             for times in placer.terms(j, 0).send_ns.values():
                 self.outside[j] = np.maximum(self.outside[j], times)
-            last = shape.slots - sizes[j]
+            last = config.slots - sizes[j]
             self.embedding[:, j] = [placer.terms(j, at).embedding_ns for at in (0, last)]
         square = (len(sizes), len(sizes))
         self.sync, self.gather = (np.zeros((*square, space.work.shape[0]), int) for _ in range(2))
         self.sync_start, self.gather_start = np.zeros(square, int), np.zeros(square, int)
         for i in used:
             for j in used:
-                groups = [i] * (shape.dp // sizes[i] - 1) + [j]
+                groups = [i] * (config.dp // sizes[i] - 1) + [j]
                 sync, sync_start, gather, gather_start = placer.stage(
                     0, [placer.terms(group, 0) for group in groups], groups
                 )
@@ -105,7 +105,7 @@ class BlockTrial(Trial):
 
     def __init__(self, costs: BlockCosts, groups: Array) -> None:
         self.costs, self.groups = costs, groups.transpose(2, 1, 0)
-        self.shape = costs.tables.shape
+        self.config = costs.tables.config
 
     def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
         """Of a replica of each block."""
@@ -224,17 +224,19 @@ def block_sizes(tables: CostTables) -> list[int]:
 
     None where stages are small, hold no whole nodes of one size, or every group fills whole ones.
     """
-    shape = tables.shape
-    used = [(n, size) for n, size in zip(shape.nodes_used, tables.slots_per_node, strict=True) if n]
+    config = tables.config
+    used = [
+        (n, size) for n, size in zip(config.nodes_used, tables.slots_per_node, strict=True) if n
+    ]
     size = used[0][1]
-    nodes_per_stage = shape.dp // size
-    cut = shape.dp % size or any(node_slots != size for _, node_slots in used)
-    if shape.pp < 2 or cut or nodes_per_stage < FEWEST_NODES:
+    nodes_per_stage = config.dp // size
+    cut = config.dp % size or any(node_slots != size for _, node_slots in used)
+    if config.pp < 2 or cut or nodes_per_stage < FEWEST_NODES:
         return []
     return sorted({min(n % nodes_per_stage, -n % nodes_per_stage) for n, _ in used} - {0})
 
 
-def with_blocks(search: ShapeSearch, state: State, random: Random, stop: Stop) -> State:
+def with_blocks(search: ConfigSearch, state: State, random: Random, stop: Stop) -> State:
     """The state, or a faster one of two blocks with the same nodes and equal shares."""
     if not (sizes := block_sizes(search.starts.tables)):
         return state
@@ -254,14 +256,14 @@ class Found:
 
 
 class BlockSearch:
-    """Patterns of one shape with `sizes[b]` nodes of every stage in block b.
+    """Patterns of one configuration with `sizes[b]` nodes of every stage in block b.
 
     They may ask for slower nodes than there are: faster ones take their place.
     """
 
-    def __init__(self, search: ShapeSearch, costs: BlockCosts, sizes: tuple[int, int]) -> None:
+    def __init__(self, search: ConfigSearch, costs: BlockCosts, sizes: tuple[int, int]) -> None:
         self.search, self.costs, self.sizes = search, costs, np.array(sizes)
-        self.nodes = np.array(search.starts.tables.shape.nodes_used)
+        self.nodes = np.array(search.starts.tables.config.nodes_used)
         work = costs.space.work[-1]
         self.ranked = np.array(sorted(np.flatnonzero(self.nodes), key=lambda j: int(work[j])))
         self.rank = np.full(len(work), len(work))
@@ -288,7 +290,7 @@ class BlockSearch:
         That holds of the r fastest groups for every r, which have no nodes left for one stage more
         of a block.
         """
-        p, (first, second) = self.search.starts.tables.shape.pp, self.sizes
+        p, (first, second) = self.search.starts.tables.config.pp, self.sizes
         first_stages, ends = np.arange(p + 1), [(0, 0)]
         for num_nodes in self.most:
             second_stages = np.minimum((num_nodes - first * first_stages) // second, p)

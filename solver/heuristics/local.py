@@ -1,8 +1,8 @@
-"""Plans by local search on the simulated step time, over shapes, node orders, splits and shares.
+"""Plans by local search on the simulated step time, over configs, node orders, splits and shares.
 
-Many starts: every shape, by a bound of its step time, with the nodes of each group side by
-side; then the most promising shapes with these orders turned; then node orders near the best ones.
-Which orders are tried depends on the seed alone, how many on the time.
+Many starts: every configuration, by a bound of its step time, with the nodes of each group side by
+side; then the most promising configurations with these orders turned; then node orders near the
+best ones. Which orders are tried depends on the seed alone, how many on the time.
 """
 
 from bisect import insort
@@ -14,26 +14,26 @@ from typing import NamedTuple
 
 from formulations.costs.plan_costs import split_costs
 from formulations.instance import Instance
-from formulations.plan import Plan, Shape
+from formulations.plan import Configuration, Plan
+from solver.heuristics.config_search import LONGEST_NS, TURNS, ConfigSearch, State
 from solver.heuristics.neighbours import turned_orders
 from solver.heuristics.node_orders import Candidate, Choice, Order
-from solver.heuristics.shape_search import LONGEST_NS, TURNS, ShapeSearch, State
 from solver.heuristics.time_tables import TimeTables
 from solver.heuristics.trial import PathPool
 from solver.result import max_step_time_ns, objective_weight
 
 Stop = Callable[[], bool]
 
-#: Shapes whose bounds are refined before the first start.
+#: Configurations whose bounds are refined before the first start.
 PACKED = 32
-#: States kept, at most so many of one shape.
+#: States kept, at most so many of one configuration.
 STATES_KEPT = 24
 OF_ONE_SHAPE = 6
-#: Shapes are surveyed while a bound leaves this part of the best objective; ends after so many
-#: without a better plan.
+#: Configurations are surveyed while a bound leaves this part of the best objective; ends after so
+#: many without a better plan.
 ROOM = 0.15
 SURVEYED = 100
-#: Shapes whose orders are turned.
+#: Configurations whose orders are turned.
 SHAPES_TURNED = 4
 #: Orders tried in a row without success before a state is left, round by round; the worse half of
 #: the states is dropped after each.
@@ -44,7 +44,7 @@ class _Entry(NamedTuple):
     """A state with the search that it belongs to."""
 
     objective: float
-    search: ShapeSearch
+    search: ConfigSearch
     state: State
 
 
@@ -58,99 +58,103 @@ class _LocalSearch:
         self.pools: dict[tuple[str, int, int], PathPool] = {}
         self.entries: list[_Entry] = []
 
-    def most_ns(self, shape: Shape) -> int:
-        """Step times of the shape from here on are of no interest."""
-        weight = objective_weight(self.instance, shape)
-        limit = max_step_time_ns(self.instance, shape)
+    def most_ns(self, config: Configuration) -> int:
+        """Step times of the configuration from here on are of no interest."""
+        weight = objective_weight(self.instance, config)
+        limit = max_step_time_ns(self.instance, config)
         better = self.choice.objective / weight if weight else inf
         return int(min(better, inf if limit is None else limit + 1, LONGEST_NS))
 
-    def offer(self, search: ShapeSearch, state: State) -> None:
+    def offer(self, search: ConfigSearch, state: State) -> None:
         """The plan of a state is the best so far if it is."""
-        if state.step_time_ns < self.most_ns(search.starts.tables.shape):
+        if state.step_time_ns < self.most_ns(search.starts.tables.config):
             placement = search.starts.placer.costs(state.order)
             costs = split_costs(search.starts.tables, placement, state.split, state.shares)
             self.choice.offer(Candidate(state.order, state.split, costs))
 
-    def keep(self, search: ShapeSearch, state: State) -> None:
+    def keep(self, search: ConfigSearch, state: State) -> None:
         """Offers a state, and keeps it if it is new and among the best."""
         self.offer(search, state)
         if any(entry.search is search and entry.state == state for entry in self.entries):
             return
-        objective = state.step_time_ns * objective_weight(self.instance, search.starts.tables.shape)
+        objective = state.step_time_ns * objective_weight(
+            self.instance, search.starts.tables.config
+        )
         entry = _Entry(objective, search, state)
         insort(self.entries, entry, key=lambda entry: entry.objective)
-        of_shape = [entry for entry in self.entries if entry.search is search]
-        if len(of_shape) > OF_ONE_SHAPE:
-            self.entries.remove(of_shape[-1])
+        of_config = [entry for entry in self.entries if entry.search is search]
+        if len(of_config) > OF_ONE_SHAPE:
+            self.entries.remove(of_config[-1])
         del self.entries[STATES_KEPT:]
 
-    def search(self, shape: Shape) -> ShapeSearch:
-        """The search within a shape."""
-        pool = self.pools.setdefault((shape.schedule, shape.pp, shape.vpp), PathPool())
-        return ShapeSearch(self.times.costs(shape), pool)
+    def search(self, config: Configuration) -> ConfigSearch:
+        """The search within a configuration."""
+        pool = self.pools.setdefault((config.schedule, config.pp, config.vpp), PathPool())
+        return ConfigSearch(self.times.costs(config), pool)
 
-    def survey(self, shapes: Iterable[Shape]) -> Iterator[None]:
-        """A start and a descent for every shape that its bound leaves room for a much better plan.
+    def survey(self, configs: Iterable[Configuration]) -> Iterator[None]:
+        """A start and a descent for every config that its bound leaves room for a much better plan.
 
-        Such bounds do not tell which shapes are good.
+        Such bounds do not tell which configurations are good.
         """
         failures = 0
-        for bound, shape in self.ranked(shapes):
+        for bound, config in self.ranked(configs):
             best = self.choice.objective
             if bound >= (1 - ROOM) * best or failures == SURVEYED or self.stop():
                 return
-            search = self.search(shape)
+            search = self.search(config)
             for state in self.started(search, search.first_orders)[:1]:
                 self.offer(search, search.descend(state, self.stop))
             failures = 0 if self.choice.objective < best else failures + 1
             yield
 
-    def starts(self, shapes: Iterable[Shape]) -> Iterator[None]:
-        """The groups of nodes side by side, for every shape; the best order of each is kept."""
-        waiting = self.ranked(shapes)[::-1]
+    def starts(self, configs: Iterable[Configuration]) -> Iterator[None]:
+        """The groups of nodes side by side, for every config; the best order of each is kept."""
+        waiting = self.ranked(configs)[::-1]
         while waiting:
             best = self.choice.objective
-            bound, shape = waiting.pop()
+            bound, config = waiting.pop()
             if bound >= best:
                 return
-            search = self.search(shape)
+            search = self.search(config)
             for state in self.started(search, search.first_orders)[:1]:
                 self.keep(search, state)
             if self.choice.objective < best:
                 waiting = self.hopeful(waiting)
             yield
 
-    def ranked(self, shapes: Iterable[Shape]) -> list[tuple[float, Shape]]:
-        """Bounds of the objective with shapes, the least first; the first of them by `packing`."""
-        by_bound = self.times.by_bound(shapes)
-        first = [shape for _, shape in by_bound[:PACKED]]
+    def ranked(self, configs: Iterable[Configuration]) -> list[tuple[float, Configuration]]:
+        """Bounds of the objective with configs, the least first; the first of them by `packing`."""
+        by_bound = self.times.by_bound(configs)
+        first = [config for _, config in by_bound[:PACKED]]
         packed = [
-            (ns * objective_weight(self.instance, shape), shape)
-            for ns, shape in zip(self.times.packed_ns(first), first, strict=True)
+            (ns * objective_weight(self.instance, config), config)
+            for ns, config in zip(self.times.packed_ns(first), first, strict=True)
         ]
         return sorted([*packed, *by_bound[PACKED:]], key=lambda entry: entry[0])
 
-    def hopeful(self, ranked: list[tuple[float, Shape]]) -> list[tuple[float, Shape]]:
-        """Shapes, with bounds of the objective, that these and whole blocks leave a better plan."""
+    def hopeful(
+        self, ranked: list[tuple[float, Configuration]]
+    ) -> list[tuple[float, Configuration]]:
+        """Configs that these and whole blocks leave a better plan, with bounds of the objective."""
         near = [entry for entry in ranked if entry[0] < self.choice.objective]
-        shapes = [shape for _, shape in near]
-        closed = self.times.refuted(shapes, [self.most_ns(shape) for shape in shapes])
+        configs = [config for _, config in near]
+        closed = self.times.refuted(configs, [self.most_ns(config) for config in configs])
         return [entry for entry, shut in zip(near, closed, strict=True) if not shut]
 
-    def started(self, search: ShapeSearch, orders: Iterable[Order]) -> list[State]:
+    def started(self, search: ConfigSearch, orders: Iterable[Order]) -> list[State]:
         """A start with each order that has one, the fastest first."""
-        states, shape = list[State](), search.starts.tables.shape
+        states, config = list[State](), search.starts.tables.config
         for order in takewhile(lambda _: not self.stop(), orders):
-            state = search.starts.start(order, self.most_ns(shape))
+            state = search.starts.start(order, self.most_ns(config))
             states += [] if state is None else [state]
         return sorted(states, key=lambda state: state.step_time_ns)
 
     def turns(self) -> Iterator[None]:
-        """The orders of the best shapes begun at other nodes; local optima of the best of them."""
+        """The orders of the best configs begun at other nodes; local optima of the best of them."""
         searches = list(dict.fromkeys(entry.search for entry in self.entries))[:SHAPES_TURNED]
         for search in searches:
-            nodes_used = search.starts.tables.shape.nodes_used
+            nodes_used = search.starts.tables.config.nodes_used
             orders = turned_orders(nodes_used, search.nodes_per_stage, TURNS)
             for state in self.started(search, orders)[:OF_ONE_SHAPE]:
                 self.keep(search, search.descend(state, self.stop))
@@ -168,9 +172,9 @@ class _LocalSearch:
             self.keep(entry.search, state)
         del self.entries[(len(entries) + 1) // 2 :]
 
-    def run(self, shapes: Iterable[Shape]) -> Iterator[None]:
+    def run(self, configs: Iterable[Configuration]) -> Iterator[None]:
         """Everything in turn, in steps of less than a second as a rule."""
-        yield from self.starts(shapes)
+        yield from self.starts(configs)
         yield from self.turns()
         for patience in PATIENCE:
             yield from self.improve(patience)
@@ -178,7 +182,7 @@ class _LocalSearch:
 
 def local_plans(
     instance: Instance,
-    shapes: Iterable[Shape],
+    configs: Iterable[Configuration],
     seed: int = 0,
     stop: Stop = lambda: False,
     times: TimeTables | None = None,
@@ -192,7 +196,7 @@ def local_plans(
     search = _LocalSearch(times or TimeTables(instance), seed, stop)
     search.choice.objective = below
     candidate = None
-    for _ in search.run(shapes):
+    for _ in search.run(configs):
         if search.choice.candidate is not candidate:
             candidate, result = search.choice.candidate, search.choice.result
             if result is not None:
@@ -203,7 +207,7 @@ def local_plans(
 
 def surveyed_plan(
     instance: Instance,
-    shapes: Iterable[Shape],
+    configs: Iterable[Configuration],
     below: float,
     stop: Stop = lambda: False,
     times: TimeTables | None = None,
@@ -211,6 +215,6 @@ def surveyed_plan(
     """The best plan of a survey with an objective `below` some other's; None if there is none."""
     search = _LocalSearch(times or TimeTables(instance), 0, stop)
     search.choice.objective = below
-    for _ in search.survey(shapes):
+    for _ in search.survey(configs):
         pass
     return search.choice.result

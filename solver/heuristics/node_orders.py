@@ -11,7 +11,7 @@ from formulations.costs.plan_costs import PlanCosts, split_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions, even_shares
 from formulations.instance import Instance
-from formulations.plan import Plan, Shape
+from formulations.plan import Configuration, Plan
 from formulations.schedules import SCHEDULES
 from formulations.space.slots import runs_order
 from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
@@ -110,7 +110,7 @@ def compute_bound_ns(costs: Balance, split: Split) -> int:
     before it: their sum is the longest path at least.
     """
     times = costs.replica_times_ns(split)
-    keeps_backwards = not SCHEDULES[costs.space.tables.shape.schedule].splits_backward
+    keeps_backwards = not SCHEDULES[costs.space.tables.config.schedule].splits_backward
     before = (np.cumsum(times, axis=0) - times) * keeps_backwards
     return int((before + times * np.array(costs.shares)).max())
 
@@ -124,7 +124,7 @@ ORDER_LIMIT = 64
 
 @dataclass(frozen=True)
 class Candidate:
-    """A split of a shape and order, with its costs."""
+    """A split of a configuration and order, with its costs."""
 
     order: tuple[int, ...]
     split: Split
@@ -133,7 +133,7 @@ class Candidate:
     def plan(self, instance: Instance) -> Plan:
         """The plan of the candidate."""
         counts = self.costs.micro_batches
-        tables = build_tables(instance, self.costs.shape)
+        tables = build_tables(instance, self.costs.config)
         return Decisions(self.order, self.split, counts).plan(tables)
 
 
@@ -146,17 +146,17 @@ class Choice:
         self.time_ns = 0
         self.objective = float("inf")
 
-    def hopeless(self, shape: Shape, bound_ns: int) -> bool:
-        """Whether no plan of the shape with at least this step time is better."""
-        return bound_ns * objective_weight(self.instance, shape) >= self.objective
+    def hopeless(self, config: Configuration, bound_ns: int) -> bool:
+        """Whether no plan of the configuration with at least this step time is better."""
+        return bound_ns * objective_weight(self.instance, config) >= self.objective
 
     def offer(self, candidate: Candidate) -> None:
         """Keeps the candidate if it is better and within the limits."""
-        shape, time_ns = candidate.costs.shape, step_time_ns(candidate.costs)
-        limit = max_step_time_ns(self.instance, shape)
-        if not self.hopeless(shape, time_ns) and (limit is None or time_ns <= limit):
+        config, time_ns = candidate.costs.config, step_time_ns(candidate.costs)
+        limit = max_step_time_ns(self.instance, config)
+        if not self.hopeless(config, time_ns) and (limit is None or time_ns <= limit):
             self.candidate, self.time_ns = candidate, time_ns
-            self.objective = time_ns * objective_weight(self.instance, shape)
+            self.objective = time_ns * objective_weight(self.instance, config)
 
     @property
     def result(self) -> tuple[Plan, int] | None:
@@ -169,39 +169,40 @@ class Choice:
 def try_orders(
     choice: Choice, tables: CostTables, rule: SplitRule, orders: Iterable[tuple[int, ...]]
 ) -> None:
-    """Offers the split that `rule` finds for every order of a shape with one chunk per device."""
-    shape = tables.shape
-    if shape.vpp > 1:
+    """Offers the split that `rule` finds for every order of a config with one chunk per device."""
+    config = tables.config
+    if config.vpp > 1:
         return
     shares = even_shares(tables)
     placer, space = Placer(tables), SplitSpace(tables)
     for order in orders:
-        if not runs_order(tables.instance, shape, order):
+        if not runs_order(tables.instance, config, order):
             continue
         stages = order_balance(space, order, shares)
         split = rule(stages)
-        if split and not choice.hopeless(shape, compute_bound_ns(stages, split)):
+        if split and not choice.hopeless(config, compute_bound_ns(stages, split)):
             costs = split_costs(tables, placer.costs(order), split, shares)
             choice.offer(Candidate(order, split, costs))
 
 
 def best_plan(
     instance: Instance,
-    shapes: Iterable[Shape],
+    configs: Iterable[Configuration],
     rule: SplitRule,
     stop: Callable[[], bool] = lambda: False,
 ) -> tuple[Plan, int] | None:
-    """Best plan by simulated step time, or money, over all shapes and `node_orders`; and its ns.
+    """Best plan by simulated step time, or money, over all configs and `node_orders`; and its ns.
 
-    Shapes are visited by their closed-form bound, so that the first ones are good and those whose
-    bound is no better than the best plan are left out; no plan is lost by that. Ends early, with
-    the best plan so far, when `stop()` becomes true between two shapes. None: nothing fits.
+    Configurations are visited by their closed-form bound, so that the first ones are good and those
+    whose bound is no better than the best plan are left out; no plan is lost by that. Ends early,
+    with the best plan so far, when `stop()` becomes true between two configurations. None: nothing
+    fits.
     """
     times = TimeTables(instance)
     choice = Choice(instance)
-    for bound, shape in times.by_bound(shapes):
+    for bound, config in times.by_bound(configs):
         if bound >= choice.objective or stop():
             break
-        orders = node_orders(shape.nodes_used, ORDER_LIMIT)
-        try_orders(choice, times.costs(shape), rule, orders)
+        orders = node_orders(config.nodes_used, ORDER_LIMIT)
+        try_orders(choice, times.costs(config), rule, orders)
     return choice.result

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.placement import PlacementCosts
 from formulations.costs.tables import Array
-from formulations.plan import Shape
+from formulations.plan import Configuration
 from formulations.schedules import schedule_graph
 from solver.graph.problem import distinct, distinct_rows
 from solver.heuristics.balance import Balance, Mask
@@ -51,9 +51,9 @@ def _before(values: Array) -> Array:
 
 
 class Trial(ABC):
-    """Plans of one shape whose step times splits [N, S + 1] decide; p devices."""
+    """Plans of one configuration whose step times splits [N, S + 1] decide; p devices."""
 
-    shape: Shape
+    config: Configuration
 
     @abstractmethod
     def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
@@ -75,8 +75,8 @@ class Trial(ABC):
         count = len(splits)
         step, critical = np.zeros(count, dtype=np.int64), []
         for micro_batches, times in self.runs(splits):
-            shape = self.shape
-            graph = schedule_graph(shape.schedule, shape.pp, micro_batches, shape.vpp)
+            config = self.config
+            graph = schedule_graph(config.schedule, config.pp, micro_batches, config.vpp)
             end = simulate(graph, times)
             ends = end[graph.last].reshape(len(tail), -1, count) + tail[:, None]
             np.maximum(step, ends.max(axis=(0, 1)), out=step)
@@ -100,9 +100,9 @@ class OrderTrial(Trial):
     def __init__(self, balance: Balance, placement: PlacementCosts) -> None:
         self.balance, self.placement = balance, placement
         self.space, self.tables = balance.space, balance.space.tables
-        self.shape = shape = self.tables.shape
-        self._sync = np.tile(_before(placement.sync_ns), (shape.vpp, 1))
-        self._gather = np.tile(_before(placement.gather_ns), (shape.vpp, 1))
+        self.config = config = self.tables.config
+        self._sync = np.tile(_before(placement.sync_ns), (config.vpp, 1))
+        self._gather = np.tile(_before(placement.gather_ns), (config.vpp, 1))
 
     @cached_property
     def lanes(self) -> list[Lanes]:
@@ -118,9 +118,9 @@ class OrderTrial(Trial):
         times = np.concatenate(passes + recomputed * self.space.intervals.stages.has_choice)
         slower: Mask = np.all(times[:, :, None] >= times[:, None, :], axis=0)
         if self.space.intervals.stages.has_choice:
-            degrees = np.array([self.shape.degrees.index(rows) for rows in self.shape.degrees])
+            degrees = np.array([self.config.degrees.index(rows) for rows in self.config.degrees])
             slower &= degrees[:, None] == degrees
-        boundaries = np.arange(self.shape.num_stages - 1) % self.shape.pp
+        boundaries = np.arange(self.config.num_stages - 1) % self.config.pp
         groups = self.balance.groups.T
         send = self.placement.send_ns[:, boundaries].transpose(2, 0, 1).reshape(len(groups), -1)
         shares = np.array(self.balance.shares)[:, None]
@@ -158,7 +158,7 @@ class OrderTrial(Trial):
 
     def _of_devices(self, stages: Array) -> Array:
         """[p, ..] sums of [S, ..] over the chunks of every device."""
-        sums: Array = stages.reshape(-1, self.shape.pp, *stages.shape[1:]).sum(axis=0)
+        sums: Array = stages.reshape(-1, self.config.pp, *stages.shape[1:]).sum(axis=0)
         return sums
 
     def finish_ns(self, splits: Array) -> Array:

@@ -43,8 +43,8 @@ from formulations.lengths.row_times import (
     slowest_row_ns,
 )
 from formulations.lengths.strategy_time import NEVER, Numbers, StrategyTimes
-from formulations.plan import Plan, Shape
-from formulations.space import shapes_of
+from formulations.plan import Configuration, Plan
+from formulations.space import configs_of
 from formulations.space.configurations import node_vectors
 from formulations.switching.shards import Kind, Layout, layout_of
 from formulations.switching.switch import switch_of
@@ -160,56 +160,56 @@ def found_strategies(
             f"limits.max_price_per_hour: all nodes, which strategies use, cost more than {limit:g}"
             " USD/h"
         )
-    shapes = list(layouts(timed))
-    if not shapes:
+    configs = list(layouts(timed))
+    if not configs:
         num_gpus = sum(group.nodes * group.gpus_per_node for group in timed.cluster.groups)
         raise NoLayoutError(
             f"search: no layout over all {num_gpus} GPUs, which every strategy uses; allow more of"
             " data_parallel, tensor_parallel, context_parallel, pipeline_parallel"
         )
     if study is not None:
-        study.note(LENGTHS, {"layouts": len(shapes)})
+        study.note(LENGTHS, {"layouts": len(configs)})
     strategies = list[PlanRows]()
-    for done, shape in enumerate(shapes):
-        tell(done, len(shapes))
-        make, key = partial(_variants, timed, shape), shape.model_dump_json()
+    for done, config in enumerate(configs):
+        tell(done, len(configs))
+        make, key = partial(_variants, timed, config), config.model_dump_json()
         variants: list[PlanRows] = made_once(study, LENGTHS, key, _VARIANTS, make)
         strategies += variants
     return strategies
 
 
-def layouts(instance: Instance) -> Iterator[Shape]:
-    """Shapes over all nodes, of rows as micro-batches; degrees per stage are left out."""
+def layouts(instance: Instance) -> Iterator[Configuration]:
+    """Configurations over all nodes, of rows as micro-batches; degrees per stage are left out."""
     groups, allowed = instance.cluster.groups, instance.search.data_parallel
     tokens = instance.workload.sequence_length
     num_gpus = sum(group.nodes * group.gpus_per_node for group in groups)
     for dp in allowed or range(1, num_gpus + 1):
         search = instance.search.model_copy(update={"data_parallel": (dp,)})
         rows = of_rows(instance.model_copy(update={"search": search}), tokens, dp)
-        shapes = shapes_of(rows, tuple(group.nodes for group in groups))
-        yield from (shape for shape in shapes if not shape.per_stage)
+        configs = configs_of(rows, tuple(group.nodes for group in groups))
+        yield from (config for config in configs if not config.per_stage)
 
 
-def _variants(instance: Instance, shape: Shape) -> list[PlanRows]:
+def _variants(instance: Instance, config: Configuration) -> list[PlanRows]:
     """The strategies of a layout: for the longest rows first, then for shorter ones."""
-    num_rows = shape.pp * ROWS_PER_STAGE  # of a replica
-    orders = list(node_orders(shape.nodes_used, ORDER_LIMIT))
+    num_rows = config.pp * ROWS_PER_STAGE  # of a replica
+    orders = list(node_orders(config.nodes_used, ORDER_LIMIT))
 
     def fits(tokens: int) -> bool:
         """Whether some split fits the memory, in some node order, with rows of so many tokens."""
-        tables = TimeTables(of_rows(instance, tokens, shape.dp * num_rows)).costs(shape)
-        space, shares = SplitSpace(tables), (num_rows,) * shape.dp
+        tables = TimeTables(of_rows(instance, tokens, config.dp * num_rows)).costs(config)
+        space, shares = SplitSpace(tables), (num_rows,) * config.dp
         trials = (order_balance(space, order, shares) for order in orders)
         return any(fitting_even_split(stages) is not None for stages in trials)
 
-    variants, step = list[PlanRows](), row_multiple(shape)
-    tokens = longest_row(instance, shape, fits)
+    variants, step = list[PlanRows](), row_multiple(config)
+    tokens = longest_row(instance, config, fits)
     while tokens:
         # The best plan of the layout for rows of so many tokens, or the best within the time
-        rows = of_rows(instance, tokens, shape.dp * num_rows)
-        search = PlanSearch(rows, SolveOptions(time_limit_s=LIMIT_S), space=iter([shape]))
+        rows = of_rows(instance, tokens, config.dp * num_rows)
+        search = PlanSearch(rows, SolveOptions(time_limit_s=LIMIT_S), space=iter([config]))
         with suppress(TimeUp), time_up_after(search.deadline.end_s):
-            search.incumbents.seed([shape])
+            search.incumbents.seed([config])
             search.run()
         plan = search.incumbents.known.plan
         if plan is None:

@@ -30,7 +30,7 @@ from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
 from formulations.instance.calibration import LEAST_FACTOR, MOST_FACTOR, Calibration
-from formulations.plan import Plan, Shape
+from formulations.plan import Configuration, Plan
 from solver.heuristics.baselines import equal_blocks
 from solver.simulate import step_time_ns
 
@@ -70,8 +70,8 @@ class MeasuredStep:
     def kernels(self) -> Kernels:
         """Whose factors decide its time."""
         gpu = self.instance.cluster.groups[0].gpu.name
-        shape = self.plan.shape
-        return Kernels(gpu, shape.degrees[0].tp, shape.degrees[0].sequences(shape.micro_batch))
+        config = self.plan.config
+        return Kernels(gpu, config.degrees[0].tp, config.degrees[0].sequences(config.micro_batch))
 
     def predicted_s(self, factors: Factors | None = None) -> float:
         """Step time, as modelled or corrected."""
@@ -101,17 +101,17 @@ class MeasuredStep:
 
 
 def megatron_plan(instance: Instance, fields: Mapping[str, Any]) -> Plan | None:
-    """Megatron-LM's plan of these fields of a shape on the first node group.
+    """Megatron-LM's plan of these fields of a configuration on the first node group.
 
     None where its blocks or micro-batches do not divide.
     """
-    shape = Shape.model_validate(fields)
-    tables = build_tables(instance, shape)
+    config = Configuration.model_validate(fields)
+    tables = build_tables(instance, config)
     split = equal_blocks(tables)
-    each, left_over = divmod(tables.num_micro_batches, shape.dp)
+    each, left_over = divmod(tables.num_micro_batches, config.dp)
     if split is None or left_over or not each:
         return None
-    return Decisions((0,) * sum(shape.nodes_used), split, (each,) * shape.dp).plan(tables)
+    return Decisions((0,) * sum(config.nodes_used), split, (each,) * config.dp).plan(tables)
 
 
 #: Standard deviations of logarithms: of a measured step; of what a GPU type's kernels are off

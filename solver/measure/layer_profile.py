@@ -189,10 +189,10 @@ def measure(wanted: Wanted, device: torch.device) -> Iterator[tuple[Key, LayerMe
 
 def _taken(kind: str, b: int, wanted: Wanted, device: torch.device) -> Tensor:
     """A micro-batch of ids or of the residual stream."""
-    shape = (b, wanted.sequence_length)
+    config = (b, wanted.sequence_length)
     if kind == "embedding":
-        return torch.randint(wanted.sizes.vocabulary_size, shape, device=device)
-    shape_h = (*shape, wanted.sizes.hidden_size)
+        return torch.randint(wanted.sizes.vocabulary_size, config, device=device)
+    shape_h = (*config, wanted.sizes.hidden_size)
     dtype = _TYPES[wanted.precision]
     return torch.randn(shape_h, device=device, dtype=dtype, requires_grad=True)
 

@@ -217,7 +217,7 @@ class Planner:
         if result is None or result.plan is None or result.step_time_ns is None:
             return None
         present = [nodes for nodes in of_group if nodes]
-        used = zip(result.plan.shape.nodes_used, present, strict=True)
+        used = zip(result.plan.config.nodes_used, present, strict=True)
         nodes = frozenset(node for count, group in used for node in group[:count])
         return nodes, result.step_time_ns
 

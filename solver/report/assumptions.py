@@ -15,7 +15,7 @@ from formulations.instance.machines import NOT_STATED, Evidence
 from formulations.instance.preemption import Preemption
 from formulations.instance.search import Overlap
 from formulations.instance.workload import FLASH_PRECISIONS, FORMATS, MASTER_BYTES, OPTIMIZER_BYTES
-from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Degrees, Shape
+from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Configuration, Degrees
 from formulations.units import SECONDS_PER_HOUR
 from solver.document import PlanDocument
 from solver.report.document import costs_of, plan_of
@@ -35,16 +35,16 @@ _LEAST_SHARE = 1e-4
 _STATES = {sizes: name for name, sizes in OPTIMIZER_BYTES.items()}
 
 
-def assumptions(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> Lines:
+def assumptions(instance: Instance, config: Configuration, degrees: Sequence[Degrees]) -> Lines:
     """One line each, labelled; `degrees`: of its stages."""
-    overlap, exchanges = instance.search.overlap, shape.zero >= GRADIENTS_SPLIT
+    overlap, exchanges = instance.search.overlap, config.zero >= GRADIENTS_SPLIT
     return [
-        *(("assumed", text) for text in _assumed(instance, shape, degrees)),
+        *(("assumed", text) for text in _assumed(instance, config, degrees)),
         *hidden(
             overlap,
             tensor=overlap.tensor_parallel * any(group.tp > 1 for group in degrees),
-            sync=overlap.hidden_sync(shape.pp, shape.vpp) * (shape.dp > 1 and not exchanges),
-            sharding=overlap.sharding * (shape.dp > 1 and exchanges),
+            sync=overlap.hidden_sync(config.pp, config.vpp) * (config.dp > 1 and not exchanges),
+            sharding=overlap.sharding * (config.dp > 1 and exchanges),
         ),
         *(("unused", text) for text in _unused(instance)),
     ]
@@ -58,7 +58,9 @@ def preemption_text(preemption: Preemption) -> str:
     )
 
 
-def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> Iterator[str]:
+def _assumed(
+    instance: Instance, config: Configuration, degrees: Sequence[Degrees]
+) -> Iterator[str]:
     workload = instance.workload
     sizes = {group.tp for group in degrees}
     if any(instance.splits_sequence(tp) for tp in sizes if tp > 1):
@@ -72,28 +74,28 @@ def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> It
             " them inside the node, of tied embeddings a copy each"
         )
     if len(sizes) > 1 and not all(map(instance.splits_messages, sizes)):
-        whose = "of the larger one" if shape.per_stage else "of the largest"
+        whose = "of the larger one" if config.per_stage else "of the largest"
         yield f"unlike tensor groups: whole messages cross nodes once per GPU {whose}"
-    if "selective" in shape.recompute and instance.profile is not None:
+    if "selective" in config.recompute and instance.profile is not None:
         yield "selective recomputation: the analytic share of the measured forward pass again"
-    if shape.zero >= GRADIENTS_SPLIT and shape.has_copies:
-        moved = "parameters gathered, " if shape.zero >= PARAMETERS_SPLIT else ""
+    if config.zero >= GRADIENTS_SPLIT and config.has_copies:
+        moved = "parameters gathered, " if config.zero >= PARAMETERS_SPLIT else ""
         hidden = "" if instance.search.overlap.sharding else ", nothing hidden behind compute"
         yield (
-            f"ZeRO {shape.zero}: {moved}gradients reduced with every micro-batch, layer by layer,"
+            f"ZeRO {config.zero}: {moved}gradients reduced with every micro-batch, layer by layer,"
             f" all replicas in lockstep{hidden}"
         )
     if workload.experts:
-        experts = "all of them" if shape.etp else "its tensor group's share of all"
+        experts = "all of them" if config.etp else "its tensor group's share of all"
         seen = f"every GPU holds {experts}"
-        if shape.ep > 1:
-            many = len(members_of(instance, shape).node_groups) > 0
+        if config.ep > 1:
+            many = len(members_of(instance, config).node_groups) > 0
             slowest = " at the pace of the slowest node" * many
             seen = f"all-to-alls{slowest}, nothing hidden"
         yield f"experts: as many tokens for each of the {workload.experts}; {seen}"
-    if shape.cp > 1:
+    if config.cp > 1:
         texts = {"ring": "keys and values go round a ring", "all_to_all": "heads are exchanged"}
-        methods = sorted(set(context_methods(instance, shape)))
+        methods = sorted(set(context_methods(instance, config)))
         method = " or ".join(texts[method] for method in methods)
         yield f"context parallel: {method}, not hidden; causal attention is shared evenly"
     master_bytes = FORMATS[workload.precision].master_bytes
@@ -104,7 +106,7 @@ def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> It
         yield f"Adam's moments in {state}{copy}"
     # Flash attention, and which other plans have it
     names = _without_flash(instance)
-    if instance.on(shape.nodes_used).workload.flash_attention:
+    if instance.on(config.nodes_used).workload.flash_attention:
         others = f"; plans on {names} have none" if instance.fused else ""
         yield f"flash attention: no scores are kept{others}"
     elif instance.fused:
@@ -135,13 +137,13 @@ def _unused(instance: Instance) -> Iterator[str]:
         yield f"spot prices of {', '.join(spot)}: the objective cost_per_useful_sequence uses them"
 
 
-def cost_without_flash(document: PlanDocument, shape: Shape) -> Lines:
+def cost_without_flash(document: PlanDocument, config: Configuration) -> Lines:
     """What a plan would save, if that is so, by flash attention that its GPUs may have."""
-    instance = document.instance.on(shape.nodes_used)
+    instance = document.instance.on(config.nodes_used)
     precision, fused = instance.workload.precision, document.instance.fused
     if instance.workload.flash_attention or instance.profile or precision not in FLASH_PRECISIONS:
         return []
-    pairs = zip(instance.cluster.groups, shape.nodes_used, strict=True)
+    pairs = zip(instance.cluster.groups, config.nodes_used, strict=True)
     lacking = [group for group, count in pairs if count and not group.gpu.has_flash]
     if not lacking or any(group.gpu.compute_capability is not None for group in lacking):
         return []
@@ -207,14 +209,14 @@ def _kind_text(evidence: Evidence) -> str:
 
 def calibration_lines(document: PlanDocument) -> Lines:
     """By what measured steps correct the layer times of a plan, and the error to expect."""
-    calibration, shape = document.instance.calibration, document.shape
-    if calibration is None or shape is None:
+    calibration, config = document.instance.calibration, document.config
+    if calibration is None or config is None:
         return []
     error, where = calibration.expected_error, []
     for group, used, degrees in zip(
-        document.instance.cluster.groups, shape.nodes_used, shape.degrees, strict=True
+        document.instance.cluster.groups, config.nodes_used, config.degrees, strict=True
     ):
-        size = degrees.sequences(shape.micro_batch)
+        size = degrees.sequences(config.micro_batch)
         if used and not calibration.was_measured(group.gpu.name, degrees.tp, size):
             where.append(f"{group.gpu.name} at tensor {degrees.tp}, micro-batch {size}")
     if where:
@@ -233,12 +235,12 @@ def calibration_lines(document: PlanDocument) -> Lines:
 def renting_lines(document: PlanDocument) -> Lines:
     """Terms, useful throughput, money per useful sequence; empty for other objectives."""
     renting, preemption = document.renting, document.instance.preemption
-    step_s, shape = document.step_time_s, document.shape
-    if renting is None or preemption is None or step_s is None or shape is None:
+    step_s, config = document.step_time_s, document.config
+    if renting is None or preemption is None or step_s is None or config is None:
         return []
     # Price of a node of every group, and how often it is taken back
     lines: Lines = []
-    for group, count in zip(document.instance.cluster.groups, shape.nodes_used, strict=True):
+    for group, count in zip(document.instance.cluster.groups, config.nodes_used, strict=True):
         terms, spot = f"on demand, {money(group.price_usd_per_hour)} per node-hour", group.spot
         if spot is not None and group.name in renting.on_spot:
             often = f"{spot.preemptions_per_hour:.4g} preemptions per node-hour"

@@ -13,7 +13,7 @@ from solver.report.layout import Lines, labelled, table, table_of
 from solver.report.naming import degrees_line
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.report.stages import alike, all_stages, memory_table, placed, stage_table
-from solver.report.text import batches_text, figures, heading_lines, shape_text
+from solver.report.text import batches_text, config_text, figures, heading_lines
 from solver.simulate import Step
 
 _HOUR_NS = 3600e9
@@ -48,8 +48,8 @@ def comparison_text(comparison: Comparison) -> list[RenderableType]:
         {
             "method": lambda finding: finding.method,
             "status": lambda finding: f"{finding.status}{stopped(finding)}",
-            "shape tp x dp x pp, b": lambda finding: (
-                degrees_line(finding.shape, finding.shape.degrees_used) if finding.shape else "-"
+            "configuration tp x dp x pp, b": lambda finding: (
+                degrees_line(finding.config, finding.config.degrees_used) if finding.config else "-"
             ),
         },
         {
@@ -89,7 +89,7 @@ def comparison_json(comparison: Comparison) -> dict[str, object]:
                 "method": finding.method,
                 "status": finding.status,
                 "termination": finding.termination,
-                "shape": finding.shape and finding.shape.model_dump(mode="json"),
+                "config": finding.config and finding.config.model_dump(mode="json"),
                 "step_time_s": scaled(finding.step_time_ns, 1e9),
                 "objective": scaled(finding.objective),
                 "lower_bound": scaled(finding.bound),
@@ -157,8 +157,8 @@ def difference(
     """
     lines, rows = [], []
     for name, plan in zip(names, (first, second), strict=True):
-        if plan.shape is not None:
-            lines += [(name, shape_text(plan, plan.shape)), ("", batches_text(plan, plan.shape))]
+        if plan.config is not None:
+            lines += [(name, config_text(plan, plan.config)), ("", batches_text(plan, plan.config))]
     for label, text, value in FIELDS:
         a, b = value(first), value(second)
         if a is None or b is None or not (a or b):
@@ -240,18 +240,18 @@ def _distance(document: PlanDocument, evaluation: Evaluation) -> Lines:
 
 def evaluation_json(document: PlanDocument, evaluation: Evaluation) -> dict[str, object]:
     """The same as data; memory by pipeline stage and replica."""
-    best, shape = evaluation.best, document.shape
+    best, config = evaluation.best, document.config
     memory = ("node", "gpus", "memory_bytes", "memory_limit_bytes")
     return {
         "step_time_s": document.step_time_s,
         "fits": not evaluation.broken,
         "broken": list(evaluation.broken),
-        "shape": shape and shape.model_dump(mode="json"),
+        "config": config and config.model_dump(mode="json"),
         "node_order": list(document.node_order),
         "memory": [
             {"replica": r, "stage": k, **stage.model_dump(mode="json", include={*memory})}
             for r, replica in enumerate(document.replicas)
-            for k, stage in enumerate(replica.stages[: shape.pp if shape else 0])
+            for k, stage in enumerate(replica.stages[: config.pp if config else 0])
         ],
         "best": best
         and {

@@ -122,14 +122,14 @@ def improvements(document: PlanDocument, step: Step) -> list[tuple[str, float]]:
 
 def busy_share(document: PlanDocument) -> float | None:
     """Part of the step that the plan's GPUs compute, on average; None without a plan."""
-    if document.step_time_s is None or document.shape is None:
+    if document.step_time_s is None or document.config is None:
         return None
     busy = [
         replica.micro_batches * (stage.forward_s + stage.backward_s)
         for replica in document.replicas
         for stage in replica.stages
     ]
-    return sum(busy) / document.shape.slots / document.step_time_s
+    return sum(busy) / document.config.slots / document.step_time_s
 
 
 def summary(document: PlanDocument, step: Step) -> Lines:

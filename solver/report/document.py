@@ -4,7 +4,7 @@ from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.errors import PlanError
 from formulations.plan import Plan
 from formulations.units import seconds
-from solver.document import PlanDocument, shape_counts
+from solver.document import PlanDocument, config_counts
 from solver.files import digest, sealed
 from solver.front_document import Aim, FamilyResult, FrontDocument, PointDocument, TermsDocument
 from solver.options import SolveOptions
@@ -18,7 +18,7 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
     if plan is not None and step_time_ns is not None:
         costs = plan_costs(result.instance, plan)
         figures = plan_figures(result.instance, plan, costs, step_time_ns)
-        weight = objective_weight(result.instance, plan.shape)
+        weight = objective_weight(result.instance, plan.config)
     else:
         figures = NO_FIGURES
         weight = 1.0 if result.instance.objective.minimize == "step_time" else 0.0
@@ -38,8 +38,8 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
             gap=result.gap,
             runtime_s=result.runtime_s,
             history=result.log.history,
-            shapes=shape_counts(result.log.shapes),
-            closed_shapes=result.log.shapes,
+            configs=config_counts(result.log.configs),
+            closed_configs=result.log.configs,
             instance=result.instance,
             **figures,
         )
@@ -51,12 +51,12 @@ def plan_of(document: PlanDocument) -> Plan:
     if digest(document.model_dump(mode="json")) != document.digest:
         allowed = "the file as solve wrote it (verify names the field)"
         raise PlanError("digest", "the plan file was changed", allowed)
-    if document.shape is None:
-        raise PlanError("shape", f"no plan (status {document.status})", "a file with a plan")
+    if document.config is None:
+        raise PlanError("config", f"no plan (status {document.status})", "a file with a plan")
     number = {name: n for n, name in enumerate(document.instance.cluster.node_names)}
     replicas = tuple(replica.replica(number) for replica in document.replicas)
     order = tuple(number[name] for name in document.node_order)
-    return Plan(shape=document.shape, node_order=order, replicas=replicas)
+    return Plan(config=document.config, node_order=order, replicas=replicas)
 
 
 def costs_of(document: PlanDocument) -> PlanCosts:

@@ -121,7 +121,7 @@ def cluster_name(document: FrontDocument, nodes: Sequence[int], on_spot: Sequenc
 
 def degrees_text(plan: PlanDocument) -> str:
     """Tensor x data x pipeline, sequences per micro-batch."""
-    return "" if plan.shape is None else degrees_line(plan.shape, degrees_of(plan))
+    return "" if plan.config is None else degrees_line(plan.config, degrees_of(plan))
 
 
 def _gap_text(point: PointDocument) -> str:

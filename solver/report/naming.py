@@ -1,4 +1,4 @@
-"""Layers, degrees and shapes in words.
+"""Layers, degrees and configurations in words.
 
 Blocks count from 0, as in Megatron-LM; embedding and head have letters. Plan files count along the
 whole chain instead: 0 is the embedding, 1 the first block.
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from itertools import accumulate, groupby
 
 from formulations.instance import Instance, Workload
-from formulations.plan import Degrees, Shape
+from formulations.plan import Configuration, Degrees
 from solver.document import PlanDocument
 from solver.report.quantities import ranges
 
@@ -28,15 +28,15 @@ def layers_text(workload: Workload, layers: Iterable[int]) -> str:
 
 def degrees_of(document: PlanDocument) -> list[Degrees]:
     """Those of its node groups; of its stages where every one has its own."""
-    shape = document.shape
-    if shape is not None and not shape.per_stage:
-        return shape.degrees_used
+    config = document.config
+    if config is not None and not config.per_stage:
+        return config.degrees_used
     return [stage.degrees for replica in document.replicas for stage in replica.stages]
 
 
-def degrees_line(shape: Shape, degrees: Iterable[Degrees]) -> str:
+def degrees_line(config: Configuration, degrees: Iterable[Degrees]) -> str:
     """Tensor x data x pipeline, sequences per micro-batch; `degrees`: of its stages or groups."""
-    return f"{tensor_text(degrees)} x {shape.dp} x {shape.pp}, {shape.micro_batch}"
+    return f"{tensor_text(degrees)} x {config.dp} x {config.pp}, {config.micro_batch}"
 
 
 def tensor_text(degrees: Iterable[Degrees]) -> str:
@@ -44,22 +44,22 @@ def tensor_text(degrees: Iterable[Degrees]) -> str:
     return " / ".join(dict.fromkeys(map(_short, degrees))) or "by stage"
 
 
-def experts_text(shape: Shape) -> str:
+def experts_text(config: Configuration) -> str:
     """How many GPUs share the experts, and whether each has its own whole."""
-    where = f"over {shape.ep} GPUs" if shape.ep > 1 else "on every GPU"
-    return f"{'whole ' if shape.etp else ''}experts {where}"
+    where = f"over {config.ep} GPUs" if config.ep > 1 else "on every GPU"
+    return f"{'whole ' if config.etp else ''}experts {where}"
 
 
-def one_line(shape: Shape) -> str:
-    """A shape among the others of its instance."""
-    chunks = f", {shape.vpp} chunks" if shape.vpp > 1 else ""
-    shares = shape.cp > 1 or shape.has_expert_grid
-    shared = f", context {shape.cp}, {experts_text(shape)}" if shares else ""
-    nodes, tensor = " + ".join(map(str, shape.nodes_used)), tensor_text(shape.degrees_used)
+def one_line(config: Configuration) -> str:
+    """A configuration among the others of its instance."""
+    chunks = f", {config.vpp} chunks" if config.vpp > 1 else ""
+    shares = config.cp > 1 or config.has_expert_grid
+    shared = f", context {config.cp}, {experts_text(config)}" if shares else ""
+    nodes, tensor = " + ".join(map(str, config.nodes_used)), tensor_text(config.degrees_used)
     return (
-        f"tensor {tensor} x data {shape.dp} x pipeline {shape.pp}{chunks}{shared}, "
-        f"micro-batch {shape.micro_batch}, {shape.schedule}, recomputed "
-        f"{' or '.join(shape.recompute)}, ZeRO {shape.zero}, nodes {nodes}"
+        f"tensor {tensor} x data {config.dp} x pipeline {config.pp}{chunks}{shared}, "
+        f"micro-batch {config.micro_batch}, {config.schedule}, recomputed "
+        f"{' or '.join(config.recompute)}, ZeRO {config.zero}, nodes {nodes}"
     )
 
 
@@ -67,13 +67,13 @@ def _short(degrees: Degrees) -> str:
     return f"{degrees.tp}" + (f"*{degrees.parts}" if degrees.parts > 1 else "")
 
 
-def by_group(instance: Instance, shape: Shape) -> str | None:
+def by_group(instance: Instance, config: Configuration) -> str | None:
     """Degrees of every node group used; None where all are alike and undivided, or by stage."""
-    if shape.per_stage:
+    if config.per_stage:
         return None
-    if len(set(shape.degrees_used)) == 1 and shape.degrees_used[0].parts == 1:
+    if len(set(config.degrees_used)) == 1 and config.degrees_used[0].parts == 1:
         return None
-    groups = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
+    groups = zip(instance.cluster.groups, config.degrees, config.nodes_used, strict=True)
     return ", ".join(
         f"{group.name}: tp {degrees.tp} x {degrees.parts}" + (" parts" if degrees.parts > 1 else "")
         for group, degrees, count in groups

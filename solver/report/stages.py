@@ -56,7 +56,7 @@ def placed(stages: Iterable[StageDocument]) -> str:
 
 def num_chunks(document: PlanDocument) -> int:
     """Chunks of layers that every GPU of the plan runs."""
-    return 1 if document.shape is None else document.shape.vpp
+    return 1 if document.config is None else document.config.vpp
 
 
 def num_stages(document: PlanDocument) -> int:
@@ -207,7 +207,7 @@ def tightest(document: PlanDocument) -> str:
 def zone_lines(document: PlanDocument) -> Lines:
     """One line per pair of zones that anything crosses between; empty without zones."""
     cluster = document.instance.cluster
-    if not cluster.has_zones or document.shape is None:
+    if not cluster.has_zones or document.config is None:
         return []
     groups = dict(zip(cluster.node_names, cluster.node_groups, strict=True))
     pp = num_stages(document)

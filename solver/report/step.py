@@ -66,7 +66,7 @@ def rows_of(document: PlanDocument, step: Step) -> list[Row]:
             for s in replica.stages
         )
         groups[replica.micro_batches, *stages].append(r)
-    rows, workload, pp = [], document.instance.workload, step.costs.shape.pp
+    rows, workload, pp = [], document.instance.workload, step.costs.config.pp
     for group in groups.values():
         bars: dict[int, list[Operation]] = defaultdict(list)
         for operation in (*step.operations(group[0]), *step.tail):

@@ -171,12 +171,12 @@ def _limits(document: SwitchDocument) -> str:
 
 
 def _degrees(plan: Plan) -> str:
-    shape = plan.shape
-    used = shape.degrees_used or [stage.degrees for r in plan.replicas for stage in r.stages]
-    shared = (("context", shape.cp), ("experts", shape.ep))
+    config = plan.config
+    used = config.degrees_used or [stage.degrees for r in plan.replicas for stage in r.stages]
+    shared = (("context", config.cp), ("experts", config.ep))
     more = "".join(f" x {name} {degree}" for name, degree in shared if degree > 1)
-    degrees = f"tensor {tensor_text(used)} x data {shape.dp} x pipeline {shape.pp}{more}"
-    return f"{degrees}, ZeRO {shape.zero}"
+    degrees = f"tensor {tensor_text(used)} x data {config.dp} x pipeline {config.pp}{more}"
+    return f"{degrees}, ZeRO {config.zero}"
 
 
 def switch_picture(document: SwitchDocument) -> str:

@@ -11,7 +11,7 @@ from formulations.instance import Instance, SearchSpace, Workload
 from formulations.instance.search import DegreesPer, ScheduleName
 from formulations.instance.targets import TARGETS
 from formulations.instance.workload import Recompute
-from formulations.plan import Shape, num_gpus
+from formulations.plan import Configuration, num_gpus
 from formulations.space.launch import able
 from solver.document import PlanDocument
 from solver.report.assumptions import (
@@ -58,10 +58,10 @@ _STATUS = {
     "unknown": "unknown: no plan found, and no proof that there is none",
 }
 _TERMINATION = {
-    "closed": "every shape is closed",
+    "closed": "every configuration is closed",
     "time_limit": "the time limit was reached",
     "interrupted": "interrupted",
-    "unfinished": "some shapes could not be closed",
+    "unfinished": "some configurations could not be closed",
     "heuristic": "a heuristic, which proves nothing",
     "given": "the plan was given",
 }
@@ -122,7 +122,7 @@ def lengths_lines(instance: Instance) -> Lines:
     return [("lengths", f"not looked at: {taken}; the command lengths does")]
 
 
-def shape_text(document: PlanDocument, shape: Shape) -> str:
+def config_text(document: PlanDocument, config: Configuration) -> str:
     """Degrees and memory strategy in words."""
     ways = {stage.recomputed.way for stage in all_stages(document)}
     recompute = "recomputation where memory asks for it"
@@ -131,38 +131,38 @@ def shape_text(document: PlanDocument, shape: Shape) -> str:
     degrees = degrees_of(document)
     splits = document.instance.splits_sequence
     split = ", sequence parallel" * any(splits(group.tp) for group in degrees if group.tp > 1)
-    zero = f", ZeRO {shape.zero}" if shape.zero else ""
-    chunks = f", {shape.vpp} chunks per GPU," if shape.vpp > 1 else ""
-    context = f" x context {shape.cp}" if shape.cp > 1 else ""
-    experts = f", {experts_text(shape)}" if shape.has_expert_grid else ""
-    gpus = counted(num_gpus(document.instance, shape), "GPU")
+    zero = f", ZeRO {config.zero}" if config.zero else ""
+    chunks = f", {config.vpp} chunks per GPU," if config.vpp > 1 else ""
+    context = f" x context {config.cp}" if config.cp > 1 else ""
+    experts = f", {experts_text(config)}" if config.has_expert_grid else ""
+    gpus = counted(num_gpus(document.instance, config), "GPU")
     return (
-        f"tensor {tensor_text(degrees)}{context} x data {shape.dp} x pipeline {shape.pp}{chunks} "
+        f"tensor {tensor_text(degrees)}{context} x data {config.dp} x pipeline {config.pp}{chunks} "
         f"on {gpus}{experts}, {recompute}{split}{zero}"
     )
 
 
-def batches_text(document: PlanDocument, shape: Shape) -> str:
+def batches_text(document: PlanDocument, config: Configuration) -> str:
     """Micro-batches and schedule in words."""
     counts = [replica.micro_batches for replica in document.replicas]
     fewer = f"{min(counts):,} to " if min(counts) < max(counts) else ""
-    size = counted(shape.micro_batch, "sequence")
-    schedule = f"{_SCHEDULES[shape.schedule]} schedule"
+    size = counted(config.micro_batch, "sequence")
+    schedule = f"{_SCHEDULES[config.schedule]} schedule"
     return f"{fewer}{counted(max(counts), 'micro-batch')} of {size} per replica, {schedule}"
 
 
 def heading_lines(document: PlanDocument) -> Lines:
-    """What was asked, and the shape of the plan if there is one."""
-    instance, shape = document.instance, document.shape
+    """What was asked, and the configuration of the plan if there is one."""
+    instance, config = document.instance, document.config
     lines = [
         ("workload", workload_text(instance.workload)),
         *lengths_lines(instance),
         ("layers", chain_text(instance.workload)),
         ("cluster", cluster_text(instance)),
     ]
-    if shape is not None:
-        lines += [("plan", shape_text(document, shape)), ("", batches_text(document, shape))]
-        degrees = by_group(document.instance, shape)
+    if config is not None:
+        lines += [("plan", config_text(document, config)), ("", batches_text(document, config))]
+        degrees = by_group(document.instance, config)
         lines += [("degrees", degrees)] if degrees else []
     return lines
 
@@ -197,12 +197,12 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
     if late:
         text = f"not yet looked at for want of time: {', '.join(late)}; `explain` does"
         lines.append(("elsewhere", text))
-    # What closed the shapes
-    if document.closed_shapes:
-        reasons = Counter(record.reason for record in document.closed_shapes)
+    # What closed the configurations
+    if document.closed_configs:
+        reasons = Counter(record.reason for record in document.closed_configs)
         counts = (f"{reasons[reason]:,} {reason}" for reason in get_args(Reason))
-        lines.append(("shapes", ", ".join(counts)))
-    if closed_by := document.shapes.closed_by.items():
+        lines.append(("configs", ", ".join(counts)))
+    if closed_by := document.configs.closed_by.items():
         lines.append(("closed by", ", ".join(f"{name} {count:,}" for name, count in closed_by)))
     runtime = significant(document.runtime_s, 3)
     ended = _TERMINATION[document.termination]
@@ -213,8 +213,8 @@ def figures(document: PlanDocument) -> Lines:
     """Step time, throughput, money and tightest memory; empty without a plan."""
     step_s, rate = document.step_time_s, document.throughput_sequences_per_s
     per_step, per_hour = document.cost_usd_per_step, document.price_usd_per_hour
-    shape = document.shape
-    if step_s is None or rate is None or per_step is None or per_hour is None or shape is None:
+    config = document.config
+    if step_s is None or rate is None or per_step is None or per_hour is None or config is None:
         return []
     workload = document.instance.workload
     rounding = time_text(document.rounding_error_s or 0.0)
@@ -245,8 +245,8 @@ def figures(document: PlanDocument) -> Lines:
         *zone_lines(document),
         *evidence_lines(document),
         *calibration_lines(document),
-        *assumptions(document.instance, shape, degrees_of(document)),
-        *cost_without_flash(document, shape),
+        *assumptions(document.instance, config, degrees_of(document)),
+        *cost_without_flash(document, config),
     ]
 
 
@@ -271,7 +271,7 @@ def solution_text(
 ) -> list[RenderableType]:
     """Everything that `solve` prints for people, in order; without a plan what is in the way."""
     parts: list[RenderableType] = [labelled(heading_lines(document)), ""]
-    if document.shape is not None:
+    if document.config is not None:
         lines = figures(document) + summary(document, simulate_step(costs_of(document)))
         parts += [_table_note(document), stage_table(document), "", labelled(lines)]
     parts.append(labelled(outcome(document, others)))

@@ -1,1 +1,1 @@
-"""Search over shapes: bounds, best bound first, until the gap is closed."""
+"""Search over configurations: bounds, best bound first, until the gap is closed."""

@@ -1,4 +1,4 @@
-"""Closing a shape with too many node orders: relaxations to one replica, plans that follow them."""
+"""Closing a config of too many node orders: relaxations to one replica, plans that follow."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from solver.enumeration.enumerate import below
 from solver.graph.placements import fixed_order, replica_classes
 from solver.graph.problem import Intervals
 from solver.heuristics.blocks import with_blocks
-from solver.heuristics.shape_search import ShapeSearch, State
+from solver.heuristics.config_search import ConfigSearch, State
 from solver.heuristics.trial import PathPool
 
 #: Node orders tried in a row without success near one that follows a relaxation, if that is not
@@ -42,7 +42,7 @@ def _seldom(stop: Stop) -> Stop:
 
 @dataclass
 class ByRelaxation:
-    """A shape with too many node orders: bounds of one replica, and the best plan after them.
+    """A config with too many node orders: bounds of one replica, and the best plan after them.
 
     best: step times below this are of interest, that of the plan if there is one. bound_ns: no
     plan is faster.
@@ -59,34 +59,34 @@ class ByRelaxation:
 
     @property
     def target(self) -> int:
-        """Bounds of at least this close the shape."""
+        """Bounds of at least this close the configuration."""
         return below(self.best, self.gap)
 
     def follow(self, groups: tuple[int, ...]) -> None:
         """Keeps the best plan of a node order that follows these groups, if it is better."""
-        tables, shape = self.intervals.tables, self.intervals.tables.shape
+        tables, config = self.intervals.tables, self.intervals.tables.config
         if not groups or groups == self.followed:
             return
         self.followed = groups
         order = order_along(tables, groups)
-        if not runs_order(tables.instance, shape, order):
+        if not runs_order(tables.instance, config, order):
             return
         placement = self.placer.costs(order)
-        classes = replica_classes(placement, shape.dp)
-        even = [tables.num_micro_batches // shape.dp] * len(classes)
+        classes = replica_classes(placement, config.dp)
+        even = [tables.num_micro_batches // config.dp] * len(classes)
         problem = fixed_order(self.intervals, placement, classes, even)
         outcome = solve_split(problem, int(NEAR * self.best), self.gap / 2, self.stop)
         if outcome.split is None or outcome.step_time_ns is None:
             return
-        shares, split = (even[0],) * shape.dp, tuple(outcome.split.tolist())
+        shares, split = (even[0],) * config.dp, tuple(outcome.split.tolist())
         state = State(order, shares, split, outcome.step_time_ns)
-        search, stop = ShapeSearch(tables, PathPool()), _seldom(self.stop)
+        search, stop = ConfigSearch(tables, PathPool()), _seldom(self.stop)
         for better in search.improvements(state, Random(0), PATIENCE, stop):
             state = better
         self._keep(with_blocks(search, state, Random(0), stop))
 
     def run(self) -> bool:
-        """Whether relaxations close the shape: of groups of unlike speed, then of all."""
+        """Whether relaxations close the configuration: of groups of unlike speed, then of all."""
         for apart in (ALIKE, 0.0):
             classes = classes_of(self.intervals, apart)
             replica = SurrogateReplica(self.intervals, self.placer, classes)

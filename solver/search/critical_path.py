@@ -1,21 +1,22 @@
-"""Exact optimum over open shapes with one model: solve, simulate, add critical paths, repeat.
+"""Exact optimum over open configs with one model: solve, simulate, add critical paths, repeat.
 
 The model knows some paths of the operation graphs, so its optimum is a lower bound of every plan of
-the shapes that it holds. Its plan is simulated, and the paths that make the simulated step time
-longer than the bound are added, to all shapes that they hold for. A plan met twice would be valued
-at its simulated step time, so the loop ends: with the bound equal to the objective of the best plan
-simulated, in integers, or with a proof that no plan beats that.
+the configurations that it holds. Its plan is simulated, and the paths that make the simulated step
+time longer than the bound are added, to all configurations that they hold for. A plan met twice
+would be valued at its simulated step time, so the loop ends: with the bound equal to the objective
+of the best plan simulated, in integers, or with a proof that no plan beats that.
 
-Shapes enter the model as they are needed, in the order of the bounds known of them: no plan of a
-shape that is left out is better than that bound, so the least of the model's bound and of the
-bounds left out is a bound of them all, and shapes enter only while one that is left out has it.
-Each time as many as there are, so that the model is not solved for every shape anew.
+Configurations enter the model as they are needed, in the order of the bounds known of them: no plan
+of a configuration that is left out is better than that bound, so the least of the model's bound and
+of the bounds left out is a bound of them all, and configurations enter only while one that is left
+out has it. Each time as many as there are, so that the model is not solved for every configuration
+anew.
 
 Nothing that an engine says of a plan is taken at its word: its decisions are held against the plan
 space in integers (`broken_rule`) and simulated. If its solution is no plan, or is faster than the
 bound that comes with it, the engine is in trouble: all bounds that it said are dropped and the
-shapes stay open. One that counts in floats may propose a plan again whose paths the model knows,
-within its tolerances; that plan is excluded.
+configurations stay open. One that counts in floats may propose a plan again whose paths the model
+knows, within its tolerances; that plan is excluded.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,7 @@ from formulations.costs.stage_costs import StageCosts
 from formulations.costs.stage_places import placement_of
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
-from formulations.plan import Shape
+from formulations.plan import Configuration
 from formulations.space.layouts import slots_of
 from formulations.space.slots import runs_order
 from solver.backends.outcome import Outcome
@@ -36,15 +37,16 @@ from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.search.engines import ModelEngine
 from solver.search.enumeration import Stop
-from solver.search.paths import CutPool, Harvest, HeldShapes, OpenShape, harvest
+from solver.search.paths import CutPool, Harvest, HeldConfigs, OpenConfig, harvest
 
-#: Shapes that the model holds at first, if so many are open.
+#: Configurations that the model holds at first, if so many are open.
 FIRST_SHAPES = 32
 #: Gap to which the model is solved while its solutions still bring new paths.
 COARSE = 0.02
 
-#: Step times of a shape that are of no interest, from this one on, with the best objective known.
-Beyond = Callable[[Shape, float | None], int]
+#: Step times of a configuration that are of no interest, from this one on, with the best objective
+#: known.
+Beyond = Callable[[Configuration, float | None], int]
 
 
 class Trouble(Exception):
@@ -53,7 +55,7 @@ class Trouble(Exception):
 
 @dataclass(frozen=True)
 class Found:
-    """A plan of the open shape of this index, simulated."""
+    """A plan of the open configuration of this index, simulated."""
 
     index: int
     decisions: Decisions
@@ -61,16 +63,16 @@ class Found:
 
 
 def broken_rule(tables: CostTables, decisions: Decisions) -> str | None:
-    """The first rule that decisions break, in words; None if they make a plan of the shape."""
-    by_place, used = tables.by_place, tables.shape.nodes_used
+    """The first rule that decisions break, in words; None if they make a plan of the config."""
+    by_place, used = tables.by_place, tables.config.nodes_used
     if by_place is not None and slots_of(by_place, decisions.order) is None:
         return f"layout {decisions.order} does not use each GPU once, or cannot be launched"
     if by_place is None and tuple(decisions.order.count(j) for j in range(len(used))) != used:
         return f"node order {decisions.order} does not use each node once"
-    if by_place is None and not runs_order(tables.instance, tables.shape, decisions.order):
+    if by_place is None and not runs_order(tables.instance, tables.config, decisions.order):
         return f"node order {decisions.order} cannot be launched"
     ends, blocks = decisions.boundaries, tables.blocks_before
-    fills = len(ends) == tables.shape.num_stages + 1
+    fills = len(ends) == tables.config.num_stages + 1
     fills = fills and (ends[0], ends[-1]) == (0, tables.num_layers)
     if not fills or not all(
         a < b and blocks[b] - blocks[a] >= tables.min_blocks for a, b in pairwise(ends)
@@ -78,7 +80,7 @@ def broken_rule(tables: CostTables, decisions: Decisions) -> str | None:
         return f"boundaries {decisions.boundaries} do not make stages of enough blocks"
     shares, even = decisions.micro_batches, tables.instance.search.micro_batches == "even"
     if (
-        len(shares) != tables.shape.dp
+        len(shares) != tables.config.dp
         or min(shares) < 1
         or sum(shares) != tables.num_micro_batches
         or (even and len(set(shares)) > 1)
@@ -94,29 +96,29 @@ def broken_rule(tables: CostTables, decisions: Decisions) -> str | None:
 class CutLoop:
     """State of one run.
 
-    shapes: what is open. best: the least objective known; found: the plan of an open shape that
-    has it, if there is one. bounds_ns: what is proved of each shape.
+    configurations: what is open. best: the least objective known; found: the plan of an open
+    configuration that has it, if there is one. bounds_ns: what is proved of each configuration.
     trouble: what is wrong with the engine's last answer, if that ended it.
     """
 
     def __init__(
         self,
         engine: ModelEngine,
-        shapes: Sequence[OpenShape],
+        configs: Sequence[OpenConfig],
         beyond: Beyond,
         best: float | None = None,
         start: Found | None = None,
         pool: CutPool | None = None,
     ) -> None:
-        self.engine, self.shapes, self.best = engine, shapes, best
-        self.bounds_ns = [shape.bound_ns for shape in shapes]
+        self.engine, self.configs, self.best = engine, configs, best
+        self.bounds_ns = [config.bound_ns for config in configs]
         self.found = start
         self.trouble: str | None = None
         self.rounds = 0
         self._gap = COARSE
         self._beyond = beyond
         self._pool = CutPool() if pool is None else pool
-        self.model = HeldShapes(engine, shapes, self._pool)
+        self.model = HeldConfigs(engine, configs, self._pool)
         self._excluded = set[tuple[int, Decisions]]()
         self._stages = dict[int, StageCosts]()
         if start is not None:
@@ -124,19 +126,19 @@ class CutLoop:
 
     def target_ns(self, index: int) -> int:
         """Step times of at least this are of no interest."""
-        return self._beyond(self.shapes[index].tables.plan_shape, self.best)
+        return self._beyond(self.configs[index].tables.plan_config, self.best)
 
     def is_open(self, index: int) -> bool:
-        """Whether a shape may have a plan that is of interest."""
+        """Whether a configuration may have a plan that is of interest."""
         return self.bounds_ns[index] < self.target_ns(index)
 
     @property
     def closed(self) -> bool:
         """Whether no plan of interest is left."""
-        return not any(map(self.is_open, range(len(self.shapes))))
+        return not any(map(self.is_open, range(len(self.configs))))
 
     def _bound(self, index: int) -> int:
-        """Lower bound of what the model minimises, for the plans of a shape."""
+        """Lower bound of what the model minimises, for the plans of a configuration."""
         return self.model.weights[index] * self.bounds_ns[index]
 
     def run(self, options: SolveOptions, stop: Stop) -> Iterator[None]:
@@ -151,7 +153,7 @@ class CutLoop:
                 ended = self._round(replace(options, time_limit_s=deadline.left_s))
             except Trouble as trouble:
                 self.trouble = f"numerical trouble: {trouble}"
-                self.bounds_ns[:] = [shape.bound_ns for shape in self.shapes]
+                self.bounds_ns[:] = [config.bound_ns for config in self.configs]
                 break
             if not ended:
                 break
@@ -159,9 +161,9 @@ class CutLoop:
             yield
 
     def _enter(self) -> None:
-        """Takes shapes into the model while one that is left out may have the best plan."""
+        """Takes configurations into the model while one that is left out may have the best plan."""
         model = self.model
-        others = [i for i in range(len(self.shapes)) if i not in model.held]
+        others = [i for i in range(len(self.configs)) if i not in model.held]
         others = sorted(filter(self.is_open, others), key=self._bound)
         least_bound = min(map(self._bound, filter(self.is_open, model.held)), default=None)
         if others and (least_bound is None or self._bound(others[0]) < least_bound):
@@ -189,7 +191,7 @@ class CutLoop:
         return outcome.termination is Termination.CLOSED
 
     def _raise(self, said_ns: dict[int, int]) -> None:
-        """Bounds of shapes in the model, which knows no plans that are of no interest."""
+        """Bounds of configurations in the model, which knows no plans that are of no interest."""
         for index, bound_ns in said_ns.items():
             raised_ns = min(bound_ns, self.target_ns(index))
             if raised_ns > self.bounds_ns[index]:
@@ -206,7 +208,7 @@ class CutLoop:
         if extracted is None:
             raise Trouble("the solution is fractional, or stands for no decisions")
         index, decisions = self.model.held[extracted[0]], extracted[1]
-        if (broken := broken_rule(self.shapes[index].tables, decisions)) is not None:
+        if (broken := broken_rule(self.configs[index].tables, decisions)) is not None:
             raise Trouble(f"the solution is no plan: {broken}")
         if (index, decisions) in self._excluded:
             raise Trouble("the solution has been excluded")
@@ -218,11 +220,11 @@ class CutLoop:
 
     def _simulated(self, index: int, decisions: Decisions) -> Harvest:
         """A plan; its paths and those of its neighbours are known from now on."""
-        tables, shares = self.shapes[index].tables, self.model.shares.get(index, ())
+        tables, shares = self.configs[index].tables, self.model.shares.get(index, ())
         stages = self._stages.setdefault(index, StageCosts(tables))
         placement = placement_of(tables, decisions.order)
         paths = harvest(stages, placement, decisions, shares, self.bounds_ns[index])
-        self._pool.of(tables.shape).update(paths.cuts)
+        self._pool.of(tables.config).update(paths.cuts)
         return paths
 
     def _learn(self, plan: Found, paths: Harvest) -> None:
@@ -230,7 +232,7 @@ class CutLoop:
         learned, model = self.model.add_cuts(plan.index, paths.cuts), self.model
         if plan.step_time_ns < self.target_ns(plan.index):
             self.found = plan
-            self.best = plan.step_time_ns * self.shapes[plan.index].price
+            self.best = plan.step_time_ns * self.configs[plan.index].price
             for index in model.held:
                 model.part(index).limit_step_time(self.target_ns(index) - 1)
         elif not learned and self._gap:

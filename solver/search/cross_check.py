@@ -7,7 +7,7 @@ from dataclasses import replace
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.plan import Plan
-from formulations.space import shapes
+from formulations.space import configs
 from solver.comparison import Comparison, Finding
 from solver.heuristics.local import local_plans
 from solver.interrupt import Deadline, TimeUp, raises
@@ -40,7 +40,7 @@ def _solved(instance: Instance, options: SolveOptions, progress: Report | None) 
         method=options.method,
         status=result.status,
         termination=result.termination,
-        shape=None if plan is None else plan.shape,
+        config=None if plan is None else plan.config,
         step_time_ns=result.step_time_ns,
         judged_ns=None if plan is None else judged_ns(instance, plan),
         objective=result.objective,
@@ -56,18 +56,18 @@ def _searched(instance: Instance, options: SolveOptions) -> Finding:
     plans: list[tuple[Plan, int]] = []
     try:
         with suppress(TimeUp):
-            space = shapes(instance, raises(deadline.over))
+            space = configs(instance, raises(deadline.over))
             plans.extend(local_plans(instance, space, options.seed, deadline.over))
         ended = Termination.TIME_LIMIT if deadline.over() else ended
     except KeyboardInterrupt:
         ended = Termination.INTERRUPTED
     plan, step_ns = plans[-1] if plans else (None, None)
-    weight = 0.0 if plan is None else objective_weight(instance, plan.shape)
+    weight = 0.0 if plan is None else objective_weight(instance, plan.config)
     return Finding(
         method="local",
         status=Status.UNKNOWN if plan is None else Status.FEASIBLE,
         termination=ended,
-        shape=None if plan is None else plan.shape,
+        config=None if plan is None else plan.config,
         step_time_ns=step_ns,
         judged_ns=None if plan is None else judged_ns(instance, plan),
         objective=None if step_ns is None else step_ns * weight,

@@ -1,4 +1,4 @@
-"""Solving an instance: first plans, then shape after shape, until none can hold a better plan."""
+"""Solving an instance: first plans, then config after config, until none can hold a better plan."""
 
 import json
 from dataclasses import dataclass, replace
@@ -73,12 +73,12 @@ class SearchOverview(Standing):
 
     @property
     def closed(self) -> int:
-        """Shapes that are."""
+        """Configurations that are."""
         return len(self.records) - len(self.open)
 
 
 def search_overview(study: Study, notes: dict[str, str]) -> SearchOverview | None:
-    """How far `solve` has come, open shapes of the lowest bounds first; None: it has not begun."""
+    """How far `solve` has come, open configs of the lowest bounds first; None: it has not begun."""
     if SOLVE not in notes:
         return None
     asked = json.loads(notes[SOLVE])
@@ -87,18 +87,20 @@ def search_overview(study: Study, notes: dict[str, str]) -> SearchOverview | Non
     search.recall()
     open_list, closer, spent_s = search.open_list, search.closer, 0.0
     for task in open_list.tasks:
-        for answer in closer.answers.every(task.shape):
+        for answer in closer.answers.every(task.config):
             spent_s += answer.spent_s
-            record = open_list.records.get(task.shape)
+            record = open_list.records.get(task.config)
             if record is None or record.reason == "open":
-                open_list.records[task.shape] = closer.closing(task, answer, answer.question).record
+                open_list.records[task.config] = closer.closing(
+                    task, answer, answer.question
+                ).record
     best = search.incumbents.best
     open_list.unpacked(open_list.open(best), best, lambda: False)
     standing = search.standing()
     weighted = {
-        record.shape: (record.bound_ns or 0) * objective_weight(instance, record.shape)
+        record.config: (record.bound_ns or 0) * objective_weight(instance, record.config)
         for record in standing.records
     }
-    records = sorted(standing.records, key=lambda record: weighted[record.shape])
+    records = sorted(standing.records, key=lambda record: weighted[record.config])
     incumbent, objective, bound = standing.incumbent, standing.objective, standing.bound
     return SearchOverview(tuple(records), incumbent, objective, bound, standing.complete, spent_s)

@@ -1,4 +1,4 @@
-"""Solving one shape exactly: infeasible, bounded or solved, over all node orders and shares."""
+"""Solving one config exactly: infeasible, bounded or solved, over all node orders and shares."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,9 +12,9 @@ from formulations.decisions import Decisions
 from formulations.plan import simulable
 from formulations.space.slots import runs_order
 from formulations.units import ceil_div
-from solver.bounds.largest_share import largest_share, shape_bound_ns
+from solver.bounds.largest_share import config_bound_ns, largest_share
 from solver.enumeration.by_device import best_by_device, best_by_stage
-from solver.enumeration.engine import ShapeAnswer, even_plan, solve_split
+from solver.enumeration.engine import ConfigAnswer, even_plan, solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.uneven_shares import Uneven, dealt_from_below
 from solver.graph.all_orders import free_order, lane_width
@@ -28,7 +28,8 @@ from solver.graph.problem import Intervals, SplitProblem
 from solver.heuristics.node_orders import Order, count_orders, node_orders
 from solver.search.by_relaxation import ByRelaxation
 
-#: With more distinct node orders than these only the heuristic's are tried: the shape stays open.
+#: With more distinct node orders than these only the heuristic's are tried: the configuration stays
+#: open.
 ORDER_LIMIT = 20_000
 
 #: Up to so many are tried without a relaxation before.
@@ -51,11 +52,11 @@ def after(effort: int | None, stop: Stop) -> Stop:
     return lambda: next(questions, None) is None or stop()
 
 
-class ShapeEngine(Protocol):
-    """An exact method for one shape."""
+class ConfigEngine(Protocol):
+    """An exact method for one configuration."""
 
-    def __call__(self, intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
-        """The best plan of the shape with a step time below `cutoff`."""
+    def __call__(self, intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ConfigAnswer:
+        """The best plan of the configuration with a step time below `cutoff`."""
 
 
 def lacks_memory(intervals: Intervals) -> bool:
@@ -66,12 +67,12 @@ def lacks_memory(intervals: Intervals) -> bool:
     layers where a chain of k + 1 such stages can end.
     """
     tables = intervals.tables
-    shape, instance = tables.shape, tables.instance
+    config, instance = tables.config, tables.instance
     even = instance.search.micro_batches == "even"
-    least_share = tables.num_micro_batches // shape.dp if even else 1
+    least_share = tables.num_micro_batches // config.dp if even else 1
     ends = np.zeros(tables.num_layers + 1, dtype=bool)
     ends[0] = True
-    for k in range(shape.num_stages):
+    for k in range(config.num_stages):
         fits = np.any([intervals.fits(j, k, least_share) for j in tables.roomiest], axis=0)
         ends = np.any(fits[ends], axis=0)
     return not ends[-1]
@@ -86,7 +87,7 @@ def _share_vectors(
 ) -> list[list[int]] | None:
     """Shares per class with which plans may be below the cutoff; None if stopped."""
     tables = intervals.tables
-    total, dp = tables.num_micro_batches, tables.shape.dp
+    total, dp = tables.num_micro_batches, tables.config.dp
     if tables.instance.search.micro_batches == "even":
         return [[total // dp] * len(classes)]
     counts, largest = [alike.count for alike in classes], []
@@ -138,27 +139,27 @@ def shares(classes: Sequence[ReplicaClass], vector: Sequence[int], total: int) -
     return tuple(result[r] for r in sorted(result))
 
 
-def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+def enumerate_config(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ConfigAnswer:
     """All orders at once where that is possible, else a relaxation, then one after the other.
 
     Where stages may span zones, those orders first in which none does, which are few. A cutoff is
-    lowered to what is above any step time, also when the gap is off it. A shape whose steps
+    lowered to what is above any step time, also when the gap is off it. A configuration whose steps
     are too long to be simulated stays open.
     """
     tables = intervals.tables
-    if not simulable(tables.instance, tables.shape):
-        return ShapeAnswer(None, None, False)
+    if not simulable(tables.instance, tables.config):
+        return ConfigAnswer(None, None, False)
     cutoff, gap = min(cutoff, 2 * tables.longest_ns + 2), min(gap, MOST_GAP)
     if tables.by_place is not None:
         return best_by_stage(intervals, tables.by_place, cutoff, gap, stop)
     placer = Placer(tables)
     zones = StageZones(placer)
-    if tables.shape.vpp > 1:
+    if tables.config.vpp > 1:
         return _chunked(intervals, placer, cutoff, gap, stop)
     if not zones.known or not zones.aligned or zones.split_by(cutoff):
         return _closed(intervals, placer, cutoff, gap, stop)
     problem = _of_all_orders(intervals, placer, split=True)
-    best = ShapeAnswer(None, None, False)
+    best = ConfigAnswer(None, None, False)
     if problem is not None and problem.stages:
         best = _solved(intervals, problem, cutoff, gap, stop)
     rest = _closed(intervals, placer, best.step_time_ns or cutoff, gap, stop)
@@ -176,7 +177,7 @@ def _of_all_orders(intervals: Intervals, placer: Placer, split: bool) -> SplitPr
     """
     tables = intervals.tables
     even = tables.instance.search.micro_batches == "even"
-    if not even and not split and lane_width(tables) != tables.shape.dp:
+    if not even and not split and lane_width(tables) != tables.config.dp:
         return None
     problem = free_order(intervals, placer, split)
     return problem if even or problem is None or problem.num_lanes == 1 else None
@@ -184,52 +185,54 @@ def _of_all_orders(intervals: Intervals, placer: Placer, split: bool) -> SplitPr
 
 def _solved(
     intervals: Intervals, problem: SplitProblem, cutoff: int, gap: float, stop: Stop
-) -> ShapeAnswer:
+) -> ConfigAnswer:
     """The best plan of all orders."""
     outcome = solve_split(problem, cutoff, gap, stop)
     if outcome.arcs is None or outcome.split is None:
-        return ShapeAnswer(None, None, outcome.complete, outcome.bound_ns)
+        return ConfigAnswer(None, None, outcome.complete, outcome.bound_ns)
     order = problem.order(outcome.arcs.tolist())
     plan = even_plan(intervals.tables, order, outcome.split)
-    return ShapeAnswer(plan, outcome.step_time_ns, outcome.complete, outcome.bound_ns)
+    return ConfigAnswer(plan, outcome.step_time_ns, outcome.complete, outcome.bound_ns)
 
 
 def _closed(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
-) -> ShapeAnswer:
-    """As `enumerate_shape`, whichever zones stages span."""
+) -> ConfigAnswer:
+    """As `enumerate_config`, whichever zones stages span."""
     zones = StageZones(placer)
     split = zones.split_by(cutoff)
     if split and not zones.aligned:
-        return ShapeAnswer(None, None, True, cutoff)
+        return ConfigAnswer(None, None, True, cutoff)
     problem = _of_all_orders(intervals, placer, split)
     if problem is None:
         even = intervals.tables.instance.search.micro_batches == "even"
         several = _even if even else _uneven
-        close = _by_order if intervals.tables.shape.pp == 1 else several
+        close = _by_order if intervals.tables.config.pp == 1 else several
         return close(intervals, placer, cutoff, gap, stop)
     if not problem.stages:
-        return ShapeAnswer(None, None, True, cutoff)
+        return ConfigAnswer(None, None, True, cutoff)
     return _solved(intervals, problem, cutoff, gap, stop)
 
 
 def _uneven(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
-) -> ShapeAnswer:
+) -> ConfigAnswer:
     """By bounds; then lane by lane where that is exact, else one order after the other."""
     target = below(cutoff, gap)
     lanes = Uneven(intervals, placer, StageZones(placer).split_by(cutoff))
-    bound_ns = 0 if lanes.exact else shape_bound_ns(intervals, target, stop)
+    bound_ns = 0 if lanes.exact else config_bound_ns(intervals, target, stop)
     remaining = lanes.thinned(lanes.everything(target), target, stop) if bound_ns < target else None
     if remaining is None:
-        return ShapeAnswer(None, None, True, target)
+        return ConfigAnswer(None, None, True, target)
     bound_ns = lanes.bound_ns(bound_ns, target, remaining, stop)
     if not lanes.exact:
         return replace(_by_order(intervals, placer, cutoff, gap, stop), bound_ns=bound_ns)
     return dealt_from_below(lanes, bound_ns, cutoff, gap, stop, remaining)
 
 
-def _even(intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+def _even(
+    intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
+) -> ConfigAnswer:
     """By relaxations, and if that is not enough one order after the other, unless they are many.
 
     Few orders are tried at once: relaxations would seldom spare that. What crosses between zones
@@ -237,16 +240,16 @@ def _even(intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: S
     """
     target, low = below(cutoff, gap), 0
     if intervals.tables.instance.cluster.has_zones:
-        low = shape_bound_ns(intervals, target, stop)
+        low = config_bound_ns(intervals, target, stop)
     if low >= target:
-        return ShapeAnswer(None, None, True, target)
-    num_orders = count_orders(intervals.tables.shape.nodes_used)
-    relaxed = ShapeAnswer(None, None, False, low)
+        return ConfigAnswer(None, None, True, target)
+    num_orders = count_orders(intervals.tables.config.nodes_used)
+    relaxed = ConfigAnswer(None, None, False, low)
     if num_orders > FEW_ORDERS:
         search = ByRelaxation(intervals, placer, gap, stop, cutoff, low)
         complete = search.run()
         time_ns = None if search.plan is None else search.best
-        relaxed, cutoff = ShapeAnswer(search.plan, time_ns, complete, search.bound_ns), search.best
+        relaxed, cutoff = ConfigAnswer(search.plan, time_ns, complete, search.bound_ns), search.best
     if relaxed.complete or num_orders > ORDER_LIMIT:
         return relaxed
     tried = _by_order(intervals, placer, cutoff, gap, stop)
@@ -258,7 +261,7 @@ def _even(intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: S
 
 def _chunked(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
-) -> ShapeAnswer:
+) -> ConfigAnswer:
     """Several chunks per device: all orders at once, device by device; else one after the other.
 
     The graph of devices does not know which blocks are on a device, so unlike ones (encoder and
@@ -266,27 +269,27 @@ def _chunked(
     """
     tables = intervals.tables
     blocks = [run for run in tables.instance.workload.layer_runs if run.layer.is_block]
-    few = count_orders(tables.shape.nodes_used) <= ORDER_LIMIT
+    few = count_orders(tables.config.nodes_used) <= ORDER_LIMIT
     if len(blocks) == 1 or not few:
         answer = best_by_device(intervals, placer, cutoff, gap, stop)
         if answer is not None:
             return answer
     if not few:
-        return ShapeAnswer(None, None, False)
+        return ConfigAnswer(None, None, False)
     return _by_order(intervals, placer, cutoff, gap, stop)
 
 
 def _by_order(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
-) -> ShapeAnswer:
+) -> ConfigAnswer:
     """Every order that the target runs, with all shares that may be below the best step time.
 
     Each for a while, then those of least bound to the end. Of more than `ORDER_LIMIT` orders some
     alone are tried, which proves nothing. All orders of a single stage cost the same.
     """
-    tables, shape = intervals.tables, intervals.tables.shape
-    orders = islice(node_orders(shape.nodes_used, ORDER_LIMIT), 1 if shape.pp == 1 else None)
-    unfinished = {order: 0 for order in orders if runs_order(tables.instance, shape, order)}
+    tables, config = intervals.tables, intervals.tables.config
+    orders = islice(node_orders(config.nodes_used, ORDER_LIMIT), 1 if config.pp == 1 else None)
+    unfinished = {order: 0 for order in orders if runs_order(tables.instance, config, order)}
     plan, best = None, cutoff
     for effort in (FIRST_EFFORT, None):
         waiting: dict[Order, int] = {}
@@ -294,7 +297,7 @@ def _by_order(
             if bound_ns >= below(best, gap):
                 continue
             placement = placer.costs(order)
-            classes = replica_classes(placement, shape.dp)
+            classes = replica_classes(placement, config.dp)
             vectors = _share_vectors(intervals, placement, classes, below(best, gap), stop)
             for vector in [None] if vectors is None else vectors:
                 if vector is None or stop():
@@ -312,6 +315,6 @@ def _by_order(
         unfinished = waiting
     target = below(best, gap)
     bound_ns = min([target, *unfinished.values()])
-    if shape.pp > 1 and count_orders(shape.nodes_used) > ORDER_LIMIT:
+    if config.pp > 1 and count_orders(config.nodes_used) > ORDER_LIMIT:
         bound_ns = 0
-    return ShapeAnswer(plan, best if plan else None, bound_ns >= target, bound_ns)
+    return ConfigAnswer(plan, best if plan else None, bound_ns >= target, bound_ns)

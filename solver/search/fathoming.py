@@ -1,7 +1,7 @@
-"""How one shape is closed: by memory, by a bound that is known, or by an exact engine.
+"""How one configuration is closed: by memory, by a bound that is known, or by an exact engine.
 
-An engine answers questions about single shapes: which plan is the best below a cutoff, from which
-on plans are of no use for limits, incumbent and gap. Answers are passed on and kept.
+An engine answers questions about single configurations: which plan is the best below a cutoff, from
+which on plans are of no use for limits, incumbent and gap. Answers are passed on and kept.
 """
 
 import math
@@ -17,22 +17,22 @@ from pydantic import TypeAdapter
 from formulations.costs.plan_costs import plan_costs
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.plan import Plan, Shape
-from solver.enumeration.engine import ShapeAnswer
+from formulations.plan import Configuration, Plan
+from solver.enumeration.engine import ConfigAnswer
 from solver.enumeration.enumerate import below
 from solver.files import canonical_json
 from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
 from solver.options import SolveOptions
-from solver.result import Proof, Reason, ShapeRecord, max_step_time_ns, objective_weight
-from solver.search.enumeration import MOST_GAP, ShapeEngine, Stop, after, lacks_memory
+from solver.result import ConfigRecord, Proof, Reason, max_step_time_ns, objective_weight
+from solver.search.enumeration import MOST_GAP, ConfigEngine, Stop, after, lacks_memory
 from solver.simulate import step_time_ns
 from solver.study.store import Study
 
 
 @dataclass(frozen=True)
 class Question:
-    """Which plans of a shape are looked for: below a step time, to a gap, with so much effort.
+    """Which plans of a config are looked for: below a step time, to a gap, with so much effort.
 
     effort: how often the engine may ask whether to stop before it has to; None for ever.
     """
@@ -50,7 +50,7 @@ class Answer:
     """
 
     question: Question
-    found: ShapeAnswer | None
+    found: ConfigAnswer | None
     spent_s: float = 0.0
     cut_short: bool = False
 
@@ -73,29 +73,29 @@ class Answer:
 
 _ANSWERS = TypeAdapter(Answer)
 #: In a study.
-KIND = "shape"
+KIND = "config"
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers that a study holds on shapes of one instance."""
+    """The answers that a study holds on configurations of one instance."""
 
     study: Study | None = None
 
-    def find(self, shape: Shape, question: Question) -> Answer | None:
+    def find(self, config: Configuration, question: Question) -> Answer | None:
         """An answer to the question; StudyError for a plan that is not what it is said to be."""
-        answers = [answer for answer in self.every(shape) if answer.replies(question)]
+        answers = [answer for answer in self.every(config) if answer.replies(question)]
         exact = [answer for answer in answers if answer.question == question]
         answer = next(iter([*exact, *answers]), None)
         if answer is not None:
             self._plan(answer)
         return answer
 
-    def every(self, shape: Shape | None = None) -> Iterator[Answer]:
-        """All that the study holds, on a shape or on any, one at a time, plans unchecked."""
+    def every(self, config: Configuration | None = None) -> Iterator[Answer]:
+        """All that the study holds, on a config or on any, one at a time, plans unchecked."""
         if self.study is not None:
-            of_shape = None if shape is None else self.study.find(KIND, _key(shape))
-            for record in self.study.every(KIND) if of_shape is None else of_shape:
+            of_config = None if config is None else self.study.find(KIND, _key(config))
+            for record in self.study.every(KIND) if of_config is None else of_config:
                 yield self.study.read(KIND, record, _ANSWERS)
 
     def plans(self) -> Iterator[tuple[Plan, int]]:
@@ -111,13 +111,13 @@ class Answers:
         check_plan(self.study, KIND, best.plan, best.step_time_ns)
         return best.plan, best.step_time_ns
 
-    def keep(self, shape: Shape, answer: Answer) -> None:
+    def keep(self, config: Configuration, answer: Answer) -> None:
         """Adds a whole answer to the study."""
         if self.study is None or answer.cut_short:
             return
         variant = canonical_json(_ANSWERS.dump_python(answer)["question"])
         fields = _ANSWERS.dump_json(answer).decode()
-        self.study.keep(KIND, _key(shape), variant, fields)
+        self.study.keep(KIND, _key(config), variant, fields)
 
 
 def check_plan(study: Study, kind: str, plan: Plan, step_ns: int) -> None:
@@ -130,8 +130,8 @@ def check_plan(study: Study, kind: str, plan: Plan, step_ns: int) -> None:
         raise study.damaged(kind, f"a plan of {step_ns} ns takes {took_ns} ns")
 
 
-def _key(shape: Shape) -> str:
-    return sha256(canonical_json(shape.model_dump(mode="json")).encode()).hexdigest()
+def _key(config: Configuration) -> str:
+    return sha256(canonical_json(config.model_dump(mode="json")).encode()).hexdigest()
 
 
 #: Above any step time in ns: more than twice what `formulations.costs.magnitude` lets through.
@@ -152,73 +152,73 @@ class Cutoffs:
         """Shortest step time beyond the limits and objective per ns, by the nodes used."""
         return {}
 
-    def _scale(self, shape: Shape) -> tuple[int, float]:
-        scale = self._scales.get(shape.nodes_used)
+    def _scale(self, config: Configuration) -> tuple[int, float]:
+        scale = self._scales.get(config.nodes_used)
         if scale is None:
-            longest = max_step_time_ns(self.instance, shape)
+            longest = max_step_time_ns(self.instance, config)
             refused = ANY_TIME if longest is None else min(longest + 1, ANY_TIME)
-            scale = refused, objective_weight(self.instance, shape)
-            self._scales[shape.nodes_used] = scale
+            scale = refused, objective_weight(self.instance, config)
+            self._scales[config.nodes_used] = scale
         return scale
 
-    def refused(self, shape: Shape) -> int:
+    def refused(self, config: Configuration) -> int:
         """Step times of at least this are beyond the limits, or any."""
-        return self._scale(shape)[0]
+        return self._scale(config)[0]
 
-    def objective(self, shape: Shape, step_time_ns: int) -> float:
-        """Of a plan of a shape."""
-        return step_time_ns * self._scale(shape)[1]
+    def objective(self, config: Configuration, step_time_ns: int) -> float:
+        """Of a plan of a configuration."""
+        return step_time_ns * self._scale(config)[1]
 
-    def _reached(self, shape: Shape, best: float | None, gap: float) -> int:
+    def _reached(self, config: Configuration, best: float | None, gap: float) -> int:
         """Step times of at least this are no better than the incumbent, up to a gap.
 
         On nodes without rent any plan is better than an incumbent that costs something.
         """
-        _, weight = self._scale(shape)
+        _, weight = self._scale(config)
         if best is None or not weight:
             return 0 if best == 0 else ANY_TIME
         return min(ANY_TIME, math.ceil(best * (1 - gap) * (1 - NOISE) / weight))
 
-    def target(self, shape: Shape, best: float | None) -> int:
-        """Bounds of at least this close a shape. The gap is not taken off a limit."""
-        return min(self.refused(shape), self._reached(shape, best, self.gap))
+    def target(self, config: Configuration, best: float | None) -> int:
+        """Bounds of at least this close a configuration. The gap is not taken off a limit."""
+        return min(self.refused(config), self._reached(config, best, self.gap))
 
     def beyond(self, objective: float, best: float | None) -> bool:
         """Whether nothing with this objective or more can beat the incumbent."""
         return best is not None and objective >= best * (1 - self.gap)
 
-    def question(self, shape: Shape, best: float | None, effort: int | None) -> Question:
+    def question(self, config: Configuration, best: float | None, effort: int | None) -> Question:
         """Below which step time to look for the best plan, and to what gap. A limit has none."""
-        refused, reached = self.refused(shape), self._reached(shape, best, 0.0)
+        refused, reached = self.refused(config), self._reached(config, best, 0.0)
         if refused < reached:
             return Question(refused, 0.0, effort)
         return Question(reached, min(self.gap, MOST_GAP), effort)
 
-    def reviewed(self, record: ShapeRecord, best: float | None) -> ShapeRecord:
-        """The record of a shape, closed after all if a later incumbent has reached its bound."""
+    def reviewed(self, record: ConfigRecord, best: float | None) -> ConfigRecord:
+        """The record of a config, closed after all if a later incumbent has reached its bound."""
         bound_ns = record.bound_ns
         if record.reason != "open" or best is None or bound_ns is None:
             return record
-        closed = bound_ns >= self.target(record.shape, best)
+        closed = bound_ns >= self.target(record.config, best)
         return record.model_copy(update={"reason": "bounded"}) if closed else record
 
-    def stated(self, record: ShapeRecord, best: float | None, bound: float | None) -> ShapeRecord:
+    def stated(self, record: ConfigRecord, best: float | None, bound: float | None) -> ConfigRecord:
         """The record, with no higher a bound than the outcome rests on, its own reason or `bound`.
 
         So a plan file claims no more than it has to, and is proved again sooner.
         """
-        weight = self._scale(record.shape)[1]
+        weight = self._scale(record.config)[1]
         if record.bound_ns is None or bound is None or not weight:
             return record
         needed = math.ceil(bound / weight)
         if record.reason == "bounded":
-            needed = max(needed, self.target(record.shape, best))
+            needed = max(needed, self.target(record.config, best))
         return record.model_copy(update={"bound_ns": min(record.bound_ns, needed)})
 
 
 @dataclass(frozen=True)
 class Task:
-    """An open shape with lower bounds of the objective and the step time of its plans.
+    """An open configuration with lower bounds of the objective and the step time of its plans.
 
     effort: how often the engine may ask whether to stop before it has to; None for ever.
     """
@@ -226,29 +226,31 @@ class Task:
     objective: float
     bound_ns: int
     proof: Proof
-    shape: Shape
+    config: Configuration
     effort: int | None = None
 
 
 @dataclass(frozen=True)
 class Closing:
-    """The record of a shape, and a plan better than the incumbent if there is one."""
+    """The record of a configuration, and a plan better than the incumbent if there is one."""
 
-    record: ShapeRecord
+    record: ConfigRecord
     found: tuple[Plan, int] | None = None  #: with its step time in ns
 
 
-def _record(shape: Shape, reason: Reason, proof: Proof, bound_ns: int | None = None) -> ShapeRecord:
-    return ShapeRecord(shape=shape, reason=reason, proof=proof, bound_ns=bound_ns)
+def _record(
+    config: Configuration, reason: Reason, proof: Proof, bound_ns: int | None = None
+) -> ConfigRecord:
+    return ConfigRecord(config=config, reason=reason, proof=proof, bound_ns=bound_ns)
 
 
 @dataclass(frozen=True)
 class Closer:
-    """Closes shapes of one instance; `best` is the objective of the incumbent, None without."""
+    """Closes configs of one instance; `best` is the objective of the incumbent, None without."""
 
     instance: Instance
     options: SolveOptions
-    engine: ShapeEngine
+    engine: ConfigEngine
     times: TimeTables
     answers: Answers = field(default_factory=Answers)
 
@@ -263,55 +265,55 @@ class Closer:
 
     def by_bound(self, task: Task, best: float | None) -> Closing:
         """By the bound of the task if that is beyond a limit or the incumbent; else open."""
-        shape, bound_ns = task.shape, task.bound_ns
-        if bound_ns < self.cutoffs.target(shape, best):
-            return Closing(_record(shape, "open", task.proof, bound_ns))
-        if bound_ns >= self.cutoffs.refused(shape):
+        config, bound_ns = task.config, task.bound_ns
+        if bound_ns < self.cutoffs.target(config, best):
+            return Closing(_record(config, "open", task.proof, bound_ns))
+        if bound_ns >= self.cutoffs.refused(config):
             closed_form = task.proof in ("work", "filling", "packing")
             proof: Proof = "limit" if closed_form else task.proof
-            return Closing(_record(shape, "infeasible", proof))
-        return Closing(_record(shape, "bounded", task.proof, bound_ns))
+            return Closing(_record(config, "infeasible", proof))
+        return Closing(_record(config, "bounded", task.proof, bound_ns))
 
     def packed(self, tasks: Sequence[Task], best: float | None) -> list[Task]:
         """The tasks; those that whole blocks close with the bound that this takes."""
-        below_ns = [self.cutoffs.target(task.shape, best) for task in tasks]
-        closed = self.times.refuted([task.shape for task in tasks], below_ns)
+        below_ns = [self.cutoffs.target(task.config, best) for task in tasks]
+        closed = self.times.refuted([task.config for task in tasks], below_ns)
         return [
             replace(task, bound_ns=ns, proof="packing") if shut else task
             for task, ns, shut in zip(tasks, below_ns, closed, strict=True)
         ]
 
     def close(self, task: Task, best: float | None, stop: Stop) -> Closing:
-        """Closes one shape, unless `stop` ends that early."""
+        """Closes one configuration, unless `stop` ends that early."""
         closing = self.known(task, best)
         if closing is not None:
             return closing
         answer = self.answer(task, best, stop)
-        self.answers.keep(task.shape, answer)
+        self.answers.keep(task.config, answer)
         return self.closing(task, answer, answer.question)
 
     def known(self, task: Task, best: float | None, early: Answer | None = None) -> Closing | None:
         """As `close`, without any search: by the bound, an early answer, or what a study holds."""
-        if task.bound_ns >= self.cutoffs.target(task.shape, best):
+        if task.bound_ns >= self.cutoffs.target(task.config, best):
             return self.by_bound(task, best)
         question = self.question(task, best)
         if early is None or not early.replies(question):
-            early = self.answers.find(task.shape, question)
+            early = self.answers.find(task.config, question)
         return None if early is None else self.closing(task, early, question)
 
     def objective(self, task: Task, answer: Answer) -> float | None:
         """Of the plan of an answer."""
         step_ns = None if answer.found is None else answer.found.step_time_ns
-        return None if step_ns is None else self.cutoffs.objective(task.shape, step_ns)
+        return None if step_ns is None else self.cutoffs.objective(task.config, step_ns)
 
     def question(self, task: Task, best: float | None) -> Question:
-        """Below which step time to look for the best plan of the shape, and to what gap."""
-        return self.cutoffs.question(task.shape, best, task.effort)
+        """Below which step time to look for the best plan of the configuration, and to what gap."""
+        return self.cutoffs.question(task.config, best, task.effort)
 
     def answer(self, task: Task, best: float | None, stop: Stop) -> Answer:
         """What the engine says, or `stop` lets it say."""
         began_s, question = process_time(), self.question(task, best)
-        intervals = Intervals(self.times.costs(task.shape))
+        intervals = Intervals(self.times.costs(task.config))
         if lacks_memory(intervals):
             return Answer(question, None, process_time() - began_s)
         stopped = False
@@ -322,30 +324,30 @@ class Closer:
             return stopped
 
         halted = after(task.effort, halt)
-        shape_answer = self.engine(intervals, question.cutoff_ns, question.gap, halted)
-        cut_short = stopped and not shape_answer.complete
-        return Answer(question, shape_answer, process_time() - began_s, cut_short)
+        config_answer = self.engine(intervals, question.cutoff_ns, question.gap, halted)
+        cut_short = stopped and not config_answer.complete
+        return Answer(question, config_answer, process_time() - began_s, cut_short)
 
     def closing(self, task: Task, answer: Answer, question: Question) -> Closing:
         """What an answer says of a question, be it one to another question: one that asks more."""
-        shape, shape_answer = task.shape, answer.found
-        if shape_answer is None:
-            return Closing(_record(shape, "infeasible", "memory"))
+        config, config_answer = task.config, answer.found
+        if config_answer is None:
+            return Closing(_record(config, "infeasible", "memory"))
         plan = (
             None
-            if shape_answer.plan is None
-            else (shape_answer.plan, shape_answer.step_time_ns or 0)
+            if config_answer.plan is None
+            else (config_answer.plan, config_answer.step_time_ns or 0)
         )
         if not answer.improves(question):
             plan = None
         proof: Proof = "enumeration"
-        if self.options.method in ("cpsat", "milp") and not shape.per_stage:
+        if self.options.method in ("cpsat", "milp") and not config.per_stage:
             proof = self.options.method  # models leave what they are not for to enumeration
-        if not shape_answer.complete:
-            if shape_answer.bound_ns <= task.bound_ns:
-                return Closing(_record(shape, "open", task.proof, task.bound_ns), plan)
-            return Closing(_record(shape, "open", proof, shape_answer.bound_ns), plan)
-        if plan is None and question.cutoff_ns >= self.cutoffs.refused(shape):
-            return Closing(_record(shape, "infeasible", proof))
+        if not config_answer.complete:
+            if config_answer.bound_ns <= task.bound_ns:
+                return Closing(_record(config, "open", task.proof, task.bound_ns), plan)
+            return Closing(_record(config, "open", proof, config_answer.bound_ns), plan)
+        if plan is None and question.cutoff_ns >= self.cutoffs.refused(config):
+            return Closing(_record(config, "infeasible", proof))
         bound_ns = below(plan[1] if plan else question.cutoff_ns, question.gap)
-        return Closing(_record(shape, "solved" if plan else "bounded", proof, bound_ns), plan)
+        return Closing(_record(config, "solved" if plan else "bounded", proof, bound_ns), plan)

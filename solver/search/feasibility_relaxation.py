@@ -16,8 +16,8 @@ from formulations.instance import Instance
 from formulations.instance.flash import has_flash
 from formulations.instance.profile import covered_degrees
 from formulations.instance.targets import TARGETS
-from formulations.plan import PARAMETERS_SPLIT, Shape
-from formulations.space import shapes, shapes_of
+from formulations.plan import PARAMETERS_SPLIT, Configuration
+from formulations.space import configs, configs_of
 from formulations.space.configurations import group_degrees, micro_batches, node_vectors
 from formulations.space.launch import runs
 from formulations.units import GIB, NANOSECONDS_PER_SECOND, ceil_count, powers_of_two
@@ -25,7 +25,7 @@ from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import GRACE_S, Deadline, TimeUp, time_up_after
 from solver.result import Infeasibility, max_step_time_ns, price_usd_per_hour
-from solver.search.enumeration import MOST_GAP, Stop, enumerate_shape, lacks_memory
+from solver.search.enumeration import MOST_GAP, Stop, enumerate_config, lacks_memory
 from solver.search.fathoming import ANY_TIME
 
 #: Memory is added to every GPU in steps of this size, up to a size at which every plan fits.
@@ -52,33 +52,33 @@ def with_memory(instance: Instance, extra_gib: float) -> Instance:
 
 def _least_objective(
     instance: Instance,
-    weight: Callable[[Shape], float],
+    weight: Callable[[Configuration], float],
     stop: Stop,
-    space: Iterable[Shape] | None = None,
+    space: Iterable[Configuration] | None = None,
     any_plan: bool = False,
 ) -> Least:
     """Least step time in ns times weight over all plans (of `space`).
 
     any_plan: the first plan that is found is good enough.
     """
-    times, space = TimeTables(instance), list(shapes(instance) if space is None else space)
+    times, space = TimeTables(instance), list(configs(instance) if space is None else space)
     pairs = zip(times.forms(space), space, strict=True)
-    bounds = [(form.bound_ns * weight(shape), shape) for form, shape in pairs]
+    bounds = [(form.bound_ns * weight(config), config) for form, config in pairs]
     best, exact = None, True
-    for bound, shape in sorted(bounds, key=itemgetter(0)):  # those in closed form
+    for bound, config in sorted(bounds, key=itemgetter(0)):  # those in closed form
         if best is not None and (bound >= best or any_plan):
             break
         if stop():
             return Least(best, exact=False)
-        intervals, factor = Intervals(times.costs(shape)), weight(shape)
+        intervals, factor = Intervals(times.costs(config)), weight(config)
         if lacks_memory(intervals):
             continue
-        longest_ns = max_step_time_ns(instance, shape)
+        longest_ns = max_step_time_ns(instance, config)
         gap = MOST_GAP if any_plan and longest_ns is None else 0.0
         cutoff_ns = ANY_TIME if longest_ns is None else longest_ns + 1
         if factor and best is not None:
             cutoff_ns = min(cutoff_ns, math.ceil(best / factor))
-        answer = enumerate_shape(intervals, cutoff_ns, gap, stop)
+        answer = enumerate_config(intervals, cutoff_ns, gap, stop)
         exact &= answer.complete
         if answer.step_time_ns is not None:
             objective = answer.step_time_ns * factor
@@ -86,8 +86,10 @@ def _least_objective(
     return Least(best, exact)
 
 
-def has_plan(instance: Instance, stop: Stop, among: Iterable[Shape] | None = None) -> bool | None:
-    """Whether some shape (of `among`, else of all) has a plan; None: unknown when stopped."""
+def has_plan(
+    instance: Instance, stop: Stop, among: Iterable[Configuration] | None = None
+) -> bool | None:
+    """Whether some config (of `among`, else of all) has a plan; None: unknown when stopped."""
     first = _least_objective(instance, lambda _: 1.0, stop, among, any_plan=True)
     if first.value is not None:
         return True
@@ -95,10 +97,10 @@ def has_plan(instance: Instance, stop: Stop, among: Iterable[Shape] | None = Non
 
 
 def fits_optimistically(instance: Instance, stop: Stop) -> bool:
-    """Whether a shape would fit if all GPUs were as large as the largest; True when stopped."""
+    """Whether a config would fit if all GPUs were as large as the largest; True when stopped."""
     times = TimeTables(instance)
     return any(
-        stop() or not lacks_memory(Intervals(times.costs(shape))) for shape in shapes(instance)
+        stop() or not lacks_memory(Intervals(times.costs(config))) for config in configs(instance)
     )
 
 
@@ -155,8 +157,8 @@ def least_cost_usd(instance: Instance, stop: Stop) -> Least:
     """Least money per step of a plan within the other limits."""
     without = instance.but(limits={"max_cost_usd_per_step": None})
 
-    def usd_per_ns(shape: Shape) -> float:
-        return price_usd_per_hour(instance, shape) / 3600 / NANOSECONDS_PER_SECOND
+    def usd_per_ns(config: Configuration) -> float:
+        return price_usd_per_hour(instance, config) / 3600 / NANOSECONDS_PER_SECOND
 
     return _least_objective(without, usd_per_ns, stop)
 
@@ -167,7 +169,7 @@ def least_rent(instance: Instance, stop: Stop) -> Least:
     rents = {used: rent_usd_per_hour(instance, used) for used in node_vectors(without)}
     exact = True
     for used in sorted(rents, key=lambda used: rents[used]):
-        answer = has_plan(without, stop, shapes_of(without, used))
+        answer = has_plan(without, stop, configs_of(without, used))
         if answer:
             return Least(rents[used], exact)
         exact &= answer is False
@@ -280,12 +282,14 @@ def explain(instance: Instance, limit_s: float = LIMIT_S) -> Infeasibility:
 
 def _binding(instance: Instance, stop: Stop) -> tuple[str, Sequence[Look]]:
     """The constraint that cannot be met, and where to look for what may help."""
-    if next(shapes(instance), None) is None:
-        return _no_shape(instance), (_price, _choices)
+    if next(configs(instance), None) is None:
+        return _no_config(instance), (_price, _choices)
     if _limits_bind(instance, stop):
         text = "limits: every plan that fits memory exceeds the limit on step time or cost"
         return text, (_limits, _price)
-    text = "memory: no split of any shape fits the GPUs, even with the largest GPU everywhere"
+    text = (
+        "memory: no split of any configuration fits the GPUs, even with the largest GPU everywhere"
+    )
     if fits_optimistically(instance, stop):
         text = "memory: no split, node order and share of micro-batches fits all GPUs at once"
     return text, (_memory, _price, _choices)
@@ -303,7 +307,7 @@ def _unlimited(instance: Instance) -> Instance:
     return instance.but(limits={"max_step_time_s": None, "max_cost_usd_per_step": None})
 
 
-def _no_shape(instance: Instance) -> str:
+def _no_config(instance: Instance) -> str:
     vectors = list(node_vectors(instance))
     if not vectors:
         limit = instance.limits.max_price_usd_per_hour

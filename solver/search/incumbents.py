@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pydantic import TypeAdapter
 
 from formulations.instance import Instance
-from formulations.plan import Plan, Shape
+from formulations.plan import Configuration, Plan
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.files import canonical_json
 from solver.heuristics.baselines import (
@@ -118,23 +118,23 @@ class Incumbents:
         """Keeps a plan, with its step time in ns, within the limits and before the incumbent."""
         if found is None:
             return
-        longest_ns = max_step_time_ns(self.instance, found[0].shape)
+        longest_ns = max_step_time_ns(self.instance, found[0].config)
         if longest_ns is not None and found[1] > longest_ns:
             return
-        objective = found[1] * objective_weight(self.instance, found[0].shape)
+        objective = found[1] * objective_weight(self.instance, found[0].config)
         if objective < self.known.objective:
             self.known = Incumbent(*found, objective)
             step_s = found[1] / NANOSECONDS_PER_SECOND
             self.history.append(Moment(elapsed_s=self.deadline.elapsed_s, step_time_s=step_s))
 
-    def seed(self, space: Sequence[Shape], patience: int | None = None) -> None:
+    def seed(self, space: Sequence[Configuration], patience: int | None = None) -> None:
         """Of a local search for each schedule.
 
         It may ask whether to stop ten times `patience` times for its first plan, and `patience`
         times for each better one.
         """
         if patience is None:
-            nodes = max((shape.nodes_used for shape in space), key=sum, default=())
+            nodes = max((config.nodes_used for config in space), key=sum, default=())
             uneven = self.instance.search.micro_batches == "uneven"
             patience = PATIENCE_ONE_BY_ONE if uneven else PATIENCE
             patience = PATIENCE_MANY if count_orders(nodes) > ORDER_LIMIT else patience
@@ -144,7 +144,7 @@ class Incumbents:
             return next(asks, None) is None or self.deadline.over()
 
         for schedule in dict.fromkeys(self.instance.search.schedule):
-            alike = [shape for shape in space if shape.schedule == schedule]
+            alike = [config for config in space if config.schedule == schedule]
             below = self.known.objective if self.known.plan is None else math.inf
             asks = iter(range(10 * patience))
             for plan in local_plans(
@@ -153,12 +153,12 @@ class Incumbents:
                 self.offer(plan)
                 asks = iter(range(patience))
 
-    def seed_chunks(self, space: Sequence[Shape]) -> None:
+    def seed_chunks(self, space: Sequence[Configuration]) -> None:
         """With equal chunks, which a local search with little patience may miss."""
         self.offer(equal_chunks_plan(space, self.times, self.deadline.over))
 
-    def survey(self, space: Sequence[Shape]) -> None:
-        """Incumbents from all shapes, if bounds leave room for much better plans.
+    def survey(self, space: Sequence[Configuration]) -> None:
+        """Incumbents from all configurations, if bounds leave room for much better plans.
 
         It may ask whether to stop as often as all before it, in its part of the time limit.
         """
@@ -175,8 +175,8 @@ class Incumbents:
         below = self.known.objective
         self.offer(surveyed_plan(self.instance, space, below, stop, self.times))
 
-    def baselines(self, space: Sequence[Shape]) -> None:
-        """Incumbents of the rules that others use, on all shapes."""
+    def baselines(self, space: Sequence[Configuration]) -> None:
+        """Incumbents of the rules that others use, on all configurations."""
         for rule in (minmax_plan, equal_split_plan):
             self.offer(rule(self.instance, space, stop=self.deadline.over))
         self.offer(megatron_rule(self.instance, space))

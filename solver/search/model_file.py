@@ -1,4 +1,4 @@
-"""The joint model of a plan's shape as a file, for other engines and other eyes."""
+"""The joint model of a plan's configuration as a file, for other engines and other eyes."""
 
 import logging
 import os
@@ -11,7 +11,7 @@ from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.decisions import Given, decisions_of
 from formulations.errors import PlannerError
-from formulations.models.step_time import OneShape
+from formulations.models.step_time import OneConfig
 from formulations.paths import PathCut
 from formulations.plan import Plan
 from solver.heuristics.time_tables import TimeTables
@@ -24,8 +24,8 @@ _log = logging.getLogger(__name__)
 
 def model_of(
     engine: ModelEngine, tables: CostTables, plan: Plan, pool_cuts: Iterable[PathCut]
-) -> OneShape:
-    """The joint model of a plan's shape with cuts of a pool, the first ones and the plan's own.
+) -> OneConfig:
+    """The joint model of a plan's config with cuts of a pool, the first ones and the plan's own.
 
     No replica may have more micro-batches than a plan as fast as this one can have. The plan is
     valued at its simulated step time; if the pool's cuts proved that no plan is faster, that is
@@ -36,18 +36,18 @@ def model_of(
     stages = StageCosts(tables)
     step_time_ns = harvest(stages, placement, decisions, (), 0).step_time_ns
     given = Given(largest_share=largest_share(tables, step_time_ns))
-    shape, shares = tables.shape, shares_of(tables, given)
-    built = OneShape(engine.model(), tables, given)
+    config, shares = tables.config, shares_of(tables, given)
+    built = OneConfig(engine.model(), tables, given)
     cuts = {*pool_cuts, *harvest(stages, placement, decisions, shares, 0).cuts}
     for m in shares:
-        cuts.update(first_cuts(shape.schedule, shape.pp, m, shape.vpp))
+        cuts.update(first_cuts(config.schedule, config.pp, m, config.vpp))
     for cut in sorted(cuts):
         built.add_cut(cut)
     return built
 
 
 def write_model(options: SolveOptions, times: TimeTables, plan: Plan | None, pool: CutPool) -> None:
-    """Writes the model of the plan's shape, with the cuts of a pool, where the options ask for it.
+    """Writes the model of the plan's config, with the cuts of a pool, where the options ask for it.
 
     The file is written whole or not at all; without a plan it is not.
     """
@@ -55,13 +55,13 @@ def write_model(options: SolveOptions, times: TimeTables, plan: Plan | None, poo
     if path is None or method not in ("cpsat", "milp"):
         return
     if plan is None:
-        _log.warning("%s is not written: there is no plan whose shape it would model", path)
+        _log.warning("%s is not written: there is no plan whose configuration it would model", path)
         return
-    if plan.shape.per_stage:
+    if plan.config.per_stage:
         _log.warning("%s is not written: every stage of the plan has degrees of its own", path)
         return
     engine = model_engine(method)
-    built = model_of(engine, times.costs(plan.shape), plan, pool.of(plan.shape))
+    built = model_of(engine, times.costs(plan.config), plan, pool.of(plan.config))
     target = Path(os.path.realpath(path))
     try:
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:

@@ -1,39 +1,40 @@
-"""The shapes of a search, cheapest bound first: what is open, and how the others were closed."""
+"""The configs of a search, cheapest bound first: what is open, and how the others were closed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, takewhile
 
 from formulations.errors import InstanceError
-from formulations.plan import Shape
+from formulations.plan import Configuration
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp
-from solver.result import ShapeRecord, objective_weight
+from solver.result import ConfigRecord, objective_weight
 from solver.search.enumeration import Stop
 from solver.search.fathoming import Closer, Task
 
-#: Shapes that are looked at together, before time is looked at again.
+#: Configurations that are looked at together, before time is looked at again.
 AT_ONCE = 512
-#: More shapes than these are no question that is answered one by one.
+#: More configurations than these are no question that is answered one by one.
 MOST_SHAPES = 10**6
 
 
 class OpenList:
-    """Shapes of an instance; `complete` unless there was no time to list them: then none.
+    """Configurations of an instance; `complete` unless there was no time to list them: then none.
 
-    tasks: with closed-form bounds. records: how shapes were closed, or what is proved of them.
+    tasks: with closed-form bounds. records: how configurations were closed, or what is proved of
+    them.
     """
 
     def __init__(
         self,
-        space: Iterator[Shape],
+        space: Iterator[Configuration],
         times: TimeTables,
         closer: Closer,
         stop: Stop,
     ) -> None:
         self.instance, self.closer = closer.instance, closer
         self.tasks, self.complete = list[Task](), True
-        self.records: dict[Shape, ShapeRecord] = {}
+        self.records: dict[Configuration, ConfigRecord] = {}
         try:
             while batch := list(islice(space, AT_ONCE)):
                 if self.tasks and stop():
@@ -44,8 +45,8 @@ class OpenList:
                     )
                     raise InstanceError("search", text, "fewer, or idle_nodes: false")
                 self.tasks += [
-                    Task(form.bound_ns * objective_weight(self.instance, shape), *form, shape)
-                    for form, shape in zip(times.forms(batch), batch, strict=True)
+                    Task(form.bound_ns * objective_weight(self.instance, config), *form, config)
+                    for form, config in zip(times.forms(batch), batch, strict=True)
                 ]
         except TimeUp:
             self.tasks, self.complete = [], False
@@ -53,7 +54,7 @@ class OpenList:
 
     @property
     def num_closed(self) -> int:
-        """Shapes that were closed when they were looked at."""
+        """Configurations that were closed when they were looked at."""
         return sum(record.reason != "open" for record in self.records.values())
 
     def open(self, best: float | None, effort: int | None = None) -> list[Task]:
@@ -63,32 +64,33 @@ class OpenList:
         """
         may_beat = list[Task]()
         for task in takewhile(lambda task: not self.closer.beyond(task, best), self.tasks):
-            record = self.records.get(task.shape)
+            record = self.records.get(task.config)
             if record is not None:  # with what is proved, which may close it
                 if self.closer.cutoffs.reviewed(record, best).reason != "open":
                     continue
                 bound_ns = record.bound_ns or 0
-                objective = bound_ns * objective_weight(self.instance, task.shape)
+                objective = bound_ns * objective_weight(self.instance, task.config)
                 task = replace(task, objective=objective, bound_ns=bound_ns, proof=record.proof)
             if not self.closer.beyond(task, best):
                 may_beat.append(replace(task, effort=effort))
-        return sorted(may_beat, key=lambda task: (task.shape.vpp > 1, task.objective))
+        return sorted(may_beat, key=lambda task: (task.config.vpp > 1, task.objective))
 
     def least_bound(self, best: float | None) -> float | None:
-        """No plan has a lower objective, by what is proved of open and closed shapes; None: none.
+        """No plan has a lower objective, by what is proved of open and closed configs; None: none.
 
-        Told often, so no list is made: what is proved of a shape is no less than its first bound.
+        Told often, so no list is made: what is proved of a configuration is no less than its first
+        bound.
         """
         bound = best
         for task in self.tasks:
             if bound is not None and task.objective >= bound:
                 break
-            record, proved = self.records.get(task.shape), task.objective
+            record, proved = self.records.get(task.config), task.objective
             if record is None:
-                has_plan = task.bound_ns < self.closer.cutoffs.refused(task.shape)
+                has_plan = task.bound_ns < self.closer.cutoffs.refused(task.config)
             else:
                 has_plan = record.bound_ns is not None
-                proved = (record.bound_ns or 0) * objective_weight(self.instance, task.shape)
+                proved = (record.bound_ns or 0) * objective_weight(self.instance, task.config)
             if has_plan:
                 bound = proved if bound is None else min(bound, proved)
         return bound
@@ -101,24 +103,24 @@ class OpenList:
                 return [*still_open, *tasks[first:]]
             for task in self.closer.packed(tasks[first : first + AT_ONCE], best):
                 if task.proof == "packing":
-                    self.records[task.shape] = self.closer.by_bound(task, best).record
+                    self.records[task.config] = self.closer.by_bound(task, best).record
                 else:
                     still_open.append(task)
         return still_open
 
-    def reviewed(self, best: float | None) -> tuple[ShapeRecord, ...]:
-        """The records of all shapes, where a late incumbent has closed some."""
+    def reviewed(self, best: float | None) -> tuple[ConfigRecord, ...]:
+        """The records of all configurations, where a late incumbent has closed some."""
         return tuple(
-            self.closer.cutoffs.reviewed(self.records[task.shape], best)
-            if task.shape in self.records
+            self.closer.cutoffs.reviewed(self.records[task.config], best)
+            if task.config in self.records
             else self.closer.by_bound(task, best).record
             for task in self.tasks
         )
 
-    def bounds(self, records: Sequence[ShapeRecord]) -> list[float]:
-        """Lower bounds of the objective of those shapes that may have a plan."""
+    def bounds(self, records: Sequence[ConfigRecord]) -> list[float]:
+        """Lower bounds of the objective of those configurations that may have a plan."""
         return [
-            record.bound_ns * objective_weight(self.instance, record.shape)
+            record.bound_ns * objective_weight(self.instance, record.config)
             for record in records
             if record.bound_ns is not None
         ]

@@ -1,6 +1,6 @@
-"""The shapes that one model holds, and what it learns of them: critical paths of simulated plans.
+"""The configs that one model holds, and what it learns of them: critical paths of simulated plans.
 
-The paths are cuts that hold for every plan of the shape.
+The paths are cuts that hold for every plan of the configuration.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,10 +14,10 @@ from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.decisions import ALL_FREE, Decisions, Given, even_shares, share_range
 from formulations.instance.search import ScheduleName
-from formulations.models.degrees import ManyShapes
-from formulations.models.step_time import OneShape
+from formulations.models.degrees import ManyConfigs
+from formulations.models.step_time import OneConfig
 from formulations.paths import PathCut
-from formulations.plan import Shape
+from formulations.plan import Configuration
 from formulations.schedules import SCHEDULES, ScheduleGraph, schedule_graph
 from solver.graph.placements import replica_classes
 from solver.search.engines import ModelEngine
@@ -29,13 +29,13 @@ BATCH_ENTRIES = 1 << 22
 
 @dataclass
 class CutPool:
-    """Cuts by (schedule, number of devices, chunks): they serve every shape with these three."""
+    """Cuts by (schedule, number of devices, chunks): they serve every config with these three."""
 
     _cuts: dict[tuple[ScheduleName, int, int], set[PathCut]] = field(default_factory=dict)
 
-    def of(self, shape: Shape) -> set[PathCut]:
-        """The cuts that hold for a shape; add to it what is found."""
-        return self._cuts.setdefault((shape.schedule, shape.pp, shape.vpp), set())
+    def of(self, config: Configuration) -> set[PathCut]:
+        """The cuts that hold for a configuration; add to it what is found."""
+        return self._cuts.setdefault((config.schedule, config.pp, config.vpp), set())
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ def _times(
 
     Of splits without room as if nothing were recomputed: their paths are paths all the same.
     """
-    tables, shape = stages.tables, stages.tables.shape
-    devices = np.arange(shape.num_stages) % shape.pp
-    groups = placement.group_of_slot.reshape(shape.pp, shape.dp)[devices, replica, None]
+    tables, config = stages.tables, stages.tables.config
+    devices = np.arange(config.num_stages) % config.pp
+    groups = placement.group_of_slot.reshape(config.pp, config.dp)[devices, replica, None]
 
     def sums(table: Array) -> Array:
         before = np.concatenate([np.zeros_like(table[:1]), table.cumsum(axis=0)])
@@ -113,7 +113,7 @@ def _times(
     send = placement.send_ns[kinds, devices[:-1, None], replica]
     blocking = tables.instance.search.blocking_sends
     forward, backward, *weight = map(sums, tables.passes)
-    backward += stages.extra_of_splits(groups[: shape.pp, 0].tolist(), share, splits)
+    backward += stages.extra_of_splits(groups[: config.pp, 0].tolist(), share, splits)
     return Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
 
 
@@ -130,20 +130,20 @@ def harvest(
     cannot value the plan below its simulated step time. One path each for splits with one moved
     boundary, and for each replica with one micro-batch more or less, if among `shares`.
     """
-    tables, shape = stages.tables, stages.tables.shape
+    tables, config = stages.tables, stages.tables.config
     costs = split_costs(tables, placement, decisions.boundaries, decisions.micro_batches)
     # [p] from the end of a device to that of the step, were it the last to finish
     finish = costs.optimizer_ns + costs.gather_ns
     if costs.tied:
         finish[[0, -1]] = finish[[0, -1]].max() + costs.embedding_ns
     tails = costs.sync_ns + finish
-    ready = np.zeros(shape.pp, dtype=np.int64)
+    ready = np.zeros(config.pp, dtype=np.int64)
     cuts: list[PathCut] = []
-    for alike in replica_classes(placement, shape.dp):
+    for alike in replica_classes(placement, config.dp):
         planned = {decisions.micro_batches[r] for r in alike.replicas}
         near = {m + step for m in planned for step in (-1, 1)} & set(shares)
         for m in sorted(planned | near):
-            graph = schedule_graph(shape.schedule, shape.pp, m, shape.vpp)
+            graph = schedule_graph(config.schedule, config.pp, m, config.vpp)
             num_neighbours = BATCH_ENTRIES // graph.num_operations if m in planned else 0
             splits = _nearby(decisions.boundaries, num_neighbours)
             times = _times(stages, placement, alike.replicas[0], m, splits)
@@ -165,14 +165,15 @@ def harvest(
     return Harvest(int(tail_ns(costs, ready).max()), tuple(dict.fromkeys(cuts)))
 
 
-#: Weight of the dearest nodes, if what models minimise, a sum over shapes, stays below the other.
+#: Weight of the dearest nodes, if what models minimise, a sum over configurations, stays below the
+#: other.
 LARGEST_WEIGHT = 10_000
 LARGEST_SUM = 1 << 62
 
 
 @dataclass(frozen=True)
-class OpenShape:
-    """A shape with a proved bound of its step times; `price`: what a nanosecond of them costs."""
+class OpenConfig:
+    """A config with a proved bound of its step times; `price`: what a nanosecond of them costs."""
 
     tables: CostTables
     price: float = 1.0
@@ -187,7 +188,7 @@ def largest_share(tables: CostTables, step_time_limit_ns: int) -> int:
     forward + backward time on each micro-batch; the slowest of its p stages works at least 1/p of
     that, on each of its m micro-batches, one after the other.
     """
-    return max(0, step_time_limit_ns) * tables.shape.pp // max(tables.least_work_ns, 1)
+    return max(0, step_time_limit_ns) * tables.config.pp // max(tables.least_work_ns, 1)
 
 
 def shares_of(tables: CostTables, given: Given) -> Sequence[int]:
@@ -199,54 +200,57 @@ def shares_of(tables: CostTables, given: Given) -> Sequence[int]:
     return share_range(tables, given.largest_share)
 
 
-def whole_weights(shapes: Sequence[OpenShape]) -> list[int]:
+def whole_weights(configs: Sequence[OpenConfig]) -> list[int]:
     """Whole numbers near the ratios of prices: what guides an engine, and proves nothing."""
-    prices = [shape.price for shape in shapes]
+    prices = [config.price for config in configs]
     dearest = max(prices, default=0.0)
     if min(prices, default=0.0) == dearest:
         return [1] * len(prices)
-    longest_ns = sum(2 * (shape.tables.longest_ns + 1) for shape in shapes)
+    longest_ns = sum(2 * (config.tables.longest_ns + 1) for config in configs)
     largest = min(LARGEST_WEIGHT, LARGEST_SUM // longest_ns)
     return [(price and max(1, round(price / dearest * largest))) or 0 for price in prices]
 
 
-class HeldShapes:
-    """held: indices of shapes, in the order of the model. shares: what replicas of each may have.
+class HeldConfigs:
+    """held: indices of configs, in the order of the model. shares: what replicas of each may have.
 
-    weights: of every shape, held or not. built: the model.
+    weights: of every configuration, held or not. built: the model.
     """
 
-    def __init__(self, engine: ModelEngine, shapes: Sequence[OpenShape], pool: CutPool) -> None:
-        self.built, self.shapes, self._pool = ManyShapes(engine.model()), shapes, pool
-        self.weights = whole_weights(shapes)
+    def __init__(self, engine: ModelEngine, configs: Sequence[OpenConfig], pool: CutPool) -> None:
+        self.built, self.configs, self._pool = ManyConfigs(engine.model()), configs, pool
+        self.weights = whole_weights(configs)
         self.held: list[int] = []
         self.shares: dict[int, Sequence[int]] = {}
 
-    def part(self, index: int) -> OneShape:
-        """The part of a shape that is held."""
+    def part(self, index: int) -> OneConfig:
+        """The part of a configuration that is held."""
         return self.built.parts[self.held.index(index)]
 
     def hold(self, index: int, bound_ns: int, target_ns: int) -> None:
-        """Adds a shape; step times are at least the bound, and below the target."""
-        tables = self.shapes[index].tables
+        """Adds a configuration; step times are at least the bound, and below the target."""
+        tables = self.configs[index].tables
         limit_ns = min(target_ns, 2 * tables.longest_ns + 2) - 1
         share = largest_share(tables, limit_ns)
-        given = replace(self.shapes[index].given, largest_share=share, max_step_time_ns=limit_ns)
-        part = self.built.add_shape(tables, self.weights[index], given)
+        given = replace(self.configs[index].given, largest_share=share, max_step_time_ns=limit_ns)
+        part = self.built.add_config(tables, self.weights[index], given)
         part.raise_step_time(bound_ns)
         self.held.append(index)
         self.shares[index] = shares_of(tables, given)
-        shape, cuts = tables.shape, set(self._pool.of(tables.shape))
+        config, cuts = tables.config, set(self._pool.of(tables.config))
         for m in self.shares[index]:
-            cuts.update(first_cuts(shape.schedule, shape.pp, m, shape.vpp))
+            cuts.update(first_cuts(config.schedule, config.pp, m, config.vpp))
         for cut in sorted(cuts):
             part.add_cut(cut)
 
     def add_cuts(self, index: int, cuts: Sequence[PathCut]) -> bool:
-        """Whether any is new for this shape; others that they hold for learn them too."""
-        pool = self._pool.of(self.shapes[index].tables.shape)
+        """Whether any is new for this configuration; others that they hold for learn them too."""
+        pool = self._pool.of(self.configs[index].tables.config)
         for held_index in self.held:
-            if held_index != index and self._pool.of(self.shapes[held_index].tables.shape) is pool:
+            if (
+                held_index != index
+                and self._pool.of(self.configs[held_index].tables.config) is pool
+            ):
                 for cut in cuts:
                     if cut.micro_batches in self.shares[held_index]:
                         self.part(held_index).add_cut(cut)

@@ -1,8 +1,8 @@
-"""The search over shapes: cheapest bound first, until no open shape can beat the incumbent.
+"""The search over configs: cheapest bound first, until no open config can beat the incumbent.
 
-Every shape gets a closed-form bound; shapes are closed in its order, each by memory, by that bound
-or exhaustively, with the incumbent as cutoff. The log says how; the least bound in it, or the
-incumbent, is the proved lower bound.
+Every configuration gets a closed-form bound; configurations are closed in its order, each by
+memory, by that bound or exhaustively, with the incumbent as cutoff. The log says how; the least
+bound in it, or the incumbent, is the proved lower bound.
 """
 
 import math
@@ -12,20 +12,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from formulations.instance import Instance
-from formulations.plan import Shape
-from formulations.space import shapes
+from formulations.plan import Configuration
+from formulations.space import configs
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Deadline, raises
 from solver.options import SolveOptions
 from solver.result import (
+    ConfigRecord,
     Result,
     SearchLog,
-    ShapeRecord,
     Status,
     Termination,
     relative_gap,
 )
-from solver.search.enumeration import ShapeEngine, enumerate_shape
+from solver.search.enumeration import ConfigEngine, enumerate_config
 from solver.search.fathoming import Answers, Closer, Closing
 from solver.search.incumbents import Incumbent, Incumbents
 from solver.search.open_list import OpenList
@@ -37,27 +37,28 @@ from solver.study.store import Study
 if TYPE_CHECKING:
     from solver.search.by_model import AtOnce
 
-#: How often an engine may ask whether to stop, from one round over the open shapes to the next.
+#: How often an engine may ask whether to stop, from one round over the open configurations to the
+#: next.
 EFFORTS = (100, 1_000, 10_000, None)
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What is known of a search. records: of all shapes; none if they could not be listed in time.
+    """What is known of a search. records: of all configs; none if they could not be listed in time.
 
     incumbent: the best plan. bound: no plan has a lower objective; None where nothing is proved,
     or there is no plan.
     """
 
-    records: tuple[ShapeRecord, ...]
+    records: tuple[ConfigRecord, ...]
     incumbent: Incumbent
     objective: float | None
     bound: float | None
     complete: bool
 
     @property
-    def open(self) -> tuple[ShapeRecord, ...]:
-        """Shapes that may still have a better plan."""
+    def open(self) -> tuple[ConfigRecord, ...]:
+        """Configurations that may still have a better plan."""
         return tuple(record for record in self.records if record.reason == "open")
 
     @property
@@ -92,7 +93,7 @@ class PlanSearch:
         options: SolveOptions,
         report: Report | None = None,
         times: TimeTables | None = None,
-        space: Iterator[Shape] | None = None,
+        space: Iterator[Configuration] | None = None,
         below: float = math.inf,
         study: Study | None = None,
     ) -> None:
@@ -104,23 +105,23 @@ class PlanSearch:
             instance, options, self.deadline, self.times, Incumbent(objective=below), study=study
         )
         self.crew = crew_of(options) if options.method == "exact" else None
-        engine: ShapeEngine = enumerate_shape
+        engine: ConfigEngine = enumerate_config
         if options.method in ("cpsat", "milp"):
             from solver.search.by_model import Collector
 
             engine = self.collector = Collector()
         self.pool = CutPool()
         self.closer = Closer(instance, options, engine, self.times, Answers(study))
-        space = shapes(instance, raises(stop)) if space is None else space
+        space = configs(instance, raises(stop)) if space is None else space
         self.open_list = OpenList(space, self.times, self.closer, stop)
         self.history = SearchHistory(
             instance, self.deadline, self.open_list, self.incumbents, report
         )
 
     @property
-    def space(self) -> list[Shape]:
-        """All shapes."""
-        return [task.shape for task in self.open_list.tasks]
+    def space(self) -> list[Configuration]:
+        """All configurations."""
+        return [task.config for task in self.open_list.tasks]
 
     def recall(self) -> None:
         """The best plan that a study knows, whoever found it."""
@@ -128,18 +129,18 @@ class PlanSearch:
         for candidate in self.closer.answers.plans():
             self.incumbents.offer(candidate)
 
-    def first_plans(self, space: Sequence[Shape], name: str = "") -> None:
+    def first_plans(self, space: Sequence[Configuration], name: str = "") -> None:
         """By heuristics; `name`: which plans of a study belong to the same space."""
         incumbents = self.incumbents
         for search in (incumbents.seed_chunks, incumbents.seed, incumbents.survey):
             incumbents.start(search.__name__ + name, partial(search, space))
 
     def close(self) -> None:
-        """Closes all shapes that it can; those first whose stages share their degrees.
+        """Closes all configurations that it can; those first whose stages share their degrees.
 
         So more choice is not for the worse.
         """
-        grouped = {shape for shape in self.space if not shape.per_stage}
+        grouped = {config for config in self.space if not config.per_stage}
         if self.options.method == "exact" and len(grouped) < len(self.space):
             self.run(grouped)
             self.climb()
@@ -147,10 +148,10 @@ class PlanSearch:
 
     def run(
         self,
-        among: Collection[Shape] | None = None,
+        among: Collection[Configuration] | None = None,
         efforts: Sequence[int | None] = EFFORTS,
     ) -> None:
-        """Closes shapes, all or some, until none is open or time is up, with more and more effort.
+        """Closes configs, all or some, until none is open or time is up, with more and more effort.
 
         What resists a round is worth a longer local search.
         """
@@ -161,28 +162,30 @@ class PlanSearch:
             self._at_once(self.options.method)
 
     def climb(self) -> None:
-        """Closes shapes per stage near the incumbent's, as long as that finds a better plan."""
+        """Closes configs per stage near the incumbent's, as long as that finds a better plan."""
         before, plan = None, self.incumbents.known.plan
         while plan is not None and plan != before:
-            self._round(EFFORTS[0], {shape for shape in self.space if _is_near(shape, plan.shape)})
+            self._round(
+                EFFORTS[0], {config for config in self.space if _is_near(config, plan.config)}
+            )
             before, plan = plan, self.incumbents.known.plan
 
-    def _round(self, effort: int | None, among: Collection[Shape] | None) -> None:
-        """Looks at all open shapes, or those of some, with so much effort each."""
+    def _round(self, effort: int | None, among: Collection[Configuration] | None) -> None:
+        """Looks at all open configurations, or those of some, with so much effort each."""
         stop, incumbents, open_list = self.deadline.over, self.incumbents, self.open_list
         if stop():
             return
         late = self.options.method == "exact" and effort not in EFFORTS[:2]
         if late and open_list.open(incumbents.best, effort):
             # longer searches for plans, as long as what has been spent so far allows
-            space = [shape for shape in self.space if among is None or shape in among]
+            space = [config for config in self.space if among is None or config in among]
             name = f"{effort} of {len(space)}"
             patience = min(effort or EFFORTS[-2], incumbents.asked)
             incumbents.start(f"seed {name}", partial(incumbents.seed, space, patience))
             if incumbents.cut:
                 incumbents.start(f"survey {name}", partial(incumbents.survey, space))
         tasks = open_list.open(incumbents.best, effort)
-        tasks = [task for task in tasks if among is None or task.shape in among]
+        tasks = [task for task in tasks if among is None or task.config in among]
         tasks = open_list.unpacked(tasks, incumbents.best, stop)
         for closing in closings(self.closer, tasks, lambda: incumbents.best, self.crew, stop):
             self._take(closing)
@@ -193,14 +196,14 @@ class PlanSearch:
     def _take(self, closing: Closing) -> None:
         """The plan before the record, which may say that nothing is better."""
         self.incumbents.offer(closing.found)
-        self.open_list.records[closing.record.shape] = closing.record
+        self.open_list.records[closing.record.config] = closing.record
 
     def _at_once(self, family: Literal["cpsat", "milp"]) -> None:
         """By one model, all that is left."""
         from solver.search.by_model import AtOnce
 
         records, tables = self.open_list.records, self.collector.tables
-        bounds_ns = [records[costs.plan_shape].bound_ns or 0 for costs in tables]
+        bounds_ns = [records[costs.plan_config].bound_ns or 0 for costs in tables]
         incumbent = self.incumbents.known
         model = AtOnce(family, self.closer, tables, bounds_ns, incumbent, self.pool)
         options = replace(self.options, time_limit_s=self.deadline.left_s)
@@ -211,7 +214,7 @@ class PlanSearch:
             self._take_from(model)
 
     def _take_from(self, model: "AtOnce") -> None:
-        """What a model says of its shapes so far."""
+        """What a model says of its configurations so far."""
         for closing in model.closings():
             self._take(closing)
         self.history.tell()
@@ -227,7 +230,7 @@ class PlanSearch:
         return Standing(records, incumbent, objective, bound, open_list.complete)
 
     def result(self, termination: Termination) -> Result:
-        """The outcome, with the rest of the shapes logged."""
+        """The outcome, with the rest of the configurations logged."""
         standing = self.standing()
         if not standing.is_open:
             termination = Termination.CLOSED
@@ -252,8 +255,8 @@ class PlanSearch:
         )
 
 
-def _is_near(shape: Shape, best: Shape) -> bool:
+def _is_near(config: Configuration, best: Configuration) -> bool:
     """Whether stages choose their degrees, two stages more or less, up to twice the sequences."""
-    sequences, in_best = shape.dp * shape.micro_batch, best.dp * best.micro_batch
-    alike = shape.nodes_used == best.nodes_used and in_best <= 2 * sequences <= 4 * in_best
-    return shape.per_stage and alike and abs(shape.pp - best.pp) <= 2
+    sequences, in_best = config.dp * config.micro_batch, best.dp * best.micro_batch
+    alike = config.nodes_used == best.nodes_used and in_best <= 2 * sequences <= 4 * in_best
+    return config.per_stage and alike and abs(config.pp - best.pp) <= 2

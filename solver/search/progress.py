@@ -14,8 +14,8 @@ from solver.search.open_list import OpenList
 class Progress:
     """State of a search. None: not known yet; gap is relative, as in `solver.result.Result`."""
 
-    shapes_closed: int
-    shapes_total: int
+    configs_closed: int
+    configs_total: int
     incumbent_ns: int | None
     bound_ns: int | None
     gap: float | None
@@ -36,7 +36,7 @@ NOTED_EVERY = 1.25
 
 
 class SearchHistory:
-    """What is told of one search, whose shapes, plans and time are those given."""
+    """What is told of one search, whose configurations, plans and time are those given."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class SearchHistory:
         if self._report is not None:
             self._report(
                 Progress(
-                    shapes_closed=self._open_list.num_closed,
-                    shapes_total=len(self._open_list.tasks),
+                    configs_closed=self._open_list.num_closed,
+                    configs_total=len(self._open_list.tasks),
                     incumbent_ns=incumbents.known.step_time_ns,
                     bound_ns=int(bound) if minimize == "step_time" else None,
                     gap=relative_gap(incumbents.best, bound),

@@ -1,4 +1,4 @@
-"""Shapes closed in the order of a queue, by one process, or ahead of their turn by a crew.
+"""Configurations closed in the order of a queue, by one process, or ahead of their turn by a crew.
 
 Every task is asked with the best objective that is known of those before it in the queue. At its
 turn all of those are closed: what it was asked is what one process alone would have asked, or it
@@ -109,7 +109,7 @@ class _Ahead:
             if closing is not None:
                 return closing
             if self.lost[position] >= MOST_LOST:
-                _log.warning("a shape stays open: %d workers were lost at it", MOST_LOST)
+                _log.warning("a configuration stays open: %d workers were lost at it", MOST_LOST)
                 return self.closer.by_bound(task, self.best())
             heapq.heappush(self.waiting, position)
             # batches for all that have nothing to do, those first whose turn comes first
@@ -160,7 +160,7 @@ class _Ahead:
             heapq.heappush(self.waiting, position)
             return
         task = self.tasks[position]
-        self.closer.answers.keep(task.shape, answer)
+        self.closer.answers.keep(task.config, answer)
         self.early[position] = answer
         objective, best = self.closer.objective(task, answer), self._best_before(position + 1)
         doubtful = [position]

@@ -90,7 +90,7 @@ def seen_within(instance: Instance, limit_s: float) -> tuple[float | None, float
     """Lower bound of the objective of all plans, and the best one seen, as such a time allows.
 
     The bound is proved, and infinite where there is no plan. None: the time was too short to look
-    at all shapes, or to see a plan.
+    at all configurations, or to see a plan.
     """
     search = PlanSearch(instance, SolveOptions(time_limit_s=limit_s))
     with suppress(TimeUp), time_up_after(search.deadline.end_s):

@@ -24,7 +24,7 @@ from formulations.instance import Instance
 from solver.files import HETPLAN_VERSION, canonical_json, digest
 
 #: Of SQLite's header: that the file is a study, and in which format.
-APPLICATION_ID, FORMAT = 0x48455450, 3
+APPLICATION_ID, FORMAT = 0x48455450, 4
 #: Seconds to wait for another process that writes.
 PATIENCE_S = 10.0
 #: Limits with which a study stays the same: they cut off, nothing more.

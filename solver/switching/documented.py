@@ -54,10 +54,10 @@ def switch_document(
 
 def _plan(document: PlanDocument) -> Plan:
     """The plan of a file that has one."""
-    assert document.shape is not None  # callers refuse files without a plan
+    assert document.config is not None  # callers refuse files without a plan
     number = {name: n for n, name in enumerate(document.instance.cluster.node_names)}
     return Plan(
-        shape=document.shape,
+        config=document.config,
         node_order=tuple(number[name] for name in document.node_order),
         replicas=tuple(replica.replica(number) for replica in document.replicas),
     )

@@ -1,4 +1,4 @@
-"""What the proofs about the shapes of one instance share; that no split of a shape fits at all.
+"""What the proofs about the configs of one instance share; that no split of a config fits at all.
 
 Whole numbers throughout, so that no bound is a rounding error too high.
 """
@@ -18,7 +18,7 @@ from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
-from formulations.plan import GRADIENTS_SPLIT, Degrees, Plan, Shape, uniform_plan
+from formulations.plan import GRADIENTS_SPLIT, Configuration, Degrees, Plan, uniform_plan
 from formulations.schedules import SCHEDULES, in_flight, stage_moments
 from formulations.space import PlanSpace
 from formulations.space.configurations import Nodes
@@ -63,16 +63,16 @@ ANY_TIME_NS = NEVER - 1
 TimesKey = tuple[tuple[Degrees, ...], int, Recompute, Members]
 
 
-def shape_key(instance: Instance, shape: Shape) -> TimesKey:
+def config_key(instance: Instance, config: Configuration) -> TimesKey:
     """What layer times depend on where nothing is exchanged with every micro-batch."""
-    members = members_of(instance, shape)
-    return shape.degrees, shape.micro_batch, shape.recompute[0], members
+    members = members_of(instance, config)
+    return config.degrees, config.micro_batch, config.recompute[0], members
 
 
 class Prover:
-    """Proofs for the shapes of one instance; what they share is worked out once.
+    """Proofs for the configurations of one instance; what they share is worked out once.
 
-    Where nodes decide on flash attention, those of a shape are `on` its nodes.
+    Where nodes decide on flash attention, those of a configuration are `on` its nodes.
     """
 
     def __init__(self, space: PlanSpace) -> None:
@@ -87,7 +87,7 @@ class Prover:
         self._extra: dict[tuple[object, ...], Array] = {}
 
     def on(self, nodes_used: Nodes) -> "Prover":
-        """The prover for shapes on these nodes."""
+        """The prover for configurations on these nodes."""
         instance = self.instance.on(nodes_used)
         if instance is self.instance:
             return self
@@ -96,28 +96,30 @@ class Prover:
             self._sides[fused] = Prover(PlanSpace(instance))
         return self._sides[fused]
 
-    def _tables(self, shape: Shape) -> CostTables:
-        """All costs of a shape. Raises InstanceError where a step may take weeks."""
-        degrees, b, _, members = shape_key(self.instance, shape)
-        times = (self.times(degrees, b, way, members) for way in shape.recompute)
-        paced = [with_exchanges(self.instance, shape, by_way) for by_way in times]
-        return build_tables(self.instance, shape, paced)
+    def _tables(self, config: Configuration) -> CostTables:
+        """All costs of a configuration. Raises InstanceError where a step may take weeks."""
+        degrees, b, _, members = config_key(self.instance, config)
+        times = (self.times(degrees, b, way, members) for way in config.recompute)
+        paced = [with_exchanges(self.instance, config, by_way) for by_way in times]
+        return build_tables(self.instance, config, paced)
 
-    def stage_times(self, shape: Shape) -> tuple[Array, Array, Array]:
+    def stage_times(self, config: Configuration) -> tuple[Array, Array, Array]:
         """[J, n, n] ns of layers [a, b): forward, backward, weight gradients that are put off.
 
-        With as little recomputed as the shape allows.
+        With as little recomputed as the configuration allows.
         """
-        splits = SCHEDULES[shape.schedule].splits_backward
-        exchanges = shape.zero >= GRADIENTS_SPLIT
-        return self._intervals(shape if exchanges else shape_key(self.instance, shape), splits)
+        splits = SCHEDULES[config.schedule].splits_backward
+        exchanges = config.zero >= GRADIENTS_SPLIT
+        return self._intervals(config if exchanges else config_key(self.instance, config), splits)
 
-    def times_of(self, shape: Shape) -> LayerTimes:
-        """Layer times of a shape, with what its replicas exchange with every micro-batch."""
-        return with_exchanges(self.instance, shape, self.times(*shape_key(self.instance, shape)))
+    def times_of(self, config: Configuration) -> LayerTimes:
+        """Layer times of a config, with what its replicas exchange with every micro-batch."""
+        return with_exchanges(self.instance, config, self.times(*config_key(self.instance, config)))
 
-    def _interval_times(self, key: Shape | TimesKey, splits: bool) -> tuple[Array, Array, Array]:
-        times = self.times_of(key) if isinstance(key, Shape) else self.times(*key)
+    def _interval_times(
+        self, key: Configuration | TimesKey, splits: bool
+    ) -> tuple[Array, Array, Array]:
+        times = self.times_of(key) if isinstance(key, Configuration) else self.times(*key)
         weight = times.weight_ns * splits
         parts = (times.forward_ns, times.backward_ns - weight, weight)
         forward, backward, weight = (interval_sums(part.T) for part in parts)
@@ -131,87 +133,91 @@ class Prover:
         fewest = 0 if self.instance.search.embedding_only_stages else 1
         return (layers >= 1) & (blocks >= fewest)
 
-    def _memory_key(self, shape: Shape) -> tuple[object, ...]:
+    def _memory_key(self, config: Configuration) -> tuple[object, ...]:
         """What memory and recomputation of a stage depend on, given what it holds."""
-        degrees, b, _, members = shape_key(self.instance, shape)
-        layout = (degrees, b, shape.pp == 1, shape.zero, shape.dp, shape.ep, members)
+        degrees, b, _, members = config_key(self.instance, config)
+        layout = (degrees, b, config.pp == 1, config.zero, config.dp, config.ep, members)
         # Devices with several chunks hold what their schedule, pp and vpp say: `StageCosts`.
-        chunked = shape.vpp > 1 and (shape.schedule, shape.pp, shape.vpp)
-        return (*layout, shape.recompute, chunked)
+        chunked = config.vpp > 1 and (config.schedule, config.pp, config.vpp)
+        return (*layout, config.recompute, chunked)
 
-    def stage_costs(self, shape: Shape) -> StageCosts:
-        """What stages recompute and have room for; shared by shapes of another pp."""
-        key = self._memory_key(shape)
+    def stage_costs(self, config: Configuration) -> StageCosts:
+        """What stages recompute and have room for; shared by configurations of another pp."""
+        key = self._memory_key(config)
         if key not in self._stage_costs:
-            self._stage_costs[key] = StageCosts(self.tables(shape))
+            self._stage_costs[key] = StageCosts(self.tables(config))
         return self._stage_costs[key]
 
-    def extra(self, shape: Shape, stage: int, micro_batches: int) -> Array:
+    def extra(self, config: Configuration, stage: int, micro_batches: int) -> Array:
         """[J, n, n] ns that a stage with layers [a, b) recomputes for; NEVER where it has no room.
 
         Of replicas with so many micro-batches. A stage beside others on its device is taken alone:
         with them it recomputes no less.
         """
-        moments = stage_moments(shape.schedule, shape.pp, stage, micro_batches, shape.vpp)
-        return self._extra_of(shape, moments)
+        moments = stage_moments(config.schedule, config.pp, stage, micro_batches, config.vpp)
+        return self._extra_of(config, moments)
 
-    def _extra_of(self, shape: Shape, moments: tuple[tuple[int, int], ...]) -> Array:
-        key = (*self._memory_key(shape), moments)
+    def _extra_of(self, config: Configuration, moments: tuple[tuple[int, int], ...]) -> Array:
+        key = (*self._memory_key(config), moments)
         if key not in self._extra:
-            costs, groups = self.stage_costs(shape), range(len(shape.degrees))
+            costs, groups = self.stage_costs(config), range(len(config.degrees))
             extra = np.stack([costs.extra_of(j, moments) for j in groups])
             self._extra[key] = np.minimum(extra, NEVER)
         return self._extra[key]
 
-    def held(self, shape: Shape, stage: int, most: int) -> Array:
+    def held(self, config: Configuration, stage: int, most: int) -> Array:
         """[J, n, n] largest number of micro-batches in flight, up to `most`, with which it fits.
 
         NEVER where that is all that the stage ever holds, or that `most` asks for.
         """
-        prefixes = SCHEDULES[shape.schedule].prefixes
-        asked = min(most, in_flight(shape.schedule, shape.pp, stage, NEVER)) if prefixes else 1
-        fits = [self._extra_of(shape, ((n, 0),)) < NEVER for n in range(1, asked + 1)]
+        prefixes = SCHEDULES[config.schedule].prefixes
+        asked = min(most, in_flight(config.schedule, config.pp, stage, NEVER)) if prefixes else 1
+        fits = [self._extra_of(config, ((n, 0),)) < NEVER for n in range(1, asked + 1)]
         number: Array = np.sum(fits, axis=0)
         return np.where(number == asked, NEVER, number)
 
-    def backward_ns(self, shape: Shape, stage: int, micro_batches: int) -> Array:
+    def backward_ns(self, config: Configuration, stage: int, micro_batches: int) -> Array:
         """[J, n, n] of a stage of a replica with so many, or with more no less."""
-        backward = self.stage_times(shape)[1]
-        if len(shape.recompute) == 1:
+        backward = self.stage_times(config)[1]
+        if len(config.recompute) == 1:
             return backward
-        extra = self.extra(shape, stage, micro_batches)
+        extra = self.extra(config, stage, micro_batches)
         return backward + np.where(extra < NEVER, extra, 0)
 
     def plan(
-        self, shape: Shape, order: Sequence[int], ends: Sequence[int], shares: Sequence[int]
+        self,
+        config: Configuration,
+        order: Sequence[int],
+        ends: Sequence[int],
+        shares: Sequence[int],
     ) -> Plan:
-        """The plan of a shape with these node groups in order, boundaries and micro-batches."""
-        choose = StageCosts(self.tables(shape)).recomputed
-        return uniform_plan(self.instance, shape, order, ends, shares, choose)
+        """The plan of a config with these node groups in order, boundaries and micro-batches."""
+        choose = StageCosts(self.tables(config)).recomputed
+        return uniform_plan(self.instance, config, order, ends, shares, choose)
 
-    def lacks_memory(self, shape: Shape) -> bool:
+    def lacks_memory(self, config: Configuration) -> bool:
         """Whether no split fits, even if every stage had the roomiest GPU used to itself.
 
-        Proof. In any plan of the shape each stage k lies on GPUs of some group used, and holds at
-        least as many micro-batches in flight as a replica with m micro-batches does, m the least
-        that a replica can have: that grows with m. What its device holds of other chunks comes on
-        top. Of groups with equal degrees the one with most memory has room for all that others
-        have. So a plan that fits is a chain of intervals that fit here. `ends` are the layers at
-        which a chain of k intervals can end, for k = 0, 1, ...; without the last layer among them
-        at the end there is none.
+        Proof. In any plan of the configuration each stage k lies on GPUs of some group used, and
+        holds at least as many micro-batches in flight as a replica with m micro-batches does, m the
+        least that a replica can have: that grows with m. What its device holds of other chunks
+        comes on top. Of groups with equal degrees the one with most memory has room for all that
+        others have. So a plan that fits is a chain of intervals that fit here. `ends` are the
+        layers at which a chain of k intervals can end, for k = 0, 1, ...; without the last layer
+        among them at the end there is none.
         """
-        total = self.instance.workload.global_batch // shape.micro_batch
+        total = self.instance.workload.global_batch // config.micro_batch
         even = self.instance.search.micro_batches == "even"
-        fewest = total // shape.dp if even else 1
-        costs = self.stage_costs(shape)
+        fewest = total // config.dp if even else 1
+        costs = self.stage_costs(config)
         capacities, roomiest = costs.tables.capacity_bytes, dict[Degrees, int]()
-        used = [j for j, n in enumerate(shape.nodes_used) if n]
+        used = [j for j, n in enumerate(config.nodes_used) if n]
         for j in sorted(used, key=lambda j: int(capacities[j])):
-            roomiest[shape.degrees[j]] = j
+            roomiest[config.degrees[j]] = j
         ends = np.zeros(len(self.layers) + 1, dtype=bool)
         ends[0] = True
-        for k in range(shape.num_stages):
-            moments = stage_moments(shape.schedule, shape.pp, k, fewest, shape.vpp)
+        for k in range(config.num_stages):
+            moments = stage_moments(config.schedule, config.pp, k, fewest, config.vpp)
             fits = [costs.extra_of(j, moments) < NEVER for j in roomiest.values()]
             ends = np.any((self.enough_blocks & np.any(fits, axis=0))[ends], axis=0)
         return not ends[-1]

@@ -1,6 +1,6 @@
 """The verifier's own proofs of what a log claims, cheapest argument first, whatever the log names.
 
-A claim says that no plan of a shape has a step time below some bound. Tried in turn:
+A claim says that no plan of a configuration has a step time below some bound. Tried in turn:
 
 memory    no split fits, if the claim is that nothing does
 work      work, for all claims at once: `closed_forms`; then what stages hold: `whole_blocks`
@@ -18,7 +18,7 @@ from functools import partial
 from math import prod
 from typing import Literal, TypeVar
 
-from formulations.plan import Plan, Shape
+from formulations.plan import Configuration, Plan
 from formulations.space.slots import limits_orders
 from solver.verify.bounds import ANY_TIME_NS, Clock, Prover, TimeUpError
 from solver.verify.closed_forms import ClosedForms, refuted
@@ -53,10 +53,10 @@ class Effort:
 
 @dataclass(frozen=True)
 class Claim:
-    """No plan of the shape has a step below this; `nothing_fits`: as none fits the memory."""
+    """No plan of the config has a step below this; `nothing_fits`: as none fits the memory."""
 
     index: int
-    shape: Shape
+    config: Configuration
     below_ns: int
     nothing_fits: bool = False
 
@@ -80,24 +80,26 @@ def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
     """What memory, work and whole blocks say of the claims, in their order."""
     by_prover: dict[Prover, list[Claim]] = {}
     for claim in claims:
-        by_prover.setdefault(prover.on(claim.shape.nodes_used), []).append(claim)
+        by_prover.setdefault(prover.on(claim.config.nodes_used), []).append(claim)
     argument_of = dict[int, Argument]()
     for side, claimed in by_prover.items():
         by_stage = StageWork(side)
         grouped = [
-            claim for claim in claimed if claim.below_ns < ANY_TIME_NS and not claim.shape.per_stage
+            claim
+            for claim in claimed
+            if claim.below_ns < ANY_TIME_NS and not claim.config.per_stage
         ]
         for claim in claimed:
-            shape = claim.shape
-            if claim.nothing_fits and not shape.per_stage and side.lacks_memory(shape):
+            config = claim.config
+            if claim.nothing_fits and not config.per_stage and side.lacks_memory(config):
                 argument_of[claim.index] = "memory"
-            elif shape.per_stage and ANY_TIME_NS > claim.below_ns <= by_stage.bound_ns(shape):
+            elif config.per_stage and ANY_TIME_NS > claim.below_ns <= by_stage.bound_ns(config):
                 argument_of[claim.index] = "work"
         if grouped:
-            works = ClosedForms(side, [claim.shape for claim in grouped]).work_ns().tolist()
+            works = ClosedForms(side, [claim.config for claim in grouped]).work_ns().tolist()
             pairs = list(zip(grouped, works, strict=True))
             by_blocks = [claim for claim, work_ns in pairs if work_ns < claim.below_ns]
-            forms = ClosedForms(side, [claim.shape for claim in by_blocks])
+            forms = ClosedForms(side, [claim.config for claim in by_blocks])
             blocks = refuted(forms, [claim.below_ns for claim in by_blocks])
             shown = [claim for claim, work_ns in pairs if work_ns >= claim.below_ns]
             shown += [claim for claim, holds in zip(by_blocks, blocks, strict=True) if holds]
@@ -142,7 +144,7 @@ def verdicts(prover: Prover, claims: Sequence[Claim], effort: Effort) -> Iterato
     open_claims = [verdict.claim for verdict in quick if verdict.open]
 
     def settle(claim: Claim, clock: Clock) -> Verdict | None:
-        verdict = searched(prover.on(claim.shape.nodes_used), claim, clock)
+        verdict = searched(prover.on(claim.config.nodes_used), claim, clock)
         return None if verdict.open else verdict
 
     yield from in_turns(open_claims, settle, effort, len(claims) - len(open_claims))
@@ -150,22 +152,22 @@ def verdicts(prover: Prover, claims: Sequence[Claim], effort: Effort) -> Iterato
 
 def _exhausted(prover: Prover, claim: Claim, clock: Clock) -> Outcome | None:
     """Lane by lane, which knows no node orders, or for a single lane by these; None: no opinion."""
-    shape, below_ns = claim.shape, claim.below_ns
-    if shape.per_stage:
-        return exhaust_stages(prover, shape, below_ns, clock)
-    if shape.vpp > 1 or sum(map(bool, shape.nodes_used)) == 1:
-        return exhaust(prover, shape, below_ns, clock)
-    lanes = Lanes(prover, shape, below_ns, clock)
+    config, below_ns = claim.config, claim.below_ns
+    if config.per_stage:
+        return exhaust_stages(prover, config, below_ns, clock)
+    if config.vpp > 1 or sum(map(bool, config.nodes_used)) == 1:
+        return exhaust(prover, config, below_ns, clock)
+    lanes = Lanes(prover, config, below_ns, clock)
     single = lanes.number == 1
-    if single and prod(n + 1 for n in shape.nodes_used) <= FEW_STATES:
-        outcome = exhaust(prover, shape, below_ns, clock)
+    if single and prod(n + 1 for n in config.nodes_used) <= FEW_STATES:
+        outcome = exhaust(prover, config, below_ns, clock)
         if outcome is not None:
             return outcome
     remaining = lanes.everything()
     if remaining is None:
         return Outcome(tried=False)
-    tries = [partial(exhaust, prover, shape, below_ns, clock, remaining.allowed)]
-    if not limits_orders(prover.instance, shape):
+    tries = [partial(exhaust, prover, config, below_ns, clock, remaining.allowed)]
+    if not limits_orders(prover.instance, config):
         tries = [partial(exhaust_lanes, lanes, remaining), *tries]
     return next(filter(None, (attempt() for attempt in tries[:: -1 if single else 1])), None)
 

@@ -1,8 +1,9 @@
-"""Closed forms for many shapes at once: the work bound, and what stages of whole blocks refute.
+"""Closed forms for many configs at once: the work bound, and what stages of whole blocks refute.
 
-N shapes, U runs of equal layers, J node groups, P stages at most. All of a bound is sums, products
-and quotients of positive numbers, a few hundred at most, in double precision: each is wrong by less
-than 1e-13 of itself, and `MARGIN` is taken off. What would cancel (c_i below) is not used.
+N configurations, U runs of equal layers, J node groups, P stages at most. All of a bound is sums,
+products and quotients of positive numbers, a few hundred at most, in double precision: each is
+wrong by less than 1e-13 of itself, and `MARGIN` is taken off. What would cancel (c_i below) is not
+used.
 
 Work. The slot of stage i of replica r, on group j, is busy for t with each of m_r micro-batches,
 one at a time, whatever the schedule, and then comes the tail of the stage: T >= m_r t + s + start.
@@ -42,9 +43,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.plan import GRADIENTS_SPLIT, Shape
+from formulations.plan import GRADIENTS_SPLIT, Configuration
 from formulations.schedules import SCHEDULES
-from solver.verify.bounds import Prover, shape_key
+from solver.verify.bounds import Prover, config_key
 from solver.verify.least_costs import LeastCosts
 
 Numbers = NDArray[np.float64]
@@ -63,16 +64,16 @@ def whole_ns(bound: Numbers) -> Array:
     return rounded
 
 
-def passes_left(shapes: Sequence[Shape], shares: Numbers, micro_batches: Array) -> Numbers:
+def passes_left(configs: Sequence[Configuration], shares: Numbers, micro_batches: Array) -> Numbers:
     """[N, P] c_i of one chunk per device, see `whole_blocks`; inf beyond the last stage.
 
     shares: [3, N] most that a kind of operation has of t. micro_batches: [N].
     """
-    pp = np.array([[shape.pp] for shape in shapes])
+    pp = np.array([[config.pp] for config in configs])
     stage = np.arange(int(pp.max()))
-    passes = np.full((len(shapes), len(stage)), -np.inf)
-    for schedule in {shape.schedule for shape in shapes}:
-        rows = np.flatnonzero([shape.schedule == schedule for shape in shapes])
+    passes = np.full((len(configs), len(stage)), -np.inf)
+    for schedule in {config.schedule for config in configs}:
+        rows = np.flatnonzero([config.schedule == schedule for config in configs])
         m, rank = micro_batches[rows, None], np.minimum(stage, pp[rows] - 1)
         for path in SCHEDULES[schedule].missed(pp[rows], rank, m, np.ones_like(m)):
             kinds = zip(shares[:, rows, None], path, strict=True)
@@ -82,18 +83,18 @@ def passes_left(shapes: Sequence[Shape], shares: Numbers, micro_batches: Array) 
 
 
 class ClosedForms:
-    """What the bounds of some shapes of one instance are made of, and the work bound."""
+    """What the bounds of some configurations of one instance are made of, and the work bound."""
 
-    def __init__(self, prover: Prover, shapes: Sequence[Shape]) -> None:
-        self.prover, self.shapes = prover, shapes
+    def __init__(self, prover: Prover, configs: Sequence[Configuration]) -> None:
+        self.prover, self.configs = prover, configs
         runs = prover.instance.workload.layer_runs
         self.counts = np.array([run.count for run in runs])
         self.starts = np.cumsum(self.counts) - self.counts
         self.even = prover.instance.search.micro_batches == "even"
 
     def column(self, name: str) -> Array:
-        """[N] a field of the shapes."""
-        return np.array([getattr(shape, name) for shape in self.shapes], dtype=np.int64)
+        """[N] a field of the configurations."""
+        return np.array([getattr(config, name) for config in self.configs], dtype=np.int64)
 
     @cached_property
     def layers(self) -> Numbers:
@@ -101,15 +102,15 @@ class ClosedForms:
         row_of: dict[tuple[object, ...], int] = {}
         rows: list[tuple[Array, Array, Array]] = []
         index = []
-        for shape in self.shapes:
-            splits = SCHEDULES[shape.schedule].splits_backward
+        for config in self.configs:
+            splits = SCHEDULES[config.schedule].splits_backward
             exchanges: object = None
-            if shape.zero >= GRADIENTS_SPLIT:
-                exchanges = shape.zero, shape.dp, shape.nodes_used
-            key = (*shape_key(self.prover.instance, shape), splits, exchanges)
+            if config.zero >= GRADIENTS_SPLIT:
+                exchanges = config.zero, config.dp, config.nodes_used
+            key = (*config_key(self.prover.instance, config), splits, exchanges)
             if key not in row_of:
                 row_of[key] = len(rows)
-                times = self.prover.times_of(shape)
+                times = self.prover.times_of(config)
                 weight = times.weight_ns[self.starts] * splits
                 backward = times.backward_ns[self.starts] - weight
                 rows.append((times.forward_ns[self.starts], backward, weight))
@@ -129,11 +130,11 @@ class ClosedForms:
         The latter is the start-up of sync and gather.
         """
         tails: dict[tuple[object, ...], tuple[Array, int]] = {}
-        tail, start = np.zeros(self.work.shape), np.zeros(len(self.shapes))
-        for i, shape in enumerate(self.shapes):
-            costs = LeastCosts(self.prover.instance, shape)
-            experts = shape.ep, shape.etp
-            key = (shape.degrees, shape.dp, shape.pp, shape.zero, shape.nodes_used, experts)
+        tail, start = np.zeros(self.work.shape), np.zeros(len(self.configs))
+        for i, config in enumerate(self.configs):
+            costs = LeastCosts(self.prover.instance, config)
+            experts = config.ep, config.etp
+            key = (config.degrees, config.dp, config.pp, config.zero, config.nodes_used, experts)
             if key not in tails:
                 tails[key] = costs.tail_ns()
             tail[i][:, list(costs.used)], start[i] = tails[key]
@@ -149,8 +150,8 @@ class ClosedForms:
         """[N, J] slots of all nodes used of a group."""
         gpus = [group.gpus_per_node for group in self.prover.instance.cluster.groups]
         sizes = [
-            [n // slot.width for n, slot in zip(gpus, shape.degrees, strict=True)]
-            for shape in self.shapes
+            [n // slot.width for n, slot in zip(gpus, config.degrees, strict=True)]
+            for config in self.configs
         ]
         slots: Numbers = (self.nodes * np.array(sizes)).astype(np.float64)
         return slots
@@ -194,16 +195,16 @@ TINY = 1e-30
 
 
 def refuted(forms: ClosedForms, below_ns: Sequence[int]) -> Mask:
-    """[N] whether no plan of a shape has a step time below this; one chunk per device."""
-    if not forms.shapes or not any(layer.is_block for layer in forms.prover.layers):
-        return np.zeros(len(forms.shapes), dtype=bool)
+    """[N] whether no plan of a configuration has a step time below this; one chunk per device."""
+    if not forms.configs or not any(layer.is_block for layer in forms.prover.layers):
+        return np.zeros(len(forms.configs), dtype=bool)
     limits = np.array(below_ns) - 1
     shown = _Blocks(forms, True).refuted(limits) | _Blocks(forms, False).refuted(limits)
     return np.asarray(shown & (forms.column("vpp") == 1))
 
 
 class _Blocks:
-    """N shapes, P stages at most, J node groups, U runs of equal layers.
+    """N configurations, P stages at most, J node groups, U runs of equal layers.
 
     alike: whether blocks are counted, so that they are whole; or by their work.
     """
@@ -229,7 +230,7 @@ class _Blocks:
         counted = self.used[:, None, :] & (self.forms.work > 0)
         shares = self.forms.layers / np.maximum(self.forms.work, 1)
         shares = np.where(counted, shares, 0.0).max(axis=(2, 3))
-        return passes_left(self.forms.shapes, shares, self.micro_batches)
+        return passes_left(self.forms.configs, shares, self.micro_batches)
 
     @cached_property
     def inside(self) -> Mask:

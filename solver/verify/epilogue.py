@@ -35,7 +35,7 @@ class Epilogues:
         Of rings between zones only the stage's own are counted, see `orders`.
         """
         terms = [(j, self.placer.terms(j, start)) for j, start in nodes]
-        tied = self.tables.tied and k in (0, self.tables.shape.pp - 1)
+        tied = self.tables.tied and k in (0, self.tables.config.pp - 1)
         embedding = max(node.embedding_ns for _, node in terms) if tied else 0
         rates = sorted((j, node.inside[k], node.outside.get(k, (0.0, 0))) for j, node in terms)
         key = (*rates, embedding)

@@ -1,4 +1,4 @@
-"""Every plan of a shape that may be faster than a claimed bound, tried out one by one.
+"""Every plan of a configuration that may be faster than a claimed bound, tried out one by one.
 
 What cannot be struck out is halved, and each half thinned again, until few enough complete plans
 remain to simulate them all. Halves have all plans of the whole between them, thinning loses none
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.plan_costs import PlanCosts, plan_costs
-from formulations.plan import Plan, Shape
+from formulations.plan import Configuration, Plan
 from formulations.schedules import SCHEDULES, ScheduleGraph, schedule_graph
 from solver.simulate import Times, simulate, step_time_ns
 from solver.verify.bounds import Clock, Prover
@@ -63,13 +63,13 @@ class Plans:
 
 
 class PlanTimes:
-    """Simulated step times of plans of one shape."""
+    """Simulated step times of plans of one configuration."""
 
-    def __init__(self, prover: Prover, shape: Shape, graph: OrderGraph) -> None:
-        self.prover, self.shape, self.order = prover, shape, graph
+    def __init__(self, prover: Prover, config: Configuration, graph: OrderGraph) -> None:
+        self.prover, self.config, self.order = prover, config, graph
         even = prover.instance.search.micro_batches == "even"
         #: whether what is simulated may lack room: else bounds have left that out, see `Stages`
-        self.room_varies = not (even or SCHEDULES[shape.schedule].prefixes)
+        self.room_varies = not (even or SCHEDULES[config.schedule].prefixes)
 
     @cached_property
     def _tails(self) -> tuple[Array, Array]:
@@ -78,8 +78,8 @@ class PlanTimes:
 
     def of(self, plans: Plans, r: int, micro_batches: int) -> Array:
         """[N] step time if lane r, with so many micro-batches, were alone; a lower bound."""
-        shape = self.shape
-        graph = schedule_graph(shape.schedule, shape.pp, micro_batches, shape.vpp)
+        config = self.config
+        graph = schedule_graph(config.schedule, config.pp, micro_batches, config.vpp)
         size = max(1, MOST_TIMES // graph.num_operations)
         parts = [
             self._simulated(graph, plans.take(slice(i, i + size)), r)
@@ -97,7 +97,7 @@ class PlanTimes:
             return latest
         groups = self._groups(plans, r)
         extra = [
-            self.prover.extra(self.shape, s, graph.micro_batches)[place]
+            self.prover.extra(self.config, s, graph.micro_batches)[place]
             for s, place in enumerate(zip(groups, plans.ends[:-1], plans.ends[1:], strict=True))
         ]
         return np.where(np.max(extra, axis=0) < NEVER, latest, NEVER)
@@ -105,30 +105,30 @@ class PlanTimes:
     def _groups(self, plans: Plans, r: int) -> Array:
         """[S, N] node group of every virtual stage."""
         steps = zip(self.order.built, plans.steps, strict=True)
-        return np.tile([step.group[chosen, r] for step, chosen in steps], (self.shape.vpp, 1))
+        return np.tile([step.group[chosen, r] for step, chosen in steps], (self.config.vpp, 1))
 
     def _times(self, micro_batches: int, plans: Plans, r: int) -> Times:
-        shape, prover = self.shape, self.prover
+        config, prover = self.config, self.prover
         places = self._groups(plans, r), plans.ends[:-1], plans.ends[1:]
-        forward, _, weight = prover.stage_times(shape)
+        forward, _, weight = prover.stage_times(config)
         return Times(
             forward=forward[places],
             backward=self._backward(micro_batches, *places),
-            weight=weight[places] if SCHEDULES[shape.schedule].splits_backward else None,
+            weight=weight[places] if SCHEDULES[config.schedule].splits_backward else None,
             send=self._sends(plans, r),
             blocking=prover.instance.search.blocking_sends,
         )
 
     def _backward(self, micro_batches: int, groups: Array, first: Array, last: Array) -> Array:
         """[S, N] with what is recomputed; of devices with several chunks in all of them."""
-        shape, prover = self.shape, self.prover
-        if shape.vpp == 1:
+        config, prover = self.config, self.prover
+        if config.vpp == 1:
             places = zip(groups, first, last, strict=True)
-            rows = [prover.backward_ns(shape, s, micro_batches)[at] for s, at in enumerate(places)]
+            rows = [prover.backward_ns(config, s, micro_batches)[at] for s, at in enumerate(places)]
             return np.stack(rows)
-        backward: Array = prover.stage_times(shape)[1][groups, first, last]
-        costs, ends = prover.stage_costs(shape), np.concatenate([first, last[-1:]])
-        orders, which = np.unique(groups[: shape.pp], axis=1, return_inverse=True)
+        backward: Array = prover.stage_times(config)[1][groups, first, last]
+        costs, ends = prover.stage_costs(config), np.concatenate([first, last[-1:]])
+        orders, which = np.unique(groups[: config.pp], axis=1, return_inverse=True)
         for i, order in enumerate(orders.T):
             plans = np.flatnonzero(which.ravel() == i)
             extra = costs.extra_of_devices(order[:, None], micro_batches, ends[:, plans].T)
@@ -140,7 +140,7 @@ class PlanTimes:
         steps = list(zip(self.order.built, plans.steps, strict=True))
         sends = [step.send[chosen, r] for step, chosen in steps]
         around = [steps[0][0].back[plans.steps[0], r], *sends[1:]]
-        into = np.stack(list(chain(sends, around * (self.shape.vpp - 1))))[1:]
+        into = np.stack(list(chain(sends, around * (self.config.vpp - 1))))[1:]
         kinds = self.order.tables.message_kind[plans.ends[1:-1]]
         return np.asarray(np.take_along_axis(into, kinds[..., None], axis=2)[..., 0])
 
@@ -149,7 +149,7 @@ class PlanTimes:
 
         rows: [p, N] of the table.
         """
-        by_stage = np.tile(rows, (self.shape.vpp, 1))
+        by_stage = np.tile(rows, (self.config.vpp, 1))
         once = table[by_stage, 0, 0]
         each = table[by_stage, ends[:-1], ends[1:]] - once
         return np.asarray(once[: len(rows)] + each.reshape(-1, *rows.shape).sum(axis=0))
@@ -182,18 +182,22 @@ class ChosenPlans(Plans):
 
 
 def exhaust(
-    prover: Prover, shape: Shape, below_ns: int, clock: Clock, allowed: Allowed | None = None
+    prover: Prover,
+    config: Configuration,
+    below_ns: int,
+    clock: Clock,
+    allowed: Allowed | None = None,
 ) -> Outcome | None:
-    """Whether any plan of the shape has a step time below this; None without an opinion.
+    """Whether any plan of the configuration has a step time below this; None without an opinion.
 
     There is none with too many node orders. Nor, where fewer micro-batches may take longer (ZB-H1),
     if the most that every replica can have suffice, but the shares dealt out of them are too slow.
 
     allowed: what such plans may use, if more is known. Raises TimeUpError.
     """
-    apart = shape.vpp == 1 and keeps_stages_apart(prover, shape, below_ns)
-    graph = OrderGraph(prover.tables(shape), apart=apart)
-    question = question_of(prover, shape, graph, clock, below_ns)
+    apart = config.vpp == 1 and keeps_stages_apart(prover, config, below_ns)
+    graph = OrderGraph(prover.tables(config), apart=apart)
+    question = question_of(prover, config, graph, clock, below_ns)
     if not question.applies:
         return None
     outcome = Trial(question, below_ns).outcome(allowed)
@@ -202,13 +206,13 @@ def exhaust(
 
 
 class Trial:
-    """The plans of one shape against one claim."""
+    """The plans of one configuration against one claim."""
 
     def __init__(self, question: Refutation, below_ns: int) -> None:
         self.question, self.below_ns, self.stages = question, below_ns, question.stages
-        self.instance, self.shape = self.stages.instance, self.stages.shape
+        self.instance, self.config = self.stages.instance, self.stages.config
         self.prover, self.graph = self.stages.prover, self.stages.graph
-        self.times = PlanTimes(self.prover, self.shape, self.graph)
+        self.times = PlanTimes(self.prover, self.config, self.graph)
 
     def outcome(self, allowed: Allowed | None = None) -> Outcome:
         """Whether any plan is below the claim. Raises TimeUpError."""
@@ -273,7 +277,7 @@ class Trial:
             state, end = step.target[choices.step[edge]], choices.last[edge]
         pairs = list(zip(remaining, chosen, strict=True))
         sizes = [self.stages.sizes(k)[:, choices.row[x]] for k, (choices, x) in enumerate(pairs)]
-        stacked = np.stack(sizes, axis=1).reshape(self.shape.num_stages, -1)
+        stacked = np.stack(sizes, axis=1).reshape(self.config.num_stages, -1)
         ends = np.concatenate([0 * stacked[:1], stacked.cumsum(axis=0)])
         return ChosenPlans(np.stack([choices.step[x] for choices, x in pairs]), ends, chosen)
 
@@ -310,11 +314,11 @@ class Trial:
     def _worked_out(self, plans: Plans, i: int, lanes: Sequence[int]) -> tuple[Plan, int] | None:
         """The plan, if it is below the claim with all costs: zones, tied embeddings."""
         steps, ends = plans.steps[:, i].tolist(), plans.ends[:, i].tolist()
-        shares: list[int] | None = [self.stages.least] * self.shape.dp
+        shares: list[int] | None = [self.stages.least] * self.config.dp
         if not self.stages.even:
             number = dict(zip(self.stages.lanes, lanes, strict=True))
             width, alike = self.graph.width, self.graph.alike
-            most = [number[alike[r // width]] for r in range(self.shape.dp)]
+            most = [number[alike[r // width]] for r in range(self.config.dp)]
             shares = self._uneven(self._order(steps), ends, most)
         if shares is None:
             return None
@@ -327,7 +331,7 @@ class Trial:
 
     def plan(self, steps: Sequence[int], ends: Sequence[int], shares: Sequence[int]) -> Plan:
         """The plan of these steps and layer boundaries."""
-        return self.prover.plan(self.shape, self._order(steps), ends, shares)
+        return self.prover.plan(self.config, self._order(steps), ends, shares)
 
     def costs(self, plan: Plan) -> PlanCosts:
         """What it costs, worked out again."""
@@ -344,11 +348,11 @@ class Trial:
         """Micro-batches of replicas that have so many at most; None if they are too slow."""
         fewest, total = self.stages.least, self.stages.total
         names = "forward_ns", "backward_ns", "weight_ns", "send_ns", "memory_bytes", "limit_bytes"
-        for r in range(self.shape.dp):
+        for r in range(self.config.dp):
             # one by one: of ZB-H1, fewer micro-batches may take longer
             while True:
                 # replica r alone; with fewer micro-batches it may recompute less
-                plan = self.prover.plan(self.shape, order, ends, upper_shares)
+                plan = self.prover.plan(self.config, order, ends, upper_shares)
                 costs = plan_costs(self.instance, plan)
                 columns = {name: getattr(costs, name)[:, r : r + 1] for name in names}
                 if (
@@ -359,7 +363,7 @@ class Trial:
                 upper_shares[r] -= 1
                 if upper_shares[r] < fewest:
                     return None
-        shares = [fewest] * self.shape.dp
+        shares = [fewest] * self.config.dp
         for r, upper in enumerate(upper_shares):
             shares[r] += min(upper - fewest, total - sum(shares))
         return shares if sum(shares) == total else None

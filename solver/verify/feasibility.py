@@ -1,4 +1,4 @@
-"""The constraints of a plan, checked on the document: shape, node order, placement, layers, shares.
+"""Constraints of a plan, checked on the document: config, node order, places, layers, shares.
 
 Everything is compared with the instance in the same document, and that with what its target runs.
 What needs costs (memory, limits on time and money) is in `solver.verify.plan_file`.
@@ -12,11 +12,11 @@ from formulations.instance import Instance
 from formulations.instance.targets import TARGETS
 from formulations.plan import (
     ByPlace,
+    Configuration,
     Degrees,
     Group,
     Plan,
     Recomputed,
-    Shape,
     num_gpus,
     slots_of_order,
 )
@@ -50,19 +50,19 @@ def check_target(document: PlanDocument, findings: Findings) -> None:
         findings.require(runs, f"instance.search.{field}", value, text)
 
 
-def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
-    """Whether the plan space of the instance has the shape."""
-    departure = space.departure(shape)
+def check_config(space: PlanSpace, config: Configuration, findings: Findings) -> bool:
+    """Whether the plan space of the instance has the configuration."""
+    departure = space.departure(config)
     if departure is None:
         return True
     if departure.fields == ("nodes_used",):
-        findings.refuse("shape.nodes_used", shape.nodes_used, _nodes_rule(space))
+        findings.refuse("config.nodes_used", config.nodes_used, _nodes_rule(space))
         return False
     values, *allowed = map(_shown, (departure.values, *departure.allowed))
     more = f" and {len(allowed) - EXAMPLES} more" if len(allowed) > EXAMPLES else ""
     text = f"one of {', '.join(allowed[:EXAMPLES])}{more}" if allowed else "none"
     field, before = ", ".join(departure.fields), ", ".join(departure.before)
-    findings.refuse(f"shape.{field}", values, f"{text}, with these {before}")
+    findings.refuse(f"configuration.{field}", values, f"{text}, with these {before}")
     return False
 
 
@@ -79,9 +79,9 @@ def _nodes_rule(space: PlanSpace) -> str:
 
 
 def node_order(
-    instance: Instance, shape: Shape, names: Sequence[str], findings: Findings
+    instance: Instance, config: Configuration, names: Sequence[str], findings: Findings
 ) -> tuple[int, ...] | None:
-    """Node indices in order; None unless they are exactly the nodes that the shape uses."""
+    """Node indices in order; None unless they are exactly the nodes that the configuration uses."""
     cluster, problems = instance.cluster, findings.num_problems
     number = {name: n for n, name in enumerate(cluster.node_names)}
     same = len(number) == len(cluster.node_names)
@@ -94,14 +94,14 @@ def node_order(
     order = tuple(number[name] for name in names if name in number)
     counts = Counter(cluster.node_groups[node] for node in order)
     for j, group in enumerate(cluster.groups):
-        text = f"{shape.nodes_used[j]}, as in shape.nodes_used"
+        text = f"{config.nodes_used[j]}, as in configuration.nodes_used"
         field = f"node_order: nodes of {group.name}"
-        findings.require(counts[j] == shape.nodes_used[j], field, counts[j], text)
+        findings.require(counts[j] == config.nodes_used[j], field, counts[j], text)
     return order if findings.num_problems == problems else None
 
 
 def check_placement(
-    document: PlanDocument, shape: Shape, order: Sequence[int], findings: Findings
+    document: PlanDocument, config: Configuration, order: Sequence[int], findings: Findings
 ) -> bool:
     """Whether replicas and stages are as many as the degrees say, and each on its slot's GPUs.
 
@@ -109,16 +109,19 @@ def check_placement(
     s mod pp = k. Nodes of a group may stand in any order: `slots_of` has them by number.
     """
     problems, cluster = findings.num_problems, document.instance.cluster
-    text = f"{shape.dp}, as shape.dp"
-    findings.require(len(document.replicas) == shape.dp, "replicas", len(document.replicas), text)
+    text = f"{config.dp}, as configuration.dp"
+    findings.require(len(document.replicas) == config.dp, "replicas", len(document.replicas), text)
     for r, replica in enumerate(document.replicas):
-        count, text = len(replica.stages), f"{shape.num_stages}, as shape.pp * shape.vpp"
-        findings.require(count == shape.num_stages, f"replicas[{r}].stages", count, text)
+        count, text = (
+            len(replica.stages),
+            f"{config.num_stages}, as configuration.pp * configuration.vpp",
+        )
+        findings.require(count == config.num_stages, f"replicas[{r}].stages", count, text)
     if findings.num_problems > problems:
         return False
     groups = [cluster.node_groups[node] for node in order]
-    layout = _stage_slots if shape.per_stage else _uniform_slots
-    slots = layout(document, shape, groups, findings)
+    layout = _stage_slots if config.per_stage else _uniform_slots
+    slots = layout(document, config, groups, findings)
     if slots is None:
         return False
     by_number = dict.fromkeys(group.node for row in slots for group, _ in row)
@@ -129,7 +132,7 @@ def check_placement(
     name_of = {n: cluster.node_names[node] for n, node in zip(by_number, order, strict=True)}
     for r, replica in enumerate(document.replicas):
         for s, stage in enumerate(replica.stages):
-            (group, degrees), field = slots[s % shape.pp][r], f"replicas[{r}].stages[{s}]"
+            (group, degrees), field = slots[s % config.pp][r], f"replicas[{r}].stages[{s}]"
             findings.equal(f"{field}.node", stage.node, name_of[group.node])
             findings.equal(f"{field}.gpus", stage.gpus, group.gpus)
             findings.equal(f"{field}.degrees", stage.degrees, degrees)
@@ -141,26 +144,26 @@ Slots = list[list[tuple[Group, Degrees]]]
 
 
 def _uniform_slots(
-    document: PlanDocument, shape: Shape, groups: Sequence[int], findings: Findings
+    document: PlanDocument, config: Configuration, groups: Sequence[int], findings: Findings
 ) -> Slots | None:
     """Those of nodes of these groups in order; None if the target runs no such order."""
     instance = document.instance
     text = f"an order that the target {instance.search.target} runs"
-    runs = runs_order(instance, shape, groups)
+    runs = runs_order(instance, config, groups)
     if not findings.require(runs, "node_order", document.node_order, text):
         return None
-    slots = slots_of_order(instance, shape.degrees, groups)
+    slots = slots_of_order(instance, config.degrees, groups)
     group_of = instance.cluster.node_groups
-    placed = [(slot, shape.degrees[group_of[slot.node]]) for slot in slots]
-    return [placed[k * shape.dp :][: shape.dp] for k in range(shape.pp)]
+    placed = [(slot, config.degrees[group_of[slot.node]]) for slot in slots]
+    return [placed[k * config.dp :][: config.dp] for k in range(config.pp)]
 
 
 def _stage_slots(
-    document: PlanDocument, shape: Shape, _: Sequence[int], findings: Findings
+    document: PlanDocument, config: Configuration, _: Sequence[int], findings: Findings
 ) -> Slots | None:
     """Those of stages with degrees of their own, by node group and degrees of each."""
     instance, problems = document.instance, findings.num_problems
-    cluster, places = instance.cluster, stage_places(instance, shape)
+    cluster, places = instance.cluster, stage_places(instance, config)
     group_of = dict(zip(cluster.node_names, cluster.node_groups, strict=True))
     stages, layout, gpus_left = document.replicas[0].stages, list[int](), 0
     for k, stage in enumerate(stages):
@@ -172,11 +175,11 @@ def _stage_slots(
         ):
             # as `layouts` numbers them: behind the stage before if that has left GPUs of a node
             layout.append(2 * places.index((j, stage.degrees)) + (gpus_left > 0))
-            taken, size = shape.dp * stage.degrees.width, cluster.groups[j].gpus_per_node
+            taken, size = config.dp * stage.degrees.width, cluster.groups[j].gpus_per_node
             gpus_left = gpus_left - taken if gpus_left else -taken % size
     if findings.num_problems > problems:
         return None
-    slots = slots_of(ByPlace(instance, shape, places), layout)
+    slots = slots_of(ByPlace(instance, config, places), layout)
     if slots is None:
         text = (
             "each on one node, or on whole nodes of a group, all GPUs taken in turn, as the target"
@@ -235,32 +238,38 @@ def check_recomputed(
 
 
 def _check_devices(
-    instance: Instance, shape: Shape, replicas: Sequence[ReplicaDocument], findings: Findings
+    instance: Instance,
+    config: Configuration,
+    replicas: Sequence[ReplicaDocument],
+    findings: Findings,
 ) -> bool:
-    """Whether all stages recompute as their shape allows, those of a device in one way."""
+    """Whether all stages recompute as their configuration allows, those of a device in one way."""
     problems = findings.num_problems
     blocks = [layer.is_block for layer in instance.workload.layers]
     for r, replica in enumerate(replicas):
-        ways_of = list[set[str]](set() for _ in range(shape.pp))
+        ways_of = list[set[str]](set() for _ in range(config.pp))
         for s, stage in enumerate(replica.stages):
             field, num_blocks = (
                 f"replicas[{r}].stages[{s}].recomputed",
                 sum(blocks[slice(*stage.layers)]),
             )
-            ways = shape.recompute if num_blocks else shape.recompute[:1]  # all would be alike
-            partly = shape.vpp == 1
+            ways = config.recompute if num_blocks else config.recompute[:1]  # all would be alike
+            partly = config.vpp == 1
             check_recomputed(stage.recomputed, ways, num_blocks, field, findings, partly)
             if num_blocks:
-                ways_of[s % shape.pp].add(stage.recomputed.way)
+                ways_of[s % config.pp].add(stage.recomputed.way)
         for k, device_ways in enumerate(ways_of):
-            field = f"replicas[{r}].stages[{k}::{shape.pp}].recomputed"
+            field = f"replicas[{r}].stages[{k}::{config.pp}].recomputed"
             alike = len(device_ways) < 2
             findings.require(alike, field, sorted(device_ways), "one way for a device")
     return findings.num_problems == problems
 
 
 def check_shares(
-    instance: Instance, shape: Shape, replicas: Sequence[ReplicaDocument], findings: Findings
+    instance: Instance,
+    config: Configuration,
+    replicas: Sequence[ReplicaDocument],
+    findings: Findings,
 ) -> bool:
     """Whether the micro-batches of all replicas make one global batch."""
     counts, problems = [replica.micro_batches for replica in replicas], findings.num_problems
@@ -269,24 +278,24 @@ def check_shares(
         findings.require(count >= 1, field, count, "at least 1")
         if instance.search.micro_batches == "even":
             findings.require(count == counts[0], field, count, f"{counts[0]}, as all others")
-    field = "replicas: micro_batches * shape.micro_batch"
-    findings.equal(field, sum(counts) * shape.micro_batch, instance.workload.global_batch)
+    field = "replicas: micro_batches * configuration.micro_batch"
+    findings.equal(field, sum(counts) * config.micro_batch, instance.workload.global_batch)
     return findings.num_problems == problems
 
 
 def checked_plan(space: PlanSpace, document: PlanDocument, findings: Findings) -> Plan | None:
     """The plan of a document with one; None if it breaks a constraint that its costs need."""
-    instance, shape, replicas = document.instance, document.shape, document.replicas
-    if shape is None or not check_shape(space, shape, findings):
+    instance, config, replicas = document.instance, document.config, document.replicas
+    if config is None or not check_config(space, config, findings):
         return None
-    order = node_order(instance, shape, document.node_order, findings)
-    if order is None or not check_placement(document, shape, order, findings):
+    order = node_order(instance, config, document.node_order, findings)
+    if order is None or not check_placement(document, config, order, findings):
         return None
     layers = check_layers(instance, replicas, findings)
-    shares = check_shares(instance, shape, replicas, findings)
-    if not layers or not _check_devices(instance, shape, replicas, findings) or not shares:
+    shares = check_shares(instance, config, replicas, findings)
+    if not layers or not _check_devices(instance, config, replicas, findings) or not shares:
         return None
-    findings.note(f"layout of {num_gpus(instance, shape)} GPUs, layers and micro-batches")
+    findings.note(f"layout of {num_gpus(instance, config)} GPUs, layers and micro-batches")
     number = {name: n for n, name in enumerate(instance.cluster.node_names)}
     placed = tuple(replica.replica(number) for replica in replicas)
-    return Plan(shape=shape, node_order=order, replicas=placed)
+    return Plan(config=config, node_order=order, replicas=placed)

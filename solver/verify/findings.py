@@ -19,8 +19,8 @@ NOISE_NEAR_ZERO = 1e-15
 class Verification:
     """Outcome of `verify_document`. A problem reads "FIELD: found X, expected Y".
 
-    unproved: entries of the log of shapes that were not proved again. reservations: what else was
-    not, in words.
+    unproved: entries of the log of configurations that were not proved again. reservations: what
+    else was not, in words.
     """
 
     problems: tuple[str, ...]

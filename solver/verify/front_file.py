@@ -1,7 +1,8 @@
 """All checks of one front file: its points by `verify_document`, all other clusters by claims.
 
-Claims. No plan of a cluster is faster than its bound: that is claimed of every shape, and proved as
-the log of a plan file is. The shapes of a point's own plan are left to its plan file.
+Claims. No plan of a cluster is faster than its bound: that is claimed of every configuration, and
+proved as the log of a plan file is. The configurations of a point's own plan are left to its plan
+file.
 
 Standings. A point stands for a cluster if none of its figures is above those of the cluster's
 plans, which are known by a step time that none of them is below; up to the gap that was asked for.
@@ -143,7 +144,7 @@ def refused_ns(instance: Instance, nodes: Counts, terms: Terms) -> int | None:
 
 
 def prove(document: FrontDocument, fastest: Family, findings: Findings, effort: Effort) -> None:
-    """Proves what clusters claim of all shapes but those of the points' own plans."""
+    """Proves what clusters claim of all configurations but those of the points' own plans."""
     instance = fastest.instance
     search = instance.search.model_copy(update={"idle_nodes": True})
     space = PlanSpace(instance.model_copy(update={"search": search}))
@@ -158,8 +159,10 @@ def prove(document: FrontDocument, fastest: Family, findings: Findings, effort: 
             bounds.append(max(limits))  # beyond limits on any terms
         below_ns = min(bounds)
         for used in fastest.uses(record.nodes):
-            for shape in space.shapes_of(used) if (record.nodes, used) not in in_plan_files else ():
-                claims.append(Claim(len(claims), shape, below_ns, record.bound_ns is None))
+            for config in (
+                space.configs_of(used) if (record.nodes, used) not in in_plan_files else ()
+            ):
+                claims.append(Claim(len(claims), config, below_ns, record.bound_ns is None))
                 nodes_of.append(record.nodes)
 
     def refuse(verdict: Verdict) -> None:
@@ -172,7 +175,9 @@ def prove(document: FrontDocument, fastest: Family, findings: Findings, effort: 
     _, unproved = settle_claims(Prover(space), at_word, to_prove, effort, findings, refuse)
     clusters = {nodes_of[i] for i in unproved}
     shown = len(document.clusters) - len(clusters)
-    findings.note(f"{len(claims)} shapes of clusters: {len(claims) - len(unproved)} proved again")
+    findings.note(
+        f"{len(claims)} configurations of clusters: {len(claims) - len(unproved)} proved again"
+    )
     findings.note(f"{shown} clusters proved again to stand where they stand")
     if clusters and effort.prove == "all":
         findings.reserve(f"{len(clusters)} of {len(document.clusters)} clusters")

@@ -1,4 +1,4 @@
-"""What collectives and optimizer cost at least, in whatever order the nodes of a shape stand.
+"""What collectives and optimizer cost at least, in whatever order the nodes of a config stand.
 
 Every figure here is one of `formulations.costs`, with the unknown node replaced by the best one
 used and the unknown number of nodes by its least value. Rounded up where the real cost is, after a
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from formulations.costs.memory import layer_parameters
 from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS, expert_rings_ns
 from formulations.instance import Instance, NodeGroup
-from formulations.plan import Shape
+from formulations.plan import Configuration
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_div
 from solver.verify.findings import NOISE
 
@@ -35,15 +35,15 @@ def at_least_ns(seconds: ArrayLike) -> Array:
 
 @dataclass(frozen=True)
 class LeastCosts:
-    """Lower bounds for the stages of any replica of a shape; U runs of equal layers."""
+    """Lower bounds for the stages of any replica of a configuration; U runs of equal layers."""
 
     instance: Instance
-    shape: Shape
+    config: Configuration
 
     @cached_property
     def used(self) -> tuple[int, ...]:
         """Node groups of the nodes used."""
-        return tuple(j for j, n in enumerate(self.shape.nodes_used) if n)
+        return tuple(j for j, n in enumerate(self.config.nodes_used) if n)
 
     @cached_property
     def groups(self) -> tuple[NodeGroup, ...]:
@@ -59,12 +59,12 @@ class LeastCosts:
         each, and these two have q at least: (N - 2) least c_j + 2 q <= dp. A single stage is on all
         nodes used.
         """
-        dp, nodes = self.shape.dp, sum(self.shape.nodes_used)
-        widths = (self.shape.degrees[j].width for j in self.used)
+        dp, nodes = self.config.dp, sum(self.config.nodes_used)
+        widths = (self.config.degrees[j].width for j in self.used)
         pairs = zip(self.groups, widths, strict=True)
         slots = [group.gpus_per_node // width for group, width in pairs]
         q = gcd(dp, *slots)
-        if self.shape.pp == 1:
+        if self.config.pp == 1:
             return range(nodes, nodes + 1)
         if dp == q:
             return range(1, 2)
@@ -77,19 +77,19 @@ class LeastCosts:
         Gradient sync, optimizer (of a replica on that group; the slowest counts), gather: one
         after the other. Rings of experts that GPUs share take the same time in any order.
         """
-        workload, shape = self.instance.workload, self.shape
-        counts = [layer_parameters(workload, shape, j) for j in range(len(shape.degrees))]
+        workload, config = self.instance.workload, self.config
+        counts = [layer_parameters(workload, config, j) for j in range(len(config.degrees))]
         parameters, experts = np.array(counts, dtype=np.int64).transpose(1, 2, 0)  # [U, J] each
-        hidden = self.instance.search.overlap.hidden_sync(shape.pp, shape.vpp)
+        hidden = self.instance.search.overlap.hidden_sync(config.pp, config.vpp)
         layers, start = np.zeros(len(parameters), dtype=np.int64), 0
         for factor, width in (
-            ((1 - hidden) * SYNC_FACTORS[shape.zero], workload.gradient_bytes),
-            (float(GATHER_FACTORS[shape.zero]), workload.parameter_bytes),
+            ((1 - hidden) * SYNC_FACTORS[config.zero], workload.gradient_bytes),
+            (float(GATHER_FACTORS[config.zero]), workload.parameter_bytes),
         ):
             if factor:
                 each, once = self._collective_ns(factor, width * parameters[:, self.used])
                 layers, start = layers + each, start + once
-            layers = layers + expert_rings_ns(self.instance, shape, factor, width * experts)
+            layers = layers + expert_rings_ns(self.instance, config, factor, width * experts)
         return layers[:, None] + self._optimizer_ns(parameters, experts), start
 
     def _optimizer_ns(self, parameters: Array, experts: Array) -> Array:
@@ -98,7 +98,7 @@ class LeastCosts:
         touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
         for j, group in zip(self.used, self.groups, strict=True):
             rows = zip(parameters[:, j].tolist(), experts[:, j].tolist(), strict=True)
-            states = np.array([self.shape.own_states(n, j, routed) for n, routed in rows])
+            states = np.array([self.config.own_states(n, j, routed) for n, routed in rows])
             columns.append(at_least_ns(touched * states / group.gpu.memory_bandwidth_bytes_per_s))
         return np.stack(columns, axis=1)
 
@@ -111,7 +111,7 @@ class LeastCosts:
         fastest of all. Where groups differ in their degrees, buffers are as small as on any of
         them, lanes as few, and a slot has as few parts.
         """
-        degrees = [self.shape.degrees[j] for j in self.used]
+        degrees = [self.config.degrees[j] for j in self.used]
         copies = min(slot.copies for slot in degrees)
         smallest = sizes_bytes.min(axis=1)
         crossing = (sizes_bytes * [slot.tp for slot in degrees]).min(axis=1)
@@ -120,7 +120,7 @@ class LeastCosts:
             (
                 group.inter_node.bandwidth_bytes_per_s
                 for j, group in zip(self.used, self.groups, strict=True)
-                for _ in range(self.shape.nodes_used[j])
+                for _ in range(self.config.nodes_used[j])
             ),
             reverse=True,
         )
@@ -128,7 +128,7 @@ class LeastCosts:
         outer_s = min(group.inter_node.latency_s for group in self.groups)
         layers, starts = [], []
         for nodes in self.spans():
-            ranks = ceil_div(self.shape.dp, nodes) * copies
+            ranks = ceil_div(self.config.dp, nodes) * copies
             efficiency = self.instance.cluster.efficiency(nodes)
             between = factor * (nodes - 1) / nodes / outer[nodes - 1] / efficiency
             inside = factor * (ranks - 1) / ranks / inner

@@ -188,7 +188,7 @@ def _check_strategies(
         for r, longest in enumerate(longest_rows):
             where = f"{field}.replicas, pipeline {r}: longest_row"
             findings.require(costs.fits(longest, r), where, longest, "rows that fit its GPUs")
-        fewest, pp = min(replica.micro_batches for replica in plan.replicas), plan.shape.pp
+        fewest, pp = min(replica.micro_batches for replica in plan.replicas), plan.config.pp
         text = f"{pp}, as many as a stage may hold at once"
         findings.require(fewest >= pp, f"{field}: micro-batches of its plan", fewest, text)
         defined = costs.strategy(strategy.name, longest_rows)
@@ -218,8 +218,8 @@ def _plan_of(
     if findings.num_problems:
         return None
     plan = checked_plan(PlanSpace(file.instance), file, Findings())
-    if findings.require(plan is not None, f"{field}.shape", None, "a plan") and plan:
-        dp = plan.shape.dp
+    if findings.require(plan is not None, f"{field}.configuration", None, "a plan") and plan:
+        dp = plan.config.dp
         if findings.equal(f"{field}: replicas of its strategy", strategy.dp, dp):
             return plan
     return None

@@ -1,4 +1,4 @@
-"""The log of closed shapes: that it is complete, what its records claim, and whether that holds."""
+"""The log of closed configs: whether it is complete, what records claim, whether it holds."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from formulations.instance import Instance
-from formulations.plan import Shape
+from formulations.plan import Configuration
 from formulations.space import PlanSpace
 from formulations.space.configurations import Nodes, may_use
-from solver.document import PlanDocument, shape_counts
-from solver.result import Proof, Reason, ShapeRecord, longest_step_ns, objective_weight
+from solver.document import PlanDocument, config_counts
+from solver.result import ConfigRecord, Proof, Reason, longest_step_ns, objective_weight
 from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.cascade import Claim, Effort, Verdict, quick_verdicts, verdicts
 from solver.verify.findings import Findings
@@ -26,16 +26,16 @@ PROOFS: dict[Reason, tuple[Proof, ...]] = {
 }
 
 
-def claim_of(instance: Instance, index: int, record: ShapeRecord) -> Claim:
-    """No plan of the shape within the limits on step time and cost is faster, a record claims."""
-    longest_ns = longest_step_ns(instance, record.shape.nodes_used)
+def claim_of(instance: Instance, index: int, record: ConfigRecord) -> Claim:
+    """No plan of the config within the limits on step time and cost is faster, a record claims."""
+    longest_ns = longest_step_ns(instance, record.config.nodes_used)
     refused_ns = None if longest_ns is None else longest_ns + 1
     limits = [ns for ns in (record.bound_ns, refused_ns) if ns is not None]
     below_ns = min([*limits, ANY_TIME_NS])
-    return Claim(index, record.shape, below_ns, nothing_fits=record.bound_ns is None)
+    return Claim(index, record.config, below_ns, nothing_fits=record.bound_ns is None)
 
 
-def is_sound(field: str, record: ShapeRecord, findings: Findings) -> bool:
+def is_sound(field: str, record: ConfigRecord, findings: Findings) -> bool:
     """Whether a record makes sense: proof, bound and reason go together."""
     allowed = PROOFS[record.reason]
     text = f"one of {', '.join(allowed)} for {record.reason}"
@@ -77,13 +77,13 @@ def settle_claims(
 
 def check_records(
     prover: Prover,
-    records: Sequence[tuple[int, ShapeRecord]],
+    records: Sequence[tuple[int, ConfigRecord]],
     findings: Findings,
     effort: Effort,
 ) -> None:
     """Proves what the records claim, or refuses it with a plan; the rest is not proved."""
     instance = prover.instance
-    sound = {i: r for i, r in records if is_sound(f"closed_shapes[{i}]", r, findings)}
+    sound = {i: r for i, r in records if is_sound(f"closed_configs[{i}]", r, findings)}
     if effort.prove == "nothing":
         return
     at_word, to_prove = list[Claim](), list[Claim]()
@@ -103,18 +103,18 @@ def check_records(
         shares = ", ".join(str(replica.micro_batches) for replica in plan.replicas)
         text = f"nodes {nodes}; layers {layers}; micro-batches {shares}"
         bound = f"a bound of at most {verdict.step_time_ns}, the step time of a plan: {text}"
-        findings.refuse(f"closed_shapes[{verdict.claim.index}].{name}", claimed, bound)
+        findings.refuse(f"closed_configs[{verdict.claim.index}].{name}", claimed, bound)
 
     arguments, unproved = settle_claims(prover, at_word, to_prove, effort, findings, refuse)
     findings.unproved += sorted(unproved)
     kinds = ", ".join(f"{argument} {n}" for argument, n in sorted(arguments.items()))
     findings.note(
-        f"log of {len(records)} shapes: {arguments.total()} proved again"
+        f"log of {len(records)} configurations: {arguments.total()} proved again"
         f"{f' ({kinds})' if kinds else ''}, {len(unproved)} not"
     )
 
 
-#: Missing or surplus shapes that are named one by one.
+#: Missing or surplus configurations that are named one by one.
 EXAMPLES = 3
 
 
@@ -123,7 +123,7 @@ class LogSummary:
     """What the log says of the whole plan space.
 
     bounds: lower bound of the objective of every record that leaves a plan possible.
-    num_open: shapes that are not closed.
+    num_open: configurations that are not closed.
     """
 
     bounds: tuple[float, ...]
@@ -134,44 +134,48 @@ def check_log(
     space: PlanSpace, document: PlanDocument, findings: Findings, effort: Effort
 ) -> LogSummary | None:
     """Checks the log of a document; None if it has none, so that nothing is proved."""
-    counts = shape_counts(document.closed_shapes)
+    counts = config_counts(document.closed_configs)
     for name in type(counts).model_fields:
-        findings.equal(f"shapes.{name}", getattr(document.shapes, name), getattr(counts, name))
-    if not document.closed_shapes and any(True for _ in space.shapes()):
-        findings.note("no log of closed shapes: nothing is proved of other plans")
+        findings.equal(
+            f"configurations.{name}", getattr(document.configs, name), getattr(counts, name)
+        )
+    if not document.closed_configs and any(True for _ in space.configs()):
+        findings.note("no log of closed configurations: nothing is proved of other plans")
         return None
     prover = Prover(space)
     listed = _check_coverage(space, document, findings)
-    log = enumerate(document.closed_shapes)
-    records = [(i, record) for i, record in log if record.shape in listed]
+    log = enumerate(document.closed_configs)
+    records = [(i, record) for i, record in log if record.config in listed]
     check_records(prover, records, findings, effort)
-    weighted = [(r.bound_ns, r.shape) for _, r in records if r.bound_ns is not None]
+    weighted = [(r.bound_ns, r.config) for _, r in records if r.bound_ns is not None]
     return LogSummary(
         bounds=tuple(
-            bound * objective_weight(space.instance, shape)
-            for bound, shape in weighted
-            if may_use(space.instance, shape.nodes_used)
+            bound * objective_weight(space.instance, config)
+            for bound, config in weighted
+            if may_use(space.instance, config.nodes_used)
         ),
-        num_open=sum(record.reason == "open" for record in document.closed_shapes),
+        num_open=sum(record.reason == "open" for record in document.closed_configs),
     )
 
 
 def _check_coverage(
     space: PlanSpace, document: PlanDocument, findings: Findings
-) -> Collection[Shape]:
-    """Every shape once; returns those of the plan space, up to one more than there are records."""
-    number = len(document.closed_shapes)
+) -> Collection[Configuration]:
+    """Every config once; returns those of the plan space, up to one more than there are records."""
+    number = len(document.closed_configs)
     # a file may ask for more than can be listed
-    expected = Counter(islice(space.shapes(), number + 1))
-    closed = Counter(record.shape for record in document.closed_shapes)
-    _name_some("closed_shapes: missing shapes", (expected - closed).keys(), findings)
+    expected = Counter(islice(space.configs(), number + 1))
+    closed = Counter(record.config for record in document.closed_configs)
+    _name_some("closed_configs: missing configurations", (expected - closed).keys(), findings)
     if expected.total() <= number:
-        _name_some("closed_shapes: closed twice or outside", (closed - expected).keys(), findings)
+        _name_some("closed_configs: closed twice or outside", (closed - expected).keys(), findings)
     return expected.keys()
 
 
-def _name_some(field: str, items: Iterable[Shape | Nodes], findings: Findings) -> None:
+def _name_some(field: str, items: Iterable[Configuration | Nodes], findings: Findings) -> None:
     names = sorted(map(repr, items))
     shown = "; ".join(names[:EXAMPLES])
     more = f" and {len(names) - EXAMPLES} more" if len(names) > EXAMPLES else ""
-    findings.require(not names, field, f"{shown}{more}", "every shape of the plan space once")
+    findings.require(
+        not names, field, f"{shown}{more}", "every configuration of the plan space once"
+    )

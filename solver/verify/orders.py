@@ -1,4 +1,4 @@
-"""All node orders of a shape at once: which nodes can hold which stage, and what that costs.
+"""All node orders of a config at once: which nodes can hold which stage, and what that costs.
 
 A node of group j covers c_j slots in a row; stage k of replica r has slot k dp + r. Going through
 the slots from the first to the last, what is still open after a stage depends only on how many
@@ -9,7 +9,8 @@ blocks of q = gcd(dp, all c_j used) replicas.
 
 What is told apart of the nodes used up is a tally: weights of the groups that add up. With one
 weight per group, 1 for itself, those are all orders. With fewer it is more than these, and a
-smaller graph: every order is still a path, as its tally is what the nodes of the shape weigh.
+smaller graph: every order is still a path, as its tally is what the nodes of the configuration
+weigh.
 
 Costs of a step are those of the plan, and exact but for links between zones. What a stage sends
 over these is known, as it is decided by that stage and the one before. Of rings between zones only
@@ -32,7 +33,7 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import inside_ns, outside_ns
 from formulations.instance import Link
-from formulations.plan import Degrees, Shape
+from formulations.plan import Configuration, Degrees
 from formulations.space.slots import limits_orders, may_follow
 from solver.verify.epilogue import Epilogues
 from solver.verify.least_costs import LeastCosts
@@ -54,9 +55,9 @@ class Spot:
     slots: range
 
 
-def stage_slots(shape: Shape, k: int) -> range:
+def stage_slots(config: Configuration, k: int) -> range:
     """Slots of a stage."""
-    return range(k * shape.dp, (k + 1) * shape.dp)
+    return range(k * config.dp, (k + 1) * config.dp)
 
 
 State = tuple[Used, tuple[Spot, ...], Degrees | None]  #: first: where orders are limited
@@ -103,16 +104,16 @@ class Step:
 
 
 class OrderGraph:
-    """The graph of one shape. `steps` is None if there are too many."""
+    """The graph of one configuration. `steps` is None if there are too many."""
 
     def __init__(self, tables: CostTables, tally: Tally | None = None, apart: bool = False) -> None:
         self.tables, self.apart = tables, apart
-        self.instance, self.shape = tables.instance, tables.shape
-        self.tally = tally or exact_tally(self.shape.nodes_used)
-        self.limited = limits_orders(self.instance, self.shape)
+        self.instance, self.config = tables.instance, tables.config
+        self.tally = tally or exact_tally(self.config.nodes_used)
+        self.limited = limits_orders(self.instance, self.config)
         self.sizes = tables.slots_per_node
-        self.width = gcd(self.shape.dp, *(self.sizes[j] for j in tables.used))
-        self.lanes = range(0, self.shape.dp, self.width)
+        self.width = gcd(self.config.dp, *(self.sizes[j] for j in tables.used))
+        self.lanes = range(0, self.config.dp, self.width)
         self.epilogues = Epilogues(tables)
         self._transfer_ns = lru_cache(maxsize=None)(self._send_ns)
 
@@ -126,7 +127,7 @@ class OrderGraph:
         """Per stage, from the state before all nodes on."""
         states: list[State] = [((0,) * len(self.tally.most), (), None)]
         steps = []
-        for k in range(self.shape.pp):
+        for k in range(self.config.pp):
             step = self._step(k, states)
             if step is None:
                 return None
@@ -147,7 +148,7 @@ class OrderGraph:
         first_alike = []
         for r in range(len(self.lanes)):
             columns = [part[:, r] for s in self.built for part in (s.group, s.send)]
-            columns += [s.back[:, r] for s in self.built if self.shape.vpp > 1]
+            columns += [s.back[:, r] for s in self.built if self.config.vpp > 1]
             first_alike.append(
                 first.setdefault(b"".join(column.tobytes() for column in columns), r)
             )
@@ -158,7 +159,7 @@ class OrderGraph:
         rows = []
         for index, (used, before, first) in enumerate(states):
             for after, spots in self._placed(k, used, before):
-                begun = first or (self.shape.degrees[spots[0].group] if self.limited else None)
+                begun = first or (self.config.degrees[spots[0].group] if self.limited else None)
                 if begun and not self._launched(k, begun, spots):
                     continue
                 target = targets.setdefault((after, spots, begun), len(targets))
@@ -194,9 +195,9 @@ class OrderGraph:
 
     def _launched(self, k: int, first: Degrees, spots: Sequence[Spot]) -> bool:
         """Whether the target runs stage k on these nodes behind a first one."""
-        degrees, *unlike = {self.shape.degrees[spot.group] for spot in spots}
-        last = k + 1 == self.shape.pp
-        return not unlike and may_follow(self.instance, self.shape.zero, first, degrees, last)
+        degrees, *unlike = {self.config.degrees[spot.group] for spot in spots}
+        last = k + 1 == self.config.pp
+        return not unlike and may_follow(self.instance, self.config.zero, first, degrees, last)
 
     def _placed(
         self, k: int, used: Used, before: tuple[Spot, ...]
@@ -205,39 +206,39 @@ class OrderGraph:
 
         All orders of a single stage cost the same: one is enough.
         """
-        first, stop = k * self.shape.dp, (k + 1) * self.shape.dp
+        first, stop = k * self.config.dp, (k + 1) * self.config.dp
         reaching = tuple(spot for spot in before if spot.slots.stop > first)
         end = reaching[-1].slots.stop if reaching else first
         if end >= stop:
             yield used, reaching
             return
         after = self._nodes(used)
-        for j, more in islice(after, 1) if self.shape.pp == 1 else after:
+        for j, more in islice(after, 1) if self.config.pp == 1 else after:
             if not (self.apart and zone_legs(self.instance, [j, *(s.group for s in reaching)])):
                 spot = Spot(j, range(end, end + self.sizes[j]))
                 yield from self._placed(k, more, (*reaching, spot))
 
     def _nodes(self, used: Used) -> Iterator[tuple[int, Used]]:
         """Groups of which a node may come next, and the tally with it."""
-        for j, limit in enumerate(self.shape.nodes_used):
+        for j, limit in enumerate(self.config.nodes_used):
             more = self.tally.plus(used, j) if limit else None
             if more is not None:
                 yield j, more
 
     def _owners(self, k: int, spots: tuple[Spot, ...]) -> list[Spot]:
         """[R] node of stage k of every lane."""
-        slots = (k * self.shape.dp + r for r in self.lanes)
+        slots = (k * self.config.dp + r for r in self.lanes)
         return [next(spot for spot in spots if slot in spot.slots) for slot in slots]
 
     def _begins(self, k: int, spots: tuple[Spot, ...]) -> tuple[int, ...]:
         """Groups of the nodes whose first slots are of stage k."""
-        stage = stage_slots(self.shape, k)
+        stage = stage_slots(self.config, k)
         return tuple(spot.group for spot in spots if spot.slots.start in stage)
 
     def _back_ns(self, spot: Spot, r: int) -> list[int]:
         """[K] to replica r of the first stage on this node from that of the last."""
-        last = self.shape.pp - 1
-        if last * self.shape.dp + r in spot.slots:
+        last = self.config.pp - 1
+        if last * self.config.dp + r in spot.slots:
             return self._inside_ns(spot)
         group = self.instance.cluster.groups[spot.group]
         return self._slowest_ns([(spot.group, group.inter_node, self._arriving(spot, last))])
@@ -252,16 +253,16 @@ class OrderGraph:
         sources = self._owners(k - 1, before)
         groups = ([spot.group for spot in owners] for owners in (sources, after))
         crossing = passing(self.instance, *groups)
-        width = self.shape.dp if self.apart else self.width
+        width = self.config.dp if self.apart else self.width
         each = zip(sources, after, crossing, strict=True)
-        return [self._transfer_ns(k, a, b, min(n * width, self.shape.dp)) for a, b, n in each]
+        return [self._transfer_ns(k, a, b, min(n * width, self.config.dp)) for a, b, n in each]
 
     def _send_ns(self, k: int, source: Spot, target: Spot, crossing: int) -> list[int]:
         """[K] messages between stages k - 1 and k on these nodes, so many between their zones."""
         if source == target:
             return self._inside_ns(source)
         groups, cluster = (source.group, target.group), self.instance.cluster
-        flows = self._crossing(source, k - 1, self.shape.dp), self._arriving(target, k - 1)
+        flows = self._crossing(source, k - 1, self.config.dp), self._arriving(target, k - 1)
         ends = [(j, cluster.groups[j].inter_node, n) for j, n in zip(groups, flows, strict=True)]
         for leg in zone_legs(self.instance, groups):
             ends += [(j, cluster.link_between(*leg), crossing) for j in groups]
@@ -280,12 +281,12 @@ class OrderGraph:
 
     def _arriving(self, spot: Spot, k: int) -> int:
         """Flows from stage k to the next, or from the last to the first, that enter the node."""
-        dp, last = self.shape.dp, k == self.shape.pp - 1
+        dp, last = self.config.dp, k == self.config.pp - 1
         return self._crossing(spot, 0, k * dp) if last else self._crossing(spot, k + 1, -dp)
 
     def _crossing(self, spot: Spot, k: int, shift: int) -> int:
         """Slots of stage k on the node whose other ends, so far on, are not on it."""
-        stage = stage_slots(self.shape, k)
+        stage = stage_slots(self.config, k)
         return sum(slot in stage and slot + shift not in spot.slots for slot in spot.slots)
 
     def _tail_row(self, k: int, spots: tuple[Spot, ...]) -> int:
@@ -307,7 +308,7 @@ class LaneGraph(OrderGraph):
         self, tables: CostTables, tally: Tally, lowest: Used, hosts: Hosts, apart: bool
     ) -> None:
         super().__init__(tables, tally, apart)
-        self.hosts, self.least, self.number = hosts, lowest, self.shape.dp // self.width
+        self.hosts, self.least, self.number = hosts, lowest, self.config.dp // self.width
         self.lanes = range(1)
         sizes = {self.sizes[j] for j in tables.used}
         self.unlike = self.number > 1 and sizes != {self.width}
@@ -318,14 +319,14 @@ class LaneGraph(OrderGraph):
 
     def _count_zones(self) -> None:
         """Weighs the stages in every zone too: every lane has as many there as all stages."""
-        groups, shape = self.instance.cluster.groups, self.shape
+        groups, config = self.instance.cluster.groups, self.config
         zones = zone_slots(self.tables)
-        stages = [size // shape.dp if self.number == 1 else 1 for size in self.sizes]
+        stages = [size // config.dp if self.number == 1 else 1 for size in self.sizes]
         weights = [
             (*weights_of, *(count * (group.zone == zone) for zone in zones))
             for weights_of, count, group in zip(self.tally.weights, stages, groups, strict=True)
         ]
-        stages_of = tuple(slots // shape.dp for slots in zones.values())
+        stages_of = tuple(slots // config.dp for slots in zones.values())
         self.tally = Tally(tuple(weights), (*self.tally.most, *stages_of))
         self.least = (*self.least, *stages_of)
 
@@ -340,7 +341,7 @@ class LaneGraph(OrderGraph):
         if self.number == 1:
             yield from super()._placed(k, used, before)
             return
-        first, stages_after = k * self.shape.dp, self.shape.pp - 1 - k
+        first, stages_after = k * self.config.dp, self.config.pp - 1 - k
         for j, more in self._nodes(used):
             limits = zip(
                 more, self.lightest, self.heaviest, self.least, self.tally.most, strict=True
@@ -353,7 +354,7 @@ class LaneGraph(OrderGraph):
 
     def _send_ns(self, k: int, source: Spot, target: Spot, crossing: int) -> list[int]:
         sends = super()._send_ns(k, source, target, crossing)
-        together = self.sizes[source.group] >= self.shape.dp + self.width
+        together = self.sizes[source.group] >= self.config.dp + self.width
         if not (self.unlike and together and source.group == target.group):
             return sends
         return list(map(min, sends, super()._send_ns(k, source, source, 0)))
@@ -361,7 +362,7 @@ class LaneGraph(OrderGraph):
     @cached_property
     def _least_tails(self) -> dict[int, Array]:
         """By group used [n, n] tails with a node of it at least."""
-        costs, runs = LeastCosts(self.instance, self.shape), self.instance.workload.layer_runs
+        costs, runs = LeastCosts(self.instance, self.config), self.instance.workload.layer_runs
         layers, start = costs.tail_ns()
         each = np.repeat(layers, [run.count for run in runs], axis=0)
         rows = zip(costs.used, each.T, strict=True)

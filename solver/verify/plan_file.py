@@ -26,7 +26,7 @@ from solver.verify.log import LogSummary, check_log
 
 #: Those that are checked before there are costs, see `feasibility`.
 LAYOUT = {
-    "shape",
+    "config",
     "node_order",
     "micro_batches",
     "layers",
@@ -50,7 +50,7 @@ def check_figures(document: PlanDocument, plan: Plan, findings: Findings) -> int
     figures = plan_figures(document.instance, plan, costs, time_ns)
     for name in sorted(figures.keys() - LAYOUT):
         _compare(name, getattr(document, name), figures[name], findings)
-    for k, r in product(range(plan.shape.pp), range(plan.shape.dp)):
+    for k, r in product(range(plan.config.pp), range(plan.config.dp)):
         need, limit = int(costs.memory_bytes[k, r]), int(costs.limit_bytes[k, r])
         field = f"replicas[{r}].stages[{k}].memory_bytes"
         findings.require(need <= limit, field, need, f"at most {limit}")
@@ -103,7 +103,7 @@ def check_claims(
         timed = instance.objective.minimize == "step_time"
         bound_ns = min(bounds, default=None) if timed else None
     else:
-        weight = objective_weight(instance, plan.shape)
+        weight = objective_weight(instance, plan.config)
         objective = time_ns * weight
         bound = None if log is None else min((*bounds, objective))
         # of the step time at the rent of the plan; none if money is free
@@ -121,25 +121,27 @@ def check_claims(
     findings.close("lower_bound_s", document.lower_bound_s, bound_s)
     if document.status in (Status.OPTIMAL, Status.INFEASIBLE):
         num_open = "all" if log is None else log.num_open
-        findings.require(not num_open, "status", f"{num_open} shapes open", "all shapes closed")
+        findings.require(
+            not num_open, "status", f"{num_open} configurations open", "all configurations closed"
+        )
 
 
 def _check_records(
     document: PlanDocument, plan: Plan, time_ns: int, objective: float, findings: Findings
 ) -> None:
-    """The record of the plan's own shape leaves the plan possible.
+    """The record of the plan's own configuration leaves the plan possible.
 
-    A shape is closed by a bound only if that is within the requested gap of the plan.
+    A configuration is closed by a bound only if that is within the requested gap of the plan.
     """
     closing = objective * (1 - document.requested_gap) * (1 - NOISE)
-    for i, record in enumerate(document.closed_shapes):
-        field, bound_ns = f"closed_shapes[{i}]", record.bound_ns
-        if record.shape == plan.shape:
+    for i, record in enumerate(document.closed_configs):
+        field, bound_ns = f"closed_configs[{i}]", record.bound_ns
+        if record.config == plan.config:
             text = f"a bound of at most {time_ns}, the plan's own"
             holds = bound_ns is not None and bound_ns <= time_ns
             findings.require(holds, field, f"{record.reason}, bound {bound_ns}", text)
         if record.reason == "bounded" and bound_ns is not None:
-            reaches = bound_ns * objective_weight(document.instance, record.shape) >= closing
+            reaches = bound_ns * objective_weight(document.instance, record.config) >= closing
             text = f"open, as its bound is below {closing}"
             findings.require(reaches, f"{field}.reason", "bounded", text)
 
@@ -156,12 +158,12 @@ def verify_document(document: PlanDocument, effort: Effort | None = None) -> Ver
         plan, time_ns = checked_plan(space, document, findings), 0
         if plan is not None:
             time_ns = check_figures(document, plan, findings)
-        if document.shape is None:
+        if document.config is None:
             for name in (*NO_FIGURES, "gap"):
                 value, text = getattr(document, name), "nothing, as there is no plan"
                 findings.require(value is None or value == (), name, value, text)
         log = check_log(space, document, findings, effort or Effort())
-        if plan is not None or document.shape is None:
+        if plan is not None or document.config is None:
             check_claims(document, plan, time_ns, log, findings)
 
     return verification(document, check)

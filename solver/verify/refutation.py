@@ -1,4 +1,4 @@
-"""What plans of a shape below a claim may use, over all node orders, splits and shares.
+"""What plans of a configuration below a claim may use, over all node orders, splits and shares.
 
 Take a plan with a step of at most D. For device k of a lane (replicas on the same nodes) with m
 micro-batches each, every member of `families` is a path of its graph, so it is no longer than D:
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.plan import Shape
+from formulations.plan import Configuration
 from formulations.units import ceil_div
 from solver.verify.bounds import Clock, Prover, TimeUpError
 from solver.verify.families import members_of
@@ -45,19 +45,19 @@ Allowed = list[Mask]
 
 def question_of(
     prover: Prover,
-    shape: Shape,
+    config: Configuration,
     graph: OrderGraph | None = None,
     clock: Clock | None = None,
     below_ns: int | None = None,
 ) -> "Refutation":
-    """The question for one shape, by the graph of all orders or another one.
+    """The question for one configuration, by the graph of all orders or another one.
 
     below_ns: with several chunks per device no claim is above this; without it there is none.
     """
-    graph = graph or OrderGraph(prover.tables(shape))
-    stages = Stages(prover, shape, graph)
-    if shape.vpp > 1 and below_ns is not None:
-        stages = ChunkStages(prover, shape, graph, below_ns - 1)
+    graph = graph or OrderGraph(prover.tables(config))
+    stages = Stages(prover, config, graph)
+    if config.vpp > 1 and below_ns is not None:
+        stages = ChunkStages(prover, config, graph, below_ns - 1)
     return Refutation(stages, ceil_div(stages.total, graph.width), clock or Clock())
 
 
@@ -73,10 +73,10 @@ class Refutation:
     def applies(self) -> bool:
         """Whether there is an argument, and not too many orders."""
         stages = self.stages
-        return stages.chunks == stages.shape.vpp and stages.graph.steps is not None
+        return stages.chunks == stages.config.vpp and stages.graph.steps is not None
 
     def refutes(self, below_ns: int) -> bool:
-        """True only if no plan of the shape has a step time below this."""
+        """True only if no plan of the configuration has a step time below this."""
         return self.applies and self.remaining(self.everything(below_ns), below_ns) is None
 
     def by_windows(self, choices: Remaining, below_ns: int) -> Remaining | None:
@@ -106,7 +106,7 @@ class Refutation:
         """All choices of every stage whose devices and memory alone leave the claim open."""
         return [
             self._choices(k, below_ns - 1, None if allowed is None else allowed[k])
-            for k in range(self.stages.shape.pp)
+            for k in range(self.stages.config.pp)
         ]
 
     def _choices(self, k: int, limit: int, allowed: Mask | None) -> Choices:
@@ -133,7 +133,7 @@ class Refutation:
         """The layers that remain for every group, of a graph of one lane."""
         size = self.stages.size
         masks: Allowed = [
-            np.zeros((len(self.stages.shape.degrees), size, size), dtype=np.bool_)
+            np.zeros((len(self.stages.config.degrees), size, size), dtype=np.bool_)
             for _ in remaining
         ]
         for mask, step, choices in zip(masks, self.stages.graph.built, remaining, strict=True):
@@ -172,11 +172,11 @@ class Refutation:
 
     def _largest(self, k: int, lane: LaneWays, limit: int, upper: Array, fewest: int) -> Array:
         """[M] largest m up to `upper` that no member rules out, by halving; 0 below `fewest`."""
-        shape = self.stages.shape
+        config = self.stages.config
         low, high = np.zeros_like(upper), np.clip(upper, 0, lane.busiest(k, limit))
         middle = high
         while ((low < high) & (high >= fewest)).any():
-            members = members_of(shape.schedule, shape.pp, k, np.maximum(middle, 1))
+            members = members_of(config.schedule, config.pp, k, np.maximum(middle, 1))
             within = lane.within(k, members, limit)
             low, high = np.where(within, middle, low), np.where(within, high, middle - 1)
             middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""Shapes with many node orders, lane by lane: what plans may use, and every plan that is left.
+"""Configs with many node orders, lane by lane: what plans may use, and every plan that is left.
 
 Nodes of q slots each, q a divisor of dp: every node runs one stage of one lane, q replicas that are
 always together. Any way to deal the nodes to stages and lanes is a node order, so orders need not
@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.plan_costs import plan_costs
-from formulations.plan import Plan, Shape
+from formulations.plan import Configuration, Plan
 from formulations.schedules import SCHEDULES
 from formulations.units import ceil_div
 from solver.simulate import step_time_ns
@@ -99,33 +99,33 @@ class LanesLeft:
 
 
 class Lanes:
-    """The question whether any plan of one shape has a step below this."""
+    """The question whether any plan of one configuration has a step below this."""
 
     def __init__(
-        self, prover: Prover, shape: Shape, below_ns: int, clock: Clock | None = None
+        self, prover: Prover, config: Configuration, below_ns: int, clock: Clock | None = None
     ) -> None:
-        self.prover, self.shape, self.clock = prover, shape, clock or Clock()
+        self.prover, self.config, self.clock = prover, config, clock or Clock()
         self.below_ns = below_ns
-        self.apart = keeps_stages_apart(prover, shape, below_ns)
-        self.tables = prover.tables(shape)
+        self.apart = keeps_stages_apart(prover, config, below_ns)
+        self.tables = prover.tables(config)
         sizes = self.tables.slots_per_node
         used = {sizes[j] for j in self.tables.used}
-        self.size = gcd(shape.dp, *used)
-        self.number = shape.dp // self.size
+        self.size = gcd(config.dp, *used)
+        self.number = config.dp // self.size
         self.alike = self.number == 1 or used == {self.size}
-        places = shape.nodes_used
+        places = config.nodes_used
         if self.number > 1:
             places = tuple(n * size // self.size for size, n in zip(sizes, places, strict=True))
-        total = prover.instance.workload.global_batch // shape.micro_batch
+        total = prover.instance.workload.global_batch // config.micro_batch
         self.even = prover.instance.search.micro_batches == "even"
-        self.fewest = total // shape.dp if self.even else 1
+        self.fewest = total // config.dp if self.even else 1
         self.total = ceil_div(total, self.size)
-        self.largest = self.fewest if self.even else min(self.total, total - shape.dp + 1)
-        forward, backward, weight = prover.stage_times(shape)
+        self.largest = self.fewest if self.even else min(self.total, total - config.dp + 1)
+        forward, backward, weight = prover.stage_times(config)
         self.dealing = Dealing(
             places=places,
             number=self.number,
-            pp=shape.pp,
+            pp=config.pp,
             total=self.total,
             fewest=self.fewest,
             largest=self.largest,
@@ -136,7 +136,7 @@ class Lanes:
 
     def everything(self) -> LanesLeft | None:
         """What plans below the claim may use; None if there are none."""
-        hosts: Hosts = (None,) * self.shape.pp
+        hosts: Hosts = (None,) * self.config.pp
         question = self._weightless(hosts)
         choices = question.everything(self.below_ns)
         if not all(map(len, choices)):
@@ -207,19 +207,19 @@ class Lanes:
         key = tally, lowest, micro_batches, hosts
         if key not in self._questions:
             graph = LaneGraph(self.tables, tally, lowest, hosts, self.apart)
-            stages = Stages(self.prover, self.shape, graph)
+            stages = Stages(self.prover, self.config, graph)
             self._questions[key] = Refutation(stages, micro_batches, self.clock)
         return self._questions[key]
 
     def _weightless(self, hosts: Hosts) -> Refutation:
         """Any lane, whatever its nodes."""
-        tally = Tally(((),) * len(self.shape.nodes_used), ())
+        tally = Tally(((),) * len(self.config.nodes_used), ())
         return self._question(tally, (), self.fewest, hosts)
 
     def exact(self, hosts: Hosts) -> Refutation:
         """All lanes, by their nodes."""
-        none = (0,) * len(self.shape.nodes_used)
-        return self._question(exact_tally(self.shape.nodes_used), none, self.fewest, hosts)
+        none = (0,) * len(self.config.nodes_used)
+        return self._question(exact_tally(self.config.nodes_used), none, self.fewest, hosts)
 
 
 #: With more ways of a lane through one split they are not tried.
@@ -235,13 +235,13 @@ class _Way:
 
 
 def exhaust_lanes(lanes: Lanes, everything: LanesLeft) -> Outcome | None:
-    """Whether any plan of the shape is below the claim; None without an opinion.
+    """Whether any plan of the configuration is below the claim; None without an opinion.
 
     Raises TimeUpError.
     """
     if not lanes.alike:
         return None
-    stack, nodes_used = [everything], lanes.shape.nodes_used
+    stack, nodes_used = [everything], lanes.config.nodes_used
     while stack:
         lanes_left = lanes.remaining(stack.pop())
         if lanes_left is None:
@@ -278,7 +278,7 @@ def _most_of_ways(lanes: Lanes, trial: Trial, ways: Remaining) -> list[int]:
     plans = trial.plans(ways)
     high = trial.most(plans, ways, 0, np.full(len(plans), lanes.largest))
     low = np.zeros_like(high)
-    grows = not lanes.even and SCHEDULES[lanes.shape.schedule].prefixes
+    grows = not lanes.even and SCHEDULES[lanes.config.schedule].prefixes
     while (low < high).any():
         lanes.clock.check()
         middle = (low + high + 1) // 2 if grows else high
@@ -305,7 +305,7 @@ def _ways(lanes: Lanes, lanes_left: LanesLeft) -> dict[Nodes, _Way] | None:
         stages = zip(question.stages.graph.built, steps, strict=True)
         begins = tuple(step.begins[x] for step, x in stages)
         taken = Counter(group for groups in begins for group in groups)
-        nodes = tuple(taken[j] for j in range(len(lanes.shape.nodes_used)))
+        nodes = tuple(taken[j] for j in range(len(lanes.config.nodes_used)))
         if most and (nodes not in ways or ways[nodes].micro_batches < most):
             ways[nodes] = _Way(most, begins)
     return ways
@@ -314,12 +314,12 @@ def _ways(lanes: Lanes, lanes_left: LanesLeft) -> dict[Nodes, _Way] | None:
 def _dealt(lanes: Lanes, lanes_left: LanesLeft, ways: dict[Nodes, _Way]) -> Plan:
     """The plan of the lanes that together can do most."""
     most = {nodes: way.micro_batches for nodes, way in ways.items()}
-    chosen = best_deal(most, lanes.number, lanes.shape.nodes_used)
+    chosen = best_deal(most, lanes.number, lanes.config.nodes_used)
     rows = [ways[nodes].begins for nodes in chosen]
     order = [j for stage in zip(*rows, strict=True) for groups in stage for j in groups]
     ends = [0, *(int(np.flatnonzero(run.any(axis=0))[0]) for run in lanes_left.runs)]
     shares = [ways[nodes].micro_batches for nodes in chosen for _ in range(lanes.size)]
-    total = lanes.prover.instance.workload.global_batch // lanes.shape.micro_batch
+    total = lanes.prover.instance.workload.global_batch // lanes.config.micro_batch
     while sum(shares) > total:
         shares[shares.index(max(shares))] -= 1
-    return lanes.prover.plan(lanes.shape, order, ends, shares)
+    return lanes.prover.plan(lanes.config, order, ends, shares)

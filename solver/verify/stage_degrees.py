@@ -1,9 +1,9 @@
-"""Shapes whose stages have degrees of their own: all layouts as one graph, bounds, and trials.
+"""Configs whose stages have degrees of their own: all layouts as one graph, bounds, and trials.
 
-A place is a node group with the degrees of a stage there; instances and shapes here list each place
-as a node group. All replicas of a stage are at one place: within the GPUs left on a node, or on
-whole nodes of a group. What is open after a stage are the nodes used up of every group, the GPUs
-taken of the last one, and the place of the stage. Every node used ends up full.
+A place is a node group with the degrees of a stage there; instances and configurations here list
+each place as a node group. All replicas of a stage are at one place: within the GPUs left on a
+node, or on whole nodes of a group. What is open after a stage are the nodes used up of every group,
+the GPUs taken of the last one, and the place of the stage. Every node used ends up full.
 
 Work and latency. All replicas are alike, with m micro-batches each. For every stage i, one way
 through the step has what a micro-batch takes on each stage, t, there and back, and c_i t_i besides,
@@ -36,7 +36,7 @@ from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import outside_ns
 from formulations.instance import Instance
-from formulations.plan import Degrees, Group, Place, Plan, Replica, Shape, Stage
+from formulations.plan import Configuration, Degrees, Group, Place, Plan, Replica, Stage
 from formulations.schedules import in_flight
 from formulations.space import PlanSpace
 from formulations.space.slots import may_follow, slot_degrees
@@ -62,10 +62,10 @@ class Standing(NamedTuple):
     first: Degrees | None
 
 
-def places_of(space: PlanSpace, shape: Shape) -> list[Place]:
-    """The places that stages of a shape may have."""
-    b, groups = shape.micro_batch, space.instance.cluster.groups
-    used = [j for j, count in enumerate(shape.nodes_used) if count]
+def places_of(space: PlanSpace, config: Configuration) -> list[Place]:
+    """The places that stages of a configuration may have."""
+    b, groups = config.micro_batch, space.instance.cluster.groups
+    used = [j for j, count in enumerate(config.nodes_used) if count]
     return [
         (j, degrees)
         for j in used
@@ -83,12 +83,12 @@ class Move:
 
 
 class StageGraph(OrderGraph):
-    """The graph of one shape of an instance; its own instance and shape are by place."""
+    """The graph of one config of an instance; its own instance and config are by place."""
 
-    def __init__(self, instance: Instance, shape: Shape, places: Sequence[Place]) -> None:
-        self.cluster, self.whole, self.places = instance.cluster, shape, places
-        super().__init__(stage_tables(instance, shape, tuple(places)))
-        self.width, self.lanes = shape.dp, range(1)
+    def __init__(self, instance: Instance, config: Configuration, places: Sequence[Place]) -> None:
+        self.cluster, self.whole, self.places = instance.cluster, config, places
+        super().__init__(stage_tables(instance, config, tuple(places)))
+        self.width, self.lanes = config.dp, range(1)
         self.placer = StagePlacer(self.tables)
 
     def _gpus(self, place: int) -> tuple[int, int]:
@@ -187,7 +187,7 @@ class StageGraph(OrderGraph):
         """The plan of these steps and layer boundaries; `prover`: of the instance by place."""
         m = self.instance.workload.global_batch // self.whole.micro_batch // self.whole.dp
         moves = [row[i] for row, i in zip(self._levels, steps, strict=True)]
-        costs, rows = prover.stage_costs(self.shape), list[list[Stage]]()
+        costs, rows = prover.stage_costs(self.config), list[list[Stage]]()
         for k, move in enumerate(moves):
             x, layers = move.after.place, (ends[k], ends[k + 1])
             in_flight_of = ((in_flight(self.whole.schedule, self.whole.pp, k, m), 0),)
@@ -201,7 +201,7 @@ class StageGraph(OrderGraph):
             )
         nodes = dict.fromkeys(stage.group.node for row in rows for stage in row)
         replicas = [Replica(micro_batches=m, stages=row) for row in zip(*rows, strict=True)]
-        return Plan(shape=self.whole, node_order=tuple(nodes), replicas=tuple(replicas))
+        return Plan(config=self.whole, node_order=tuple(nodes), replicas=tuple(replicas))
 
     def _groups(self, move: Move) -> Iterator[Group]:
         """GPUs of every replica."""
@@ -218,64 +218,64 @@ Numbers = NDArray[np.float64]
 
 
 class StageWork:
-    """The bounds for all shapes of an instance."""
+    """The bounds for all configurations of an instance."""
 
     def __init__(self, prover: Prover) -> None:
         self.prover, self.instance = prover, prover.instance
         self._tables: dict[tuple[object, ...], CostTables] = {}
 
-    def _tables_of(self, shape: Shape, places: tuple[Place, ...]) -> CostTables:
+    def _tables_of(self, config: Configuration, places: tuple[Place, ...]) -> CostTables:
         """Tables by place [C], for layer times and messages of any number of replicas."""
-        key = shape.micro_batch, shape.recompute[0], places
+        key = config.micro_batch, config.recompute[0], places
         if key not in self._tables:
-            self._tables[key] = stage_tables(self.instance, shape, places)
+            self._tables[key] = stage_tables(self.instance, config, places)
         return self._tables[key]
 
-    def _places(self, shape: Shape) -> tuple[Place, ...]:
+    def _places(self, config: Configuration) -> tuple[Place, ...]:
         """Those that leave the other stages the smallest slots."""
-        groups = zip(self.instance.cluster.groups, shape.nodes_used, strict=True)
-        places = places_of(self.prover.space, shape)
-        others = (shape.pp - 1) * shape.dp * min(degrees.width for _, degrees in places)
+        groups = zip(self.instance.cluster.groups, config.nodes_used, strict=True)
+        places = places_of(self.prover.space, config)
+        others = (config.pp - 1) * config.dp * min(degrees.width for _, degrees in places)
         rest = sum(n * group.gpus_per_node for group, n in groups) - others
-        return tuple(place for place in places if place[1].width * shape.dp <= rest)
+        return tuple(place for place in places if place[1].width * config.dp <= rest)
 
-    def _by_gpus(self, shape: Shape, places: tuple[Place, ...], work: Numbers) -> Numbers:
+    def _by_gpus(self, config: Configuration, places: tuple[Place, ...], work: Numbers) -> Numbers:
         """[C] weights of a stage of one replica at every place, by its GPUs."""
         width = np.array([degrees.width for _, degrees in places], dtype=np.float64)
         busy, group = np.maximum(work.sum(axis=0) * width, 1), np.array([j for j, _ in places])
         v = {j: 1 / float(busy[group == j].min()) for j in set(group.tolist())}
         sizes = [node_group.gpus_per_node for node_group in self.instance.cluster.groups]
-        gpus = sum(v[j] * shape.nodes_used[j] * sizes[j] for j in v)
+        gpus = sum(v[j] * config.nodes_used[j] * sizes[j] for j in v)
         weights: Numbers = np.array([v[j] for j in group.tolist()]) * width / gpus
         return weights
 
-    def bound_ns(self, shape: Shape) -> int:
+    def bound_ns(self, config: Configuration) -> int:
         """No plan has a shorter step."""
-        places = self._places(shape)
-        tables = self._tables_of(shape, places)
+        places = self._places(config)
+        tables = self._tables_of(config, places)
         times = np.array([tables.forward_ns, tables.backward_ns], dtype=np.float64)  # [2, L, C]
-        work, dp = times.sum(axis=0), shape.dp
-        m = self.instance.workload.global_batch // shape.micro_batch // dp
+        work, dp = times.sum(axis=0), config.dp
+        m = self.instance.workload.global_batch // config.micro_batch // dp
         shares = np.zeros((3, 1))
         shares[:2, 0] = np.where(work > 0, times / np.maximum(work, 1), 0.0).max(axis=(1, 2))
-        c = max(0.0, float(passes_left([shape], shares, np.array([m])).min()))
-        by_gpus, once_ns = self._by_gpus(shape, places, work), self._once_ns(shape, tables)
+        c = max(0.0, float(passes_left([config], shares, np.array([m])).min()))
+        by_gpus, once_ns = self._by_gpus(config, places, work), self._once_ns(config, tables)
         bounds = []
-        for weights in _with_even(by_gpus, 1 / (dp * shape.pp), shape.pp / max(c, 1.0)):
+        for weights in _with_even(by_gpus, 1 / (dp * config.pp), config.pp / max(c, 1.0)):
             bounds.append((work * (1 + c * dp * weights)).min(axis=1).sum() + once_ns)
             bounds.append((work * (m * dp * weights)).min(axis=1).sum())
         return int(max(bounds) * (1 - 1000 * NOISE))
 
-    def _once_ns(self, shape: Shape, tables: CostTables) -> float:
+    def _once_ns(self, config: Configuration, tables: CostTables) -> float:
         """Least messages of a micro-batch between nodes, there and back."""
         widest_span, times = 1, []
-        groups = zip(tables.instance.cluster.groups, tables.shape.degrees, strict=True)
+        groups = zip(tables.instance.cluster.groups, tables.config.degrees, strict=True)
         for x, (group, degrees) in enumerate(groups):
-            span = ceil_div(shape.dp * degrees.width, group.gpus_per_node)
-            flows, link = shape.dp // span, group.inter_node
+            span = ceil_div(config.dp * degrees.width, group.gpus_per_node)
+            flows, link = config.dp // span, group.inter_node
             times.append(outside_ns(tables, x, flows, link, tables.tensors[0], degrees.tp))
             widest_span = max(widest_span, span)
-        borders = ceil_div(sum(shape.nodes_used), widest_span) - 1
+        borders = ceil_div(sum(config.nodes_used), widest_span) - 1
         return 2.0 * borders * min(times)
 
 
@@ -288,12 +288,12 @@ def _with_even(gpus: Numbers, evenly: float, far: float) -> Iterator[Numbers]:
 
 
 class StageTrial(Trial):
-    """The plans of such a shape against one claim; its graph is by place."""
+    """The plans of such a configuration against one claim; its graph is by place."""
 
     def __init__(self, prover: Prover, graph: StageGraph, below_ns: int, clock: Clock) -> None:
         even = graph.instance.search.model_copy(update={"micro_batches": "even"})
         instance = graph.instance.model_copy(update={"search": even})
-        stages = Stages(Prover(PlanSpace(instance)), graph.shape, graph)
+        stages = Stages(Prover(PlanSpace(instance)), graph.config, graph)
         super().__init__(Refutation(stages, stages.total // graph.width, clock), below_ns)
         self.whole, self.stage_graph = prover, graph
 
@@ -306,12 +306,14 @@ class StageTrial(Trial):
         return plan_costs(self.whole.instance, plan)
 
 
-def exhaust_stages(prover: Prover, shape: Shape, below_ns: int, clock: Clock) -> Outcome | None:
+def exhaust_stages(
+    prover: Prover, config: Configuration, below_ns: int, clock: Clock
+) -> Outcome | None:
     """Whether any plan has a step time below this; None if there are too many ways to place it.
 
     Raises TimeUpError.
     """
-    graph = StageGraph(prover.instance, shape, places_of(prover.space, shape))
+    graph = StageGraph(prover.instance, config, places_of(prover.space, config))
     if graph.steps is None:
         return None
     if not graph.steps:

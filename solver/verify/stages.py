@@ -1,4 +1,4 @@
-"""The stages of one shape over some node orders: what they cost, how much they can do at most.
+"""The stages of one config over some node orders: what they cost, how much they can do at most.
 
 Devices with several chunks. Virtual stage s lies on device s mod p, so along the layers the nodes
 come v times over. Going through devices instead, each with the sizes of all its chunks, every node
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.intervals import interval_maxima, interval_sums
-from formulations.plan import Shape
+from formulations.plan import Configuration
 from formulations.schedules import SCHEDULES, held
 from solver.verify.bounds import Prover
 from solver.verify.families import NEVER, Member, families, members_of
@@ -30,7 +30,7 @@ Mask = NDArray[np.bool_]
 
 
 class Stages:
-    """What all questions about one shape share, by a graph of orders; n = L + 1.
+    """What all questions about one configuration share, by a graph of orders; n = L + 1.
 
     Of every device some rows: which layers it may have, here n * first + last. even: whether shares
     are, `least` the micro-batches of a replica then, and 1 else.
@@ -39,13 +39,13 @@ class Stages:
     chunks = 1  #: of a device, v
     most_choices = sys.maxsize  #: with more for one device there is no question
 
-    def __init__(self, prover: Prover, shape: Shape, graph: OrderGraph) -> None:
-        self.prover, self.shape, self.instance = prover, shape, prover.instance
+    def __init__(self, prover: Prover, config: Configuration, graph: OrderGraph) -> None:
+        self.prover, self.config, self.instance = prover, config, prover.instance
         self.graph = graph
-        self.total = prover.instance.workload.global_batch // shape.micro_batch
-        self.even = shape.dp == 1 or prover.instance.search.micro_batches == "even"
-        self.least = self.total // shape.dp if self.even else 1
-        self._forward, _, self._weight = prover.stage_times(shape)
+        self.total = prover.instance.workload.global_batch // config.micro_batch
+        self.even = config.dp == 1 or prover.instance.search.micro_batches == "even"
+        self.least = self.total // config.dp if self.even else 1
+        self._forward, _, self._weight = prover.stage_times(config)
         self.able = lru_cache(maxsize=None)(self._able)
         self.passes = lru_cache(maxsize=None)(self._passes)
         self.held = lru_cache(maxsize=None)(self._held)
@@ -63,7 +63,7 @@ class Stages:
 
     def _members(self, k: int) -> Sequence[Member]:
         """Of a device, for the m of even shares."""
-        schedule, p = self.shape.schedule, self.shape.pp
+        schedule, p = self.config.schedule, self.config.pp
         if self.chunks == 1:
             return members_of(schedule, p, k, np.array(self.least))
         return families(schedule, p, self.least, self.chunks)[k]
@@ -88,16 +88,16 @@ class Stages:
 
     def _held(self, k: int) -> Array:
         """[J, rows] largest number of micro-batches that memory holds."""
-        shape, prover = self.shape, self.prover
+        config, prover = self.config, self.prover
         if self.even:
-            number = np.where(prover.extra(shape, k, self.least) < NEVER, NEVER, 0)
+            number = np.where(prover.extra(config, k, self.least) < NEVER, NEVER, 0)
         else:
-            number = prover.held(shape, k, self.total)
+            number = prover.held(config, k, self.total)
         return number.reshape(len(number), -1)
 
     def _passes(self, k: int) -> list[list[Array]]:
         """By chunk [J, rows] ns, at least: forward, backward, weight gradients."""
-        backward = self.prover.backward_ns(self.shape, k, self.least)
+        backward = self.prover.backward_ns(self.config, k, self.least)
         times = (self._forward, backward, self._weight)
         return [[part.reshape(len(part), -1)] for part in times]
 
@@ -115,7 +115,7 @@ class Stages:
         """[rows] whether layers may be of a device."""
         mask = self.prover.enough_blocks.copy()
         mask[1 if k == 0 else self.size :] = False
-        mask[:, : -1 if k == self.shape.pp - 1 else 0] = False
+        mask[:, : -1 if k == self.config.pp - 1 else 0] = False
         return mask.ravel()
 
     @cached_property
@@ -130,7 +130,7 @@ class Stages:
     def lane(self, remaining: Remaining, r: int) -> LaneWays:
         """Lane r on what remains; all ways that come back put off one weight gradient at least."""
         costs = [self.costs(remaining, k, r) for k in range(len(remaining))]
-        puts_off = SCHEDULES[self.shape.schedule].splits_backward
+        puts_off = SCHEDULES[self.config.schedule].splits_backward
         once = costs[0].tail + puts_off * costs[0].times[2 * self.chunks]
         return LaneWays(self.graph.built, remaining, costs, once, self.size)
 
@@ -182,21 +182,23 @@ class ChunkStages(Stages):
 
     most_choices = 400_000
 
-    def __init__(self, prover: Prover, shape: Shape, graph: OrderGraph, limit: int) -> None:
-        super().__init__(prover, shape, graph)
-        self.limit, self.chunks, self.length = limit, shape.vpp, self.size - 1
-        self._tables = prover.tables(shape)
+    def __init__(
+        self, prover: Prover, config: Configuration, graph: OrderGraph, limit: int
+    ) -> None:
+        super().__init__(prover, config, graph)
+        self.limit, self.chunks, self.length = limit, config.vpp, self.size - 1
+        self._tables = prover.tables(config)
         self._sizes = lru_cache(maxsize=None)(self._within)
         self._taken = lru_cache(maxsize=None)(self._first_way)
 
     def _stages(self, k: int) -> range:
         """Virtual stages of a device."""
-        return range(k, self.shape.num_stages, self.shape.pp)
+        return range(k, self.config.num_stages, self.config.pp)
 
     @cached_property
     def _places(self) -> Mask:
         """[S, L, n] whether a virtual stage may have so many layers from this one on."""
-        stages, ends = self.shape.num_stages, np.arange(self.size)
+        stages, ends = self.config.num_stages, np.arange(self.size)
         s, first, count = np.ogrid[:stages, : self.length, : self.size]
         last = first + count
         inside = (first >= s) & (last <= self.length - (stages - 1 - s))
@@ -215,7 +217,7 @@ class ChunkStages(Stages):
     @cached_property
     def _times(self) -> Array:
         """[2, W, J, S, n] forward, backward, by what is recomputed."""
-        forward, backward, _ = self.prover.stage_times(self.shape)
+        forward, backward, _ = self.prover.stage_times(self.config)
         ways = [interval_sums(extra.T) for extra in self._tables.recompute_ns]
         ahead = [np.stack([self._least(by_group) for by_group in forward])] * len(ways)
         late = [[self._least(by_group) for by_group in backward + extra] for extra in ways]
@@ -230,10 +232,10 @@ class ChunkStages(Stages):
 
         Other devices have as many layers as they have chunks, at least.
         """
-        used = [j for j, n in enumerate(self.shape.nodes_used) if n]
+        used = [j for j, n in enumerate(self.config.nodes_used) if n]
         work = self._times[:, 0].sum(axis=0)[used].min(axis=0)
         work = np.where(self._places.any(axis=1), self.least * work, self.limit + 1)
-        most_layers = self.length - self.shape.num_stages + self.chunks
+        most_layers = self.length - self.config.num_stages + self.chunks
         sizes, busy = np.zeros((0, 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
         for s in self._stages(k):
             more = busy[:, None] + work[s]
@@ -245,7 +247,7 @@ class ChunkStages(Stages):
 
     def placed(self, k: int, rows: Array) -> tuple[Array, Array, Array]:
         """Layers [first, last) of some rows of a device, and the rows, wherever they may begin."""
-        p, v, count = self.shape.pp, self.chunks, self.sizes(k)[:, rows].sum(axis=0)
+        p, v, count = self.config.pp, self.chunks, self.sizes(k)[:, rows].sum(axis=0)
         before = np.arange(k * v, (self.length - (p - k) * v) * bool(k) + 1)
         rest = self.length - before[:, None] - count
         x, y = np.nonzero(rest == 0 if k == p - 1 else rest >= (p - 1 - k) * v)
@@ -253,9 +255,9 @@ class ChunkStages(Stages):
 
     def _first_way(self, k: int) -> Array:
         """[J, rows] the first way that a device may have room with, at its fullest; W: none."""
-        shape, tables, sizes = self.shape, self._tables, self.sizes(k)
+        config, tables, sizes = self.config, self._tables, self.sizes(k)
         stages = np.array(self._stages(k))[:, None]
-        in_flight = held(shape.schedule, shape.pp, k, self.least, shape.vpp).whole
+        in_flight = held(config.schedule, config.pp, k, self.least, config.vpp).whole
 
         def at_least(values: Array) -> Array:
             """[v, rows] of [n, n]."""
@@ -275,7 +277,7 @@ class ChunkStages(Stages):
 
     def _held(self, k: int) -> Array:
         """[J, rows] whether memory holds even shares, as a number of micro-batches."""
-        return np.where(self._taken(k) < len(self.shape.recompute), NEVER, 0)
+        return np.where(self._taken(k) < len(self.config.recompute), NEVER, 0)
 
     def possible(self, k: int) -> Mask:
         """[rows] all."""
@@ -283,7 +285,7 @@ class ChunkStages(Stages):
 
     def _passes(self, k: int) -> list[list[Array]]:
         """By chunk [J, rows] ns, at least: forward, backward; no weight gradients are put off."""
-        way = self._taken(k) % len(self.shape.recompute)
+        way = self._taken(k) % len(self.config.recompute)
         group = np.arange(len(way))[:, None]
         pairs = list(zip(self._stages(k), self.sizes(k), strict=True))
         times = [[kind[way, group, s, rows] for s, rows in pairs] for kind in self._times]

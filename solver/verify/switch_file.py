@@ -117,12 +117,12 @@ def _check_plan(
             findings.require(exists, f"{where}.group", stage.group, "GPUs of a node that is there")
             found = len(gpus), len(set(gpus))
             findings.equal(f"{where}: GPUs, and those that differ", found, (width, width))
-            owner = r, k % plan.shape.pp
+            owner = r, k % plan.config.pp
             alone = all(taken.setdefault((node, gpu), owner) == owner for gpu in gpus)
             findings.require(alone, f"{where}.group", stage.group, "GPUs of one stage alone")
-            ranks = width // (1 if plan.shape.etp is not None else stage.degrees.tp)
+            ranks = width // (1 if plan.config.etp is not None else stage.degrees.tp)
             for layer in range(stage.layers[0], min(stage.layers[1], len(copies))):
                 copies[layer] += ranks
-    ep, layers = plan.shape.ep, zip(copies, workload.layers, strict=True)
+    ep, layers = plan.config.ep, zip(copies, workload.layers, strict=True)
     fewest = min((ranks for ranks, layer in layers if layer.expert_parameters), default=ep)
-    findings.require(fewest >= ep, f"{field}.shape.ep", ep, f"at most {fewest}")
+    findings.require(fewest >= ep, f"{field}.configuration.ep", ep, f"at most {fewest}")

@@ -29,7 +29,7 @@ from formulations.fleet import Design, Strategy
 from formulations.instance import Instance
 from formulations.instance.input_limits import can_be_simulated
 from formulations.node_sharing import NodeSplit, filled, may_start
-from formulations.plan import Degrees, Plan, Shape
+from formulations.plan import Configuration, Degrees, Plan
 from formulations.space import PlanSpace
 from formulations.space.configurations import pipeline_strategies
 from formulations.template import Template
@@ -80,14 +80,14 @@ class PipelineSpace:
         search = instance.search.model_copy(update={"target": "any", "micro_batches": "even"})
         return instance.model_copy(update={"workload": workload, "search": search})
 
-    def shapes(self, strategy: Strategy) -> Iterator[Shape]:
+    def configs(self, strategy: Strategy) -> Iterator[Configuration]:
         """Of every number of stages."""
         pairs = [(n, gpus) for n, gpus in zip(self.counts, self.node_gpus, strict=True) if n]
         if not all(gpus for _, gpus in pairs):
             return
         stages = min(sum(n * gpus for n, gpus in pairs), len(self.instance.workload.layers))
         for p in range(sum(self.counts), stages + 1):
-            yield Shape(
+            yield Configuration(
                 degrees=(),
                 dp=1,
                 pp=p,
@@ -100,15 +100,15 @@ class PipelineSpace:
 
 
 class TemplateGraph(StageGraph):
-    """All ways to place the stages of pipelines of one shape."""
+    """All ways to place the stages of pipelines of one configuration."""
 
-    def __init__(self, space: PipelineSpace, strategy: Strategy, shape: Shape) -> None:
+    def __init__(self, space: PipelineSpace, strategy: Strategy, config: Configuration) -> None:
         self.space, self.strategy = space, strategy
         used = [j for j, count in enumerate(space.counts) if count]
         places = [(j, Degrees(tp=g)) for j in used for g in space.degrees[j]]
-        super().__init__(space.alone, shape, places)
+        super().__init__(space.alone, config, places)
         self.by_gpus = {
-            degrees.tp: stage_tables(space.instance, strategy, degrees.tp, shape.pp)
+            degrees.tp: stage_tables(space.instance, strategy, degrees.tp, config.pp)
             for _, degrees in places
         }
 
@@ -187,13 +187,13 @@ class TemplateTimes(PlanTimes):
 
 
 class TemplateTrial(Trial):
-    """The pipelines of one shape against one claim."""
+    """The pipelines of one configuration against one claim."""
 
     def __init__(self, graph: TemplateGraph, below_ns: int, clock: Clock) -> None:
         self.stage_graph = graph
-        stages = TemplateStages(Prover(PlanSpace(graph.instance)), graph.shape, graph)
+        stages = TemplateStages(Prover(PlanSpace(graph.instance)), graph.config, graph)
         super().__init__(Refutation(stages, stages.total, clock), below_ns)
-        self.times = TemplateTimes(self.prover, self.shape, graph)
+        self.times = TemplateTimes(self.prover, self.config, graph)
 
     def _worked_out(self, plans: Plans, i: int, lanes: Sequence[int]) -> tuple[Plan, int] | None:
         steps, ends = plans.steps[:, i].tolist(), plans.ends[:, i].tolist()
@@ -213,11 +213,11 @@ def faster_template(space: PipelineSpace, below_ns: int, clock: Clock) -> Faster
     Raises TimeUpError, also where there are too many pipelines.
     """
     for strategy in pipeline_strategies(space.instance, space.micro_batch):
-        for shape in space.shapes(strategy):
+        for config in space.configs(strategy):
             clock.check()
-            graph = TemplateGraph(space, strategy, shape)
+            graph = TemplateGraph(space, strategy, config)
             m = space.micro_batches
-            if graph.steps is None or not can_be_simulated(shape.pp, m, m):
+            if graph.steps is None or not can_be_simulated(config.pp, m, m):
                 raise TimeUpError
             if not graph.steps:
                 continue

@@ -86,7 +86,7 @@ def by_windows(stages: Stages, remaining: Remaining, r: int, limit: int) -> Rema
     p, m = len(remaining), stages.least
     num_turns = [max(0, m - 1 - p + i) for i in range(p)]  # N of every stage; 0: no windows
     fewest = min((n for n in num_turns if n), default=0)  # N'
-    if limit * m**2 >= MOST or not fewest or not turning(stages.shape.schedule, p, m):
+    if limit * m**2 >= MOST or not fewest or not turning(stages.config.schedule, p, m):
         return remaining
     lane = stages.lane(remaining, r)
     latency, before = lane.passed(BACK, True), lane.before(BACK, True)

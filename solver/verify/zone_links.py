@@ -11,7 +11,7 @@ from formulations.costs.sharding import widest_group
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import RingRate
 from formulations.instance import Instance
-from formulations.plan import Shape
+from formulations.plan import Configuration
 from solver.verify.bounds import Prover
 
 
@@ -34,23 +34,23 @@ def zone_slots(tables: CostTables) -> Counter[str | None]:
     slots = Counter[str | None]()
     groups = tables.instance.cluster.groups
     for j in tables.used:
-        slots[groups[j].zone] += tables.shape.nodes_used[j] * tables.slots_per_node[j]
+        slots[groups[j].zone] += tables.config.nodes_used[j] * tables.slots_per_node[j]
     return slots
 
 
-def keeps_stages_apart(prover: Prover, shape: Shape, below_ns: int) -> bool:
+def keeps_stages_apart(prover: Prover, config: Configuration, below_ns: int) -> bool:
     """Whether no stage of any plan with a step below this lies in two zones.
 
     Then all replicas go from zone to zone together. One replica is on one node; else it takes too
     long, see `spanning_ns`.
     """
-    used = [j for j, count in enumerate(shape.nodes_used) if count]
+    used = [j for j, count in enumerate(config.nodes_used) if count]
     if not zone_legs(prover.instance, used):
         return False
-    return shape.dp == 1 or spanning_ns(prover, shape) >= below_ns
+    return config.dp == 1 or spanning_ns(prover, config) >= below_ns
 
 
-def spanning_ns(prover: Prover, shape: Shape) -> int:
+def spanning_ns(prover: Prover, config: Configuration) -> int:
     """No plan with some stage in two zones has a shorter step, if there are two.
 
     Proof. The last backward of the stage on a replica comes after a forward of the whole chain by
@@ -61,17 +61,17 @@ def spanning_ns(prover: Prover, shape: Shape) -> int:
     on it. Of several layers each adds its own time; the least over layers, N and links is no more
     than any.
     """
-    tables, cluster = prover.tables(shape), prover.instance.cluster
-    placer, widest = Placer(tables), widest_group(shape)
+    tables, cluster = prover.tables(config), prover.instance.cluster
+    placer, widest = Placer(tables), widest_group(config)
     phases = [phase for phase in (placer.sync, placer.gather) if phase is not None]
-    counts = range(2, min(shape.dp, sum(shape.nodes_used)) + 1)
+    counts = range(2, min(config.dp, sum(config.nodes_used)) + 1)
     spans_ns = []
     for nodes, link in product(counts, cluster.links_among(tables.used)):
-        rate = RingRate(shape.widest_tp / link.bandwidth_bytes_per_s, widest)
+        rate = RingRate(config.widest_tp / link.bandwidth_bytes_per_s, widest)
         efficiency = cluster.efficiency(nodes)
         rings = (int(phase.outside_ns(rate, nodes, efficiency).min()) for phase in phases)
         starts = (phase.latency_ns(0.0, nodes, link.latency_s) for phase in phases)
         spans_ns.append(sum(rings) + sum(starts))
-    forward, _, _ = prover.stage_times(shape)
+    forward, _, _ = prover.stage_times(config)
     onward = np.diff(forward[tables.used, 0], axis=1).min(axis=0).sum()
     return int(onward) + min(spans_ns)

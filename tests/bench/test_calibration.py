@@ -6,7 +6,7 @@ no figure; the form of the model was chosen with them in view. Likely causes of 
 - A100-80, vTrain, one node: small models, bound by launches, which took 64 us there, and 82 and
   117 us on FASOP's hosts, whose layer times decide the figure. Launch overhead is the host's.
 - B200: short products are up to a third faster than long ones, which heat the chip; half of the
-  shapes are shorter than those of large models.
+  configurations are shorter than those of large models.
 - Heads of Sailor: its loss runs in the forward pass with many passes over fp32 logits, and its
   backward pass is shorter than the forward one; the model has the two at 1 : 2.
 - RTX-3090, tp 4 and 8: all-reduces over PCIe are far slower than Sailor's own bandwidth fits.

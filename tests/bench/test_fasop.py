@@ -10,7 +10,7 @@ from bench.fasop_plans import CASES, judge, read_plan, read_published, their_spa
 from bench.records import INSTANCES
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
-from formulations.space import shapes
+from formulations.space import configs
 from formulations.units import seconds
 from solver.search.driver import solve
 
@@ -39,7 +39,7 @@ def test_plan_keeps_order_degrees_and_split(hetero_small: Instance) -> None:
     """Stage 1 of every replica is on node 0; 6, 9, 6, 5 layers end at 6, 15, 21, 26."""
     plan = read_plan(hetero_small, entry())
     assert plan.node_order == (1, 0, 2, 3)
-    assert plan.shape.nodes_used == (1, 3)
+    assert plan.config.nodes_used == (1, 3)
     assert judge(hetero_small, plan).outside == ()
     for r, replica in enumerate(plan.replicas):
         assert [stage.layers for stage in replica.stages] == [(0, 6), (6, 15), (15, 21), (21, 26)]
@@ -51,7 +51,7 @@ def test_plan_keeps_order_degrees_and_split(hetero_small: Instance) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"mbs": 64, "num_microbatches": 1}, "shape not in the plan space"),
+        ({"mbs": 64, "num_microbatches": 1}, "configuration not in the plan space"),
         ({"partition": [6, 9, 10, 1]}, "no block on stage 3"),
         ({"mbs": 32, "num_microbatches": 2, "partition": [20, 2, 2, 2]}, "memory of stage 0: "),
     ],
@@ -69,14 +69,14 @@ def test_what_keeps_a_plan_out_is_named(
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_all_published_plans_can_be_read(case: str, reference: Path) -> None:
-    """Each is one of the shapes of FASOP's own plan space."""
+    """Each is one of the configurations of FASOP's own plan space."""
     instance = load_instance(INSTANCES / f"{CASES[case]}.yaml")
     narrow = their_space(instance)
-    known = set(shapes(narrow))
+    known = set(configs(narrow))
     found = read_published(reference, case)
     assert len(found) >= 5
     for one in found:
-        assert read_plan(narrow, one).shape in known
+        assert read_plan(narrow, one).config in known
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_search_chooses_the_published_degrees(name: str, chosen: tuple[int, int,
     """Of all tp x dp x pp: tensor inside and pipeline across; the most replicas that fit."""
     plan = solve(load_instance(FOLDER / f"{name}.yaml"), SolveOptions(gap=0.01)).plan
     assert plan is not None
-    assert (plan.shape.widest_tp, plan.shape.dp, plan.shape.pp) == chosen
+    assert (plan.config.widest_tp, plan.config.dp, plan.config.pp) == chosen
 
 
 def test_published_flops_are_counted() -> None:

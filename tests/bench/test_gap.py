@@ -11,12 +11,12 @@ from tests.small_instances import random_instance
 
 def figures(method: str, share: float | None) -> dict[str, object]:
     """A record as far as table and summary read it."""
-    shape = {"tp": 1, "dp": 2, "pp": 4, "micro_batch": 8}
+    config = {"tp": 1, "dp": 2, "pp": 4, "micro_batch": 8}
     return {
         "instance": "tiny",
         "method": method,
         "status": "feasible",
-        "shape": shape if share is not None else None,
+        "shape": config if share is not None else None,
         "step_time_ns": 1_234_567 if share is not None else None,
         "above_bound": share,
         "runtime_s": 0.5,

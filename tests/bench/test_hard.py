@@ -6,25 +6,25 @@ from bench.hard import BEST_KNOWN, INSTANCES, contradiction, improved
 from bench.searches import Figures
 from formulations.costs.placement import Placer
 from formulations.instance.load import load_instance
-from formulations.plan import Shape
-from formulations.space import shapes
+from formulations.plan import Configuration
+from formulations.space import configs
 from solver.graph.placements import StageZones
 from solver.graph.problem import Intervals
+from solver.heuristics.config_search import LONGEST_NS, ConfigSearch
 from solver.heuristics.neighbours import start_orders
-from solver.heuristics.shape_search import LONGEST_NS, ShapeSearch
 from solver.heuristics.time_tables import TimeTables
 from solver.heuristics.trial import PathPool
-from solver.search.enumeration import enumerate_shape
+from solver.search.enumeration import enumerate_config
 
 FILES = sorted(INSTANCES.glob("*.yaml"))
 
 
-def shape_of(name: str, *figures: int) -> tuple[TimeTables, Shape]:
-    """The shape of an instance with this tp, dp, pp, micro-batch size and ZeRO stage."""
+def config_of(name: str, *figures: int) -> tuple[TimeTables, Configuration]:
+    """The configuration of an instance with this tp, dp, pp, micro-batch size and ZeRO stage."""
     instance = load_instance(INSTANCES / f"{name}.yaml")
     [found] = [
         one
-        for one in shapes(instance)
+        for one in configs(instance)
         if (one.widest_tp, one.dp, one.pp, one.micro_batch, one.zero) == figures
     ]
     return TimeTables(instance), found
@@ -58,10 +58,10 @@ def test_best_values_only_get_better() -> None:
 
 
 def test_bug_starts_evened_out_work_alone() -> None:
-    """The best start on slow links took 2.93 s where the best plan of the shape takes 1.361 s."""
-    times, shape = shape_of("slow_links_96_gpus", 8, 4, 3, 8, 0)
-    search = ShapeSearch(times.costs(shape), PathPool())
-    orders = start_orders(shape.nodes_used, search.nodes_per_stage)
+    """The best start on slow links took 2.93 s where the best plan of the config takes 1.361 s."""
+    times, config = config_of("slow_links_96_gpus", 8, 4, 3, 8, 0)
+    search = ConfigSearch(times.costs(config), PathPool())
+    orders = start_orders(config.nodes_used, search.nodes_per_stage)
     states = [search.starts.start(order, LONGEST_NS) for order in orders]
     best = min((one for one in states if one), key=lambda one: one.step_time_ns)
     assert best.step_time_ns < 1.5e9
@@ -69,10 +69,10 @@ def test_bug_starts_evened_out_work_alone() -> None:
 
 
 def test_bug_no_bound_knew_what_crosses_between_zones() -> None:
-    """The best shape of two zones stayed open: eight flows share the link, no stage spans it."""
-    times, shape = shape_of("zones_64_gpus", 1, 8, 8, 2, 1)
-    tables = times.costs(shape)
+    """The best config of two zones stayed open: eight flows share the link, no stage spans it."""
+    times, config = config_of("zones_64_gpus", 1, 8, 8, 2, 1)
+    tables = times.costs(config)
     best_ns = 396_087_144
     assert StageZones(Placer(tables)).split_by(best_ns)
-    answer = enumerate_shape(Intervals(tables), best_ns + 1, 0.0, lambda: False)
+    answer = enumerate_config(Intervals(tables), best_ns + 1, 0.0, lambda: False)
     assert (answer.complete, answer.step_time_ns) == (True, best_ns)

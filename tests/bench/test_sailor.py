@@ -12,7 +12,7 @@ from bench.super_gpus import degrees_per_group, super_gpus
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
-from formulations.space import shapes
+from formulations.space import configs
 from solver.options import SolveOptions
 from solver.search.driver import solve
 
@@ -33,8 +33,8 @@ def test_layers_left_over_go_to_the_last_stages(
     small: Instance, stages: int, ends: tuple[int, ...] | None
 ) -> None:
     """26 = 8 + 9 + 9 = 6 + 6 + 7 + 7; with 24 stages the first would be the embedding alone."""
-    shape = next(shape for shape in shapes(small) if shape.pp == stages)
-    assert sailor_split(build_tables(small, shape)) == ends
+    config = next(config for config in configs(small) if config.pp == stages)
+    assert sailor_split(build_tables(small, config)) == ends
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_bug_gaps_were_noted_that_were_never_reached() -> None:
 
 
 def test_record_has_what_the_picture_needs() -> None:
-    """A tiny instance, solved: gap 0, and all shapes closed."""
+    """A tiny instance, solved: gap 0, and all configurations closed."""
     figures = measure(random_instance(1), SolveOptions())
     assert figures["status"] == "optimal"
     assert figures["gap"] == 0

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench import study
-from bench.cases import Case, ShapeStudy, cases
+from bench.cases import Case, ConfigStudy, cases
 from bench.curves import steps
 from bench.minmax import exact_minmax
 from bench.study import PublishedCase, distances, published, quantile, summary
@@ -18,9 +18,9 @@ from formulations.costs.tables import CostTables, build_tables
 from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
 from tests.chain_instances import FAST, SLOW, all_splits, chain_instance, chain_tables
 from tests.seeds import one_each
-from tests.small_instances import plain_shape, random_instance
+from tests.small_instances import plain_config, random_instance
 
-SHAPE = plain_shape((1, 1), pp=2)
+SHAPE = plain_config((1, 1), pp=2)
 
 
 def case_of(minmax_ns: int, exact_ns: int) -> Case:
@@ -32,7 +32,7 @@ def fitting_splits(tables: CostTables, stages: Balance) -> list[Split]:
     """Every split whose stages all have enough blocks and memory."""
     return [
         split
-        for split in all_splits(tables.num_layers, tables.shape.pp)
+        for split in all_splits(tables.num_layers, tables.config.pp)
         if all(stages.allowed(k, *ends) for k, ends in enumerate(pairwise(split)))
     ]
 
@@ -43,7 +43,7 @@ def test_exact_minmax_of_a_chain(round_times: None) -> None:
     Slow: 3 ms a GFLOP, fast 1.5. [4 | 2 2 4]: 12 and 12 ms. [4 2 | 2 4]: 18. The embedding and the
     head take no time.
     """
-    study_of = ShapeStudy(chain_tables(chain_instance([4, 2, 2, 4], [SLOW, FAST])))
+    study_of = ConfigStudy(chain_tables(chain_instance([4, 2, 2, 4], [SLOW, FAST])))
     found = exact_minmax(study_of.problem((0, 1)))
     assert found == ((0, 2, 6), 12_000_000)
 
@@ -53,11 +53,11 @@ def test_cases_agree_with_brute_force(seed: int) -> None:
     """The optimum and the least largest stage over all splits that fit."""
     instance = random_instance(seed)
     for case in cases("tiny", instance, limit_s=60):
-        tables = build_tables(instance, case.shape)
-        shape_study = ShapeStudy(tables)
-        stages = order_balance(SplitSpace(tables), case.order, shape_study.shares)
+        tables = build_tables(instance, case.config)
+        config_study = ConfigStudy(tables)
+        stages = order_balance(SplitSpace(tables), case.order, config_study.shares)
         splits = fitting_splits(tables, stages)
-        steps_ns = [shape_study.step_ns(case.order, split) for split in splits]
+        steps_ns = [config_study.step_ns(case.order, split) for split in splits]
         assert case.optimum_ns == case.bound_ns == min(steps_ns)
         assert case.exact_stage_ns == min(max(stages.times_ns(split)) for split in splits)
         assert case.exact_stage_ns <= case.minmax_stage_ns
@@ -67,7 +67,7 @@ def test_cases_agree_with_brute_force(seed: int) -> None:
 
 @pytest.mark.slow
 def test_published_plans_are_held_against_their_own_optimum(reference: Path) -> None:
-    """21 plans, none below the optimum of its shape and order."""
+    """21 plans, none below the optimum of its configuration and order."""
     found = list(published(reference, limit_s=60))
     assert len(found) == 21
     assert all(one.bound_ns <= one.optimum_ns <= one.step_ns for one in found)

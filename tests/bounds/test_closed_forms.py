@@ -1,4 +1,4 @@
-"""Closed-form bounds by hand, and that none is above the best plan of its shape."""
+"""Closed-form bounds by hand, and that none is above the best plan of its configuration."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from formulations.costs.compute import layer_times
 from formulations.costs.tables import CostTables
 from formulations.instance import SearchSpace
 from formulations.instance.search import ScheduleName
-from formulations.space import PlanSpace, shapes
+from formulations.space import PlanSpace, configs
 from solver.bounds.closed_forms import ClosedForms, closed_forms
 from solver.bounds.packing import Packing, packed_ns, refuted
 from solver.verify import closed_forms as verified_forms
@@ -17,7 +17,7 @@ from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms as VerifiedForms
 from tests import brute_force
 from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
-from tests.random_shapes import random_tables, zoned
+from tests.random_configs import random_tables, zoned
 from tests.seeds import few_and_many
 from tests.small_instances import random_instance
 
@@ -28,24 +28,24 @@ AFTER_NS = 2 * OPTIMIZER_NS + 2_000
 
 
 def bounds_of(tables: CostTables) -> ClosedForms:
-    """The bounds of one shape."""
-    shape = tables.shape
-    times = layer_times(tables.instance, shape.degrees, shape.micro_batch, shape.recompute[0])
-    return ClosedForms(tables.instance, [shape], [times])
+    """The bounds of one configuration."""
+    config = tables.config
+    times = layer_times(tables.instance, config.degrees, config.micro_batch, config.recompute[0])
+    return ClosedForms(tables.instance, [config], [times])
 
 
 def closed_ns(tables: CostTables) -> tuple[int, int]:
-    """Work and filling bound of one shape."""
+    """Work and filling bound of one configuration."""
     bounds = bounds_of(tables)
     return int(bounds.work_ns()[0]), int(bounds.filling_ns()[0])
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(150), 6))
 def test_bounds_never_exceed_the_optimum(seeds: Sequence[int]) -> None:
-    """Random shapes, some with zones, brute force over all plans; nor does that of the verifier."""
+    """Random configs, some with zones, brute force over all plans; the verifier's, too."""
     for number in seeds:
         tables = random_tables(number, zones=number % 5 == 0)
-        forms = VerifiedForms(Prover(PlanSpace(tables.instance)), [tables.shape])
+        forms = VerifiedForms(Prover(PlanSpace(tables.instance)), [tables.config])
         bounds = (*closed_ns(tables), forms.work_ns()[0])
         best = brute_force.optimum_ns(tables)
         if best is None:
@@ -112,11 +112,11 @@ def test_filling_bound_of_unlike_shares_is_that_of_the_largest() -> None:
     assert closed_ns(tables)[1] == pytest.approx(expected, rel=1e-3)
 
 
-def test_many_shapes_at_once_are_bounded_as_one_by_one() -> None:
-    """All shapes of an instance together; in all three ways."""
+def test_many_configs_at_once_are_bounded_as_one_by_one() -> None:
+    """All configurations of an instance together; in all three ways."""
     for seed in range(6):
         instance = zoned(random_instance(seed), seed) if seed % 2 else random_instance(seed)
-        space = list(shapes(instance))
+        space = list(configs(instance))
         times = [
             layer_times(instance, one.degrees, one.micro_batch, one.recompute[0]) for one in space
         ]
@@ -145,10 +145,10 @@ def test_chunks_and_weight_gradients_stay_below_the_optimum(
         optimum = brute_force.optimum_ns(tables)
         if optimum is None:
             continue
-        instance, shape = tables.instance, tables.shape
-        times = [layer_times(instance, shape.degrees, shape.micro_batch, shape.recompute[0])]
-        assert closed_forms(instance, [shape], times)[0].bound_ns <= optimum
-        assert not refuted(instance, [shape], times, [optimum + 1])[0]
-        forms = VerifiedForms(Prover(PlanSpace(instance)), [shape])
+        instance, config = tables.instance, tables.config
+        times = [layer_times(instance, config.degrees, config.micro_batch, config.recompute[0])]
+        assert closed_forms(instance, [config], times)[0].bound_ns <= optimum
+        assert not refuted(instance, [config], times, [optimum + 1])[0]
+        forms = VerifiedForms(Prover(PlanSpace(instance)), [config])
         assert forms.work_ns()[0] <= optimum
         assert not verified_forms.refuted(forms, [optimum + 1])[0]

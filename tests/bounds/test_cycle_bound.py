@@ -87,7 +87,7 @@ def test_every_lane_of_all_orders_stays_below_the_optimum(seed: int) -> None:
     """Replicas on unlike GPUs, any node order, tied embeddings: each lane alone is a bound."""
     tables = even_tables(seed)
     if tables is None:
-        pytest.skip("no such shape")
+        pytest.skip("no such configuration")
     problem = free_order(Intervals(tables), Placer(tables))
     assert problem is not None
     best = solve_split(problem, NO_CUTOFF)

@@ -1,4 +1,4 @@
-"""The bound of a shape over all node orders and shares: valid, and as strong as it says."""
+"""The bound of a configuration over all node orders and shares: valid, and as strong as it says."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,12 +12,12 @@ from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.instance import Link, SearchSpace
 from formulations.instance.search import ScheduleName
 from solver.bounds import largest_share
-from solver.bounds.largest_share import shape_bound_ns
+from solver.bounds.largest_share import config_bound_ns
 from solver.graph.problem import Intervals
 from tests import brute_force
-from tests.random_shapes import WITH_NEW, random_optimum_ns, random_tables
+from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables
 from tests.seeds import few_and_many, one_each
-from tests.small_instances import gpu, instance_of, layer, nodes_of, plain_shape, workload
+from tests.small_instances import gpu, instance_of, layer, nodes_of, plain_config, workload
 
 NO_CUTOFF = 1 << 50
 
@@ -32,7 +32,7 @@ def test_never_above_the_optimum(seeds: Sequence[int], schedule: ScheduleName | 
     for seed in seeds:
         best = random_optimum_ns(seed, schedule=schedule)
         tables = random_tables(seed, schedule=schedule)
-        bound = shape_bound_ns(Intervals(tables), NO_CUTOFF)
+        bound = config_bound_ns(Intervals(tables), NO_CUTOFF)
         assert bound <= (NO_CUTOFF if best is None else best), seed
 
 
@@ -41,7 +41,7 @@ def test_never_above_the_optimum_over_zones(seed: int) -> None:
     """Slow links between zones are left out, which only lowers the bound."""
     best = random_optimum_ns(seed, zones=True)
     tables = random_tables(seed, zones=True)
-    assert best is None or shape_bound_ns(Intervals(tables), NO_CUTOFF) <= best
+    assert best is None or config_bound_ns(Intervals(tables), NO_CUTOFF) <= best
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 12))
@@ -50,9 +50,9 @@ def test_the_optimum_is_possible_and_half_of_it_is_not(seed: int) -> None:
     tables, best = random_tables(seed), random_optimum_ns(seed)
     if best is None:
         pytest.skip("nothing fits")
-    bound = shape_bound_ns(Intervals(tables), best + 1)
+    bound = config_bound_ns(Intervals(tables), best + 1)
     assert bound <= best
-    assert shape_bound_ns(Intervals(tables), bound // 2) == bound // 2
+    assert config_bound_ns(Intervals(tables), bound // 2) == bound // 2
 
 
 def two_speeds(
@@ -73,7 +73,7 @@ def two_speeds(
     search = SearchSpace(micro_batches=shares, embedding_only_stages=True)
     work = workload(chain, micro_batches, 1, False)
     instance = instance_of("two speeds", work, groups, search=search)
-    return build_tables(instance, plain_shape((1, 1), dp=dp, pp=pp))
+    return build_tables(instance, plain_config((1, 1), dp=dp, pp=pp))
 
 
 @pytest.mark.parametrize(("shares", "seconds"), [("even", 36), ("uneven", 18)])
@@ -84,7 +84,7 @@ def test_replicas_of_unlike_speed_share_the_work(
     tables = two_speeds(8, shares)
     time = tables.forward_ns + tables.backward_ns
     assert time.sum(axis=0).tolist() == [3 * 10**9, 9 * 10**9]
-    bound = shape_bound_ns(Intervals(tables), NO_CUTOFF)
+    bound = config_bound_ns(Intervals(tables), NO_CUTOFF)
     assert seconds * 10**9 * (1 - 1 / largest_share.RESOLUTION) <= bound <= seconds * 10**9
 
 
@@ -97,18 +97,18 @@ def with_activations(memory: LayerMemory, size_bytes: Array) -> LayerMemory:
 def test_memory_limits_the_share_of_a_replica() -> None:
     """With room for one micro-batch in flight under GPipe, neither replica can have two."""
     tables = two_speeds(4, "uneven")
-    shape = tables.shape.but(schedule="gpipe")
+    config = tables.config.but(schedule="gpipe")
     memory = tables.memory[0]
     size = tables.capacity_bytes - memory.static_bytes.sum() - memory.fixed_bytes
     full = np.array([0, int(size.min()), 0])
-    cramped = replace(tables, shape=shape, memory=(with_activations(memory, full),) * 2)
+    cramped = replace(tables, config=config, memory=(with_activations(memory, full),) * 2)
     assert brute_force.optimum_ns(cramped) is None
-    assert shape_bound_ns(Intervals(cramped), NO_CUTOFF) == NO_CUTOFF
+    assert config_bound_ns(Intervals(cramped), NO_CUTOFF) == NO_CUTOFF
     roomy = replace(cramped, memory=(with_activations(memory, full // 3),) * 2)
-    assert shape_bound_ns(Intervals(roomy), NO_CUTOFF) < NO_CUTOFF
+    assert config_bound_ns(Intervals(roomy), NO_CUTOFF) < NO_CUTOFF
 
 
 def test_too_many_orders_have_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a graph of all orders the bound is 0, which holds for any plan."""
     monkeypatch.setattr(largest_share, "order_graph", lambda *_: None)
-    assert shape_bound_ns(Intervals(two_speeds(8, "even")), NO_CUTOFF) == 0
+    assert config_bound_ns(Intervals(two_speeds(8, "even")), NO_CUTOFF) == 0

@@ -10,7 +10,7 @@ from formulations.instance import Instance, Link
 from solver.bounds.node_classes import least_costs
 from tests.chain_instances import FAST, SLOW, chain_instance
 from tests.seeds import one_each
-from tests.small_instances import plain_shape
+from tests.small_instances import plain_config
 
 
 def two_groups(sizes: tuple[int, int], counts: tuple[int, int]) -> Instance:
@@ -31,7 +31,7 @@ def two_groups(sizes: tuple[int, int], counts: tuple[int, int]) -> Instance:
 def check(sizes: tuple[int, int], counts: tuple[int, int], dp: int) -> None:
     """No node of either group has a cheaper transfer, or all-reduce of embeddings, anywhere."""
     slots = sum(size * count for size, count in zip(sizes, counts, strict=True))
-    tables = build_tables(two_groups(sizes, counts), plain_shape(counts, dp=dp, pp=slots // dp))
+    tables = build_tables(two_groups(sizes, counts), plain_config(counts, dp=dp, pp=slots // dp))
     placer = Placer(tables)
     for j, size in enumerate(sizes):
         inside: list[int] = []
@@ -54,7 +54,7 @@ def test_bug_least_costs_were_those_near_both_ends() -> None:
     One lane of 8 MB at 1 GB/s and 10 us: the node has one slot on a stage before or after.
     """
     instance = two_groups((8, 8), (5, 6))
-    placer = Placer(build_tables(instance, plain_shape((5, 6), dp=11, pp=8)))
+    placer = Placer(build_tables(instance, plain_config((5, 6), dp=11, pp=8)))
     assert [least_costs(placer, j).outside for j in range(2)] == [8_010_000, 8_010_000]
 
 

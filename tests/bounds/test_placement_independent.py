@@ -2,17 +2,17 @@
 
 import pytest
 
-from solver.bounds.placement_independent import ShapeColumns, send_ns, tails, tied_ns
+from solver.bounds.placement_independent import ConfigColumns, send_ns, tails, tied_ns
 from tests.equal_nodes import equal_nodes
 
 
-def columns(tied: bool = False, zero: int = 0, **sizes: int) -> ShapeColumns:
-    """Of one shape on equal nodes."""
+def columns(tied: bool = False, zero: int = 0, **sizes: int) -> ConfigColumns:
+    """Of one configuration on equal nodes."""
     tables = equal_nodes(**sizes, tied=tied, zero=zero)  # type: ignore[arg-type]
-    return ShapeColumns(tables.instance, [tables.shape])
+    return ConfigColumns(tables.instance, [tables.config])
 
 
-def test_columns_are_the_fields_of_the_shape() -> None:
+def test_columns_are_the_fields_of_the_config() -> None:
     """Two nodes of 4 GPUs in tensor groups of 2: 2 slots a node, borders at every slot pair."""
     found = columns(nodes=2, gpus=4, tp=2, dp=2, pp=2)
     assert (found.tp.tolist(), found.width.tolist(), found.per_node.tolist()) == ([[2]],) * 3

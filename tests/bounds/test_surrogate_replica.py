@@ -10,9 +10,9 @@ from solver.graph.problem import Intervals
 from solver.search.by_relaxation import ByRelaxation
 from tests import brute_force
 from tests.enumeration.test_engine import NO_CUTOFF, even_tables
-from tests.random_shapes import crowded_instance
+from tests.random_configs import crowded_instance
 from tests.seeds import one_each
-from tests.small_instances import plain_shape
+from tests.small_instances import plain_config
 
 
 @pytest.mark.parametrize("schedule", [None, "zb-h1"])
@@ -24,7 +24,7 @@ def test_what_relaxations_say_holds_for_the_optimum(
     """The bound is never above the optimum, the plan never below, and closed means within gap."""
     tables = even_tables(seed, schedule)
     if tables is None:
-        pytest.skip("no such shape")
+        pytest.skip("no such configuration")
     best = brute_force.optimum_ns(tables)
     if best is None:
         pytest.skip("no plan fits")
@@ -45,7 +45,7 @@ def three_types() -> CostTables:
     types = (fast, slow, slow.but(name="near", gpu={"name": "near", "peak_flops": peak}))
     groups = tuple(g.but(nodes=2, gpus_per_node=1) for g in types)
     instance = instance.but(cluster={"groups": groups})
-    return build_tables(instance, plain_shape((2, 2, 2), dp=1, pp=6))
+    return build_tables(instance, plain_config((2, 2, 2), dp=1, pp=6))
 
 
 def test_bug_an_order_takes_no_nodes_that_later_stages_want() -> None:

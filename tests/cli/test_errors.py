@@ -120,7 +120,7 @@ HOSTILE = {
     "instance.workload.layer_runs.1.count": 10**9,
     "instance.cluster.groups.0.nodes": 10**9,
     "replicas.0.micro_batches": 10**9,
-    "shape.pp": 10**9,
+    "config.pp": 10**9,
     "instance.workload.forward_flops": 10**400,
     "node_order.0": "a\u202eb",
 }

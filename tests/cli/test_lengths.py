@@ -285,7 +285,7 @@ def test_a_step_has_a_page(files: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("schema_version",), 9, "schema version 9; allowed: 4; run lengths again"),
+        (("schema_version",), 9, "schema version 9; allowed: 5; run lengths again"),
         (("problem", "atoms", 0, "tokens"), 4000, "by ascending tokens"),
         (("problem", "switching", "gradients_ns"), [[0]], "a table of switches of another size"),
         (("problem", "strategies", 0, "replicas"), [], "replicas and atoms_ns; allowed: one"),

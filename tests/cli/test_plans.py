@@ -9,7 +9,7 @@ import pytest
 from formulations.errors import PlannerError
 from formulations.instance.family import Family
 from solver.cli.files import write_folder
-from solver.document import PlanDocument, shape_counts
+from solver.document import PlanDocument, config_counts
 from solver.export.registry import EXPORTERS
 from solver.files import sealed, to_json
 from solver.options import SolveOptions
@@ -40,7 +40,7 @@ def test_show_draws_no_plan(plan_file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["show", "verify"])
 def test_plan_of_another_schema_version_is_refused(command: str, plan_file: Path) -> None:
     """The version found and the one allowed are named."""
-    text = plan_file.read_text().replace('"schema_version": 10', '"schema_version": 99')
+    text = plan_file.read_text().replace('"schema_version": 11', '"schema_version": 99')
     plan_file.write_text(text)
     assert "schema version 99; allowed: 10" in refused(command, plan_file)
 
@@ -70,7 +70,7 @@ def test_verify_exits_5_for_what_is_not_proved(proved_file: Path, option: tuple[
     """Exit code 5 and the claims that were not proved, whether time or patience was short."""
     code, out, err = run("verify", proved_file, *option)
     assert code == 5
-    assert "not proved again: closed_shapes[" in out
+    assert "not proved again: closed_configs[" in out
     assert "verified" not in out
     assert err.startswith(f"error: {proved_file}: nothing wrong, but ")
 
@@ -78,18 +78,20 @@ def test_verify_exits_5_for_what_is_not_proved(proved_file: Path, option: tuple[
 def test_verify_refuses_a_claim_with_a_plan(proved_file: Path) -> None:
     """Exit code 1, the field, and the step time of the plan; --quick leaves it unproved."""
     document = PlanDocument.read(proved_file)
-    log = document.closed_shapes
-    index = next(i for i, one in enumerate(log) if one.bound_ns and one.shape != document.shape)
+    log = document.closed_configs
+    index = next(i for i, one in enumerate(log) if one.bound_ns and one.config != document.config)
     none = log[index].model_copy(
         update={"reason": "infeasible", "proof": "cpsat", "bound_ns": None}
     )
-    changed = document.model_copy(update={"closed_shapes": (*log[:index], none, *log[index + 1 :])})
-    counted = changed.model_copy(update={"shapes": shape_counts(changed.closed_shapes)})
+    changed = document.model_copy(
+        update={"closed_configs": (*log[:index], none, *log[index + 1 :])}
+    )
+    counted = changed.model_copy(update={"configs": config_counts(changed.closed_configs)})
     proved_file.write_text(to_json(sealed(counted)), encoding="utf-8")
     assert run("verify", proved_file, "--quick")[0] == 5
     code, out, err = run("verify", proved_file)
     assert code == 1
-    assert f"refused: closed_shapes[{index}].reason: found infeasible, " in out
+    assert f"refused: closed_configs[{index}].reason: found infeasible, " in out
     assert ", the step time of a plan: nodes " in out
     assert err.startswith("error: ")
 
@@ -111,7 +113,7 @@ def test_verify_interrupted_lists_what_is_left(
     assert code == 5
     assert "checked: nothing more: interrupted\n" in out
     assert "paths 1, " in out
-    assert "not proved again: closed_shapes[" in out
+    assert "not proved again: closed_configs[" in out
 
 
 def test_bug_show_took_a_forged_figure(plan_file: Path) -> None:

@@ -224,7 +224,7 @@ def test_infeasible_instance_names_constraint_and_remedy(answer: Answer) -> None
     _, out, err = run("solve", "x.yaml", "--json")
     fields = json.loads(out)
     assert fields["status"] == "infeasible"
-    assert fields["step_time_s"] is fields["shape"] is None
+    assert fields["step_time_s"] is fields["config"] is None
     assert err == "every GPU lacks 2 GiB; GPUs with 10 GiB\n"
 
 
@@ -248,7 +248,7 @@ def test_out_writes_what_json_prints(answer: Answer, tmp_path: Path) -> None:
     _, out, _ = run("solve", "x.yaml", "--json", "--proof", "--out", tmp_path / "plan.json")
     assert (tmp_path / "plan.json").read_text(encoding="utf-8") == out
     _, short, _ = run("solve", "x.yaml", "--json")
-    assert set(json.loads(out)) - set(json.loads(short)) == {"closed_shapes"}
+    assert set(json.loads(out)) - set(json.loads(short)) == {"closed_configs"}
     assert os.listdir(tmp_path) == ["plan.json"]
 
 
@@ -275,7 +275,7 @@ def test_printed_plan_without_its_proof_is_no_plan_file(answer: Answer, tmp_path
     code, _, err = run("verify", path)
     assert (code, err) == (
         2,
-        f"error: {path}:1:1: no closed_shapes; allowed: a plan file written by solve --out, "
+        f"error: {path}:1:1: no closed_configs; allowed: a plan file written by solve --out, "
         "or by solve --json --proof\n",
     )
     assert "--json" in refused("solve", "x.yaml", "--proof")
@@ -318,7 +318,7 @@ def test_evaluation_as_data(instance: Path) -> None:
     assert {"node", "gpus", "memory_bytes", "memory_limit_bytes"} <= set(fields["memory"][0])
     assert 0 < fields["best"]["above_best"] <= fields["best"]["above_bound"]
     assert fields["changes"][0]["saves_at_least"] > 0
-    assert fields["shape"]["pp"] == 4
+    assert fields["config"]["pp"] == 4
 
 
 def test_stored_plan_is_one(instance: Path, tmp_path: Path) -> None:
@@ -383,4 +383,6 @@ def test_exported_torchtitan_folder(instance: Path, tmp_path: Path) -> None:
 
     for name, text in torchtitan.files(job_of()).items():
         (tmp_path / name).write_text(text)
-    assert "shape.dp, pp: found (2, 4)" in refused("evaluate", instance, "--torchtitan", tmp_path)
+    assert "configuration.dp, pp: found (2, 4)" in refused(
+        "evaluate", instance, "--torchtitan", tmp_path
+    )

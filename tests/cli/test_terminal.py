@@ -33,7 +33,7 @@ def test_bug_counts_were_cut_off_on_80_columns(monkeypatch: pytest.MonkeyPatch) 
         assert tell is not None
         tell(Progress(45, 1314, 3_136_000_000, 2_011_000_000, 0.359, 1.0, 2.0))
     shown = " ".join(terminal.getvalue().split())
-    assert "shapes closed 45 of 1314" in shown
+    assert "configurations closed 45 of 1314" in shown
     assert "s to go" in shown
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with progress_display() as tell:  # to a file: nothing

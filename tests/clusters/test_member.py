@@ -43,7 +43,7 @@ def front(
     with study_at(path, family.instance) as study:
         search = FamilySearch(family, measured(family), options, study)
         found = outcome(search, search.run())
-    points = [(one.nodes, one.result.plan, one.result.log.shapes) for one in found.points]
+    points = [(one.nodes, one.result.plan, one.result.log.configs) for one in found.points]
     return [*points, found.clusters]
 
 
@@ -122,7 +122,7 @@ def test_command_line_keeps_subsets(tmp_path: Path) -> None:
     )
     assert first == again
     shown = output("show", "--study", path)
-    assert "shapes closed, 0 open" in shown
+    assert "configurations closed, 0 open" in shown
     assert "subsets       hetero_small: clusters 7 closed, 0 open" in shown
 
 

@@ -157,7 +157,7 @@ def test_bug_nodes_that_idle_were_not_paid_from_the_budget(seed: int) -> None:
 
 
 def test_bug_family_with_degrees_per_stage() -> None:
-    """Shapes that whole blocks bound no further stopped the search."""
+    """Configurations that whole blocks bound no further stopped the search."""
     family = small_family(SEEDS[2])
     wider = family.but(instance={"search": {"degrees": "per_stage"}})
     times = {counts: solve(wider.member(counts)).step_time_ns for counts in wider.members()}
@@ -203,7 +203,7 @@ def test_no_time_leaves_all_open() -> None:
 def test_bug_cluster_that_workers_die_of_was_tried_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its shapes stay open, the others are closed, and a study does not take it for closed."""
+    """Its configs stay open, the others are closed, and a study does not take it for closed."""
     family, turns, close = few(2), list[Counts](), Members.close
 
     def fatal(self: Members, task: MemberTask, *rest: Any) -> MemberClosing:

@@ -41,17 +41,17 @@ def planned() -> Result:
     return next(
         one
         for one in results
-        if one.plan and terms_of(one.instance, one.plan.shape.nodes_used).preemptions_per_hour > 1
+        if one.plan and terms_of(one.instance, one.plan.config.nodes_used).preemptions_per_hour > 1
     )
 
 
 @pytest.mark.parametrize("seed", one_each(range(40), 20))
 def test_least_money_equals_brute_force(seed: int) -> None:
-    """The least of step time times rent and slowdown over every shape, order, split and share."""
+    """The least of step time times rent and slowdown over every config, order, split and share."""
     instance = spot_instance(seed)
     values = [
-        ns * terms_of(instance, shape.nodes_used).useful_usd_per_hour
-        for shape, ns in optima_ns(instance).items()
+        ns * terms_of(instance, config.nodes_used).useful_usd_per_hour
+        for config, ns in optima_ns(instance).items()
     ]
     assert solve(instance).objective == min(values, default=None)
 
@@ -59,7 +59,7 @@ def test_least_money_equals_brute_force(seed: int) -> None:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("seed", one_each(range(20), 10))
 def test_all_methods_prove_the_same_money(seed: int, method: Method) -> None:
-    """The objective is linear in the step time of a shape, so every model can minimise it."""
+    """The objective is linear in the step time of a config, so every model can minimise it."""
     instance = spot_instance(seed)
     result = solve(instance, SolveOptions(method=method))
     assert result.objective == solve(instance).objective
@@ -120,7 +120,7 @@ def test_replay_of_random_preemptions_agrees() -> None:
     assert result.plan is not None
     assert result.step_time_ns is not None
     assert instance.preemption is not None
-    used, step_ns = result.plan.shape.nodes_used, result.step_time_ns
+    used, step_ns = result.plan.config.nodes_used, result.step_time_ns
     terms, preemption = terms_of(instance, used), instance.preemption
     every, expected = in_whole_steps(preemption, terms.preemptions_per_s, step_ns / 1e9)
     assert expected == pytest.approx(terms.slowdown, rel=1e-3)
@@ -211,6 +211,6 @@ def test_weight_is_rent_times_slowdown() -> None:
     result = planned()
     instance = result.instance
     assert result.plan is not None
-    terms = terms_of(instance, result.plan.shape.nodes_used)
-    weight = objective_weight(instance, result.plan.shape)
+    terms = terms_of(instance, result.plan.config.nodes_used)
+    weight = objective_weight(instance, result.plan.config)
     assert weight == terms.usd_per_hour * terms.slowdown

@@ -12,7 +12,7 @@ from formulations.instance.sizes import MoeSizes
 from formulations.instance.transformer import build_workload
 from tests.architectures import MIXTRAL
 from tests.oracles.agreement import check_costs
-from tests.small_instances import nodes_of, plain_shape
+from tests.small_instances import nodes_of, plain_config
 
 EXPERT = 3 * 4096 * 14336  # parameters
 
@@ -146,9 +146,9 @@ def rings_ns(nodes: int, gpus: int, ep: int, tp: int = 1) -> list[int]:
     cluster = Cluster(groups=(group,), network_efficiency=((1, 1.0), (2, 0.5)))
     instance = Instance(name="m", source="test", workload=mixtral(), cluster=cluster)
     etp = 1 if tp > 1 else None
-    shape = plain_shape((nodes,), tp=tp, dp=nodes * gpus // tp, ep=ep, etp=etp)
+    config = plain_config((nodes,), tp=tp, dp=nodes * gpus // tp, ep=ep, etp=etp)
     sizes = np.array([[1_000_000], [0]], dtype=np.int64)
-    return [int(ring) for ring in expert_rings_ns(instance, shape, ALL_REDUCE, sizes)]
+    return [int(ring) for ring in expert_rings_ns(instance, config, ALL_REDUCE, sizes)]
 
 
 def test_gradients_of_experts_inside_a_node() -> None:

@@ -8,12 +8,12 @@ from formulations.costs.magnitude import check_memory, check_step
 from formulations.costs.tables import build_tables
 from formulations.errors import InstanceError
 from formulations.instance import Instance, Link
-from formulations.space import shapes
+from formulations.space import configs
 from tests.brute_force import all_orders, all_shares, all_splits, place, step_time_ns
 from tests.chain_instances import SLOW, chain_instance
-from tests.random_shapes import zoned
+from tests.random_configs import zoned
 from tests.seeds import one_each
-from tests.small_instances import plain_shape, random_instance
+from tests.small_instances import plain_config, random_instance
 
 DAY_S = 86_400
 #: Forward and backward of one GFLOP on SLOW for the four sequences of a step: 4 * 3 ms.
@@ -45,34 +45,34 @@ def test_memory_of_1024_pib_is_the_limit() -> None:
 
 def test_workload_beyond_its_gpu_is_refused() -> None:
     """Step time just inside the limit and beyond it; the embedding and head compute nothing."""
-    build_tables(slow_step(51), plain_shape((1,)))
+    build_tables(slow_step(51), plain_config((1,)))
     with pytest.raises(InstanceError, match=r"cluster\.groups slow0: one slow needs 53 days"):
-        build_tables(slow_step(53), plain_shape((1,)))
+        build_tables(slow_step(53), plain_config((1,)))
 
 
 def test_bug_times_beyond_64_bits_were_a_traceback() -> None:
     """A step of 10^30 s is one line."""
     with pytest.raises(InstanceError, match="days for one step"):
-        build_tables(slow_step(1e25), plain_shape((1,)))
+        build_tables(slow_step(1e25), plain_config((1,)))
 
 
 def test_link_that_takes_years_is_refused() -> None:
-    """One byte in 10^9 s: the gradients alone take years, alike in every shape."""
+    """One byte in 10^9 s: the gradients alone take years, alike in every configuration."""
     instance = chain_instance([1], [SLOW])
     link = Link(bandwidth_bytes_per_s=1e-9, latency_s=0)
     group = instance.cluster.groups[0].but(inter_node=link)
     cluster = instance.cluster.but(groups=(group,))
     with pytest.raises(InstanceError, match="cluster: the slowest link needs"):
-        build_tables(instance.but(cluster=cluster), plain_shape((1,)))
+        build_tables(instance.but(cluster=cluster), plain_config((1,)))
 
 
 @pytest.mark.parametrize("seed", one_each(range(40), 20))
 def test_no_step_is_longer_than_the_longest_path(seed: int) -> None:
-    """Every shape of random instances, zones or not, in the worst of all node orders."""
+    """Every configuration of random instances, zones or not, in the worst of all node orders."""
     instance = random_instance(seed)
     instance = zoned(instance, seed) if seed % 2 else instance
-    for shape in shapes(instance):
-        tables = build_tables(instance, shape)
+    for config in configs(instance):
+        tables = build_tables(instance, config)
         split = next(all_splits(tables), None)
         for order, shares in product(all_orders(tables), all_shares(tables)):
             if split is not None:

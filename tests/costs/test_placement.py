@@ -10,7 +10,7 @@ from formulations.costs.tables import CostTables
 from tests.brute_force import all_orders, place
 from tests.equal_nodes import equal_nodes
 from tests.oracles.agreement import check_costs
-from tests.random_shapes import random_tables, wide_zones
+from tests.random_configs import random_tables, wide_zones
 from tests.seeds import few_and_many, one_each
 
 

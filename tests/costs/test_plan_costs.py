@@ -14,14 +14,14 @@ from formulations.costs.tables import build_tables
 from formulations.errors import PlanError
 from formulations.instance import GpuType, Instance, Link
 from formulations.instance.search import ScheduleName
-from formulations.plan import Recomputed, Shape, uniform_plan
+from formulations.plan import Configuration, Recomputed, uniform_plan
 from formulations.schedules import schedule_graph
 from solver.simulate import step_time_ns
 from tests.equal_nodes import equal_nodes
 from tests.hand_made import results
 from tests.oracles.agreement import check_costs
 from tests.seeds import few_and_many
-from tests.small_instances import layer, plain_shape, workload
+from tests.small_instances import layer, plain_config, workload
 
 
 @pytest.mark.usefixtures("round_times")
@@ -30,7 +30,7 @@ def test_recomputed_blocks_prolong_the_backward_pass() -> None:
     base = equal_nodes(1, 2, 1, 1, 2).instance
     chain = [layer(kind, 10, 0, 0) for kind in ("embedding", *["block"] * 4, "head")]
     instance = base.model_copy(update={"workload": workload(chain, 4, 10**6, False)})
-    tables = build_tables(instance, plain_shape((1,), pp=2, recompute=("none", "full")))
+    tables = build_tables(instance, plain_config((1,), pp=2, recompute=("none", "full")))
     first, second = Recomputed(way="full", blocks=1), Recomputed(way="none", blocks=0)
     costs = split_costs(
         tables, Placer(tables).costs([0]), (0, 3, 6), (4,), lambda d, *_: [(first, second)[d]]
@@ -43,21 +43,21 @@ def test_recomputed_blocks_prolong_the_backward_pass() -> None:
 SCALE = 1 << 18  # times of the slowest instances stay within the longest step
 
 
-def shape(pp: int, zero: bool) -> Shape:
-    """A shape of one GPU per stage."""
-    return plain_shape((1,), pp=pp, zero=1 if zero else 0)
+def config(pp: int, zero: bool) -> Configuration:
+    """A configuration of one GPU per stage."""
+    return plain_config((1,), pp=pp, zero=1 if zero else 0)
 
 
 def test_single_stage_counts_every_figure_once() -> None:
     """Three layers, one micro-batch: F and B of 3 + 1 figures, sync 8, embedding 1, optimizer 3."""
     # 2 * (3 + 1) + (2 * 3 + 2) + 1 + 3 = 20
-    assert rounding_error_ns(shape(1, False), 3, 1) == 20
+    assert rounding_error_ns(config(1, False), 3, 1) == 20
 
 
 def test_pipeline_counts_the_longest_chain_and_the_gather() -> None:
     """5 layers on 2 stages, 3 micro-batches: 8 operations of 4 + 1 figures, two times 10, 1, 4."""
     # 2 * (3 + 2 - 1) * (4 + 1) + 2 * (2 * 4 + 2) + 1 + 4 = 40 + 20 + 5 = 65
-    assert rounding_error_ns(shape(2, True), 5, 3) == 65
+    assert rounding_error_ns(config(2, True), 5, 3) == 65
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
@@ -110,7 +110,7 @@ def test_rounding_of_random_plans_stays_below_the_bound(seeds: Sequence[int]) ->
         assert plan is not None
         costs = plan_costs(result.instance, plan)
         layers = len(result.instance.workload.layers)
-        bound = rounding_error_ns(plan.shape, layers, max(costs.micro_batches))
+        bound = rounding_error_ns(plan.config, layers, max(costs.micro_batches))
         fine = step_time_ns(plan_costs(slowed(result.instance), plan)) / SCALE
         error = step_time_ns(costs) - fine
         assert -bound / SCALE - 1e-3 <= error <= bound
@@ -124,16 +124,16 @@ def test_rounding_counts_every_operation_of_a_path() -> None:
     F0 B0 F1 B1 of the last stage, one F before, W0 W1 behind; then 2 x 3 + 2 for the sync, 1 for
     tied embeddings and 3 for the optimizer: 7 x 7 + 8 + 1 + 3 = 61.
     """
-    shape = plain_shape((2,), pp=2, schedule="zb-h1")
-    assert rounding_error_ns(shape, 4, 2) == 61
+    config = plain_config((2,), pp=2, schedule="zb-h1")
+    assert rounding_error_ns(config, 4, 2) == 61
 
 
 def test_replicas_alike_recompute_alike() -> None:
     """A plan in which one of two replicas on equal GPUs recomputes has no costs."""
     tables = equal_nodes(1, 2, 1, 2, 1)
-    instance, shape = tables.instance, tables.shape
+    instance, config = tables.instance, tables.config
     choose = StageCosts(tables).recomputed
-    plan = uniform_plan(instance, shape, [0], (0, tables.num_layers), (1, 1), choose)
+    plan = uniform_plan(instance, config, [0], (0, tables.num_layers), (1, 1), choose)
     first, second = plan.replicas
     stage = second.stages[0].but(recomputed=Recomputed(way="full", blocks=1))
     unlike = plan.but(replicas=(first, second.but(stages=(stage,))))

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from formulations.costs.sharding import (
+    config_times,
     lanes_like,
     layers_alike,
     message_lanes,
-    shape_times,
     tied_lanes,
     widest_group,
 )
@@ -17,7 +17,7 @@ from formulations.instance.search import Overlap, ZeroStage
 from formulations.plan import Degrees
 from tests.equal_nodes import equal_nodes
 from tests.oracles.agreement import check_costs
-from tests.small_instances import layer, plain_shape, workload
+from tests.small_instances import layer, plain_config, workload
 
 
 def of_parameters(zero: ZeroStage, hidden: float = 0, gflops: int = 1) -> CostTables:
@@ -28,7 +28,7 @@ def of_parameters(zero: ZeroStage, hidden: float = 0, gflops: int = 1) -> CostTa
     search = one.search.but(overlap=Overlap(sharding=hidden))
     changed = {"workload": workload(chain, 4, 10**6, False), "search": search}
     whole = one.model_copy(update=changed)
-    return build_tables(whole, plain_shape((2,), tp=2, dp=2, zero=zero))
+    return build_tables(whole, plain_config((2,), tp=2, dp=2, zero=zero))
 
 
 @pytest.mark.parametrize(("hidden", "gflops"), [(0, 1), (0.25, 2000)])
@@ -57,8 +57,8 @@ def test_rings_over_unlike_links_start_with_the_slowest() -> None:
         for name, near, far in (("near", 1e-6, 3e-5), ("far", 5e-6, 1e-5))
     )
     mixed = instance.but(cluster={"groups": groups})
-    shape = plain_shape((1, 1), dp=4, zero=2)
-    (times,), (plain,) = (shape_times(mixed, shape.but(zero=zero)) for zero in (2, 0))
+    config = plain_config((1, 1), dp=4, zero=2)
+    (times,), (plain,) = (config_times(mixed, config.but(zero=zero)) for zero in (2, 0))
     # 1,999,993 parameters of 4 bytes. Half of them inside nodes at 10 GB/s: 399,999 ns, and one
     # step of 5 us; half between two nodes at 0.5 GB/s: 7,999,972 ns, and one step of 30 us.
     (seen,) = set((times.backward_ns - plain.backward_ns).ravel().tolist())
@@ -67,7 +67,7 @@ def test_rings_over_unlike_links_start_with_the_slowest() -> None:
 
 #: Tensor groups of 2 in three parts, of 1, of 2, and of 4 on nodes that are not used.
 DEGREES = (Degrees(tp=2, parts=3), Degrees(tp=1), Degrees(tp=2), Degrees(tp=4))
-SHAPE = plain_shape((1, 1, 1, 0)).but(degrees=DEGREES)
+SHAPE = plain_config((1, 1, 1, 0)).but(degrees=DEGREES)
 
 
 def test_lanes_of_node_groups() -> None:

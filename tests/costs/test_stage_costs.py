@@ -29,7 +29,7 @@ from tests.equal_nodes import equal_nodes
 from tests.oracles.agreement import check_costs
 from tests.recursion import stage_ends
 from tests.seeds import few_and_many, one_each
-from tests.small_instances import layer, plain_shape, workload
+from tests.small_instances import layer, plain_config, workload
 
 SCHEDULES = ("1f1b", "gpipe", "zb-h1")
 
@@ -37,7 +37,7 @@ SCHEDULES = ("1f1b", "gpipe", "zb-h1")
 def all_stages(tables: CostTables) -> list[tuple[int, int, int, int, int]]:
     """Stage, group, micro-batches, first layer and one after the last."""
     layers = range(tables.num_layers + 1)
-    kinds = product(range(tables.shape.pp), range(len(tables.capacity_bytes)), (1, 2, 5))
+    kinds = product(range(tables.config.pp), range(len(tables.capacity_bytes)), (1, 2, 5))
     return [(*kind, a, b) for kind in kinds for a, b in product(layers, layers) if a < b]
 
 
@@ -58,7 +58,7 @@ def test_least_time_is_that_of_all_options(seeds: list[int], schedule: str) -> N
                 if brute_force.device_bytes(tables, chunks, k, m, ways) <= tables.capacity_bytes[j]
             ]
             least = min(times, default=None)
-            for found in (stages.extra(j, k, m)[a, b], prover.extra(tables.shape, k, m)[j, a, b]):
+            for found in (stages.extra(j, k, m)[a, b], prover.extra(tables.config, k, m)[j, a, b]):
                 assert (None if found >= 1 << 59 else int(found)) == least
             recomputed += bool(least)
     assert recomputed
@@ -99,15 +99,15 @@ def test_rows_of_the_models_give_the_time(seed: int) -> None:
 def test_no_other_choice_makes_a_step_shorter(seed: int) -> None:
     """Every combination of options that fits, stage by stage of one replica, is no faster."""
     tables = cramped_tables(seed, SCHEDULES[seed % 3])
-    tables = replace(tables, shape=tables.shape.but(dp=1))
+    tables = replace(tables, config=tables.config.but(dp=1))
     order = brute_force.all_orders(tables)[0]
-    groups = list(order)[: tables.shape.pp]
-    if len(groups) < tables.shape.pp or tables.shape.pp < 2:
+    groups = list(order)[: tables.config.pp]
+    if len(groups) < tables.config.pp or tables.config.pp < 2:
         pytest.skip("fewer nodes than stages")
     split = next(brute_force.all_splits(tables))
     layers = [range(a, b) for a, b in pairwise(split)]
     m, best = 3, []
-    weights = tables.weight_ns if tables.shape.schedule == "zb-h1" else 0 * tables.weight_ns
+    weights = tables.weight_ns if tables.config.schedule == "zb-h1" else 0 * tables.weight_ns
     for ways in product(*(list(brute_force.options(tables, own)) for own in layers)):
         need = [brute_force.device_bytes(tables, layers, k, m, own) for k, own in enumerate(ways)]
         if any(size > tables.capacity_bytes[j] for size, j in zip(need, groups, strict=True)):
@@ -121,8 +121,8 @@ def test_no_other_choice_makes_a_step_shorter(seed: int) -> None:
             for own, j in zip(ways, groups, strict=True)
         ]
         backward = [time + more for time, more in zip(backward, again, strict=True)]
-        send = [0] * (tables.shape.pp - 1)
-        schedule = tables.shape.schedule
+        send = [0] * (tables.config.pp - 1)
+        schedule = tables.config.schedule
         ends = stage_ends(schedule, m, forward, backward, send, False, weight=weight)
         best.append((max(ends), sum(again)))
     stages = StageCosts(tables)
@@ -139,21 +139,21 @@ def test_devices_take_the_least_that_fits(seeds: Sequence[int]) -> None:
     again = 0
     for seed in seeds:
         tables = cramped_tables(seed, "interleaved")
-        shape, stages = tables.shape, StageCosts(tables)
-        m = tables.num_micro_batches // shape.dp
+        config, stages = tables.config, StageCosts(tables)
+        m = tables.num_micro_batches // config.dp
         order = brute_force.all_orders(tables)[0]
         placed = brute_force.place(tables, order)
-        groups = Placer(tables).costs(order).group_of_slot.reshape(shape.pp, -1)[:, 0]
+        groups = Placer(tables).costs(order).group_of_slot.reshape(config.pp, -1)[:, 0]
         splits = np.array(list(brute_force.all_splits(tables))[-12:])
         extra = stages.extra_of_splits(groups.tolist(), m, splits)
         for i, split in enumerate(splits.tolist()):
             for d, j in enumerate(groups.tolist()):
-                chunks = list(pairwise(split))[d :: shape.pp]
+                chunks = list(pairwise(split))[d :: config.pp]
                 least = brute_force.recomputed_ns(tables, placed, split, d, 0, m)
-                assert extra[d :: shape.pp, i].tolist() == (least or [0] * shape.vpp)
+                assert extra[d :: config.pp, i].tolist() == (least or [0] * config.vpp)
                 found = stages.recomputed(d, j, m, chunks)
                 times = [recomputed_ns(tables, j, *one) for one in zip(chunks, found, strict=True)]
-                assert times == (least or [0] * shape.vpp)
+                assert times == (least or [0] * config.vpp)
                 fits = sum(memory_parts(tables, chunks, d, j, m, found)) <= tables.capacity_bytes[j]
                 assert fits == (least is not None)
                 again += bool(least and any(least))
@@ -197,8 +197,8 @@ def test_recomputation_prolongs_the_backward_pass_of_blocks() -> None:
 @pytest.mark.usefixtures("round_times")
 def test_first_blocks_of_a_stage_are_recomputed() -> None:
     """Without need for memory none of them, or all where nothing else is allowed."""
-    free = build_tables(instance(), plain_shape((1,), recompute=("none", "full")))
-    bound = build_tables(instance(), plain_shape((1,), recompute=("full",)))
+    free = build_tables(instance(), plain_config((1,), recompute=("none", "full")))
+    bound = build_tables(instance(), plain_config((1,), recompute=("full",)))
     assert least_recomputed(free, (0, 3)) == Recomputed(way="none", blocks=0)
     assert least_recomputed(bound, (0, 3)) == Recomputed(way="full", blocks=2)
     # forward passes of 0.2 ms once more, of one block and of both; the last is not of the stage

@@ -1,4 +1,4 @@
-"""What models and search read of one shape, by hand."""
+"""What models and search read of one configuration, by hand."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from formulations.plan import Degrees
 from solver.simulate import step_time_ns
 from tests.equal_nodes import equal_nodes
 from tests.oracles.agreement import check_costs
-from tests.small_instances import layer, plain_shape, workload
+from tests.small_instances import layer, plain_config, workload
 
 
 def tables_of(schedule: ScheduleName) -> CostTables:
@@ -23,8 +23,8 @@ def tables_of(schedule: ScheduleName) -> CostTables:
     block = layer("block", 10, 0, 0).but(unweighted_flops=2 * 10**9)
     work = workload([chain[0], block, block, chain[1]], 4, 10**6, False)
     instance = base.model_copy(update={"workload": work})
-    shape = plain_shape((1,), pp=2, schedule=schedule, recompute=("none", "full"))
-    return build_tables(instance, shape)
+    config = plain_config((1,), pp=2, schedule=schedule, recompute=("none", "full"))
+    return build_tables(instance, config)
 
 
 @pytest.mark.usefixtures("round_times")
@@ -55,7 +55,7 @@ def test_passes_where_weight_gradients_are_split_off() -> None:
 def test_no_path_is_longer_than_the_longest() -> None:
     """Two nodes of one GPU, one micro-batch of 4 sequences: two messages of 4 MB at 1 GB/s."""
     base = equal_nodes(2, 1, 1, 1, 2).instance
-    tables = build_tables(base, plain_shape((2,), pp=2, micro_batch=4))
+    tables = build_tables(base, plain_config((2,), pp=2, micro_batch=4))
     costs = split_costs(tables, Placer(tables).costs([0, 0]), (0, 2, 4), (1,))
     assert 2 * 4_010_000 < step_time_ns(costs) <= tables.longest_ns
 
@@ -66,7 +66,7 @@ def test_least_is_that_of_the_fastest_group_used() -> None:
     forward, backward = np.array([[3, 5], [4, 2]]), np.array([[7, 4], [5, 5]])
     both = replace(tables, forward_ns=forward, backward_ns=backward)
     assert (both.least_forward_ns, both.least_work_ns) == (3 + 2, 9 + 7)
-    first = replace(both, shape=tables.shape.but(nodes_used=(1, 0)))
+    first = replace(both, config=tables.config.but(nodes_used=(1, 0)))
     assert (first.least_forward_ns, first.least_work_ns) == (3 + 4, 10 + 9)
 
 
@@ -87,8 +87,8 @@ def test_traffic_that_no_path_exceeds(
     with 1 ms a start. Where a slot has two GPUs, twice the bytes share it, and 24 + 8 starts.
     """
     tables = equal_nodes(2, 1, 1, 1, 2, zones=zones)
-    shape = tables.shape.but(degrees=tuple(Degrees(tp=tp) for tp in degrees))
-    tables = replace(tables, shape=shape)
+    config = tables.config.but(degrees=tuple(Degrees(tp=tp) for tp in degrees))
+    tables = replace(tables, config=config)
     times = tables.num_micro_batches * int((tables.work_ns.max(axis=1)).sum())
     optimizer = int(tables.optimizer_ns.max(axis=1).sum())
     assert tables.longest_ns - times - optimizer == pytest.approx(expected_s * 1e9, abs=2)

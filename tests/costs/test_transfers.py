@@ -21,12 +21,12 @@ from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 from solver.graph.problem import Intervals, longest
 from solver.search.engines import model_engine
-from solver.search.enumeration import enumerate_shape
+from solver.search.enumeration import enumerate_config
 from tests import brute_force
 from tests.equal_nodes import BETWEEN_ZONES, equal_nodes
-from tests.loop_checks import solve_shape
+from tests.loop_checks import solve_config
 from tests.oracles.agreement import check_costs
-from tests.random_shapes import random_tables
+from tests.random_configs import random_tables
 
 #: Layers 0 embedding, 1-2 encoder, 3-4 decoder, 5 head.
 SMALL = TransformerSizes(
@@ -63,8 +63,8 @@ def test_bug_encoder_boundaries_are_charged_one_tensor(
     encoder_decoder: Instance, cuts: list[int], expected: list[int]
 ) -> None:
     """Two were charged everywhere; Megatron-LM sends two behind decoder blocks alone."""
-    shape = equal_nodes(3, 1, 1, 1, 3).shape
-    plan = Decisions((0, 0, 0), tuple(cuts), (4,)).plan(build_tables(encoder_decoder, shape))
+    config = equal_nodes(3, 1, 1, 1, 3).config
+    plan = Decisions((0, 0, 0), tuple(cuts), (4,)).plan(build_tables(encoder_decoder, config))
     assert plan_costs(encoder_decoder, plan).send_ns.ravel().tolist() == expected
 
 
@@ -78,18 +78,18 @@ def test_cut_that_decides_its_message_is_chosen_exactly(seed: int, zones: bool) 
     slower = brute_force.optimum_ns(of_two_tensors(tables))
     assert slower is not None
     assert best < slower
-    assert enumerate_shape(Intervals(tables), 1 << 56, 0.0, lambda: False).step_time_ns == best
+    assert enumerate_config(Intervals(tables), 1 << 56, 0.0, lambda: False).step_time_ns == best
     for method in ("cpsat", "milp"):
-        found = solve_shape(tables, model_engine(method))
+        found = solve_config(tables, model_engine(method))
         assert found.step_time_ns == found.bound_ns == best
 
 
 def of_two_tensors(tables: CostTables) -> CostTables:
-    """The same shape where two tensors cross every boundary."""
+    """The same configuration where two tensors cross every boundary."""
     workload = tables.instance.workload
     runs = tuple(run.but(layer={"output_tensors": 2}) for run in workload.layer_runs)
     twice = Workload.model_validate(workload.model_dump() | {"layer_runs": runs})
-    return build_tables(tables.instance.but(workload=twice), tables.shape)
+    return build_tables(tables.instance.but(workload=twice), tables.config)
 
 
 def test_messages_are_compared_kind_by_kind() -> None:

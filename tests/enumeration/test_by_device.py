@@ -1,4 +1,4 @@
-"""Shapes with several chunks per device, all node orders at once: no plan is lost on the way."""
+"""Configs with several chunks per device, all node orders at once: no plan is lost on the way."""
 
 from collections.abc import Sequence
 
@@ -8,17 +8,17 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from solver.enumeration import by_device
 from solver.enumeration.by_device import best_by_device
-from solver.enumeration.engine import ShapeAnswer
+from solver.enumeration.engine import ConfigAnswer
 from solver.graph import devices
 from solver.graph.problem import Intervals
-from solver.search.enumeration import enumerate_shape
-from tests.random_shapes import random_optimum_ns, random_tables
+from solver.search.enumeration import enumerate_config
+from tests.random_configs import random_optimum_ns, random_tables
 from tests.seeds import few_and_many
 
 NO_CUTOFF = 1 << 50
 
 
-def answer(tables: CostTables, cutoff: int = NO_CUTOFF, asks: int = 10**6) -> ShapeAnswer:
+def answer(tables: CostTables, cutoff: int = NO_CUTOFF, asks: int = 10**6) -> ConfigAnswer:
     """Of a search that may ask so often whether to stop."""
     left = iter(range(asks))
     found = best_by_device(
@@ -61,5 +61,5 @@ def test_graphs_that_are_too_big_are_left_to_single_orders(monkeypatch: pytest.M
     tables = random_tables(1, schedule="interleaved")
     monkeypatch.setattr(devices, "MOST_EDGES", 0)
     assert best_by_device(Intervals(tables), Placer(tables), NO_CUTOFF, 0, lambda: False) is None
-    found = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
+    found = enumerate_config(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
     assert (found.step_time_ns, found.complete) == (optimum(1, False), True)

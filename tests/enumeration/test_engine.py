@@ -19,7 +19,7 @@ from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.graph.edges import build_layers
 from solver.graph.problem import Intervals, SplitProblem
 from tests import brute_force, recursion
-from tests.random_shapes import crowded_instance, random_shape, scheduled
+from tests.random_configs import crowded_instance, random_config, scheduled
 from tests.seeds import one_each
 from tests.small_instances import random_instance
 
@@ -93,7 +93,7 @@ def test_long_transfers_are_bounded_by_rounds() -> None:
 
 
 def even_tables(seed: int, schedule: ScheduleName | None = None) -> CostTables | None:
-    """A random shape with even shares on nodes of two types and sizes, if there is one."""
+    """A random configuration with even shares on nodes of two types and sizes, if there is one."""
     instance = crowded_instance(seed) if seed % 2 else random_instance(seed)
     search = instance.search.but(micro_batches="even")
     groups = instance.cluster.groups
@@ -101,8 +101,8 @@ def even_tables(seed: int, schedule: ScheduleName | None = None) -> CostTables |
         groups = tuple(group.but(nodes=2) for group in groups)
     instance = instance.but(search=search, cluster={"groups": groups})
     instance = instance if schedule is None else scheduled(instance, schedule, seed)
-    shape = random_shape(instance, seed, most_stages=4)
-    return build_tables(instance, shape) if shape else None
+    config = random_config(instance, seed, most_stages=4)
+    return build_tables(instance, config) if config else None
 
 
 @pytest.mark.parametrize("schedule", [None, "zb-h1"])
@@ -113,7 +113,7 @@ def test_one_replica_is_never_slower_than_the_best_plan(
     """The relaxation to one replica bounds the brute-force optimum from below."""
     tables = even_tables(seed, schedule)
     if tables is None:
-        pytest.skip("no such shape")
+        pytest.skip("no such configuration")
     best = brute_force.optimum_ns(tables)
     if best is None:
         return

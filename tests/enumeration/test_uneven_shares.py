@@ -12,14 +12,14 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import LayerRun
 from formulations.instance.load import load_instance
 from formulations.instance.search import ScheduleName
-from formulations.space import shapes
+from formulations.space import configs
 from solver.enumeration import uneven_shares
 from solver.enumeration.uneven_shares import Uneven, best_dealing
 from solver.graph.problem import Intervals
-from solver.search.enumeration import enumerate_shape
+from solver.search.enumeration import enumerate_config
 from solver.simulate import step_time_ns
 from tests import brute_force
-from tests.random_shapes import random_optimum_ns, random_tables, scheduled, unlike_replicas
+from tests.random_configs import random_optimum_ns, random_tables, scheduled, unlike_replicas
 from tests.seeds import few_and_many, one_each
 from tests.small_instances import two_tensors
 
@@ -27,7 +27,7 @@ NO_CUTOFF = 1 << 50
 
 
 def lanes_of(tables: CostTables) -> Uneven:
-    """The question for one shape."""
+    """The question for one configuration."""
     return Uneven(Intervals(tables), Placer(tables))
 
 
@@ -38,11 +38,11 @@ def bound_ns(lanes: Uneven, cutoff: int) -> int:
 
 
 def unlike_tables(seed: int, single: bool = True) -> CostTables:
-    """Tables of the shape of two replicas; every fifth with ZB-H1."""
+    """Tables of the configuration of two replicas; every fifth with ZB-H1."""
     instance = unlike_replicas(seed, single)
     instance = scheduled(instance, "zb-h1", seed) if seed % 5 == 1 else instance
-    (shape, *_) = (one for one in shapes(instance) if one.zero == seed % 2)
-    return build_tables(instance, shape)
+    (config, *_) = (one for one in configs(instance) if one.zero == seed % 2)
+    return build_tables(instance, config)
 
 
 @cache
@@ -75,7 +75,7 @@ def test_engine_equals_brute_force_below_any_cutoff(
     for seed in seeds:
         best = optimum_ns(seed)
         cutoff = NO_CUTOFF if best is None else int(best * cutoff_per_optimum)
-        answer = enumerate_shape(Intervals(unlike_tables(seed)), cutoff, 0.0, lambda: False)
+        answer = enumerate_config(Intervals(unlike_tables(seed)), cutoff, 0.0, lambda: False)
         assert answer.complete, seed
         assert answer.step_time_ns == (None if cutoff == best else best), seed
 
@@ -89,8 +89,8 @@ def test_bug_ways_with_messages_of_two_sizes_are_not_exact() -> None:
     chain = two_tensors([run.layer for run in instance.workload.layer_runs], 2)
     runs = tuple(LayerRun(layer=one, count=1) for one in chain)
     instance = instance.but(workload={"layer_runs": runs})
-    tables = build_tables(instance, next(one for one in shapes(instance) if one.zero == 1))
-    answer = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
+    tables = build_tables(instance, next(one for one in configs(instance) if one.zero == 1))
+    answer = enumerate_config(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
     assert answer.complete
     assert answer.step_time_ns == brute_force.optimum_ns(tables)
 
@@ -134,18 +134,18 @@ def test_bug_zero_bubbles_missed_too_little_with_blocking_sends(seeds: Sequence[
         instance = unlike_replicas(seed, single=False)
         update = {"schedule": ("zb-h1",), "blocking_sends": True}
         instance = instance.but(search=update)
-        tables = build_tables(instance, next(shapes(instance)))
+        tables = build_tables(instance, next(configs(instance)))
         best, lanes = simulated_ns(tables), lanes_of(tables)
         if best is not None:
             assert lanes.thinned(lanes.everything(best + 1), best + 1) is not None, seed
-            answer = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
+            answer = enumerate_config(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
             assert answer.step_time_ns == best, seed
 
 
 @pytest.mark.parametrize("schedule", [None, "zb-h1"])
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("seeds", few_and_many(range(100), 25))
-def test_bound_holds_for_any_shape(
+def test_bound_holds_for_any_config(
     seeds: Sequence[int], zones: bool, schedule: ScheduleName | None
 ) -> None:
     """Even shares, which are among the uneven ones, several GPUs per node, slow links of zones."""
@@ -165,7 +165,7 @@ def test_classes_taken_together_only_lower_the_bound(
     tables, best = unlike_tables(seed), optimum_ns(seed)
     lanes = lanes_of(tables)
     assert len(lanes.places.classes) == 2
-    assert lanes.exact == (sum(n > 0 for n in tables.shape.nodes_used) == 2)
+    assert lanes.exact == (sum(n > 0 for n in tables.config.nodes_used) == 2)
     assert best is None or bound_ns(lanes, 2 * best) <= best
 
 
@@ -197,15 +197,15 @@ def test_stopped_search_is_not_complete() -> None:
 
 
 def test_more_orders_than_could_be_tried_are_closed() -> None:
-    """Thirty nodes of two types in 86 million orders: the best plan of a shape, with its proof.
+    """Thirty nodes of two types in 86 million orders: the best plan of a config, with its proof.
 
     512 micro-batches for six replicas: two of them have one more than the others.
     """
     instance = load_instance(Path("instances/oobleck_mixed.yaml"))
     chosen = {"pipeline_parallel": (5,), "micro_batch": (1,), "idle_nodes": False}
     narrow = instance.but(search=chosen)
-    (shape,) = (one for one in shapes(narrow) if one.zero)
-    answer = best_dealing(lanes_of(build_tables(narrow, shape)), 16_000_000_000)
+    (config,) = (one for one in configs(narrow) if one.zero)
+    answer = best_dealing(lanes_of(build_tables(narrow, config)), 16_000_000_000)
     assert answer.complete
     assert answer.plan is not None
     assert sorted(replica.micro_batches for replica in answer.plan.replicas) == [

@@ -51,13 +51,13 @@ def test_best_plan_has_nothing_to_change() -> None:
     instance = instance_of(search=SEARCH)
     best = solve(instance, SolveOptions(gap=0.0))
     assert best.plan is not None
-    shape, stages = best.plan.shape, best.plan.replicas[0].stages
+    config, stages = best.plan.config, best.plan.replicas[0].stages
     last = len(instance.workload.layers) - 1
     blocks = [min(end, last) - max(start, 1) for start, end in (one.layers for one in stages)]
     groups = instance.cluster.node_groups
     names = [instance.cluster.groups[groups[node]].name for node in best.plan.node_order]
     text = (
-        f"pp=4,micro_batch={shape.micro_batch},schedule={shape.schedule},zero={shape.zero},"
+        f"pp=4,micro_batch={config.micro_batch},schedule={config.schedule},zero={config.zero},"
         f"split={'/'.join(map(str, blocks))},recompute={stages[0].recomputed.way}"
     )
     found = evaluated(text, ",".join(names))

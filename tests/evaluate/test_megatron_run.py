@@ -201,7 +201,7 @@ def test_ranks_are_megatrons(reference: Path) -> None:
             continue
         own = planned(instance, read(words, instance), nodes)
         ranks = Job(own.instance, own.plan).ranks
-        assert own.shape.dp == case["dp"]
+        assert own.config.dp == case["dp"]
         for name, field in (("tp", "tensor"), ("dp-cp", "data"), ("pp", "stage")):
             others = [one for one in ("tensor", "data", "stage") if one != field]
             groups: dict[tuple[int, ...], list[int]] = {}
@@ -226,7 +226,7 @@ def test_tensor_groups_that_split_a_sequence_divide_its_tokens() -> None:
     """64 tokens for 3 GPUs: Megatron-LM ends such a job; whole sequences are a plan."""
     instance = with_blocks(8, gpus_per_node=12, nodes=1).but(workload={"kv_heads": 12})
     words = f"{TP} 3 {PP} 4"
-    assert planned(instance, read(words, instance), (0,)).shape.widest_tp == 3
+    assert planned(instance, read(words, instance), (0,)).config.widest_tp == 3
     with pytest.raises(
         PlanError, match=r"a\.txt:1: tensor groups of 3 .*; allowed: a divisor of 64"
     ):
@@ -247,7 +247,7 @@ def test_experts_that_tensor_groups_do_not_split() -> None:
     """As exported: four GPUs share them, two of each tensor group; the tensor degree is no news."""
     job = WHOLE_EXPERTS
     run = read(megatron.files(job)[megatron.ARGUMENTS], job.instance)
-    assert planned(job.instance, run, (1, 0, 1)).shape == job.shape
+    assert planned(job.instance, run, (1, 0, 1)).config == job.config
     assert read(f"{TP} 2 {EXPERT_TP} 2", job.instance).etp is None
     assert read(f"{TP} 2 {EXPERT_TP} 1").etp is None  # a model without experts
 

@@ -44,7 +44,7 @@ def test_bug_no_size_of_micro_batches_shares_a_batch_among_these_replicas() -> N
     with pytest.raises(PlanError, match=r"^--degrees: 16 sequences for 3 .* --order .* 2 or 1 rep"):
         read_run(instance, stated="tp=2", order="big,small")
     for order, replicas in (("small*2", 2), ("small", 1)):
-        assert read_run(instance, stated="tp=2", order=order).shape.dp == replicas
+        assert read_run(instance, stated="tp=2", order=order).config.dp == replicas
 
 
 @pytest.mark.parametrize("batch", range(1, 17))
@@ -86,7 +86,7 @@ def test_hosts_left_out_are_idle() -> None:
     """The order names the nodes that are used; the space then allows idle ones."""
     instance = instance_of(search="target: any, idle_nodes: false")
     own = read_run(instance, stated="pp=2,micro_batch=2", order="big")
-    assert (own.shape.nodes_used, own.shape.dp) == ((1, 0), 2)
+    assert (own.config.nodes_used, own.config.dp) == ((1, 0), 2)
     assert own.space.search.idle_nodes
     assert predicted(own)[1].broken == ()
 

@@ -23,7 +23,7 @@ INSTANCE = Path("instances/hetero_small.yaml")
 
 
 def few_choices() -> Instance:
-    """A plan space of some ten shapes."""
+    """A plan space of some ten configurations."""
     instance = load_instance(INSTANCE)
     few = {"micro_batch": (4,), "tensor_parallel": (1,), "data_parallel": (2, 4), "zero": (0, 1)}
     return instance.but(search=few)

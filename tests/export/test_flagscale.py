@@ -27,8 +27,8 @@ def in_parts(
         stage.but(group=Group(node=node, gpus=tuple(range(slot.width))), degrees=slot)
         for node, (stage, slot) in enumerate(zip(replica.stages, degrees, strict=True))
     )
-    shape = job.shape.but(degrees=degrees, nodes_used=(1, 1))
-    changed = job.plan.but(shape=shape, replicas=(replica.but(stages=stages),))
+    config = job.config.but(degrees=degrees, nodes_used=(1, 1))
+    changed = job.plan.but(config=config, replicas=(replica.but(stages=stages),))
     return Job(job.instance.with_batch(8 * micro_batch), changed)
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from formulations.plan import (
+    Configuration,
     Degrees,
     Group,
-    Shape,
     num_gpus,
     simulable,
     slots_of_order,
@@ -14,7 +14,7 @@ from formulations.plan import (
 from tests.export_cases import WHOLE_EXPERTS, instance_of, plan_of
 
 INSTANCE = instance_of()  #: a node of four GPUs and two of two
-PLAIN = plan_of(INSTANCE).shape  #: two replicas of four stages, of one GPU each
+PLAIN = plan_of(INSTANCE).config  #: two replicas of four stages, of one GPU each
 
 
 def test_slots_of_nodes_in_order() -> None:
@@ -41,8 +41,8 @@ def test_ranks_and_what_zero_splits() -> None:
     """Two replicas have each tensor twice: 7 parameters are 4 states at most on each."""
     assert (PLAIN.slots, PLAIN.num_stages, PLAIN.ranks(0), PLAIN.has_copies) == (8, 4, 2, True)
     for zero, counts in ((0, (7, 7, 7)), (1, (4, 7, 7)), (2, (4, 4, 7)), (3, (4, 4, 4))):
-        shape = PLAIN.but(zero=zero)
-        kept = shape.own_states(7, 0), shape.own_gradients(7, 0), shape.own_parameters(7, 0)
+        config = PLAIN.but(zero=zero)
+        kept = config.own_states(7, 0), config.own_gradients(7, 0), config.own_parameters(7, 0)
         assert kept == counts
     assert not PLAIN.but(dp=1).has_copies
     assert PLAIN.but(degrees=()).has_copies  # taken for granted
@@ -50,13 +50,13 @@ def test_ranks_and_what_zero_splits() -> None:
 
 def test_experts_lie_on_a_grid_of_their_own() -> None:
     """Tp 2, two replicas: four GPUs of a stage share the experts, each of which is whole."""
-    shape = WHOLE_EXPERTS.shape
-    assert (shape.dp, shape.ep, shape.etp, shape.widest_tp) == (2, 4, 1, 2)
-    assert (shape.expert_lanes(0), shape.expert_grid(0), shape.expert_ranks(0)) == (1, 4, 1)
-    split = shape.but(ep=1, etp=None)
+    config = WHOLE_EXPERTS.config
+    assert (config.dp, config.ep, config.etp, config.widest_tp) == (2, 4, 1, 2)
+    assert (config.expert_lanes(0), config.expert_grid(0), config.expert_ranks(0)) == (1, 4, 1)
+    split = config.but(ep=1, etp=None)
     assert (split.expert_lanes(0), split.expert_grid(0), split.expert_ranks(0)) == (2, 2, 2)
     # of 8 dense parameters two replicas keep 4 each, of 6 of experts the one GPU all
-    assert shape.but(zero=1).own_states(8, 0, 6) == 4 + 6
+    assert config.but(zero=1).own_states(8, 0, 6) == 4 + 6
 
 
 def test_chunks_go_round_the_devices() -> None:
@@ -67,5 +67,5 @@ def test_chunks_go_round_the_devices() -> None:
 @pytest.mark.parametrize(("batch", "fits"), [(65_536, True), (131_072, False)])
 def test_steps_that_are_too_long_to_simulate(batch: int, fits: bool) -> None:
     """32,768 micro-batches of one sequence for each of two replicas are the most."""
-    shape: Shape = PLAIN.but(micro_batch=1)
-    assert simulable(INSTANCE.with_batch(batch), shape) == fits
+    config: Configuration = PLAIN.but(micro_batch=1)
+    assert simulable(INSTANCE.with_batch(batch), config) == fits

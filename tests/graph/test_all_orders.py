@@ -11,9 +11,9 @@ from solver.graph.placements import fixed_order, replica_classes
 from solver.graph.problem import Intervals
 from tests import brute_force
 from tests.enumeration.test_engine import NO_CUTOFF, even_tables
-from tests.random_shapes import crowded_instance
+from tests.random_configs import crowded_instance
 from tests.seeds import one_each
-from tests.small_instances import layer, plain_shape, workload
+from tests.small_instances import layer, plain_config, workload
 
 
 @pytest.mark.parametrize("schedule", [None, "zb-h1"])
@@ -22,7 +22,7 @@ def test_all_orders_at_once_equal_brute_force(seed: int, schedule: ScheduleName 
     """The free order finds the least step time over every order and split that fits."""
     tables = even_tables(seed, schedule)
     if tables is None:
-        pytest.skip("no such shape")
+        pytest.skip("no such configuration")
     problem = free_order(Intervals(tables), Placer(tables))
     assert problem is not None
     found = solve_split(problem, NO_CUTOFF)
@@ -42,8 +42,8 @@ def deep_tables(dp: int, stages: int) -> CostTables:
         search={"micro_batches": "even"},
         cluster={"groups": groups},
     )
-    shape = plain_shape((nodes, nodes), dp=dp, pp=stages)
-    return build_tables(instance, shape)
+    config = plain_config((nodes, nodes), dp=dp, pp=stages)
+    return build_tables(instance, config)
 
 
 @pytest.mark.parametrize(("dp", "stages"), [(1, 8), (2, 4), (4, 2)])
@@ -79,4 +79,4 @@ def test_lanes_are_what_no_node_border_parts() -> None:
     tables = deep_tables(2, 4)
     groups = tuple(group.but(gpus_per_node=4) for group in tables.instance.cluster.groups)
     wide = tables.instance.but(cluster={"groups": groups})
-    assert lane_width(build_tables(wide, plain_shape((2, 1), dp=6, pp=2))) == 2
+    assert lane_width(build_tables(wide, plain_config((2, 1), dp=6, pp=2))) == 2

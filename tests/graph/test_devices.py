@@ -10,7 +10,7 @@ from solver.graph.devices import DeviceGraph
 from solver.graph.problem import Intervals
 from tests import brute_force
 from tests.enumeration.test_engine import NO_CUTOFF
-from tests.random_shapes import random_tables
+from tests.random_configs import random_tables
 from tests.seeds import few_and_many
 
 
@@ -27,8 +27,8 @@ def test_the_graph_holds_every_plan(seeds: Sequence[int], zones: bool) -> None:
         left = graph.everything(NO_CUTOFF)
         assert left is not None
         arcs, splits = graph.plans(left)
-        nodes = sum(tables.shape.nodes_used)
-        orders = [problem.order(own * tables.shape.vpp)[:nodes] for own in arcs.tolist()]
+        nodes = sum(tables.config.nodes_used)
+        orders = [problem.order(own * tables.config.vpp)[:nodes] for own in arcs.tolist()]
         plans = list(zip(orders, map(tuple, splits.tolist()), strict=True))
         assert len(set(plans)) == len(plans) == graph.count(left)
         known = {

@@ -8,13 +8,13 @@ from formulations.costs.compute import layer_times
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from solver.bounds.closed_forms import closed_forms
-from solver.bounds.largest_share import shape_bound_ns
+from solver.bounds.largest_share import config_bound_ns
 from solver.graph.all_orders import free_order
 from solver.graph.placements import StageZones
 from solver.graph.problem import Intervals
-from solver.search.enumeration import enumerate_shape
+from solver.search.enumeration import enumerate_config
 from tests import brute_force
-from tests.random_shapes import extreme_optimum_ns, extreme_tables
+from tests.random_configs import extreme_optimum_ns, extreme_tables
 from tests.seeds import few_and_many
 
 NO_CUTOFF = 1 << 50
@@ -31,24 +31,26 @@ def test_no_bound_exceeds_the_optimum(seeds: Sequence[int]) -> None:
     """In closed form, and over the graph of all orders, with and without a cutoff."""
     for seed in seeds:
         tables, best = extreme_tables(seed), optimum_ns(seed)
-        shape = tables.shape
-        times = layer_times(tables.instance, shape.degrees, shape.micro_batch, shape.recompute[0])
-        assert closed_forms(tables.instance, [shape], [times])[0].bound_ns <= best, seed
-        assert shape_bound_ns(Intervals(tables), NO_CUTOFF) <= best, seed
-        assert best == NO_CUTOFF or shape_bound_ns(Intervals(tables), best + 1) <= best, seed
+        config = tables.config
+        times = layer_times(
+            tables.instance, config.degrees, config.micro_batch, config.recompute[0]
+        )
+        assert closed_forms(tables.instance, [config], [times])[0].bound_ns <= best, seed
+        assert config_bound_ns(Intervals(tables), NO_CUTOFF) <= best, seed
+        assert best == NO_CUTOFF or config_bound_ns(Intervals(tables), best + 1) <= best, seed
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(240), 24))
-def test_closing_a_shape_finds_its_optimum(seeds: Sequence[int]) -> None:
+def test_closing_a_config_finds_its_optimum(seeds: Sequence[int]) -> None:
     """Below a cutoff of 1 ns more, and nothing below the optimum itself."""
     for seed in seeds:
         intervals, best = Intervals(extreme_tables(seed)), optimum_ns(seed)
         above = min(best + 1, NO_CUTOFF)
-        answer = enumerate_shape(intervals, above, 0.0, lambda: False)
+        answer = enumerate_config(intervals, above, 0.0, lambda: False)
         assert answer.complete, seed
         assert answer.step_time_ns == (None if best == NO_CUTOFF else best), seed
         if best < NO_CUTOFF:
-            answer = enumerate_shape(intervals, best, 0.0, lambda: False)
+            answer = enumerate_config(intervals, best, 0.0, lambda: False)
             assert answer.complete, seed
             assert answer.plan is None, seed
 
@@ -74,7 +76,7 @@ def test_a_stage_that_spans_zones_takes_as_long_as_said(seeds: Sequence[int]) ->
 
 def stage_zones(tables: CostTables, order: Sequence[int]) -> list[list[int]]:
     """Per stage the zone of each of its slots."""
-    zone, dp = tables.instance.cluster.zone_of_group, tables.shape.dp
+    zone, dp = tables.instance.cluster.zone_of_group, tables.config.dp
     slots = [zone[j] for j in order for _ in range(tables.slots_per_node[j])]
     return [slots[i : i + dp] for i in range(0, len(slots), dp)]
 

@@ -9,19 +9,19 @@ import pytest
 from formulations.costs.tables import CostTables
 from solver.heuristics.balance import WIDTH, Balance, Split, SplitSpace, group_of_slot
 from tests import brute_force
-from tests.random_shapes import random_tables
+from tests.random_configs import random_tables
 from tests.seeds import one_each
 
 
 def cases(seeds: range) -> Iterator[tuple[CostTables, Balance, list[Split]]]:
-    """Random shapes with every order, two of the share vectors, and all splits that fit."""
+    """Random configurations with every order, two of the share vectors, and all splits that fit."""
     for seed in seeds:
         tables = random_tables(seed)
-        space, shape = SplitSpace(tables), tables.shape
+        space, config = SplitSpace(tables), tables.config
         vectors = list(brute_force.all_shares(tables))
         for order in brute_force.all_orders(tables):
             placed = brute_force.place(tables, order)
-            groups = group_of_slot(tables, order).reshape(shape.pp, shape.dp)
+            groups = group_of_slot(tables, order).reshape(config.pp, config.dp)
             for shares in {vectors[0], vectors[-1]}:
                 fitting = [
                     split
@@ -45,7 +45,9 @@ def test_fits_says_of_every_split_whether_all_gpus_hold_it() -> None:
     """Blocks and memory, against a recount from the slots."""
     tight = 0
     for tables, balance, fitting in cases(range(12)):
-        splits = [(0, *cut, tables.num_layers) for cut in _cuts(tables.num_layers, tables.shape.pp)]
+        splits = [
+            (0, *cut, tables.num_layers) for cut in _cuts(tables.num_layers, tables.config.pp)
+        ]
         found = balance.fits(np.array(splits))
         assert [split for split, fits in zip(splits, found, strict=True) if fits] == fitting
         tight += 0 < len(fitting) < len(splits)
@@ -87,7 +89,7 @@ def test_split_keeps_memory_and_its_limit() -> None:
 def test_what_follows_the_last_backward_counts_where_it_is_given(seed: int) -> None:
     """The least limit is that of work + tail of the most loaded stage, over all splits that fit."""
     for tables, bare, fitting in cases(range(seed, seed + 10)):
-        stages = np.arange(1, tables.shape.pp + 1)[:, None]
+        stages = np.arange(1, tables.config.pp + 1)[:, None]
         after = np.concatenate(
             [0 * stages, np.cumsum(stages * tables.gradient_bytes[:, 0], axis=1)], axis=1
         )

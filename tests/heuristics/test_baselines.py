@@ -12,8 +12,8 @@ from formulations.decisions import even_shares
 from formulations.instance import Cluster, Instance, Limits, Link, Objective, SearchSpace
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
-from formulations.plan import Shape
-from formulations.space import shapes
+from formulations.plan import Configuration
+from formulations.space import configs
 from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
 from solver.heuristics.baselines import (
     Found,
@@ -41,7 +41,7 @@ from tests.small_instances import (
     workload,
 )
 
-Baseline = Callable[[Instance, Iterable[Shape]], Found]
+Baseline = Callable[[Instance, Iterable[Configuration]], Found]
 #: Times of min-max splits are round, see `round_times`.
 MS = 1_000_000
 ROUND = pytest.mark.usefixtures("round_times")
@@ -55,27 +55,27 @@ def test_plans_fit_and_their_time_is_the_simulated_one(baseline: Baseline) -> No
     found = 0
     for seed in range(16):
         instance = random_instance(seed)
-        plan_and_time = baseline(instance, shapes(instance))
+        plan_and_time = baseline(instance, configs(instance))
         if plan_and_time is None:
             continue
         plan, time_ns = plan_and_time
         costs = plan_costs(instance, plan)
         assert (costs.memory_bytes <= costs.limit_bytes).all()
         assert step_time_ns(costs) == time_ns
-        batch = sum(costs.micro_batches) * plan.shape.micro_batch
+        batch = sum(costs.micro_batches) * plan.config.micro_batch
         assert batch == instance.workload.global_batch
-        assert plan.shape in set(shapes(instance))
+        assert plan.config in set(configs(instance))
         found += 1
     assert found > 7
 
 
 def every_minmax_time(instance: Instance) -> list[int]:
-    """Step times of the min-max splits of all shapes and orders, none left out."""
+    """Step times of the min-max splits of all configurations and orders, none left out."""
     times = []
-    for shape in shapes(instance):
-        tables = build_tables(instance, shape)
+    for config in configs(instance):
+        tables = build_tables(instance, config)
         shares = even_shares(tables)
-        for order in node_orders(shape.nodes_used, 64):
+        for order in node_orders(config.nodes_used, 64):
             split = minmax_of(order_balance(SplitSpace(tables), order, shares))
             if split:
                 costs = split_costs(tables, Placer(tables).costs(order), split, shares)
@@ -85,9 +85,9 @@ def every_minmax_time(instance: Instance) -> list[int]:
 
 @pytest.mark.parametrize("seed", one_each(range(25), 5))
 def test_leaving_out_hopeless_candidates_loses_nothing(seed: int) -> None:
-    """The min-max plan is the best over all shapes and orders, each simulated."""
+    """The min-max plan is the best over all configurations and orders, each simulated."""
     instance = random_instance(seed)
-    found = minmax_plan(instance, shapes(instance))
+    found = minmax_plan(instance, configs(instance))
     assert (found and found[1]) == min(every_minmax_time(instance), default=None)
 
 
@@ -95,7 +95,7 @@ def test_equal_split_does_not_move_layers() -> None:
     """Fast and slow node: min-max gives the fast one more, the equal split does not."""
     search = SearchSpace(pipeline_parallel=(2,), micro_batch=(1,), recompute=("none",))
     instance = chain_instance([2] * 6, [FAST, SLOW], search)
-    minmax, equal = (find(instance, shapes(instance)) for find in BASELINES[:2])
+    minmax, equal = (find(instance, configs(instance)) for find in BASELINES[:2])
     assert minmax is not None
     assert equal is not None
     sizes = [b - a for a, b in (stage.layers for stage in equal[0].replicas[0].stages)]
@@ -107,39 +107,39 @@ def test_cheapest_plan_is_chosen_where_money_is_minimised() -> None:
     """One of two nodes at half the rent is slower but cheaper than both."""
     instance = chain_instance([1, 1], [SLOW, SLOW])
     cheap = instance.but(objective=Objective(minimize="cost_per_step"))
-    fastest, cheapest = (minmax_plan(one, shapes(one)) for one in (instance, cheap))
+    fastest, cheapest = (minmax_plan(one, configs(one)) for one in (instance, cheap))
     assert fastest is not None
     assert cheapest is not None
-    assert sum(fastest[0].shape.nodes_used) == 2
-    assert sum(cheapest[0].shape.nodes_used) == 1
+    assert sum(fastest[0].config.nodes_used) == 2
+    assert sum(cheapest[0].config.nodes_used) == 1
 
 
 def test_plans_beyond_the_time_limit_are_refused() -> None:
     """Just inside and just outside the step time of the best plan."""
     instance = chain_instance([1, 1], [SLOW, SLOW])
-    found = minmax_plan(instance, shapes(instance))
+    found = minmax_plan(instance, configs(instance))
     assert found is not None
     best_s = found[1] / 1e9
     for limit_s, expected in ((best_s, found), (best_s * 0.999, None)):
         limited = instance.but(limits=Limits(max_step_time_s=limit_s))
-        assert minmax_plan(limited, shapes(limited)) == expected
+        assert minmax_plan(limited, configs(limited)) == expected
 
 
 def test_plans_beyond_the_money_limit_are_refused() -> None:
     """Just inside and just outside the cost of the only plan: 1 USD/h for its step time."""
     instance = chain_instance([1, 1], [SLOW])
-    found = minmax_plan(instance, shapes(instance))
+    found = minmax_plan(instance, configs(instance))
     assert found is not None
     cost_usd = found[1] / 1e9 / 3600
     for limit_usd, expected in ((cost_usd * 1.001, found), (cost_usd * 0.999, None)):
         limited = instance.but(limits=Limits(max_cost_usd_per_step=limit_usd))
-        assert minmax_plan(limited, shapes(limited)) == expected
+        assert minmax_plan(limited, configs(limited)) == expected
 
 
 def test_search_ends_when_told_to() -> None:
     """Stopped at once, there is no plan."""
     instance = chain_instance([1, 1], [SLOW])
-    assert minmax_plan(instance, shapes(instance), stop=lambda: True) is None
+    assert minmax_plan(instance, configs(instance), stop=lambda: True) is None
 
 
 def test_equal_blocks_keeps_the_ends_with_their_blocks() -> None:
@@ -176,10 +176,10 @@ def test_megatron_grows_tensor_then_pipeline_until_it_fits(
 ) -> None:
     """(tp, dp, pp): what the model does not need is left for data parallelism."""
     instance = megatron_instance(memory_gib, 10**8)
-    found = megatron_rule(instance, shapes(instance))
+    found = megatron_rule(instance, configs(instance))
     assert found is not None
-    shape = found[0].shape
-    assert (shape.widest_tp, shape.dp, shape.pp) == degrees
+    config = found[0].config
+    assert (config.widest_tp, config.dp, config.pp) == degrees
     recomputed = {stage.recomputed.way for one in found[0].replicas for stage in one.stages}
     assert recomputed == {"none"}
 
@@ -187,7 +187,7 @@ def test_megatron_grows_tensor_then_pipeline_until_it_fits(
 def test_megatron_finds_nothing_where_all_gpus_together_are_too_small() -> None:
     """1.68 GiB and the reserve of 1 GiB do not fit 2 GiB."""
     instance = megatron_instance(2.0, 10**8)
-    assert megatron_rule(instance, shapes(instance)) is None
+    assert megatron_rule(instance, configs(instance)) is None
 
 
 @pytest.mark.parametrize(("memory_gib", "zero"), [(3.6, 0), (3.4, 1)])
@@ -200,27 +200,27 @@ def test_megatron_splits_the_optimizer_only_if_nothing_else_fits(
     1.68 GiB. The reserve is 1 GiB. (tp = 1 and dp = 4 need 9 bytes for all: 2.51 GiB too.)
     """
     instance = megatron_instance(memory_gib, 10**8, blocks=3)
-    found = megatron_rule(instance, shapes(instance))
+    found = megatron_rule(instance, configs(instance))
     assert found is not None
-    shape = found[0].shape
-    assert (shape.zero, shape.widest_tp, shape.dp, shape.pp) == (zero, 2, 2, 1)
+    config = found[0].config
+    assert (config.zero, config.widest_tp, config.dp, config.pp) == (zero, 2, 2, 1)
 
 
 def test_megatron_leaves_nodes_out_where_all_of_them_cannot_divide_the_batch() -> None:
     """3 nodes of one GPU, 4 blocks, 4 sequences: neither 3 replicas nor 3 stages; 2 do."""
     instance = chain_instance([1] * 4, [FAST, SLOW, SLOW], SearchSpace(micro_batch=(1, 2)))
-    found = megatron_rule(instance, shapes(instance))
+    found = megatron_rule(instance, configs(instance))
     assert found is not None
-    assert found[0].shape.nodes_used == (1, 1, 0)
-    assert (found[0].shape.dp, found[0].shape.pp) == (2, 1)
+    assert found[0].config.nodes_used == (1, 1, 0)
+    assert (found[0].config.dp, found[0].config.pp) == (2, 1)
 
 
 def test_megatron_chooses_the_micro_batch_by_its_equation() -> None:
     """(m + p - 1) (t_f + t_b) with p = 2 and 8 sequences: 9 t for b = 1, 5 * 2 t for b = 2."""
     instance = megatron_instance(3.0, 10**8)
-    found = megatron_rule(instance, shapes(instance))
+    found = megatron_rule(instance, configs(instance))
     assert found is not None
-    assert found[0].shape.micro_batch == 1
+    assert found[0].config.micro_batch == 1
 
 
 #: Narayanan et al. 2021, table 1: parameters, heads, hidden size, layers, t, p, GPUs, batch.
@@ -253,9 +253,9 @@ def test_megatron_rule_gives_the_published_degrees(
     search = SearchSpace(recompute=("full",), idle_nodes=False, micro_batch=(1, 2, 4))
     cluster = Cluster(groups=(group,))
     instance = Instance(name=name, source="test", workload=gpt, cluster=cluster, search=search)
-    found = megatron_rule(instance, shapes(instance))
+    found = megatron_rule(instance, configs(instance))
     assert found is not None
-    assert (found[0].shape.widest_tp, found[0].shape.pp) == (tp, pp)
+    assert (found[0].config.widest_tp, found[0].config.pp) == (tp, pp)
 
 
 def test_equal_chunks_fit_and_their_time_is_the_simulated_one() -> None:
@@ -265,7 +265,7 @@ def test_equal_chunks_fit_and_their_time_is_the_simulated_one() -> None:
         plain = random_instance(seed)
         changed = {"schedule": ("interleaved",), "pipeline_parallel": (2,)}
         instance = plain.but(search=changed)
-        plan_and_time = equal_chunks_plan(shapes(instance), TimeTables(instance), lambda: False)
+        plan_and_time = equal_chunks_plan(configs(instance), TimeTables(instance), lambda: False)
         if plan_and_time is None:
             continue
         plan, time_ns = plan_and_time
@@ -280,18 +280,18 @@ def test_equal_chunks_fit_and_their_time_is_the_simulated_one() -> None:
 
 def split_of(tables: CostTables) -> Split | None:
     """Min-max split with the nodes in the order listed."""
-    order = range(len(tables.shape.nodes_used))
+    order = range(len(tables.config.nodes_used))
     return minmax_of(order_balance(SplitSpace(tables), order, even_shares(tables)))
 
 
 def random_cases(seeds: Sequence[int]) -> Iterator[tuple[Order, Balance]]:
-    """Every shape and order of tiny instances."""
+    """Every configuration and order of tiny instances."""
     for seed in seeds:
         instance = random_instance(seed)
-        for shape in shapes(instance):
-            tables = build_tables(instance, shape)
+        for config in configs(instance):
+            tables = build_tables(instance, config)
             shares = even_shares(tables)
-            for order in node_orders(shape.nodes_used, 6):
+            for order in node_orders(config.nodes_used, 6):
                 yield order, order_balance(SplitSpace(tables), order, shares)
 
 
@@ -419,7 +419,7 @@ def test_stage_times_and_memory_are_those_of_the_plan() -> None:
     """Equal to `split_costs` on every split of tiny instances."""
     for order, costs in random_cases(range(4)):
         placement = Placer(costs.space.tables).costs(order)
-        for split in all_splits(costs.space.tables.num_layers, costs.space.tables.shape.pp):
+        for split in all_splits(costs.space.tables.num_layers, costs.space.tables.config.pp):
             plan = split_costs(costs.space.tables, placement, split, costs.shares)
             work = (plan.forward_ns + plan.backward_ns).max(axis=1)
             assert costs.times_ns(split) == work.tolist()
@@ -434,7 +434,7 @@ def test_minmax_finds_a_split_if_and_only_if_one_fits() -> None:
     seen = set()
     for _, costs in random_cases(range(24)):
         tables = costs.space.tables
-        splits = all_splits(tables.num_layers, tables.shape.pp)
+        splits = all_splits(tables.num_layers, tables.config.pp)
         possible = any(valid(costs, split) for split in splits)
         found = minmax_of(costs)
         assert (found is not None) == possible

@@ -25,8 +25,8 @@ from solver.heuristics.blocks import (
     shaken,
     with_blocks,
 )
+from solver.heuristics.config_search import ConfigSearch, State
 from solver.heuristics.node_orders import Order
-from solver.heuristics.shape_search import ShapeSearch, State
 from solver.heuristics.trial import PathPool
 from solver.simulate import step_time_ns
 from tests.seeds import one_each
@@ -36,7 +36,7 @@ from tests.small_instances import (
     instance_of,
     layers_of,
     nodes_of,
-    plain_shape,
+    plain_config,
     random_layers,
     workload,
 )
@@ -79,7 +79,7 @@ def instance(seed: int = 0) -> Instance:
 def random_tables(seed: int) -> CostTables:
     """Four replicas of four stages, ZeRO 1 or none."""
     return build_tables(
-        instance(seed), plain_shape((6, 6, 4), dp=4, pp=4, zero=1 if seed % 4 else 0)
+        instance(seed), plain_config((6, 6, 4), dp=4, pp=4, zero=1 if seed % 4 else 0)
     )
 
 
@@ -112,7 +112,7 @@ def timed_tables() -> CostTables:
     )
 
 
-def start(search: ShapeSearch, split: tuple[int, ...] = (0, 9, 10, 11, 12)) -> State:
+def start(search: ConfigSearch, split: tuple[int, ...] = (0, 9, 10, 11, 12)) -> State:
     """The plan of `ALIKE` with this split."""
     shares = (search.starts.tables.num_micro_batches // 4,) * 4
     state = search.starts.judged(ALIKE, shares, split)
@@ -122,7 +122,7 @@ def start(search: ShapeSearch, split: tuple[int, ...] = (0, 9, 10, 11, 12)) -> S
 
 def blocks_of(tables: CostTables) -> BlockSearch:
     """Blocks of two nodes each."""
-    search = ShapeSearch(tables, PathPool())
+    search = ConfigSearch(tables, PathPool())
     return BlockSearch(search, BlockCosts(search.starts.space, search.starts.placer), SIZES)
 
 
@@ -142,13 +142,13 @@ def walk(blocks: BlockSearch, steps: int, seed: int) -> Iterator[Patterns]:
 def test_blocks_are_as_large_as_what_whole_stages_leave() -> None:
     """43 nodes at 4 a stage leave 3 or lack 1, 42 leave or lack 2."""
     tables = random_tables(1)
-    shape = plain_shape((43, 43, 42), dp=4, pp=32)
-    assert block_sizes(replace(tables, shape=shape)) == [1, 2]
+    config = plain_config((43, 43, 42), dp=4, pp=32)
+    assert block_sizes(replace(tables, config=config)) == [1, 2]
 
 
 def test_no_blocks_where_groups_fill_stages() -> None:
     """8 and 8 nodes at 4 a stage."""
-    assert not block_sizes(replace(random_tables(1), shape=plain_shape((8, 0, 8), dp=4, pp=4)))
+    assert not block_sizes(replace(random_tables(1), config=plain_config((8, 0, 8), dp=4, pp=4)))
 
 
 def test_no_blocks_where_nodes_are_cut() -> None:
@@ -156,8 +156,8 @@ def test_no_blocks_where_nodes_are_cut() -> None:
     tables = random_tables(1)
     groups = tuple(group.but(gpus_per_node=2) for group in tables.instance.cluster.groups)
     wide = tables.instance.but(cluster={"groups": groups})
-    shape = plain_shape((5, 5, 5), dp=5, pp=6)
-    assert not block_sizes(replace(tables, instance=wide, shape=shape))
+    config = plain_config((5, 5, 5), dp=5, pp=6)
+    assert not block_sizes(replace(tables, instance=wide, config=config))
 
 
 @pytest.mark.parametrize("seed", one_each(range(20), 5))
@@ -169,8 +169,8 @@ def test_patterns_that_use_all_nodes_are_judged_as_the_simulator_does(seed: int)
 def test_bug_blocks_know_weight_gradients() -> None:
     """ZB-H1 was judged by a graph with operations that had no times."""
     tables = random_tables(3)
-    shape = tables.shape.but(schedule="zb-h1")
-    check_judged(build_tables(tables.instance, shape), 3)
+    config = tables.config.but(schedule="zb-h1")
+    check_judged(build_tables(tables.instance, config), 3)
 
 
 def check_judged(tables: CostTables, seed: int) -> None:
@@ -250,7 +250,7 @@ def test_blocks_find_what_no_exchange_of_two_nodes_does() -> None:
     exchange helps both of the slower ones. On fast, fast, slow, slow nodes and fast, middle,
     middle, middle ones all take 18: (4 * 9 + 2 + 6 * 3 + 4 * 4) / 4, the mean of what nodes take.
     """
-    search = ShapeSearch(timed_tables(), PathPool())
+    search = ConfigSearch(timed_tables(), PathPool())
     state = start(search)
     assert state.step_time_ns == 19_000
     near = [
@@ -275,7 +275,7 @@ def test_plans_with_blocks_fit_and_are_never_slower(seed: int) -> None:
     three = max(least_bytes(tables, (k, k + 3)) for k in range(LAYERS - 2))
     whole = least_bytes(tables, (0, LAYERS))
     tables = replace(tables, capacity_bytes=np.array([three, whole, whole]))
-    search = ShapeSearch(tables, PathPool())
+    search = ConfigSearch(tables, PathPool())
     state = start(search, (0, 3, 6, 9, 12))
     found = with_blocks(search, state, Random(seed), lambda: False)
     costs = split_costs(tables, Placer(tables).costs(found.order), found.split, found.shares)
@@ -288,6 +288,6 @@ def test_plans_with_blocks_fit_and_are_never_slower(seed: int) -> None:
 
 def test_a_stopped_search_returns_what_it_has() -> None:
     """At once: the state, or the balanced pattern if that is faster."""
-    search = ShapeSearch(timed_tables(), PathPool())
+    search = ConfigSearch(timed_tables(), PathPool())
     state = start(search)
     assert with_blocks(search, state, Random(0), lambda: True).step_time_ns <= 19_000

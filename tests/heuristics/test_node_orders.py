@@ -9,7 +9,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import PlanCosts, split_costs
 from formulations.costs.tables import build_tables
 from formulations.decisions import even_shares
-from formulations.space import shapes
+from formulations.space import configs
 from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
 from solver.heuristics.node_orders import (
     compute_bound_ns,
@@ -59,15 +59,15 @@ Case = tuple[Balance, PlanCosts, Split]
 
 
 def cases(seed: int) -> Iterator[Case]:
-    """Every shape, order and split of a tiny instance."""
+    """Every configuration, order and split of a tiny instance."""
     instance = random_instance(seed)
-    for shape in shapes(instance):
-        tables = build_tables(instance, shape)
+    for config in configs(instance):
+        tables = build_tables(instance, config)
         shares = even_shares(tables)
-        for order in node_orders(shape.nodes_used, 6):
+        for order in node_orders(config.nodes_used, 6):
             stages = order_balance(SplitSpace(tables), order, shares)
             placement = Placer(tables).costs(order)
-            for split in all_splits(tables.num_layers, shape.pp):
+            for split in all_splits(tables.num_layers, config.pp):
                 yield stages, split_costs(tables, placement, split, shares), split
 
 

@@ -13,18 +13,18 @@ from solver.heuristics.balance import Balance, SplitSpace, group_of_slot
 from solver.heuristics.trial import OrderTrial, PathPool
 from solver.simulate import step_time_ns
 from tests import brute_force
-from tests.random_shapes import WITH_NEW, random_tables
+from tests.random_configs import WITH_NEW, random_tables
 from tests.seeds import one_each
 
 
 def trials(tables: CostTables) -> Iterator[OrderTrial]:
     """Every order, with up to four of the share vectors."""
-    space, placer, shape = SplitSpace(tables), Placer(tables), tables.shape
+    space, placer, config = SplitSpace(tables), Placer(tables), tables.config
     vectors = list(brute_force.all_shares(tables))
     for order in brute_force.all_orders(tables):
-        groups = group_of_slot(tables, order).reshape(shape.pp, shape.dp)
+        groups = group_of_slot(tables, order).reshape(config.pp, config.dp)
         for shares in vectors[:: -(-len(vectors) // 4)]:
-            stages = np.tile(groups, (shape.vpp, 1))
+            stages = np.tile(groups, (config.vpp, 1))
             yield OrderTrial(Balance(space, stages, shares), placer.costs(order))
 
 
@@ -66,7 +66,7 @@ def test_paths_bound_every_split_and_order_and_are_tight_where_they_were_met(
 
 
 def test_kinds_of_replicas_that_others_outdo_are_left_out() -> None:
-    """Random shapes: fewer lanes than different replicas somewhere, never none."""
+    """Random configurations: fewer lanes than different replicas somewhere, never none."""
     fewer = 0
     for seed in range(30):
         tables = random_tables(seed)

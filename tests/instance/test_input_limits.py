@@ -4,8 +4,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from formulations.instance import input_limits
-from formulations.plan import Shape, simulable
-from tests.small_instances import plain_shape, random_instance
+from formulations.plan import Configuration, simulable
+from tests.small_instances import plain_config, random_instance
 
 NAMES: TypeAdapter[str] = TypeAdapter(input_limits.Name)
 
@@ -42,8 +42,8 @@ def test_long_steps_are_not_simulated() -> None:
     assert not input_limits.can_be_simulated(1, 1 << 16, (1 << 15) + 1)
 
 
-def test_steps_of_small_shapes_are_simulated() -> None:
-    """The shapes of tiny instances are far below the limits."""
+def test_steps_of_small_configs_are_simulated() -> None:
+    """The configurations of tiny instances are far below the limits."""
     instance = random_instance(3)
-    shape: Shape = plain_shape(tuple(group.nodes for group in instance.cluster.groups))
-    assert simulable(instance, shape)
+    config: Configuration = plain_config(tuple(group.nodes for group in instance.cluster.groups))
+    assert simulable(instance, config)

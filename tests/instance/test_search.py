@@ -11,8 +11,8 @@ from formulations.instance import Instance
 from formulations.instance.catalogue import overlap_catalogue
 from formulations.instance.load import parse_instance
 from formulations.instance.search import Overlap
-from formulations.plan import Degrees, Shape
-from tests.small_instances import plain_shape
+from formulations.plan import Configuration, Degrees
+from tests.small_instances import plain_config
 
 
 def instance(overlap: str) -> Instance:
@@ -33,13 +33,13 @@ search: {{overlap: {overlap}}}
     )
 
 
-def shape(pp: int, vpp: int = 1) -> Shape:
+def config(pp: int, vpp: int = 1) -> Configuration:
     """Four GPUs in stages of two or four replicas."""
     schedule = "interleaved" if vpp > 1 else "1f1b"
-    return plain_shape((2,), dp=4 // pp, pp=pp, schedule=schedule, zero=1, vpp=vpp)
+    return plain_config((2,), dp=4 // pp, pp=pp, schedule=schedule, zero=1, vpp=vpp)
 
 
-def sync_ns(one: Instance, of: Shape) -> int:
+def sync_ns(one: Instance, of: Configuration) -> int:
     """Gradient sync of a block on stage 0, without its start-up."""
     return int(Placer(build_tables(one, of)).costs([0, 0]).sync_ns[0][1])
 
@@ -62,9 +62,9 @@ def test_hidden_tensor_traffic_leaves_the_rest() -> None:
 def test_sync_hides_where_a_replica_is_one_stage() -> None:
     """Half of it on one stage, nothing on two, a chunk of two on two with two chunks each."""
     plain, half = instance("{}"), instance("{gradient_sync: 0.75}")
-    assert sync_ns(half, shape(1)) == pytest.approx(0.25 * sync_ns(plain, shape(1)), abs=2)
-    assert sync_ns(half, shape(2)) == sync_ns(plain, shape(2))
-    interleaved = shape(2, vpp=2)
+    assert sync_ns(half, config(1)) == pytest.approx(0.25 * sync_ns(plain, config(1)), abs=2)
+    assert sync_ns(half, config(2)) == sync_ns(plain, config(2))
+    interleaved = config(2, vpp=2)
     assert sync_ns(half, interleaved) == pytest.approx(0.5 * sync_ns(plain, interleaved), abs=2)
 
 

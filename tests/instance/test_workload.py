@@ -17,7 +17,7 @@ from formulations.instance.workload import (
 )
 from tests.architectures import GPT2
 from tests.export_cases import instance_of
-from tests.small_instances import nodes_of, plain_shape
+from tests.small_instances import nodes_of, plain_config
 
 S, H, HEADS = 8, 4, 2
 LINK = Link(bandwidth_bytes_per_s=1e18, latency_s=0)
@@ -37,7 +37,7 @@ GPU = GpuType(
     measured_in=("bf16",),
 )
 GROUP = nodes_of(GPU, name="x", intra_node=LINK, inter_node=LINK)
-SHAPE = plain_shape((1,))
+SHAPE = plain_config((1,))
 
 
 def instance(precision: Precision, flash: bool = False) -> Instance:

@@ -44,10 +44,10 @@ def test_megatron_core_reads_the_layout(job: Job) -> None:
     """Rank by rank, chunk by chunk what our own parser finds; and it is valid."""
     layouts = needed("megatron.core.transformer.pipeline_parallel_layer_layout")
     text = written(job.pieces)
-    layout = layouts.PipelineParallelLayerLayout.from_str(text, job.shape.pp)
+    layout = layouts.PipelineParallelLayerLayout.from_str(text, job.config.pp)
     layout.validate_layer_layout(num_layers=job.num_blocks, mtp_num_layers=None)
     found = [[[one.name for one in chunk] for chunk in rank] for rank in layout.layout]
-    assert found == parsed(text, job.shape.pp, job.num_blocks)
+    assert found == parsed(text, job.config.pp, job.num_blocks)
 
 
 def test_megatron_core_takes_the_recipe(tmp_path: Path) -> None:
@@ -86,9 +86,9 @@ def test_torchtitan_takes_the_configuration(job: Job, tmp_path: Path) -> None:
         model_spec=SimpleNamespace(model=SimpleNamespace(layers=layers)),
     )
     assert module.apply(config) is config
-    assert config.parallelism.pipeline_parallel_degree == job.shape.pp
+    assert config.parallelism.pipeline_parallel_degree == job.config.pp
     assert (config.activation_checkpoint is None) == (job.recompute_way == "none")
-    if job.shape.pp > 1:
+    if job.config.pp > 1:
         path = Path(config.parallelism.pipeline_parallel_schedule_csv)
         assert path == tmp_path / torchtitan.SCHEDULE
     layers.append(None)
@@ -111,7 +111,7 @@ def test_bug_torchtitan_refused_configurations_at_start(job: Job, tmp_path: Path
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found == [job.shape.pp, job.micro_batches * job.shape.micro_batch]
+    assert found == [job.config.pp, job.micro_batches * job.config.micro_batch]
 
 
 RECIPE = """
@@ -169,7 +169,7 @@ def test_deepspeed_takes_pipeline_and_configuration(
     path.write_text(texts[deepspeed.CONFIG])
     monkeypatch.setenv("WORLD_SIZE", "1")
     loaded = json.loads(path.read_text())
-    loaded["train_batch_size"] //= UNEVEN.shape.dp  # of one replica: this is one process
+    loaded["train_batch_size"] //= UNEVEN.config.dp  # of one replica: this is one process
     found = configuration(loaded)
     assert found.gradient_accumulation_steps == 4
     assert found.zero_optimization_stage == 1
@@ -188,7 +188,7 @@ def test_deepspeed_has_an_optimizer_for_the_configuration(
     engines = needed("deepspeed.runtime.engine")
     monkeypatch.setenv("WORLD_SIZE", "1")
     loaded = json.loads(deepspeed.files(job)[deepspeed.CONFIG])
-    loaded["train_batch_size"] //= job.shape.dp  # of one replica: this is one process
+    loaded["train_batch_size"] //= job.config.dp  # of one replica: this is one process
     config = needed("deepspeed.runtime.config").DeepSpeedConfig(loaded)
     engine = SimpleNamespace(
         _config=config,

@@ -40,7 +40,7 @@ def run(job: Job, folder: Path) -> list[tuple[list[str], dict[str, Any]]]:
     fields = {
         "blocks": job.num_blocks,
         "parts": [torchtitan.modules(piece) for piece in job.pieces],
-        "ranks": job.shape.pp,
+        "ranks": job.config.pp,
         "micro_batches": job.micro_batches,
         "schedule": str(schedule),
         "folder": str(folder),
@@ -53,12 +53,12 @@ def run(job: Job, folder: Path) -> list[tuple[list[str], dict[str, Any]]]:
         **os.environ,
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(job.shape.pp),
+        "WORLD_SIZE": str(job.config.pp),
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
     }
     command = [sys.executable, "-m", "tests.launch.pipeline_worker", str(folder / "job.json")]
-    ranks = range(job.shape.pp)
+    ranks = range(job.config.pp)
     workers = [
         subprocess.Popen(
             command, env={**common, "RANK": str(r)}, cwd=ROOT, stderr=subprocess.PIPE, text=True
@@ -90,7 +90,7 @@ def test_exported_schedule_gives_the_gradients_of_one_process(name: str, tmp_pat
     rows = csv.reader(io.StringIO(torchtitan.files(job)[torchtitan.SCHEDULE]))
     for rank, ((log, gradients), row) in enumerate(zip(run(job, tmp_path), rows, strict=True)):
         assert log == row
-        assert _most_held(log, job.shape.vpp * job.shape.pp) == _planned(job, rank)
+        assert _most_held(log, job.config.vpp * job.config.pp) == _planned(job, rank)
         assert not set(found) & set(gradients)
         found |= gradients
     assert set(found) == set(wanted)
@@ -106,6 +106,6 @@ def _most_held(log: list[str], stages: int) -> int:
 
 def _planned(job: Job, rank: int) -> int:
     """The same, as memory is counted."""
-    shape = job.shape
-    whole = held(shape.schedule, shape.pp, rank, job.micro_batches, shape.vpp).whole
+    config = job.config
+    whole = held(config.schedule, config.pp, rank, job.micro_batches, config.vpp).whole
     return int(whole.sum(axis=1).max())

@@ -13,7 +13,7 @@ from formulations.instance.lengths import LengthClass
 from formulations.lengths.problem import Atom, RowTime
 from formulations.lengths.row_times import PlanRows, lengths_of, of_rows, plan_rows
 from formulations.lengths.strategy_time import NEVER, Numbers, StrategyTimes
-from formulations.plan import Shape
+from formulations.plan import Configuration
 from solver.lengths import candidates as module
 from solver.lengths.candidates import CLOSE, _variants, candidates, found_strategies, useful
 from solver.simulate import step_time_ns
@@ -57,8 +57,8 @@ def test_rows_are_those_of_the_model(name: str) -> None:
     instance, found = strategies(name)
     most = instance.workload.sequence_length
     for rows in found[:: 2 if name == "mixed" else 1]:
-        shape = rows.plan.shape.model_copy(update={"micro_batch": 8})
-        plan = rows.plan.model_copy(update={"shape": shape})
+        config = rows.plan.config.model_copy(update={"micro_batch": 8})
+        plan = rows.plan.model_copy(update={"config": config})
         number = 8 * sum(replica.micro_batches for replica in plan.replicas)
         of_eight = plan_costs(of_rows(instance, rows.strategy.longest // 8, number), plan)
         for r, replica in enumerate(rows.strategy.pipelines):
@@ -118,7 +118,7 @@ def test_a_step_of_one_length_is_the_simulated_one() -> None:
         assert rows_ns is not None
         costs = plan_costs(of_rows(instance, atom.tokens, number), one.plan)
         beyond = rows_ns + one.strategy.anchor_ns - step_time_ns(costs)
-        fill_ns = (one.plan.shape.pp - 1) * slowest_ns(costs, 0)
+        fill_ns = (one.plan.config.pp - 1) * slowest_ns(costs, 0)
         assert -costs.send_ns.sum() <= beyond <= fill_ns + 1e-6 * rows_ns
 
 
@@ -126,13 +126,13 @@ def test_bug_a_group_did_not_reduce_its_gradients() -> None:
     """Replicas take time to sum gradients, and the holder of fp32 state to update parameters."""
     for one in strategies("alike")[1]:
         assert one.strategy.anchor_ns > 0
-        assert (one.strategy.visit_ns > 0) is (one.plan.shape.dp > 1)
+        assert (one.strategy.visit_ns > 0) is (one.plan.config.dp > 1)
 
 
 def test_unlike_replicas() -> None:
     """On two types of GPUs the replica on the slower one is slower, and holds shorter rows."""
     _, found = strategies("mixed")
-    apart = next(one for one in found if (one.plan.shape.dp, one.plan.shape.pp) == (2, 1))
+    apart = next(one for one in found if (one.plan.config.dp, one.plan.config.pp) == (2, 1))
     fast, slow = sorted(row_ns(one.time, 4096) for one in apart.strategy.pipelines)
     assert slow > 1.5 * fast
     longest = [one.longest_row for one in apart.strategy.pipelines]
@@ -142,7 +142,7 @@ def test_unlike_replicas() -> None:
 def test_every_layout() -> None:
     """All degrees that use the four GPUs are there."""
     _, found = strategies("alike")
-    degrees = {(s.dp, s.degrees[0].tp, s.pp) for s in (one.plan.shape for one in found)}
+    degrees = {(s.dp, s.degrees[0].tp, s.pp) for s in (one.plan.config for one in found)}
     assert degrees == {(1, 1, 4), (1, 2, 2), (1, 4, 1), (2, 1, 2), (2, 2, 1), (4, 1, 1)}
 
 
@@ -152,14 +152,14 @@ class KilledError(Exception):
 
 def test_killed_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Layouts and switches of a study are not worked out again; strategies and times are equal."""
-    instance, path, begun = small(), tmp_path / "study.db", list[Shape]()
+    instance, path, begun = small(), tmp_path / "study.db", list[Configuration]()
     known = candidates(instance)
 
-    def variants(own: Instance, shape: Shape) -> list[PlanRows]:
-        begun.append(shape)
+    def variants(own: Instance, config: Configuration) -> list[PlanRows]:
+        begun.append(config)
         if len(begun) == 4:
             raise KilledError
-        return _variants(own, shape)
+        return _variants(own, config)
 
     monkeypatch.setattr(module, "_variants", variants)
     with pytest.raises(KilledError), open_study(path, instance) as study:

@@ -20,9 +20,9 @@ def test_a_row_is_a_plan_on_as_many_gpus(tmp_path: Path) -> None:
     assert (step.measured_s, memory) == (1.5, 1.5 * 2**30)
     [group] = step.instance.cluster.groups
     assert (group.nodes, group.gpus_per_node, step.instance.workload.global_batch) == (1, 4, 16)
-    shape, [replica] = step.plan.shape, step.plan.replicas
-    assert shape.degrees == (Degrees(tp=2),)
-    assert (shape.dp, shape.pp, shape.schedule, shape.zero) == (1, 2, "gpipe", 0)
+    config, [replica] = step.plan.config, step.plan.replicas
+    assert config.degrees == (Degrees(tp=2),)
+    assert (config.dp, config.pp, config.schedule, config.zero) == (1, 2, "gpipe", 0)
     assert replica.micro_batches == 4
     assert [stage.layers for stage in replica.stages] == [(0, 7), (7, 14)]
 
@@ -32,7 +32,7 @@ def test_chunks_are_interleaved(tmp_path: Path) -> None:
     steps = tmp_path / "steps.csv"
     steps.write_text(f"{HEADING},virtual_pipeline\n1,1,2,1,3,2\n", encoding="utf-8")
     [(step, memory)] = read_steps(steps, parse_instance(INSTANCE, "small.yaml", tmp_path))
-    assert (step.plan.shape.schedule, step.plan.shape.vpp, memory) == ("interleaved", 2, None)
+    assert (step.plan.config.schedule, step.plan.config.vpp, memory) == ("interleaved", 2, None)
     layers = [stage.layers for stage in step.plan.replicas[0].stages]
     assert layers == [(0, 4), (4, 7), (7, 10), (10, 14)]
 

@@ -1,4 +1,4 @@
-"""Ranges that the plan space leaves for decisions, held against every plan of tiny shapes."""
+"""Ranges that the plan space leaves for decisions, held against every plan of tiny configs."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from formulations.decisions import (
 )
 from tests import brute_force
 from tests.loop_checks import random_decisions
-from tests.random_shapes import random_tables
+from tests.random_configs import random_tables
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 7))
@@ -22,8 +22,8 @@ def test_ranges_are_those_of_all_plans(seed: int) -> None:
     """Boundaries, starts of nodes and shares: the least and the largest that some plan has."""
     tables = random_tables(seed)
     splits = list(brute_force.all_splits(tables))
-    inner = [{split[k] for split in splits} for k in range(1, tables.shape.num_stages)]
-    ranges = boundary_ranges(tables)[1 : tables.shape.num_stages]
+    inner = [{split[k] for split in splits} for k in range(1, tables.config.num_stages)]
+    ranges = boundary_ranges(tables)[1 : tables.config.num_stages]
     assert [(min(ends), max(ends)) for ends in inner] == ranges
     shares = {share for each in brute_force.all_shares(tables) for share in each}
     assert {*even_shares(tables)} <= shares or not shares
@@ -33,7 +33,9 @@ def test_ranges_are_those_of_all_plans(seed: int) -> None:
     for order in orders:
         starts |= {(j, sum(sizes[i] for i in order[:n])) for n, j in enumerate(order)}
     assert {*possible_starts(tables)} == starts
-    assert (only_order(tables) is not None) == (len([n for n in tables.shape.nodes_used if n]) == 1)
+    assert (only_order(tables) is not None) == (
+        len([n for n in tables.config.nodes_used if n]) == 1
+    )
 
 
 @pytest.mark.parametrize("seed", range(0, 30, 7))
@@ -54,7 +56,7 @@ def test_ends_and_starts_leave_enough_blocks(seed: int) -> None:
 def test_shares_below_a_largest_one() -> None:
     """Of M micro-batches on R replicas none exceeds it, and what is left for one is no less."""
     tables = random_tables(0)
-    total, dp = tables.num_micro_batches, tables.shape.dp
+    total, dp = tables.num_micro_batches, tables.config.dp
     free = share_range(tables)
     assert (free.start, free.stop) == (max(1, total - (dp - 1) * (total - dp + 1)), total - dp + 2)
     assert share_range(tables, 1).stop == 2

@@ -1,4 +1,4 @@
-"""The models that choose the shape too, CP-SAT and MILP: brute force over all shapes."""
+"""The models that choose the configuration too, CP-SAT and MILP: brute force over all configs."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -8,17 +8,17 @@ import pytest
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
-from formulations.plan import Shape
-from formulations.space import shapes
+from formulations.plan import Configuration
+from formulations.space import configs
 from solver.options import SolveOptions
 from solver.result import max_step_time_ns, objective_weight
 from solver.search import critical_path
 from solver.search.critical_path import CutLoop
 from solver.search.engines import Family, model_engine
-from solver.search.paths import OpenShape, whole_weights
+from solver.search.paths import OpenConfig, whole_weights
 from tests.brute_force import optimum_ns
 from tests.loop_checks import judge
-from tests.random_shapes import scheduled, slower, zoned
+from tests.random_configs import scheduled, slower, zoned
 from tests.seeds import few_and_many
 from tests.small_instances import random_instance
 
@@ -45,23 +45,23 @@ def varied(seed: int) -> Instance:
 
 
 def all_tables(instance: Instance) -> list[CostTables]:
-    """Costs of every shape, at most two dozen of them spread over the plan space."""
-    space = list(shapes(instance))
-    return [build_tables(instance, shape) for shape in space[:: 1 + len(space) // 24]]
+    """Costs of every configuration, at most two dozen of them spread over the plan space."""
+    space = list(configs(instance))
+    return [build_tables(instance, config) for config in space[:: 1 + len(space) // 24]]
 
 
 def objective(instance: Instance, tables: CostTables, step_time_ns: int) -> float:
-    """What a step of a shape counts."""
-    return step_time_ns * objective_weight(instance, tables.shape)
+    """What a step of a configuration counts."""
+    return step_time_ns * objective_weight(instance, tables.config)
 
 
 def run(family: Family, tables: Sequence[CostTables]) -> CutLoop:
-    """The loop over these shapes, within their budgets, to its end."""
-    open_ = [OpenShape(one, objective_weight(one.instance, one.shape)) for one in tables]
+    """The loop over these configurations, within their budgets, to its end."""
+    open_ = [OpenConfig(one, objective_weight(one.instance, one.config)) for one in tables]
 
-    def beyond(shape: Shape, best: float | None) -> int:
-        budget_ns = max_step_time_ns(tables[0].instance, shape)
-        reached = None if best is None else best / objective_weight(tables[0].instance, shape)
+    def beyond(config: Configuration, best: float | None) -> int:
+        budget_ns = max_step_time_ns(tables[0].instance, config)
+        reached = None if best is None else best / objective_weight(tables[0].instance, config)
         known = [None if budget_ns is None else budget_ns + 1, reached]
         return min([1 << 56, *(-int(-ns // 1) for ns in known if ns is not None)])
 
@@ -74,7 +74,7 @@ def best_of(instance: Instance, tables: Sequence[CostTables]) -> float | None:
     """Least objective by brute force, within the budgets; None if nothing fits."""
     values = []
     for one in tables:
-        found, budget_ns = optimum_ns(one), max_step_time_ns(instance, one.shape)
+        found, budget_ns = optimum_ns(one), max_step_time_ns(instance, one.config)
         if found is not None and (budget_ns is None or found <= budget_ns):
             values.append(objective(instance, one, found))
     return min(values, default=None)
@@ -82,10 +82,11 @@ def best_of(instance: Instance, tables: Sequence[CostTables]) -> float | None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 59))
-def test_chosen_shape_equals_brute_force(seeds: Sequence[int], family: Family) -> None:
-    """Of all shapes at once the best plan, proved, in step time or money; or that there is none.
+def test_chosen_config_equals_brute_force(seeds: Sequence[int], family: Family) -> None:
+    """Of all configs at once the best plan, proved, in step time or money; or that there is none.
 
-    HiGHS may contradict the simulator, rarely: then shapes stay open, and nothing is claimed.
+    HiGHS may contradict the simulator, rarely: then configurations stay open, and nothing is
+    claimed.
     """
     num_open = 0
     for seed in seeds:
@@ -109,7 +110,7 @@ def test_chosen_shape_equals_brute_force(seeds: Sequence[int], family: Family) -
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("seeds", few_and_many(range(2, 45), 29))
-def test_budget_holds_over_all_shapes(seeds: Sequence[int], family: Family) -> None:
+def test_budget_holds_over_all_configs(seeds: Sequence[int], family: Family) -> None:
     """With the best step time as limit the plan is found; a nanosecond less leaves none."""
     for seed in seeds:
         instance = varied(2 * seed)
@@ -126,8 +127,8 @@ def test_budget_holds_over_all_shapes(seeds: Sequence[int], family: Family) -> N
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_shapes_enter_as_they_are_needed(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that begins with one shape ends with the same optimum."""
+def test_configs_enter_as_they_are_needed(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that begins with one configuration ends with the same optimum."""
     monkeypatch.setattr(critical_path, "FIRST_SHAPES", 1)
     for seed in (4, 7, 12):
         instance = varied(seed)
@@ -137,15 +138,15 @@ def test_shapes_enter_as_they_are_needed(family: Family, monkeypatch: pytest.Mon
         assert loop.best == (None if expected is None else pytest.approx(expected, rel=1e-12))
 
 
-def test_shape_that_no_plan_can_beat_stays_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_that_no_plan_can_beat_stays_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known to be no better than the best plan does not enter the model."""
     monkeypatch.setattr(critical_path, "FIRST_SHAPES", 1)
     tables = next(t for t in all_tables(varied(4)) if optimum_ns(t) is not None)
     best = optimum_ns(tables)
     assert best is not None
-    far = OpenShape(tables, bound_ns=best)
+    far = OpenConfig(tables, bound_ns=best)
     loop = CutLoop(
-        model_engine("cpsat"), [far, OpenShape(tables)], lambda _, known: int(known or 1 << 56)
+        model_engine("cpsat"), [far, OpenConfig(tables)], lambda _, known: int(known or 1 << 56)
     )
     deque(loop.run(SolveOptions(), lambda: False), 0)
     assert (loop.closed, loop.best, loop.model.held) == (True, float(best), [1])
@@ -156,14 +157,14 @@ def test_weights_keep_the_order_of_prices() -> None:
     tables = all_tables(varied(4))[0]
 
     def weights(*prices: float) -> list[int]:
-        return whole_weights([OpenShape(tables, price) for price in prices])
+        return whole_weights([OpenConfig(tables, price) for price in prices])
 
     assert weights(7.5, 7.5) == [1, 1]
     assert weights(1.0, 4.0, 0.0, 1e-9) == [2500, 10_000, 0, 1]
 
 
 def test_bug_money_of_long_steps_left_64_bits() -> None:
-    """Many shapes of an hour and more: CP-SAT refused their sum, each times its weight."""
+    """Many configurations of an hour and more: CP-SAT refused their sum, each times its weight."""
     tables = all_tables(slower(varied(1), 100))
     loop = run("cpsat", tables)
     assert loop.best == pytest.approx(best_of(tables[0].instance, tables), rel=1e-12)

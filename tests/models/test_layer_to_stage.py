@@ -15,11 +15,11 @@ from formulations.decisions import Given
 from formulations.instance import SearchSpace
 from formulations.models.layer_to_stage import Split, excess, longest_path, possible_runs
 from formulations.models.model import Model
-from formulations.models.step_time import OneShape
+from formulations.models.step_time import OneConfig
 from tests import brute_force
 from tests.brute_force import all_splits
 from tests.loop_checks import judge
-from tests.random_shapes import random_tables
+from tests.random_configs import random_tables
 from tests.seeds import one_each
 from tests.small_instances import (
     gpu,
@@ -27,7 +27,7 @@ from tests.small_instances import (
     layer,
     layers_of,
     nodes_of,
-    plain_shape,
+    plain_config,
     workload,
 )
 from tests.twins import TWINS, Twin, all_solutions, fix, has_solution, least_values
@@ -42,7 +42,7 @@ def chain(kinds: str, pp: int, embedding_only: bool = False) -> CostTables:
     work = workload(layers, 4, 1000, tied=False)
     search = SearchSpace(embedding_only_stages=embedding_only)
     instance = instance_of("chain", work, [group], search=search)
-    return build_tables(instance, plain_shape((pp,), pp=pp))
+    return build_tables(instance, plain_config((pp,), pp=pp))
 
 
 def free(model: Model, tables: CostTables) -> Split:
@@ -80,7 +80,7 @@ def test_solutions_are_the_splits(twin: Twin, kinds: str, pp: int, embedding_onl
 @pytest.mark.parametrize(("kinds", "feasible"), [("ebbbh", True), ("ebbh", False)])
 def test_every_stage_needs_a_block(twin: Twin, kinds: str, feasible: bool) -> None:
     """Three stages take three blocks, not two."""
-    built = OneShape(twin.model(), chain(kinds, 3), Given(order=[0, 0, 0], micro_batches=[4]))
+    built = OneConfig(twin.model(), chain(kinds, 3), Given(order=[0, 0, 0], micro_batches=[4]))
     assert has_solution(built.model) == feasible
 
 
@@ -89,7 +89,7 @@ def test_stage_without_blocks_where_allowed(twin: Twin) -> None:
     """Two blocks make three stages, and four layers four, if a stage may hold the head alone."""
     for kinds, feasible in (("ebbh", True), ("ebh", False)):
         given = Given(order=[0] * 4, micro_batches=[4])
-        built = OneShape(twin.model(), chain(kinds, 4, True), given)
+        built = OneConfig(twin.model(), chain(kinds, 4, True), given)
         assert has_solution(built.model) == feasible
 
 
@@ -130,7 +130,7 @@ def test_memory(
     """(2) Four layers on two stages, with just the bytes that they take at best, or one less."""
     tables = sized(chain("bbbb", 2), least + spare, **sizes)
     given = Given(order=[0, 0], micro_batches=[micro_batches])
-    assert has_solution(OneShape(twin.model(), tables, given).model) == feasible
+    assert has_solution(OneConfig(twin.model(), tables, given).model) == feasible
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
@@ -147,7 +147,7 @@ RunSets = list[set[tuple[int, int]]]
 
 def runs_of(tables: CostTables, splits: list[tuple[int, ...]]) -> RunSets:
     """Runs of every stage in some splits."""
-    return [{(split[k], split[k + 1]) for split in splits} for k in range(tables.shape.pp)]
+    return [{(split[k], split[k + 1]) for split in splits} for k in range(tables.config.pp)]
 
 
 def as_sets(tables: CostTables, share: int = 1, limit_ns: int | None = None) -> RunSets:
@@ -183,7 +183,7 @@ def test_no_plan_within_the_limits_is_lost(seed: int) -> None:
 def test_memory_and_time_leave_runs_out() -> None:
     """On no memory or in no time there is no run at all."""
     tables = random_tables(0)
-    none: RunSets = [set()] * tables.shape.pp
+    none: RunSets = [set()] * tables.config.pp
     assert as_sets(replace(tables, capacity_bytes=0 * tables.capacity_bytes)) == none
     assert as_sets(tables, 1, 0) == none
 

@@ -7,7 +7,7 @@ import pytest
 from tests import brute_force
 from tests.equal_nodes import equal_nodes
 from tests.models.test_node_order import counted_terms, least_terms
-from tests.random_shapes import wide_zones
+from tests.random_configs import wide_zones
 from tests.seeds import one_each
 from tests.twins import TWINS, Twin
 

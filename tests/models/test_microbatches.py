@@ -10,10 +10,10 @@ from formulations.costs.tables import CostTables
 from formulations.decisions import Given, share_range
 from formulations.models.microbatches import Shares
 from formulations.models.node_order import FixedOrder, FreeOrder
-from formulations.models.step_time import OneShape
+from formulations.models.step_time import OneConfig
 from tests import brute_force
 from tests.loop_checks import need_bytes
-from tests.random_shapes import crowded_instance, random_tables
+from tests.random_configs import crowded_instance, random_tables
 from tests.seeds import few_and_many
 from tests.twins import TWINS, Twin, all_solutions, has_solution
 
@@ -26,7 +26,7 @@ def several_replicas(seeds: Sequence[int]) -> list[CostTables]:
     return [
         tables
         for tables in known
-        if tables.shape.dp > 1 and tables.instance.search.micro_batches == "uneven"
+        if tables.config.dp > 1 and tables.instance.search.micro_batches == "uneven"
     ]
 
 
@@ -37,7 +37,7 @@ def of_batch(batch: int, dp: int) -> CostTables:
     return replace(
         tables,
         instance=tables.instance.but(workload=workload),
-        shape=tables.shape.but(dp=dp),
+        config=tables.config.but(dp=dp),
     )
 
 
@@ -76,7 +76,7 @@ def test_equal_replicas_get_descending_shares(twin: Twin, seeds: Sequence[int]) 
             order = FixedOrder(tables, nodes)
             model = twin.model()
             part = Shares(model, tables, order, share_range(tables))
-            classes = [order.column(r) for r in range(tables.shape.dp)]
+            classes = [order.column(r) for r in range(tables.config.dp)]
 
             def kept(share: tuple[int, ...], classes: list[object]) -> bool:
                 return all(
@@ -103,7 +103,7 @@ def test_share_is_limited_by_memory(
         shares = brute_force.all_shares(tables)
         need = min(need_bytes(tables, boundaries, share) for share in shares)
         roomy = replace(tables, capacity_bytes=np.full(2, need + spare))
-        built = OneShape(twin.model(), roomy, Given(order=order, boundaries=boundaries))
+        built = OneConfig(twin.model(), roomy, Given(order=order, boundaries=boundaries))
         assert has_solution(built.model) == feasible
 
 
@@ -113,8 +113,8 @@ def test_too_small_a_largest_share_is_infeasible(twin: Twin) -> None:
     tables = several_replicas(range(0, 40, 4))[0]
     order = brute_force.all_orders(tables)[0]
     boundaries = next(brute_force.all_splits(tables))
-    enough = -(-tables.num_micro_batches // tables.shape.dp)
+    enough = -(-tables.num_micro_batches // tables.config.dp)
     roomy = replace(tables, capacity_bytes=np.full(2, 1 << 60))
     for most in (enough, enough - 1):
         given = Given(order, boundaries, largest_share=most)
-        assert has_solution(OneShape(twin.model(), roomy, given).model) == (most == enough)
+        assert has_solution(OneConfig(twin.model(), roomy, given).model) == (most == enough)

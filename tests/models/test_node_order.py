@@ -12,9 +12,9 @@ from formulations.decisions import ALL_FREE, Given, possible_starts
 from formulations.models.layer_to_stage import Split, given_runs
 from formulations.models.model import Solution
 from formulations.models.node_order import FixedOrder, FreeOrder, order_part
-from formulations.models.step_time import OneShape
+from formulations.models.step_time import OneConfig
 from tests import brute_force
-from tests.random_shapes import random_tables
+from tests.random_configs import random_tables
 from tests.seeds import few_and_many
 from tests.twins import TWINS, Twin, all_solutions, fix, has_solution, least_values
 
@@ -24,14 +24,14 @@ SEEDS = few_and_many(range(120), 7)
 def mixed(seeds: Sequence[int]) -> list[CostTables]:
     """Random tables with nodes of two groups."""
     known = [random_tables(seed) for seed in seeds]
-    shapes = [(tables, tables.shape) for tables in known]
-    return [tables for tables, one in shapes if len(one.nodes_used) == 2 and all(one.nodes_used)]
+    configs = [(tables, tables.config) for tables in known]
+    return [tables for tables, one in configs if len(one.nodes_used) == 2 and all(one.nodes_used)]
 
 
 def in_zones(seeds: Sequence[int]) -> list[CostTables]:
     """Random tables with nodes in several zones, each a group of its own."""
     known = [random_tables(seed, zones=True) for seed in seeds]
-    return [tables for tables in known if sum(tables.shape.nodes_used) > 1]
+    return [tables for tables in known if sum(tables.config.nodes_used) > 1]
 
 
 def test_starts_are_sums_of_other_nodes() -> None:
@@ -39,7 +39,7 @@ def test_starts_are_sums_of_other_nodes() -> None:
     tables = next(
         tables
         for tables in (random_tables(seed) for seed in range(0, 4000, 4))
-        if tables.shape.nodes_used == (2, 1) and tables.slots_per_node == (3, 2)
+        if tables.config.nodes_used == (2, 1) and tables.slots_per_node == (3, 2)
     )
     # Group 0 after nothing, the other (2), its twin (3), both (5); group 1 after 0, 3, 6 slots.
     assert list(possible_starts(tables)) == [(0, 0), (0, 2), (0, 3), (0, 5), (1, 0), (1, 3), (1, 6)]
@@ -61,10 +61,10 @@ def least_terms(
     """Values of sends, syncs, gathers and embedding when their sum is minimised."""
     model = twin.model()
     part = FreeOrder(model, tables)
-    split, shape = Split(model, tables, given_runs(boundaries)), tables.shape
-    terms = [part.send(k, r, split) for k in range(shape.pp - 1) for r in range(shape.dp)]
-    terms += [part.sync(k, split) for k in range(shape.pp)]
-    terms += [part.gather(k, split) for k in range(shape.pp)]
+    split, config = Split(model, tables, given_runs(boundaries)), tables.config
+    terms = [part.send(k, r, split) for k in range(config.pp - 1) for r in range(config.dp)]
+    terms += [part.sync(k, split) for k in range(config.pp)]
+    terms += [part.gather(k, split) for k in range(config.pp)]
     terms.append(part.embedding())
     fix(model, part, order)
     return least_values(model, terms)
@@ -79,7 +79,7 @@ def counted_terms(
     syncs = [sum(placed.sync[k][own]) + placed.sync_start[k] for k, own in enumerate(stages)]
     gathers = [sum(placed.gather[k][own]) + placed.gather_start[k] for k, own in enumerate(stages)]
     last = [tables.instance.workload.layers[own.stop - 1].output_tensors for own in stages]
-    sends = [time[last[s // tables.shape.dp]] for s, time in enumerate(placed.send)]
+    sends = [time[last[s // tables.config.dp]] for s, time in enumerate(placed.send)]
     return [*sends, *syncs, *gathers, placed.embedding]
 
 
@@ -104,20 +104,20 @@ def test_small_nodes_stand_where_they_fit(
     for tables in mixed(seeds):
         boundaries = next(brute_force.all_splits(tables))
         shares = next(brute_force.all_shares(tables))
-        shape = tables.shape
+        config = tables.config
         # Group 0 has room for everything; group 1 for the least that some order asks of it.
         need = min(
             max(
                 brute_force.least_bytes(tables, [(boundaries[k], boundaries[k + 1])], k, shares[r])
-                for k in range(shape.pp)
-                for r in range(shape.dp)
-                if brute_force.place(tables, order).groups[k * shape.dp + r] == 1
+                for k in range(config.pp)
+                for r in range(config.dp)
+                if brute_force.place(tables, order).groups[k * config.dp + r] == 1
             )
             for order in brute_force.all_orders(tables)
         )
         capacity = np.array([1 << 60, need + spare])
         small = replace(tables, capacity_bytes=capacity)
-        built = OneShape(twin.model(), small, Given(boundaries=boundaries, micro_batches=shares))
+        built = OneConfig(twin.model(), small, Given(boundaries=boundaries, micro_batches=shares))
         assert has_solution(built.model) == feasible
 
 
@@ -127,7 +127,7 @@ def test_single_group_leaves_no_choice(twin: Twin) -> None:
     tables = next(
         tables
         for tables in (random_tables(seed) for seed in range(1, 99))
-        if tables.shape.nodes_used in ((2,), (2, 0))
+        if tables.config.nodes_used in ((2,), (2, 0))
     )
     order = order_part(twin.model(), tables, ALL_FREE)
     assert isinstance(order, FixedOrder)

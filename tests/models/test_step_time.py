@@ -10,12 +10,12 @@ import pytest
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions, Given, decisions_of
 from formulations.models.milp import Milp
-from formulations.models.step_time import OneShape
+from formulations.models.step_time import OneConfig
 from solver.result import Status
 from solver.search.paths import first_cuts
 from tests import brute_force
 from tests.loop_checks import need_bytes, random_decisions
-from tests.random_shapes import random_optimum_ns, random_tables
+from tests.random_configs import random_optimum_ns, random_tables
 from tests.seeds import few_and_many, one_each
 from tests.twins import MILP, TWINS, Twin, solved
 
@@ -23,11 +23,11 @@ from tests.twins import MILP, TWINS, Twin, solved
 LONG_NS = 500_000_000
 
 
-def with_first_cuts(tables: CostTables, built: OneShape) -> OneShape:
+def with_first_cuts(tables: CostTables, built: OneConfig) -> OneConfig:
     """The model with the paths that the loop starts from."""
-    shape = tables.shape
+    config = tables.config
     for m in range(1, tables.num_micro_batches + 1):
-        for cut in first_cuts(shape.schedule, shape.pp, m):
+        for cut in first_cuts(config.schedule, config.pp, m):
             built.add_cut(cut)
     return built
 
@@ -37,7 +37,7 @@ def roomy(tables: CostTables) -> CostTables:
     return replace(tables, capacity_bytes=tables.capacity_bytes + 2**60)
 
 
-def values_of(built: OneShape, decisions: Decisions) -> list[float]:
+def values_of(built: OneConfig, decisions: Decisions) -> list[float]:
     """A solution vector in which nothing but decisions is set."""
     built.hint(decisions)
     if isinstance(built.model, Milp):
@@ -63,7 +63,7 @@ def test_memory_to_the_byte(twin: Twin, seeds: Sequence[int], spare: int, status
     for seed in seeds:
         tables = random_tables(seed)
         capacity = np.full_like(tables.capacity_bytes, least_capacity(tables) + spare)
-        built = OneShape(twin.model(), replace(tables, capacity_bytes=capacity))
+        built = OneConfig(twin.model(), replace(tables, capacity_bytes=capacity))
         assert solved(built.model).status is status
 
 
@@ -81,16 +81,19 @@ def test_without_paths_it_is_a_lower_bound(twin: Twin, seeds: Sequence[int]) -> 
         assert bare <= started <= best
 
 
-def _bare_and_started(twin: Twin, tables: CostTables) -> list[OneShape]:
-    return [OneShape(twin.model(), tables), with_first_cuts(tables, OneShape(twin.model(), tables))]
+def _bare_and_started(twin: Twin, tables: CostTables) -> list[OneConfig]:
+    return [
+        OneConfig(twin.model(), tables),
+        with_first_cuts(tables, OneConfig(twin.model(), tables)),
+    ]
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize("seed", one_each(range(40), 3))
 def test_solutions_are_plans(twin: Twin, seed: int) -> None:
-    """What is extracted is an order, a split and shares of the shape that fit in memory."""
+    """What is extracted is an order, a split and shares of the configuration that fit in memory."""
     tables = random_tables(seed)
-    built = OneShape(twin.model(), tables)
+    built = OneConfig(twin.model(), tables)
     values = solved(built.model).values
     if values is None:
         assert random_optimum_ns(seed) is None
@@ -118,7 +121,7 @@ def test_variables_stand_for_the_decisions(twin: Twin) -> None:
     for seed in range(0, 60, 4):
         tables = roomy(random_tables(seed))
         made = random_decisions(tables, seed)
-        built = OneShape(twin.model(), tables)
+        built = OneConfig(twin.model(), tables)
         assert built.extract(values_of(built, made)) == made
 
 
@@ -134,9 +137,9 @@ def test_budget_to_the_nanosecond(
     """
     for seed in seeds:
         tables = random_tables(seed)
-        best = solved(with_first_cuts(tables, OneShape(twin.model(), tables)).model).objective
+        best = solved(with_first_cuts(tables, OneConfig(twin.model(), tables)).model).objective
         if best is not None and not (twin is MILP and best > LONG_NS):
-            built = OneShape(twin.model(), tables, Given(max_step_time_ns=best + spare))
+            built = OneConfig(twin.model(), tables, Given(max_step_time_ns=best + spare))
             assert solved(with_first_cuts(tables, built).model).status is status
 
 
@@ -145,7 +148,7 @@ def test_milp_values_that_disagree_are_no_decisions(seed: int) -> None:
     """A vector that turns one literal of a plan around is refused, unless it makes another plan."""
     tables = roomy(random_tables(seed))
     made = random_decisions(tables, seed)
-    built = OneShape(MILP.model(), tables)
+    built = OneConfig(MILP.model(), tables)
     values = values_of(built, made)
     literals = {
         built.model.variables[index].name
@@ -164,7 +167,7 @@ def test_milp_fractional_values_are_no_decisions() -> None:
     """A literal at one half is neither; one at 1 - 1e-7 is 1."""
     tables = roomy(random_tables(0))
     made = random_decisions(tables, 0)
-    built = OneShape(MILP.model(), tables)
+    built = OneConfig(MILP.model(), tables)
     values = values_of(built, made)
     one = values.index(1)
     for value, expected in ((0.5, None), (1 - 1e-7, made)):
@@ -172,11 +175,11 @@ def test_milp_fractional_values_are_no_decisions() -> None:
 
 
 def test_milp_exclusion_leaves_out_one_plan() -> None:
-    """(22) Excluding plan by plan gives every plan of a shape of two groups once, then none."""
+    """(22) Excluding plan by plan gives every plan of a config of two groups once, then none."""
     known = [random_tables(seed) for seed in (9, 10, 15, 21)]
     for tables in map(roomy, known):
         assert len(brute_force.all_orders(tables)) > 1
-        built, left = OneShape(MILP.model(), tables), set(brute_force.all_decisions(tables))
+        built, left = OneConfig(MILP.model(), tables), set(brute_force.all_decisions(tables))
         while (values := solved(built.model).values) is not None:
             decisions = built.extract(values)
             assert decisions is not None

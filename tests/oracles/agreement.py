@@ -19,7 +19,7 @@ def check_costs(seed: int) -> None:
         for name, figures in vars(counted(*case)).items():
             stated = np.asarray(getattr(costs, name))
             worked_out = np.array(figures, dtype=np.int64).reshape(stated.shape)
-            assert np.array_equal(worked_out, stated), (seed, case.plan.shape, name)
+            assert np.array_equal(worked_out, stated), (seed, case.plan.config, name)
 
 
 def check_memory(seed: int) -> None:
@@ -28,7 +28,7 @@ def check_memory(seed: int) -> None:
         memory = Memory(Places(*case))
         for r, replica in enumerate(plan_memory(case.instance, case.plan)):
             for k, parts in enumerate(replica):
-                assert memory.parts(k, r) == parts._asdict(), (seed, case.plan.shape)
+                assert memory.parts(k, r) == parts._asdict(), (seed, case.plan.config)
 
 
 def check_layers(seed: int) -> None:

@@ -12,8 +12,8 @@ from formulations.instance.search import Overlap, ScheduleName
 from formulations.instance.sizes import MoeSizes, TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import OptimizerState, Precision, Recompute
-from formulations.plan import Degrees, Plan, Recomputed, Shape
-from formulations.space import shapes
+from formulations.plan import Configuration, Degrees, Plan, Recomputed
+from formulations.space import configs
 from formulations.space.layouts import layouts
 from formulations.space.slots import stage_places
 from tests.oracles.layers import Model
@@ -58,18 +58,18 @@ def cases(seed: int, number: int = 4) -> Iterator[Case]:
         limits=ROOMY,
     )
     model = Model(sizes, TOKENS, width, width, gradient)
-    for shape in _shapes(rng, instance, number):
-        plan = _plan(rng, instance, shape)
+    for config in _configs(rng, instance, number):
+        plan = _plan(rng, instance, config)
         if plan is not None:
             yield Case(instance, plan, model)
 
 
-def _shapes(rng: random.Random, instance: Instance, number: int) -> list[Shape]:
-    """Some shapes of the instance, as unlike as it has them: rare strategies as often as others."""
-    alike: dict[tuple[object, ...], list[Shape]] = {}
-    for shape in shapes(instance):
-        strategies = shape.zero, shape.ep, shape.etp, shape.vpp, shape.cp, shape.per_stage
-        alike.setdefault((*strategies, shape.pp > 1, shape.dp > 1), []).append(shape)
+def _configs(rng: random.Random, instance: Instance, number: int) -> list[Configuration]:
+    """Some configs of the instance, as unlike as can be: rare strategies as often as others."""
+    alike: dict[tuple[object, ...], list[Configuration]] = {}
+    for config in configs(instance):
+        strategies = config.zero, config.ep, config.etp, config.vpp, config.cp, config.per_stage
+        alike.setdefault((*strategies, config.pp > 1, config.dp > 1), []).append(config)
     chosen = rng.sample(list(alike), min(number, len(alike)))
     return [rng.choice(alike[key]) for key in chosen]
 
@@ -173,16 +173,16 @@ def _search(rng: random.Random, kind: str, per: Any, precision: Precision) -> Se
     )
 
 
-def _plan(rng: random.Random, instance: Instance, shape: Shape) -> Plan | None:
+def _plan(rng: random.Random, instance: Instance, config: Configuration) -> Plan | None:
     """A random order, or layout, and cut; None where there is none."""
-    if shape.per_stage:
-        tables = stage_tables(instance, shape, stage_places(instance, shape))
+    if config.per_stage:
+        tables = stage_tables(instance, config, stage_places(instance, config))
         assert tables.by_place is not None
         all_layouts = list(layouts(tables.by_place))
         order = rng.choice(all_layouts) if all_layouts else ()
     else:
-        tables = build_tables(instance, shape)
-        nodes = [j for j, count in enumerate(shape.nodes_used) for _ in range(count)]
+        tables = build_tables(instance, config)
+        nodes = [j for j, count in enumerate(config.nodes_used) for _ in range(count)]
         order = tuple(rng.sample(nodes, len(nodes)))
     ranges, cuts = boundary_ranges(tables), [0]
     if not order or ranges[-1][0] > tables.num_layers:
@@ -192,7 +192,9 @@ def _plan(rng: random.Random, instance: Instance, shape: Shape) -> Plan | None:
         cuts.append(rng.randint(low, max(low, high)))
     cuts.append(tables.num_layers)
     plan = Decisions(order, tuple(cuts), even_shares(tables)).plan(tables)
-    return plan if len(shape.recompute) == 1 or shape.vpp > 1 else _recomputing(rng, instance, plan)
+    return (
+        plan if len(config.recompute) == 1 or config.vpp > 1 else _recomputing(rng, instance, plan)
+    )
 
 
 def _recomputing(rng: random.Random, instance: Instance, plan: Plan) -> Plan:

@@ -26,7 +26,7 @@ class Seconds(NamedTuple):
 
 def layer_of(at: Places, x: int) -> Layer:
     """A layer as the instance lists it on these nodes."""
-    return at.instance.on(at.plan.shape.nodes_used).workload.layers[x]
+    return at.instance.on(at.plan.config.nodes_used).workload.layers[x]
 
 
 def kept_bytes(at: Places, layer: Layer, tp: int, released: bool = False) -> int:
@@ -39,7 +39,7 @@ def kept_bytes(at: Places, layer: Layer, tp: int, released: bool = False) -> int
     if released:
         replicated -= layer.released_replicated_bytes
         sharded -= layer.released_sharded_bytes
-    copies = 2 * layer.routed_bytes if at.plan.shape.etp == 1 else 0
+    copies = 2 * layer.routed_bytes if at.plan.config.etp == 1 else 0
     unsplit = max(0, layer.unsplit_bytes - copies)
     on_all = unsplit if at.splits(tp) else replicated
     return on_all + ceil((sharded + replicated - on_all) / tp)
@@ -81,7 +81,7 @@ class Compute:
         flops -= layer.unweighted_flops if fused else 0
         in_memory = 0 if gpu.memory_latency_s is None else layer.memory_kernels  # M
         ramping = layer.kernels - in_memory if layer.forward_flops else 0  # P
-        copies = 2 * layer.routed_bytes * (self.at.plan.shape.etp or tp) // tp
+        copies = 2 * layer.routed_bytes * (self.at.plan.config.etp or tp) // tp
         kept = kept_bytes(self.at, layer, tp) - copies
         ramp = gpu.efficiency_half_flops / (gpu.peak_flops["bf16"] * gpu.efficiency_maximum)
         device = (
@@ -99,13 +99,13 @@ class Compute:
     def _experts(self, layer: Layer, j: int, tp: int, b: float) -> tuple[float, float]:
         """Grouped products, weights read and gradients added up, tokens put in order and back."""
         gpu, workload = self.at.nodes_like(j).gpu, self.at.instance.workload
-        shape, peaks = self.at.plan.shape, self._peaks(j)
-        peak, lanes = peaks[0] if layer.is_block else peaks[1], shape.etp or tp
+        config, peaks = self.at.plan.config, self._peaks(j)
+        peak, lanes = peaks[0] if layer.is_block else peaks[1], config.etp or tp
         maximum = gpu.grouped_maximum or gpu.efficiency_maximum
         products = layer.expert_flops * b / (tp * peak * maximum)
-        resident = ceil(layer.expert_parameters / (lanes * shape.ep))
+        resident = ceil(layer.expert_parameters / (lanes * config.ep))
         read = resident / (gpu.memory_bandwidth_bytes_per_s * gpu.grouped_bandwidth)
-        copied = (6 if shape.ep > 1 else 2) * layer.routed_bytes + 2 * layer.input_bytes
+        copied = (6 if config.ep > 1 else 2) * layer.routed_bytes + 2 * layer.input_bytes
         rate = gpu.memory_bandwidth_bytes_per_s * gpu.permute_bandwidth
         order = copied * b * lanes / tp / rate
         w, g = workload.parameter_bytes, workload.gradient_bytes

@@ -42,7 +42,7 @@ def counted(instance: Instance, plan: Plan, model: Model) -> Counted:
     """All costs of a plan."""
     at = Places(instance, plan, model)
     rings, messages, memory = Rings(at), Messages(at), Memory(at)
-    passes, replicas, devices = Passes(at, rings), range(plan.shape.dp), range(plan.shape.pp)
+    passes, replicas, devices = Passes(at, rings), range(plan.config.dp), range(plan.config.pp)
     times = [[passes.times_ns(s, r) for r in replicas] for s in range(len(at.stages))]
     forward, backward, weight = ([[one[i] for one in row] for row in times] for i in range(3))
     sync, gather = (
@@ -102,7 +102,7 @@ class Messages:
             link = at.zone_link(frozenset(zones))
             ends += [(source, link, flows), (target, link, flows)]
         both = max(source.degrees.tp, target.degrees.tp)
-        widest = both if at.plan.shape.per_stage else at.widest.tp
+        widest = both if at.plan.config.per_stage else at.widest.tp
         return max(ns(self._outside_s(*end, tensors, widest)) for end in ends)
 
     def _message_bytes(self, slot: Degrees) -> int:

@@ -76,10 +76,10 @@ class Holdings:
 
     def _held(self, home: int, what: str, rows: int, kind: Kind) -> Iterator[tuple[Part, int]]:
         """Parts and GPUs, rank by rank."""
-        shape = self._plan.shape
-        shares = shape.ep if what == "experts" else 1
-        splits = shape.zero >= (3 if kind == "parameters" else 1)
-        lone = what == "experts" and shape.etp is not None  # each GPU has whole experts
+        config = self._plan.config
+        shares = config.ep if what == "experts" else 1
+        splits = config.zero >= (3 if kind == "parameters" else 1)
+        lone = what == "experts" and config.etp is not None  # each GPU has whole experts
         copies = [
             (stage, n, tp)
             for stage in self._stages(home)

@@ -18,9 +18,9 @@ class Memory:
 
     def parts(self, k: int, r: int) -> dict[str, int]:
         """Bytes on a GPU of device k of replica r, by what they are."""
-        at, workload, shape = self.at, self.at.instance.workload, self.at.plan.shape
+        at, workload, config = self.at, self.at.instance.workload, self.at.plan.config
         slot = at.stages[k][r].degrees
-        layers = [x for row in at.stages[k :: shape.pp] for x in range(*row[r].layers)]
+        layers = [x for row in at.stages[k :: config.pp] for x in range(*row[r].layers)]
         states = [self._split(x, k, r, 1) for x in layers]
         blocks = sum(ceil(count / QUANTIZED_BLOCK) for count in states)
         copies = sum(sum(self._whole(x, k, r)) for x in layers if layer_of(at, x).is_block)
@@ -35,38 +35,38 @@ class Memory:
             "optimizer_bytes": workload.optimizer_bytes * sum(states)
             + workload.optimizer_block_bytes * blocks,
             "activations_bytes": self._in_flight(k, r) + self._one_layer(k, r),
-            "buffers_bytes": 2 * sent if shape.pp > 1 else 0,
+            "buffers_bytes": 2 * sent if config.pp > 1 else 0,
             "reserve_bytes": at.instance.limits.framework_reserve_bytes,
         }
 
     def optimizer_ns(self, k: int, r: int) -> int:
         """Reads gradient and state, writes state and parameter, layer by layer."""
-        workload, shape = self.at.instance.workload, self.at.plan.shape
+        workload, config = self.at.instance.workload, self.at.plan.config
         touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
         stage = self.at.stages[k][r]
         speed = self.at.of(stage.group.node).gpu.memory_bandwidth_bytes_per_s
-        layers = [x for row in self.at.stages[k :: shape.pp] for x in range(*row[r].layers)]
+        layers = [x for row in self.at.stages[k :: config.pp] for x in range(*row[r].layers)]
         return sum(ns(touched * self._split(x, k, r, 1) / speed) for x in layers)
 
     def _whole(self, x: int, k: int, r: int) -> tuple[int, int]:
         """Parameters of a layer on a GPU: those that all replicas have, those of routed experts."""
         at, slot = self.at, self.at.stages[k][r].degrees
-        alike, experts = at.model.parameters(at.rows[x], slot.tp, at.plan.shape.pp)
+        alike, experts = at.model.parameters(at.rows[x], slot.tp, at.plan.config.pp)
         if not at.grid:
             return alike + ceil(experts / slot.tp), 0
-        lanes = slot.tp if at.plan.shape.etp is None else 1
-        return alike, ceil(experts / (lanes * at.plan.shape.ep))
+        lanes = slot.tp if at.plan.config.etp is None else 1
+        return alike, ceil(experts / (lanes * at.plan.config.ep))
 
     def _copies(self, k: int, r: int) -> tuple[int, int]:
         """GPUs of a stage with the same of each."""
-        shape, slot = self.at.plan.shape, self.at.stages[k][r].degrees
-        lanes = slot.tp if shape.etp is None else 1
-        same = shape.dp * slot.parts * slot.cp
-        return same, max(1, same * slot.tp // (lanes * shape.ep))
+        config, slot = self.at.plan.config, self.at.stages[k][r].degrees
+        lanes = slot.tp if config.etp is None else 1
+        same = config.dp * slot.parts * slot.cp
+        return same, max(1, same * slot.tp // (lanes * config.ep))
 
     def _split(self, x: int, k: int, r: int, zero: int) -> int:
         """What a GPU has of a layer for itself where ZeRO splits it from this stage on."""
-        copies = self._copies(k, r) if self.at.plan.shape.zero >= zero else (1, 1)
+        copies = self._copies(k, r) if self.at.plan.config.zero >= zero else (1, 1)
         return sum(ceil(n / m) for n, m in zip(self._whole(x, k, r), copies, strict=True))
 
     def _ways(self, s: int, r: int) -> list[tuple[int, Recompute]]:
@@ -74,7 +74,7 @@ class Memory:
 
         Where all of a plan recompute alike, layers that are no blocks count as the rest.
         """
-        stage, way = self.at.stages[s][r], self.at.plan.shape.recompute[0]
+        stage, way = self.at.stages[s][r], self.at.plan.config.recompute[0]
         blocks = [x for x in range(*stage.layers) if layer_of(self.at, x).is_block]
         again = set(blocks[: stage.recomputed.blocks])
         return [(x, stage.recomputed.way if x in again else way) for x in range(*stage.layers)]
@@ -91,7 +91,7 @@ class Memory:
         elif layer.is_block and way == "selective":
             besides = layer.core_bytes // slot.tp
             kept = every - besides
-        zero, workload = at.plan.shape.zero, at.instance.workload
+        zero, workload = at.plan.config.zero, at.instance.workload
         pairs = zip(self._whole(x, k, r), self._copies(k, r), strict=True)
         shared = sum(count for count, copies in pairs if copies > 1)
         width = (zero >= 2) * workload.gradient_bytes + (zero >= 3) * workload.parameter_bytes
@@ -99,18 +99,18 @@ class Memory:
 
     def _one_layer(self, k: int, r: int) -> int:
         """What the largest layer needs besides."""
-        stages = range(k, len(self.at.stages), self.at.plan.shape.pp)
+        stages = range(k, len(self.at.stages), self.at.plan.config.pp)
         pairs = [pair for s in stages for pair in self._ways(s, r)]
         return max(self._kept(x, k, r, way)[1] for x, way in pairs)
 
     def _in_flight(self, k: int, r: int) -> int:
         """Most that is kept at once: from forward to backward, or to late weight gradients."""
-        at, shape = self.at, self.at.plan.shape
+        at, config = self.at, self.at.plan.config
         slot, m = at.stages[k][r].degrees, at.plan.replicas[r].micro_batches
-        order = list(device_order(shape.schedule, shape.pp, k, m, shape.vpp))
+        order = list(device_order(config.schedule, config.pp, k, m, config.vpp))
         splits = any(operation.kind is Kind.WEIGHT for operation in order)
         kept, late = dict[int, int](), dict[int, int]()
-        for s in range(k, len(at.stages), shape.pp):
+        for s in range(k, len(at.stages), config.pp):
             kept[s] = sum(self._kept(x, k, r, way)[0] for x, way in self._ways(s, r))
             layers = [layer_of(at, x) for x in range(*at.stages[s][r].layers)]
             needed = (at.sequences(slot) * kept_bytes(at, one, slot.tp, True) for one in layers)

@@ -45,7 +45,7 @@ class Passes:
         it is recomputed.
         """
         at = self.at
-        if self.rings.in_lockstep(x) or (at.grid and at.together < at.plan.shape.ep):
+        if self.rings.in_lockstep(x) or (at.grid and at.together < at.plan.config.ep):
             each = [self._alone(x, j, at.degrees(j), again) for j in at.used]
         else:
             each = [self._alone(x, at.group(stage.group.node), stage.degrees, again)]
@@ -66,7 +66,7 @@ class Passes:
         size = at.tokens(slot) * at.model.element_bytes * at.model.hidden
         seen = 1 - at.instance.search.overlap.tensor_parallel
         all_reduce_s = seen * ring_s(2, slot.tp, size, link)
-        spared = layer.routed and at.plan.shape.etp == 1
+        spared = layer.routed and at.plan.config.etp == 1
         forward, backward = ((number - spared) * all_reduce_s for number in layer.all_reduces)
         experts = self._experts_s(j, slot, size) if layer.routed else 0.0
         context = self._context_s(j, slot) if layer.attention else (0.0, 0.0)
@@ -74,7 +74,7 @@ class Passes:
 
     def _experts_s(self, j: int, slot: Degrees, tokens_bytes: float) -> float:
         """Two all-to-alls, and what a tensor group gathers and reduces."""
-        at, shape, ep = self.at, self.at.plan.shape, self.at.plan.shape.ep
+        at, config, ep = self.at, self.at.plan.config, self.at.plan.config.ep
         if ep == 1:
             return 0.0
         assert at.model.sizes.moe is not None
@@ -86,7 +86,7 @@ class Passes:
         far = (ep - u) / ep * size * group.gpus_per_node / speed
         start = (most - 1) * group.intra_node.latency_s + (ep // u - 1) * group.inter_node.latency_s
         total = 2 * (max(near, far) + start)
-        if shape.etp != 1:
+        if config.etp != 1:
             total += ring_s(2, slot.tp, copies - tokens_bytes, group.intra_node)
         return total
 

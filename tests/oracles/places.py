@@ -74,7 +74,7 @@ class Places:
 
     def degrees(self, group: int) -> Degrees:
         """Those of the slots on a node group; where every stage has its own, of none."""
-        return self.plan.shape.degrees[group]
+        return self.plan.config.degrees[group]
 
     @cached_property
     def widest(self) -> Degrees:
@@ -97,7 +97,7 @@ class Places:
 
     def sequences(self, slot: Degrees) -> int:
         """Of a micro-batch, those of a part."""
-        return self.plan.shape.micro_batch // slot.parts
+        return self.plan.config.micro_batch // slot.parts
 
     def tokens(self, slot: Degrees) -> float:
         """Those that a tensor group has of a micro-batch: t."""
@@ -108,11 +108,11 @@ class Places:
     @property
     def grid(self) -> bool:
         """Whether experts lie otherwise on the GPUs of a stage than all else."""
-        return self.plan.shape.ep > 1 or self.plan.shape.etp == 1
+        return self.plan.config.ep > 1 or self.plan.config.etp == 1
 
     def lanes(self, j: int) -> int:
         """GPUs that split an expert: etp."""
-        return 1 if self.plan.shape.etp == 1 else self.degrees(j).tp
+        return 1 if self.plan.config.etp == 1 else self.degrees(j).tp
 
     def ranks(self, j: int) -> int:
         """Ranks of a node of a group: q."""
@@ -122,7 +122,7 @@ class Places:
     @property
     def together(self) -> int:
         """Ranks of a group of experts that surely share a node: u."""
-        return gcd(self.plan.shape.ep, *(self.ranks(j) for j in self.used))
+        return gcd(self.plan.config.ep, *(self.ranks(j) for j in self.used))
 
     @property
     def zone_links(self) -> Iterator[Link]:

@@ -23,20 +23,20 @@ class Rings:
     @property
     def sync_factor(self) -> float:
         """Of gradients after the last backward pass: f, less what hides."""
-        shape, share = self.at.plan.shape, self.at.instance.search.overlap.gradient_sync
-        hidden = share if shape.pp == 1 else min(share, (shape.vpp - 1) / shape.vpp)
-        return (2, 1, 0, 0)[shape.zero] * (1 - hidden)
+        config, share = self.at.plan.config, self.at.instance.search.overlap.gradient_sync
+        hidden = share if config.pp == 1 else min(share, (config.vpp - 1) / config.vpp)
+        return (2, 1, 0, 0)[config.zero] * (1 - hidden)
 
     @property
     def gather_factor(self) -> float:
         """Of parameters after the optimizer: f."""
-        return (0, 1, 1, 0)[self.at.plan.shape.zero]
+        return (0, 1, 1, 0)[self.at.plan.config.zero]
 
     def after_ns(self, device: int, f: float, width: int) -> int:
         """Rings over the layers of a device, with so many bytes for each parameter."""
         if not f:
             return 0
-        chunks = self.at.stages[device :: self.at.plan.shape.pp]
+        chunks = self.at.stages[device :: self.at.plan.config.pp]
         layers = [x for row in chunks for x in range(*row[0].layers)]
         rings = [self._layer_ns(device, f, width, x) for x in layers]
         experts = sum(self._experts_ns(f, width, x) for x in layers)
@@ -44,18 +44,18 @@ class Rings:
 
     def with_micro_batches_ns(self, x: int) -> tuple[int, int]:
         """ZeRO 2 and 3: one gather of a layer's parameters, one reduction of its gradients."""
-        zero, model = self.at.plan.shape.zero, self.at.model
+        zero, model = self.at.plan.config.zero, self.at.model
         gather = self._exchange_ns(model.parameter_bytes, x) if zero == 3 else 0
         reduce = self._exchange_ns(model.gradient_bytes, x) if zero >= 2 else 0
         return gather, reduce
 
     def in_lockstep(self, x: int) -> bool:
         """Whether replicas go through a layer together."""
-        return self.at.plan.shape.zero >= 2 and self._is_shared(x)
+        return self.at.plan.config.zero >= 2 and self._is_shared(x)
 
     def _is_shared(self, x: int) -> bool:
         """Whether several GPUs have the same parameters of a layer, or the same experts."""
-        dp, at = self.at.plan.shape.dp, self.at
+        dp, at = self.at.plan.config.dp, self.at
         copies = any(dp * at.degrees(j).copies > 1 for j in at.used)
         return copies or self._experts_ns(1, 1, x) > 0
 
@@ -69,7 +69,7 @@ class Rings:
     def _bytes(self, x: int, slot: Degrees, width: int) -> int:
         """Bytes of a layer on a GPU, without experts that have rings of their slot."""
         at = self.at
-        alike, experts = at.model.parameters(at.rows[x], slot.tp, at.plan.shape.pp)
+        alike, experts = at.model.parameters(at.rows[x], slot.tp, at.plan.config.pp)
         return width * (alike + (0 if at.grid else experts // slot.tp))
 
     def _layer_ns(self, device: int, f: float, width: int, x: int) -> tuple[int, int]:
@@ -83,7 +83,7 @@ class Rings:
             between.append((self._crossing(node), size, at.of(node).inter_node))
         size = self._bytes(x, at.widest, width)
         for pair in self._zone_pairs(device):
-            stages = sum(pair in self._zone_pairs(d) for d in range(at.plan.shape.pp))
+            stages = sum(pair in self._zone_pairs(d) for d in range(at.plan.config.pp))
             between.append((at.widest.tp * stages, size, at.zone_link(pair)))
         return self._hierarchical_ns(f, inside, between, len(slots))
 
@@ -101,7 +101,7 @@ class Rings:
     def _crossing(self, node: int) -> int:
         """Rings that share a node's link: tp for each stage on it and on other nodes."""
         at = self.at
-        stages = (d for d in range(at.plan.shape.pp) if node in at.nodes(d))
+        stages = (d for d in range(at.plan.config.pp) if node in at.nodes(d))
         return sum(at.tensor_group(d, node).tp for d in stages if len(at.nodes(d)) > 1)
 
     def _zone_pairs(self, device: int) -> set[Pair]:
@@ -111,33 +111,33 @@ class Rings:
 
     def _experts_ns(self, f: float, width: int, x: int) -> int:
         """Ring of a layer's experts, if they have one of their slot."""
-        at, shape, experts = self.at, self.at.plan.shape, self.at.rows[x].parameters.experts
+        at, config, experts = self.at, self.at.plan.config, self.at.rows[x].parameters.experts
         if not (at.grid and experts and f):
             return 0
-        stage = shape.dp * at.degrees(at.used[0]).width // at.lanes(at.used[0])  # ranks
-        same, ranks = stage // shape.ep, {j: at.ranks(j) for j in at.used}
+        stage = config.dp * at.degrees(at.used[0]).width // at.lanes(at.used[0])  # ranks
+        same, ranks = stage // config.ep, {j: at.ranks(j) for j in at.used}
         if same == 1:
             return 0
         fewest, alike = min(ranks.values()), len(set(ranks.values())) == 1
         aligned = alike and (stage % fewest == 0 or fewest % stage == 0)
         nodes = max(1, stage // fewest)
         if not aligned:
-            nodes = min(sum(shape.nodes_used), (stage - 1) // fewest + 2)
-        size = {j: width * ceil(experts / (at.lanes(j) * shape.ep)) for j in at.used}
+            nodes = min(sum(config.nodes_used), (stage - 1) // fewest + 2)
+        size = {j: width * ceil(experts / (at.lanes(j) * config.ep)) for j in at.used}
         inside, between = list[Leg](), list[Leg]()
         for j in at.used:
-            group, sets = at.nodes_like(j), min(shape.ep, ranks[j])
+            group, sets = at.nodes_like(j), min(config.ep, ranks[j])
             inside.append((min(same, ranks[j] // at.together), size[j], group.intra_node))
             rings = at.lanes(j) * sets * (1 if aligned else 2)
             between.append((rings, size[j], group.inter_node))
         widest = max(at.used, key=lambda j: at.degrees(j).tp)
-        lanes = at.lanes(widest) * shape.ep * shape.pp
+        lanes = at.lanes(widest) * config.ep * config.pp
         between += [(lanes, size[widest], link) for link in at.zone_links]
         return sum(self._hierarchical_ns(f, inside, between, min(same, nodes)))
 
     def embedding_ns(self) -> int:
         """The slowest pair of slots that hold a tied matrix."""
-        at, p = self.at, self.at.plan.shape.pp
+        at, p = self.at, self.at.plan.config.pp
         if p == 1 or not at.rows[-1].copy:
             return 0
         pairs = list(zip(at.stages[0], at.stages[p - 1], strict=True))

@@ -42,7 +42,7 @@ def stored(name: str) -> str:
 def plan(name: str) -> PlanDocument:
     """One of PLANS, without the log of its proof, which is not of the report."""
     log = {"total": 0, "open": 0, "closed_by": {}}
-    return sealed(CASES[name]().but(closed_shapes=(), shapes=log))
+    return sealed(CASES[name]().but(closed_configs=(), configs=log))
 
 
 def report_on(name: str) -> str:

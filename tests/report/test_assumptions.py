@@ -28,7 +28,7 @@ from solver.simulate import step_time_ns
 from tests.certified_cases import CASES
 from tests.flash_families import mixed
 from tests.report.shown import PLANS, drawn, plan, stored
-from tests.small_instances import plain_shape
+from tests.small_instances import plain_config
 
 
 def instance(workload: str) -> Instance:
@@ -57,8 +57,8 @@ def test_strategies_name_what_they_assume(
     workload: str, tp: int, zero: ZeroStage, words: list[str]
 ) -> None:
     """One line for each, and one for flash attention that every GPU has and that is off."""
-    shape = plain_shape((1,), tp=tp, dp=4 // tp, zero=zero)
-    lines = assumptions(instance(workload), shape, shape.degrees)
+    config = plain_config((1,), tp=tp, dp=4 // tp, zero=zero)
+    lines = assumptions(instance(workload), config, config.degrees)
     assert len(lines) == len(words)
     for (label, text), start in zip(lines, words, strict=True):
         assert text.startswith(start)
@@ -75,14 +75,14 @@ def test_strategies_name_what_they_assume(
     ],
 )
 def test_hidden_traffic_is_that_of_the_plan(tp: int, zero: ZeroStage, found: list[str]) -> None:
-    """Once, under the kind of the shares, and only what the plan's shape exchanges."""
+    """Once, under the kind of the shares, and only what the plan's configuration exchanges."""
     one = instance("")
     shares = {"tensor_parallel": 0.25, "gradient_sync": 0.9, "sharding": 0.61}
     overlap = Overlap(kind="measured", source="test", **shares)
     search = one.search.model_copy(update={"overlap": overlap})
     hidden = one.model_copy(update={"search": search})
-    shape = plain_shape((1,), tp=tp, dp=4 // tp, zero=zero)
-    lines = assumptions(hidden, shape, shape.degrees)
+    config = plain_config((1,), tp=tp, dp=4 // tp, zero=zero)
+    lines = assumptions(hidden, config, config.degrees)
     ((label, text),) = [line for line in lines if line[1].startswith("hidden")]
     assert label == "measured"
     assert all(words in text for words in found)
@@ -97,8 +97,8 @@ def test_bug_one_old_gpu_took_flash_attention_from_all_without_a_word() -> None:
         (1, 1): "flash attention: none, as on old there is none; plans without these have it",
     }
     for used, text in texts.items():
-        shape = plain_shape(used, tp=1, dp=1)
-        assert assumptions(whole, shape, shape.degrees) == [("assumed", text)]
+        config = plain_config(used, tp=1, dp=1)
+        assert assumptions(whole, config, config.degrees) == [("assumed", text)]
     text = "flash attention: where all GPUs of a plan have it, so not on old"
     assert flash_lines(whole) == [("assumed", text)]
 
@@ -152,7 +152,7 @@ def test_plan_without_flash_attention_for_want_of_a_capability_says_what_that_co
     costs = [plan_costs(instance, result.plan) for instance in (plain, stated)]
     less_ns = 1 - step_time_ns(costs[1]) / step_time_ns(costs[0])
     less_bytes = (costs[0].memory_bytes - costs[1].memory_bytes).max()
-    [(label, text)] = cost_without_flash(document, result.plan.shape)
+    [(label, text)] = cost_without_flash(document, result.plan.config)
     assert label == "warning"
     assert "compute_capability of a is not stated" in text
     assert f"takes {percent(less_ns)} less time" in text
@@ -161,7 +161,7 @@ def test_plan_without_flash_attention_for_want_of_a_capability_says_what_that_co
         result = solve(instance)
         assert result.plan is not None
         document = build_document(result, SolveOptions())
-        assert cost_without_flash(document, result.plan.shape) == []
+        assert cost_without_flash(document, result.plan.config) == []
 
 
 SMALL = """
@@ -192,8 +192,8 @@ def test_plan_repeats_kinds_and_sources() -> None:
     [entry] = document.evidence
     kinds = [entry.peak.kind, entry.memory.kind, entry.intra_node.kind, entry.layer_times.kind]
     assert kinds == ["published", "assumed", "published", "assumed"]
-    assert document.shape is not None
-    lines = assumptions(document.instance, document.shape, degrees_of(document))
+    assert document.config is not None
+    lines = assumptions(document.instance, document.config, degrees_of(document))
     hidden = "hidden 90.0 % of gradient sync behind backward (one chunk of gradients"
     assert any(text.startswith(hidden) for _, text in lines)
 
@@ -218,8 +218,8 @@ def on_spot() -> PlanDocument:
 def test_what_small_plans_rest_on(name: str) -> None:
     """Strategies, sources, terms of renting: prices, rates with their source, checkpoints."""
     document = plan(name)
-    assert document.shape is not None
-    strategies = assumptions(document.instance, document.shape, degrees_of(document))
+    assert document.config is not None
+    strategies = assumptions(document.instance, document.config, degrees_of(document))
     for lines in (strategies, evidence_lines(document), renting_lines(document)):
         assert drawn(labelled(lines)) in stored(name)
 
@@ -245,13 +245,13 @@ def test_other_objectives_say_nothing() -> None:
 def test_spot_prices_that_the_objective_leaves_out_are_named() -> None:
     """So that nobody takes a plan of least step time for one that looked at them."""
     document = on_spot()
-    assert document.shape is not None
+    assert document.config is not None
     other = document.instance.but(objective={"minimize": "cost_per_step"})
     unused = [
         line
-        for label, line in assumptions(other, document.shape, degrees_of(document))
+        for label, line in assumptions(other, document.config, degrees_of(document))
         if label == "unused"
     ]
     assert any(line.startswith("spot prices of fast, slow: ") for line in unused)
-    own = assumptions(document.instance, document.shape, degrees_of(document))
+    own = assumptions(document.instance, document.config, degrees_of(document))
     assert not any("spot prices" in line for _, line in own)

@@ -50,7 +50,7 @@ def test_improvement_of_a_lone_stage_is_its_share() -> None:
     result = next(
         result
         for result in results(range(50))
-        if result.plan is not None and result.plan.shape.slots == 1
+        if result.plan is not None and result.plan.config.slots == 1
     )
     document = document_of(result)
     step = simulate_step(costs_of(document))

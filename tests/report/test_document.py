@@ -39,8 +39,8 @@ def test_document_has_the_simulated_figures(document: PlanDocument) -> None:
     assert result.step_time_ns is not None
     step_s = result.step_time_ns / 1e9
     price = 2 * result.instance.cluster.groups[0].price_usd_per_hour  # nodes_used is (2,)
-    assert document.shape is not None
-    assert document.shape.nodes_used == (2,)
+    assert document.config is not None
+    assert document.config.nodes_used == (2,)
     assert document.step_time_s == document.lower_bound_s == pytest.approx(step_s)
     batch = result.instance.workload.global_batch
     assert document.throughput_sequences_per_s == pytest.approx(batch / step_s)
@@ -84,7 +84,7 @@ def test_bound_of_money_is_shown_at_the_rent_of_the_plan() -> None:
 def test_document_without_plan_has_no_figures() -> None:
     """Unknown figures are null, not zero."""
     document = document_of(planless_result(Status.UNKNOWN, Termination.TIME_LIMIT))
-    figures = document.model_dump(include={"shape", "step_time_s", "gap", "cost_usd_per_step"})
+    figures = document.model_dump(include={"config", "step_time_s", "gap", "cost_usd_per_step"})
     assert set(figures.values()) == {None}
     assert document.replicas == ()
     assert document.node_order == ()

@@ -1,4 +1,4 @@
-"""Layers, degrees and shapes in words."""
+"""Layers, degrees and configurations in words."""
 
 from formulations.plan import Degrees
 from solver.report.naming import (
@@ -12,7 +12,7 @@ from solver.report.naming import (
 )
 from tests.certified_cases import CASES
 from tests.equal_nodes import equal_nodes
-from tests.small_instances import plain_shape
+from tests.small_instances import plain_config
 
 
 def test_layers_have_the_numbers_of_megatron() -> None:
@@ -30,31 +30,31 @@ def test_unlike_tensor_groups_are_all_named() -> None:
     assert tensor_text([]) == "by stage"
 
 
-def test_shapes_among_others() -> None:
+def test_configs_among_others() -> None:
     """Tensor x data x pipeline and micro-batch; in full for `verify`."""
-    shape = plain_shape((2, 1), tp=2, dp=3)
-    assert degrees_line(shape, shape.degrees_used) == "2 x 3 x 1, 1"
-    assert one_line(shape) == (
+    config = plain_config((2, 1), tp=2, dp=3)
+    assert degrees_line(config, config.degrees_used) == "2 x 3 x 1, 1"
+    assert one_line(config) == (
         "tensor 2 x data 3 x pipeline 1, micro-batch 1, 1f1b, recomputed none, ZeRO 0, nodes 2 + 1"
     )
-    assert by_group(CASES["pipelined"]().instance, shape) is None  # alike and undivided
+    assert by_group(CASES["pipelined"]().instance, config) is None  # alike and undivided
 
 
 def test_unlike_degrees_of_groups() -> None:
     """Two groups of which one shares stages among two GPUs; those of a plan are its groups'."""
     document = CASES["pipelined"]()
-    shape = plain_shape((1, 1), tp=2, dp=1)
-    unlike = shape.model_copy(update={"degrees": (Degrees(tp=2), Degrees(tp=1, parts=2))})
+    config = plain_config((1, 1), tp=2, dp=1)
+    unlike = config.model_copy(update={"degrees": (Degrees(tp=2), Degrees(tp=1, parts=2))})
     named = "fast: tp 2 x 1, slow: tp 1 x 2 parts"
     assert by_group(document.instance, unlike) == named
-    assert document.shape is not None
-    assert degrees_of(document) == document.shape.degrees_used
+    assert document.config is not None
+    assert degrees_of(document) == document.config.degrees_used
 
 
 def test_experts_are_whole_or_shared() -> None:
     """Over as many GPUs as share them."""
-    shape = CASES["whole_experts"]().shape
-    assert shape is not None
-    assert experts_text(shape) == f"whole experts over {shape.ep} GPUs"
-    alone = shape.model_copy(update={"ep": 1, "etp": None})
+    config = CASES["whole_experts"]().config
+    assert config is not None
+    assert experts_text(config) == f"whole experts over {config.ep} GPUs"
+    alone = config.model_copy(update={"ep": 1, "etp": None})
     assert experts_text(alone) == "experts on every GPU"

@@ -53,8 +53,8 @@ def test_uneven_micro_batches_are_a_range(document: PlanDocument) -> None:
     """Those of the replica with fewest, and with most; their size."""
     first, *others = document.replicas
     uneven = document.but(replicas=(first.but(micro_batches=1), *others))
-    assert document.shape is not None
-    text = batches_text(uneven, document.shape)
+    assert document.config is not None
+    text = batches_text(uneven, document.config)
     count = first.micro_batches
     assert text == f"1 to {count} micro-batches of 1 sequence per replica, 1F1B schedule"
 

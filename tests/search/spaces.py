@@ -9,7 +9,7 @@ import pytest
 from formulations.instance import Instance
 from tests.cramped import one_degree
 from tests.expert_instances import expert_instance
-from tests.random_shapes import scheduled, slower, zoned
+from tests.random_configs import scheduled, slower, zoned
 from tests.small_instances import random_instance
 from tests.unlike_degrees import unlike_instance
 from tests.widened import widened

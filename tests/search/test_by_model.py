@@ -1,4 +1,4 @@
-"""Models of all open shapes as a method of `solve`: what engines say, and what is made of it."""
+"""Models of all open configs as a method of `solve`: what engines say, and what is made of it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,10 +29,10 @@ def blind(model: Any, options: SolveOptions) -> Outcome:
 
 
 @pytest.mark.parametrize("first_plans", [False, True])
-def test_bug_a_shape_was_closed_by_the_word_of_highs_alone(
+def test_bug_a_config_was_closed_by_the_word_of_highs_alone(
     first_plans: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Called infeasible where there is a plan: its shape stays open, and a line says so.
+    """Called infeasible where there is a plan: its configuration stays open, and a line says so.
 
     HiGHS did so of steps of 0.12 s; without plans to start from there was no plan at all, and with
     a poor one to start from it was optimal.
@@ -54,8 +54,8 @@ def test_bug_a_shape_was_closed_by_the_word_of_highs_alone(
     result = solve(instance, options, start=start)
     assert result.status is (Status.FEASIBLE if first_plans else Status.UNKNOWN)
     assert (result.bound or 0) <= best
-    assert any(record.reason == "open" for record in result.log.shapes)
-    assert f"one of {best} ns is; a shape stays open" in caplog.text
+    assert any(record.reason == "open" for record in result.log.configs)
+    assert f"one of {best} ns is; a configuration stays open" in caplog.text
 
 
 def test_what_both_say_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,13 +77,13 @@ def test_an_engine_that_counts_in_integers_is_believed(monkeypatch: pytest.Monke
     def asked(*question: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(by_model, "enumerate_shape", asked)
+    monkeypatch.setattr(by_model, "enumerate_config", asked)
     instance = random_instance(0)
     assert solve(instance, SolveOptions(method="cpsat")).status is Status.OPTIMAL
 
 
 @pytest.mark.parametrize("method", ["cpsat", "milp"])
-def test_trouble_leaves_shapes_open(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_leaves_configs_open(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
     """An end that is neither a solution nor a proof: the plans that were known, and no proof."""
 
     def troubled(family: Family) -> ModelEngine:
@@ -124,7 +124,7 @@ def test_models_find_the_best_degrees_of_stages(
 
 
 @pytest.mark.parametrize("method", ["cpsat", "milp"])
-def test_bug_shapes_without_a_layout_stayed_open(method: Method) -> None:
+def test_bug_configs_without_a_layout_stayed_open(method: Method) -> None:
     """Nodes of four GPUs and one have no two stages of two replicas each: no part of a model."""
     small = {"pipeline_parallel": (2,), "data_parallel": (2,)}
     result = solve(stage_instance(2).but(search=small), SolveOptions(method=method))

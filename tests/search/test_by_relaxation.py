@@ -11,7 +11,7 @@ from solver.graph.problem import Intervals
 from solver.search.by_relaxation import ByRelaxation, _seldom
 from solver.simulate import step_time_ns
 from tests import brute_force
-from tests.random_shapes import random_tables
+from tests.random_configs import random_tables
 from tests.seeds import few_and_many
 
 
@@ -20,9 +20,9 @@ def pipelines(seeds: Sequence[int]) -> list[tuple[CostTables, int]]:
     found = list[tuple[CostTables, int]]()
     for seed in seeds:
         tables = random_tables(seed)
-        even = tables.num_micro_batches % tables.shape.dp == 0
-        shares = [(tables.num_micro_batches // tables.shape.dp,) * tables.shape.dp]
-        if even and tables.shape.pp > 1 and tables.shape.vpp == 1:
+        even = tables.num_micro_batches % tables.config.dp == 0
+        shares = [(tables.num_micro_batches // tables.config.dp,) * tables.config.dp]
+        if even and tables.config.pp > 1 and tables.config.vpp == 1:
             best = brute_force.optimum_ns(tables, shares=shares)
             if best is not None:
                 found.append((tables, best))

@@ -15,7 +15,7 @@ from formulations.decisions import Given
 from formulations.errors import InstanceError
 from formulations.instance.search import ScheduleName
 from formulations.models.model import Model
-from formulations.models.step_time import OneShape
+from formulations.models.step_time import OneConfig
 from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import Status, Termination
@@ -33,9 +33,9 @@ from tests.loop_checks import (
     limited,
     need_bytes,
     random_decisions,
-    solve_shape,
+    solve_config,
 )
-from tests.random_shapes import crowded_instance, random_shape, random_tables, slower
+from tests.random_configs import crowded_instance, random_config, random_tables, slower
 from tests.reference_pipelines import reference_cases, solves_reference
 from tests.seeds import few_and_many
 from tests.small_instances import random_instance
@@ -95,7 +95,7 @@ def test_bug_memory_in_large_units_lost_an_optimum_of_several_chunks() -> None:
 def test_bug_steps_above_2_s_were_infeasible() -> None:
     """Alternatives above 2^31 ns: CP-SAT 9.15 took bounds of one that holds for bounds of all."""
     tables = random_tables(71)
-    outcome = solve_shape(tables, CPSAT)
+    outcome = solve_config(tables, CPSAT)
     assert outcome.step_time_ns == brute_force.optimum_ns(tables) == 56_335_002_434
 
 
@@ -130,21 +130,21 @@ def test_status_at_the_optimum_and_a_nanosecond_off(seeds: Sequence[int], family
     """
     engine = model_engine(family)
     for tables, best in feasible(seeds):
-        outcome = solve_shape(tables, engine, cutoff_ns=best)
+        outcome = solve_config(tables, engine, cutoff_ns=best)
         assert (outcome.status, outcome.plan, outcome.bound_ns) == ("bounded", None, best)
-        used = zip(tables.shape.nodes_used, tables.instance.cluster.groups, strict=True)
+        used = zip(tables.config.nodes_used, tables.instance.cluster.groups, strict=True)
         usd = sum(n * group.price_usd_per_hour for n, group in used) / 3.6e12
         for solved in (
-            solve_shape(tables, engine, cutoff_ns=best + 1),
-            solve_shape(limited(tables, max_step_time_s=best / 1e9), engine),
-            solve_shape(limited(tables, max_cost_usd_per_step=best * usd), engine),
+            solve_config(tables, engine, cutoff_ns=best + 1),
+            solve_config(limited(tables, max_step_time_s=best / 1e9), engine),
+            solve_config(limited(tables, max_cost_usd_per_step=best * usd), engine),
         ):
             assert (solved.status, solved.step_time_ns) == ("optimal", best)
         for tight in (
             limited(tables, max_step_time_s=(best - 1) / 1e9),
             limited(tables, max_cost_usd_per_step=(best - 1) * usd),
         ):
-            assert solve_shape(tight, engine).status == "infeasible"
+            assert solve_config(tight, engine).status == "infeasible"
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
@@ -154,23 +154,23 @@ def test_incumbents_are_proved_or_improved(seeds: Sequence[int]) -> None:
     A plan that meets a bound proved elsewhere needs no round, and without time it is kept.
     """
     for tables, best in feasible(seeds):
-        plan = solve_shape(tables, CPSAT).plan
-        outcome = solve_shape(tables, CPSAT, incumbent=plan)
+        plan = solve_config(tables, CPSAT).plan
+        outcome = solve_config(tables, CPSAT, incumbent=plan)
         assert (outcome.status, outcome.plan, outcome.bound_ns) == ("optimal", plan, best)
-        outcome = solve_shape(tables, CPSAT, incumbent=plan, bound_ns=best)
+        outcome = solve_config(tables, CPSAT, incumbent=plan, bound_ns=best)
         assert (outcome.status, outcome.rounds) == ("optimal", 0)
-        outcome = solve_shape(tables, CPSAT, incumbent=plan, time_limit_s=0.0)
+        outcome = solve_config(tables, CPSAT, incumbent=plan, time_limit_s=0.0)
         assert (outcome.status, outcome.step_time_ns, outcome.trouble) == ("feasible", best, None)
         assert (outcome.bound_ns or 0) <= best
         made = random_decisions(tables, 1)
         if judge(tables, made) is not None:
-            outcome = solve_shape(tables, CPSAT, incumbent=made.plan(tables))
+            outcome = solve_config(tables, CPSAT, incumbent=made.plan(tables))
             assert (outcome.status, outcome.step_time_ns) == ("optimal", best)
 
 
 def test_no_time_and_no_incumbent_is_unknown() -> None:
     """Out of time with nothing in hand is neither infeasible nor bounded."""
-    outcome = solve_shape(random_tables(0), CPSAT, time_limit_s=0.0)
+    outcome = solve_config(random_tables(0), CPSAT, time_limit_s=0.0)
     assert (outcome.status, outcome.plan) == ("unknown", None)
 
 
@@ -178,17 +178,17 @@ def test_no_time_and_no_incumbent_is_unknown() -> None:
 def test_same_seed_same_plan(family: Family) -> None:
     """One worker and one seed give the same plan."""
     for tables, _ in feasible(range(0, 40, 20)):
-        first, second = (solve_shape(tables, model_engine(family), seed=3) for _ in range(2))
+        first, second = (solve_config(tables, model_engine(family), seed=3) for _ in range(2))
         assert first.plan == second.plan
         assert (first.rounds, first.num_cuts) == (second.rounds, second.num_cuts)
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 6))
 def test_pool_changes_no_optimum(seeds: Sequence[int]) -> None:
-    """Cuts from other shapes of the same schedule and stages hold."""
+    """Cuts from other configurations of the same schedule and stages hold."""
     pool = CutPool()
     for tables, best in feasible(seeds):
-        assert solve_shape(tables, CPSAT, pool=pool).step_time_ns == best
+        assert solve_config(tables, CPSAT, pool=pool).step_time_ns == best
 
 
 # Steps beyond the safe range of floats
@@ -198,11 +198,11 @@ def lasting(seed: int, factor: int) -> CostTables | None:
     """Tables of `random_tables`, their steps so many times as long; None if these are too long."""
     for number in range(seed, seed + 50_000, 1000):
         instance = crowded_instance(number) if seed % 4 == 0 else random_instance(number)
-        if shape := random_shape(instance, seed):
+        if config := random_config(instance, seed):
             with suppress(InstanceError):
-                return build_tables(slower(instance, factor), shape)
+                return build_tables(slower(instance, factor), config)
             return None
-    raise AssertionError("fifty instances without a shape")
+    raise AssertionError("fifty instances without a configuration")
 
 
 def test_bug_highs_called_models_of_hours_infeasible() -> None:
@@ -212,9 +212,9 @@ def test_bug_highs_called_models_of_hours_infeasible() -> None:
     assert days is not None
     best = 3_814_117_153_009
     assert best == brute_force.optimum_ns(hour)
-    outcome = solve_shape(hour, MILP, cutoff_ns=best + 1)
+    outcome = solve_config(hour, MILP, cutoff_ns=best + 1)
     assert (outcome.status, outcome.step_time_ns) == ("optimal", best)
-    outcome = solve_shape(days, MILP)
+    outcome = solve_config(days, MILP)
     assert (outcome.status, outcome.plan, outcome.bound_ns) == ("unknown", None, 0)
     assert "rounding may move a row" in (outcome.trouble or "")
 
@@ -227,7 +227,7 @@ def test_steps_however_long_are_proved_or_stay_open(seeds: Sequence[int]) -> Non
         best = None if tables is None else brute_force.optimum_ns(tables)
         if tables is None or best is None:
             continue
-        outcome = solve_shape(tables, MILP, cutoff_ns=best + 1)
+        outcome = solve_config(tables, MILP, cutoff_ns=best + 1)
         allowed = ("unknown", "feasible") if outcome.trouble else ("optimal",)
         assert outcome.status in allowed, (seed, factor)
         assert outcome.step_time_ns in (None, best), (seed, factor)
@@ -252,7 +252,7 @@ def tampered(change: Tamper, engine: ModelEngine = MILP) -> ModelEngine:
 
 def literals(model: Any) -> list[int]:
     """Positions of the decisions among the variables."""
-    kinds = ("shape", "begun", "start", "reached")
+    kinds = ("config", "begun", "start", "reached")
     return [n for n, v in enumerate(model.variables()) if v.name.startswith(kinds)]
 
 
@@ -287,14 +287,14 @@ def free_choice(seeds: range) -> list[tuple[CostTables, int]]:
     return [
         (tables, best)
         for tables, best in feasible(seeds)
-        if tables.shape.pp > 1 and sum(count > 0 for count in tables.shape.nodes_used) == 2
+        if tables.config.pp > 1 and sum(count > 0 for count in tables.config.nodes_used) == 2
     ]
 
 
 def test_solution_within_the_tolerances_is_judged_in_integers() -> None:
     """Literals and times that are slightly off lead to the same optimum and proof."""
     for tables, best in free_choice(range(0, 40, 8)):
-        outcome = solve_shape(tables, tampered(slightly_off))
+        outcome = solve_config(tables, tampered(slightly_off))
         assert (outcome.status, outcome.step_time_ns, outcome.bound_ns) == ("optimal", best, best)
 
 
@@ -305,13 +305,13 @@ def test_numerical_trouble_is_said_and_proves_nothing(change: Tamper) -> None:
     The incumbent stays known.
     """
     for tables, best in free_choice(range(0, 40, 8)):
-        outcome = solve_shape(tables, tampered(change))
+        outcome = solve_config(tables, tampered(change))
         assert (outcome.status, outcome.plan) == ("unknown", None)
         assert (outcome.trouble or "").startswith("numerical trouble: the solution ")
         assert outcome.bound_ns is not None
         assert outcome.bound_ns <= best
-        plan = solve_shape(tables, MILP).plan
-        outcome = solve_shape(tables, tampered(change), incumbent=plan, cutoff_ns=best + 9)
+        plan = solve_config(tables, MILP).plan
+        outcome = solve_config(tables, tampered(change), incumbent=plan, cutoff_ns=best + 9)
         assert (outcome.status, outcome.step_time_ns) in (("feasible", best), ("optimal", best))
         assert (outcome.trouble is None) == (outcome.status == "optimal")
 
@@ -319,7 +319,7 @@ def test_numerical_trouble_is_said_and_proves_nothing(change: Tamper) -> None:
 def test_bug_an_engine_in_integers_that_lies_was_a_traceback() -> None:
     """A bound above the engine's own plan: all that it said is dropped, and told."""
     tables, best = next(iter(feasible(range(40))))
-    outcome = solve_shape(tables, tampered(too_high_a_bound, CPSAT), bound_ns=best - 1)
+    outcome = solve_config(tables, tampered(too_high_a_bound, CPSAT), bound_ns=best - 1)
     assert (outcome.status, outcome.bound_ns) == ("unknown", best - 1)
     assert (outcome.trouble or "").startswith("numerical trouble: the solution is faster than")
 
@@ -333,7 +333,7 @@ def test_bug_bounds_said_before_trouble_were_kept() -> None:
         told = replace(outcome, status=Status.UNKNOWN, values=None, bound=best + 9)
         return told if next(first, False) else outcome
 
-    outcome = solve_shape(tables, tampered(too_high), bound_ns=best - 1)
+    outcome = solve_config(tables, tampered(too_high), bound_ns=best - 1)
     assert outcome.bound_ns == best - 1
     assert outcome.trouble is not None
 
@@ -346,7 +346,7 @@ def test_odd_end_is_said_and_proves_nothing() -> None:
         return Outcome(Status.UNKNOWN, ended, None, None, 0.0, None, "HiGHS: Unknown")
 
     tables, best = free_choice(range(0, 40, 2))[0]
-    outcome = solve_shape(tables, tampered(odd_end), bound_ns=best - 1)
+    outcome = solve_config(tables, tampered(odd_end), bound_ns=best - 1)
     assert (outcome.status, outcome.plan, outcome.bound_ns) == ("unknown", None, best - 1)
     assert outcome.trouble == "numerical trouble: HiGHS: Unknown"
 
@@ -356,12 +356,12 @@ def test_solution_out_of_memory_is_no_plan(monkeypatch: pytest.MonkeyPatch) -> N
     roomy, _ = free_choice(range(0, 40, 2))[0]
     small = replace(roomy, capacity_bytes=0 * roomy.capacity_bytes)
 
-    def blind(model: Model, tables: CostTables, given: Given) -> OneShape:
+    def blind(model: Model, tables: CostTables, given: Given) -> OneConfig:
         """Takes the GPUs for as large as they were."""
-        return OneShape(model, replace(tables, capacity_bytes=roomy.capacity_bytes), given)
+        return OneConfig(model, replace(tables, capacity_bytes=roomy.capacity_bytes), given)
 
-    monkeypatch.setattr("formulations.models.degrees.OneShape", blind)
-    outcome = solve_shape(small, MILP)
+    monkeypatch.setattr("formulations.models.degrees.OneConfig", blind)
+    outcome = solve_config(small, MILP)
     assert (outcome.status, outcome.plan) == ("unknown", None)
     assert "do not fit in memory" in (outcome.trouble or "")
 
@@ -375,7 +375,7 @@ def test_plan_that_the_engine_wrongly_prefers_is_excluded() -> None:
             model._constraints[name].expr.clear()
         return replace(MILP.run(model, options), bound=None)
 
-    outcome = solve_shape(tables, replace(MILP, run=run))
+    outcome = solve_config(tables, replace(MILP, run=run))
     assert (outcome.status, outcome.step_time_ns, outcome.bound_ns) == ("optimal", best, best)
     plans = [one for one in all_decisions(tables) if judge(tables, one) is not None]
     assert outcome.rounds > len(plans)
@@ -389,7 +389,7 @@ def several() -> CostTables:
     tables = next(
         tables
         for tables in map(random_tables, range(0, 400, 4))
-        if tables.shape.nodes_used == (2, 1) and tables.shape.pp > 1 and tables.shape.dp > 1
+        if tables.config.nodes_used == (2, 1) and tables.config.pp > 1 and tables.config.dp > 1
     )
     return replace(tables, capacity_bytes=np.full(2, 1 << 60))
 
@@ -411,8 +411,8 @@ def test_what_breaks_a_rule_is_named() -> None:
     """
     tables = several()
     made = next(all_decisions(tables))
-    p, layers = tables.shape.pp, tables.num_layers
-    total, dp = tables.num_micro_batches, tables.shape.dp
+    p, layers = tables.config.pp, tables.num_layers
+    total, dp = tables.num_micro_batches, tables.config.dp
     orders = [(0, 1), (0, 0, 0), (0, 0, 1, 1), (0, 1, 1)]
     boundaries = [
         (0, *[1] * (p - 1), 1),
@@ -438,7 +438,7 @@ def test_a_stage_needs_a_block_and_even_shares_are_equal() -> None:
     """A stage of the embedding alone is none, nor are uneven shares, where not allowed."""
     tables = several()
     made = next(all_decisions(tables))
-    alone = replace(made, boundaries=(0, *range(1, tables.shape.pp), tables.num_layers))
+    alone = replace(made, boundaries=(0, *range(1, tables.config.pp), tables.num_layers))
     for allowed in (True, False):
         instance = tables.instance.but(search={"embedding_only_stages": allowed})
         assert (broken_rule(replace(tables, instance=instance), alone) is None) == allowed

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from formulations.instance import Instance
-from formulations.space import shapes
+from formulations.space import configs
 from solver.heuristics.local import local_plans
 from solver.options import CheckMethod, SolveOptions
 from solver.result import Result, Status, Termination
@@ -83,7 +83,7 @@ def test_no_method_is_begun_after_an_interrupted_one(monkeypatch: pytest.MonkeyP
 
 def test_interrupted_local_search_keeps_its_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C after the first plan."""
-    known = list(local_plans(random_instance(1), shapes(random_instance(1))))
+    known = list(local_plans(random_instance(1), configs(random_instance(1))))
 
     def plans(*_: object) -> object:
         yield known[0]

@@ -1,4 +1,4 @@
-"""The search over shapes, held against brute force and the verifier."""
+"""The search over configurations, held against brute force and the verifier."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.instance.search import Overlap
-from formulations.space import shapes
+from formulations.space import configs
 from formulations.units import GIB
 from solver.heuristics.baselines import equal_chunks_plan
 from solver.heuristics.time_tables import TimeTables
@@ -35,7 +35,7 @@ SMALL = load_instance(INSTANCES / "hetero_small.yaml")
 
 @pytest.mark.parametrize(("name", "seed"), cases())
 def test_search_equals_brute_force_and_is_verified(name: str, seed: int) -> None:
-    """The plan is the best of every shape, order, split and share; the log is proved again."""
+    """The plan is the best of every config, order, split and share; the log is proved again."""
     instance = SPACES[name].make(seed)
     result = solve(instance)
     assert result.objective == least_objective(instance)
@@ -184,7 +184,7 @@ def test_bug_gap_is_not_taken_off_a_budget(proved: Result) -> None:
 
 @pytest.mark.parametrize("seed", [3, 5, 8, 12])
 def test_bug_gap_with_a_budget_never_makes_an_instance_infeasible(seed: int) -> None:
-    """Limits at the optimum of one shape, no incumbent: the engine still finds the plan."""
+    """Limits at the optimum of one configuration, no incumbent: the engine still finds the plan."""
     instance = random_instance(seed).but(search={"pipeline_parallel": (1, 2, 3)})
     best = solve(instance).step_time_ns
     if best is None:
@@ -213,7 +213,7 @@ def test_interrupt_returns_the_incumbent(monkeypatch: pytest.MonkeyPatch) -> Non
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("solver.search.plan_search.enumerate_shape", interrupt)
+    monkeypatch.setattr("solver.search.plan_search.enumerate_config", interrupt)
     result = solve(SMALL)
     assert result.termination is Termination.INTERRUPTED
     assert result.plan is not None
@@ -221,23 +221,23 @@ def test_interrupt_returns_the_incumbent(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_bug_an_engine_that_seldom_asks_kept_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not stop by itself is ended, and its shape stays open."""
+    """What does not stop by itself is ended, and its configuration stays open."""
 
     def never_ends(*_: object) -> None:
         while True:
             pass
 
-    monkeypatch.setattr("solver.search.plan_search.enumerate_shape", never_ends)
+    monkeypatch.setattr("solver.search.plan_search.enumerate_config", never_ends)
     result = solve(SMALL, SolveOptions(time_limit_s=1.0))
     assert result.termination is Termination.TIME_LIMIT
     assert result.plan is not None
     assert result.status is Status.FEASIBLE
 
 
-def test_bug_without_time_to_list_shapes_a_plan_was_its_own_bound(
+def test_bug_without_time_to_list_configs_a_plan_was_its_own_bound(
     monkeypatch: pytest.MonkeyPatch, proved: Result
 ) -> None:
-    """A plan to start from, as of a study, proves nothing of shapes that were not looked at."""
+    """A plan to start from, as of a study, proves nothing of configs that were not looked at."""
     assert proved.plan is not None
     assert proved.step_time_ns is not None
     monkeypatch.setattr("solver.interrupt.Deadline.over", lambda self: True)
@@ -255,14 +255,14 @@ def test_bug_first_plan_of_chunks_was_worse_than_equal_chunks(
     instance = load_instance(INSTANCES.parent / "bench/calculon/its_figures.yaml")
     monkeypatch.setattr(plan_search.PlanSearch, "run", lambda search: None)
     found = solve(instance)
-    equal = equal_chunks_plan(shapes(instance), TimeTables(instance), lambda: False)
+    equal = equal_chunks_plan(configs(instance), TimeTables(instance), lambda: False)
     assert equal is not None
     assert found.step_time_ns is not None
     assert found.step_time_ns <= equal[1]
 
 
 @pytest.mark.parametrize(("limit_s", "status"), [(None, Status.INFEASIBLE), (0.0, Status.UNKNOWN)])
-def test_bug_listing_choices_of_nodes_without_a_shape_took_no_notice_of_the_time(
+def test_bug_listing_choices_of_nodes_without_a_config_took_no_notice_of_the_time(
     limit_s: float | None, status: Status
 ) -> None:
     """A thousand nodes for a batch of one sequence and nine stages of six layers."""

@@ -1,4 +1,4 @@
-"""One shape exactly: the brute-force optimum, to the nanosecond, whatever is free in it."""
+"""One configuration exactly: the brute-force optimum, to the nanosecond, whatever is free in it."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -16,25 +16,25 @@ from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.instance.profile import Profile, ProfileEntry
 from formulations.instance.search import ScheduleName
-from formulations.plan import Degrees, Shape
-from formulations.space import PlanSpace, shapes
-from solver.bounds.largest_share import shape_bound_ns
+from formulations.plan import Configuration, Degrees
+from formulations.space import PlanSpace, configs
+from solver.bounds.largest_share import config_bound_ns
 from solver.bounds.stage_choice import StageChoice
-from solver.enumeration.engine import ShapeAnswer
+from solver.enumeration.engine import ConfigAnswer
 from solver.export import flagscale
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS
 from solver.graph.placements import ReplicaClass
 from solver.graph.problem import Intervals
+from solver.heuristics.config_search import ConfigSearch
 from solver.heuristics.local import local_plans
-from solver.heuristics.shape_search import ShapeSearch
 from solver.heuristics.time_tables import TimeTables
 from solver.heuristics.trial import PathPool
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.search.driver import solve
 from solver.search.engines import Family, model_engine
-from solver.search.enumeration import after, enumerate_shape, lacks_memory, least_vectors, shares
+from solver.search.enumeration import after, enumerate_config, lacks_memory, least_vectors, shares
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
 from solver.verify.bounds import Clock, Prover
@@ -43,12 +43,12 @@ from tests import brute_force
 from tests.best_plans import check_claims
 from tests.costs.test_placement import assert_counted
 from tests.hand_made import document_of, result_of
-from tests.loop_checks import judge, solve_shape
-from tests.random_shapes import random_optimum_ns, random_tables, scheduled
+from tests.loop_checks import judge, solve_config
+from tests.random_configs import random_optimum_ns, random_tables, scheduled
 from tests.seeds import few_and_many, one_each
-from tests.small_instances import plain_shape, random_instance
+from tests.small_instances import plain_config, random_instance
 from tests.stage_degrees import Bench, meshed_instance, stage_instance
-from tests.unlike_degrees import meshed_groups, unlike_instance, unlike_shapes, unlike_tables
+from tests.unlike_degrees import meshed_groups, unlike_configs, unlike_instance, unlike_tables
 
 NO_CUTOFF = 1 << 56
 EXACT = SolveOptions(gap=0.0)
@@ -62,9 +62,9 @@ def never() -> bool:
 
 
 def closes(schedule: ScheduleName, seed: int, zones: bool, cutoff: int) -> bool:
-    """Whether a shape is closed with its best plan below the cutoff, or that none is."""
+    """Whether a configuration is closed with its best plan below the cutoff, or that none is."""
     tables, best = random_tables(seed, zones, schedule), random_optimum_ns(seed, zones, schedule)
-    answer = enumerate_shape(Intervals(tables), cutoff, 0.0, never)
+    answer = enumerate_config(Intervals(tables), cutoff, 0.0, never)
     if best is None or best >= cutoff:
         return answer.complete and answer.plan is None
     return (
@@ -78,7 +78,7 @@ def closes(schedule: ScheduleName, seed: int, zones: bool, cutoff: int) -> bool:
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("schedule", ["zb-h1", "interleaved"])
 @pytest.mark.parametrize("seeds", few_and_many(range(100), 25))
-def test_shape_equals_brute_force(
+def test_config_equals_brute_force(
     seeds: Sequence[int], schedule: ScheduleName, zones: bool
 ) -> None:
     """Weight gradients put off and several chunks: shares, zones, memory, blocking sends, ZeRO 1.
@@ -95,13 +95,13 @@ def test_shape_equals_brute_force(
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(200, 320), 12))
-def test_engine_equals_brute_force_on_one_shape(seeds: Sequence[int]) -> None:
-    """Without any cutoff the engine finds the least step time of the shape, or that none fits."""
+def test_engine_equals_brute_force_on_one_config(seeds: Sequence[int]) -> None:
+    """Without any cutoff the engine finds the least step time of the config, or that none fits."""
     for seed in seeds:
         instance = random_instance(seed).but(search={"pipeline_parallel": (1, 2, 3)})
-        if space := list(shapes(instance)):
+        if space := list(configs(instance)):
             tables = build_tables(instance, space[seed * 7919 % len(space)])
-            answer = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, never)
+            answer = enumerate_config(Intervals(tables), NO_CUTOFF, 0.0, never)
             assert (answer.complete, answer.step_time_ns) == (True, brute_force.optimum_ns(tables))
 
 
@@ -117,14 +117,14 @@ def test_bug_first_split_of_chunks_was_not_held_against_memory() -> None:
     assert closes("interleaved", 4, False, NO_CUTOFF)
 
 
-def test_bug_interleaved_shapes_had_the_bound_of_shapes_without_chunks() -> None:
-    """A shape that no plan of fewer, longer stages fits is not therefore empty."""
+def test_bug_interleaved_configs_had_the_bound_of_configs_without_chunks() -> None:
+    """A configuration that no plan of fewer, longer stages fits is not therefore empty."""
     known = {seed: random_optimum_ns(seed, schedule="interleaved") for seed in range(12)}
     found = {seed: best for seed, best in known.items() if best is not None}
     assert found
     for seed, best in found.items():
         tables = random_tables(seed, schedule="interleaved")
-        assert shape_bound_ns(Intervals(tables), NO_CUTOFF) <= best
+        assert config_bound_ns(Intervals(tables), NO_CUTOFF) <= best
 
 
 def test_bug_local_search_did_not_hold_chunks_against_memory() -> None:
@@ -169,7 +169,7 @@ def test_an_effort_is_a_number_of_questions() -> None:
     assert after(None, never) is never
 
 
-def test_a_shape_lacks_memory_where_the_roomiest_gpus_do() -> None:
+def test_a_config_lacks_memory_where_the_roomiest_gpus_do() -> None:
     """With no memory at all it does; with that of the random cases that have a plan it does not."""
     for seed in range(0, 40, 8):
         tables = random_tables(seed)
@@ -191,13 +191,13 @@ def test_placement_equals_the_count_from_slots(seeds: Sequence[int]) -> None:
 
 @pytest.mark.parametrize("seeds", few_and_many(range(300), 60))
 def test_search_and_models_equal_brute_force(seeds: Sequence[int]) -> None:
-    """The best plan of a shape by enumeration, CP-SAT and MILP; and the verifier recounts it."""
+    """The best plan of a config by enumeration, CP-SAT and MILP; and the verifier recounts it."""
     for seed in seeds:
         tables = unlike_tables(seed)
         if tables is None:
             continue
         best = brute_force.optimum_ns(tables)
-        found = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, never)
+        found = enumerate_config(Intervals(tables), NO_CUTOFF, 0.0, never)
         assert (found.step_time_ns, found.complete) == (best, True), seed
         if found.plan is not None:
             costs = plan_costs(tables.instance, found.plan)
@@ -206,7 +206,7 @@ def test_search_and_models_equal_brute_force(seeds: Sequence[int]) -> None:
                 plan_costs(tables.instance, found.plan).memory_bytes == costs.memory_bytes
             ).all()
         for method in ("cpsat", "milp"):
-            assert solve_shape(tables, model_engine(method)).step_time_ns == best, seed
+            assert solve_config(tables, model_engine(method)).step_time_ns == best, seed
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(150), 15))
@@ -218,14 +218,14 @@ def test_bounds_never_exceed_the_optimum(seeds: Sequence[int]) -> None:
         if tables is None or best is None:
             continue
         known = TimeTables(tables.instance)
-        bounds = [known.forms([tables.shape])[0].bound_ns, *known.packed_ns([tables.shape])]
-        bounds.append(shape_bound_ns(Intervals(tables), NO_CUTOFF))
+        bounds = [known.forms([tables.config])[0].bound_ns, *known.packed_ns([tables.config])]
+        bounds.append(config_bound_ns(Intervals(tables), NO_CUTOFF))
         assert max(bounds) <= best, seed
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 20))
 def test_flagscale_has_the_best_order_that_it_runs(seeds: Sequence[int]) -> None:
-    """By search, models and verifier, which finds no better one: of shapes with orders left out.
+    """By search, models and verifier, which finds no better one: of configs with orders left out.
 
     Without MILP in zones, where HiGHS loses an optimum of 0.12 s for any target: seed 35.
     """
@@ -233,14 +233,14 @@ def test_flagscale_has_the_best_order_that_it_runs(seeds: Sequence[int]) -> None
         instance, rng = meshed_groups(seed), random.Random(seed)
         zones = instance.cluster.has_zones
         methods: tuple[Family, ...] = ("cpsat",) if zones else ("cpsat", "milp")
-        space = unlike_shapes(instance)
-        for shape in rng.sample(space, min(2, len(space))):
-            tables = build_tables(instance, shape)
+        space = unlike_configs(instance)
+        for config in rng.sample(space, min(2, len(space))):
+            tables = build_tables(instance, config)
             best = brute_force.optimum_ns(tables)
-            answer = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, never)
+            answer = enumerate_config(Intervals(tables), NO_CUTOFF, 0.0, never)
             assert (answer.step_time_ns, answer.complete) == (best, True), seed
             for method in methods:
-                assert solve_shape(tables, model_engine(method)).step_time_ns == best, seed
+                assert solve_config(tables, model_engine(method)).step_time_ns == best, seed
             check_claims(tables, best)
 
 
@@ -249,13 +249,13 @@ def test_first_plans_of_flagscale_have_orders_that_it_runs(seeds: Sequence[int])
     """A local search begins where it can, and goes on among such orders."""
     for seed in seeds:
         instance = meshed_groups(seed)
-        for shape in unlike_shapes(instance)[:8]:
-            tables = build_tables(instance, shape)
+        for config in unlike_configs(instance)[:8]:
+            tables = build_tables(instance, config)
             orders = brute_force.all_orders(tables)
-            search = ShapeSearch(tables, PathPool())
+            search = ConfigSearch(tables, PathPool())
             assert search.first_orders
             assert {*search.first_orders} <= {*orders}, seed
-            for plan, _ in local_plans(instance, [shape], seed):
+            for plan, _ in local_plans(instance, [config], seed):
                 nodes = instance.cluster.node_groups
                 assert tuple(nodes[node] for node in plan.node_order) in orders, seed
 
@@ -310,7 +310,7 @@ def test_verifier_refuses_an_order_that_flagscale_does_not_run() -> None:
     instance = parse_instance(ENDS, "x.yaml", Path())
     plan = solve(instance, EXACT).plan
     assert plan is not None
-    swapped = Decisions((0, 0, 1), (0, 2, 3, 5), (4,)).plan(build_tables(instance, plan.shape))
+    swapped = Decisions((0, 0, 1), (0, 2, 3, 5), (4,)).plan(build_tables(instance, plan.config))
     problems = verify_document(document_of(result_of(instance, swapped))).problems
     assert any(line.startswith("node_order: found ") for line in problems)
 
@@ -320,7 +320,7 @@ def test_bug_single_row_that_may_be_negative_was_taken_for_a_maximum() -> None:
     tables = unlike_tables(45)
     assert tables is not None
     best = brute_force.optimum_ns(tables)
-    assert solve_shape(tables, model_engine("milp")).step_time_ns == best
+    assert solve_config(tables, model_engine("milp")).step_time_ns == best
 
 
 def permuted(instance: Instance) -> Instance:
@@ -385,17 +385,17 @@ def test_super_gpus_have_the_same_optimum_up_to_the_sync_among_parts(seed: int) 
     found = []
     for instance in (made, emulated):
         best = None
-        for shape in shapes(instance):
-            if instance is made and [own.parts for own in shape.degrees] != [1, 2]:
+        for config in configs(instance):
+            if instance is made and [own.parts for own in config.degrees] != [1, 2]:
                 continue
-            tables = build_tables(instance, shape)
+            tables = build_tables(instance, config)
             still = replace(
                 tables,
                 gradient_bytes=0 * tables.gradient_bytes,
                 optimizer_ns=0 * tables.optimizer_ns,
                 embedding_bytes=(0, 0),
             )
-            answer = enumerate_shape(Intervals(still), NO_CUTOFF, 0.0, never)
+            answer = enumerate_config(Intervals(still), NO_CUTOFF, 0.0, never)
             times = [ns for ns in (best, answer.step_time_ns) if ns is not None]
             best = min(times, default=None)
         found.append(best)
@@ -414,10 +414,10 @@ def test_bug_parts_sent_one_copy_of_the_tied_gradients(seeds: Sequence[int]) -> 
         instance = one.but(cluster={"groups": groups})
         nodes_used = tuple(group.nodes for group in groups)
         halves = (Degrees(tp=1, parts=2),) * len(groups)
-        parts = plain_shape(nodes_used, degrees=halves, pp=sum(nodes_used), micro_batch=4, zero=1)
+        parts = plain_config(nodes_used, degrees=halves, pp=sum(nodes_used), micro_batch=4, zero=1)
         replicas = {"degrees": (Degrees(tp=1),) * len(groups), "dp": 2, "micro_batch": 2}
         tables = [build_tables(instance, s) for s in (parts, parts.model_copy(update=replicas))]
-        best = [enumerate_shape(Intervals(own), NO_CUTOFF, 0.0, never) for own in tables]
+        best = [enumerate_config(Intervals(own), NO_CUTOFF, 0.0, never) for own in tables]
         assert best[0].step_time_ns == best[1].step_time_ns, seed
 
 
@@ -427,55 +427,55 @@ def test_groups_of_equal_machines_are_not_told_apart() -> None:
     fast = one.cluster.groups[0].but(gpus_per_node=2, nodes=1)
     groups = (fast, fast.but(name="twin"))
     apart = one.but(cluster={"groups": groups})
-    listed = list(shapes(apart))
+    listed = list(configs(apart))
     assert all(a.tp * 100 + a.parts <= b.tp * 100 + b.parts for a, b in (s.degrees for s in listed))
-    assert set(PlanSpace(apart).shapes_of((1, 1))) == set(listed)
+    assert set(PlanSpace(apart).configs_of((1, 1))) == set(listed)
     assert len(set(listed)) == len(listed)
 
 
 # Stages with degrees of their own
 
 
-def small_shapes(instance: Instance) -> list[Shape]:
+def small_configs(instance: Instance) -> list[Configuration]:
     """Few enough stages and replicas to try everything."""
-    return [s for s in shapes(instance) if s.per_stage and s.pp <= 4 and s.dp <= 4]
+    return [s for s in configs(instance) if s.per_stage and s.pp <= 4 and s.dp <= 4]
 
 
-def answer(instance: Instance, shape: Shape) -> ShapeAnswer:
-    """The best plan of a shape."""
-    intervals = Intervals(TimeTables(instance).costs(shape))
-    return enumerate_shape(intervals, NO_CUTOFF, 0.0, never)
+def answer(instance: Instance, config: Configuration) -> ConfigAnswer:
+    """The best plan of a configuration."""
+    intervals = Intervals(TimeTables(instance).costs(config))
+    return enumerate_config(intervals, NO_CUTOFF, 0.0, never)
 
 
 @both_targets
 @pytest.mark.parametrize("seeds", few_and_many(range(90), 45))
 def test_search_equals_brute_force(seeds: Sequence[int], make: Make) -> None:
-    """The best plan of every shape; bounds are no higher, and the verifier finds none below it."""
+    """The best plan of every config; bounds are no higher, and the verifier finds none below it."""
     for seed in seeds:
         instance = make(seed)
         prover, choice = Prover(PlanSpace(instance)), StageChoice(instance)
         work = StageWork(prover)
-        for shape in small_shapes(instance):
-            best = Bench(instance, shape).optimum_ns()
-            found = answer(instance, shape)
-            assert (found.step_time_ns, found.complete) == (best, True), (seed, shape)
+        for config in small_configs(instance):
+            best = Bench(instance, config).optimum_ns()
+            found = answer(instance, config)
+            assert (found.step_time_ns, found.complete) == (best, True), (seed, config)
             if best is None or found.plan is None:
                 continue
-            bound = choice.bound_ns(shape)
-            assert max(bound, work.bound_ns(shape)) <= best, (seed, shape)
-            assert step_time_ns(plan_costs(instance, found.plan)) == best, (seed, shape)
-            below = exhaust_stages(prover, shape, best, Clock())
-            above = exhaust_stages(prover, shape, best + 1, Clock())
-            assert below is not None, (seed, shape)
-            assert above is not None, (seed, shape)
-            assert (below.plan, above.step_time_ns) == (None, best), (seed, shape)
+            bound = choice.bound_ns(config)
+            assert max(bound, work.bound_ns(config)) <= best, (seed, config)
+            assert step_time_ns(plan_costs(instance, found.plan)) == best, (seed, config)
+            below = exhaust_stages(prover, config, best, Clock())
+            above = exhaust_stages(prover, config, best + 1, Clock())
+            assert below is not None, (seed, config)
+            assert above is not None, (seed, config)
+            assert (below.plan, above.step_time_ns) == (None, best), (seed, config)
 
 
 @pytest.mark.parametrize("seed", one_each(range(40), 20))
 def test_plans_for_flagscale_are_meshes_that_start(seed: int) -> None:
     """Stages of unlike degrees in one node too: each mesh is a run of ranks."""
     instance = meshed_instance(seed)
-    for plan in (answer(instance, shape).plan for shape in small_shapes(instance)):
+    for plan in (answer(instance, config).plan for config in small_configs(instance)):
         if plan is not None:
             job = Job(instance, plan)
             assert not list(EXPORTERS["flagscale"].faults(job)), (seed, plan)

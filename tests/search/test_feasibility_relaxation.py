@@ -6,7 +6,7 @@ import pytest
 
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance, SearchSpace
-from formulations.space import shapes
+from formulations.space import configs
 from formulations.space.configurations import node_vectors
 from solver.interrupt import TimeUp
 from solver.search import feasibility_relaxation
@@ -23,8 +23,8 @@ from tests.small_instances import random_instance
 
 
 def has_plan(one: Instance) -> bool:
-    """Whether any split, order and share of any shape fits memory."""
-    return any(optimum_ns(build_tables(one, shape)) is not None for shape in shapes(one))
+    """Whether any split, order and share of any configuration fits memory."""
+    return any(optimum_ns(build_tables(one, config)) is not None for config in configs(one))
 
 
 def amount(text: str, pattern: str) -> float:

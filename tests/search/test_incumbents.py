@@ -34,7 +34,7 @@ def test_bug_a_survey_took_as_long_as_it_liked(
 
 
 def test_late_starts_have_the_patience_of_what_was_spent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """100 for each of two shapes left open: not 10,000, ten times that until there is a plan."""
+    """100 for each of two configs left open: not 10,000, ten times that until there is a plan."""
     asked: list[int] = []
 
     def local_plans(*words: Callable[[], bool]) -> list[None]:

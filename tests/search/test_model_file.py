@@ -19,7 +19,7 @@ from solver.search.driver import solve
 from solver.search.engines import model_engine
 from solver.search.model_file import model_of
 from solver.search.paths import CutPool
-from tests.loop_checks import feasible, solve_shape
+from tests.loop_checks import feasible, solve_config
 from tests.seeds import few_and_many, one_each
 from tests.small_instances import random_instance
 
@@ -95,14 +95,14 @@ def test_file_has_the_proved_optimum(
 def test_cuts_of_the_search_are_enough(
     seeds: Sequence[int], family: Literal["cpsat", "milp"]
 ) -> None:
-    """With the cuts that closed a shape the model's minimum is the optimum."""
+    """With the cuts that closed a configuration the model's minimum is the optimum."""
     engine = model_engine(family)
     for tables, best in feasible(seeds):
         pool = CutPool()
-        plan = solve_shape(tables, engine, pool=pool).plan
+        plan = solve_config(tables, engine, pool=pool).plan
         assert plan is not None
-        built = model_of(engine, tables, plan, pool.of(tables.shape))
-        assert pool.of(tables.shape) <= built.cuts
+        built = model_of(engine, tables, plan, pool.of(tables.config))
+        assert pool.of(tables.config) <= built.cuts
         assert engine.run(built.model.native, SolveOptions()).objective == best
 
 
@@ -136,7 +136,7 @@ def test_folder_that_is_gone_is_one_line(tmp_path: Path, method: Method, suffix:
 
 
 def test_no_plan_no_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Without a plan there is no shape to model, and a line says so."""
+    """Without a plan there is no configuration to model, and a line says so."""
     path = tmp_path / "model.lp"
     limits = Limits(max_step_time_s=1e-9)
     instance = random_instance(2).but(limits=limits)

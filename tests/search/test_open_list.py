@@ -1,4 +1,4 @@
-"""The list of open shapes: its order, and the bound that is told while shapes are closed."""
+"""The list of open configs: its order, and the bound that is told while configs are closed."""
 
 import pytest
 
@@ -12,13 +12,13 @@ from tests.expert_instances import expert_instance
 from tests.small_instances import random_instance
 
 
-def test_bound_that_is_told_is_the_least_of_all_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Found without listing them, after every shape that is closed; up to a gap or not."""
+def test_bound_that_is_told_is_the_least_of_all_configs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found without listing them, after every configuration that is closed; up to a gap or not."""
     told, plain = list[float | None](), OpenList.least_bound
 
-    def least_bound(open_shapes: OpenList, best: float | None) -> float | None:
-        told.append(plain(open_shapes, best))
-        bounds = open_shapes.bounds(open_shapes.reviewed(best))
+    def least_bound(open_configs: OpenList, best: float | None) -> float | None:
+        told.append(plain(open_configs, best))
+        bounds = open_configs.bounds(open_configs.reviewed(best))
         assert told[-1] == min([*bounds, *([] if best is None else [best])], default=None)
         return told[-1]
 
@@ -29,12 +29,12 @@ def test_bound_that_is_told_is_the_least_of_all_shapes(monkeypatch: pytest.Monke
     assert told
 
 
-def test_open_shapes_come_by_their_bounds_and_chunks_last() -> None:
+def test_open_configs_come_by_their_bounds_and_chunks_last() -> None:
     """And none that an incumbent has reached, up to the gap."""
     search = PlanSearch(random_instance(3), SolveOptions(gap=0.1))
     tasks = search.open_list.open(None)
     assert len(tasks) == len(search.space)
-    keys = [(task.shape.vpp > 1, task.objective) for task in tasks]
+    keys = [(task.config.vpp > 1, task.objective) for task in tasks]
     assert keys == sorted(keys)
     objectives = sorted(task.objective for task in tasks)
     best = objectives[len(objectives) // 2]
@@ -43,7 +43,7 @@ def test_open_shapes_come_by_their_bounds_and_chunks_last() -> None:
     assert len(left) == sum(objective < 0.9 * best for objective in objectives)
 
 
-def test_too_many_shapes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_configs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """In words that say what to do."""
     monkeypatch.setattr(open_list, "AT_ONCE", 1)
     monkeypatch.setattr(open_list, "MOST_SHAPES", 2)

@@ -17,7 +17,7 @@ from formulations.plan import Degrees
 from solver.search.paths import CutPool, first_cuts, harvest, largest_share
 from tests import brute_force, recursion
 from tests.loop_checks import feasible, judge, random_decisions
-from tests.random_shapes import random_tables
+from tests.random_configs import random_tables
 from tests.seeds import few_and_many
 
 Schedules = st.sampled_from(["1f1b", "gpipe"])
@@ -78,7 +78,7 @@ def test_harvest_values_the_plan_at_its_step_time() -> None:
         step = brute_force.step_time_ns(tables, placed, made.boundaries, made.micro_batches)
         assert found.step_time_ns == step
         stages = {cut.device for cut in found.cuts if cut.micro_batches in made.micro_batches}
-        assert stages == set(range(tables.shape.pp))
+        assert stages == set(range(tables.config.pp))
 
 
 def test_harvest_never_exceeds_any_plan() -> None:
@@ -89,13 +89,13 @@ def test_harvest_never_exceeds_any_plan() -> None:
         splits, shares = list(brute_force.all_splits(tables)), list(brute_force.all_shares(tables))
         made = Decisions(rng.choice(orders), rng.choice(splits), rng.choice(shares))
         found = harvest(StageCosts(tables), Placer(tables).costs(made.order), made, range(1, 9), 0)
-        shape, blocking = tables.shape, tables.instance.search.blocking_sends
+        config, blocking = tables.config, tables.instance.search.blocking_sends
         layers = tables.instance.workload.layers
         for boundaries in splits:
             placed = brute_force.place(tables, rng.choice(orders))
             share = rng.choice(shares)
             for r, m in enumerate(share):
-                groups = [placed.groups[k * shape.dp + r] for k in range(shape.pp)]
+                groups = [placed.groups[k * config.dp + r] for k in range(config.pp)]
                 forward, backward = (
                     [
                         int(table[a:b, j].sum())
@@ -104,8 +104,8 @@ def test_harvest_never_exceeds_any_plan() -> None:
                     for table in (tables.forward_ns, tables.backward_ns)
                 )
                 last = [layers[end - 1].output_tensors for end in boundaries[1:-1]]
-                send = [placed.send[k * shape.dp + r][n] for k, n in enumerate(last)]
-                ends = recursion.stage_ends(shape.schedule, m, forward, backward, send, blocking)
+                send = [placed.send[k * config.dp + r][n] for k, n in enumerate(last)]
+                ends = recursion.stage_ends(config.schedule, m, forward, backward, send, blocking)
                 for cut in found.cuts:
                     if cut.micro_batches <= m:
                         value = length(cut, (forward, backward), send, blocking)
@@ -135,13 +135,13 @@ def test_first_cuts_of_chunks_bound_every_pipeline(times: list[int], size: tuple
 
 
 def test_pool_keeps_schedules_and_stages_apart() -> None:
-    """Cuts are shared by shapes of one schedule and number of stages only."""
-    pool, shape = CutPool(), random_tables(0).shape
-    pool.of(shape).update(first_cuts(shape.schedule, shape.pp, 2))
-    deeper = shape.but(pp=shape.pp + 1)
-    assert pool.of(shape.but(degrees=(Degrees(tp=8),)))
+    """Cuts are shared by configurations of one schedule and number of stages only."""
+    pool, config = CutPool(), random_tables(0).config
+    pool.of(config).update(first_cuts(config.schedule, config.pp, 2))
+    deeper = config.but(pp=config.pp + 1)
+    assert pool.of(config.but(degrees=(Degrees(tp=8),)))
     assert not pool.of(deeper)
-    assert not pool.of(shape.but(vpp=2))
+    assert not pool.of(config.but(vpp=2))
 
 
 def test_first_cuts_of_one_stage() -> None:

@@ -11,10 +11,10 @@ from tests.stage_degrees import stage_instance
 
 
 @pytest.mark.parametrize("seed", [2, 26])
-def test_shapes_near_the_best_by_group_lead_to_better_plans(seed: int) -> None:
+def test_configs_near_the_best_by_group_lead_to_better_plans(seed: int) -> None:
     """Here to the best one, before any bound is looked at."""
     search = PlanSearch(stage_instance(seed), SolveOptions(gap=0.0))
-    search.run({shape for shape in search.space if not shape.per_stage})
+    search.run({config for config in search.space if not config.per_stage})
     before = search.incumbents.best
     search.climb()
     after = search.incumbents.best
@@ -47,10 +47,10 @@ def test_standing_of_a_search_that_has_not_begun_and_of_one_that_is_done() -> No
         (None, False, Status.UNKNOWN),
     ],
 )
-def test_without_a_list_of_all_shapes_nothing_is_proved(
+def test_without_a_list_of_all_configs_nothing_is_proved(
     objective: float | None, complete: bool, status: Status
 ) -> None:
-    """A plan is optimal, and none infeasible, only if all shapes are known and closed."""
+    """A plan is optimal, and none infeasible, only if all configurations are known and closed."""
     standing = Standing((), Incumbent(), objective, objective, complete)
     assert (standing.status, standing.is_open) == (status, not complete)
 

@@ -1,4 +1,4 @@
-"""What is told of a search while it runs: shapes, incumbent, bound and gap as they stand."""
+"""What is told of a search while it runs: configs, incumbent, bound and gap as they stand."""
 
 from solver.options import SolveOptions
 from solver.search.driver import solve
@@ -7,7 +7,7 @@ from tests.small_instances import random_instance
 
 
 def test_incumbent_and_bound_come_together() -> None:
-    """Told after every shape; bounds rise, incumbents fall, and in the end they meet."""
+    """Told after every configuration; bounds rise, incumbents fall, and in the end they meet."""
     told = list[Progress]()
     result = solve(random_instance(3), SolveOptions(time_limit_s=600.0), told.append)
     assert told
@@ -15,7 +15,7 @@ def test_incumbent_and_bound_come_together() -> None:
     times = [known.incumbent_ns or float("inf") for known in told]
     assert bounds == sorted(bounds)
     assert times == sorted(times, reverse=True)
-    assert all(known.shapes_total == len(result.log.shapes) for known in told)
+    assert all(known.configs_total == len(result.log.configs) for known in told)
     assert told[-1].incumbent_ns == result.step_time_ns
     assert 0 < (told[-1].left_s or 0) <= 600
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from formulations.instance.load import load_instance
-from solver.enumeration.engine import ShapeAnswer
+from solver.enumeration.engine import ConfigAnswer
 from solver.graph.problem import Intervals
 from solver.options import SolveOptions
 from solver.search import plan_search, speculation
 from solver.search.driver import solve
-from solver.search.enumeration import Stop, enumerate_shape
+from solver.search.enumeration import Stop, enumerate_config
 from solver.study.store import open_study
 from tests.said import said
 
@@ -37,13 +37,13 @@ sys.path.insert(0, {str(ROOT)!r})
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
 from solver.search import driver, plan_search, speculation
-from solver.search.enumeration import enumerate_shape
+from solver.search.enumeration import enumerate_config
 from solver.study.store import open_study
 speculation.ALONE_S = 0.0
 def slow(*question):
     time.sleep(0.5)
-    return enumerate_shape(*question)
-plan_search.enumerate_shape = slow
+    return enumerate_config(*question)
+plan_search.enumerate_config = slow
 instance = load_instance(Path({str(PATH)!r}))
 with open_study(Path(sys.argv[1]), instance) as study:
     driver.solve(instance, SolveOptions(workers=2, engine="ray"), None, study)
@@ -51,18 +51,18 @@ with open_study(Path(sys.argv[1]), instance) as study:
 
 
 def test_worker_killed_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its shapes are closed by others; plan, bound and log are those of one process."""
+    """Its configurations are closed by others; plan, bound and log are those of one process."""
     monkeypatch.setattr(speculation, "ALONE_S", 0.0)
     alone, mark = said(solve(SMALL)), tmp_path / "killed"
 
-    def fatal_once(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
-        shape = intervals.tables.shape
-        if (shape.pp, shape.micro_batch, shape.zero) == (8, 4, 0) and not mark.exists():
+    def fatal_once(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ConfigAnswer:
+        config = intervals.tables.config
+        if (config.pp, config.micro_batch, config.zero) == (8, 4, 0) and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return enumerate_shape(intervals, cutoff, gap, stop)
+        return enumerate_config(intervals, cutoff, gap, stop)
 
-    monkeypatch.setattr(plan_search, "enumerate_shape", fatal_once)
+    monkeypatch.setattr(plan_search, "enumerate_config", fatal_once)
     assert said(solve(SMALL, TWO)) == alone
     assert mark.exists()
     ray.shutdown()
@@ -92,7 +92,7 @@ def _answers(path: Path) -> int:
     with suppress(sqlite3.OperationalError):
         connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
         row: tuple[int] = connection.execute(
-            "select count(*) from records where kind = 'shape'"
+            "select count(*) from records where kind = 'configuration'"
         ).fetchone()
         connection.close()
         return row[0]

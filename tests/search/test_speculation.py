@@ -1,4 +1,4 @@
-"""Shapes closed by several processes: the same proof, nothing lost when one dies or is stopped."""
+"""Configs closed by several processes: the same proof, nothing lost when one dies or is stopped."""
 
 import multiprocessing
 import os
@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from formulations.instance.load import load_instance
-from solver.enumeration.engine import ShapeAnswer
+from solver.enumeration.engine import ConfigAnswer
 from solver.graph.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.search import plan_search, speculation
 from solver.search.driver import solve
-from solver.search.enumeration import Stop, enumerate_shape
+from solver.search.enumeration import Stop, enumerate_config
 from solver.search.progress import Progress
 from tests.best_plans import check_verified
 from tests.command_line import run
@@ -52,23 +52,24 @@ def test_plan_of_two_workers_is_verified() -> None:
     check_verified(result, TWO)
 
 
-def test_a_worker_that_dies_leaves_its_shape_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others go on; the shape is not closed, and nobody claims that it is.
+def test_a_worker_that_dies_leaves_its_config_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others go on; the configuration is not closed, and nobody claims that it is.
 
-    So it is in the first round, with many open shapes, and in later ones, which have only this one.
+    So it is in the first round, with many open configurations, and in later ones, which have only
+    this one.
     """
 
-    def fatal(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
-        shape, in_worker = intervals.tables.shape, multiprocessing.parent_process() is not None
-        if in_worker and (shape.pp, shape.micro_batch, shape.zero) == (8, 4, 0):
+    def fatal(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ConfigAnswer:
+        config, in_worker = intervals.tables.config, multiprocessing.parent_process() is not None
+        if in_worker and (config.pp, config.micro_batch, config.zero) == (8, 4, 0):
             os.kill(os.getpid(), signal.SIGKILL)
-        return enumerate_shape(intervals, cutoff, gap, stop)
+        return enumerate_config(intervals, cutoff, gap, stop)
 
-    monkeypatch.setattr(plan_search, "enumerate_shape", fatal)
+    monkeypatch.setattr(plan_search, "enumerate_config", fatal)
     result = solve(SMALL, TWO)
-    open_shapes = [record.shape for record in result.log.shapes if record.reason == "open"]
+    open_configs = [record.config for record in result.log.configs if record.reason == "open"]
     assert result.status is Status.FEASIBLE
-    assert any((s.pp, s.micro_batch, s.zero) == (8, 4, 0) for s in open_shapes)
+    assert any((s.pp, s.micro_batch, s.zero) == (8, 4, 0) for s in open_configs)
     check_verified(result, TWO)
 
 

@@ -93,7 +93,7 @@ search: {target: torchtitan, zero: FULL_SHARD}
 """
     result = solve(parse_instance(text, "x.yaml", Path()))
     assert result.plan is not None
-    assert result.plan.shape.zero == 3
+    assert result.plan.config.zero == 3
     offered = {gain.target: gain.search for gain in result.other_targets}
     assert "zero: [0, 1]" in offered["flagscale"]
 

@@ -14,14 +14,14 @@ from formulations.instance import Cluster, Instance, ZoneLink
 from formulations.instance.load import load_instance
 from formulations.instance.machines import ZonePair
 from formulations.plan import Plan
-from formulations.space import shapes
+from formulations.space import configs
 from formulations.switching.switch import Line, Network
 from solver.options import SolveOptions
 from solver.search.driver import solve
 from solver.simulate import step_time_ns
 from tests.expert_instances import expert_instance
 from tests.oracles.switch import Network as VerifiedNetwork
-from tests.random_shapes import zoned
+from tests.random_configs import zoned
 from tests.seeds import one_each
 from tests.spot_instances import few_stages
 
@@ -72,7 +72,7 @@ def crossings(found: Sequence[Sequence[str | None]]) -> tuple[int, int]:
 def test_two_zones_exchange_activations_once() -> None:
     """Gradients stay inside a zone; both replicas go from one zone to the other at one boundary."""
     plan, _ = plan_at(1)
-    assert plan.shape.dp == 2
+    assert plan.config.dp == 2
     assert crossings(zones(two_zones(), plan)) == (0, 2)
 
 
@@ -186,13 +186,13 @@ def test_a_switch_takes_the_link_of_each_pair() -> None:
 
 @pytest.mark.parametrize("seed", one_each(range(30), 6))
 def test_experts_of_several_zones_stay_inside_a_node(seed: int) -> None:
-    """No shape that uses two zones shares experts, or sequences, among GPUs of two nodes."""
+    """No config that uses two zones shares experts, or sequences, among GPUs of two nodes."""
     instance = zoned(expert_instance(seed), seed)
     groups = instance.cluster.groups
-    for shape in shapes(instance):
-        used = [g for g, count in zip(groups, shape.nodes_used, strict=True) if count]
-        own = shape.degrees[0]
+    for config in configs(instance):
+        used = [g for g, count in zip(groups, config.nodes_used, strict=True) if count]
+        own = config.degrees[0]
         if len({group.zone for group in used}) > 1:
             assert all(group.gpus_per_node % own.width == 0 for group in used)
-            lanes = shape.expert_lanes(0)
-            assert all(group.gpus_per_node // lanes % shape.ep == 0 for group in used)
+            lanes = config.expert_lanes(0)
+            assert all(group.gpus_per_node // lanes % config.ep == 0 for group in used)

@@ -4,8 +4,8 @@ from math import comb
 
 from formulations.costs.tables import CostTables, build_tables
 from tests import brute_force, recursion
-from tests.random_shapes import crowded_instance, random_tables
-from tests.small_instances import plain_shape
+from tests.random_configs import crowded_instance, random_tables
+from tests.small_instances import plain_config
 
 
 def crowded_tables(tp: int, dp: int, pp: int) -> CostTables:
@@ -17,8 +17,8 @@ def crowded_tables(tp: int, dp: int, pp: int) -> CostTables:
         and crowded_instance(seed).workload.global_batch == 6
         and not crowded_instance(seed).search.embedding_only_stages
     )
-    shape = plain_shape((2, 1), tp=tp, dp=dp, pp=pp)
-    return build_tables(crowded_instance(seed), shape)
+    config = plain_config((2, 1), tp=tp, dp=dp, pp=pp)
+    return build_tables(crowded_instance(seed), config)
 
 
 def test_pipeline_of_two_stages() -> None:

@@ -22,8 +22,8 @@ def refusal(path: Path, text: str | bytes) -> str:
 @pytest.mark.parametrize(
     ("name", "value", "line"),
     [
-        ("schema_version", "true", ": schema version true; allowed: 10; solve again"),
-        ("schema_version", "1.0", ": schema version 1.0; allowed: 10; solve again"),
+        ("schema_version", "true", ": schema version true; allowed: 11; solve again"),
+        ("schema_version", "1.0", ": schema version 1.0; allowed: 11; solve again"),
         ("seed", "true", ": true; allowed: a whole number"),
         ("seed", '"0"', ": '0'; allowed: a whole number"),
         ("seed", "0.0", ": 0.0; allowed: a whole number"),

@@ -59,7 +59,7 @@ def test_names_stay(path: str) -> None:
     assert all(set(one) >= set(NAMES[path]) for one in found)
 
 
-def test_words_for_what_closed_the_shapes() -> None:
+def test_words_for_what_closed_the_configs() -> None:
     """Of those that a plan file may have, these stay."""
     assert set(get_args(Proof)) >= {"memory", "limit", "work", "pipeline"}
     assert set(get_args(Proof)) >= {"enumeration", "cpsat", "milp"}

@@ -23,7 +23,7 @@ def test_figures_fill_what_is_empty_without_a_plan() -> None:
     assert {name: getattr(planless, name) for name in NO_FIGURES} == NO_FIGURES
     assert set(PATH_FIELDS.values()) <= type(figures["critical_path"]).model_fields.keys()
     # 2 nodes of 2 GPUs of 120 TFLOP/s
-    assert peak_flop_per_s(result.instance, result.plan.shape) == pytest.approx(4 * 120e12)
+    assert peak_flop_per_s(result.instance, result.plan.config) == pytest.approx(4 * 120e12)
 
 
 def test_transfers_and_syncs_are_those_of_the_costs(document: PlanDocument) -> None:
@@ -40,14 +40,14 @@ def test_transfers_and_syncs_are_those_of_the_costs(document: PlanDocument) -> N
 
 def test_document_has_the_parts_of_the_memory(document: PlanDocument) -> None:
     """Stage 0 of 2 keeps two micro-batches in flight; ZeRO 1 halves 12 bytes a parameter."""
-    assert document.shape is not None
-    assert (document.shape.widest_tp, document.shape.dp, document.shape.zero) == (1, 2, 1)
+    assert document.config is not None
+    assert (document.config.widest_tp, document.config.dp, document.config.zero) == (1, 2, 1)
     workload, memory = document.instance.workload, document.replicas[0].stages[0].memory
     layers = workload.layers[slice(*document.replicas[0].stages[0].layers)]
     counts = [layer.parameters_per_gpu(1, 2) for layer in layers]
     assert (memory.weights_bytes, memory.gradients_bytes) == (2 * sum(counts), 4 * sum(counts))
     assert memory.optimizer_bytes == 12 * sum(-(-count // 2) for count in counts)
-    b = document.shape.micro_batch
+    b = document.config.micro_batch
     assert memory.activations_bytes == 2 * b * sum(layer.activation_bytes(1) for layer in layers)
     assert memory.buffers_bytes == 2 * b * workload.boundary_bytes
     assert memory.reserve_bytes == document.instance.limits.framework_reserve_bytes

@@ -7,7 +7,7 @@ import pytest
 from formulations.instance import Limits
 from solver.result import Status, Termination, max_step_time_ns, proves
 from tests.hand_made import pipelined_result, planless_result
-from tests.random_shapes import random_tables
+from tests.random_configs import random_tables
 
 
 def test_optimal_is_within_the_gap_asked_for() -> None:
@@ -42,11 +42,11 @@ def test_budget_is_the_tighter_of_both() -> None:
     """At 2 USD/h a step of 0.001 USD may take 1.8 s; the time limit of 1 s is tighter."""
     tables = random_tables(1)
     groups = tuple(
-        group.but(price_usd_per_hour=2 / sum(tables.shape.nodes_used))
+        group.but(price_usd_per_hour=2 / sum(tables.config.nodes_used))
         for group in tables.instance.cluster.groups
     )
     limits = Limits(max_step_time_s=1, max_cost_usd_per_step=0.001)
     instance = tables.instance.but(cluster={"groups": groups}, limits=limits)
-    assert max_step_time_ns(instance, tables.shape) == 1_000_000_000
+    assert max_step_time_ns(instance, tables.config) == 1_000_000_000
     free = instance.but(limits=Limits(max_cost_usd_per_step=0.001))
-    assert max_step_time_ns(free, tables.shape) == 1_800_000_000
+    assert max_step_time_ns(free, tables.config) == 1_800_000_000

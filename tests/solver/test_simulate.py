@@ -20,7 +20,7 @@ from solver.simulate import Operation, Times, simulate, simulate_step, step_time
 from tests import brute_force, recursion
 from tests.hand_made import timeline
 from tests.loop_checks import random_decisions
-from tests.random_shapes import WITH_NEW, random_tables
+from tests.random_configs import WITH_NEW, random_tables
 
 Pipeline = tuple[list[int], list[int], list[int]]
 

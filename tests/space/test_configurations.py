@@ -16,14 +16,14 @@ from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.instance.targets import Target
-from formulations.plan import Degrees, Shape
-from formulations.space import PlanSpace, shapes
+from formulations.plan import Configuration, Degrees
+from formulations.space import PlanSpace, configs
 from solver.document import PlanDocument
 from solver.files import sealed
 from solver.result import Status
 from solver.search.driver import solve
 from solver.verify import verify_document
-from solver.verify.feasibility import check_shape
+from solver.verify.feasibility import check_config
 from solver.verify.findings import Findings
 from tests.best_plans import check_space, check_verified
 from tests.brute_force import optimum_ns
@@ -62,10 +62,10 @@ def with_parts(**search: int) -> Instance:
     return parse_instance(PARTS + "".join(lines), "parts", Path())
 
 
-def accepts(space: PlanSpace, shape: Shape) -> bool:
-    """Whether the verifier takes a plan's shape for one of the plan space."""
+def accepts(space: PlanSpace, config: Configuration) -> bool:
+    """Whether the verifier takes a plan's configuration for one of the plan space."""
     findings = Findings()
-    taken = check_shape(space, shape, findings)
+    taken = check_config(space, config, findings)
     assert taken == (findings.num_problems == 0)
     return taken
 
@@ -73,7 +73,7 @@ def accepts(space: PlanSpace, shape: Shape) -> bool:
 def test_bug_a_micro_batch_of_one_sequence_in_two_parts_was_accepted() -> None:
     """With two sequences it is a plan, with one or three a part would lack some."""
     instance = with_parts(micro_batch=2, data_parallel=1).but(search={"micro_batch": (1, 2, 3, 4)})
-    (halves, *_) = (s for s in shapes(instance) if s.micro_batch == 2)
+    (halves, *_) = (s for s in configs(instance) if s.micro_batch == 2)
     assert halves.degrees == (Degrees(tp=1, parts=2),)
     space = PlanSpace(instance)
     assert accepts(space, halves)
@@ -90,7 +90,7 @@ def test_bug_an_impossible_plan_was_verified_as_the_optimum(reference: Path) -> 
     document = sealed(PlanDocument.model_validate_json(json.dumps(fields)))
     found = verify_document(document)
     (line,) = found.problems
-    assert line.startswith("shape.micro_batch: found 1, expected none")
+    assert line.startswith("configuration.micro_batch: found 1, expected none")
 
 
 def test_bug_parts_were_left_out_where_no_replicas_can_stand_for_them() -> None:
@@ -100,7 +100,7 @@ def test_bug_parts_were_left_out_where_no_replicas_can_stand_for_them() -> None:
         result = solve(with_parts(**search))
         assert result.status is Status.OPTIMAL
         assert result.plan is not None
-        assert result.plan.shape.degrees == (Degrees(tp=1, parts=2),)
+        assert result.plan.config.degrees == (Degrees(tp=1, parts=2),)
         assert result.step_time_ns == free.step_time_ns
         check_verified(result)
 
@@ -108,7 +108,7 @@ def test_bug_parts_were_left_out_where_no_replicas_can_stand_for_them() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 12))
 def test_search_and_verifier_list_the_same(seeds: Sequence[int], target: Target) -> None:
-    """Each shape once."""
+    """Each configuration once."""
     for seed in seeds:
         check_space(random_space(seed, target))
 
@@ -116,25 +116,25 @@ def test_search_and_verifier_list_the_same(seeds: Sequence[int], target: Target)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 12))
 def test_the_verifier_accepts_what_is_listed(seeds: Sequence[int], target: Target) -> None:
-    """And no other shape: of listed ones with some fields changed those that are listed, too."""
+    """And no other config: of listed ones with some fields changed those that are listed, too."""
     taken = refused = 0
     for seed in seeds:
         instance, rng = random_space(seed, target), random.Random(seed)
-        space, listed = PlanSpace(instance), list(shapes(instance))
+        space, listed = PlanSpace(instance), list(configs(instance))
         inside = set(listed)
         for _ in range(100):
-            shape = perturbed(rng, rng.choice(listed), listed)
-            assert accepts(space, shape) == (shape in inside), (seed, shape)
-            taken, refused = taken + (shape in inside), refused + (shape not in inside)
+            config = perturbed(rng, rng.choice(listed), listed)
+            assert accepts(space, config) == (config in inside), (seed, config)
+            taken, refused = taken + (config in inside), refused + (config not in inside)
     assert min(taken, refused) > len(seeds)
 
 
-def config(shape: Shape) -> Config:
+def in_oracle_words(config: Configuration) -> Config:
     """In the oracle's words."""
-    slots = tuple(Slot(own.tp, own.parts, own.cp) for own in shape.degrees_used)
-    head = shape.nodes_used, slots, shape.dp, shape.pp, shape.micro_batch
-    experts, schedule = (shape.ep, shape.etp or "tp"), (shape.schedule, shape.vpp)
-    return Config(*head, *experts, *schedule, shape.zero, shape.recompute)
+    slots = tuple(Slot(own.tp, own.parts, own.cp) for own in config.degrees_used)
+    head = config.nodes_used, slots, config.dp, config.pp, config.micro_batch
+    experts, schedule = (config.ep, config.etp or "tp"), (config.schedule, config.vpp)
+    return Config(*head, *experts, *schedule, config.zero, config.recompute)
 
 
 @pytest.mark.parametrize("target", ["megatron", "any"])
@@ -148,13 +148,13 @@ def test_all_that_the_documentation_describes_is_listed(
         if target == "megatron" and instance.workload.experts:
             continue  # it has rules of its own
         space = configurations(instance)
-        listed = {config(shape) for shape in shapes(instance) if not shape.per_stage}
+        listed = {in_oracle_words(config) for config in configs(instance) if not config.per_stage}
         assert listed <= space, seed
         assert not [c for c in space if not covers(instance, listed, space, c)], seed
         stages = {
-            StageConfig(shape.nodes_used, shape.dp, shape.pp, shape.micro_batch)
-            for shape in shapes(instance)
-            if shape.per_stage
+            StageConfig(config.nodes_used, config.dp, config.pp, config.micro_batch)
+            for config in configs(instance)
+            if config.per_stage
         }
         assert stage_configurations(instance) <= stages, seed
 
@@ -166,10 +166,10 @@ def test_as_many_more_replicas_take_as_long_as_parts(seeds: Sequence[int]) -> No
         instance, rng = random_space(seed, "any"), random.Random(seed)
         narrow = instance.but(search={"data_parallel": (1,), "degrees": "per_group"})
         listed = [
-            (shape, common)
-            for shape in shapes(narrow)
-            if not shape.per_stage and shape.pp <= 3 and sum(shape.nodes_used) <= 3
-            if (common := gcd(*(own.parts for own in shape.degrees_used))) > 1
+            (config, common)
+            for config in configs(narrow)
+            if not config.per_stage and config.pp <= 3 and sum(config.nodes_used) <= 3
+            if (common := gcd(*(own.parts for own in config.degrees_used))) > 1
         ]
         for parts, n in rng.sample(listed, min(2, len(listed))):
             degrees = tuple(own.but(parts=own.parts // n) for own in parts.degrees)

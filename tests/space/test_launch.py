@@ -19,7 +19,7 @@ def with_ties(tied: bool) -> Instance:
     return RESULT.instance.but(workload={"tied_embeddings": tied})
 
 
-def plan_with(way: Recompute = "none", first_blocks: int | None = None, **shape: Any) -> Plan:
+def plan_with(way: Recompute = "none", first_blocks: int | None = None, **config: Any) -> Plan:
     """The plan with other fields; first_blocks: recomputed on the first stage, of one replica."""
     plan = RESULT.plan
     assert plan is not None
@@ -33,7 +33,7 @@ def plan_with(way: Recompute = "none", first_blocks: int | None = None, **shape:
             found = Recomputed(way=way if count or way == "none" else "none", blocks=count)
             stages.append(stage.but(recomputed=found))
         replicas.append(replica.but(stages=tuple(stages)))
-    update = {"shape": plan.shape.model_copy(update=shape), "replicas": tuple(replicas)}
+    update = {"config": plan.config.model_copy(update=config), "replicas": tuple(replicas)}
     return plan.model_copy(update=update)
 
 
@@ -65,7 +65,7 @@ def test_tied_embeddings_on_several_stages_are_not_for_torchtitan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "field"),
+    ("config", "field"),
     [
         ({"ep": 2, "zero": 0}, "expert_parallel"),
         ({"ep": 2, "degrees": (Degrees(tp=2),)}, "expert_tensor_parallel"),
@@ -73,16 +73,16 @@ def test_tied_embeddings_on_several_stages_are_not_for_torchtitan() -> None:
     ],
 )
 def test_bug_torchtitan_was_given_experts_that_it_cannot_place(
-    shape: dict[str, Any], field: str
+    config: dict[str, Any], field: str
 ) -> None:
     """It keeps them whole and takes FSDP's ranks for them, to which those of a sequence belong."""
     instance = with_ties(False)
-    plan = plan_with(**shape)
+    plan = plan_with(**config)
     (only,) = obstacles(instance, plan, "torchtitan")
     assert only.field == field
     narrow = instance.but(search={"target": "torchtitan"})
-    assert plan.shape.zero not in zero_choices(narrow, plan.shape)
-    assert plan.shape.zero in zero_choices(instance, plan.shape)
+    assert plan.config.zero not in zero_choices(narrow, plan.config)
+    assert plan.config.zero in zero_choices(instance, plan.config)
 
 
 def test_unequal_shares_are_for_any_target_alone() -> None:
@@ -105,7 +105,7 @@ def test_degrees_by_stage_are_flagscales_alone() -> None:
     """Its process meshes; not where the replicas of one stage differ."""
     plan = plan_with()
     wide, narrow = Degrees(tp=1, parts=2), Degrees(tp=1)
-    shape = plan.shape.but(degrees=(wide, narrow))
+    config = plan.config.but(degrees=(wide, narrow))
 
     def with_degrees(second: Degrees) -> Plan:
         own = [[wide, narrow], [second, narrow]]
@@ -117,8 +117,8 @@ def test_degrees_by_stage_are_flagscales_alone() -> None:
             )
             for replica, row in zip(plan.replicas, own, strict=True)
         )
-        used = shape.but(nodes_used=(1, 1))
-        return plan.but(shape=used, replicas=replicas)
+        used = config.but(nodes_used=(1, 1))
+        return plan.but(config=used, replicas=replicas)
 
     assert able(with_ties(False), with_degrees(wide)) == ["flagscale"]
     assert able(with_ties(False), with_degrees(narrow)) == []

@@ -77,8 +77,8 @@ def check(instance: Instance, plan: Plan, target: Launcher) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("seed", one_each(range(60), 10))
-def test_every_shape_of_a_target_can_be_exported(target: Launcher, seed: int) -> None:
-    """Whatever the search may choose; the verifier lists the same shapes."""
+def test_every_config_of_a_target_can_be_exported(target: Launcher, seed: int) -> None:
+    """Whatever the search may choose; the verifier lists the same configurations."""
     instance = instance_for(target, seed)
     check_space(instance)
     for plan in islice(uniform_plans(instance), 400):
@@ -102,16 +102,16 @@ def test_a_plan_is_in_the_space_where_its_exporter_takes_it(
         kept = LAUNCH_TARGETS[target].kept(wide.search)
         narrow = wide.but(search={**kept, "zero": wide.search.zero, "target": target})
         for plan in islice(uniform_plans(wide), 60):
-            if target == "torchtitan" and "all_to_all" in context_methods(wide, plan.shape):
-                continue  # no decision of a shape
-            stages = [plan.shape.zero] if held_twice(plan.shape) else narrow.search.zero
-            shapes = [plan.shape.but(zero=zero) for zero in stages]
-            jobs = [Job(wide, plan.but(shape=shape)) for shape in shapes]
+            if target == "torchtitan" and "all_to_all" in context_methods(wide, plan.config):
+                continue  # no decision of a configuration
+            stages = [plan.config.zero] if held_twice(plan.config) else narrow.search.zero
+            configs = [plan.config.but(zero=zero) for zero in stages]
+            jobs = [Job(wide, plan.but(config=config)) for config in configs]
             taken = not all(map(EXPORTERS[target].faults, jobs))
-            inside = any(PlanSpace(narrow).departure(shape) is None for shape in shapes)
+            inside = any(PlanSpace(narrow).departure(config) is None for config in configs)
             groups = narrow.cluster.node_groups
-            inside &= runs_order(narrow, shapes[0], [groups[node] for node in plan.node_order])
-            assert taken == inside, (seed, plan.shape)
+            inside &= runs_order(narrow, configs[0], [groups[node] for node in plan.node_order])
+            assert taken == inside, (seed, plan.config)
             sides[taken] += 1
     assert min(sides) > len(seeds)
 
@@ -134,7 +134,7 @@ def test_every_framework_is_told_what_gpus_split(seeds: Sequence[int]) -> None:
         instance = wide.but(search={"target": "any", "sequence_parallel": seed % 2 > 0})
         for plan in islice(uniform_plans(instance), 30):
             job = Job(instance, plan)
-            splits = plan.shape.zero if held_twice(plan.shape) else 0
+            splits = plan.config.zero if held_twice(plan.config) else 0
             for exporter in EXPORTERS.values():
                 if exporter.faults(job):
                     continue
@@ -142,7 +142,7 @@ def test_every_framework_is_told_what_gpus_split(seeds: Sequence[int]) -> None:
                 exporter.check(job, texts)
                 if deepspeed.CONFIG in texts:
                     told = json.loads(texts[deepspeed.CONFIG])["zero_optimization"]["stage"]
-                    assert told == splits or (told == 1 and not held_twice(plan.shape))
+                    assert told == splits or (told == 1 and not held_twice(plan.config))
                 if accelerate.MODULE in texts:
                     sharding = read_settings(texts[accelerate.MODULE])["SHARDING"]
                     assert (sharding is not None) == (splits > 0)
@@ -159,11 +159,11 @@ def test_what_is_exported_is_read_back_as_a_run(seed: int, tmp_path: Path) -> No
         instance = instance_for(target, seed)
         for plan in islice(uniform_plans(instance), 40):
             job = Job(instance, plan)
-            if len(set(context_methods(instance, plan.shape))) > 1:
+            if len(set(context_methods(instance, plan.config))) > 1:
                 continue  # no run is read whose blocks share sequences in two ways
             for name, text in EXPORTERS[target].files(job).items():
                 (tmp_path / name).write_text(text, encoding="utf-8")
             own = read_run(instance, path, None if path else tmp_path)
             # of one micro-batch, or one stage, several schedules are the same
-            shape = plan.shape.but(schedule=own.shape.schedule)
-            assert own.plan == plan.but(shape=shape)
+            config = plan.config.but(schedule=own.config.schedule)
+            assert own.plan == plan.but(config=config)

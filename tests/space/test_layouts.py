@@ -4,7 +4,7 @@ import pytest
 
 from formulations.plan import ByPlace, Degrees, Group
 from formulations.space.layouts import Layout, layouts, slots_of
-from tests.small_instances import plain_shape, random_instance
+from tests.small_instances import plain_config, random_instance
 
 ONE, TWO = 0, 1  #: places: slots of one GPU, and of two
 
@@ -14,9 +14,9 @@ def on_nodes_of_two(pp: int, dp: int, nodes: int) -> ByPlace:
     one = random_instance(0)
     group = one.cluster.groups[0].but(gpus_per_node=2, nodes=nodes)
     cluster = one.cluster.but(groups=(group,))
-    shape = plain_shape((nodes,), degrees=(), pp=pp, dp=dp)
+    config = plain_config((nodes,), degrees=(), pp=pp, dp=dp)
     instance = one.but(cluster=cluster)
-    return ByPlace(instance, shape, ((0, Degrees(tp=1)), (0, Degrees(tp=1, parts=2))))
+    return ByPlace(instance, config, ((0, Degrees(tp=1)), (0, Degrees(tp=1, parts=2))))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from formulations.instance import Instance
-from formulations.plan import Degrees, Shape
+from formulations.plan import Configuration, Degrees
 from formulations.space.slots import (
     alike_degrees,
     apart,
@@ -45,11 +45,13 @@ def test_slots_share_sequences_in_two_pieces_each() -> None:
     assert sizes(alike_degrees(heads, [4], 2)) == [(1, 1, 2)]
 
 
-def unlike(target: str, *degrees: Degrees, workload: str = UNTIED) -> tuple[Instance, Shape]:
+def unlike(
+    target: str, *degrees: Degrees, workload: str = UNTIED
+) -> tuple[Instance, Configuration]:
     """One replica of two stages on two nodes of unlike degrees."""
     instance = instance_of(workload, f"target: {target}, degrees: per_group")
     fields: dict[str, Any] = {"dp": 1, "pp": 2, "nodes_used": (1, 1), "zero": 0}
-    return instance, plan_of(instance).shape.but(degrees=degrees, **fields)
+    return instance, plan_of(instance).config.but(degrees=degrees, **fields)
 
 
 WIDE, NARROW = Degrees(tp=2, parts=2), Degrees(tp=1, parts=2)
@@ -75,8 +77,8 @@ def test_unlike_ends_go_together_or_not_at_all() -> None:
 
 def test_slots_that_cannot_be_owned_in_this_order() -> None:
     """The first slot and the last, by node groups whose stages do not go together."""
-    instance, shape = unlike("flagscale", WIDE, NARROW, workload="catalogue: gpt2")
-    assert list(apart(instance, shape)) == [((0, 0), (1, 1)), ((0, 1), (1, 0))]
+    instance, config = unlike("flagscale", WIDE, NARROW, workload="catalogue: gpt2")
+    assert list(apart(instance, config)) == [((0, 0), (1, 1)), ((0, 1), (1, 0))]
     assert list(apart(*unlike("any", WIDE, NARROW))) == []
 
 
@@ -85,7 +87,7 @@ def test_places_divide_micro_batches(micro_batch: int, parts: set[int]) -> None:
     """Of stages with degrees of their own, on the nodes that are used."""
     instance = instance_of(search="target: any, tensor_parallel: [1]")
     fields: dict[str, Any] = {"degrees": (), "micro_batch": micro_batch, "nodes_used": (1, 0)}
-    shape = plan_of(instance).shape.but(**fields)
-    places = stage_places(instance, shape)
+    config = plan_of(instance).config.but(**fields)
+    places = stage_places(instance, config)
     assert {j for j, _ in places} == {0}
     assert {degrees.parts for _, degrees in places} == parts

@@ -14,8 +14,8 @@ from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.instance.targets import TARGETS, Target
-from formulations.plan import Plan, Shape
-from formulations.space import shapes
+from formulations.plan import Configuration, Plan
+from formulations.space import configs
 from formulations.space.launch import able, zero_choices
 from solver.evaluate.read import read_run
 from solver.export import megatron
@@ -85,35 +85,39 @@ def narrowed(instance: Instance, rng: random.Random) -> Iterator[Instance]:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 19))
-def test_wider_lists_have_all_shapes_of_narrower_ones(target: Target, seeds: Sequence[int]) -> None:
+def test_wider_lists_have_all_configs_of_narrower_ones(
+    target: Target, seeds: Sequence[int]
+) -> None:
     """Each of them, or one of the same plans, whose stages may recompute in more ways."""
     for seed in seeds:
         wide, rng = launched(target, seed), random.Random(seed)
-        ways: dict[Shape, list[set[str]]] = {}
-        for shape in shapes(wide):
-            ways.setdefault(_alike(shape), []).append(set(shape.recompute))
+        ways: dict[Configuration, list[set[str]]] = {}
+        for config in configs(wide):
+            ways.setdefault(_alike(config), []).append(set(config.recompute))
         for narrow in narrowed(wide, rng):
-            for shape in shapes(narrow):
-                listed = [choice for twin in _twins(shape) for choice in ways.get(_alike(twin), [])]
-                assert any(set(shape.recompute) <= choice for choice in listed), (seed, shape)
+            for config in configs(narrow):
+                listed = [
+                    choice for twin in _twins(config) for choice in ways.get(_alike(twin), [])
+                ]
+                assert any(set(config.recompute) <= choice for choice in listed), (seed, config)
 
 
-def _twins(shape: Shape) -> Iterator[Shape]:
+def _twins(config: Configuration) -> Iterator[Configuration]:
     """Itself, and with n times more replicas in place of parts that all slots have."""
-    common = gcd(*(degrees.parts for degrees in shape.degrees_used))
+    common = gcd(*(degrees.parts for degrees in config.degrees_used))
     for n in range(1, common + 1):
         if common % n == 0:
-            degrees = tuple(own.but(parts=max(1, own.parts // n)) for own in shape.degrees)
-            sizes = {"dp": shape.dp * n, "micro_batch": shape.micro_batch // n}
-            yield shape.but(degrees=degrees, **sizes)
+            degrees = tuple(own.but(parts=max(1, own.parts // n)) for own in config.degrees)
+            sizes = {"dp": config.dp * n, "micro_batch": config.micro_batch // n}
+            yield config.but(degrees=degrees, **sizes)
     if not common:  # every stage has its own
-        yield shape
+        yield config
 
 
-def _alike(shape: Shape) -> Shape:
-    """The same of all shapes that differ in recomputation, and in what splits nothing."""
-    plain = shape.but(recompute=("none",))
-    return plain if launch.held_twice(shape) else plain.but(zero=0)
+def _alike(config: Configuration) -> Configuration:
+    """The same of all configurations that differ in recomputation, and in what splits nothing."""
+    plain = config.but(recompute=("none",))
+    return plain if launch.held_twice(config) else plain.but(zero=0)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -155,12 +159,12 @@ def test_bug_a_degree_that_does_not_divide_the_tokens_switched_sequence_parallel
 def test_longer_lists_of_degrees_cost_other_configurations_nothing(tokens: int) -> None:
     """Each is listed with fewer degrees, too, and its layers take and keep as much."""
     wide = with_degrees(1, 2, 4, tokens=tokens)
-    listed = set(shapes(wide))
+    listed = set(configs(wide))
     for degrees in ((1,), (2,), (4,), (1, 2), (1, 4), (2, 4)):
         narrow = with_degrees(*degrees, tokens=tokens)
-        for shape in shapes(narrow):
-            assert shape in listed
-            alone, beside = build_tables(narrow, shape), build_tables(wide, shape)
+        for config in configs(narrow):
+            assert config in listed
+            alone, beside = build_tables(narrow, config), build_tables(wide, config)
             assert alone.send_bytes == beside.send_bytes
             assert (alone.forward_ns == beside.forward_ns).all()
             kept = [tables.memory[0].activation_bytes for tables in (alone, beside)]
@@ -175,20 +179,20 @@ def _optimum(instance: Instance) -> float:
 
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 10))
 def test_zero_stages_are_those_of_the_rules_written_again(seeds: Sequence[int]) -> None:
-    """Of shapes with experts and sequences shared in all ways, counted GPU by GPU."""
+    """Of configurations with experts and sequences shared in all ways, counted GPU by GPU."""
     for seed in seeds:
         made = expert_instance(seed)
         halves = {"optimizer_bytes": 8 if seed % 5 == 0 else 12}
         biased = {"expert_biases": seed % 3 == 0, "precision": ("bf16", "fp16")[seed % 4 == 3]}
         made = made.but(workload={**halves, **biased})
-        for shape in shapes(made.but(search={"target": "any", "zero": (0,)})):
-            assert shape.has_copies == launch.held_twice(shape)
+        for config in configs(made.but(search={"target": "any", "zero": (0,)})):
+            assert config.has_copies == launch.held_twice(config)
             for target in TARGETS:
                 search = {"target": target, "context_method": "ring", "zero": (0, 1, 2, 3)}
                 for stages in ((0, 1, 2, 3), (1, 2), (2, 3), (seed % 4,)):
                     instance = made.but(search={**search, "zero": stages})
-                    expected = launch.zero_stages(instance, shape, target)
-                    assert zero_choices(instance, shape) == expected, (seed, target, shape)
+                    expected = launch.zero_stages(instance, config, target)
+                    assert zero_choices(instance, config) == expected, (seed, target, config)
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(30), 10))
@@ -197,9 +201,9 @@ def test_zero_stages_that_split_nothing_are_one_plan(seeds: Sequence[int]) -> No
     for seed in seeds:
         instance = expert_instance(seed)
         plans = uniform_plans(instance.but(search={"zero": (0,), "data_parallel": (1,)}))
-        for plan in islice((plan for plan in plans if not plan.shape.has_copies), 20):
+        for plan in islice((plan for plan in plans if not plan.config.has_copies), 20):
             for zero in (1, 2, 3):
-                same = plan.but(shape=plan.shape.but(zero=zero))
+                same = plan.but(config=plan.config.but(zero=zero))
                 costs, again = plan_costs(instance, plan), plan_costs(instance, same)
                 assert step_time_ns(costs) == step_time_ns(again)
                 assert (costs.memory_bytes == again.memory_bytes).all()
@@ -246,7 +250,7 @@ def test_bug_plans_with_shared_experts_were_not_what_was_exported(
     assert result.plan is not None
     plan = exported(result, tmp_path)
     assert step_time_ns(plan_costs(instance, plan)) == result.step_time_ns
-    assert plan.shape == result.plan.shape
+    assert plan.config == result.plan.config
 
 
 #: A node of two slow GPUs on a fast link for experts, and one of four with a little less each.
@@ -287,7 +291,7 @@ def test_bug_lowest_zero_stage_hid_plans_with_shared_experts() -> None:
         check_verified(result, EXACT)
         assert result.plan is not None
         assert "torchtitan" in able(result.instance, result.plan)
-        assert not launch.held_twice(result.plan.shape)
-        assert result.plan.shape.ep == 2
+        assert not launch.held_twice(result.plan.config)
+        assert result.plan.config.ep == 2
         steps.append(result.step_time_ns)
     assert len(set(steps)) == 1

@@ -14,13 +14,13 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
-from solver.enumeration.engine import ShapeAnswer
+from solver.enumeration.engine import ConfigAnswer
 from solver.graph.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Result, Status
 from solver.search import plan_search, speculation
 from solver.search.driver import search_overview, solve
-from solver.search.enumeration import Stop, enumerate_shape
+from solver.search.enumeration import Stop, enumerate_config
 from solver.search.plan_search import PlanSearch
 from solver.study.store import StudyError, open_study, read_study
 from tests.said import said
@@ -43,7 +43,7 @@ def solved(path: Path, instance: Instance = SMALL, **options: Any) -> Result:
         return solve(instance, SolveOptions(**options), None, study)
 
 
-Engine = Callable[[Intervals, int, float, Stop], ShapeAnswer]
+Engine = Callable[[Intervals, int, float, Stop], ConfigAnswer]
 
 
 class Asked:
@@ -76,12 +76,12 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Of the engine, which takes a little longer than usual."""
     count = Asked(tmp_path / "asked")
 
-    def slow(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+    def slow(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ConfigAnswer:
         count.add()
         time.sleep(0.005)
-        return enumerate_shape(intervals, cutoff, gap, stop)
+        return enumerate_config(intervals, cutoff, gap, stop)
 
-    monkeypatch.setattr(plan_search, "enumerate_shape", slow)
+    monkeypatch.setattr(plan_search, "enumerate_config", slow)
     return count
 
 
@@ -98,7 +98,7 @@ def test_second_run_asks_nothing_and_says_the_same(
 @pytest.mark.parametrize(
     ("workers", "kills"), [(1, 2), (2, 2), pytest.param(1, 100, marks=pytest.mark.slow)]
 )
-def test_killed_at_random_moments_loses_one_shape_at_most(
+def test_killed_at_random_moments_loses_one_config_at_most(
     tmp_path: Path,
     asked: Asked,
     fresh: dict[str, Any],
@@ -106,7 +106,7 @@ def test_killed_at_random_moments_loses_one_shape_at_most(
     kills: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Resumed after a kill, a search asks for one shape per worker again, and says the same."""
+    """Resumed after a kill, a search asks for one config per worker again, and says the same."""
     monkeypatch.setattr(speculation, "ALONE_S", 0.0)
     began_s = time.monotonic()
     solved(tmp_path / "whole.db")
@@ -142,7 +142,7 @@ def test_overview_of_a_finished_search_has_nothing_open(tmp_path: Path) -> None:
     with read_study(path) as (study, notes):
         found = search_overview(study, notes)
     assert found is not None
-    assert (found.open, found.closed) == ((), len(result.log.shapes))
+    assert (found.open, found.closed) == ((), len(result.log.configs))
     assert (found.objective, found.bound, found.gap) == (result.objective, result.bound, 0.0)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from formulations.instance import Cluster, Instance, Workload
-from formulations.plan import Degrees, Group, Plan, Recomputed, Replica, Shape, Stage
+from formulations.plan import Configuration, Degrees, Group, Plan, Recomputed, Replica, Stage
 from formulations.switching.shards import Kind, layout_of
 from formulations.switching.switch import port_bound, published_plan, switch_of
 from solver.switch_document import gpu_names
@@ -52,7 +52,7 @@ def copies(num_layers: int, *gpus: tuple[int, int]) -> Plan:
         Stage(layers=(0, num_layers), group=group, degrees=one, recomputed=none) for group in groups
     )
     nodes = tuple(dict.fromkeys(node for node, _ in gpus))
-    shape = Shape(
+    config = Configuration(
         degrees=(one,),
         dp=len(gpus),
         pp=1,
@@ -63,7 +63,7 @@ def copies(num_layers: int, *gpus: tuple[int, int]) -> Plan:
         nodes_used=(len(nodes),),
     )
     replicas = tuple(Replica(micro_batches=1, stages=(stage,)) for stage in stages)
-    return Plan(shape=shape, node_order=nodes, replicas=replicas)
+    return Plan(config=config, node_order=nodes, replicas=replicas)
 
 
 def times(cluster_: Cluster, model: Workload, ends: tuple[Plan, Plan], kind: Kind) -> list[int]:

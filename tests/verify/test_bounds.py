@@ -6,46 +6,48 @@ import pytest
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
-from formulations.plan import Shape
-from formulations.space import PlanSpace, shapes
+from formulations.plan import Configuration
+from formulations.space import PlanSpace, configs
 from formulations.units import GIB
 from solver.verify.bounds import Clock, Prover, TimeUpError
 from tests import brute_force
 from tests.certified_cases import instance
 from tests.chain_instances import chain_instance
 from tests.seeds import few_and_many
-from tests.small_instances import plain_shape, random_instance
+from tests.small_instances import plain_config, random_instance
 
 
 def some_tables(seeds: Sequence[int]) -> list[CostTables]:
-    """Costs of all shapes of some tiny instances."""
+    """Costs of all configurations of some tiny instances."""
     return [
-        build_tables(made, shape) for made in map(random_instance, seeds) for shape in shapes(made)
+        build_tables(made, config)
+        for made in map(random_instance, seeds)
+        for config in configs(made)
     ]
 
 
 def splits_that_fit(tables: CostTables) -> list[tuple[int, ...]]:
     """Splits in which each stage fits the largest GPU used, with the fewest in flight."""
-    shape = tables.shape
+    config = tables.config
     even = tables.instance.search.micro_batches == "even"
-    m = tables.num_micro_batches // shape.dp if even else 1
-    most = max(int(tables.capacity_bytes[j]) for j, n in enumerate(shape.nodes_used) if n)
+    m = tables.num_micro_batches // config.dp if even else 1
+    most = max(int(tables.capacity_bytes[j]) for j, n in enumerate(config.nodes_used) if n)
     return [
         split
         for split in brute_force.all_splits(tables)
         if all(
             brute_force.least_bytes(tables, [(split[k], split[k + 1])], k, m) <= most
-            for k in range(shape.pp)
+            for k in range(config.pp)
         )
     ]
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 6))
 def test_lack_of_memory_is_what_trying_every_split_finds(seeds: Sequence[int]) -> None:
-    """The chain of stages finds a split exactly if there is one; some shapes have none."""
+    """The chain of stages finds a split exactly if there is one; some configurations have none."""
     answers = set()
     for tables in some_tables(seeds):
-        lacks = Prover(PlanSpace(tables.instance)).lacks_memory(tables.shape)
+        lacks = Prover(PlanSpace(tables.instance)).lacks_memory(tables.config)
         assert lacks == (not splits_that_fit(tables))
         answers.add(lacks)
     assert answers == {False, True}
@@ -54,20 +56,20 @@ def test_lack_of_memory_is_what_trying_every_split_finds(seeds: Sequence[int]) -
 @pytest.mark.parametrize(("spare", "lacks"), [(0, False), (-1, True)])
 def test_memory_is_lacking_by_one_byte(spare: int, lacks: bool) -> None:
     """One stage of all layers fits a GPU of just its size, and none that is a byte smaller."""
-    shape = chain_shape(1)
+    config = chain_config(1)
     one = chain_instance([1, 1], [("slow", 2.0, 8.0)])
-    need = brute_force.least_bytes(build_tables(one, shape), [(0, 4)], 0, 4)
+    need = brute_force.least_bytes(build_tables(one, config), [(0, 4)], 0, 4)
     tight = chain_instance([1, 1], [("slow", 2.0, (need + spare) / GIB)])
-    assert Prover(PlanSpace(tight)).lacks_memory(shape) is lacks
+    assert Prover(PlanSpace(tight)).lacks_memory(config) is lacks
 
 
 @pytest.mark.parametrize(("spare", "lacks"), [(0, False), (-1, True)])
 def test_bug_whole_gradients_of_the_head_take_memory(spare: int, lacks: bool) -> None:
     """ZeRO 2 holds those of one layer whole; the verifier looked at layers up to the last block."""
-    shape = plain_shape((1, 0), dp=2, zero=2)
-    need = brute_force.least_bytes(build_tables(with_large_head(), shape), [(0, 4)], 0, 2)
+    config = plain_config((1, 0), dp=2, zero=2)
+    need = brute_force.least_bytes(build_tables(with_large_head(), config), [(0, 4)], 0, 2)
     tight = with_large_head((need + spare) / GIB)
-    assert Prover(PlanSpace(tight)).lacks_memory(shape) is lacks
+    assert Prover(PlanSpace(tight)).lacks_memory(config) is lacks
 
 
 def with_large_head(memory_gib: float = 8) -> Instance:
@@ -78,9 +80,9 @@ def with_large_head(memory_gib: float = 8) -> Instance:
     return one.but(workload={"layer_runs": runs})
 
 
-def chain_shape(pp: int) -> Shape:
+def chain_config(pp: int) -> Configuration:
     """Stages of one GPU each."""
-    return plain_shape((1,) * pp, pp=pp)
+    return plain_config((1,) * pp, pp=pp)
 
 
 def test_a_clock_within_another_ends_with_it() -> None:

@@ -15,7 +15,7 @@ from formulations.errors import InstanceError
 from formulations.instance import Instance, Link
 from formulations.instance.load import load_family
 from formulations.plan import Plan
-from formulations.space import PlanSpace, shapes
+from formulations.space import PlanSpace, configs
 from solver.bounds.closed_forms import ClosedForms
 from solver.bounds.packing import Packing
 from solver.document import PlanDocument
@@ -24,7 +24,7 @@ from solver.graph import edges
 from solver.heuristics.local import local_plans
 from solver.options import SolveOptions
 from solver.report.document import build_document
-from solver.result import Proof, Reason, Result, SearchLog, ShapeRecord, Status
+from solver.result import ConfigRecord, Proof, Reason, Result, SearchLog, Status
 from solver.search import enumeration, fathoming, incumbents
 from solver.search.driver import solve
 from solver.verify import Effort, cascade, orders, verify_document
@@ -32,14 +32,14 @@ from solver.verify.bounds import ANY_TIME_NS, Clock, Prover
 from tests import brute_force
 from tests.certified import certified_document
 from tests.certified_cases import CASES
-from tests.random_shapes import crowded_instance, unlike_replicas
+from tests.random_configs import crowded_instance, unlike_replicas
 from tests.resealed import forged
 from tests.seeds import one_each
 from tests.small_instances import random_instance
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: All that a log may say of a shape that it closes.
+#: All that a log may say of a configuration that it closes.
 CLOSINGS: tuple[tuple[Reason, Proof], ...] = (
     ("solved", "enumeration"),
     ("solved", "cpsat"),
@@ -52,13 +52,13 @@ CLOSINGS: tuple[tuple[Reason, Proof], ...] = (
 
 @cache
 def several() -> PlanDocument:
-    """A certified file with shapes whose best plans an exhaustive search found."""
+    """A certified file with configurations whose best plans an exhaustive search found."""
     return certified_document(crowded_instance(10))
 
 
 def searched(document: PlanDocument) -> list[int]:
     """Entries of the log that an exhaustive search closed."""
-    closed_by = [record.proof for record in document.closed_shapes]
+    closed_by = [record.proof for record in document.closed_configs]
     return [i for i, proof in enumerate(closed_by) if proof in ("enumeration", "cpsat", "milp")]
 
 
@@ -71,26 +71,26 @@ def test_true_claims_are_proved_again(case: str) -> None:
 
 @pytest.mark.parametrize("proof", ["work", "packing", "enumeration", "cpsat"])
 def test_an_argument_is_not_taken_at_its_name(proof: Proof) -> None:
-    """Whatever a shape is said to be closed by, what holds is proved by some argument."""
+    """Whatever a configuration is said to be closed by, what holds is proved by some argument."""
     document = several()
     proofs = {
-        f"closed_shapes.{i}.proof": proof
-        for i, record in enumerate(document.closed_shapes)
+        f"closed_configs.{i}.proof": proof
+        for i, record in enumerate(document.closed_configs)
         if record.reason == "bounded"
     }
     assert verify_document(forged(document, proofs)).complete
 
 
 def false_claim(proof: str = "enumeration") -> tuple[PlanDocument, int]:
-    """A file in which one entry claims 1 ns more than the best plan of its shape takes."""
+    """A file in which one entry claims 1 ns more than the best plan of its configuration takes."""
     document = several()
     index = searched(document)[-1]
     best = brute_force.optimum_ns(
-        build_tables(document.instance, document.closed_shapes[index].shape)
+        build_tables(document.instance, document.closed_configs[index].config)
     )
     assert best is not None
     changes = {"bound_ns": best + 1, "proof": proof, "reason": "bounded"}
-    path = f"closed_shapes.{index}"
+    path = f"closed_configs.{index}"
     return forged(document, {f"{path}.{key}": v for key, v in changes.items()}), index
 
 
@@ -98,21 +98,21 @@ def false_claim(proof: str = "enumeration") -> tuple[PlanDocument, int]:
 def test_false_claim_is_refuted_with_a_plan(proof: str) -> None:
     """Field, what it claims, and the step time and layout of a plan that is faster."""
     document, index = false_claim(proof)
-    bound_ns = document.closed_shapes[index].bound_ns
+    bound_ns = document.closed_configs[index].bound_ns
     assert bound_ns is not None
     problems = verify_document(document).problems
-    [problem] = [line for line in problems if line.startswith(f"closed_shapes[{index}].bound_ns")]
+    [problem] = [line for line in problems if line.startswith(f"closed_configs[{index}].bound_ns")]
     assert problem.startswith(
-        f"closed_shapes[{index}].bound_ns: found {bound_ns}, expected a bound of at most "
+        f"closed_configs[{index}].bound_ns: found {bound_ns}, expected a bound of at most "
         f"{bound_ns - 1}, the step time of a plan: nodes "
     )
     assert "; layers 0-" in problem
 
 
 def slow_plans(instance: Instance) -> Iterator[tuple[int, Plan]]:
-    """The slowest plan of every shape, with its step time."""
-    for shape in shapes(instance):
-        tables = build_tables(instance, shape)
+    """The slowest plan of every configuration, with its step time."""
+    for config in configs(instance):
+        tables = build_tables(instance, config)
         found = []
         for order in brute_force.all_orders(tables):
             placed = brute_force.place(tables, order)
@@ -137,14 +137,14 @@ def slowest() -> tuple[Result, int, Plan]:
 
 
 def forgery(reason: Reason, proof: Proof) -> PlanDocument:
-    """The slowest plan of all, called optimal, every other shape closed like this; sealed."""
+    """The slowest plan of all, called optimal, every other config closed like this; sealed."""
     true, time_ns, plan = slowest()
     bound_ns = None if reason == "infeasible" else time_ns
     log = tuple(
-        ShapeRecord(shape=shape, reason=reason, proof=proof, bound_ns=bound_ns)
-        if shape != plan.shape
-        else ShapeRecord(shape=shape, reason="solved", proof="enumeration", bound_ns=time_ns)
-        for shape in shapes(true.instance)
+        ConfigRecord(config=config, reason=reason, proof=proof, bound_ns=bound_ns)
+        if config != plan.config
+        else ConfigRecord(config=config, reason="solved", proof="enumeration", bound_ns=time_ns)
+        for config in configs(true.instance)
     )
     result = replace(
         true,
@@ -152,7 +152,7 @@ def forgery(reason: Reason, proof: Proof) -> PlanDocument:
         step_time_ns=time_ns,
         objective=float(time_ns),
         bound=float(time_ns),
-        log=SearchLog(shapes=log),
+        log=SearchLog(configs=log),
     )
     return build_document(result, SolveOptions())
 
@@ -232,20 +232,20 @@ def stretched(true: Any) -> Any:
 
 
 def eager(true: Any) -> Any:
-    """Whole blocks are said to close a shape at 1.9 times the time at which they do."""
+    """Whole blocks are said to close a configuration at 1.9 times the time at which they do."""
     return lambda packing, below_ns: true(packing, below_ns * 10 // 19)
 
 
 def one_stage(true: Any) -> Any:
     """No model is said to fit on one stage."""
-    return lambda intervals: true(intervals) or intervals.tables.shape.pp == 1
+    return lambda intervals: true(intervals) or intervals.tables.config.pp == 1
 
 
 #: Wrong bounds that may creep into a search.
 PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "split": (engine, "tighten", split_bound),
     "bottleneck": (edges, "bottlenecks", bottleneck),
-    "shape": (enumeration, "shape_bound_ns", stretched),
+    "config": (enumeration, "config_bound_ns", stretched),
     "lanes": (uneven_shares, "shared_out", lane_bound),
     "work": (ClosedForms, "work_ns", stretched),
     "filling": (ClosedForms, "filling_ns", stretched),
@@ -257,12 +257,12 @@ PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
 #: Instances on which a search goes by the bound that is planted.
 FAMILIES: dict[str, Callable[[int], Sequence[Instance]]] = {
     "": lambda seed: (random_instance(seed), crowded_instance(seed)),
-    "shape": lambda seed: (crowded_instance(seed), unlike_replicas(seed, single=False)),
+    "config": lambda seed: (crowded_instance(seed), unlike_replicas(seed, single=False)),
     "lanes": lambda seed: (unlike_replicas(seed),),
 }
 
 #: Seeds that are likely to show it; the others follow.
-LIKELY: dict[str, tuple[int, ...]] = {"shape": (17,), "filling": (7, 13), "bottleneck": (9, 13)}
+LIKELY: dict[str, tuple[int, ...]] = {"config": (17,), "filling": (7, 13), "bottleneck": (9, 13)}
 
 
 @cache
@@ -297,7 +297,7 @@ def hidden(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlanDocument]
 @pytest.mark.parametrize("name", one_each(list(PLANTED), 2))
 def test_wrong_bound_in_the_search_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that calls a worse plan optimal, or none possible, is refused with the reason."""
-    wanted = 1 if name == "shape" else 2  # no other seed shows it
+    wanted = 1 if name == "config" else 2  # no other seed shows it
     documents = list(islice(hidden(name, monkeypatch), wanted))
     assert documents
     for document in documents:
@@ -317,13 +317,13 @@ def test_bug_nodes_of_a_single_lane_were_dealt_out(monkeypatch: pytest.MonkeyPat
     """Stages of four replicas on half a node each: over node orders, in a fiftieth of the time."""
     family = load_family(ROOT / "instances" / "aws_gpt2xl.yaml")
     prover = Prover(PlanSpace(family.instance))
-    shape = next(
-        shape
-        for shape in prover.space.shapes_of((1, 7))
-        if (shape.dp, shape.pp, shape.zero) == (4, 16, 0)
+    config = next(
+        config
+        for config in prover.space.configs_of((1, 7))
+        if (config.dp, config.pp, config.zero) == (4, 16, 0)
     )
     monkeypatch.setattr(cascade, "exhaust_lanes", None)
-    claim = cascade.Claim(0, shape, 710_671_452)  # 0.1 % below the best plan of the cluster
+    claim = cascade.Claim(0, config, 710_671_452)  # 0.1 % below the best plan of the cluster
     assert cascade.searched(prover, claim, Clock()).argument == "trial"
 
 
@@ -334,7 +334,7 @@ def test_bug_links_that_take_years_stood_for_a_lack_of_memory() -> None:
         for group in random_instance(25).cluster.groups
     ]
     instance = random_instance(25).but(cluster={"groups": tuple(groups)})
-    wide = next(shape for shape in shapes(random_instance(25)) if sum(shape.nodes_used) > 1)
+    wide = next(config for config in configs(random_instance(25)) if sum(config.nodes_used) > 1)
     prover = Prover(PlanSpace(instance))
     with pytest.raises(InstanceError, match="the slowest link needs"):
         cascade.quick_verdicts(prover, [cascade.Claim(0, wide, ANY_TIME_NS, nothing_fits=True)])

@@ -18,7 +18,7 @@ from solver.verify import Effort, verify_document
 from tests import certified_cases
 from tests.cramped import cramped_instance, one_degree, recomputing
 from tests.resealed import forged
-from tests.search.test_enumeration import answer, small_shapes
+from tests.search.test_enumeration import answer, small_configs
 from tests.small_instances import layer, workload
 from tests.stage_degrees import stage_instance
 
@@ -37,7 +37,7 @@ def several_chunks() -> PlanDocument:
 
 def changed(document: PlanDocument, chunks: int, way: Recompute, more: int) -> PlanDocument:
     """Another recomputation in the first chunks of a device that recomputes."""
-    replica, pp = document.replicas[0], document.shape.pp if document.shape else 1
+    replica, pp = document.replicas[0], document.config.pp if document.config else 1
     k = next(k for k, stage in enumerate(replica.stages) if stage.recomputed.blocks) % pp
     stages = list(replica.stages)
     for s in range(k, len(stages), pp)[:chunks]:
@@ -89,7 +89,7 @@ def test_bug_stage_without_blocks_recomputes_nothing() -> None:
 def test_forged_places_are_refused() -> None:
     """Other degrees of a stage, or GPUs that are not next, under a seal that fits."""
     instance = stage_instance(0)
-    found = next(one for one in (answer(instance, s) for s in small_shapes(instance)) if one.plan)
+    found = next(one for one in (answer(instance, s) for s in small_configs(instance)) if one.plan)
     result = replace(solve(instance), plan=found.plan, step_time_ns=found.step_time_ns)
     document = build_document(result, SolveOptions())
     first = document.replicas[0]

@@ -34,7 +34,7 @@ def tied_chain() -> CostTables:
         "workload": workload(layers, 4, 1000, tied=True),
         "cluster": tables.instance.cluster.but(groups=groups),
     }
-    return build_tables(tables.instance.model_copy(update=update), tables.shape)
+    return build_tables(tables.instance.model_copy(update=update), tables.config)
 
 
 def test_outer_stages_wait_for_the_slower_link_to_their_tied_embeddings() -> None:
@@ -42,6 +42,6 @@ def test_outer_stages_wait_for_the_slower_link_to_their_tied_embeddings() -> Non
     tables = tied_chain()
     best = brute_force.optimum_ns(tables)
     assert best is not None
-    question = question_of(Prover(PlanSpace(tables.instance)), tables.shape)
+    question = question_of(Prover(PlanSpace(tables.instance)), tables.config)
     assert question.refutes(best)
     assert not question.refutes(best * 1001 // 1000)

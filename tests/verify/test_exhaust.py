@@ -17,10 +17,10 @@ from tests import brute_force
 from tests.best_plans import check_claims
 from tests.chain_instances import FAST, SLOW, measured_chain
 from tests.cramped import cramped_tables, with_cores, with_less_memory
-from tests.random_shapes import (
+from tests.random_configs import (
     crowded_instance,
+    random_config,
     random_optimum_ns,
-    random_shape,
     random_tables,
     zoned,
 )
@@ -48,7 +48,7 @@ def test_what_refutes_a_claim_is_a_plan_below_it(seed: int) -> None:
     tables, best = random_tables(seed), random_optimum_ns(seed)
     if best is None:
         pytest.skip("nothing fits")
-    found = exhaust(Prover(PlanSpace(tables.instance)), tables.shape, 3 * best, Clock())
+    found = exhaust(Prover(PlanSpace(tables.instance)), tables.config, 3 * best, Clock())
     assert found is not None
     assert found.plan is not None
     costs = plan_costs(tables.instance, found.plan)
@@ -79,9 +79,9 @@ def test_bug_fewer_micro_batches_recompute_less() -> None:
         "workload": with_cores(instance.workload),
     }
     instance = instance.model_copy(update=fields)
-    shape = random_shape(instance, 99)
-    assert shape is not None
-    tables = build_tables(with_less_memory(instance, shape, random.Random(99)), shape)
+    config = random_config(instance, 99)
+    assert config is not None
+    tables = build_tables(with_less_memory(instance, config, random.Random(99)), config)
     check_claims(tables, brute_force.optimum_ns(tables))
 
 
@@ -90,7 +90,7 @@ def test_a_search_that_is_stopped_proves_nothing() -> None:
     tables = measured_chain(FAST)
     prover = Prover(PlanSpace(tables.instance))
     with pytest.raises(TimeUpError):
-        exhaust(prover, tables.shape, 1, Clock(0.0))
+        exhaust(prover, tables.config, 1, Clock(0.0))
 
 
 def test_too_many_orders_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_too_many_orders_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orders, "MOST_STEPS", 0)
     tables = measured_chain(SLOW)
     prover = Prover(PlanSpace(tables.instance))
-    assert exhaust(prover, tables.shape, 1, Clock()) is None
+    assert exhaust(prover, tables.config, 1, Clock()) is None
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1"])

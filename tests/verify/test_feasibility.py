@@ -8,7 +8,7 @@ import pytest
 from formulations.costs.tables import build_tables
 from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, SearchSpace
 from formulations.instance.targets import TARGETS, Target
-from formulations.space import shapes
+from formulations.space import configs
 from solver.verify import verify_document
 from solver.verify.feasibility import check_target
 from solver.verify.findings import Findings
@@ -71,7 +71,7 @@ def test_both_list_the_same_unlike_degrees(seed: int) -> None:
         instance = made.but(search=own, workload=workload)
         check_space(instance)
         if target == "flagscale":
-            listed = set(shapes(instance))
-            for shape in shapes(instance.but(search={"target": "any"})):
-                orders = all_orders(build_tables(instance, shape))
-                assert (shape in listed) == bool(orders), "those that it can run in some order"
+            listed = set(configs(instance))
+            for config in configs(instance.but(search={"target": "any"})):
+                orders = all_orders(build_tables(instance, config))
+                assert (config in listed) == bool(orders), "those that it can run in some order"

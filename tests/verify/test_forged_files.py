@@ -10,14 +10,14 @@ from pydantic import ValidationError
 
 from formulations.costs.tables import build_tables
 from solver.document import RECORDED, PlanDocument
-from solver.result import ShapeRecord, max_step_time_ns
+from solver.result import ConfigRecord, max_step_time_ns
 from solver.verify import Effort, verify_document
 from tests import brute_force
 from tests.certified_cases import CASES
 from tests.mutations import Mutation, mutations
 from tests.seeds import one_each
 
-LOG = ("closed_shapes",)
+LOG = ("closed_configs",)
 
 #: Cases that together have all fields outside the instance; the others are slow.
 DEFAULT = ("pipelined", "on_spot", "idle", "infeasible", "interleaved")
@@ -124,15 +124,15 @@ def accepted(case: str) -> list[Mutation]:
 
 @cache
 def best_ns(case: str, index: int) -> int | None:
-    """Step time of the best plan, within the limits, of the shape of a log record; None: none."""
+    """Step time of the best plan, within the limits, of the config of a log record; None: none."""
     document = CASES[case]()
-    shape = document.closed_shapes[index].shape
-    best = brute_force.optimum_ns(build_tables(document.instance, shape))
-    limit = max_step_time_ns(document.instance, shape)
+    config = document.closed_configs[index].config
+    best = brute_force.optimum_ns(build_tables(document.instance, config))
+    limit = max_step_time_ns(document.instance, config)
     return None if best is None or (limit is not None and best > limit) else best
 
 
-def is_true(case: str, index: int, record: ShapeRecord) -> bool:
+def is_true(case: str, index: int, record: ConfigRecord) -> bool:
     """Whether a record of the log claims no more than brute force finds."""
     best = best_ns(case, index)
     return best is None or (record.bound_ns is not None and record.bound_ns <= best)
@@ -149,7 +149,7 @@ def harmless(case: str, mutation: Mutation) -> bool:
     changed, index = read(mutation, document), mutation.path[1]
     assert changed is not None
     assert isinstance(index, int)
-    record = changed.closed_shapes[index]
+    record = changed.closed_configs[index]
     return is_true(case, index, record)
 
 

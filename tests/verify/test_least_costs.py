@@ -9,7 +9,7 @@ from formulations.costs.intervals import interval_sums
 from solver.verify.least_costs import LeastCosts, at_least_ns
 from solver.verify.orders import OrderGraph
 from tests.chain_instances import SLOW, chain_instance, chain_tables
-from tests.random_shapes import random_tables
+from tests.random_configs import random_tables
 from tests.seeds import few_and_many
 
 
@@ -19,7 +19,7 @@ def test_no_tail_of_an_order_is_shorter(seeds: Sequence[int], zones: bool) -> No
     """Of every stage on any nodes, and of every group on them, over all runs of layers."""
     for seed in seeds:
         tables = random_tables(seed, zones)
-        least = LeastCosts(tables.instance, tables.shape)
+        least = LeastCosts(tables.instance, tables.config)
         by_run, start = least.tail_ns()
         counts = [run.count for run in tables.instance.workload.layer_runs]
         columns = zip(least.used, np.repeat(by_run, counts, axis=0).T, strict=True)
@@ -36,8 +36,8 @@ def test_no_tail_of_an_order_is_shorter(seeds: Sequence[int], zones: bool) -> No
 def test_nodes_that_a_stage_may_lie_on(pp: int, nodes: list[int]) -> None:
     """One stage of three nodes of one GPU lies on all; of three stages each on one."""
     tables = chain_tables(chain_instance([1, 1, 1], [SLOW] * 3))
-    shape = tables.shape.but(pp=pp, dp=3 // pp)
-    assert list(LeastCosts(tables.instance, shape).spans()) == nodes
+    config = tables.config.but(pp=pp, dp=3 // pp)
+    assert list(LeastCosts(tables.instance, config).spans()) == nodes
 
 
 def test_times_are_rounded_up_but_for_noise() -> None:

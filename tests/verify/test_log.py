@@ -1,4 +1,4 @@
-"""The log of closed shapes: the plan space, the proofs, and what a forged log gives away."""
+"""The log of closed configs: the plan space, the proofs, and what a forged log gives away."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance, SearchSpace
-from formulations.space import PlanSpace, shapes
+from formulations.space import PlanSpace, configs
 from formulations.units import GIB
 from solver.document import PlanDocument
 from solver.result import Proof
@@ -15,7 +15,7 @@ from tests import brute_force
 from tests.best_plans import check_space
 from tests.certified import certified_document
 from tests.certified_cases import CASES, instance
-from tests.random_shapes import crowded_instance
+from tests.random_configs import crowded_instance
 from tests.resealed import forged
 from tests.small_instances import random_instance
 
@@ -26,15 +26,15 @@ def problems(document: PlanDocument, changes: dict[str, Any]) -> tuple[str, ...]
 
 
 def records(document: PlanDocument) -> list[dict[str, Any]]:
-    """The log of shapes as JSON."""
-    fields: list[dict[str, Any]] = document.model_dump(mode="json")["closed_shapes"]
+    """The log of configurations as JSON."""
+    fields: list[dict[str, Any]] = document.model_dump(mode="json")["closed_configs"]
     return fields
 
 
 def all_keys(one: Instance) -> list[object]:
     """The verifier's plan space."""
     space = PlanSpace(one)
-    return list(space.shapes())
+    return list(space.configs())
 
 
 def test_plan_space_counted_by_hand() -> None:
@@ -58,7 +58,7 @@ def test_tensor_groups_share_the_heads_evenly(kv_heads: int, degrees: set[int]) 
     """On nodes of two GPUs a degree of 2 needs an even number of key and value heads."""
     one = instance()
     narrow = one.but(workload={"kv_heads": kv_heads})
-    assert {shape.widest_tp for shape in shapes(narrow)} == degrees
+    assert {config.widest_tp for config in configs(narrow)} == degrees
     check_space(narrow)
 
 
@@ -74,21 +74,21 @@ def with_first_again(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def with_ruled_out(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One has a micro-batch size that the instance rules out."""
-    return [*log, log[0] | {"shape": log[0]["shape"] | {"micro_batch": 2}}]
+    return [*log, log[0] | {"config": log[0]["config"] | {"micro_batch": 2}}]
 
 
 @pytest.mark.parametrize(
     ("forgery", "start"),
     [
-        (without_first, "closed_shapes: missing shapes: found Shape(degrees="),
-        (with_first_again, "closed_shapes: closed twice or outside: found Shape(degrees="),
-        (with_ruled_out, "closed_shapes: closed twice or outside: found Shape(degrees="),
+        (without_first, "closed_configs: missing configurations: found Shape(degrees="),
+        (with_first_again, "closed_configs: closed twice or outside: found Shape(degrees="),
+        (with_ruled_out, "closed_configs: closed twice or outside: found Shape(degrees="),
     ],
 )
-def test_the_log_has_every_shape_of_the_plan_space_once(forgery: Any, start: str) -> None:
-    """The shape that is missing, or too much, is named."""
+def test_the_log_has_every_config_of_the_plan_space_once(forgery: Any, start: str) -> None:
+    """The configuration that is missing, or too much, is named."""
     document = CASES["idle"]()
-    found = problems(document, {"closed_shapes": forgery(records(document))})
+    found = problems(document, {"closed_configs": forgery(records(document))})
     assert any(line.startswith(start) for line in found), found
 
 
@@ -96,18 +96,18 @@ def proved_by(proof: Proof, document: PlanDocument) -> tuple[int, int]:
     """Index and bound of a record that a closed form closes."""
     return next(
         (i, record.bound_ns)
-        for i, record in enumerate(document.closed_shapes)
+        for i, record in enumerate(document.closed_configs)
         if record.proof == proof and record.bound_ns is not None
     )
 
 
 def bounded_document() -> PlanDocument:
-    """A plan file with shapes that are closed by their own work bounds."""
+    """A plan file with configurations that are closed by their own work bounds."""
     return certified_document(random_instance(8))
 
 
 def piped_document() -> PlanDocument:
-    """A plan file with shapes that pipelines close."""
+    """A plan file with configurations that pipelines close."""
     return certified_document(crowded_instance(15))
 
 
@@ -116,7 +116,7 @@ def test_work_bound_may_not_be_raised(more: int, accepted: bool) -> None:
     """The bound in the log may be weaker than the verifier's, not stronger by 1 ns."""
     document = bounded_document()
     index, bound = proved_by("work", document)
-    found = problems(document, {f"closed_shapes.{index}.bound_ns": bound + more})
+    found = problems(document, {f"closed_configs.{index}.bound_ns": bound + more})
     assert (found == ()) is accepted
 
 
@@ -124,18 +124,18 @@ def test_pipeline_bound_may_not_be_raised_above_the_best_plan() -> None:
     """No argument shows a bound that is 1 ns too high."""
     document = piped_document()
     index, _ = proved_by("pipeline", document)
-    tables = build_tables(document.instance, document.closed_shapes[index].shape)
+    tables = build_tables(document.instance, document.closed_configs[index].config)
     best = brute_force.optimum_ns(tables)
     assert best is not None
-    [line] = problems(document, {f"closed_shapes.{index}.bound_ns": best + 1})
-    assert line.startswith(f"closed_shapes[{index}].bound_ns: found {best + 1}, expected a bound")
+    [line] = problems(document, {f"closed_configs.{index}.bound_ns": best + 1})
+    assert line.startswith(f"closed_configs[{index}].bound_ns: found {best + 1}, expected a bound")
 
 
 def test_search_is_not_taken_at_its_word_where_a_bound_proves_it() -> None:
     """A record of an exhaustive search counts as re-proved if the pipeline bound reaches it."""
     document = piped_document()
     index, _ = proved_by("pipeline", document)
-    changed = forged(document, {f"closed_shapes.{index}.proof": "enumeration"})
+    changed = forged(document, {f"closed_configs.{index}.proof": "enumeration"})
     assert verify_document(changed).checked == verify_document(document).checked
 
 
@@ -143,45 +143,45 @@ def test_bound_below_the_claim_is_refused() -> None:
     """A record that leaves a better plan possible contradicts lower_bound_s and gap."""
     document = bounded_document()
     index, _ = proved_by("work", document)
-    found = problems(document, {f"closed_shapes.{index}.bound_ns": 1})
+    found = problems(document, {f"closed_configs.{index}.bound_ns": 1})
     assert any(line.startswith("lower_bound_s: ") for line in found)
     assert any(line.startswith("gap: ") for line in found)
-    assert any(line.startswith(f"closed_shapes[{index}].reason: found bounded") for line in found)
+    assert any(line.startswith(f"closed_configs[{index}].reason: found bounded") for line in found)
 
 
 def own_record(document: PlanDocument) -> str:
-    """Path of the record of the plan's own shape."""
-    [index] = [i for i, one in enumerate(document.closed_shapes) if one.shape == document.shape]
-    return f"closed_shapes.{index}"
+    """Path of the record of the plan's own configuration."""
+    [index] = [i for i, one in enumerate(document.closed_configs) if one.config == document.config]
+    return f"closed_configs.{index}"
 
 
 CLAIMS: dict[str, tuple[dict[str, Any], str]] = {
-    "open": ({"reason": "open"}, "status: found 1 shapes open"),
-    "solved by a bound": ({"proof": "work"}, "closed_shapes[I].proof: found work"),
-    "no bound": ({"bound_ns": None}, "closed_shapes[I].bound_ns: found None"),
+    "open": ({"reason": "open"}, "status: found 1 configurations open"),
+    "solved by a bound": ({"proof": "work"}, "closed_configs[I].proof: found work"),
+    "no bound": ({"bound_ns": None}, "closed_configs[I].bound_ns: found None"),
     "impossible": (
         {"reason": "infeasible", "bound_ns": None},
-        "closed_shapes[I]: found infeasible, bound None",
+        "closed_configs[I]: found infeasible, bound None",
     ),
     "no memory": (
         {"reason": "infeasible", "proof": "memory", "bound_ns": None},
-        "closed_shapes[I].reason: found infeasible",
+        "closed_configs[I].reason: found infeasible",
     ),
     "no limit": (
         {"reason": "infeasible", "proof": "limit", "bound_ns": None},
-        "closed_shapes[I].reason: found infeasible",
+        "closed_configs[I].reason: found infeasible",
     ),
     "bound of no plan": (
         {"reason": "infeasible", "proof": "memory", "bound_ns": 5},
-        "closed_shapes[I].bound_ns: found 5, expected none",
+        "closed_configs[I].bound_ns: found 5, expected none",
     ),
-    "bound above the plan": ({"bound_ns": 10**9}, "closed_shapes[I]: found solved, bound 10"),
+    "bound above the plan": ({"bound_ns": 10**9}, "closed_configs[I]: found solved, bound 10"),
 }
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_false_claim_of_the_own_shape_is_named(name: str) -> None:
-    """The record of the plan's own shape can be forged in no way that its plan does not refute."""
+def test_false_claim_of_the_own_config_is_named(name: str) -> None:
+    """The record of the plan's own config can be forged in no way that its plan does not refute."""
     document = CASES["idle"]()
     changes, start = CLAIMS[name]
     path = own_record(document)
@@ -190,12 +190,12 @@ def test_false_claim_of_the_own_shape_is_named(name: str) -> None:
     assert [line for line in found if line.startswith(start)], found
 
 
-def test_limit_proves_shapes_infeasible() -> None:
-    """A step limit of 1 us is below every bound, so all shapes are closed by it; 10^6 s is not."""
+def test_limit_proves_configs_infeasible() -> None:
+    """A step limit of 1 us is below every bound, so all configs are closed by it; 10^6 s is not."""
     document = CASES["infeasible"]()
     log = [record | {"proof": "limit"} for record in records(document)]
     roomy = {f"instance.cluster.groups.{j}.gpu.memory_bytes": 8 * GIB for j in (0, 1)}
-    limited = roomy | {"closed_shapes": log, "instance.limits.max_step_time_s": 1e-6}
+    limited = roomy | {"closed_configs": log, "instance.limits.max_step_time_s": 1e-6}
     assert problems(document, limited) == ()
     loose = limited | {"instance.limits.max_step_time_s": 1e6}
     assert len(problems(document, loose)) == len(log)
@@ -203,7 +203,7 @@ def test_limit_proves_shapes_infeasible() -> None:
 
 def test_plan_without_a_log_claims_no_bound() -> None:
     """A heuristic's plan is verified as a plan; a bound or optimality would need a log."""
-    nothing = {"closed_shapes": [], "termination": "heuristic"}
+    nothing = {"closed_configs": [], "termination": "heuristic"}
     modest = nothing | {"status": "feasible", "lower_bound_s": None, "gap": None}
     document = CASES["idle"]()
     assert problems(document, modest) == ()

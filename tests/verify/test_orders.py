@@ -9,7 +9,7 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.tables import CostTables
 from solver.verify.orders import OrderGraph
 from tests import brute_force
-from tests.random_shapes import random_tables
+from tests.random_configs import random_tables
 from tests.seeds import one_each
 
 #: What a step is made of: lane by lane its node groups and transfers, and the tail over layers.
@@ -18,7 +18,7 @@ Content = tuple[tuple[int, ...], tuple[tuple[int, ...], ...], bytes]
 
 def in_order(tables: CostTables, groups: Iterable[int]) -> tuple[int, ...]:
     """Groups of lanes; of a single stage, of which one order stands for all, sorted."""
-    return tuple(groups) if tables.shape.pp > 1 else tuple(sorted(groups))
+    return tuple(groups) if tables.config.pp > 1 else tuple(sorted(groups))
 
 
 def by_graph(tables: CostTables) -> list[set[Content]]:
@@ -45,7 +45,7 @@ def by_size(times: dict[int, int]) -> tuple[int, ...]:
 
 def by_orders(tables: CostTables) -> list[set[Content]]:
     """The same from every order, each placed slot by slot."""
-    dp, pp = tables.shape.dp, tables.shape.pp
+    dp, pp = tables.config.dp, tables.config.pp
     lanes, none = OrderGraph(tables).lanes, (0,) * len(tables.tensors)
     found: list[set[Content]] = [set() for _ in range(pp)]
     for order in brute_force.all_orders(tables):

@@ -12,7 +12,7 @@ from solver.result import Termination
 from solver.verify import verify_document
 from tests.certified import certified_document
 from tests.certified_cases import CASES
-from tests.random_shapes import zoned
+from tests.random_configs import zoned
 from tests.resealed import forged
 from tests.seeds import one_each
 from tests.small_instances import random_instance
@@ -61,31 +61,39 @@ def test_gradient_rings_share_the_border_of_a_node() -> None:
     rounded up twice; starts of 7.5 and 10 us.
     """
     document = CASES["tensor_parallel"]()
-    assert document.shape is not None
-    assert document.shape.zero == 1
+    assert document.config is not None
+    assert document.config.zero == 1
     [sync] = {stage.gradient_sync_s for one in document.replicas for stage in one.stages}
     assert 0.1000620481 <= sync <= 0.1000620481 + 9e-9
     assert verify_document(document).ok
 
 
 BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
-    "degrees": ("pipelined", {"shape.pp": 1}, "shape.dp, pp: found (2, 1), expected one of (2, 2)"),
-    "too_many_nodes": ("pipelined", {"shape.nodes_used": [2, 0]}, "shape.nodes_used"),
+    "degrees": (
+        "pipelined",
+        {"config.pp": 1},
+        "configuration.dp, pp: found (2, 1), expected one of (2, 2)",
+    ),
+    "too_many_nodes": ("pipelined", {"config.nodes_used": [2, 0]}, "config.nodes_used"),
     "group_across_nodes": (
         "pipelined",
-        {"shape.degrees.0.tp": 4, "shape.dp": 1, "shape.pp": 1},
-        "shape.degrees: found (Degrees(tp=4, parts=1, cp=1),",
+        {"config.degrees.0.tp": 4, "config.dp": 1, "config.pp": 1},
+        "configuration.degrees: found (Degrees(tp=4, parts=1, cp=1),",
     ),
-    "idle_node": ("idle", {"instance.search.idle_nodes": False}, "shape.nodes_used"),
-    "rent": ("idle", {"instance.limits.max_price_usd_per_hour": 11.9}, "shape.nodes_used"),
-    "recompute": ("idle", {"instance.search.recompute": ["full"]}, "shape.recompute"),
-    "schedule": ("idle", {"instance.search.schedule": ["gpipe"]}, "shape.schedule"),
-    "zero": ("idle", {"instance.search.zero": [1]}, "shape.zero"),
-    "micro_batch": ("idle", {"instance.search.micro_batch": [2]}, "shape.micro_batch"),
-    "tensor_parallel": ("idle", {"instance.search.tensor_parallel": [1]}, "shape.degrees"),
-    "heads": ("tensor_parallel", {"instance.workload.kv_heads": 3}, "shape.degrees"),
-    "data_parallel": ("idle", {"instance.search.data_parallel": [2]}, "shape.dp"),
-    "pipeline_parallel": ("idle", {"instance.search.pipeline_parallel": [2]}, "shape.dp, pp"),
+    "idle_node": ("idle", {"instance.search.idle_nodes": False}, "config.nodes_used"),
+    "rent": ("idle", {"instance.limits.max_price_usd_per_hour": 11.9}, "config.nodes_used"),
+    "recompute": ("idle", {"instance.search.recompute": ["full"]}, "config.recompute"),
+    "schedule": ("idle", {"instance.search.schedule": ["gpipe"]}, "config.schedule"),
+    "zero": ("idle", {"instance.search.zero": [1]}, "config.zero"),
+    "micro_batch": ("idle", {"instance.search.micro_batch": [2]}, "config.micro_batch"),
+    "tensor_parallel": ("idle", {"instance.search.tensor_parallel": [1]}, "config.degrees"),
+    "heads": ("tensor_parallel", {"instance.workload.kv_heads": 3}, "config.degrees"),
+    "data_parallel": ("idle", {"instance.search.data_parallel": [2]}, "config.dp"),
+    "pipeline_parallel": (
+        "idle",
+        {"instance.search.pipeline_parallel": [2]},
+        "configuration.dp, pp",
+    ),
     "unknown_node": ("pipelined", {"node_order.0": "x-0"}, "node_order[0]: found 'x-0'"),
     "node_twice": ("pipelined", {"node_order.1": "fast-0"}, "node_order[1]"),
     "node_missing": ("pipelined", {"node_order": ["fast-0"]}, "node_order: nodes of slow"),
@@ -123,7 +131,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "batch": (
         "pipelined",
         {"replicas.0.micro_batches": 9},
-        "replicas: micro_batches * shape.micro_batch",
+        "replicas: micro_batches * configuration.micro_batch",
     ),
     "uneven": (
         "pipelined",
@@ -171,14 +179,14 @@ def test_broken_constraint_is_named(name: str) -> None:
 @pytest.mark.parametrize("ended", Termination)
 @pytest.mark.parametrize("case", ["pipelined", "infeasible", "interrupted"])
 def test_bug_how_a_search_ended_was_taken_at_its_word(case: str, ended: Termination) -> None:
-    """A log with open shapes is not of a search that closed all, nor one without of any other."""
+    """A log with open configs is not of a search that closed all, nor one without of any other."""
     document = CASES[case]()
     told = "termination is closed: found"
     found = problems(document, {"termination": ended})
     closed = ended is Termination.CLOSED
     assert any(line.startswith(told) for line in found) == (closed != (case != "interrupted"))
-    if document.shape is not None:
-        unproved = {"closed_shapes": [], "termination": ended}
+    if document.config is not None:
+        unproved = {"closed_configs": [], "termination": ended}
         assert any(line.startswith(told) for line in problems(document, unproved)) == closed
 
 
@@ -210,9 +218,9 @@ def test_digest_alone_tells_of_a_recorded_field() -> None:
 
 
 def test_checked_tells_what_is_proved_again() -> None:
-    """Three of four shapes follow from closed forms."""
+    """Three of four configurations follow from closed forms."""
     checked = verify_document(CASES["idle"]()).checked
-    assert "log of 4 shapes: 4 proved again (paths 1, work 3), 0 not" in checked
+    assert "log of 4 configurations: 4 proved again (paths 1, work 3), 0 not" in checked
 
 
 def test_bug_a_plan_space_far_beyond_the_log_was_listed() -> None:
@@ -221,7 +229,7 @@ def test_bug_a_plan_space_far_beyond_the_log_was_listed() -> None:
     one, *_ = document.model_dump(mode="json")["instance"]["cluster"]["groups"]
     groups = [one | {"name": name, "nodes": 10**4} for name in "abc"]
     found = problems(document, {"instance.cluster.groups": groups})
-    assert any("missing shapes" in problem for problem in found)
+    assert any("missing configurations" in problem for problem in found)
 
 
 def test_verifier_loads_no_model_and_no_engine() -> None:

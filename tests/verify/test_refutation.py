@@ -6,22 +6,22 @@ import pytest
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.search import ScheduleName
-from formulations.space import PlanSpace, shapes
-from solver.bounds.largest_share import shape_bound_ns
+from formulations.space import PlanSpace, configs
+from solver.bounds.largest_share import config_bound_ns
 from solver.graph.problem import Intervals
 from solver.verify import orders
 from solver.verify.bounds import Prover
 from solver.verify.refutation import Refutation, question_of
 from tests import brute_force
 from tests.chain_instances import AFTER_NS, FAST, SLOW, chain_instance, chain_tables, measured_chain
-from tests.random_shapes import random_optimum_ns, random_tables
+from tests.random_configs import random_optimum_ns, random_tables
 from tests.seeds import few_and_many
 from tests.small_instances import random_instance
 
 
 def refutation(tables: CostTables) -> Refutation:
-    """The question for the shape of these tables."""
-    return question_of(Prover(PlanSpace(tables.instance)), tables.shape)
+    """The question for the configuration of these tables."""
+    return question_of(Prover(PlanSpace(tables.instance)), tables.config)
 
 
 @pytest.mark.parametrize(("second", "bound_ns"), [(SLOW, 72_000_000), (FAST, 51_500_000)])
@@ -40,23 +40,23 @@ def test_rounds_by_hand(schedule: ScheduleName, bound_ms: int) -> None:
     more for 12 ms, that with the least work.
     """
     tables = measured_chain(SLOW, message_bytes=20_000_000)
-    shape = tables.shape.but(schedule=schedule)
-    question = question_of(Prover(PlanSpace(tables.instance)), shape)
+    config = tables.config.but(schedule=schedule)
+    question = question_of(Prover(PlanSpace(tables.instance)), config)
     bound_ns = bound_ms * 1_000_000 + AFTER_NS - 2000  # without two transfers of 1 us
     assert question.refutes(bound_ns)
     assert not question.refutes(bound_ns + 1)
 
 
 def some_tables(seeds: Sequence[int]) -> list[CostTables]:
-    """Costs of all shapes of some tiny instances."""
+    """Costs of all configurations of some tiny instances."""
     return [
-        build_tables(one, shape) for one in map(random_instance, seeds) for shape in shapes(one)
+        build_tables(one, config) for one in map(random_instance, seeds) for config in configs(one)
     ]
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(30), 6))
 def test_no_plan_is_refuted(seeds: Sequence[int]) -> None:
-    """The best plan of a shape is never ruled out, and mostly just reached."""
+    """The best plan of a configuration is never ruled out, and mostly just reached."""
     exact = planned = 0
     for tables in some_tables(seeds):
         best = brute_force.optimum_ns(tables)
@@ -71,7 +71,7 @@ def test_no_plan_is_refuted(seeds: Sequence[int]) -> None:
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("seeds", few_and_many(range(120), 10))
 def test_no_plan_is_refuted_with_uneven_shares_or_zones(seeds: Sequence[int], zones: bool) -> None:
-    """The same for shapes of two types and node sizes, uneven, blocking, or over zones."""
+    """The same for configurations of two types and node sizes, uneven, blocking, or over zones."""
     for seed in seeds:
         tables, best = random_tables(seed, zones), random_optimum_ns(seed, zones)
         assert best is None or not refutation(tables).refutes(best + 1), seed
@@ -79,15 +79,15 @@ def test_no_plan_is_refuted_with_uneven_shares_or_zones(seeds: Sequence[int], zo
 
 @pytest.mark.parametrize("seeds", few_and_many(range(160), 16))
 def test_what_the_search_bounds_is_refuted(seeds: Sequence[int]) -> None:
-    """The verifier's argument is at least as strong as the shape bound of the search.
+    """The verifier's argument is at least as strong as the configuration bound of the search.
 
     But where a stage recomputes more with more micro-batches: its paths count what one asks for.
     """
     for seed in seeds:
         tables = random_tables(seed)
         question = refutation(tables)
-        if question.stages.even or len(tables.shape.recompute) == 1:
-            assert question.refutes(shape_bound_ns(Intervals(tables), 1 << 50)), seed
+        if question.stages.even or len(tables.config.recompute) == 1:
+            assert question.refutes(config_bound_ns(Intervals(tables), 1 << 50)), seed
 
 
 def test_too_many_orders_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ import pytest
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.load import load_instance
-from formulations.plan import Degrees, Shape
-from formulations.space import PlanSpace, shapes
+from formulations.plan import Configuration, Degrees
+from formulations.space import PlanSpace, configs
 from solver.simulate import step_time_ns
 from solver.verify import orders, partition, replica_groups
 from solver.verify.bounds import Clock, Prover, TimeUpError
@@ -18,20 +18,20 @@ from solver.verify.exhaust import Outcome
 from solver.verify.refutation import question_of
 from solver.verify.replica_groups import Lanes, exhaust_lanes
 from tests import brute_force
-from tests.random_shapes import random_optimum_ns, random_tables, scheduled, unlike_replicas
+from tests.random_configs import random_optimum_ns, random_tables, scheduled, unlike_replicas
 from tests.seeds import few_and_many
 
 ANY_TIME_NS = 1 << 56
 
 
 def unlike_tables(seed: int, even: bool = False) -> CostTables:
-    """Tables of a shape of a few replicas on nodes of one size; with even shares, of 12 at most."""
+    """Tables of a config of few replicas on nodes of one size; with even shares 12 at most."""
     instance = unlike_replicas(seed)
     if even:
         search = instance.search.but(micro_batches="even")
         instance = instance.but(search=search, workload={"global_batch": 12})
-    (shape, *_) = (one for one in shapes(instance) if one.zero == seed % 2)
-    return build_tables(instance, shape)
+    (config, *_) = (one for one in configs(instance) if one.zero == seed % 2)
+    return build_tables(instance, config)
 
 
 @cache
@@ -41,8 +41,8 @@ def optimum_ns(seed: int, even: bool = False) -> int | None:
 
 
 def question(tables: CostTables, below_ns: int) -> Lanes:
-    """The question for the shape of these tables."""
-    return Lanes(Prover(PlanSpace(tables.instance)), tables.shape, below_ns)
+    """The question for the configuration of these tables."""
+    return Lanes(Prover(PlanSpace(tables.instance)), tables.config, below_ns)
 
 
 def refuted(lanes: Lanes) -> bool:
@@ -91,8 +91,8 @@ def test_unlike_shares_of_zb_h1_lane_by_lane(seeds: Sequence[int]) -> None:
     """Fewer micro-batches may take longer: no optimum is refuted, none 0.1 % above it proved."""
     for seed in seeds:
         instance = scheduled(unlike_replicas(seed), "zb-h1", seed)
-        (shape, *_) = (one for one in shapes(instance) if one.zero == seed % 2)
-        tables = build_tables(instance, shape)
+        (config, *_) = (one for one in configs(instance) if one.zero == seed % 2)
+        tables = build_tables(instance, config)
         best = brute_force.optimum_ns(tables)
         if best is None:
             continue
@@ -105,7 +105,7 @@ def test_unlike_shares_of_zb_h1_lane_by_lane(seeds: Sequence[int]) -> None:
 
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("seeds", few_and_many(range(120), 15))
-def test_bounds_hold_for_any_shape(seeds: Sequence[int], zones: bool) -> None:
+def test_bounds_hold_for_any_config(seeds: Sequence[int], zones: bool) -> None:
     """Several GPUs per node, nodes of unlike sizes, links between zones."""
     for seed in seeds:
         best = random_optimum_ns(seed, zones)
@@ -136,7 +136,7 @@ def test_more_orders_than_could_be_tried(monkeypatch: pytest.MonkeyPatch) -> Non
         "recompute": ("none",),
         "zero": 1,
     }
-    wide = Shape.model_validate(known | {"dp": 6, "pp": 5, "nodes_used": (18, 12)})
+    wide = Configuration.model_validate(known | {"dp": 6, "pp": 5, "nodes_used": (18, 12)})
     deep = wide.but(dp=5, pp=6, zero=0)
     assert question_of(prover, deep).stages.graph.steps is None
     assert refuted(Lanes(prover, deep, 12_000_000_000))
@@ -159,6 +159,6 @@ def test_stopped_it_proves_nothing() -> None:
     """Not even what is plain."""
     tables, best = unlike_tables(4), optimum_ns(4)
     assert best is not None
-    lanes = Lanes(Prover(PlanSpace(tables.instance)), tables.shape, best, Clock(0.0))
+    lanes = Lanes(Prover(PlanSpace(tables.instance)), tables.config, best, Clock(0.0))
     with pytest.raises(TimeUpError):
         lanes.everything()

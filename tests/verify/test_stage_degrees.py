@@ -4,7 +4,7 @@ import pytest
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.plan import Degrees
-from formulations.space import PlanSpace, shapes
+from formulations.space import PlanSpace, configs
 from solver.simulate import step_time_ns
 from solver.verify.bounds import Clock, Prover
 from solver.verify.stage_degrees import StageWork, exhaust_stages, places_of
@@ -15,29 +15,29 @@ from tests.stage_degrees import Bench, stage_instance
 def test_places_divide_nodes_and_micro_batches() -> None:
     """Slots whose parts divide the micro-batch and whose width divides the node."""
     space = PlanSpace(stage_instance(0))
-    shape = next(shape for shape in shapes(space.instance) if shape.per_stage)
-    places = places_of(space, shape)
+    config = next(config for config in configs(space.instance) if config.per_stage)
+    places = places_of(space, config)
     assert places
     for j, degrees in places:
-        assert shape.nodes_used[j]
-        assert shape.micro_batch % degrees.parts == 0
+        assert config.nodes_used[j]
+        assert config.micro_batch % degrees.parts == 0
         assert space.instance.cluster.groups[j].gpus_per_node % degrees.width == 0
     assert all(isinstance(degrees, Degrees) for _, degrees in places)
 
 
 @pytest.mark.parametrize("seed", one_each(range(12), 6))
-def test_bounds_and_trials_of_small_shapes(seed: int) -> None:
+def test_bounds_and_trials_of_small_configs(seed: int) -> None:
     """No bound is above the best of all layouts; a claim 1 ns above that is refuted by a plan."""
     instance = stage_instance(seed)
     prover = Prover(PlanSpace(instance))
-    per_stage = [shape for shape in shapes(instance) if shape.per_stage and shape.pp <= 3]
-    for shape in per_stage[:3]:
-        best = Bench(instance, shape).optimum_ns()
+    per_stage = [config for config in configs(instance) if config.per_stage and config.pp <= 3]
+    for config in per_stage[:3]:
+        best = Bench(instance, config).optimum_ns()
         if best is None:
             continue
-        assert StageWork(prover).bound_ns(shape) <= best
-        below = exhaust_stages(prover, shape, best, Clock())
-        above = exhaust_stages(prover, shape, best + 1, Clock())
+        assert StageWork(prover).bound_ns(config) <= best
+        below = exhaust_stages(prover, config, best, Clock())
+        above = exhaust_stages(prover, config, best + 1, Clock())
         assert below is not None
         assert below.plan is None
         assert above is not None

@@ -1,11 +1,11 @@
-"""Claims about shapes with several chunks per device, proved and refuted over all node orders."""
+"""Claims about configs with several chunks per device, proved and refuted over all node orders."""
 
 from collections.abc import Sequence
 
 import pytest
 
 from formulations.costs.tables import build_tables
-from formulations.space import PlanSpace, shapes
+from formulations.space import PlanSpace, configs
 from solver.verify import exhaust as module
 from solver.verify.bounds import ANY_TIME_NS, Clock, Prover, TimeUpError
 from solver.verify.exhaust import exhaust
@@ -13,7 +13,7 @@ from solver.verify.orders import OrderGraph
 from solver.verify.stages import ChunkStages
 from tests.best_plans import check_claims
 from tests.expert_instances import expert_instance
-from tests.random_shapes import random_optimum_ns, random_tables, scheduled
+from tests.random_configs import random_optimum_ns, random_tables, scheduled
 from tests.seeds import few_and_many
 
 
@@ -31,21 +31,21 @@ def test_the_optimum_is_proved_and_no_more(
 
 
 def test_too_many_ways_are_no_question() -> None:
-    """Nothing is said of a shape whose devices have more ways than are looked at."""
+    """Nothing is said of a configuration whose devices have more ways than are looked at."""
     tables = random_tables(1, schedule="interleaved")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ChunkStages, "most_choices", 1)
         with pytest.raises(TimeUpError):
-            exhaust(Prover(PlanSpace(tables.instance)), tables.shape, ANY_TIME_NS, Clock())
+            exhaust(Prover(PlanSpace(tables.instance)), tables.config, ANY_TIME_NS, Clock())
 
 
 def test_bug_runs_of_layers_that_no_chunk_may_have_took_no_time() -> None:
     """Their time, beyond any claim, wrapped to 0 with 256 micro-batches, and they came back."""
     tables = random_tables(1, schedule="interleaved")
-    shape = tables.shape
-    batch = 256 * shape.dp * shape.micro_batch
+    config = tables.config
+    batch = 256 * config.dp * config.micro_batch
     prover = Prover(PlanSpace(tables.instance.but(workload={"global_batch": batch})))
-    stages = ChunkStages(prover, shape, OrderGraph(prover.tables(shape)), ANY_TIME_NS - 1)
+    stages = ChunkStages(prover, config, OrderGraph(prover.tables(config)), ANY_TIME_NS - 1)
     outer = [stages.sizes(0)[0], stages.sizes(1)[1]]  # with embedding or head, and a block
     assert [own.min() for own in outer] == [2, 2]
 
@@ -54,7 +54,7 @@ def test_bug_chunks_recomputed_all_experts_of_a_block() -> None:
     """What devices recompute takes as long as their share of the experts does."""
     instance = scheduled(expert_instance(3), "interleaved", 2)
     instance = instance.but(search={"recompute": ("none", "full")})
-    shape = next(one for one in shapes(instance) if one.ep > 1 and one.vpp > 1)
-    extra = Prover(PlanSpace(instance)).tables(shape).recompute_ns
-    for by_prover, planned in zip(extra, build_tables(instance, shape).recompute_ns, strict=True):
+    config = next(one for one in configs(instance) if one.ep > 1 and one.vpp > 1)
+    extra = Prover(PlanSpace(instance)).tables(config).recompute_ns
+    for by_prover, planned in zip(extra, build_tables(instance, config).recompute_ns, strict=True):
         assert by_prover.tolist() == planned.tolist()

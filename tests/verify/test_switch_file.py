@@ -108,7 +108,10 @@ def test_changed_switch_is_refused() -> None:
 
 def test_bug_experts_that_nobody_holds_are_refused() -> None:
     """More ranks to share the experts than there are: some would be in no GPU, and never arrive."""
-    own = [one for one in plan_files(expert_instance(4)) if one.shape and one.shape.ep > 1]
-    before, after = (one.but(shape=one.shape and one.shape.but(ep=64)) for one in own[:2])
+    own = [one for one in plan_files(expert_instance(4)) if one.config and one.config.ep > 1]
+    before, after = (one.but(config=one.config and one.config.but(ep=64)) for one in own[:2])
     checked = verify_switch(switch_document(before, after, "parameters"))
-    assert [one.split(":")[0] for one in checked.problems] == ["before.shape.ep", "after.shape.ep"]
+    assert [one.split(":")[0] for one in checked.problems] == [
+        "before.config.ep",
+        "after.config.ep",
+    ]

@@ -16,7 +16,7 @@ from solver.verify.refutation import Refutation, question_of
 from solver.verify.windows import turning
 from tests import brute_force
 from tests.chain_instances import SLOW, chain_instance, chain_tables
-from tests.random_shapes import random_optimum_ns, random_tables
+from tests.random_configs import random_optimum_ns, random_tables
 from tests.seeds import few_and_many
 
 Array = NDArray[np.int64]
@@ -85,13 +85,13 @@ def narrow_chain(message_bytes: int) -> CostTables:
         ),
     }
     tables = chain_tables(instance)
-    shape = tables.shape.model_copy(update={"nodes_used": (5,), "pp": 5})
-    return build_tables(instance.model_copy(update=update), shape)
+    config = tables.config.model_copy(update={"nodes_used": (5,), "pp": 5})
+    return build_tables(instance.model_copy(update=update), config)
 
 
 def question(tables: CostTables) -> Refutation:
-    """The question for the shape of these tables."""
-    return question_of(Prover(PlanSpace(tables.instance)), tables.shape)
+    """The question for the configuration of these tables."""
+    return question_of(Prover(PlanSpace(tables.instance)), tables.config)
 
 
 def refuted(one: Refutation, below_ns: int) -> bool:
@@ -117,7 +117,7 @@ def test_a_window_by_hand() -> None:
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("seeds", few_and_many(range(160), 11))
 def test_no_plan_is_struck_out(seeds: Sequence[int], zones: bool) -> None:
-    """The best plan of a shape with even shares stands, whatever the schedule."""
+    """The best plan of a configuration with even shares stands, whatever the schedule."""
     for seed in seeds:
         tables, best = random_tables(seed, zones), random_optimum_ns(seed, zones)
         one = question(tables)

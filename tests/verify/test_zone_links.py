@@ -16,9 +16,9 @@ from solver.verify.bounds import Clock, Prover
 from solver.verify.cascade import Claim, searched
 from solver.verify.zone_links import keeps_stages_apart, spanning_ns
 from tests import brute_force
-from tests.random_shapes import extreme_optimum_ns, extreme_tables
+from tests.random_configs import extreme_optimum_ns, extreme_tables
 from tests.seeds import few_and_many, one_each
-from tests.small_instances import plain_shape
+from tests.small_instances import plain_config
 
 
 def prover_of(tables: CostTables) -> Prover:
@@ -28,7 +28,7 @@ def prover_of(tables: CostTables) -> Prover:
 
 def spans(tables: CostTables, order: Sequence[int]) -> bool:
     """Whether some stage of an order lies in two zones."""
-    zone, dp = tables.instance.cluster.zone_of_group, tables.shape.dp
+    zone, dp = tables.instance.cluster.zone_of_group, tables.config.dp
     slots = [zone[j] for j in order for _ in range(tables.slots_per_node[j])]
     return any(len(set(slots[i : i + dp])) > 1 for i in range(0, len(slots), dp))
 
@@ -43,8 +43,8 @@ def test_a_stage_in_two_zones_takes_as_long_as_said(seeds: Sequence[int]) -> Non
         orders = [order for order in brute_force.all_orders(tables) if spans(tables, order)]
         best = brute_force.optimum_ns(tables, orders=orders)
         if best is not None:
-            assert spanning_ns(prover_of(tables), tables.shape) <= best, seed
-            assert not keeps_stages_apart(prover_of(tables), tables.shape, best + 1), seed
+            assert spanning_ns(prover_of(tables), tables.config) <= best, seed
+            assert not keeps_stages_apart(prover_of(tables), tables.config, best + 1), seed
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(240), 40))
@@ -54,7 +54,7 @@ def test_claims_over_extreme_links_are_proved_up_to_the_optimum(seeds: Sequence[
         tables, best = extreme_tables(seed), extreme_optimum_ns(seed)
         if best is None:
             continue
-        true, forged = (Claim(0, tables.shape, best + more) for more in (0, 1))
+        true, forged = (Claim(0, tables.config, best + more) for more in (0, 1))
         assert searched(prover_of(tables), true, Clock()).argument is not None, seed
         found = searched(prover_of(tables), forged, Clock())
         assert found.plan is not None, seed
@@ -68,6 +68,6 @@ def test_zones_that_stages_do_not_span(dp: int) -> None:
     prover = Prover(PlanSpace(load_instance(hard / "zones_64_gpus.yaml")))
     best_ns = int(json.loads((hard / "best_known.json").read_text())["zones_64_gpus"]["bound_ns"])
     [again] = recompute_ways(prover.instance, 0)
-    shape = plain_shape((2, 24, 3), dp=dp, pp=64 // dp, micro_batch=2, recompute=again, zero=1)
-    assert keeps_stages_apart(prover, shape, best_ns)
-    assert searched(prover, Claim(0, shape, best_ns), Clock()).argument is not None
+    config = plain_config((2, 24, 3), dp=dp, pp=64 // dp, micro_batch=2, recompute=again, zero=1)
+    assert keeps_stages_apart(prover, config, best_ns)
+    assert searched(prover, Claim(0, config, best_ns), Clock()).argument is not None

@@ -1,4 +1,4 @@
-"""Local search within one shape: starts, descents and orders near a plan."""
+"""Local search within one configuration: starts, descents and orders near a plan."""
 
 from random import Random
 
@@ -6,19 +6,19 @@ import pytest
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import even_shares
-from solver.heuristics.shape_search import LONGEST_NS, ShapeSearch
+from solver.heuristics.config_search import LONGEST_NS, ConfigSearch
 from solver.heuristics.trial import PathPool
 from tests import brute_force
 from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
-from tests.random_shapes import random_tables
+from tests.random_configs import random_tables
 from tests.seeds import one_each
 
 pytestmark = pytest.mark.usefixtures("round_times")
 
 
-def search_of(tables: CostTables) -> ShapeSearch:
+def search_of(tables: CostTables) -> ConfigSearch:
     """With paths of its own."""
-    return ShapeSearch(tables, PathPool())
+    return ConfigSearch(tables, PathPool())
 
 
 def test_a_start_evens_out_the_work() -> None:
@@ -50,7 +50,7 @@ def test_stages_take_nodes_rounded() -> None:
 
 @pytest.mark.parametrize("seed", one_each(range(20), 5))
 def test_improvements_get_no_worse_and_stay_above_the_optimum(seed: int) -> None:
-    """Random shapes, from the first order that has a start."""
+    """Random configurations, from the first order that has a start."""
     tables = random_tables(seed)
     search, best_ns = search_of(tables), brute_force.optimum_ns(tables)
     starts = [search.starts.start(order, LONGEST_NS) for order in search.first_orders]

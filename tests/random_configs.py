@@ -1,4 +1,4 @@
-"""Random shapes of tiny instances, and the cost tables of one of them."""
+"""Random configurations of tiny instances, and the cost tables of one of them."""
 
 import random
 from functools import cache
@@ -8,15 +8,15 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, LayerRun, Link, SearchSpace, ZoneLink
 from formulations.instance.machines import ZonePair
 from formulations.instance.search import ScheduleName
-from formulations.plan import Shape
-from formulations.space import shapes
+from formulations.plan import Configuration
+from formulations.space import configs
 from tests import brute_force
 from tests.small_instances import (
     ROOMY,
     gpu,
     instance_of,
     nodes_of,
-    plain_shape,
+    plain_config,
     random_instance,
     random_layers,
     two_tensors,
@@ -154,7 +154,7 @@ def three_types(seed: int) -> CostTables:
         ),
         limits=ROOMY,
     )
-    return build_tables(instance, plain_shape(counts, dp=dp, pp=pp, schedule=schedule))
+    return build_tables(instance, plain_config(counts, dp=dp, pp=pp, schedule=schedule))
 
 
 def zoned(instance: Instance, seed: int) -> Instance:
@@ -189,14 +189,14 @@ def zoned(instance: Instance, seed: int) -> Instance:
 
 
 def wide_zones(seed: int) -> CostTables:
-    """Tables of a random shape of six nodes in up to four zones."""
+    """Tables of a random configuration of six nodes in up to four zones."""
     instance = crowded_instance(seed)
     groups = tuple(g.but(nodes=3) for g in instance.cluster.groups)
     cluster = instance.cluster.but(groups=groups)
     wide = zoned(instance.but(cluster=cluster, workload={"global_batch": 24}), seed)
-    shape = random_shape(wide, seed, most_stages=6)
-    assert shape is not None
-    return build_tables(wide, shape)
+    config = random_config(wide, seed, most_stages=6)
+    assert config is not None
+    return build_tables(wide, config)
 
 
 def scheduled(instance: Instance, schedule: ScheduleName, seed: int) -> Instance:
@@ -247,19 +247,19 @@ def slower(instance: Instance, factor: int = 1000) -> Instance:
     return instance.but(cluster={"groups": tuple(groups)})
 
 
-def random_shape(instance: Instance, seed: int, most_stages: int = 3) -> Shape | None:
-    """A shape of the instance, with several stages and replicas if it has such; or None."""
+def random_config(instance: Instance, seed: int, most_stages: int = 3) -> Configuration | None:
+    """A configuration of the instance, with several stages and replicas if it has such; or None."""
     rng = random.Random(seed)
-    known = [shape for shape in shapes(instance) if shape.pp <= most_stages]
-    wide = [shape for shape in known if shape.pp > 1 and shape.dp > 1]
-    deep = [shape for shape in known if shape.pp > 1]
+    known = [config for config in configs(instance) if config.pp <= most_stages]
+    wide = [config for config in known if config.pp > 1 and config.dp > 1]
+    deep = [config for config in known if config.pp > 1]
     return rng.choice(rng.choice([wide or deep or known, deep or known])) if known else None
 
 
 def random_tables(
     seed: int, zones: bool = False, schedule: ScheduleName | None = None
 ) -> CostTables:
-    """Tables of a random shape of a random instance; `zoned` nodes, `scheduled`.
+    """Tables of a random configuration of a random instance; `zoned` nodes, `scheduled`.
 
     Every third is `slower`.
     """
@@ -269,9 +269,9 @@ def random_tables(
             instance = zoned(instance, number)
         if schedule is not None:
             instance = scheduled(instance, schedule, number)
-        if shape := random_shape(instance, seed):
-            return build_tables(slower(instance) if seed % 3 == 2 else instance, shape)
-    raise AssertionError("fifty instances without a shape")
+        if config := random_config(instance, seed):
+            return build_tables(slower(instance) if seed % 3 == 2 else instance, config)
+    raise AssertionError("fifty instances without a configuration")
 
 
 @cache
@@ -310,14 +310,14 @@ def extreme(instance: Instance, seed: int) -> Instance:
 
 @cache
 def extreme_tables(seed: int) -> CostTables:
-    """A random shape over extreme links, two of three with zones."""
+    """A random configuration over extreme links, two of three with zones."""
     for number in range(seed, seed + 10_000, 1000):
         instance = crowded_instance(number) if seed % 4 == 0 else random_instance(number)
         instance = zoned(instance, number) if seed % 3 else instance
         instance = extreme(instance, number)
-        if shape := random_shape(instance, seed):
-            return build_tables(instance, shape)
-    raise AssertionError("ten instances without a shape")
+        if config := random_config(instance, seed):
+            return build_tables(instance, config)
+    raise AssertionError("ten instances without a configuration")
 
 
 @cache

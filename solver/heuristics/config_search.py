@@ -1,4 +1,4 @@
-"""Local search within one shape: layers between stages, node orders, micro-batches per replica.
+"""Local search within one config: layers between stages, node orders, micro-batches per replica.
 
 It begins at plans whose stages are balanced.
 """
@@ -40,7 +40,7 @@ FITTINGS = 3
 
 @dataclass(frozen=True)
 class State:
-    """A plan of the shape: node groups in node order, shares, split, simulated step time in ns."""
+    """A plan of the config: node groups in node order, shares, split, simulated step time in ns."""
 
     order: Order
     shares: tuple[int, ...]
@@ -48,8 +48,8 @@ class State:
     step_time_ns: int
 
 
-class ShapeStarts:
-    """Plans of one shape with balanced stages, judged. `pool`: paths, shared by shapes."""
+class ConfigStarts:
+    """Plans of one configuration with balanced stages, judged. `pool`: paths, shared by configs."""
 
     def __init__(self, tables: CostTables, pool: PathPool) -> None:
         self.tables, self.pool = tables, pool
@@ -57,8 +57,8 @@ class ShapeStarts:
         self.uneven = tables.instance.search.micro_batches == "uneven"
 
     def runs(self, order: Order) -> bool:
-        """Whether the target runs the shape in this order of nodes."""
-        return runs_order(self.tables.instance, self.tables.shape, order)
+        """Whether the target runs the configuration in this order of nodes."""
+        return runs_order(self.tables.instance, self.tables.config, order)
 
     def balance(self, order: Order, shares: tuple[int, ...]) -> Balance:
         """The stages of a split of the order with these shares."""
@@ -86,7 +86,7 @@ class ShapeStarts:
     def fitting(self, balance: Balance, limits: Sequence[int]) -> Array:
         """[N, S + 1] splits that fit, with these limits on the work of every stage."""
         candidates = [split for limit in limits if (split := balance.split(limit)) is not None]
-        splits = np.array(candidates, dtype=np.int64).reshape(-1, self.tables.shape.num_stages + 1)
+        splits = np.array(candidates, dtype=np.int64).reshape(-1, self.tables.config.num_stages + 1)
         return splits[balance.fits(splits)]
 
     def best(
@@ -180,17 +180,17 @@ NEAR = 1.01
 TURNS = 64
 
 
-class ShapeSearch:
-    """Local search from the plans of one shape. `pool`: paths of its schedule, shared by shapes."""
+class ConfigSearch:
+    """Local search from the plans of a config. `pool`: paths of its schedule, shared by all."""
 
     def __init__(self, tables: CostTables, pool: PathPool) -> None:
-        self.starts = ShapeStarts(tables, pool)
+        self.starts = ConfigStarts(tables, pool)
 
     @property
     def nodes_per_stage(self) -> int:
         """Nodes that a stage takes, rounded, at least 1."""
-        shape = self.starts.tables.shape
-        return max(1, round(sum(shape.nodes_used) / shape.pp))
+        config = self.starts.tables.config
+        return max(1, round(sum(config.nodes_used) / config.pp))
 
     @property
     def first_orders(self) -> list[Order]:
@@ -198,7 +198,7 @@ class ShapeSearch:
 
         Else the same begun at other stages.
         """
-        nodes_used = self.starts.tables.shape.nodes_used
+        nodes_used = self.starts.tables.config.nodes_used
         sided = [*filter(self.starts.runs, start_orders(nodes_used, self.nodes_per_stage))]
         turned = turned_orders(nodes_used, self.nodes_per_stage, TURNS) if not sided else []
         return sided or [*filter(self.starts.runs, turned)]
@@ -256,7 +256,7 @@ class ShapeSearch:
         """
         state = self.descend(state, stop)
         yield state
-        if count_orders(self.starts.tables.shape.nodes_used) == 1:
+        if count_orders(self.starts.tables.config.nodes_used) == 1:
             return
         seen, failures = {state.order}, 0
         near = near_orders(state.order, self.nodes_per_stage, random)
