@@ -15,7 +15,7 @@ from tests.command_line import run
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 _CONSOLE = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.DOTALL | re.MULTILINE)
 #: Lines of a report that depend on the machine and on the order in which processes end.
-_TIMED = ("search ", "elsewhere ", "configurations ", "closed by ", "checked: log of ")
+_TIMED = ("search ", "elsewhere ", "configs ", "closed by ", "checked: log of ")
 
 
 def pages() -> list[Path]:

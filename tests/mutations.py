@@ -23,7 +23,7 @@ class Mutation:
 
     @property
     def field(self) -> str:
-        """The path without list indices: configuration.tp, replicas.stages.layers, ..."""
+        """The path without list indices: config.tp, replicas.stages.layers, ..."""
         return ".".join(part for part in self.path if isinstance(part, str))
 
     def __str__(self) -> str:

@@ -62,7 +62,7 @@ def check_config(space: PlanSpace, config: Configuration, findings: Findings) ->
     more = f" and {len(allowed) - EXAMPLES} more" if len(allowed) > EXAMPLES else ""
     text = f"one of {', '.join(allowed[:EXAMPLES])}{more}" if allowed else "none"
     field, before = ", ".join(departure.fields), ", ".join(departure.before)
-    findings.refuse(f"configuration.{field}", values, f"{text}, with these {before}")
+    findings.refuse(f"config.{field}", values, f"{text}, with these {before}")
     return False
 
 
@@ -94,7 +94,7 @@ def node_order(
     order = tuple(number[name] for name in names if name in number)
     counts = Counter(cluster.node_groups[node] for node in order)
     for j, group in enumerate(cluster.groups):
-        text = f"{config.nodes_used[j]}, as in configuration.nodes_used"
+        text = f"{config.nodes_used[j]}, as in config.nodes_used"
         field = f"node_order: nodes of {group.name}"
         findings.require(counts[j] == config.nodes_used[j], field, counts[j], text)
     return order if findings.num_problems == problems else None
@@ -109,12 +109,12 @@ def check_placement(
     s mod pp = k. Nodes of a group may stand in any order: `slots_of` has them by number.
     """
     problems, cluster = findings.num_problems, document.instance.cluster
-    text = f"{config.dp}, as configuration.dp"
+    text = f"{config.dp}, as config.dp"
     findings.require(len(document.replicas) == config.dp, "replicas", len(document.replicas), text)
     for r, replica in enumerate(document.replicas):
         count, text = (
             len(replica.stages),
-            f"{config.num_stages}, as configuration.pp * configuration.vpp",
+            f"{config.num_stages}, as config.pp * config.vpp",
         )
         findings.require(count == config.num_stages, f"replicas[{r}].stages", count, text)
     if findings.num_problems > problems:
@@ -278,7 +278,7 @@ def check_shares(
         findings.require(count >= 1, field, count, "at least 1")
         if instance.search.micro_batches == "even":
             findings.require(count == counts[0], field, count, f"{counts[0]}, as all others")
-    field = "replicas: micro_batches * configuration.micro_batch"
+    field = "replicas: micro_batches * config.micro_batch"
     findings.equal(field, sum(counts) * config.micro_batch, instance.workload.global_batch)
     return findings.num_problems == problems
 

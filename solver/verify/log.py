@@ -136,9 +136,7 @@ def check_log(
     """Checks the log of a document; None if it has none, so that nothing is proved."""
     counts = config_counts(document.closed_configs)
     for name in type(counts).model_fields:
-        findings.equal(
-            f"configurations.{name}", getattr(document.configs, name), getattr(counts, name)
-        )
+        findings.equal(f"configs.{name}", getattr(document.configs, name), getattr(counts, name))
     if not document.closed_configs and any(True for _ in space.configs()):
         findings.note("no log of closed configurations: nothing is proved of other plans")
         return None

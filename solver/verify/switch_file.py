@@ -125,4 +125,4 @@ def _check_plan(
                 copies[layer] += ranks
     ep, layers = plan.config.ep, zip(copies, workload.layers, strict=True)
     fewest = min((ranks for ranks, layer in layers if layer.expert_parameters), default=ep)
-    findings.require(fewest >= ep, f"{field}.configuration.ep", ep, f"at most {fewest}")
+    findings.require(fewest >= ep, f"{field}.config.ep", ep, f"at most {fewest}")

@@ -383,6 +383,4 @@ def test_exported_torchtitan_folder(instance: Path, tmp_path: Path) -> None:
 
     for name, text in torchtitan.files(job_of()).items():
         (tmp_path / name).write_text(text)
-    assert "configuration.dp, pp: found (2, 4)" in refused(
-        "evaluate", instance, "--torchtitan", tmp_path
-    )
+    assert "config.dp, pp: found (2, 4)" in refused("evaluate", instance, "--torchtitan", tmp_path)

@@ -80,9 +80,9 @@ def with_ruled_out(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("forgery", "start"),
     [
-        (without_first, "closed_configs: missing configurations: found Shape(degrees="),
-        (with_first_again, "closed_configs: closed twice or outside: found Shape(degrees="),
-        (with_ruled_out, "closed_configs: closed twice or outside: found Shape(degrees="),
+        (without_first, "closed_configs: missing configurations: found Configuration(degrees="),
+        (with_first_again, "closed_configs: closed twice or outside: found Configuration(degrees="),
+        (with_ruled_out, "closed_configs: closed twice or outside: found Configuration(degrees="),
     ],
 )
 def test_the_log_has_every_config_of_the_plan_space_once(forgery: Any, start: str) -> None:

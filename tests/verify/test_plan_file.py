@@ -72,13 +72,13 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "degrees": (
         "pipelined",
         {"config.pp": 1},
-        "configuration.dp, pp: found (2, 1), expected one of (2, 2)",
+        "config.dp, pp: found (2, 1), expected one of (2, 2)",
     ),
     "too_many_nodes": ("pipelined", {"config.nodes_used": [2, 0]}, "config.nodes_used"),
     "group_across_nodes": (
         "pipelined",
         {"config.degrees.0.tp": 4, "config.dp": 1, "config.pp": 1},
-        "configuration.degrees: found (Degrees(tp=4, parts=1, cp=1),",
+        "config.degrees: found (Degrees(tp=4, parts=1, cp=1),",
     ),
     "idle_node": ("idle", {"instance.search.idle_nodes": False}, "config.nodes_used"),
     "rent": ("idle", {"instance.limits.max_price_usd_per_hour": 11.9}, "config.nodes_used"),
@@ -92,7 +92,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "pipeline_parallel": (
         "idle",
         {"instance.search.pipeline_parallel": [2]},
-        "configuration.dp, pp",
+        "config.dp, pp",
     ),
     "unknown_node": ("pipelined", {"node_order.0": "x-0"}, "node_order[0]: found 'x-0'"),
     "node_twice": ("pipelined", {"node_order.1": "fast-0"}, "node_order[1]"),
@@ -131,7 +131,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "batch": (
         "pipelined",
         {"replicas.0.micro_batches": 9},
-        "replicas: micro_batches * configuration.micro_batch",
+        "replicas: micro_batches * config.micro_batch",
     ),
     "uneven": (
         "pipelined",
