@@ -79,7 +79,7 @@ def test_study_of_another_version(path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_study_in_another_format(path: Path) -> None:
     """A later layout of the tables is not guessed at."""
     change(path, "pragma user_version = 9")
-    assert refused(path) == "a study in format 9, this is format 3; name a new file"
+    assert refused(path) == "a study in format 9, this is format 4; name a new file"
 
 
 def test_another_database(tmp_path: Path) -> None:
