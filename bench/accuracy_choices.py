@@ -5,7 +5,7 @@ degrees and micro-batch. Rules: the analytic model; the same corrected by one me
 kernel shape (drawn at random, mean of several draws; errors are those of the steps not drawn) or by
 all; Megatron-LM's takeaways (Narayanan et al. 2021, section 3: model-parallel sizes as small as
 memory allows, tensor before pipeline, micro-batch as its equation of the step says, here by the
-analytic model); FASOP's scaling (ICPE 2024, its code's microbatch_scale_factors on A100: layer
+analytic model); FASOP's scaling (HPDC 2024, its code's microbatch_scale_factors on A100: layer
 times measured at micro-batch 1, of BERT-large's width times fixed factors, of others in proportion
 to the micro-batch).
 """

@@ -1,6 +1,6 @@
 """FASOP's published plans as plans of ours, and what the simulator says of them.
 
-plans.json of the reference (FASOP, ICPE 2024, public code) has, per cluster and model, the best
+plans.json of the reference (FASOP, HPDC 2024, public code) has, per cluster and model, the best
 five plans of its search, and the best five within its own memory estimate. A plan is a node order,
 degrees, micro-batch size and numbers of layers; ranks are laid out as in Megatron-LM. It recomputes
 nothing, shards no optimizer, uses all nodes, and schedules 1F1B.

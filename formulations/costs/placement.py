@@ -9,7 +9,7 @@ also over the links between zones, whose terms depend on pairs of slots: `zones`
 
 Bandwidth sharing: flows of one stage boundary and direction that leave (or enter) the same node
 share its link, and so do the tp rings of all stages that span the node's border
-(Kang et al., FASOP, ICPE 2024, section 3.3: count the rings that cross a link).
+(Hwang et al., FASOP, HPDC 2024, section 3.3: count the rings that cross a link).
 Collectives over several nodes are hierarchical: a ring inside every node, then rings of equal
 shares between nodes, which together carry each node's whole buffer over its link.
 """

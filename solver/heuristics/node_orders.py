@@ -59,7 +59,7 @@ def _structured(listed: Order) -> set[Order]:
 def node_orders(nodes_used: Sequence[int], limit: int) -> Iterator[Order]:
     """Distinct orders of the nodes used, as node-group indices, in lexicographic order.
 
-    All of them if there are at most `limit`. Otherwise those of Kang et al. (FASOP, ICPE 2024)
+    All of them if there are at most `limit`. Otherwise those of Hwang et al. (FASOP, HPDC 2024)
     as published, the rotations of the nodes group by group, in both directions, and every group
     first or last before or after the others: at most 2 nodes + 4 groups.
     """
