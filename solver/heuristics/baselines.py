@@ -4,12 +4,12 @@ The configurations to choose from are given by the caller, in general `formulati
 Every plan is judged by the simulator. Each function returns plan and step time in ns, or None
 if no plan of its kind fits.
 
-The min-max split is that of FASOP, as intended, with memory checked (Hwang, Lee, Oh, Yi: FASOP: Fast
-yet Accurate Automated Search for Optimal Parallelization of Transformers on Heterogeneous GPU
-Clusters, HPDC 2024, doi 10.1145/3625549.3658687). The published code undoes its last move with
-indices that may have been overwritten, and keeps the times of the undone split; here a move that
-does not help is never adopted. Its splits are not checked against memory; here every stage of every
-replica fits.
+The min-max split is that of FASOP, as intended, with memory checked (Hwang, Lee, Oh, Yi 2024:
+FASOP: Fast yet Accurate Automated Search for Optimal Parallelization of Transformers on
+Heterogeneous GPU Clusters, HPDC 2024, doi 10.1145/3625549.3658687). The published code undoes its
+last move with indices that may have been overwritten, and keeps the times of the undone split;
+here a move that does not help is never adopted. Its splits are not checked against memory; here
+every stage of every replica fits.
 """
 
 from collections.abc import Callable, Iterable

@@ -42,7 +42,7 @@ def test_plan_of_another_schema_version_is_refused(command: str, plan_file: Path
     """The version found and the one allowed are named."""
     text = plan_file.read_text().replace('"schema_version": 11', '"schema_version": 99')
     plan_file.write_text(text)
-    assert "schema version 99; allowed: 10" in refused(command, plan_file)
+    assert "schema version 99; allowed: 11" in refused(command, plan_file)
 
 
 def test_verify_compares_with_the_instance(
