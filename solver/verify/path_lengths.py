@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from solver.verify.families import NEVER, Member, Visits
+from solver.verify.families import BACK, NEVER, Member, Visits
 from solver.verify.orders import Step
 
 Array = NDArray[np.int64]
@@ -33,6 +33,12 @@ class Choices:
     def take(self, keep: Mask) -> "Choices":
         """Some of them."""
         return Choices(self.step[keep], self.first[keep], self.last[keep], self.row[keep])
+
+    @staticmethod
+    def joined(cases: Sequence["Choices"]) -> "Choices":
+        """Those of any of these, once each."""
+        rows = [np.stack([case.step, case.first, case.last, case.row]) for case in cases]
+        return Choices(*np.unique(np.concatenate(rows, axis=1), axis=1))
 
 
 Remaining = list[Choices]  #: by device
@@ -94,9 +100,13 @@ class LaneWays:
 
     def _before(self, visits: Visits, back: bool) -> list[Array]:
         """Shortest ways from the start to every choice, without it."""
+        return self.ways_before(self.passed(visits, back))
+
+    def ways_before(self, passed: list[Array]) -> list[Array]:
+        """The same where the choices take so long."""
         reached, ways = np.full(self.size, NEVER), list[Array]()
         reached[0] = 0
-        arcs = zip(self.nodes, self.passed(visits, back), self._num_nodes[1:], strict=True)
+        arcs = zip(self.nodes, passed, self._num_nodes[1:], strict=True)
         for (source, target), cost, num_nodes in arcs:
             ways.append(reached[source])
             reached = np.full(num_nodes, NEVER)
@@ -105,8 +115,12 @@ class LaneWays:
 
     def _after(self, visits: Visits) -> list[Array]:
         """Shortest ways from every choice, without it, to the end."""
+        return self.ways_after(self.passed(visits, False))
+
+    def ways_after(self, passed: list[Array]) -> list[Array]:
+        """The same where the choices take so long."""
         reached, ways = np.zeros(self._num_nodes[-1], dtype=np.int64), list[Array]()
-        arcs = zip(self.nodes, self.passed(visits, False), self._num_nodes[:-1], strict=True)
+        arcs = zip(self.nodes, passed, self._num_nodes[:-1], strict=True)
         for (source, target), cost, num_nodes in reversed(list(arcs)):
             ways.append(reached[target])
             reached = np.full(num_nodes, NEVER)
@@ -124,6 +138,19 @@ class LaneWays:
 
         See the head of `refutation`.
         """
+        fits: Mask = np.all(self.lengths(k, members) <= limit, axis=0)
+        return fits
+
+    def added(self, k: int, members: Sequence[Member]) -> Array:
+        """[M] what paths that come back from all devices after k add to the latency, at least."""
+        is_last = k + 1 == len(self.costs)
+        through = [member for member in members if member.back and (member.beyond or is_last)]
+        alone = self.before(BACK, True)[k] + self.passed(BACK, True)[k] + self.after(BACK)[k]
+        longest = [alone, *self.lengths(k, through)] if through else [alone]
+        return np.asarray(np.max(longest, axis=0) - alone)
+
+    def lengths(self, k: int, members: Sequence[Member]) -> Array:
+        """[C, M] ns of members of device k, with its surroundings."""
         device = self.costs[k]
         lengths = device.counted(np.array([member.times for member in members]))
         for length, member in zip(lengths, members, strict=True):
@@ -132,5 +159,4 @@ class LaneWays:
             length += np.where(after < NEVER, member.beyond * after, NEVER)
             if not (member.back and k):
                 length += device.tail
-        fits: Mask = np.all(lengths <= limit, axis=0)
-        return fits
+        return lengths

@@ -17,10 +17,12 @@ shares, one of them below M / dp. Nothing of a plan within D is ever struck out,
 left there is no plan.
 
 The outer devices reduce tied embeddings together, over the slower of their links: each waits for
-the least of the other's that is left. Devices with several chunks have even shares, see `stages`.
+the least of the other's that is left. So plans are told apart by the link of the last device, and
+what is left is what any of these cases leaves. Devices with several chunks have even shares, see
+`stages`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,23 +81,42 @@ class Refutation:
         """True only if no plan of the configuration has a step time below this."""
         return self.applies and self.remaining(self.everything(below_ns), below_ns) is None
 
-    def by_windows(self, choices: Remaining, below_ns: int) -> Remaining | None:
-        """What `remaining` leaves of even shares by windows of stages, see there; slower."""
-        remaining: Remaining | None = choices
-        for lane in self.stages.lanes if self.stages.even and self.stages.chunks == 1 else ():
-            self.clock.check()
-            remaining = remaining and by_windows(self.stages, remaining, lane, below_ns - 1)
-        return remaining
-
     def remaining(self, choices: Remaining, below_ns: int) -> Remaining | None:
         """What plans with a step time below this may use of these; None if there are none."""
+        narrowed = self._narrowed(choices, below_ns - 1)
+        if narrowed is None or len(cases := self._by_embedding(narrowed)) == 1:
+            return narrowed
+        return _joined(self._narrowed(case, below_ns - 1) for case in cases)
+
+    def by_windows(self, choices: Remaining, below_ns: int) -> Remaining | None:
+        """The same of even shares by classes and windows of stages, see there; slower."""
+        if not (self.stages.even and self.stages.chunks == 1):
+            return choices
+        return _joined(self._windowed(case, below_ns - 1) for case in self._by_embedding(choices))
+
+    def _windowed(self, choices: Remaining, limit: int) -> Remaining | None:
+        remaining = self._narrowed(choices, limit)
+        for lane in self.stages.lanes:
+            self.clock.check()
+            remaining = remaining and by_windows(self.stages, remaining, lane, limit)
+        return remaining
+
+    def _by_embedding(self, choices: Remaining) -> list[Remaining]:
+        """By what the links of the last stage take for tied embeddings, if it has any."""
+        *stages, last = choices
+        rows = self.stages.graph.built[-1].tail[last.step]
+        times = np.array(self.stages.graph.epilogues.embeddings)[rows]
+        return [[*stages, last.take(times == ns)] for ns in np.unique(times)]
+
+    def _narrowed(self, choices: Remaining, limit: int) -> Remaining | None:
+        """What no lane rules out, again and again until nothing more is."""
         lane_counts, before = np.array(list(self.stages.lanes.values())), -1
         while before != (count := sum(map(len, choices))):
             self.clock.check()
             if not all(map(len, choices)):
                 return None
             before = count
-            by_lane = [self.most(choices, r, below_ns - 1, asked=True) for r in self.stages.lanes]
+            by_lane = [self.most(choices, r, limit, asked=True) for r in self.stages.lanes]
             choices = [
                 stage.take(self.suffice(np.stack(most), lane_counts))
                 for stage, *most in zip(choices, *by_lane, strict=True)
@@ -181,3 +202,9 @@ class Refutation:
             low, high = np.where(within, middle, low), np.where(within, high, middle - 1)
             middle = (low + high + 1) // 2
         return np.where(low >= fewest, low, 0)
+
+
+def _joined(cases: Iterable[Remaining | None]) -> Remaining | None:
+    """What is in any of these; None if there are none."""
+    by_stage = zip(*filter(None, cases), strict=True)
+    return [Choices.joined(choices) for choices in by_stage] or None

@@ -3,9 +3,12 @@
 Let the latency of a lane be all f_k + b_k of its stages and the transfers between them, both ways,
 with what follows the last backward of stage 0. Paths that come back to stage 0 add something to it:
 T >= latency + A, A the most that any of these paths adds. So A is at most the claim less the least
-latency of all ways that are left, here the room. With q_i = p - i, N = m - 1 - q_i >= 0, for stages
-i..j, n = j - i + 1, C all f_k + b_k of theirs and the transfers between them, both ways, S these
-transfers, R all from stage i to the end,
+latency of all ways that are left. A class has the plans with A from `low` to `high`, the room:
+their latency is at most the claim less `low`, and nothing that they use adds more than `high`.
+Classes cover all plans; one that is not empty is halved.
+
+With q_i = p - i, N = m - 1 - q_i >= 0, for stages i..j, n = j - i + 1, C all f_k + b_k of theirs
+and the transfers between them, both ways, S these transfers, R all from stage i to the end,
 
     A >= R + (N C - S) / n.                                                                  (1)
 
@@ -36,19 +39,23 @@ and is never left out.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.instance.search import ScheduleName
 from formulations.schedules import Kind, schedule_graph
-from solver.verify.families import BACK
+from solver.verify.families import BACK, NEVER
 from solver.verify.path_lengths import Remaining
 from solver.verify.stages import Stages
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
+#: Classes at first; none is made narrower than this part of the claim.
+CLASSES = 8
+NARROWEST = 20_000
 #: Products of times and squares of micro-batches stay below.
 MOST = 1 << 61
 
@@ -85,51 +92,94 @@ def by_windows(stages: Stages, remaining: Remaining, r: int, limit: int) -> Rema
     """What lane r with even shares may use of this within the limit; None if there is nothing."""
     p, m = len(remaining), stages.least
     num_turns = [max(0, m - 1 - p + i) for i in range(p)]  # N of every stage; 0: no windows
-    fewest = min((n for n in num_turns if n), default=0)  # N'
-    if limit * m**2 >= MOST or not fewest or not turning(stages.config.schedule, p, m):
+    if limit * m**2 >= MOST or not any(num_turns) or not turning(stages.config.schedule, p, m):
         return remaining
-    lane = stages.lane(remaining, r)
-    latency, before = lane.passed(BACK, True), lane.before(BACK, True)
-    after = lane.after(BACK)
-    room = limit - int((before[-1] + latency[-1]).min())
-    # of every device what a micro-batch takes there and back, and its messages both ways
-    times = [device.visited(((1, 1, 0),)) for device in lane.costs]
-    sends = [device.visited(((0, 0, 2),)) for device in lane.costs]
-    # the ends of (room - R) / N, in whole ns, R between the shortest and what the latency leaves
-    means = [
-        (room - (limit - int(before[k].min())), room - int((times[k] + after[k]).min()))
-        for k in range(p)
-    ]
-    ends = [(low // n, -(-high // n)) for n, (low, high) in zip(num_turns, means, strict=True) if n]
-    useful = list[Mask]()
-    nodes = np.unique(lane.nodes[-1][1])
-    labels = Labels(nodes, *np.zeros((3, len(nodes)), dtype=np.int64))
-    for k in reversed(range(p)):
-        source, target = lane.nodes[k]
-        edge, row = _pairs(target, labels.node)
-        onward = labels.take(row)
-        rest = onward.rest + times[k][edge]
-        fits = before[k][edge] + latency[k][edge] + onward.rest <= limit
-        window, count = np.zeros_like(edge), np.zeros_like(edge)
-        if n := num_turns[k]:
-            # (2) the longer of the window that goes on and a new one
-            goes_on = onward.window * n > onward.count * fewest * (room - rest)
-            window = np.where(goes_on, onward.window, 0) + fewest * times[k][edge]
-            count = np.where(goes_on, onward.count, 0) + 1
-            fits &= n * window <= count * fewest * (room - rest)
-        edge, rest, window, count = edge[fits], rest[fits], window[fits], count[fits]
-        if not len(edge):
+    lane = _Lane(stages, remaining, r, limit, num_turns)
+    ends = np.linspace(-1, lane.room, CLASSES + 1).astype(np.int64).tolist()
+    open_classes = [(low + 1, high) for low, high in pairwise(ends)]
+    useful, halves = [np.zeros(len(choices), dtype=np.bool_) for choices in remaining], True
+    while open_classes:
+        low, high = open_classes.pop()
+        masks = lane.useful(low, high)
+        if masks is None:
+            continue
+        if halves and high - low >= limit // NARROWEST:
+            middle = (low + high) // 2
+            open_classes += [(low, middle), (middle + 1, high)]
+            continue
+        halves = False  # no refutation: the other classes as they are
+        useful = [mask | more for mask, more in zip(useful, masks, strict=True)]
+    kept = [choices.take(mask) for choices, mask in zip(remaining, useful, strict=True)]
+    return kept if all(map(len, kept)) else None
+
+
+class _Lane:
+    """What the choices of one lane take and add, [M] per stage."""
+
+    def __init__(
+        self, stages: Stages, remaining: Remaining, r: int, limit: int, num_turns: list[int]
+    ) -> None:
+        self.limit, self.num_turns = limit, num_turns
+        self.fewest = min(n for n in num_turns if n)  # N'
+        lane = stages.lane(remaining, r)
+        self.lane, self.nodes = lane, lane.nodes
+        self.room = limit - int((lane.before(BACK, True)[-1] + lane.passed(BACK, True)[-1]).min())
+        self.added = [lane.added(k, stages.members(k)) for k in range(len(remaining))]
+        # of every device what a micro-batch takes there and back, and its messages both ways
+        self.times = [device.visited(((1, 1, 0),)) for device in lane.costs]
+        self.sends = [device.visited(((0, 0, 2),)) for device in lane.costs]
+
+    def useful(self, low: int, high: int) -> list[Mask] | None:
+        """Per stage the choices of plans with A from low to high; None if there are none."""
+        p, limit, fewest, times = len(self.nodes), self.limit - low, self.fewest, self.times
+        # choices that add more than the class has are none of its
+        latency, through = (
+            [np.where(a > high, NEVER, c) for a, c in zip(self.added, passed, strict=True)]
+            for passed in (self.lane.passed(BACK, True), self.lane.passed(BACK, False))
+        )
+        before, after = self.lane.ways_before(latency), self.lane.ways_after(through)
+        keep = [b + c + a <= limit for b, c, a in zip(before, latency, after, strict=True)]
+        if not all(mask.any() for mask in keep):
             return None
-        useful.append(np.isin(np.arange(len(source)), edge))
-        inside = (fewest - 1) * sends[k][edge] * (count > 0)
-        labels = Labels(source[edge], rest + sends[k][edge], window + inside, count)
-        # (3) for P at both ends on stages before
-        keys, before_k = [labels.rest], ends[: max(0, len(ends) - (p - k))]
-        for mean in {f(pair[i] for pair in before_k) for i, f in enumerate((min, max)) if before_k}:
-            keys.append(labels.window - fewest * labels.count * mean)
-        labels = labels.take(_undominated(labels.node, np.stack(keys)))
-    masks = zip(remaining, reversed(useful), strict=True)
-    return [choices.take(mask) for choices, mask in masks]
+        # the ends of (high - R) / N, in whole ns, R between the shortest and what latency leaves
+        means = [
+            (
+                high - (limit - int(before[k][keep[k]].min())),
+                high - int((times[k] + after[k])[keep[k]].min()),
+            )
+            for k in range(p)
+        ]
+        pairs = zip(self.num_turns, means, strict=True)
+        ends = [(least // n, -(-longest // n)) for n, (least, longest) in pairs if n]
+        useful = list[Mask]()
+        nodes = np.unique(self.nodes[-1][1])
+        labels = Labels(nodes, *np.zeros((3, len(nodes)), dtype=np.int64))
+        for k in reversed(range(p)):
+            source, target = self.nodes[k]
+            edge, row = _pairs(target, labels.node)
+            onward = labels.take(row)
+            rest = onward.rest + times[k][edge]
+            fits = before[k][edge] + latency[k][edge] + onward.rest <= limit
+            fits &= keep[k][edge]
+            window, count = np.zeros_like(edge), np.zeros_like(edge)
+            if n := self.num_turns[k]:
+                # (2) the longer of the window that goes on and a new one
+                goes_on = onward.window * n > onward.count * fewest * (high - rest)
+                window = np.where(goes_on, onward.window, 0) + fewest * times[k][edge]
+                count = np.where(goes_on, onward.count, 0) + 1
+                fits &= n * window <= count * fewest * (high - rest)
+            edge, rest, window, count = edge[fits], rest[fits], window[fits], count[fits]
+            if not len(edge):
+                return None
+            useful.append(np.isin(np.arange(len(source)), edge))
+            inside = (fewest - 1) * self.sends[k][edge] * (count > 0)
+            labels = Labels(source[edge], rest + self.sends[k][edge], window + inside, count)
+            # (3) for P at both ends on stages before
+            keys, before_k = [labels.rest], ends[: max(0, len(ends) - (p - k))]
+            bounds = {f(pair[i] for pair in before_k) for i, f in enumerate((min, max)) if before_k}
+            keys += [labels.window - fewest * labels.count * mean for mean in bounds]
+            labels = labels.take(_undominated(labels.node, np.stack(keys)))
+        return useful[::-1]
 
 
 def _pairs(target: Array, node: Array) -> tuple[Array, Array]:

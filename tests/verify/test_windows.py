@@ -1,17 +1,20 @@
 """What the verifier's windows strike out: averages of paths, by classes of what paths add."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from formulations.costs.tables import CostTables, build_tables
+from formulations.instance.load import load_instance
 from formulations.instance.search import ScheduleName
 from formulations.schedules import Kind, ScheduleGraph, path_counts, schedule_graph
-from formulations.space import PlanSpace
+from formulations.space import PlanSpace, configs
 from solver.verify import windows
-from solver.verify.bounds import Prover
+from solver.verify.bounds import Clock, Prover
+from solver.verify.cascade import Claim, searched
 from solver.verify.refutation import Refutation, question_of
 from solver.verify.windows import turning
 from tests import brute_force
@@ -20,6 +23,8 @@ from tests.random_configs import random_optimum_ns, random_tables
 from tests.seeds import few_and_many
 
 Array = NDArray[np.int64]
+ROOT = Path(__file__).parents[2]
+BOTH = ("none", "full")
 
 
 def averaged(graph: ScheduleGraph, i: int, j: int) -> Iterator[list[int]]:
@@ -130,3 +135,17 @@ def test_products_beyond_64_bits_are_left_alone(monkeypatch: pytest.MonkeyPatch)
     one = question(narrow_chain(3_000_000))
     monkeypatch.setattr(windows, "MOST", 1)
     assert not refuted(one, 350_700_000)
+
+
+def test_bug_a_claim_of_32_nodes_was_left_to_trying_plans() -> None:
+    """Neither the windows of one class nor all links of the last stage at once close it."""
+    instance = load_instance(ROOT / "bench" / "scaling" / "nodes_032.yaml")
+    (config,) = (
+        config
+        for config in configs(instance)
+        if (config.dp, config.pp, config.micro_batch, config.recompute) == (8, 32, 1, BOTH)
+        and config.zero == 1
+    )
+    claim = Claim(0, config, below_ns=14_310_584_266)  # 0.1 % below the best plan
+    prover = Prover(PlanSpace(instance)).on(config.nodes_used)
+    assert searched(prover, claim, Clock(None)).argument == "paths"
