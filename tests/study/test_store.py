@@ -96,7 +96,7 @@ def test_second_run_asks_nothing_and_says_the_same(
 
 
 @pytest.mark.parametrize(
-    ("workers", "kills"), [(1, 2), (2, 2), pytest.param(1, 100, marks=pytest.mark.slow)]
+    ("workers", "kills"), [(1, 2), (2, 2), pytest.param(1, 40, marks=pytest.mark.slow)]
 )
 def test_killed_at_random_moments_loses_one_config_at_most(
     tmp_path: Path,
