@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from formulations.instance import Instance
+from formulations.instance.catalogue import links_of
+from formulations.instance.documents import parse_document
 from formulations.instance.load import parse_instance
 from tests.conftest import ROOT
 
@@ -16,6 +18,20 @@ cluster:
     - {name: a, gpu: A100-40, gpus_per_node: 4, nodes: 2, inter_node: Ethernet 40G}
 """
 
+#: A catalogue of one GPU type and its link.
+ONE_GPU = """
+gpus:
+  X:
+    peak: {fp16: 1 TFLOP/s}
+    memory: 1 GiB
+    memory_bandwidth: 1 GB/s
+    link: L
+efficiency:
+  X: {}
+"""
+LINKS = links_of(
+    parse_document("links: {L: {bandwidth: 8 Gbit/s, latency: 1 us, source: s}}", "links.yaml")
+)
 
 PROFILE = """
 profile:

@@ -7,12 +7,12 @@ from formulations.instance.catalogue import (
     catalogue_entry,
     gpu_catalogue,
     gpus_of,
-    links_of,
     workload_catalogue,
 )
 from formulations.instance.documents import parse_document
 from formulations.instance.workload import Precision
 from tests.architectures import COUNTED, PUBLISHED
+from tests.instance_texts import LINKS, ONE_GPU
 
 GPUS = gpu_catalogue()
 WORKLOADS = workload_catalogue()
@@ -36,19 +36,6 @@ PRINTED: dict[str, tuple[int, Precision, float]] = {
     "H200": (141, "fp8", 1979),  # 3958
     "B200": (180, "bf16", 2250),  # 4500
 }
-ONE_GPU = """
-gpus:
-  X:
-    peak: {fp16: 1 TFLOP/s}
-    memory: 1 GiB
-    memory_bandwidth: 1 GB/s
-    link: L
-efficiency:
-  X: {}
-"""
-LINKS = links_of(
-    parse_document("links: {L: {bandwidth: 8 Gbit/s, latency: 1 us, source: s}}", "links.yaml")
-)
 
 
 @pytest.mark.parametrize("name", GPUS)

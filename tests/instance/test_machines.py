@@ -2,29 +2,13 @@
 
 import pytest
 
-from formulations.instance.catalogue import gpu_catalogue, gpus_of, links_of
+from formulations.instance.catalogue import gpu_catalogue, gpus_of
 from formulations.instance.documents import parse_document
 from formulations.instance.machines import LinkFile, Spot, as_link
 from formulations.instance.workload import Precision
-from tests.instance_texts import parsed
+from tests.instance_texts import LINKS, ONE_GPU, parsed
 
 GPUS = gpu_catalogue()
-
-ONE_GPU = """
-gpus:
-  X:
-    peak: {fp16: 1 TFLOP/s}
-    memory: 1 GiB
-    memory_bandwidth: 1 GB/s
-    link: L
-efficiency:
-  X: {}
-"""
-
-
-LINKS = links_of(
-    parse_document("links: {L: {bandwidth: 8 Gbit/s, latency: 1 us, source: s}}", "links.yaml")
-)
 
 
 def test_figures_become_a_gpu_type() -> None:
