@@ -15,9 +15,8 @@ from solver.bounds.packing import Packing, packed_ns, refuted
 from solver.verify import closed_forms as verified_forms
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms as VerifiedForms
-from tests import brute_force
 from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
-from tests.random_configs import random_tables, zoned
+from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables, zoned
 from tests.seeds import few_and_many
 from tests.small_instances import random_instance
 
@@ -34,54 +33,40 @@ def bounds_of(tables: CostTables) -> ClosedForms:
     return ClosedForms(tables.instance, [config], [times])
 
 
-def closed_ns(tables: CostTables) -> tuple[int, int]:
-    """Work and filling bound of one configuration."""
-    bounds = bounds_of(tables)
-    return int(bounds.work_ns()[0]), int(bounds.filling_ns()[0])
-
-
-@pytest.mark.parametrize("seeds", few_and_many(range(150), 6))
-def test_bounds_never_exceed_the_optimum(seeds: Sequence[int]) -> None:
-    """Random configs, some with zones, brute force over all plans; the verifier's, too."""
-    for number in seeds:
-        tables = random_tables(number, zones=number % 5 == 0)
-        forms = VerifiedForms(Prover(PlanSpace(tables.instance)), [tables.config])
-        bounds = (*closed_ns(tables), forms.work_ns()[0])
-        best = brute_force.optimum_ns(tables)
+@pytest.mark.parametrize("schedule", WITH_NEW)
+@pytest.mark.parametrize("zones", [False, True])
+@pytest.mark.parametrize("seeds", few_and_many(range(150), 15))
+def test_bounds_never_exceed_the_optimum(
+    schedule: ScheduleName | None, zones: bool, seeds: Sequence[int]
+) -> None:
+    """Work, filling and packing of search and verifier, brute force over all plans."""
+    for seed in seeds:
+        best = random_optimum_ns(seed, zones, schedule)
         if best is None:
             continue
-        assert max(bounds) <= best
-        assert not Packing(bounds_of(tables)).refutes(np.array([best + 1]))[0]
+        tables = random_tables(seed, zones, schedule)
+        forms = bounds_of(tables)
+        verified = VerifiedForms(Prover(PlanSpace(tables.instance)), [tables.config])
+        assert max(forms.work_ns()[0], forms.filling_ns()[0], verified.work_ns()[0]) <= best
+        assert not Packing(forms).refutes(np.array([best + 1]))[0]
+        assert not verified_forms.refuted(verified, [best + 1])[0]
 
 
 @pytest.mark.usefixtures("round_times")
-def test_work_bound_of_two_equal_stages_is_half_the_work() -> None:
-    """4 micro-batches of 6 ms and the optimizer of 4 layers on 2 equal GPUs."""
-    tables = chain_tables(chain_instance([1, 1], [SLOW, SLOW]))
-    assert closed_ns(tables)[0] == 12_000_000 + 2 * OPTIMIZER_NS
+def test_bounds_of_two_equal_stages() -> None:
+    """4 micro-batches, 1 ms + 2 ms on each of 2 equal GPUs: half the work, and the filling.
 
-
-@pytest.mark.usefixtures("round_times")
-def test_filling_bound_of_two_equal_stages() -> None:
-    """4 micro-batches, 1 ms + 2 ms on each of 2 equal GPUs.
-
-    Forward passes are a third of the work, so c = 3 - 1/3 on the first stage and 3 on the second;
-    weight v loads 3/8 v + 1/3 v = 17/24 v. Less by d = 0.300001 / 3 on stage 0, v is
-    24/17 (1 + 3/8 d); the blocks count (1 + v - d) 3 + (1 + v) 3 ms.
+    Work: 4 times 6 ms and the optimizer of 4 layers, halved. Forward passes are a third of the
+    work, so c = 3 - 1/3 on the first stage and 3 on the second; weight v loads
+    3/8 v + 1/3 v = 17/24 v. Less by d = 0.300001 / 3 on stage 0, v is 24/17 (1 + 3/8 d); the blocks
+    count (1 + v - d) 3 + (1 + v) 3 ms.
     """
-    tables = chain_tables(chain_instance([1, 1], [SLOW, SLOW]))
+    bounds = bounds_of(chain_tables(chain_instance([1, 1], [SLOW, SLOW])))
+    assert bounds.work_ns()[0] == 12_000_000 + 2 * OPTIMIZER_NS
     d = OPTIMIZER_NS / 3e6
     v = 24 / 17 * (1 + 3 / 8 * d)
     expected = 3e6 * (2 + 2 * v - d) + AFTER_NS
-    assert closed_ns(tables)[1] == pytest.approx(expected, abs=1)
-
-
-@pytest.mark.usefixtures("round_times")
-def test_filling_bound_leaves_out_groups_that_are_too_slow() -> None:
-    """1 micro-batch of 2 blocks on a fast and a slow GPU: the latency on fast ones, 2 * 1.5 ms."""
-    instance = chain_instance([1, 1], [FAST, SLOW])
-    tables = chain_tables(instance.but(workload={"global_batch": 1}))
-    assert closed_ns(tables)[1] == 3_000_000 + AFTER_NS
+    assert bounds.filling_ns()[0] == pytest.approx(expected, abs=1)
 
 
 @pytest.mark.usefixtures("round_times")
@@ -90,8 +75,8 @@ def test_filling_bound_of_one_stage_is_its_step_time() -> None:
 
     A ring of two nodes moves the 40,000,028 B of each layer once at 1e9 B/s.
     """
-    tables = chain_tables(chain_instance([1, 1], [FAST, SLOW]), dp=2)
-    assert closed_ns(tables)[1] == 12_000_000 + 4 * (40_000_028 + OPTIMIZER_NS)
+    bounds = bounds_of(chain_tables(chain_instance([1, 1], [FAST, SLOW]), dp=2))
+    assert bounds.filling_ns()[0] == 12_000_000 + 4 * (40_000_028 + OPTIMIZER_NS)
 
 
 @pytest.mark.usefixtures("round_times")
@@ -103,18 +88,18 @@ def test_filling_bound_of_unlike_shares_is_that_of_the_largest() -> None:
     once at 1e9 B/s, in the tail of both layers of stage 0.
     """
     search = SearchSpace(micro_batches="uneven")
-    instance = chain_instance([1, 1], [SLOW] * 4, search)
-    tables = chain_tables(instance.but(workload={"global_batch": 5}), dp=2)
+    instance = chain_instance([1, 1], [SLOW] * 4, search).but(workload={"global_batch": 5})
     sync_ns = 40_000_028
-    d = (OPTIMIZER_NS + sync_ns) / 3e6
-    v = 10 / 11 * (1 + 3 / 5 * min(d, 10 / 11))
-    expected = 3e6 * (2 + 2 * v - min(d, 10 / 11)) + AFTER_NS + 2 * sync_ns
-    assert closed_ns(tables)[1] == pytest.approx(expected, rel=1e-3)
+    d = min((OPTIMIZER_NS + sync_ns) / 3e6, 10 / 11)
+    v = 10 / 11 * (1 + 3 / 5 * d)
+    expected = 3e6 * (2 + 2 * v - d) + AFTER_NS + 2 * sync_ns
+    filling_ns = bounds_of(chain_tables(instance, dp=2)).filling_ns()[0]
+    assert filling_ns == pytest.approx(expected, rel=1e-3)
 
 
 def test_many_configs_at_once_are_bounded_as_one_by_one() -> None:
     """All configurations of an instance together; in all three ways."""
-    for seed in range(6):
+    for seed in range(3):
         instance = zoned(random_instance(seed), seed) if seed % 2 else random_instance(seed)
         space = list(configs(instance))
         times = [
@@ -126,29 +111,6 @@ def test_many_configs_at_once_are_bounded_as_one_by_one() -> None:
         assert forms == [closed_forms(instance, [s], [t])[0] for s, t, _ in single]
         packed = packed_ns(instance, space, times, known)
         assert packed == [packed_ns(instance, [s], [t], [ns])[0] for s, t, ns in single]
-        assert all(one >= other for one, other in zip(packed, known, strict=True))
         closed = refuted(instance, space, times, packed)
-        assert all(
-            shut for shut, one, other in zip(closed, packed, known, strict=True) if one > other
-        )
-
-
-@pytest.mark.parametrize("schedule", ["interleaved", "zb-h1"])
-@pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("many", few_and_many(range(150), 30))
-def test_chunks_and_weight_gradients_stay_below_the_optimum(
-    schedule: ScheduleName, zones: bool, many: Sequence[int]
-) -> None:
-    """Work, filling and packing of search and verifier against brute force."""
-    for seed in many:
-        tables = random_tables(seed, zones, schedule)
-        optimum = brute_force.optimum_ns(tables)
-        if optimum is None:
-            continue
-        instance, config = tables.instance, tables.config
-        times = [layer_times(instance, config.degrees, config.micro_batch, config.recompute[0])]
-        assert closed_forms(instance, [config], times)[0].bound_ns <= optimum
-        assert not refuted(instance, [config], times, [optimum + 1])[0]
-        forms = VerifiedForms(Prover(PlanSpace(instance)), [config])
-        assert forms.work_ns()[0] <= optimum
-        assert not verified_forms.refuted(forms, [optimum + 1])[0]
+        for bound, form, shut in zip(packed, known, closed, strict=True):
+            assert bound == form or (bound > form and shut)

@@ -7,13 +7,12 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.search import ScheduleName
 from solver.enumeration.engine import solve_split
 from solver.graph.all_orders import free_order, lane_width, order_graph
-from solver.graph.placements import fixed_order, replica_classes
 from solver.graph.problem import Intervals
 from tests import brute_force
 from tests.enumeration.test_engine import NO_CUTOFF, even_tables
 from tests.random_configs import crowded_instance
 from tests.seeds import one_each
-from tests.small_instances import layer, plain_config, workload
+from tests.small_instances import plain_config
 
 
 @pytest.mark.parametrize("schedule", [None, "zb-h1"])
@@ -30,43 +29,17 @@ def test_all_orders_at_once_equal_brute_force(seed: int, schedule: ScheduleName 
     assert found.step_time_ns == brute_force.optimum_ns(tables)
 
 
-def deep_tables(dp: int, stages: int) -> CostTables:
-    """Eight blocks over eight nodes of two types, one GPU each, four micro-batches a replica."""
+def on_nodes(gpus: int, nodes: tuple[int, int], dp: int, pp: int) -> CostTables:
+    """Nodes of so many GPUs of two types."""
     instance = crowded_instance(1)
-    kinds = ["embedding", *["block"] * 8, "head"]
-    chain = [layer(kind, 10 + 7 * i % 5, 10**6, 10**6) for i, kind in enumerate(kinds)]
-    nodes = dp * stages // 2
-    groups = tuple(group.but(nodes=nodes, gpus_per_node=1) for group in instance.cluster.groups)
-    instance = instance.but(
-        workload=workload(chain, 4 * dp, 10**7, tied=True),
-        search={"micro_batches": "even"},
-        cluster={"groups": groups},
-    )
-    config = plain_config((nodes, nodes), dp=dp, pp=stages)
-    return build_tables(instance, config)
-
-
-@pytest.mark.parametrize(("dp", "stages"), [(1, 8), (2, 4), (4, 2)])
-def test_all_orders_at_once_equal_one_by_one(dp: int, stages: int) -> None:
-    """70 orders of eight nodes, replicas on unlike GPUs: the least of all single orders."""
-    tables = deep_tables(dp, stages)
-    intervals, placer = Intervals(tables), Placer(tables)
-    problem = free_order(intervals, placer)
-    assert problem is not None
-    found = solve_split(problem, NO_CUTOFF)
-    times = []
-    for order in brute_force.all_orders(tables):
-        placement = placer.costs(order)
-        classes = replica_classes(placement, dp)
-        single = fixed_order(intervals, placement, classes, [4] * len(classes))
-        time = solve_split(single, NO_CUTOFF).step_time_ns
-        times.extend([time] if time is not None else [])
-    assert found.step_time_ns == min(times)
+    groups = tuple(group.but(gpus_per_node=gpus) for group in instance.cluster.groups)
+    instance = instance.but(cluster={"groups": groups}, search={"micro_batches": "even"})
+    return build_tables(instance, plain_config(nodes, dp=dp, pp=pp))
 
 
 def test_order_graph_is_none_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """More arcs than allowed on a stage: no graph."""
-    tables = deep_tables(2, 4)
+    tables = on_nodes(1, (4, 4), 2, 4)
     intervals, placer = Intervals(tables), Placer(tables)
     assert order_graph(intervals, placer, 4) is not None
     monkeypatch.setattr("solver.graph.all_orders.ARC_LIMIT", 1)
@@ -75,8 +48,5 @@ def test_order_graph_is_none_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -
 
 def test_lanes_are_what_no_node_border_parts() -> None:
     """Nodes of one GPU part every replica; nodes of 4 slots and dp 6 leave lanes of 2."""
-    assert lane_width(deep_tables(4, 2)) == 1
-    tables = deep_tables(2, 4)
-    groups = tuple(group.but(gpus_per_node=4) for group in tables.instance.cluster.groups)
-    wide = tables.instance.but(cluster={"groups": groups})
-    assert lane_width(build_tables(wide, plain_config((2, 1), dp=6, pp=2))) == 2
+    assert lane_width(on_nodes(1, (4, 4), 4, 2)) == 1
+    assert lane_width(on_nodes(4, (2, 1), 6, 2)) == 2
