@@ -60,6 +60,10 @@ def job_of(search: str = "target: any", workload: str = "catalogue: gpt2", **pla
     return Job(instance, plan_of(instance, **plan))
 
 
+#: Tensor groups of two on one replica.
+TENSOR: dict[str, Any] = {"tp": 2, "dp": 1, "shares": (8,), "order": (0, 1, 1)}
+
+
 def recomputing(job: Job, numbers: tuple[int, ...]) -> Job:
     """The job with so many first blocks fully recomputed on each virtual stage."""
     replicas = []

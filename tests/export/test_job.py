@@ -2,9 +2,9 @@
 
 import pytest
 
-from formulations.plan import Degrees
-from solver.export.job import Job, Piece, host_names, name_clash, read_settings, word
-from tests.export_cases import CHUNKS, UNEVEN, WHOLE_EXPERTS, instance_of, plan_of, recomputing
+from solver.export.job import Piece, host_names, name_clash, read_settings, word
+from tests.export.stored import JOBS
+from tests.export_cases import CHUNKS, UNEVEN, WHOLE_EXPERTS, instance_of, recomputing
 
 
 def test_ranks_stand_in_node_order() -> None:
@@ -12,23 +12,15 @@ def test_ranks_stand_in_node_order() -> None:
     ranks = UNEVEN.ranks
     assert [rank.host for rank in ranks] == ["small-0"] * 2 + ["big-0"] * 4 + ["small-1"] * 2
     assert [rank.gpu for rank in ranks] == [0, 1, 0, 1, 2, 3, 0, 1]
-    assert [(rank.tensor, rank.data, rank.stage) for rank in ranks[:4]] == [
-        (0, 0, 0),
-        (0, 1, 0),
-        (0, 0, 1),
-        (0, 1, 1),
-    ]
+    places = [(rank.tensor, rank.data, rank.stage) for rank in ranks[:4]]
+    assert places == [(0, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 1)]
     hosts = [(host.name, host.gpu_type, len(host.gpus), host.first_rank) for host in UNEVEN.hosts]
     assert hosts == [("small-0", "A10", 2, 0), ("big-0", "A100-80", 4, 2), ("small-1", "A10", 2, 6)]
 
 
 def test_ranks_of_a_sequence_are_neighbours() -> None:
     """Tensor fastest, then the GPUs of a sequence, then replicas."""
-    search = "target: any, context_parallel: 2, context_method: ring"
-    instance = instance_of("catalogue: gpt2", search)
-    degrees = (Degrees(tp=1, cp=2),) * 2
-    job = Job(instance, plan_of(instance, (0, 7, 14), dp=2, pp=2, degrees=degrees))
-    assert [rank.data for rank in job.ranks] == [0, 1, 2, 3] * 2
+    assert [rank.data for rank in JOBS["ring"].ranks] == [0, 1, 2, 3] * 2
     tensor = [(rank.tensor, rank.data) for rank in WHOLE_EXPERTS.ranks[:4]]
     assert tensor == [(0, 0), (1, 0), (0, 1), (1, 1)]
 

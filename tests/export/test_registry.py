@@ -10,6 +10,7 @@ from tests.export_cases import (
     CHUNKS,
     ONE_STAGE,
     SHARDED,
+    TENSOR,
     UNEVEN,
     UNTIED,
     ZERO_BUBBLE,
@@ -37,35 +38,19 @@ ALL = set(EXPORTERS)
         (job_of(workload=UNTIED, zero=1, **ONE_STAGE), ALL - {"torchtitan", "accelerate"}),
         (job_of(workload=UNTIED, shares=(5, 3)), set()),
         (job_of(workload=UNTIED, zero=0), ALL - {"accelerate", "deepspeed"}),
-        (
-            job_of(workload=UNTIED, tp=2, dp=1, pp=4, shares=(8,), order=(0, 1, 1), zero=0),
-            ALL - {"accelerate", "deepspeed"},
-        ),
+        (job_of(workload=UNTIED, zero=0, **TENSOR), ALL - {"accelerate", "deepspeed"}),
     ],
 )
 def test_each_plan_goes_to_those_who_can(job: Job, targets: set[ExportTarget]) -> None:
     """Whoever takes it writes files that sum to the plan; the others say what to change."""
-    able = {name for name, one in EXPORTERS.items() if not one.faults(job)}
-    assert able == targets
-    for name, exporter in EXPORTERS.items():
-        if name in able:
-            exporter.check(job, exporter.files(job))
-        for fault in exporter.faults(job):
-            assert fault.found
-            assert fault.change
+    faults = {name: exporter.faults(job) for name, exporter in EXPORTERS.items()}
+    assert {name for name in EXPORTERS if not faults[name]} == targets
+    assert all(fault.found and fault.change for name in EXPORTERS for fault in faults[name])
+    for name in targets:
+        EXPORTERS[name].check(job, EXPORTERS[name].files(job))
 
 
-@pytest.mark.parametrize("name", EXPORTERS)
-def test_modules_are_python(name: ExportTarget) -> None:
-    """What is written compiles."""
-    for job in (UNEVEN, CHUNKS, ZERO_BUBBLE, SHARDED):
-        if not EXPORTERS[name].faults(job):
-            for file, text in EXPORTERS[name].files(job).items():
-                if file.endswith(".py"):
-                    compile(text, file, "exec")
-
-
-@pytest.mark.parametrize("seed", one_each(range(60), 12))
+@pytest.mark.parametrize("seed", one_each(range(60), 20))
 def test_any_plan_is_exported_whole_or_refused(seed: int) -> None:
     """Random plans: whoever takes one writes files that sum to it, and rules agree on who can."""
     for result in results([seed]):

@@ -1,0 +1,161 @@
+"""Exports of hand-made plans as they are stored in tests/data/exported, and their broken twins.
+
+Scripts for Slurm and lists of hosts, which are the same for all targets, for Megatron-LM alone.
+
+`python -m tests.export.stored` writes them anew. changes.txt has a broken twin a line: target and
+plan, file, what is changed into what, and the begin of what the check says of it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from formulations.errors import PlannerError
+from formulations.plan import Degrees, Group
+from solver.export.job import Job
+from solver.export.launcher import HOSTS, SLURM
+from solver.export.registry import EXPORTERS
+from solver.options import ExportTarget
+from tests.conftest import ROOT
+from tests.export_cases import (
+    CHUNKS,
+    ONE_STAGE,
+    SHARDED,
+    TENSOR,
+    UNEVEN,
+    UNTIED,
+    WHOLE_EXPERTS,
+    ZERO_BUBBLE,
+    instance_of,
+    job_of,
+    plan_of,
+    recomputing,
+)
+
+FOLDER = ROOT / "tests" / "data" / "exported"
+
+
+def in_parts(
+    *degrees: Degrees, micro_batch: int = 2, search: str = "target: any", workload: str = UNTIED
+) -> Job:
+    """One replica of two stages, of 9 and 5 layers, in parts on the A100 node and one of A10."""
+    plan = {"cuts": (0, 9, 14), "shares": (8,), "order": (0, 1)}
+    job = job_of(search, workload, micro_batch=micro_batch, pp=2, dp=1, **plan)
+    (replica,) = job.plan.replicas
+    stages = tuple(
+        stage.but(group=Group(node=node, gpus=tuple(range(slot.width))), degrees=slot)
+        for node, (stage, slot) in enumerate(zip(replica.stages, degrees, strict=True))
+    )
+    config = job.config.but(degrees=degrees, nodes_used=(1, 1))
+    changed = job.plan.but(config=config, replicas=(replica.but(stages=stages),))
+    return Job(job.instance.with_batch(8 * micro_batch), changed)
+
+
+def sharing(method: str) -> Job:
+    """Mixtral on two stages, each of which shares sequences in pairs, and experts among four."""
+    search = f"target: any, context_parallel: 2, context_method: {method}, expert_parallel: 4"
+    instance = instance_of("catalogue: mixtral-8x7b, sequence_length: 512", search)
+    degrees = (Degrees(tp=1, cp=2),) * 2
+    return Job(instance, plan_of(instance, (0, 17, 34), dp=2, pp=2, ep=4, degrees=degrees))
+
+
+MTP = f"{UNTIED.removesuffix('}, sequence_length: 1024')}, mtp_layers: 1}}, sequence_length: 1024"
+ALONE = "target: any, embedding_only_stages: true"
+#: Tensor groups of two beside such of one.
+SLOTS = Degrees(tp=2, parts=2), Degrees(tp=1, parts=2)
+
+JOBS: dict[str, Job] = {
+    "uneven": UNEVEN,
+    "chunks": CHUNKS,
+    "zero_bubble": ZERO_BUBBLE,
+    "sharded": SHARDED,
+    "whole_experts": WHOLE_EXPERTS,
+    "ring": sharing("ring"),
+    "exchange": sharing("all_to_all"),
+    "alone": job_of(ALONE, cuts=(0, 1, 7, 9, 14)),
+    "predicting": job_of(workload=MTP),
+    "tensor": job_of(**TENSOR),
+    "one_stage": job_of(**ONE_STAGE),
+    "in_bf16": job_of(workload=f"{UNTIED}, gradient_precision: bf16, optimizer_state: bf16"),
+    "fp32": job_of(workload=f"{UNTIED}, precision: fp32"),
+    "tf32": job_of(workload=f"{UNTIED}, precision: tf32"),
+    "fp16": job_of(workload=f"{UNTIED}, precision: fp16"),
+    "no_zero": job_of(workload=UNTIED, zero=0, order=(0, 1, 1)),
+    "two_meshes": job_of(order=(0, 1, 1)),
+    "mixed_stage": job_of(pp=1, dp=8, cuts=(0, 14), shares=(1,) * 8, order=(1, 0, 1)),
+    "unlike": in_parts(*SLOTS),
+    "recomputing": recomputing(UNEVEN, (3, 3, 2, 4)),
+    "first_blocks": recomputing(UNEVEN, (2, 2, 2, 2)),
+    "stage_by_stage": recomputing(UNEVEN, (3, 1, 0, 0)),
+    "replicated": job_of(workload=UNTIED, zero=0, **ONE_STAGE),
+    "one_replica": job_of(
+        workload=UNTIED, dp=1, pp=8, cuts=(0, 3, 4, 5, 7, 8, 9, 11, 14), shares=(8,), zero=0
+    ),
+    "pairs": job_of(
+        "target: any, sequence_parallel: false",
+        UNTIED,
+        tp=2,
+        **ONE_STAGE | {"dp": 4, "shares": (2,) * 4},
+    ),
+    "odd_name": replace(
+        UNEVEN, instance=UNEVEN.instance.model_copy(update={"name": "a'b; rm -rf $HOME\nx"})
+    ),
+}
+STORED: dict[ExportTarget, str] = {
+    "megatron": (
+        "uneven chunks whole_experts ring alone predicting tensor one_stage in_bf16 tf32 fp16"
+        " recomputing first_blocks odd_name"
+    ),
+    "megatron-bridge": (
+        "uneven chunks whole_experts exchange in_bf16 fp32 fp16 recomputing first_blocks"
+    ),
+    "flagscale": "uneven whole_experts no_zero two_meshes mixed_stage unlike stage_by_stage",
+    "torchtitan": "uneven chunks zero_bubble sharded whole_experts fp32 no_zero recomputing",
+    "deepspeed": "uneven sharded recomputing one_replica pairs",
+    "accelerate": "sharded replicated",
+}
+
+
+def export(target: ExportTarget, name: str) -> str:
+    """The files of an export, one behind the other; what is written in Python compiles."""
+    exporter, job = EXPORTERS[target], JOBS[name]
+    assert [fault.found for fault in exporter.faults(job)] == []
+    texts = exporter.files(job)
+    exporter.check(job, texts)
+    for file, text in texts.items():
+        if file.endswith(".py"):
+            compile(text, file, "exec")
+    left_out = () if target == "megatron" else (SLURM, HOSTS)
+    return "".join(f"===== {file}\n{texts[file]}" for file in texts if file not in left_out)
+
+
+def cases(target: ExportTarget) -> pytest.MarkDecorator:
+    """A test of every stored export of a target."""
+    return pytest.mark.parametrize("name", STORED[target].split())
+
+
+def check_stored(target: ExportTarget, name: str) -> None:
+    """The export is as stored, and the check sees each of its broken twins for what it is."""
+    assert export(target, name) == (FOLDER / f"{name}.{target}.txt").read_text(encoding="utf-8")
+    exporter, job = EXPORTERS[target], JOBS[name]
+    for file, old, new, said in broken_twins(target, name):
+        texts = exporter.files(job)
+        assert texts[file].count(old) == 1, old
+        with pytest.raises(PlannerError, match=f"^export failed: {said}.* read back as "):
+            exporter.check(job, texts | {file: texts[file].replace(old, new)})
+
+
+def broken_twins(target: ExportTarget, name: str) -> Iterator[list[str]]:
+    """File, old text, new text, begin of the message."""
+    for line in (FOLDER / "changes.txt").read_text(encoding="utf-8").splitlines():
+        where, *change = line.split(" # ")
+        if where == f"{target} {name}":
+            yield [text.replace("\\n", "\n") for text in change]
+
+
+if __name__ == "__main__":
+    for target, names in STORED.items():
+        for name in names.split():
+            text = export(target, name)
+            (FOLDER / f"{name}.{target}.txt").write_text(text, encoding="utf-8")
