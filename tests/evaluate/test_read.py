@@ -1,57 +1,43 @@
 """From an export back to its plan: what runs is the plan that was exported, to the nanosecond."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from formulations.costs.plan_costs import plan_costs
-from formulations.errors import PlannerError
+from formulations.errors import InstanceError, PlanError, PlannerError
 from formulations.units import seconds
 from solver.evaluate.evaluation import predicted
-from solver.evaluate.read import read_run
+from solver.evaluate.read import named_order, read_run
 from solver.evaluate.run_plan import Planned
+from solver.export import megatron
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS
 from solver.options import ExportTarget
 from solver.simulate import step_time_ns
-from tests.export_cases import CHUNK_CUTS, ONE_STAGE, UNTIED, instance_of, job_of, recomputing
+from tests.export.stored import JOBS
+from tests.export_cases import ONE_STAGE, TENSOR, UNTIED, instance_of, job_of, recomputing
+from tests.refusals import refusals
 
-TENSOR: dict[str, Any] = {"tp": 2, "dp": 1, "shares": (8,), "order": (0, 1, 1)}
 MODES = "target: any, sequence_parallel: true, overlap: {tensor_parallel: 0.5, gradient_sync: 0.5}"
-ALONE = "target: any, embedding_only_stages: true"
 WAYS = "target: any, recompute: [none, full]"
 
 MEGATRON = {
-    "uneven": job_of(),
-    "chunks": job_of(cuts=CHUNK_CUTS, schedule="interleaved", vpp=2),
-    "tensor": job_of(**TENSOR),
     "modes": job_of(MODES, **TENSOR),
-    "one stage": job_of(**ONE_STAGE),
     "idle host": job_of(pp=3, cuts=(0, 5, 10, 14), order=(1, 0), nodes_used=(1, 1)),
-    "alone": job_of(ALONE, cuts=(0, 1, 7, 9, 14)),
     "full": job_of(recompute=("full",)),
     "selective": job_of(recompute=("selective",)),
     "first blocks": recomputing(job_of(WAYS, recompute=("none", "full")), (3, 3, 2, 3)),
-    "no zero": job_of(zero=0),
+    **{
+        name: JOBS[name] for name in ("uneven", "chunks", "tensor", "alone", "one_stage", "no_zero")
+    },
 }
 TORCHTITAN = {
-    "1f1b": job_of(workload=UNTIED),
     "gpipe": job_of(workload=UNTIED, schedule="gpipe"),
-    "zb-h1": job_of(workload=UNTIED, schedule="zb-h1"),
-    "chunks": job_of(workload=UNTIED, cuts=CHUNK_CUTS, schedule="interleaved", vpp=2),
     "zero 2": job_of(workload=UNTIED, zero=2, **ONE_STAGE),
     "zero 3": job_of(workload=UNTIED, zero=3, recompute=("full",), **ONE_STAGE),
+    **{name: JOBS[name] for name in ("uneven", "chunks", "zero_bubble")},
 }
-
-
-def exported(job: Job, target: ExportTarget, folder: Path) -> None:
-    """The files of a job, in a folder."""
-    assert not EXPORTERS[target].faults(job)
-    texts = EXPORTERS[target].files(job)
-    EXPORTERS[target].check(job, texts)
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
 
 
 def assert_is(own: Planned, job: Job) -> None:
@@ -62,20 +48,20 @@ def assert_is(own: Planned, job: Job) -> None:
     assert found.broken == ()
 
 
-@pytest.mark.parametrize("name", MEGATRON)
-def test_exported_arguments_are_the_plan(name: str, tmp_path: Path) -> None:
-    """Layouts, chunks, recomputation, ZeRO, settings and hosts of Megatron-LM's files."""
-    job = MEGATRON[name]
-    exported(job, "megatron", tmp_path)
-    assert_is(read_run(job.instance, tmp_path / "megatron_args.txt"), job)
-
-
-@pytest.mark.parametrize("name", TORCHTITAN)
-def test_exported_configuration_is_the_plan(name: str, tmp_path: Path) -> None:
-    """Parts, schedule file, sharding and checkpointing of torchtitan's module."""
-    job = TORCHTITAN[name]
-    exported(job, "torchtitan", tmp_path)
-    assert_is(read_run(job.instance, None, tmp_path), job)
+@pytest.mark.parametrize(
+    ("target", "job"),
+    [
+        *(pytest.param("megatron", job, id=name) for name, job in MEGATRON.items()),
+        *(pytest.param("torchtitan", job, id=f"torchtitan {n}") for n, job in TORCHTITAN.items()),
+    ],
+)
+def test_exported_files_are_the_plan(target: ExportTarget, job: Job, tmp_path: Path) -> None:
+    """Layouts, parts, schedules, recomputation, ZeRO, settings and hosts."""
+    assert not EXPORTERS[target].faults(job)
+    for name, text in EXPORTERS[target].files(job).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    arguments = tmp_path / megatron.ARGUMENTS if target == "megatron" else None
+    assert_is(read_run(job.instance, arguments, None if arguments else tmp_path), job)
 
 
 def test_degrees_are_the_plan() -> None:
@@ -89,3 +75,57 @@ def test_one_source_is_asked_for() -> None:
     for arguments, stated in ((None, None), (Path("a.txt"), "tp=1")):
         with pytest.raises(PlannerError, match="--megatron FILE, --torchtitan DIR, --degrees"):
             read_run(instance_of(), arguments, stated=stated)
+
+
+def test_order_by_name() -> None:
+    """Groups, several at once."""
+    orders = {"small,big,small": (1, 0, 1), " small*2 , big": (1, 1, 0), "big": (0,)}
+    assert {text: named_order(instance_of(), text) for text in orders} == orders
+
+
+@refusals("order")
+def test_refused_order(text: str, message: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        named_order(instance_of(), text)
+    assert str(caught.value) == message
+
+
+def folder(path: Path, **changes: tuple[str, str]) -> Path:
+    """An export with text replaced in some of its files; returns the argument file."""
+    for name, text in megatron.files(job_of()).items():
+        for old, new in (changes[stem] for stem in changes if name.startswith(stem)):
+            text = text.replace(old, new, 1)
+        (path / name).write_text(text)
+    return path / megatron.ARGUMENTS
+
+
+def test_bug_endless_field_of_a_rank_table(tmp_path: Path) -> None:
+    """A field that is too long for a CSV reader is told in one line."""
+    path = folder(tmp_path, ranks=("A10", "x" * 200_000))
+    with pytest.raises(InstanceError, match=r"ranks\.csv: field larger than .*; allowed: a table"):
+        read_run(instance_of(), path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hosts": ("big-0", "node7")}, r"hosts\.txt:2: the host node7; allowed: big-0, .*--order"),
+        ({"hosts": ("small-0", "big-0")}, r"hosts\.txt:2: 2 nodes of big; allowed: 1"),
+        ({"hosts": ("small-1\n", "")}, r"2 replicas|micro-batches|pipeline stages|ranks"),
+        ({"ranks": ("\n7,", "\n9,")}, r"ranks\.csv:9: rank 9 of rank 7; allowed: 7"),
+        ({"ranks": ("A10", "A100")}, r"ranks\.csv:2: gpu_type A100 of rank 0; allowed: A10"),
+        ({"megatron_args": ("size 4", "size 2")}, r"ranks\.csv:4: data 0 of rank 2; allowed: 2, w"),
+    ],
+)
+def test_files_that_contradict_each_other(
+    changes: dict[str, tuple[str, str]], message: str, tmp_path: Path
+) -> None:
+    """Hosts that the instance lacks, and rank tables of other degrees or hosts."""
+    with pytest.raises(PlanError, match=message):
+        read_run(instance_of(), folder(tmp_path, **changes))
+
+
+def test_order_that_is_said_counts(tmp_path: Path) -> None:
+    """Hosts and ranks beside the file are another order's."""
+    own = read_run(instance_of(), folder(tmp_path), order="big,small,small")
+    assert own.order == (0, 1, 1)
