@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from bench.calibrate import FIGURES, FITS, fit_all
-from bench.fitting import Floats, log_errors
+from bench.fitting import log_errors
 from bench.published_times import Observation
 from bench.read_published import read_all
 from formulations.instance.catalogue import gpu_catalogue
@@ -58,40 +58,36 @@ def observations(reference: Path) -> list[Observation]:
     return read_all(reference, gpu_catalogue())
 
 
-@pytest.fixture(scope="module")
-def errors(observations: list[Observation]) -> Floats:
-    """Model / published - 1 with the catalogue's figures."""
-    return np.expm1(log_errors(observations, gpu_catalogue()))
-
-
-def test_errors_stay_within_bounds(observations: list[Observation], errors: Floats) -> None:
+def test_errors_stay_within_bounds(observations: list[Observation]) -> None:
     """Median and 90th percentile of |relative error| per GPU type and source, and of no others.
 
     Held-out Megatron runs, of 1.7 B to 530 B on 8 to 2,520 GPUs, are within a tenth each.
     """
-    keys = [(one.gpu, one.source) for one in observations]
+    errors = np.expm1(log_errors(observations, gpu_catalogue()))
+    keys = [(observation.gpu, observation.source) for observation in observations]
     assert set(keys) == BOUNDS.keys()
-    for key, (rows, most_median, most_percentile) in BOUNDS.items():
+    for key, (rows, median, percentile) in BOUNDS.items():
         sizes = np.abs(errors[np.array([each == key for each in keys])])
         assert len(sizes) == rows
-        assert np.median(sizes) <= most_median, key
-        assert np.percentile(sizes, 90) <= most_percentile, key
+        assert np.median(sizes) <= median, key
+        assert np.percentile(sizes, 90) <= percentile, key
         assert not key[1].startswith("megatron") or sizes.max() < 0.10
 
 
 @pytest.mark.slow
 def test_catalogue_holds_what_the_fit_gives(observations: list[Observation]) -> None:
     """Every figure of every type, to the three digits written there."""
-    catalogue = gpu_catalogue()
-    for name, gpu in fit_all(observations, catalogue).items():
-        found = [getattr(gpu, figure) or 0 for figure in FIGURES]
-        written = [getattr(catalogue[name], figure) or 0 for figure in FIGURES]
-        assert written == pytest.approx(found, rel=5e-3), name
+    for name, gpu in fit_all(observations, gpu_catalogue()).items():
+        fitted, written = (
+            [getattr(one, figure) or 0 for figure in FIGURES]
+            for one in (gpu, gpu_catalogue()[name])
+        )
+        assert written == pytest.approx(fitted, rel=5e-3), name
 
 
 def test_catalogue_says_what_was_measured() -> None:
     """Types whose products were fitted name their precisions, so do their twins; no steps are."""
-    sources = {source for one in FITS for source in one.sources}
+    sources = {source for fit in FITS for source in fit.sources}
     assert not [name for name in sources if name.startswith(("vtrain", "megatron"))]
-    fitted = {one.gpu for one in FITS} | {"V100-32", "A800-80"}
+    fitted = {fit.gpu for fit in FITS} | {"V100-32", "A800-80"}
     assert {name for name, gpu in gpu_catalogue().items() if gpu.measured_in} == fitted

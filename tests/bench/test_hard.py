@@ -3,10 +3,9 @@
 import json
 
 from bench.hard import BEST_KNOWN, INSTANCES, contradiction, improved
-from bench.searches import Figures
 from formulations.costs.placement import Placer
+from formulations.costs.tables import CostTables
 from formulations.instance.load import load_instance
-from formulations.plan import Configuration
 from formulations.space import configs
 from solver.graph.placements import StageZones
 from solver.graph.problem import Intervals
@@ -16,42 +15,34 @@ from solver.heuristics.time_tables import TimeTables
 from solver.heuristics.trial import PathPool
 from solver.search.enumeration import enumerate_config
 
-FILES = sorted(INSTANCES.glob("*.yaml"))
 
-
-def config_of(name: str, *figures: int) -> tuple[TimeTables, Configuration]:
-    """The configuration of an instance with this tp, dp, pp, micro-batch size and ZeRO stage."""
+def costs_of(name: str, *figures: int) -> CostTables:
+    """Costs of an instance's configuration with this tp, dp, pp, micro-batch size, ZeRO stage."""
     instance = load_instance(INSTANCES / f"{name}.yaml")
-    [found] = [
-        one
-        for one in configs(instance)
-        if (one.widest_tp, one.dp, one.pp, one.micro_batch, one.zero) == figures
+    [config] = [
+        config
+        for config in configs(instance)
+        if (config.widest_tp, config.dp, config.pp, config.micro_batch, config.zero) == figures
     ]
-    return TimeTables(instance), found
+    return TimeTables(instance).costs(config)
 
 
 def test_every_instance_is_known_and_says_that_it_is_invented() -> None:
-    """A dozen, with a step and a bound that do not contradict each other."""
-    known = json.loads(BEST_KNOWN.read_text(encoding="utf-8"))
-    assert sorted(known) == [path.stem for path in FILES]
-    assert len(FILES) >= 12
-    assert all(0 < one["bound_ns"] <= one["step_time_ns"] for one in known.values())
-    assert all("invented" in load_instance(path).source for path in FILES)
+    known, files = json.loads(BEST_KNOWN.read_text(encoding="utf-8")), INSTANCES.glob("*.yaml")
+    assert len(known) == 12
+    assert {path.stem for path in files if "invented" in load_instance(path).source} == {*known}
+    assert all(0 < best["bound_ns"] <= best["step_time_ns"] for best in known.values())
 
 
 def test_best_values_only_get_better() -> None:
     """A step of 10 and a bound of 8 are known: no step may be below, no bound above."""
     known = {"x": {"step_time_ns": 10.0, "bound_ns": 8.0}}
-    pairs = [(10, 8), (12, 10), (7, 7), (12, 11)]
-    ones: list[Figures] = [{"instance": "x", "step_time_ns": a, "bound": b} for a, b in pairs]
-    wrong = [contradiction(one | {"best_known": known["x"]}) is not None for one in ones]
-    assert wrong == [False, False, True, True]
-    more: list[Figures] = [
-        {"instance": "x", "step_time_ns": 9, "bound": 8.5},
-        {"instance": "y", "step_time_ns": 5, "bound": 1.0},
-        {"instance": "z", "step_time_ns": None, "bound": None},
-    ]
-    assert improved(known, more) == {
+    for step, bound, wrong in ((10, 8, 0), (12, 10, 0), (7, 7, 1), (12, 11, 1)):
+        figures = {"instance": "x", "step_time_ns": step, "bound": bound, "best_known": known["x"]}
+        assert (contradiction(figures) is not None) == wrong
+    records = [("x", 9, 8.5), ("y", 5, 1.0), ("z", None, None)]
+    fields = [dict(zip(("instance", "step_time_ns", "bound"), r, strict=True)) for r in records]
+    assert improved(known, fields) == {
         "x": {"step_time_ns": 9.0, "bound_ns": 8.5},
         "y": {"step_time_ns": 5.0, "bound_ns": 1.0},
     }
@@ -59,20 +50,18 @@ def test_best_values_only_get_better() -> None:
 
 def test_bug_starts_evened_out_work_alone() -> None:
     """The best start on slow links took 2.93 s where the best plan of the config takes 1.361 s."""
-    times, config = config_of("slow_links_96_gpus", 8, 4, 3, 8, 0)
-    search = ConfigSearch(times.costs(config), PathPool())
-    orders = start_orders(config.nodes_used, search.nodes_per_stage)
+    costs = costs_of("slow_links_96_gpus", 8, 4, 3, 8, 0)
+    search = ConfigSearch(costs, PathPool())
+    orders = start_orders(costs.config.nodes_used, search.nodes_per_stage)
     states = [search.starts.start(order, LONGEST_NS) for order in orders]
-    best = min((one for one in states if one), key=lambda one: one.step_time_ns)
+    best = min((state for state in states if state), key=lambda state: state.step_time_ns)
     assert best.step_time_ns < 1.5e9
     assert search.descend(best, lambda: False).step_time_ns <= 1_360_772_117
 
 
 def test_bug_no_bound_knew_what_crosses_between_zones() -> None:
     """The best config of two zones stayed open: eight flows share the link, no stage spans it."""
-    times, config = config_of("zones_64_gpus", 1, 8, 8, 2, 1)
-    tables = times.costs(config)
-    best_ns = 396_087_144
-    assert StageZones(Placer(tables)).split_by(best_ns)
-    answer = enumerate_config(Intervals(tables), best_ns + 1, 0.0, lambda: False)
+    costs, best_ns = costs_of("zones_64_gpus", 1, 8, 8, 2, 1), 396_087_144
+    assert StageZones(Placer(costs)).split_by(best_ns)
+    answer = enumerate_config(Intervals(costs), best_ns + 1, 0.0, lambda: False)
     assert (answer.complete, answer.step_time_ns) == (True, best_ns)

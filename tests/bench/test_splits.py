@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import sys
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from bench import splits
 from bench.pipelines import Pipeline, read_pipelines
+from formulations.errors import InstanceError
 from tests.recursion import stage_ends
 from tests.seeds import few_and_many
 
@@ -34,22 +36,20 @@ def write(path: Path, *cases: dict[str, Any]) -> Path:
     return path
 
 
-def makespan(case: Pipeline, split: tuple[int, ...]) -> int:
-    """End of the last backward, by plain recursion."""
-    stages = list(zip(pairwise(split), case.stage_slowness, strict=True))
-    forward, backward = (
-        [slow * sum(times[a:b]) for (a, b), slow in stages]
-        for times in (case.layer_forward, case.layer_backward)
-    )
-    sends = case.send_forward, case.blocking_sends, case.send_backward
-    return max(stage_ends(case.schedule, case.micro_batches, forward, backward, *sends))
-
-
 def least_makespan(case: Pipeline) -> int:
-    """Over all splits."""
+    """End of the last backward, by plain recursion, over all splits."""
+
+    def makespan(split: tuple[int, ...]) -> int:
+        stages = list(zip(pairwise(split), case.stage_slowness, strict=True))
+        forward, backward = (
+            [slow * sum(times[a:b]) for (a, b), slow in stages]
+            for times in (case.layer_forward, case.layer_backward)
+        )
+        sends = case.send_forward, case.blocking_sends, case.send_backward
+        return max(stage_ends(case.schedule, case.micro_batches, forward, backward, *sends))
+
     layers, p = len(case.layer_forward), len(case.stage_slowness)
-    inner = combinations(range(1, layers), p - 1)
-    return min(makespan(case, (0, *ends, layers)) for ends in inner)
+    return min(makespan((0, *ends, layers)) for ends in combinations(range(1, layers), p - 1))
 
 
 def random_case(seed: int) -> Pipeline:
@@ -73,12 +73,6 @@ def random_case(seed: int) -> Pipeline:
             blocking_sends=draw.random() < 0.5,
         )
     )
-
-
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
-    """The command with these arguments."""
-    monkeypatch.setattr(sys, "argv", ["splits", *map(str, arguments)])
-    splits.main()
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 6))
@@ -108,66 +102,37 @@ def test_reference_optima(reference: Path) -> None:
         assert found.step_time == found.bound == case.optimal_step_time, case.name
 
 
-def test_answers_tables_and_records(
+def test_answers_and_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One object per case, in the file's order; the table shows what the records store.
+    """One object per case, in the file's order; records store the same.
 
     All three layers one after the other on stages [0, 2), [2, 3): forward 3 and 6, backward 6
     and 12, transfers 5 and 7. F0 ends at 3, arrives at 8, B0 ends 8 + 18 = 26, B1 44, is back at
     51 and ends at 57. [0, 1), [1, 3): 1, arrives at 6, two times 10 + 20, back at 73, ends at 75.
     """
     path = write(tmp_path / "x.json", case_of(), case_of(name="other"))
-    run(monkeypatch, path, "--json")
-    answer = json.loads(capsys.readouterr().out)
-    assert [(one["name"], one["step_time"], one["bound"]) for one in answer] == [
-        ("small", 57, 57),
-        ("other", 57, 57),
-    ]
     out = tmp_path / "records.jsonl"
-    run(monkeypatch, path, "--case", "small", "--out", out, "--repeats", "2")
-    assert "small" in capsys.readouterr().out
-    (one,) = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    assert (one["step_time"], one["bound"], one["repeats"]) == (57, 57, 2)
-    assert {"hardware", "versions", "options", "load_average"} <= one.keys()
-
-
-def test_wrong_stored_optimum_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """56 where 57 is the least."""
-    path = write(tmp_path / "x.json", case_of(optimal_step_time=56))
+    monkeypatch.setattr(sys, "argv", ["splits", str(path), "--json", "--out", str(out)])
+    splits.main()
+    stored = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    for fields in (json.loads(capsys.readouterr().out), stored):
+        answers = [(case["name"], case["step_time"], case["bound"]) for case in fields]
+        assert answers == [("small", 57, 57), ("other", 57, 57)]
+    write(path, case_of(optimal_step_time=56))
     with pytest.raises(SystemExit, match=r"small: .*57.* but the stored optimum is 56"):
-        run(monkeypatch, path, "--json")
+        splits.main()
 
 
-BAD = {
-    "no list": ({"cases": 3}, "cases: "),
-    "empty case": ({"cases": [{}]}, "cases[0] name: "),
-    "length": ({"cases": [case_of(send_forward=[])]}, "(small): send_forward has 0 entries, 1"),
-    "text": ({"cases": [case_of(micro_batches="2")]}, "(small) micro_batches: "),
-    "fraction": ({"cases": [case_of(layer_forward=[1.5, 2, 3])]}, "(small) layer_forward.0: "),
-    "negative": ({"cases": [case_of(layer_forward=[-1, 2, 3])]}, "(small) layer_forward.0: "),
-    "schedule": ({"cases": [case_of(schedule="zb")]}, "(small) schedule: "),
-    "stages": (
-        {"cases": [case_of(stage_slowness=[1] * 4, send_forward=[0] * 3, send_backward=[0] * 3)]},
-        "(small): 4 stages cannot each have one of 3 layers",
-    ),
-    "huge": ({"cases": [case_of(micro_batches=1 << 50)]}, "(small): a step may take "),
-    "list": ([], "x.json: "),
-    "no JSON": ("{", "x.json"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_file_is_one_line_and_status_2(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The line names the place and what was found."""
-    content, expected = BAD[name]
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, path)
-    assert stopped.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert str(path) in line
-    assert expected in line
+@pytest.mark.parametrize(
+    ("cases", "expected"),
+    [
+        ([{}], "cases[0] name: "),
+        ([case_of(send_forward=[])], "(small): send_forward has 0 entries, 1"),
+        ([case_of(layer_forward=[1], layer_backward=[1])], "(small): 2 stages cannot each have"),
+        ([case_of(micro_batches=1 << 50)], "(small): a step may take "),
+    ],
+)
+def test_bad_file_is_one_line(cases: list[dict[str, Any]], expected: str, tmp_path: Path) -> None:
+    with pytest.raises(InstanceError, match=re.escape(expected)):
+        read_pipelines(write(tmp_path / "x.json", *cases))
