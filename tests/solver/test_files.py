@@ -9,9 +9,9 @@ from formulations.errors import InstanceError
 from solver.document import PlanDocument
 
 
-def refusal(path: Path, text: str | bytes) -> str:
-    """The line that reading this text as a plan file gives, without the folder."""
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
+def refusal(path: Path, data: bytes) -> str:
+    """The line that reading this as a plan file gives, without the folder."""
+    path.write_bytes(data)
     with pytest.raises(InstanceError) as caught:
         PlanDocument.read(path)
     assert str(caught.value).isprintable()
@@ -22,16 +22,17 @@ def refusal(path: Path, text: str | bytes) -> str:
 @pytest.mark.parametrize(
     ("name", "value", "line"),
     [
-        ("schema_version", "true", ": schema version true; allowed: 11; solve again"),
-        ("schema_version", "1.0", ": schema version 1.0; allowed: 11; solve again"),
-        ("seed", "true", ": true; allowed: a whole number"),
-        ("seed", '"0"', ": '0'; allowed: a whole number"),
-        ("seed", "0.0", ": 0.0; allowed: a whole number"),
-        ("runtime_s", '"fast"', ": 'fast'; allowed: a number"),
-        ("runtime_s", "NaN", ": nan; allowed: a finite number"),
-        ("runtime_s", "1e999", ": inf; allowed: a finite number"),
-        ("method", "null", ": nothing; allowed: text"),
-        ("node_order", "{}", ": an empty mapping; allowed: a list"),
+        ("schema_version", "true", "schema_version: schema version true; allowed: 11; solve again"),
+        ("schema_version", "1.0", "schema_version: schema version 1.0; allowed: 11; solve again"),
+        ("seed", "true", "seed: true; allowed: a whole number"),
+        ("seed", '"0"', "seed: '0'; allowed: a whole number"),
+        ("seed", "0.0", "seed: 0.0; allowed: a whole number"),
+        ("runtime_s", '"fast"', "runtime_s: 'fast'; allowed: a number"),
+        ("runtime_s", "NaN", "runtime_s: nan; allowed: a finite number"),
+        ("runtime_s", "1e999", "runtime_s: inf; allowed: a finite number"),
+        ("method", "null", "method: nothing; allowed: text"),
+        # the path leads through lists
+        ("kernels", "true", "instance.workload.layer_runs[0].layer.kernels: true; allowed: a whol"),
     ],
 )
 def test_wrong_type_in_a_plan_file_is_refused(
@@ -39,28 +40,16 @@ def test_wrong_type_in_a_plan_file_is_refused(
 ) -> None:
     """A field of another type is named with its line, where it begins and what is allowed."""
     good = plan_file.read_text(encoding="utf-8")
-    start = re.search(rf'^ "{name}": ', good, re.MULTILINE)
-    assert start is not None
-    old = re.compile(r"\[[^]]*\]|[^,\n]*").match(good, start.end())
-    assert old is not None
-    broken = good[: start.end()] + value + good[old.end() :]
-    number = good[: start.end()].count("\n") + 1
-    column = len(start.group()) + 1
-    assert refusal(plan_file, broken) == f"{number}:{column} {name}{line}"
-
-
-def test_wrong_type_deep_in_a_plan_file_is_refused(plan_file: Path) -> None:
-    """The path leads through lists; six levels of one space and `"kernels": ` stand before."""
-    broken = plan_file.read_text().replace('"kernels": 1', '"kernels": true', 1)
-    line = refusal(plan_file, broken)
-    end = "instance.workload.layer_runs[0].layer.kernels: true; allowed: a whole number"
-    assert re.fullmatch(rf"\d+:18 {re.escape(end)}", line), line
+    field = re.search(rf'^( *"{name}": )[^,\n]*', good, re.MULTILINE)
+    assert field is not None
+    broken = good[: field.start()] + field[1] + value + good[field.end() :]
+    place = f"{good[: field.start()].count(chr(10)) + 1}:{len(field[1]) + 1} "
+    assert refusal(plan_file, broken.encode()).startswith(place + line)
 
 
 def test_unknown_and_missing_fields_are_named(plan_file: Path) -> None:
     """A misspelt field is the one told, with the right name close by."""
-    broken = plan_file.read_text().replace('"seed"', '"sead"', 1)
-    line = refusal(plan_file, broken)
+    line = refusal(plan_file, plan_file.read_bytes().replace(b'"seed"', b'"sead"', 1))
     assert "sead: unknown field (did you mean seed?); allowed: " in line
 
 
@@ -77,5 +66,4 @@ def test_unknown_and_missing_fields_are_named(plan_file: Path) -> None:
     ],
 )
 def test_what_is_no_plan_file_is_one_line(data: bytes, line: str, tmp_path: Path) -> None:
-    """Whatever stands in the file, reading it gives one line with a position."""
     assert refusal(tmp_path / "plan.json", data).startswith(line)

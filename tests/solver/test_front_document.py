@@ -14,14 +14,12 @@ def test_terms_are_of_steps_that_are_kept() -> None:
     instance = random_instance(3).but(objective=Objective(minimize="step_time", steps=100))
     terms = Terms(on_spot=("a",), usd_per_hour=2.0, preemptions_per_hour=1.0, slowdown=1.25)
     document = TermsDocument.of(instance, terms, 8.0)
-    assert document.on_spot == ("a",)
-    assert document.price_usd_per_hour == 2.0
+    assert (document.on_spot, document.price_usd_per_hour) == (("a",), 2.0)
     assert document.availability == pytest.approx(0.8)
     assert document.sequences_per_s == pytest.approx(instance.workload.global_batch / 10)
     assert document.cost_usd_per_step == pytest.approx(1 / 180)
     assert document.training_cost_usd == pytest.approx(100 / 180)
-    free = TermsDocument.of(random_instance(3), terms, 8.0)
-    assert free.training_cost_usd is None
+    assert TermsDocument.of(random_instance(3), terms, 8.0).training_cost_usd is None
 
 
 def test_open_clusters_are_counted() -> None:

@@ -24,25 +24,12 @@ from solver.options import MAX_WORKERS, SolveOptions
     ],
 )
 def test_values_out_of_range_are_refused(fields: dict[str, Any], message: str) -> None:
-    """Just outside."""
     with pytest.raises(PlannerError) as refused:
         SolveOptions(**fields)
     assert str(refused.value) == message
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"gap": 0.0},
-        {"gap": 0.999},
-        {"seed": (1 << 31) - 1},
-        {"workers": MAX_WORKERS},
-        {"time_limit_s": 0.0},
-        {"method": "cpsat", "write_model": Path("m.pbtxt")},
-        {"method": "milp", "write_model": Path("m.mps")},
-    ],
-)
-def test_values_at_the_edge_are_taken(fields: dict[str, Any]) -> None:
-    """Just inside."""
-    options = SolveOptions(**fields)
-    assert all(getattr(options, name) == value for name, value in fields.items())
+def test_values_at_the_edge_are_taken() -> None:
+    SolveOptions(gap=0.0, workers=MAX_WORKERS, seed=(1 << 31) - 1, time_limit_s=0.0)
+    SolveOptions(method="cpsat", gap=0.999, write_model=Path("m.pbtxt"))
+    SolveOptions(method="milp", write_model=Path("m.mps"))

@@ -29,12 +29,10 @@ def test_figures_fill_what_is_empty_without_a_plan() -> None:
 def test_transfers_and_syncs_are_those_of_the_costs(document: PlanDocument) -> None:
     """Nothing is sent beyond the ends; with ZeRO 1 the sync includes the gather of parameters."""
     costs = plan_costs(document.instance, plan_of(document))
-    assert costs.gather_ns.min() > 0
-    for replica in document.replicas:
-        first, last = replica.stages
+    for first, last in (replica.stages for replica in document.replicas):
         assert first.send_backward_s == last.send_forward_s == 0
         assert first.send_forward_s == last.send_backward_s > 0
-        for k, stage in enumerate(replica.stages):
+        for k, stage in enumerate((first, last)):
             assert stage.gradient_sync_s == seconds(int(costs.sync_ns[k] + costs.gather_ns[k]))
 
 
@@ -58,7 +56,6 @@ def test_document_has_model_flops_and_their_share_of_the_peaks(document: PlanDoc
     workload = document.instance.workload
     forward = sum(layer.forward_flops for layer in workload.layers) * workload.global_batch
     assert document.step_time_s is not None
-    assert document.model_flop_per_s_per_gpu == pytest.approx(
-        3 * forward / document.step_time_s / 4
-    )
-    assert document.mfu == pytest.approx(3 * forward / document.step_time_s / (4 * 120e12))
+    per_gpu = 3 * forward / document.step_time_s / 4
+    assert document.model_flop_per_s_per_gpu == pytest.approx(per_gpu)
+    assert document.mfu == pytest.approx(per_gpu / 120e12)

@@ -32,10 +32,7 @@ def test_plan_belongs_to_statuses_that_have_one(status: Status) -> None:
 
 
 def test_gap_forgives_the_noise_of_floats_alone() -> None:
-    """1e-13 is noise, 1e-11 is not."""
-    assert proves(1e-13, 0.0)
-    assert not proves(1e-11, 0.0)
-    assert not proves(None, 0.5)
+    assert (proves(1e-13, 0.0), proves(1e-11, 0.0), proves(None, 0.5)) == (True, False, False)
 
 
 def test_budget_is_the_tighter_of_both() -> None:

@@ -2,7 +2,7 @@
 
 from formulations.switching.shards import Layout, Seat
 from formulations.switching.switch import Sending, switch_of
-from solver.switch_document import ChannelDocument, DeviceDocument, gpu_names, switch_figures
+from solver.switch_document import ChannelDocument, gpu_names, switch_figures
 from tests.switch_cases import cluster, machines, tiny_model
 
 
@@ -28,13 +28,6 @@ def test_figures_of_sendings_by_hand() -> None:
         (size, 0, 0, size),
         (0, 0, size, 0),
     ]
-    assert figures["devices"][0] == DeviceDocument(
-        gpu=names[0],
-        sent_inside_bytes=0,
-        sent_between_bytes=size,
-        received_inside_bytes=0,
-        received_between_bytes=0,
-    )
     assert figures["bound_by"] == (ChannelDocument(line="send", at=names[0]),)
 
 
