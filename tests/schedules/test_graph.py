@@ -37,14 +37,8 @@ def test_data_edges_of_two_stages() -> None:
     assert graph.weight.tolist() == [0, 0, 2, 2, 1, 3, 1, 3]
     assert graph.micro_batch.tolist() == [0, 1, 0, 1, 0, 0, 1, 1]
     assert graph.last.tolist() == [3, 7]
-    assert [group.operation.tolist() for group in graph.levels] == [
-        [0],
-        [1, 4],
-        [5],
-        [2, 6],
-        [7],
-        [3],
-    ]
+    levels = [group.operation.tolist() for group in graph.levels]
+    assert levels == [[0], [1, 4], [5], [2, 6], [7], [3]]
 
 
 def test_weight_gradients_wait_for_their_backward() -> None:

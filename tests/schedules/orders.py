@@ -1,0 +1,41 @@
+"""What devices do by a schedule, in the words of the literature, and what its closed forms say."""
+
+import numpy as np
+
+from formulations.instance.search import ScheduleName
+from formulations.schedules import SCHEDULES, Kind, Operation, device_order
+from tests.recursion import operations
+
+
+def words(schedule: ScheduleName, p: int, device: int, m: int) -> str:
+    """Operations of a device of one stage as F0 F1 B0 ..."""
+    return " ".join(f"{kind.name[0]}{i}" for kind, _, i in device_order(schedule, p, device, m))
+
+
+def check_device(schedule: ScheduleName, p: int, device: int, m: int, v: int = 1) -> None:
+    """The order is that of `operations`; latency paths miss what is counted along it.
+
+    Forwards of a stage before its first backward, and backwards of it after its last forward, but
+    for the one that the path visits; of gpipe, whose paths are of another family, nothing.
+    """
+    order = list(device_order(schedule, p, device, m, v))
+    expected = operations(schedule, p, device, m, v)
+    assert [(kind.name[0], stage, i) for kind, stage, i in order] == expected
+    for stage in range(device, p * v, p):
+        returned, *late = SCHEDULES[schedule].missed(*(np.array([x]) for x in (p, stage, m, v)))
+        if schedule == "gpipe":
+            assert [int(x[0]) for x in returned] == [0, 0, 0]
+            continue
+        first = order.index(Operation(Kind.BACKWARD, stage, 0))
+        last = order.index(Operation(Kind.FORWARD, stage, m - 1))
+        forwards = sum(operation[:2] == (Kind.FORWARD, stage) for operation in order[:first])
+        backwards = sum(operation[:2] == (Kind.BACKWARD, stage) for operation in order[last:])
+        assert (int(returned.forward[0]), int(late[0].backward[0])) == (forwards - 1, backwards - 1)
+
+
+def check_devices(schedule: ScheduleName) -> None:
+    """All devices of pipelines of one chunk each."""
+    for p in (1, 2, 3, 5):
+        for device in range(p):
+            for m in (1, 2, 3, 4, 9):
+                check_device(schedule, p, device, m)
