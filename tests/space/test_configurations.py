@@ -90,8 +90,7 @@ def test_bug_an_impossible_plan_was_verified_as_the_optimum(reference: Path) -> 
     fields = json.loads(text) | {"schema_version": PlanDocument.version()}
     del fields["other_targets"]
     document = sealed(PlanDocument.model_validate_json(json.dumps(fields)))
-    found = verify_document(document)
-    (line,) = found.problems
+    (line,) = verify_document(document).problems
     assert line.startswith("config.micro_batch: found 1, expected none")
 
 
@@ -100,28 +99,20 @@ def test_bug_parts_were_left_out_where_no_replicas_can_stand_for_them() -> None:
     free = solve(with_parts())
     for search in ({"data_parallel": 1, "micro_batch": 4}, {"micro_batch": 4}):
         result = solve(with_parts(**search))
-        assert result.status is Status.OPTIMAL
         assert result.plan is not None
         assert result.plan.config.degrees == (Degrees(tp=1, parts=2),)
-        assert result.step_time_ns == free.step_time_ns
+        assert (result.status, result.step_time_ns) == (Status.OPTIMAL, free.step_time_ns)
         check_verified(result)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 12))
-def test_search_and_verifier_list_the_same(seeds: Sequence[int], target: Target) -> None:
-    """Each configuration once."""
-    for seed in seeds:
-        check_space(random_space(seed, target))
-
-
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 12))
 def test_the_verifier_accepts_what_is_listed(seeds: Sequence[int], target: Target) -> None:
-    """And no other config: of listed ones with some fields changed those that are listed, too."""
+    """Each once, and no other: of listed ones with some fields changed those that are listed."""
     taken = refused = 0
     for seed in seeds:
         instance, rng = random_space(seed, target), random.Random(seed)
+        check_space(instance)
         space, listed = PlanSpace(instance), list(configs(instance))
         inside = set(listed)
         for _ in range(100):

@@ -6,7 +6,7 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
-from formulations.plan import Degrees, Plan, Recomputed
+from formulations.plan import Degrees, Plan
 from formulations.space.launch import able, obstacles, zero_choices
 from tests.hand_made import pipelined_result
 
@@ -28,13 +28,11 @@ def plan_with(way: Recompute = "none", first_blocks: int | None = None, **config
     for r, replica in enumerate(plan.replicas):
         stages = []
         for s, stage in enumerate(replica.stages):
-            own = 0 if way == "none" else sum(blocks[slice(*stage.layers)])
-            count = first_blocks if first_blocks is not None and r == s == 0 else own
-            found = Recomputed(way=way if count or way == "none" else "none", blocks=count)
-            stages.append(stage.but(recomputed=found))
+            count = 0 if way == "none" else sum(blocks[slice(*stage.layers)])
+            count = first_blocks if first_blocks is not None and r == s == 0 else count
+            stages.append(stage.but(recomputed={"way": way if count else "none", "blocks": count}))
         replicas.append(replica.but(stages=tuple(stages)))
-    update = {"config": plan.config.model_copy(update=config), "replicas": tuple(replicas)}
-    return plan.model_copy(update=update)
+    return plan.but(config=plan.config.model_copy(update=config), replicas=tuple(replicas))
 
 
 @pytest.mark.parametrize(
@@ -103,22 +101,20 @@ def test_unequal_shares_are_for_any_target_alone() -> None:
 
 def test_degrees_by_stage_are_flagscales_alone() -> None:
     """Its process meshes; not where the replicas of one stage differ."""
-    plan = plan_with()
-    wide, narrow = Degrees(tp=1, parts=2), Degrees(tp=1)
-    config = plan.config.but(degrees=(wide, narrow))
+    plan, wide, narrow = plan_with(), Degrees(tp=1, parts=2), Degrees(tp=1)
+    config = plan.config.but(degrees=(wide, narrow), nodes_used=(1, 1))
 
     def with_degrees(second: Degrees) -> Plan:
-        own = [[wide, narrow], [second, narrow]]
+        rows = zip(plan.replicas, ([wide, narrow], [second, narrow]), strict=True)
         replicas = tuple(
             replica.but(
                 stages=tuple(
                     stage.but(degrees=one) for stage, one in zip(replica.stages, row, strict=True)
                 )
             )
-            for replica, row in zip(plan.replicas, own, strict=True)
+            for replica, row in rows
         )
-        used = config.but(nodes_used=(1, 1))
-        return plan.but(config=used, replicas=replicas)
+        return plan.but(config=config, replicas=replicas)
 
     assert able(with_ties(False), with_degrees(wide)) == ["flagscale"]
     assert able(with_ties(False), with_degrees(narrow)) == []

@@ -12,7 +12,6 @@ import pytest
 from formulations.costs.context import context_methods
 from formulations.instance import Instance
 from formulations.instance.targets import TARGETS as LAUNCH_TARGETS
-from formulations.plan import Plan
 from formulations.space import PlanSpace
 from formulations.space.launch import able
 from formulations.space.slots import runs_order
@@ -21,7 +20,6 @@ from solver.export import accelerate, deepspeed, megatron
 from solver.export.job import Job, read_settings
 from solver.export.registry import EXPORTERS
 from solver.search.driver import solve
-from tests.best_plans import check_space
 from tests.expert_instances import expert_instance
 from tests.hand_made import uniform_plans
 from tests.oracles.launch import held_twice
@@ -67,26 +65,34 @@ def instance_for(target: Launcher, seed: int) -> Instance:
     )
 
 
-def check(instance: Instance, plan: Plan, target: Launcher) -> None:
-    """The target's exporter takes the plan, and its files sum to it."""
-    job, exporter = Job(instance, plan), EXPORTERS[target]
-    assert [fault.found for fault in exporter.faults(job)] == []
-    exporter.check(job, exporter.files(job))
-    assert target in able(instance, plan)
-
-
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("seed", one_each(range(60), 10))
-def test_every_config_of_a_target_can_be_exported(target: Launcher, seed: int) -> None:
-    """Whatever the search may choose; the verifier lists the same configurations."""
+@pytest.mark.parametrize("seed", one_each(range(60), 20))
+def test_every_plan_of_a_target_is_exported_and_read_back(
+    target: Launcher, seed: int, tmp_path: Path
+) -> None:
+    """Its exporter takes whatever the search may choose, and `evaluate` makes the plan of it."""
     instance = instance_for(target, seed)
-    check_space(instance)
-    for plan in islice(uniform_plans(instance), 400):
-        check(instance, plan, target)
+    best = solve(instance).plan
+    for plan in (*islice(uniform_plans(instance), 30), *([best] if best else [])):
+        job, exporter = Job(instance, plan), EXPORTERS[target]
+        assert [fault.found for fault in exporter.faults(job)] == []
+        texts = exporter.files(job)
+        exporter.check(job, texts)
+        assert target in able(instance, plan)
+        # no run is read whose blocks share sequences in two ways, and none of FlagScale's
+        if target == "flagscale" or len(set(context_methods(instance, plan.config))) > 1:
+            continue
+        for name, text in texts.items():
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        arguments = tmp_path / megatron.ARGUMENTS if target == "megatron" else None
+        own = read_run(instance, arguments, None if arguments else tmp_path)
+        # of one micro-batch, or one stage, several schedules are the same
+        config = plan.config.but(schedule=own.config.schedule)
+        assert own.plan == plan.but(config=config)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 6))
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 15))
 def test_a_plan_is_in_the_space_where_its_exporter_takes_it(
     target: Launcher, seeds: Sequence[int]
 ) -> None:
@@ -95,9 +101,9 @@ def test_a_plan_is_in_the_space_where_its_exporter_takes_it(
     Lists are those of the target, so a plan leaves its space by the target's rules alone.
     """
     sides = [0, 0]
+    plain = {"target": "any", "recompute": ("none",), "zero": (0, 1, 2, 3)}
+    schedules = {"schedule": ("1f1b", "gpipe", "interleaved", "zb-h1")}
     for seed in seeds:
-        plain = {"target": "any", "recompute": ("none",), "zero": (0, 1, 2, 3)}
-        schedules = {"schedule": ("1f1b", "gpipe", "interleaved", "zb-h1")}
         wide = instance_for(target, seed).but(search=plain | schedules)
         kept = LAUNCH_TARGETS[target].kept(wide.search)
         narrow = wide.but(search={**kept, "zero": wide.search.zero, "target": target})
@@ -116,23 +122,13 @@ def test_a_plan_is_in_the_space_where_its_exporter_takes_it(
     assert min(sides) > len(seeds)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("seed", one_each(range(30), 10))
-def test_solved_plans_are_exported(target: Launcher, seed: int) -> None:
-    """The best plan of a search for a target is never refused by its exporter."""
-    instance = instance_for(target, seed)
-    result = solve(instance)
-    if result.plan is not None:
-        check(instance, result.plan, target)
-
-
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 20))
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 30))
 def test_every_framework_is_told_what_gpus_split(seeds: Sequence[int]) -> None:
     """Of plans that its exporter takes: nothing where no two GPUs have the same tensors."""
     for seed in seeds:
         wide = instance_for("torchtitan", seed)
         instance = wide.but(search={"target": "any", "sequence_parallel": seed % 2 > 0})
-        for plan in islice(uniform_plans(instance), 30):
+        for plan in islice(uniform_plans(instance), 20):
             job = Job(instance, plan)
             splits = plan.config.zero if held_twice(plan.config) else 0
             for exporter in EXPORTERS.values():
@@ -146,24 +142,3 @@ def test_every_framework_is_told_what_gpus_split(seeds: Sequence[int]) -> None:
                 if accelerate.MODULE in texts:
                     sharding = read_settings(texts[accelerate.MODULE])["SHARDING"]
                     assert (sharding is not None) == (splits > 0)
-
-
-@pytest.mark.parametrize("seed", one_each(range(60), 10))
-def test_what_is_exported_is_read_back_as_a_run(seed: int, tmp_path: Path) -> None:
-    """`evaluate` makes of the files the plan that they were written for, whatever is shared."""
-    arguments: dict[Launcher, Path | None] = {
-        "megatron": tmp_path / megatron.ARGUMENTS,
-        "torchtitan": None,
-    }
-    for target, path in arguments.items():
-        instance = instance_for(target, seed)
-        for plan in islice(uniform_plans(instance), 40):
-            job = Job(instance, plan)
-            if len(set(context_methods(instance, plan.config))) > 1:
-                continue  # no run is read whose blocks share sequences in two ways
-            for name, text in EXPORTERS[target].files(job).items():
-                (tmp_path / name).write_text(text, encoding="utf-8")
-            own = read_run(instance, path, None if path else tmp_path)
-            # of one micro-batch, or one stage, several schedules are the same
-            config = plan.config.but(schedule=own.config.schedule)
-            assert own.plan == plan.but(config=config)
