@@ -1,7 +1,7 @@
 """Balanced splits of one node order against all splits."""
 
 from collections.abc import Iterator
-from itertools import combinations, pairwise
+from itertools import compress, pairwise
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from formulations.costs.tables import CostTables
 from solver.heuristics.balance import WIDTH, Balance, Split, SplitSpace, group_of_slot
 from tests import brute_force
+from tests.chain_instances import all_splits
 from tests.random_configs import random_tables
 from tests.seeds import one_each
 
@@ -45,31 +46,11 @@ def test_fits_says_of_every_split_whether_all_gpus_hold_it() -> None:
     """Blocks and memory, against a recount from the slots."""
     tight = 0
     for tables, balance, fitting in cases(range(12)):
-        splits = [
-            (0, *cut, tables.num_layers) for cut in _cuts(tables.num_layers, tables.config.pp)
-        ]
-        found = balance.fits(np.array(splits))
-        assert [split for split, fits in zip(splits, found, strict=True) if fits] == fitting
+        splits = list(all_splits(tables.num_layers, tables.config.pp))
+        fits = balance.fits(np.array(splits)).tolist()
+        assert list(compress(splits, fits)) == fitting
         tight += 0 < len(fitting) < len(splits)
     assert tight > 10
-
-
-def _cuts(layers: int, stages: int) -> Iterator[tuple[int, ...]]:
-    return combinations(range(1, layers), stages - 1)
-
-
-@pytest.mark.parametrize("seed", one_each(range(0, 60, 10), 6))
-def test_least_limit_is_the_work_of_the_most_balanced_split(seed: int) -> None:
-    """Within its width above the least largest work of all splits that fit; None if none does."""
-    for tables, balance, fitting in cases(range(seed, seed + 10)):
-        limit = balance.least_limit(1 << 50)
-        if not fitting:
-            assert limit is None
-            continue
-        least = min(work(tables, balance, split) for split in fitting)
-        assert limit is not None
-        assert least <= limit <= least * (1 + 2 * WIDTH) + 1
-        assert balance.least_limit(least - 1) is None
 
 
 def test_split_keeps_memory_and_its_limit() -> None:
@@ -85,19 +66,16 @@ def test_split_keeps_memory_and_its_limit() -> None:
                 assert balance.work(found) == work(tables, balance, found) <= limit
 
 
-@pytest.mark.parametrize("seed", one_each(range(0, 40, 10), 4))
-def test_what_follows_the_last_backward_counts_where_it_is_given(seed: int) -> None:
-    """The least limit is that of work + tail of the most loaded stage, over all splits that fit."""
+@pytest.mark.parametrize("follows", [0, 1])
+@pytest.mark.parametrize("seed", one_each(range(0, 60, 10), 6))
+def test_least_limit_is_the_load_of_the_most_balanced_split(seed: int, follows: int) -> None:
+    """Work, and what follows the last backward, of the most loaded stage; None if none fits."""
     for tables, bare, fitting in cases(range(seed, seed + 10)):
-        stages = np.arange(1, tables.config.pp + 1)[:, None]
-        after = np.concatenate(
-            [0 * stages, np.cumsum(stages * tables.gradient_bytes[:, 0], axis=1)], axis=1
-        )
-        balance = Balance(bare.space, bare.groups, bare.shares, after)
+        stages = follows * np.arange(1, tables.config.pp + 1)[:, None]
+        sums = np.cumsum(stages * tables.gradient_bytes[:, 0], axis=1)
+        after = np.concatenate([0 * stages, sums], axis=1)
+        balance = Balance(bare.space, bare.groups, bare.shares, after) if follows else bare
         limit = balance.least_limit(1 << 50)
-        if not fitting:
-            assert limit is None
-            continue
         loads = [
             max(
                 m * int((tables.forward_ns + tables.backward_ns)[start:end, j].sum())
@@ -107,5 +85,7 @@ def test_what_follows_the_last_backward_counts_where_it_is_given(seed: int) -> N
             )
             for split in fitting
         ]
-        assert limit is not None
-        assert min(loads) <= limit <= min(loads) * (1 + 2 * WIDTH) + 1
+        assert (limit is None) == (not fitting)
+        if limit is not None:
+            assert min(loads) <= limit <= min(loads) * (1 + 2 * WIDTH) + 1
+            assert balance.least_limit(min(loads) - 1) is None

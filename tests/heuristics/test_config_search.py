@@ -4,7 +4,6 @@ from random import Random
 
 import pytest
 
-from formulations.costs.tables import CostTables
 from formulations.decisions import even_shares
 from solver.heuristics.config_search import LONGEST_NS, ConfigSearch
 from solver.heuristics.trial import PathPool
@@ -16,14 +15,9 @@ from tests.seeds import one_each
 pytestmark = pytest.mark.usefixtures("round_times")
 
 
-def search_of(tables: CostTables) -> ConfigSearch:
-    """With paths of its own."""
-    return ConfigSearch(tables, PathPool())
-
-
 def test_a_start_evens_out_the_work() -> None:
     """6 blocks of 3 ms on a fast and 6 ms on a slow GPU: 4 and 2, 12 ms each."""
-    search = search_of(chain_tables(chain_instance([2] * 6, [FAST, SLOW])))
+    search = ConfigSearch(chain_tables(chain_instance([2] * 6, [FAST, SLOW])), PathPool())
     state = search.starts.start((0, 1), LONGEST_NS)
     assert state is not None
     assert state.split == (0, 5, 8)
@@ -33,7 +27,7 @@ def test_a_start_evens_out_the_work() -> None:
 def test_a_descent_ends_where_no_layer_moved_helps() -> None:
     """From 1 | 5 blocks to a split as good as the best of all."""
     tables = chain_tables(chain_instance([2] * 6, [FAST, SLOW]))
-    search = search_of(tables)
+    search = ConfigSearch(tables, PathPool())
     state = search.starts.judged((0, 1), even_shares(tables), (0, 2, 8))
     assert state is not None
     best = search.descend(state, lambda: False)
@@ -41,18 +35,17 @@ def test_a_descent_ends_where_no_layer_moved_helps() -> None:
     assert search.descend(state, lambda: True) == state
 
 
-def test_stages_take_nodes_rounded() -> None:
-    """Three nodes on one stage, one on each of three; never none."""
-    tables = chain_tables(chain_instance([1] * 4, [SLOW] * 3), dp=3)
-    assert search_of(tables).nodes_per_stage == 3
-    assert search_of(chain_tables(chain_instance([1] * 4, [SLOW] * 3))).nodes_per_stage == 1
+@pytest.mark.parametrize(("dp", "nodes"), [(3, 3), (1, 1)])
+def test_stages_take_nodes_rounded(dp: int, nodes: int) -> None:
+    tables = chain_tables(chain_instance([1] * 4, [SLOW] * 3), dp=dp)
+    assert ConfigSearch(tables, PathPool()).nodes_per_stage == nodes
 
 
 @pytest.mark.parametrize("seed", one_each(range(20), 5))
 def test_improvements_get_no_worse_and_stay_above_the_optimum(seed: int) -> None:
     """Random configurations, from the first order that has a start."""
     tables = random_tables(seed)
-    search, best_ns = search_of(tables), brute_force.optimum_ns(tables)
+    search, best_ns = ConfigSearch(tables, PathPool()), brute_force.optimum_ns(tables)
     starts = [search.starts.start(order, LONGEST_NS) for order in search.first_orders]
     state = next((state for state in starts if state is not None), None)
     if state is None:

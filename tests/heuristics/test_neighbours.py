@@ -21,37 +21,23 @@ from solver.heuristics.neighbours import (
 
 @pytest.mark.parametrize(("used", "per_stage"), [((4, 3, 5), 3), ((2, 0, 1), 1), ((0, 7, 9), 5)])
 def test_all_orders_use_the_same_nodes(used: tuple[int, ...], per_stage: int) -> None:
-    """Start orders, turned ones and a thousand neighbours of one of them."""
+    """Start orders, turned ones and a thousand neighbours of one; the same for the same seed."""
     nodes = Counter({j: n for j, n in enumerate(used) if n})
     starts = start_orders(used, per_stage)
-    near = islice(near_orders(starts[0], per_stage, Random(1)), 1000)
+    near, again = (
+        list(islice(near_orders(starts[0], per_stage, Random(1)), 1000)) for _ in range(2)
+    )
     for order in [*starts, *turned_orders(used, per_stage, 4), *near]:
         assert Counter(order) == nodes
+    assert near == again
 
 
-def test_start_orders_are_the_orders_of_the_runs_and_stripes() -> None:
+def test_orders_by_hand() -> None:
     """2 nodes each of two groups, 2 per stage: two orders of the runs, and one of each a stage."""
     assert start_orders((2, 2), 2) == [(0, 0, 1, 1), (1, 1, 0, 0), (0, 1, 0, 1)]
-
-
-def test_stripes_give_every_stage_its_share() -> None:
-    """6 and 3 nodes, 3 per stage: 2 + 1 on each; of 3 and 3, 1.5 rounds to 2 + 1, then 1 + 2."""
     assert striped((6, 3), 3) == (0, 0, 1) * 3
-    assert striped((3, 3), 3) == (0, 0, 1, 0, 1, 1)
-
-
-def test_few_orders_are_all_tried() -> None:
-    """3 + 2 nodes have 10 orders."""
-    assert len(turned_orders((3, 2), 1, 2)) == 10
-
-
-def test_neighbours_of_an_order_are_the_same_for_the_same_seed() -> None:
-    """Two walks with one seed, and one with another."""
-    order = (0,) * 8 + (1,) * 8
-    first, second, other = (
-        list(islice(near_orders(order, 2, Random(seed)), 50)) for seed in (3, 3, 4)
-    )
-    assert first == second != other
+    assert striped((3, 3), 3) == (0, 0, 1, 0, 1, 1)  # 1.5 rounds to 2 + 1, then 1 + 2
+    assert len(turned_orders((3, 2), 1, 2)) == 10  # 3 + 2 nodes have no more
 
 
 def test_near_splits_are_all_moves_of_one_layer() -> None:
@@ -68,7 +54,7 @@ def test_layers_go_along_with_the_nodes_of_their_stage() -> None:
     assert permuted([a, a, b], [b, b, a], (0, 1, 3, 6)) is None
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_fair_shares_have_the_least_largest_estimate(seed: int) -> None:
     """All ways to give 9 micro-batches to 3 replicas: latency + (m - 1) slowest stage."""
     times = np.random.default_rng(seed).integers(1, 50, (2, 3))

@@ -32,11 +32,9 @@ def test_shared_tables_are_those_of_single_configs(seed: int) -> None:
 
 
 def test_configs_come_by_their_bound() -> None:
-    """The least objective first."""
     instance = random_instance(3)
-    ranked = TimeTables(instance).by_bound(configs(instance))
-    bounds = [bound for bound, _ in ranked]
-    assert bounds == sorted(bounds)
-    forms = TimeTables(instance).forms([config for _, config in ranked])
-    weights = [objective_weight(instance, config) for _, config in ranked]
-    assert bounds == [form.bound_ns * w for form, w in zip(forms, weights, strict=True)]
+    times = TimeTables(instance)
+    bounds, ranked = zip(*times.by_bound(configs(instance)), strict=True)
+    assert bounds == tuple(sorted(bounds))
+    weights = [objective_weight(instance, config) for config in ranked]
+    assert [*bounds] == [f.bound_ns * w for f, w in zip(times.forms(ranked), weights, strict=True)]
