@@ -1,5 +1,8 @@
 """Ranges that the plan space leaves for decisions, held against every plan of tiny configs."""
 
+from dataclasses import replace
+from itertools import combinations
+
 import pytest
 
 from formulations.decisions import (
@@ -43,28 +46,31 @@ def test_ends_and_starts_leave_enough_blocks(seed: int) -> None:
     """One layer less has too few blocks, or there is no such end or start at all."""
     tables = random_tables(seed)
     layers, blocks = tables.num_layers, tables.blocks_before.tolist()
-    for start in range(layers):
-        ends = [e for e in range(start + 1, layers + 1) if blocks[e] - blocks[start] >= 1]
-        if tables.min_blocks == 1:
-            assert least_end(tables, start) == min(ends, default=layers + 1)
-    for end in range(1, layers + 1):
-        starts = [s for s in range(end) if blocks[end] - blocks[s] >= 1]
-        if tables.min_blocks == 1:
-            assert largest_start(tables, end) == max(starts, default=-1)
+    pairs, fewest = combinations(range(layers + 1), 2), tables.min_blocks
+    runs = [(a, b) for a, b in pairs if blocks[b] - blocks[a] >= fewest]
+    for place in range(layers):
+        ends = [b for a, b in runs if a == place]
+        assert least_end(tables, place) == min(ends, default=layers + 1)
+        starts = [a for a, b in runs if b == place + 1]
+        assert largest_start(tables, place + 1) == max(starts, default=-1)
 
 
-def test_shares_below_a_largest_one() -> None:
-    """Of M micro-batches on R replicas none exceeds it, and what is left for one is no less."""
+@pytest.mark.parametrize(
+    ("largest", "shares"),
+    [
+        (None, range(1, 9)),  # one of 3 replicas may have 8 of 10, as the others need one each
+        (4, range(2, 5)),  # none has more than 4: the third has at least 10 - 2 x 4
+        (3, None),  # 3 each are not 10
+    ],
+)
+def test_shares_below_a_largest_one(largest: int | None, shares: range | None) -> None:
     tables = random_tables(0)
-    total, dp = tables.num_micro_batches, tables.config.dp
-    free = share_range(tables)
-    assert (free.start, free.stop) == (max(1, total - (dp - 1) * (total - dp + 1)), total - dp + 2)
-    assert share_range(tables, 1).stop == 2
-    assert not share_range(tables, 0)
+    instance = tables.instance.but(workload={"global_batch": 10 * tables.config.micro_batch})
+    tables = replace(tables, instance=instance, config=tables.config.but(dp=3))
+    assert (share_range(tables, largest) or None) == shares
 
 
 def test_decisions_of_their_plan() -> None:
-    """A plan holds its decisions."""
     for seed in range(0, 40, 4):
         tables = random_tables(seed)
         made = random_decisions(tables, seed)

@@ -40,11 +40,9 @@ def test_the_least_step_by_hand(twin: Twin, fields: dict[str, object], step_ns: 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 def test_variables_stand_for_a_choice(twin: Twin) -> None:
     """One pipeline of one node with 2, one with 1, and one of two nodes with 5 micro-batches."""
-    choice = Instantiation(((2, 1), (5,)))
     built = InstantiationModel(twin.model(), problem(faults=2))
+    choice = Instantiation(((2, 1), (5,)))
     values = {index: value for v, value in built.assignment(choice) for index in v.terms}
-    vector = [values.get(n, 0) for n in range(len(built.model.variables))]
     counts = [[values[i] for v in count for i in v.terms] for count in built.count]
-    assert counts[0][:3] == [2, 1, 0]
-    assert counts[1][:6] == [1, 1, 1, 1, 1, 0]
-    assert len(vector) == len(built.model.variables)
+    assert (counts[0][:3], counts[1][:6]) == ([2, 1, 0], [1, 1, 1, 1, 1, 0])
+    assert {*values} <= {*range(len(built.model.variables))}

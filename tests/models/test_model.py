@@ -2,7 +2,7 @@
 
 import pytest
 
-from formulations.models.model import Linear, Row, Term, negated, of_numbers, total_of, weighted
+from formulations.models.model import Linear, Row, negated, of_numbers, total_of, weighted
 from solver.result import Status
 from tests.twins import TWINS, Twin, has_solution, least_values, solved
 
@@ -10,40 +10,27 @@ ENGINES = pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 Holds = tuple[int, int]
 
 
-def test_weighted_sum_of_constants_is_an_int() -> None:
-    """2 x 1 + 3 x 0 + 5 x 1 = 7."""
+def test_what_is_certain_is_an_int() -> None:
+    """2 x 1 + 3 x 0 + 5 x 1 = 7; a literal and its negation add up to 1."""
     assert weighted([2, 3, 5], [1, 0, 1]) == 7
-
-
-def test_terms_that_cancel_are_an_int() -> None:
-    """A literal and its negation add up to 1."""
     literal = Linear({3: 1})
     assert total_of(literal, negated(literal)) == 1
-
-
-@ENGINES
-def test_weighted_sum_of_both(twin: Twin) -> None:
-    """A variable at 1 adds its value to the constant: 2 + 3."""
-    model = twin.model()
-    literal = model.literal("literal")
-    model.some_of(0, [literal])
-    assert least_values(model, [weighted([2, 3], [1, literal])]) == [5]
-
-
-@ENGINES
-@pytest.mark.parametrize(("smaller", "feasible"), [(4, True), (5, False)])
-def test_constants_are_compared(twin: Twin, smaller: int, feasible: bool) -> None:
-    """4 <= 4 holds, 5 <= 4 does not."""
-    for equal in (False, True):
+    for twin in TWINS:
         model = twin.model()
-        (model.equal if equal else model.at_most)(0, smaller, 4)
-        model.minimize(model.time("time"))
-        assert has_solution(model) == feasible
+        assert model.maximum(0, [((1,), 2), ((), 5), ((0,), 9)], 9, "largest") == 5
+        assert model.maximum(0, [], 0, "none") == 0
+        assert not model.variables
 
 
 @ENGINES
-def test_broken_constants_forbid_their_literal(twin: Twin) -> None:
-    """5 <= 4 under a literal makes the literal false; under one that is 0 it says nothing."""
+def test_constants_are_compared(twin: Twin) -> None:
+    """4 <= 4 holds, 5 <= 4 does not: it makes its literal false, and says nothing under 0."""
+    for smaller in (4, 5):
+        for equal in (False, True):
+            model = twin.model()
+            (model.equal if equal else model.at_most)(0, smaller, 4)
+            model.minimize(model.time("time"))
+            assert has_solution(model) == (smaller == 4)
     model = twin.model()
     literal = model.literal("literal")
     model.at_most(0, 5, 4, literal)
@@ -77,38 +64,27 @@ def test_maximum(twin: Twin, holds: Holds, largest: int) -> None:
 
 
 @ENGINES
-def test_maximum_of_constants_needs_no_variable(twin: Twin) -> None:
-    """Terms that are all certain fold to an int, none at all to 0."""
-    model = twin.model()
-    assert model.maximum(0, [((1,), 2), ((), 5), ((0,), 9)], 9, "largest") == 5
-    assert model.maximum(0, [], 0, "none") == 0
-    assert not model.variables
-
-
-@ENGINES
 @pytest.mark.parametrize("holds", [0, 1])
 @pytest.mark.parametrize("chosen", [(0, 0), (1, 2), (2, 1)])
 def test_choices_cost_what_is_chosen(twin: Twin, chosen: tuple[int, int], holds: int) -> None:
     """One of three options and one of three others: cost 10 a + b, if a third literal holds."""
     model = twin.model()
-    firsts, seconds = (
-        {n: model.literal(f"{name}_{n}") for n in range(3)} for name in ("first", "second")
-    )
+    firsts, seconds = ({n: model.literal(f"{name}_{n}") for n in range(3)} for name in "ab")
     given = model.literal("given")
     for options, number in zip((firsts, seconds), chosen, strict=True):
         model.exactly_one(0, options.values())
         model.equal(0, options[number], 1)
     model.equal(0, given, holds)
+    first_options = [(literal, a) for a, literal in firsts.items()]
     single = of_numbers({a: 10 * a for a in range(3)})
     pairs = of_numbers({(a, b): 10 * a + b for a in range(3) for b in range(3)})
-    firsts_of = [(literal, a) for a, literal in firsts.items()]
     rows = [
-        model.choose(single, firsts_of, None, (given,)),
-        model.choose(pairs, firsts_of, seconds, (given,)),
+        model.choose(single, first_options, None, (given,)),
+        model.choose(pairs, first_options, seconds, (given,)),
     ]
-    terms: list[Term] = [model.maximum(0, own, 22, f"cost_{n}") for n, own in enumerate(rows)]
-    expected = [10 * chosen[0] * holds, (10 * chosen[0] + chosen[1]) * holds]
-    assert least_values(model, terms) == expected
+    terms = [model.maximum(0, own, 22, f"cost_{n}") for n, own in enumerate(rows)]
+    a, b = chosen
+    assert least_values(model, terms) == [10 * a * holds, (10 * a + b) * holds]
 
 
 @ENGINES

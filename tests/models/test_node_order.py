@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from formulations.costs.tables import CostTables
-from formulations.decisions import ALL_FREE, Given, possible_starts
+from formulations.decisions import ALL_FREE, Given
 from formulations.models.layer_to_stage import Split, given_runs
 from formulations.models.model import Solution
 from formulations.models.node_order import FixedOrder, FreeOrder, order_part
@@ -24,25 +24,13 @@ SEEDS = few_and_many(range(120), 7)
 def mixed(seeds: Sequence[int]) -> list[CostTables]:
     """Random tables with nodes of two groups."""
     known = [random_tables(seed) for seed in seeds]
-    configs = [(tables, tables.config) for tables in known]
-    return [tables for tables, one in configs if len(one.nodes_used) == 2 and all(one.nodes_used)]
+    return [tables for tables in known if len(tables.used) == len(tables.config.nodes_used) == 2]
 
 
 def in_zones(seeds: Sequence[int]) -> list[CostTables]:
     """Random tables with nodes in several zones, each a group of its own."""
     known = [random_tables(seed, zones=True) for seed in seeds]
     return [tables for tables in known if sum(tables.config.nodes_used) > 1]
-
-
-def test_starts_are_sums_of_other_nodes() -> None:
-    """Two nodes of three slots and one of two: only what other nodes can fill comes before."""
-    tables = next(
-        tables
-        for tables in (random_tables(seed) for seed in range(0, 4000, 4))
-        if tables.config.nodes_used == (2, 1) and tables.slots_per_node == (3, 2)
-    )
-    # Group 0 after nothing, the other (2), its twin (3), both (5); group 1 after 0, 3, 6 slots.
-    assert list(possible_starts(tables)) == [(0, 0), (0, 2), (0, 3), (0, 5), (1, 0), (1, 3), (1, 6)]
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
@@ -104,31 +92,26 @@ def test_small_nodes_stand_where_they_fit(
     for tables in mixed(seeds):
         boundaries = next(brute_force.all_splits(tables))
         shares = next(brute_force.all_shares(tables))
-        config = tables.config
+        sizes = {
+            (k, r): brute_force.least_bytes(tables, [stage], k, share)
+            for k, stage in enumerate(pairwise(boundaries))
+            for r, share in enumerate(shares)
+        }
         # Group 0 has room for everything; group 1 for the least that some order asks of it.
         need = min(
-            max(
-                brute_force.least_bytes(tables, [(boundaries[k], boundaries[k + 1])], k, shares[r])
-                for k in range(config.pp)
-                for r in range(config.dp)
-                if brute_force.place(tables, order).groups[k * config.dp + r] == 1
-            )
+            max(size for (k, r), size in sizes.items() if groups[k * len(shares) + r] == 1)
             for order in brute_force.all_orders(tables)
+            for groups in [brute_force.place(tables, order).groups]
         )
-        capacity = np.array([1 << 60, need + spare])
-        small = replace(tables, capacity_bytes=capacity)
+        small = replace(tables, capacity_bytes=np.array([1 << 60, need + spare]))
         built = OneConfig(twin.model(), small, Given(boundaries=boundaries, micro_batches=shares))
         assert has_solution(built.model) == feasible
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 def test_single_group_leaves_no_choice(twin: Twin) -> None:
-    """Nodes of one group have one order, which is fixed."""
-    tables = next(
-        tables
-        for tables in (random_tables(seed) for seed in range(1, 99))
-        if tables.config.nodes_used in ((2,), (2, 0))
-    )
+    known = (random_tables(seed) for seed in range(1, 99))
+    tables = next(one for one in known if one.config.nodes_used in ((2,), (2, 0)))
     order = order_part(twin.model(), tables, ALL_FREE)
     assert isinstance(order, FixedOrder)
     assert order.extract(Solution([])) == (0, 0)

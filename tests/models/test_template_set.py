@@ -45,6 +45,5 @@ def test_the_model_has_the_fewest_sizes(
 
 
 def test_fewer_nodes_than_any_set_covers_are_refused() -> None:
-    """Two pipelines of two nodes need four."""
     with pytest.raises(ValueError, match="sizes from 2 on and 1 faults"):
         TemplateSet(TWINS[0].model(), range(3, 6), 2, 1)
