@@ -109,7 +109,7 @@ def solve(
     closed, and from which an equal call goes on.
     """
     from solver.options import SolveOptions
-    from solver.report.document import build_document
+    from solver.plan_figures import build_document
     from solver.search.targets import solve as search
     from solver.study.store import study_at
 

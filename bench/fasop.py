@@ -28,7 +28,7 @@ from formulations.instance.load import load_instance
 from formulations.units import seconds
 from solver.document import PlanDocument
 from solver.options import SolveOptions
-from solver.report.document import plan_of
+from solver.plan_figures import plan_of
 
 
 def _no_plan(instance: str) -> InstanceError:

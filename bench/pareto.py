@@ -38,7 +38,6 @@ from solver.clusters.front import TimeAndMoney
 from solver.clusters.search import FamilySearch, outcome
 from solver.front_document import FrontDocument
 from solver.options import SolveOptions
-from solver.report.document import build_front
 from solver.report.front import Figures as Money
 from solver.report.front import cluster_name, figures_of, terms_of_cluster
 from solver.report.front_picture import Mark, front_picture
@@ -73,7 +72,7 @@ def run(name: str, time_limit_s: float | None, workers: int) -> tuple[FrontDocum
         gap=case.gap, workers=workers, time_limit_s=time_limit_s or 2 * case.most_s
     )
     search = FamilySearch(family, TimeAndMoney(family), options)
-    document = build_front(outcome(search, search.run()), "front")
+    document = outcome(search, search.run())
     count = Counter((one.standing, one.closed_by) for one in document.clusters)
     by_bounds = sum(n for (one, by), n in count.items() if one != "open" and by == "bounds")
     front = [

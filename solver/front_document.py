@@ -2,24 +2,22 @@
 
 One JSON object. Every point holds a plan file of its own cluster; of the others it says by what
 point they are dominated, from which step time on, and that they have no faster plan. `verify`
-proves all of that again. `FamilyResult` is what a search returns of it.
+proves all of that again.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
 from formulations.costs.renting import Terms
 from formulations.instance import Instance
-from formulations.instance.family import Counts, Family
+from formulations.instance.family import Family
 from formulations.instance.input_limits import Index, Name, Seconds
 from formulations.instance.record import Record
 from formulations.units import SECONDS_PER_HOUR
 from solver.document import PlanDocument
 from solver.files import Envelope
-from solver.options import SolveOptions
-from solver.result import Result, Termination
+from solver.result import Termination
 
 #: What clusters are compared by: `solver.clusters.front`.
 Aim = Literal["front", "time", "money", "subsets"]
@@ -111,28 +109,3 @@ class FrontDocument(Envelope):
     def num_open(self) -> int:
         """Clusters of which it is not shown where they stand."""
         return sum(cluster.standing == "open" for cluster in self.clusters)
-
-
-@dataclass(frozen=True)
-class FamilyPoint:
-    """A cluster on the front, on these terms.
-
-    `result`: of the cluster of just the nodes that its plan uses.
-    """
-
-    nodes: Counts
-    nodes_used: Counts
-    terms: tuple[Terms, ...]
-    result: Result
-
-
-@dataclass(frozen=True)
-class FamilyResult:
-    """Outcome of a search over a family: points, fastest first, and where all clusters stand."""
-
-    family: Family
-    options: SolveOptions
-    termination: Termination
-    points: tuple[FamilyPoint, ...]
-    clusters: tuple[ClusterRecord, ...]
-    runtime_s: float

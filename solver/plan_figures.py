@@ -1,26 +1,37 @@
-"""The figures of a plan file that follow from its instance and its plan: times, memory, money.
+"""From results to plan files, with the figures that follow from instance and plan; and back.
 
-The only place that derives them: `report` writes them, `verify` compares a file's with them.
+The only place that derives times, memory and money: `verify` compares a file's with them.
 """
 
 from collections import Counter
 from itertools import pairwise
 from typing import Any
 
-from formulations.costs.plan_costs import PlanCosts, plan_memory, plan_tables, rounding_error_ns
+from formulations.costs.plan_costs import (
+    PlanCosts,
+    plan_costs,
+    plan_memory,
+    plan_tables,
+    rounding_error_ns,
+)
 from formulations.costs.renting import checkpoint_every_s, terms_of
+from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.instance import gpu_evidence
 from formulations.plan import Configuration, Plan, num_gpus
 from formulations.units import SECONDS_PER_HOUR, seconds
 from solver.document import (
     MemoryDocument,
+    PlanDocument,
     RentingDocument,
     ReplicaDocument,
     StageDocument,
     StepDocument,
+    config_counts,
 )
-from solver.result import price_usd_per_hour
+from solver.files import digest, sealed
+from solver.options import SolveOptions
+from solver.result import Result, objective_weight, price_usd_per_hour
 from solver.simulate import critical_path, replica_times
 
 #: Part of the step that every kind of operation on the critical path counts for.
@@ -157,3 +168,59 @@ def _replicas(instance: Instance, plan: Plan, costs: PlanCosts) -> tuple[Replica
             )
         replicas.append(ReplicaDocument(micro_batches=replica.micro_batches, stages=tuple(stages)))
     return tuple(replicas)
+
+
+def build_document(result: Result, options: SolveOptions) -> PlanDocument:
+    """The sealed plan file of a result; figures of the plan are None where there is none."""
+    plan, step_time_ns, bound_s = result.plan, result.step_time_ns, None
+    if plan is not None and step_time_ns is not None:
+        costs = plan_costs(result.instance, plan)
+        figures = plan_figures(result.instance, plan, costs, step_time_ns)
+        weight = objective_weight(result.instance, plan.config)
+    else:
+        figures = NO_FIGURES
+        weight = 1.0 if result.instance.objective.minimize == "step_time" else 0.0
+    # Of the step time; if money is minimised, at the rent of the plan found
+    if result.bound is not None and weight:
+        bound_s = result.bound / weight / 1e9
+    return sealed(
+        PlanDocument(
+            status=result.status,
+            termination=result.termination,
+            method=result.method,
+            requested_gap=result.requested_gap,
+            seed=options.seed,
+            minimize=result.instance.objective.minimize,
+            target=result.instance.search.target,
+            lower_bound_s=bound_s,
+            gap=result.gap,
+            runtime_s=result.runtime_s,
+            history=result.log.history,
+            configs=config_counts(result.log.configs),
+            closed_configs=result.log.configs,
+            instance=result.instance,
+            **figures,
+        )
+    )
+
+
+def plan_of(document: PlanDocument) -> Plan:
+    """The plan that a document describes; PlanError if it was changed or holds no plan."""
+    if digest(document.model_dump(mode="json")) != document.digest:
+        allowed = "the file as solve wrote it (verify names the field)"
+        raise PlanError("digest", "the plan file was changed", allowed)
+    if document.config is None:
+        raise PlanError("config", f"no plan (status {document.status})", "a file with a plan")
+    number = {name: n for n, name in enumerate(document.instance.cluster.node_names)}
+    replicas = tuple(replica.replica(number) for replica in document.replicas)
+    order = tuple(number[name] for name in document.node_order)
+    return Plan(config=document.config, node_order=order, replicas=replicas)
+
+
+def costs_of(document: PlanDocument) -> PlanCosts:
+    """Costs of the plan of a document; PlanError as in `plan_of`, or if it makes no sense."""
+    try:
+        return plan_costs(document.instance, plan_of(document))
+    except (LookupError, ValueError) as error:
+        found = f"groups and stages that do not fit ({error})"
+        raise PlanError("replicas", found, "a plan that verify accepts") from error

@@ -8,7 +8,7 @@ from formulations.instance import Instance
 from formulations.plan import Configuration
 from formulations.space import PlanSpace, configs
 from solver.options import SolveOptions
-from solver.report.document import build_document
+from solver.plan_figures import build_document
 from solver.result import Result, objective_weight
 from solver.simulate import step_time_ns
 from solver.verify import verify_document

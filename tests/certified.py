@@ -11,7 +11,7 @@ from formulations.plan import Configuration, Plan
 from formulations.space import PlanSpace, configs
 from solver.document import PlanDocument
 from solver.options import SolveOptions
-from solver.report.document import build_document
+from solver.plan_figures import build_document
 from solver.result import (
     ConfigRecord,
     Proof,

@@ -24,7 +24,7 @@ from formulations.instance.search import Overlap
 from formulations.units import GIB
 from solver.document import PlanDocument
 from solver.options import SolveOptions
-from solver.report.document import build_document
+from solver.plan_figures import build_document
 from solver.result import SearchLog, Status, Termination
 from tests.certified import certified, certified_document
 from tests.small_instances import gpu, layer, nodes_of, workload

@@ -12,7 +12,7 @@ import pytest
 
 from solver.document import PlanDocument
 from solver.files import to_json
-from solver.report.document import costs_of
+from solver.plan_figures import costs_of
 from solver.simulate import Step, simulate_step
 from tests.hand_made import document_of, heuristic_result, pipelined_result
 

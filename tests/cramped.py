@@ -10,7 +10,7 @@ from formulations.instance import Instance, Workload
 from formulations.plan import Configuration
 from solver.document import PlanDocument
 from solver.options import SolveOptions
-from solver.report.document import build_document
+from solver.plan_figures import build_document
 from solver.search.driver import solve
 from solver.verify import Effort, verify_document
 from tests import brute_force

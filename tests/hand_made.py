@@ -12,7 +12,7 @@ from formulations.plan import Plan
 from formulations.space import configs
 from solver.document import PlanDocument
 from solver.options import SolveOptions
-from solver.report.document import build_document
+from solver.plan_figures import build_document
 from solver.result import ConfigRecord, Result, SearchLog, Status, Termination
 from solver.simulate import Operation, Step, step_time_ns
 from tests.brute_force import all_orders

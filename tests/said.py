@@ -4,7 +4,7 @@ from typing import Any
 
 from solver.document import RECORDED
 from solver.options import SolveOptions
-from solver.report.document import build_document
+from solver.plan_figures import build_document
 from solver.result import Result
 
 

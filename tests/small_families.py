@@ -1,13 +1,14 @@
 """Tiny families of clusters, and what searches over them find."""
 
 from functools import cache
+from itertools import permutations
 
 from formulations.costs.tables import build_tables
 from formulations.instance.family import Counts, Family
 from formulations.space import configs_of
 from solver.clusters.front import Figures, Measure, TimeAndMoney
 from solver.clusters.search import FamilySearch, outcome
-from solver.front_document import FamilyResult
+from solver.front_document import FrontDocument, PointDocument
 from solver.options import SolveOptions
 from solver.search.driver import solve
 from tests import brute_force
@@ -28,14 +29,14 @@ def small_family(seed: int, fewest: Counts | None = None) -> Family:
     return Family(instance=instance, fewest=none if fewest is None else fewest)
 
 
-def searched(family: Family, measure: Measure | None = None, gap: float = 0.0) -> FamilyResult:
+def searched(family: Family, measure: Measure | None = None, gap: float = 0.0) -> FrontDocument:
     """The outcome of a search over a family, its front by default."""
     search = FamilySearch(family, measure or TimeAndMoney(family), SolveOptions(gap=gap))
     return outcome(search, search.run())
 
 
 @cache
-def found(seed: int) -> FamilyResult:
+def found(seed: int) -> FrontDocument:
     """The front of a small family."""
     return searched(small_family(seed))
 
@@ -68,20 +69,24 @@ def front_of(measure: Measure, times: dict[Counts, int | None]) -> set[Figures]:
         if ns is not None
         for terms in measure.terms(counts)
     }
-    return {
-        one
-        for one in known
-        if not any(
-            other != one and all(a <= b for a, b in zip(other, one, strict=True)) for other in known
-        )
+    better = {
+        a
+        for a, b in permutations(known, 2)
+        if all(ours >= its for ours, its in zip(a, b, strict=True))
     }
+    return known - better
 
 
-def points_of(measure: Measure, result: FamilyResult) -> set[Figures]:
-    """Figures of the points of an outcome."""
+def step_ns(point: PointDocument) -> int:
+    """Step time of a point."""
+    return round(1e9 * (point.plan.step_time_s or 0))
+
+
+def points_of(measure: Measure, front: FrontDocument) -> set[Figures]:
+    """Figures of the points of a front."""
     return {
-        measure.figures(point.nodes, point.result.step_time_ns, terms)
-        for point in result.points
-        if point.result.step_time_ns is not None
-        for terms in point.terms
+        measure.figures(point.nodes, step_ns(point), terms)
+        for point in front.points
+        for terms in measure.terms(point.nodes)
+        if terms.on_spot in [rented.on_spot for rented in point.terms]
     }

@@ -12,7 +12,7 @@ from formulations.lengths.problem import Moves
 from formulations.switching.shards import Layout, Seat
 from solver.document import PlanDocument
 from solver.options import SolveOptions
-from solver.report.document import build_document
+from solver.plan_figures import build_document
 from solver.switch_document import SwitchDocument
 from solver.switching.documented import switch_document
 from tests.expert_instances import expert_instance

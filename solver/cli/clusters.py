@@ -175,10 +175,9 @@ def _search(
 ) -> "FrontDocument":
     """Searches, and tells on stderr how far it is."""
     from solver.clusters.search import FamilySearch, outcome
-    from solver.report.document import build_front
     from solver.study.store import study_at
 
     with family_display() as progress, study_at(study, family.instance) as kept:
         search = FamilySearch(family, measure, options, kept)
         termination = search.run(progress)
-    return build_front(outcome(search, termination), measure.aim)
+    return outcome(search, termination)

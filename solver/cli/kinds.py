@@ -16,7 +16,7 @@ from solver.files import Envelope, joined_names, read_one_of
 from solver.fleet_document import FleetDocument
 from solver.front_document import FrontDocument
 from solver.lengths_document import LengthsDocument
-from solver.report.document import costs_of
+from solver.plan_figures import costs_of
 from solver.report.front import front_report
 from solver.report.front_picture import front_page, front_picture
 from solver.report.html.page import html_page

@@ -164,7 +164,7 @@ def export_command(
     back and must sum to the plan: layers, ranks, micro-batches.
     """
     from solver.export.registry import EXPORTERS, exported
-    from solver.report.document import plan_of
+    from solver.plan_figures import plan_of
 
     check_folder(out)
     document = checked_plan(plan)
@@ -204,8 +204,8 @@ def explain_command(
     """
     from solver.explain.what_ifs import answers
     from solver.options import SolveOptions
+    from solver.plan_figures import costs_of, plan_of
     from solver.report.compared import answers_json, explanation
-    from solver.report.document import costs_of, plan_of
     from solver.simulate import simulate_step
 
     document = checked_plan(plan)

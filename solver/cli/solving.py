@@ -53,7 +53,7 @@ def solve_command(
     """
     from formulations.instance.load import load_instance
     from solver.files import to_json
-    from solver.report.document import build_document
+    from solver.plan_figures import build_document
     from solver.report.text import solution_text
     from solver.search.targets import solve
     from solver.study.store import study_at
@@ -164,8 +164,8 @@ def evaluate_command(
     from solver.evaluate.read import read_run
     from solver.files import to_json
     from solver.options import SolveOptions
+    from solver.plan_figures import costs_of
     from solver.report.compared import evaluation_json, evaluation_text
-    from solver.report.document import costs_of
     from solver.search.driver import solve
     from solver.simulate import simulate_step
 

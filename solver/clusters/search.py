@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heapreplace
 
 from formulations.costs.renting import Terms
 from formulations.instance.family import Counts, Family
+from formulations.units import seconds
 from solver.clusters.front import Front, Measure
 from solver.clusters.member import (
     KeptMembers,
@@ -21,9 +22,11 @@ from solver.clusters.member import (
     member_config,
     member_plan,
 )
-from solver.front_document import ClusterRecord, FamilyPoint, FamilyResult
+from solver.files import sealed
+from solver.front_document import ClusterRecord, FrontDocument, PointDocument, TermsDocument
 from solver.interrupt import Deadline, TimeUp, time_up_after
 from solver.options import SolveOptions
+from solver.plan_figures import build_document
 from solver.result import NOISE, Result, SearchLog, Status, Termination, proves, relative_gap
 from solver.search.progress import Progress
 from solver.study.store import Study
@@ -219,23 +222,29 @@ class FamilySearch:
         return show
 
 
-def outcome(search: FamilySearch, termination: Termination) -> FamilyResult:
-    """Everything that a search knows when it has ended."""
+def outcome(search: FamilySearch, termination: Termination) -> FrontDocument:
+    """The sealed front file: everything that a search knows when it has ended."""
     clusters, terms = search.clusters, dict[Counts, list[Terms]]()
     for point in clusters.front.best:
         terms.setdefault(point.counts, []).append(point.terms)
-    return FamilyResult(
-        family=search.family,
-        options=search.options,
-        termination=termination,
-        points=tuple(_point(search, counts, tuple(rented)) for counts, rented in terms.items()),
-        clusters=tuple(_standing(search, counts, counts in terms) for counts in clusters.bounds),
-        runtime_s=search.deadline.elapsed_s,
+    return sealed(
+        FrontDocument(
+            aim=clusters.front.measure.aim,
+            termination=termination,
+            requested_gap=search.options.gap,
+            seed=search.options.seed,
+            runtime_s=search.deadline.elapsed_s,
+            points=tuple(_point(search, counts, rented) for counts, rented in terms.items()),
+            clusters=tuple(
+                _standing(search, counts, counts in terms) for counts in clusters.bounds
+            ),
+            family=search.family,
+        )
     )
 
 
-def _point(search: FamilySearch, counts: Counts, terms: tuple[Terms, ...]) -> FamilyPoint:
-    """With the result on the nodes that its plan uses; the others of the point are idle."""
+def _point(search: FamilySearch, counts: Counts, rented: list[Terms]) -> PointDocument:
+    """With the plan on the nodes that it uses; the others of the point are idle."""
     closing = search.clusters.proofs[counts]
     assert closing.found is not None, "a point has a plan"
     plan, step_time_ns = closing.found
@@ -262,7 +271,13 @@ def _point(search: FamilySearch, counts: Counts, terms: tuple[Terms, ...]) -> Fa
         method=search.options.method,
         requested_gap=asked,
     )
-    return FamilyPoint(counts, used, terms, result)
+    family, step_s = search.family.instance, seconds(step_time_ns)
+    return PointDocument(
+        nodes=counts,
+        nodes_used=used,
+        terms=tuple(TermsDocument.of(family, terms, step_s) for terms in rented),
+        plan=build_document(result, search.options),
+    )
 
 
 def _standing(search: FamilySearch, counts: Counts, on_front: bool) -> ClusterRecord:

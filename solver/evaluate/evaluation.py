@@ -24,7 +24,7 @@ from solver.evaluate.launched import block_boundaries, num_blocks
 from solver.evaluate.run_plan import Planned, as_run, judged, settled
 from solver.lengths.candidates import Candidates
 from solver.options import SolveOptions
-from solver.report.document import build_document
+from solver.plan_figures import build_document
 from solver.report.naming import experts_text
 from solver.result import Result, Status
 from solver.verify import Effort, verify_document

@@ -18,7 +18,7 @@ from formulations.instance.workload import FLASH_PRECISIONS, FORMATS, MASTER_BYT
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Configuration, Degrees
 from formulations.units import SECONDS_PER_HOUR
 from solver.document import PlanDocument
-from solver.report.document import costs_of, plan_of
+from solver.plan_figures import costs_of, plan_of
 from solver.report.layout import Lines
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.simulate import step_time_ns

@@ -14,6 +14,7 @@ from formulations.instance.workload import Recompute
 from formulations.plan import Configuration, num_gpus
 from formulations.space.launch import able
 from solver.document import PlanDocument
+from solver.plan_figures import costs_of, plan_of
 from solver.report.assumptions import (
     assumptions,
     calibration_lines,
@@ -22,7 +23,6 @@ from solver.report.assumptions import (
     renting_lines,
 )
 from solver.report.critical import busy_share, summary
-from solver.report.document import costs_of, plan_of
 from solver.report.layout import Lines, labelled
 from solver.report.naming import by_group, degrees_of, experts_text, layers_text, tensor_text
 from solver.report.quantities import (

@@ -8,7 +8,6 @@ import pytest
 from bench.pareto import CASES, FASOP_CASE, faults, judged
 from formulations.instance.family import Family
 from formulations.instance.load import load_family
-from solver.report.document import build_front
 from tests.small_families import searched
 
 
@@ -17,7 +16,7 @@ def test_plan_lies_behind_the_front(reference: Path) -> None:
     instance = load_family(CASES[FASOP_CASE].path).instance
     groups = tuple(group.but(nodes=1) for group in instance.cluster.groups)
     family = Family(instance=instance.but(cluster={"groups": groups}), fewest=(0, 0))
-    front = build_front(searched(family, gap=0.01), "front")
+    front = searched(family, gap=0.01)
     path = reference / "fasop" / "pareto_gpt2xl.json"
     best = json.loads(path.read_text(encoding="utf-8"))["best"]
     entry = next(x for x in best if (x["num_a100_nodes"], x["num_a10_nodes"]) == (0, 1))

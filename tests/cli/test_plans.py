@@ -13,7 +13,7 @@ from solver.document import PlanDocument, config_counts
 from solver.export.registry import EXPORTERS
 from solver.files import sealed, to_json
 from solver.options import SolveOptions
-from solver.report.document import build_document
+from solver.plan_figures import build_document
 from solver.result import SearchLog, Status, Termination
 from solver.verify import cascade
 from tests.certified import certified_document

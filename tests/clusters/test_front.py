@@ -2,7 +2,6 @@
 
 from functools import cache
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -11,8 +10,7 @@ from formulations.instance.family import Family
 from formulations.instance.machines import Spot
 from formulations.instance.preemption import Preemption
 from solver.clusters.front import Figures, TimeAndMoney
-from solver.front_document import Aim, FamilyResult, FrontDocument
-from solver.report.document import build_front
+from solver.front_document import Aim, FrontDocument
 from solver.report.front_picture import front_picture
 from solver.verify import verify_front
 from tests.oracles.preemption import all_terms
@@ -49,67 +47,67 @@ def spot_family(seed: int, limit: float | None = None) -> Family:
 
 
 @cache
-def found(seed: int) -> FamilyResult:
-    """The front of such a family."""
-    return searched(spot_family(seed))
+def front(seed: int = SEEDS[0], limit: float | None = None) -> FrontDocument:
+    """The front of such a family, and its file."""
+    return searched(spot_family(seed, limit))
 
 
 @cache
-def front(seed: int = SEEDS[0]) -> FrontDocument:
-    """Its file."""
-    return build_front(found(seed), "front")
+def known(seed: int, limit: float | None = None) -> set[Figures]:
+    """Figures of the best plan of every cluster on all terms that there are, by brute force."""
+    family = spot_family(seed, limit)
+    return {
+        (ns * terms.slowdown, ns * terms.useful_usd_per_hour)
+        for counts, ns in times_by_force(family).items()
+        if ns is not None
+        for terms in all_terms(family.instance, counts)
+    }
 
 
 @pytest.mark.parametrize("limit", [None, 2.0])
 @pytest.mark.parametrize("seed", one_each(SEEDS, 3))
 def test_front_is_that_of_every_plan_on_all_terms(seed: int, limit: float | None) -> None:
-    """By brute force, with all terms that there are."""
-    family = spot_family(seed, limit)
-    known: set[Figures] = set()
-    for counts, ns in times_by_force(family).items():
-        for own in all_terms(family.instance, counts) if ns is not None else ():
-            assert ns is not None
-            known.add((ns * own.slowdown, ns * own.useful_usd_per_hour))
-    best = sorted(a for a in known if not any(b < a and b[1] <= a[1] for b in known))
-    best = [one for i, one in enumerate(best) if not i or one[0] > best[i - 1][0] * (1 + 1e-9)]
-    result = found(seed) if limit is None else searched(family)
-    ours = sorted(points_of(TimeAndMoney(family), result))
-    assert ours == [pytest.approx(one) for one in best]
+    """By brute force; with a mark in its picture for every cluster on each of its terms.
+
+    The limit is on the terms: plans on nodes that are too dear on demand count all the same.
+    """
+    figures = known(seed, limit)
+    best = sorted(a for a in figures if not any(b < a and b[1] <= a[1] for b in figures))
+    best = [a for i, a in enumerate(best) if not i or a[0] > best[i - 1][0] * (1 + 1e-9)]
+    document = front(seed, limit)
+    ours = sorted(points_of(TimeAndMoney(document.family), document))
+    assert ours == [pytest.approx(figures) for figures in best]
+    checked = verify_front(document)
+    assert (checked.problems, checked.complete) == ((), True)
+    shown = [one.nodes for one in document.clusters if one.standing != "infeasible"]
+    marks = sum(len(worthwhile_terms(document.family.instance, nodes)) for nodes in shown)
+    picture = front_picture(document)
+    assert picture.count("<title>") == marks + 1
+    assert picture.count("useful sequences") > 2
 
 
-def within(family: Family, aim: Aim, **limits: float) -> list[float]:
-    """The least figure of that aim with limits on steps that are kept, proved again."""
-    instance = family.instance
-    own = instance.limits.model_copy(update=limits)
-    family = family.model_copy(update={"instance": instance.model_copy(update={"limits": own})})
-    measure = TimeAndMoney(family, time=aim != "money", money=aim != "time")
-    result = searched(family, measure, gap=0.2)
-    checked = verify_front(build_front(result, aim))
-    assert checked.problems == ()
-    assert checked.complete
-    return sorted({max(figures) for figures in points_of(measure, result)})
-
-
+@pytest.mark.parametrize(
+    ("aim", "limit", "per_second"),
+    [("time", "max_cost_usd_per_step", 3600e9), ("money", "max_step_time_s", 1e9)],
+)
 @pytest.mark.parametrize("seed", one_each(SEEDS, 3))
-def test_limits_are_of_steps_that_are_kept(seed: int) -> None:
-    """The least time within every budget, the least money by every deadline, whatever the gap."""
+def test_limits_are_of_steps_that_are_kept(
+    seed: int, aim: Aim, limit: str, per_second: float
+) -> None:
+    """The least time within a budget, the least money by a deadline, whatever the gap."""
     family = spot_family(seed)
-    known = {
-        (ns * own.slowdown, ns * own.useful_usd_per_hour)
-        for counts, ns in times_by_force(family).items()
-        if ns is not None
-        for own in all_terms(family.instance, counts)
-    }
-    times, costs = (sorted({one[i] for one in known}) for i in (0, 1))
-    for cost in costs[:: max(1, len(costs) // 2)]:
-        fastest = min(a for a, b in known if b <= cost * (1 + 1e-9))
-        found = within(family, "time", max_cost_usd_per_step=cost * (1 + 1e-9) / 3600e9)
-        assert found == [pytest.approx(fastest)]
-    for time_ns in times[:: max(1, len(times) // 2)]:
-        cheapest = min(b for a, b in known if a <= time_ns * (1 + 1e-9))
-        found = within(family, "money", max_step_time_s=time_ns * (1 + 1e-9) / 1e9)
-        assert found == [pytest.approx(cheapest)]
-    assert within(family, "front", max_cost_usd_per_step=costs[0] * 0.99 / 3600e9) == []
+    pairs = [(a, b) if aim == "time" else (b, a) for a, b in known(seed)]
+    limits = sorted(b for _, b in pairs)
+    for value in (limits[0] * 0.99, limits[0], limits[len(limits) // 2]):
+        limited = {limit: value * (1 + 1e-9) / per_second}
+        own = family.but(instance={"limits": limited})
+        measure = TimeAndMoney(own, time=aim != "money", money=aim != "time")
+        document = searched(own, measure, gap=0.2)
+        checked = verify_front(document)
+        assert (checked.problems, checked.complete) == ((), True)
+        best = [min(a for a, b in pairs if b <= value)] if value >= limits[0] else []
+        ours = {max(figures) for figures in points_of(measure, document)}
+        assert sorted(ours) == [pytest.approx(figure) for figure in best]
 
 
 @pytest.mark.parametrize("seed", one_each(SEEDS, 3))
@@ -137,57 +135,21 @@ def test_terms_that_others_beat_are_left_out() -> None:
     assert terms[0] not in worthwhile_terms(spot_family(SEEDS[0], limit).instance, (2, 2))
 
 
-def test_a_cluster_may_stand_on_the_front_on_several_terms() -> None:
-    """Dear and fast on demand, cheap and slow on spot, with one plan."""
-    several = [point for seed in SEEDS for point in front(seed).points if len(point.terms) > 1]
-    assert several
-    for point in several:
-        speeds = [terms.sequences_per_s for terms in point.terms]
-        assert speeds == sorted(speeds, reverse=True)
-
-
-@pytest.mark.parametrize("seed", one_each(SEEDS, 3))
-def test_front_is_proved_again(seed: int) -> None:
-    """Every point on all its terms, and where every other cluster stands."""
-    checked = verify_front(front(seed))
-    assert checked.problems == ()
-    assert checked.complete
-
-
-def test_limits_on_rent_and_gaps_are_proved_again() -> None:
-    """The limit is on the terms: plans on nodes that are too dear on demand count all the same."""
-    family = spot_family(SEEDS[0], 2.0)
-    result = searched(family, gap=0.05)
-    assert result.points
-    assert verify_front(build_front(result, "front")).complete
-
-
-def _fewer_terms(fields: dict[str, Any]) -> None:
-    point = next(point for point in fields["points"] if len(point["terms"]) > 1)
-    point["terms"].pop(0)
+def several(seed: int) -> int:
+    """The first point on several terms: fast on demand, slow on spot, with one plan."""
+    counts = [len(point.terms) for point in front(seed).points]
+    return next(n for n, count in enumerate(counts) if count > 1)
 
 
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        (_fewer_terms, "bound_ns"),
+        (lambda fields: fields["points"][several(SEEDS[0])]["terms"].pop(0), "bound_ns"),
         ({"points.0.terms.0.on_spot": ["none"]}, "on_spot"),
         ({"points.-1.terms.-1.availability": 1.0}, "availability"),
     ],
 )
 def test_forged_terms_are_refused(changes: Changes, named: str) -> None:
     """Terms that are missing, not offered, or better than they are."""
-    seed = next(s for s in SEEDS if any(len(point.terms) > 1 for point in front(s).points))
-    found = verify_front(resealed(front(seed), changes))
+    found = verify_front(resealed(front(), changes))
     assert any(named in problem for problem in found.problems)
-
-
-def test_picture_says_what_its_axes_are() -> None:
-    """Useful sequences both ways, and a mark for every cluster on each of its terms."""
-    document = front()
-    picture = front_picture(document)
-    assert picture.count("useful sequences") > 2
-    assert "on spot" in picture
-    shown = [one.nodes for one in document.clusters if one.standing != "infeasible"]
-    marks = sum(len(worthwhile_terms(document.family.instance, nodes)) for nodes in shown)
-    assert picture.count("<title>") == marks + 1

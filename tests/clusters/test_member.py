@@ -10,10 +10,17 @@ import pytest
 from formulations.instance.family import Family
 from formulations.instance.load import load_family
 from solver.clusters.front import Measure, TimeAndMoney, TimeAndNodes
-from solver.clusters.member import MemberClosing, Members, MemberTask, family_overviews
+from solver.clusters.member import (
+    FamilyOverview,
+    MemberClosing,
+    Members,
+    MemberTask,
+    family_overviews,
+)
 from solver.clusters.search import FamilySearch, outcome
-from solver.front_document import FamilyResult
+from solver.front_document import FrontDocument
 from solver.options import SolveOptions
+from solver.plan_figures import plan_of
 from solver.study.store import read_study, study_at
 from tests.command_line import output, run
 from tests.seeds import few_and_many
@@ -35,16 +42,17 @@ def few(nodes: int) -> Family:
     return family.but(instance=update)
 
 
-def front(
-    path: Path | None, options: SolveOptions, measured: Callable[[Family], Measure]
-) -> list[object]:
-    """What a search says of its points and clusters, but for its time."""
-    family = few(2)
-    with study_at(path, family.instance) as study:
-        search = FamilySearch(family, measured(family), options, study)
-        found = outcome(search, search.run())
-    points = [(one.nodes, one.result.plan, one.result.log.configs) for one in found.points]
-    return [*points, found.clusters]
+def overview(path: Path) -> FamilyOverview:
+    """What a study shows of its only question."""
+    with read_study(path) as (_, notes):
+        (shown,) = family_overviews(notes)
+        return shown
+
+
+def said(front: FrontDocument) -> list[object]:
+    """What a front says but for its time."""
+    points = [(one.nodes, plan_of(one.plan), one.plan.closed_configs) for one in front.points]
+    return [*points, front.clusters]
 
 
 @pytest.mark.parametrize("measured", [TimeAndMoney, TimeAndNodes])
@@ -52,8 +60,8 @@ def test_killed_search_goes_on(
     measured: Callable[[Family], Measure], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It loses the cluster in hand, shows what is open, and ends with the front of a fresh run."""
-    path, options, closed = tmp_path / "study.db", SolveOptions(gap=0.01), list[MemberTask]()
-    fresh, close = front(None, options, measured), Members.close
+    path, family, closed = tmp_path / "study.db", small_family(9), list[MemberTask]()
+    fresh, close = searched_with(None, family, measured), Members.close
 
     def dies(self: Members, task: MemberTask, *others: object) -> MemberClosing:
         closed.append(task)
@@ -63,29 +71,28 @@ def test_killed_search_goes_on(
 
     monkeypatch.setattr(Members, "close", dies)
     with pytest.raises(Killed):
-        front(path, options, measured)
-    with read_study(path) as (_, notes):
-        (shown,) = family_overviews(notes)
-    assert len(shown.open) > 0
-    assert front(path, options, measured) == fresh
+        searched_with(path, family, measured)
+    assert len(overview(path).open) > 0
+    again = searched_with(path, family, measured)
+    assert said(again) == said(fresh)
     assert closed[1] == closed[2]
     assert len(set(closed)) == len(closed) - 1
 
 
 def test_bug_study_showed_clusters_as_open_that_bounds_had_closed(tmp_path: Path) -> None:
     """The last clusters need no search."""
-    path, family = tmp_path / "study.db", load_family(BERT)
+    path, family = tmp_path / "study.db", few(4)
     with study_at(path, family.instance) as study:
         FamilySearch(family, TimeAndNodes(family), SolveOptions(gap=0.05), study).run()
-    with read_study(path) as (_, notes):
-        (shown,) = family_overviews(notes)
-    assert (shown.closed, shown.open) == (80, [])
+    assert (overview(path).closed, overview(path).open) == (24, [])
 
 
-def searched_with(path: Path, family: Family) -> FamilyResult:
+def searched_with(
+    path: Path | None, family: Family, measured: Callable[[Family], Measure] = TimeAndMoney
+) -> FrontDocument:
     """A front with a study."""
     with study_at(path, family.instance) as study:
-        search = FamilySearch(family, TimeAndMoney(family), SolveOptions(), study)
+        search = FamilySearch(family, measured(family), SolveOptions(), study)
         return outcome(search, search.run())
 
 
@@ -111,33 +118,17 @@ def test_study_of_any_families_gives_what_a_fresh_search_gives(
             assert searched_with(path, family).clusters == searched(family).clusters, seed
 
 
-def test_command_line_keeps_subsets(tmp_path: Path) -> None:
-    """`pareto --subsets --study` goes on from what is there, on machines of `solve`."""
-    small, path = BERT.with_name("hetero_small.yaml"), tmp_path / "study.db"
-    words = ["--gap", "0.2", "--workers", "1", "--study", path]
-    assert run("solve", small, *words)[0] == 0
-    first, again = (
-        [p["plan"]["step_time_s"] for p in json.loads(one)["points"]]
-        for one in (run("pareto", small, "--subsets", *words, "--json")[1] for _ in range(2))
-    )
-    assert first == again
-    shown = output("show", "--study", path)
-    assert "configurations closed, 0 open" in shown
-    assert "subsets       hetero_small: clusters 7 closed, 0 open" in shown
-
-
 def test_bug_subsets_overwrote_what_a_study_said_of_the_front(tmp_path: Path) -> None:
     """`show --study` has a line for every question; another length of training is none."""
     text = BERT.read_text(encoding="utf-8").replace("max: 8", "max: 1")
     family, path = tmp_path / "four.yaml", tmp_path / "study.db"
     family.write_text(text.replace("profiles/", f"{BERT.parent}/profiles/"), encoding="utf-8")
     words = [family, "--gap", "0.2", "--workers", "1", "--study", path]
-    pareto, subsets = ["pareto"], ["pareto", "--subsets"]
-    budget, longer = ["pareto", "--budget", "20000"], ["pareto", "--sequences", "1000"]
-    for asked in (pareto, subsets, budget, longer):
-        assert run(*asked, *words)[0] == 0
+    for asked in ([], ["--subsets"], ["--budget", "20000"], ["--sequences", "1000"]):
+        assert run("pareto", *asked, *words)[0] == 0
     shown = output("show", "--study", path)
     assert shown.startswith("pareto        aws_bert: clusters 3 closed, 0 open, ")
+    assert "subsets       aws_bert: clusters 3 closed, 0 open" in shown
     kept = json.loads(output("show", "--study", path, "--json"))["clusters"]
     found = [(one["aim"], one["max_cost_usd_per_step"]) for one in kept]
     assert sorted(found) == [("front", None), ("subsets", None), ("time", 20000 / 3125000)]

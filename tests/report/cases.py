@@ -7,7 +7,6 @@ from solver.fleet_document import FleetDocument
 from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon
 from solver.front_document import FrontDocument
-from solver.report.document import build_front
 from tests.random_fleets import even_designs, fleet_instance
 from tests.small_families import SEEDS, found, searched, small_family
 
@@ -17,14 +16,14 @@ HOUR = Horizon(3600 * 10**9)
 @cache
 def front() -> FrontDocument:
     """A front of money with several points, found in 2 s."""
-    return unsearched(build_front(found(SEEDS[0]), "front"))
+    return unsearched(found(SEEDS[0]))
 
 
 @cache
 def subsets() -> FrontDocument:
     """The best subsets of the same nodes."""
     family = small_family(SEEDS[0])
-    return unsearched(build_front(searched(family, TimeAndNodes(family)), "subsets"))
+    return unsearched(searched(family, TimeAndNodes(family)))
 
 
 def unsearched(document: FrontDocument) -> FrontDocument:

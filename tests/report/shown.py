@@ -10,8 +10,8 @@ from rich.console import RenderableType
 
 from solver.document import PlanDocument
 from solver.files import sealed
+from solver.plan_figures import costs_of
 from solver.report.compared import difference
-from solver.report.document import costs_of
 from solver.report.fleet import fleet_text
 from solver.report.front import front_report
 from solver.report.front_picture import front_picture

@@ -11,6 +11,7 @@ from formulations.instance.load import parse_instance
 from formulations.instance.search import Overlap, ZeroStage
 from solver.document import PlanDocument
 from solver.options import SolveOptions
+from solver.plan_figures import build_document
 from solver.report.assumptions import (
     assumptions,
     cost_without_flash,
@@ -18,7 +19,6 @@ from solver.report.assumptions import (
     flash_lines,
     renting_lines,
 )
-from solver.report.document import build_document
 from solver.report.layout import labelled
 from solver.report.naming import degrees_of
 from solver.report.quantities import percent, size_text

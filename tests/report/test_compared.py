@@ -7,6 +7,7 @@ import pytest
 from solver.comparison import Answer, Comparison, Evaluation, Finding
 from solver.document import PlanDocument
 from solver.files import sealed
+from solver.plan_figures import costs_of
 from solver.report.compared import (
     comparison_json,
     comparison_text,
@@ -16,7 +17,6 @@ from solver.report.compared import (
     explanation,
     gain_text,
 )
-from solver.report.document import costs_of
 from solver.result import Status, Termination
 from solver.simulate import simulate_step
 from tests.certified_cases import CASES

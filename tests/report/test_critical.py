@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from solver.plan_figures import costs_of
 from solver.report.critical import busy_share, by_type, improvements, shares, summary
-from solver.report.document import costs_of
 from solver.report.layout import labelled
 from solver.simulate import Operation, simulate_step, step_time_ns
 from tests.certified_cases import CASES

@@ -9,7 +9,7 @@ from formulations.errors import PlanError
 from formulations.instance import Objective
 from solver.document import PlanDocument
 from solver.files import sealed
-from solver.report.document import costs_of, plan_of
+from solver.plan_figures import costs_of, plan_of
 from solver.result import Status, Termination
 from tests.hand_made import (
     document_of,

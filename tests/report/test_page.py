@@ -12,7 +12,7 @@ from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from solver.document import PlanDocument
 from solver.options import SolveOptions
-from solver.report.document import build_document, costs_of
+from solver.plan_figures import build_document, costs_of
 from solver.report.html.page import html_page
 from solver.report.naming import layers_text
 from solver.report.quantities import size_text, time_text

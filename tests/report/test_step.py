@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from solver.document import PlanDocument
-from solver.report.document import costs_of
+from solver.plan_figures import costs_of
 from solver.report.step import chrome_trace, fold_for, marks, rows_of, text_timeline
 from solver.simulate import Operation, Step, simulate_step
 from tests.hand_made import document_of, results, timeline

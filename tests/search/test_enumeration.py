@@ -31,7 +31,7 @@ from solver.heuristics.local import local_plans
 from solver.heuristics.time_tables import TimeTables
 from solver.heuristics.trial import PathPool
 from solver.options import SolveOptions
-from solver.report.document import build_document
+from solver.plan_figures import build_document
 from solver.search.driver import solve
 from solver.search.engines import Family, model_engine
 from solver.search.enumeration import after, enumerate_config, lacks_memory, least_vectors, shares

@@ -12,7 +12,7 @@ from formulations.instance.load import parse_instance
 from formulations.instance.targets import TARGETS, Target
 from formulations.space.launch import runs, widened
 from solver.options import SolveOptions
-from solver.report.document import build_document
+from solver.plan_figures import build_document
 from solver.report.text import outcome
 from solver.result import OtherTarget
 from solver.search import targets

@@ -5,8 +5,7 @@ import pytest
 from formulations.costs.plan_costs import plan_costs
 from formulations.units import seconds
 from solver.document import PlanDocument
-from solver.plan_figures import NO_FIGURES, PATH_FIELDS, peak_flop_per_s, plan_figures
-from solver.report.document import plan_of
+from solver.plan_figures import NO_FIGURES, PATH_FIELDS, peak_flop_per_s, plan_figures, plan_of
 from solver.result import Status, Termination
 from tests.hand_made import document_of, pipelined_result, planless_result
 

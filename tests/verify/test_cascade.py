@@ -23,7 +23,7 @@ from solver.enumeration import engine, uneven_shares
 from solver.graph import edges
 from solver.heuristics.local import local_plans
 from solver.options import SolveOptions
-from solver.report.document import build_document
+from solver.plan_figures import build_document
 from solver.result import ConfigRecord, Proof, Reason, Result, SearchLog, Status
 from solver.search import enumeration, fathoming, incumbents
 from solver.search.driver import solve

@@ -12,7 +12,7 @@ from formulations.plan import Recomputed
 from solver.document import PlanDocument
 from solver.files import sealed
 from solver.options import SolveOptions
-from solver.report.document import build_document
+from solver.plan_figures import build_document
 from solver.search.driver import solve
 from solver.verify import Effort, verify_document
 from tests import certified_cases

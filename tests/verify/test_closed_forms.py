@@ -10,7 +10,7 @@ from formulations.instance import SearchSpace
 from formulations.space import PlanSpace, configs
 from solver.document import PlanDocument
 from solver.options import SolveOptions
-from solver.report.document import build_document
+from solver.plan_figures import build_document
 from solver.result import Proof
 from solver.search.driver import solve
 from solver.verify import verify_document

@@ -10,7 +10,6 @@ import pytest
 
 from solver.clusters.front import TimeAndNodes
 from solver.front_document import FrontDocument
-from solver.report.document import build_front
 from solver.report.front_picture import front_picture
 from solver.verify import Effort, verify_front
 from tests.resealed import Changes, change, resealed
@@ -21,7 +20,7 @@ from tests.small_families import SEEDS, found, searched, small_family
 @cache
 def front(seed: int = SEEDS[1]) -> FrontDocument:
     """The front file of a small family."""
-    return build_front(found(seed), "front")
+    return found(seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -36,7 +35,7 @@ def test_front_with_a_gap_and_idle_nodes_is_proved_again() -> None:
     """Also where clusters are dominated but for a gap, or must be rented whole."""
     for fewest in ((0, 0), (1, 2)):
         result = searched(small_family(SEEDS[2], fewest), gap=0.05)
-        assert verify_front(build_front(result, "front")).complete
+        assert verify_front(result).complete
 
 
 def test_changed_front_is_refused() -> None:
@@ -94,7 +93,7 @@ def test_forged_front_is_refused(changes: Changes, named: str) -> None:
 def test_bug_subsets_without_some_clusters_are_refused(seed: int) -> None:
     """Any least number of nodes above 0, with the clusters below it gone and all else in order."""
     family = small_family(seed)
-    document = build_front(searched(family, TimeAndNodes(family), gap=0.02), "subsets")
+    document = searched(family, TimeAndNodes(family), gap=0.02)
     assert verify_front(document).complete
     for fewest in product(*(range(most + 1) for most in family.most)):
         left = [
@@ -123,7 +122,7 @@ def _leaving(fewest: tuple[int, ...]) -> Changes:
 
 def test_bound_of_a_point_is_that_of_its_plan() -> None:
     """A point cannot claim more than the log of its plan file proves."""
-    document = build_front(searched(small_family(SEEDS[1]), gap=0.3), "front")
+    document = searched(small_family(SEEDS[1]), gap=0.3)
 
     def claim_all(fields: dict[str, Any]) -> None:
         for one in fields["clusters"]:
@@ -148,7 +147,7 @@ def test_bug_picture_of_free_clusters() -> None:
     cluster = family.instance.cluster
     groups = tuple(g.but(price_usd_per_hour=0.0) for g in cluster.groups)
     free = cluster.but(groups=groups)
-    document = build_front(searched(family.but(instance={"cluster": free})), "front")
+    document = searched(family.but(instance={"cluster": free}))
     assert len(document.points) == 1
     assert 'class="best"' in front_picture(document)
 
@@ -166,7 +165,7 @@ def test_line_of_the_picture_has_a_corner_at_every_point() -> None:
 
 def test_bug_tooltips_said_better_within_the_gap_and_at_best_of_known_plans() -> None:
     """A cluster that is dominated but for the gap may be a little faster than what dominates it."""
-    document = build_front(searched(small_family(SEEDS[2]), gap=0.3), "front")
+    document = searched(small_family(SEEDS[2]), gap=0.3)
     titles = re.findall(r"<title>(.*)</title>", front_picture(document))
     dominated = [one for one in document.clusters if one.standing == "dominated"]
     behind = [title for title in titles if "; no better than " in title]
