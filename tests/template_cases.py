@@ -1,10 +1,13 @@
 """Small random tables of places, and every template that they allow, by plain enumeration."""
 
+import signal
 from collections.abc import Iterator, Sequence
 from itertools import product
 from random import Random
+from typing import Any
 
 import numpy as np
+import pytest
 
 from bench.oobleck_templates import places_for, stage_places
 from bench.planner import Room
@@ -16,10 +19,12 @@ from formulations.node_sharing import NodeSplit, filled
 from formulations.plan import Recomputed, Stage
 from formulations.space.configurations import pipeline_strategies
 from formulations.template import Template, stage_on
+from solver.graph.gpu_graph import Counts
 from solver.graph.places import PlaceCosts, Places, place_costs
 from solver.graph.problem import Array
 from solver.simulate import pipeline_step_ns
 from solver.templates.generate import TemplateOptions
+from solver.templates.step_time import Stop, TemplateOutcome, best_template
 from tests.small_instances import random_instance
 
 
@@ -186,7 +191,8 @@ def finals_of(places: Places) -> dict[int, list[tuple[int, ...]]]:
     return {n: [one for one in counts if sum(one) == n] for n in range(1, sum(places.nodes) + 1)}
 
 
-def _holds_blocks(instance: Instance, template: Template) -> bool:
+def holds_blocks(instance: Instance, template: Template) -> bool:
+    """Whether every stage has a block, where the instance asks for one."""
     if instance.search.embedding_only_stages:
         return True
     blocks = [layer.is_block for layer in instance.workload.layers]
@@ -201,7 +207,7 @@ def values_of_all(
         places = place_costs(instance, strategy, options.split).several
         for one in all_templates(places, nodes):
             template = recomputing(instance, strategy, one, m)
-            if template is None or not _holds_blocks(instance, template):
+            if template is None or not holds_blocks(instance, template):
                 continue
             costs = template_costs(instance, strategy, template)
             assert costs.fits(m)
@@ -219,6 +225,22 @@ def with_long_optimizers(seed: int, blocking: bool) -> Instance:
         workload={"global_batch": 4 + seed % 5},
         search={"blocking_sends": blocking},
     )
+
+
+def interrupted_once(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Ctrl-C comes in the next search for a template; whether each is then asked to stop."""
+    stopped = list[bool]()
+
+    def interrupted(
+        costs: PlaceCosts, finals: list[Counts], m: int, stop: Stop, **options: Any
+    ) -> TemplateOutcome:
+        stopped.append(stop())
+        if len(stopped) == 1:
+            signal.raise_signal(signal.SIGINT)
+        return best_template(costs, finals, m, stop, **options)
+
+    monkeypatch.setattr("solver.templates.generate.best_template", interrupted)
+    return stopped
 
 
 def fits(costs: PlaceCosts, template: Template, micro_batches: int) -> bool:

@@ -43,6 +43,15 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "replica": ({"recovery.copies.0.replica": 9}, "recovery.copies[0].replica: found 9"),
     "bytes": ({"recovery.copies.0.size_bytes": 1}, "recovery.copies[0].size_bytes: found 1"),
     "transfer": ({"recovery.transfer_s": 99.0}, "recovery.transfer_s: found 99.0"),
+    "step": ({"step_time_s": 1.0}, "step_time_s: found 1.0"),
+    "micro_batches": ({"pipelines.0.micro_batches": 11}, "pipelines: sequences of a step: found"),
+    "unknown": ({"idle": ["a-99"]}, "pipelines, idle, away: found"),
+    "source": ({"recovery.copies.0.source": "a-0"}, "recovery.copies[0].source: found a-0"),
+    "twice": ({"designs": lambda own: [*own, own[0]]}, "designs: found a template twice"),
+    "strategy": ({"instance.search.recompute": ["full"]}, "designs[0].strategy.recompute: found"),
+    "gpus": ({"designs.0.template.stages.0.group.gpus": [5]}, "designs[0].template.stages[0]"),
+    "layers": ({"designs.0.template.stages.1.layers": [3, 5]}, "designs[0].template: layers"),
+    "memory": ({"instance.limits.framework_reserve_bytes": 2 * 10**10}, "pipelines[0], stage 0"),
     "bound": ({"recovery.steps_bound": 0.5}, "recovery.steps_bound: found 0.5, expected at least"),
 }
 
