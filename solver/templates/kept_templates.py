@@ -51,8 +51,7 @@ class KeptTemplates:
         self.study, self._asked = study, asked
 
     def _variant(self, micro_batches: int) -> str:
-        limits = self.study.instance.limits.model_dump(mode="json")
-        return canonical_json({**self._asked, "limits": limits, "micro_batches": micro_batches})
+        return canonical_json({**self._asked, "micro_batches": micro_batches})
 
     def begin(self, mixes: Mapping[Counts, int]) -> None:
         """Notes what is looked for: mixes of nodes, with their numbers of micro-batches."""

@@ -1,9 +1,7 @@
 """Templates of whole instances: against all templates, judged stage by stage without tables."""
 
-import signal
-from itertools import count
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,16 +13,51 @@ from formulations.node_sharing import NodeSplit
 from formulations.units import seconds
 from solver.graph.gpu_graph import Counts
 from solver.result import Status
-from solver.templates.generate import TemplateGenerator, TemplateOptions
-from solver.templates.step_time import TemplateOutcome, best_template
+from solver.templates.generate import TemplateEntry, TemplateGenerator, TemplateOptions
 from tests.seeds import one_each
 from tests.small_instances import random_instance
-from tests.template_cases import values_of_all, with_long_optimizers
+from tests.template_cases import interrupted_once, values_of_all, with_long_optimizers
+
+ONE = TemplateOptions(micro_batch=1)
+
+
+def every_size(generator: TemplateGenerator) -> range:
+    return range(1, sum(generator.mixes.available) + 1)
+
+
+def entries(
+    instance: Instance, report: Callable[[int, int], None] = lambda done, total: None
+) -> list[TemplateEntry]:
+    """The best template of every mix, in micro-batches of 1."""
+    generator = TemplateGenerator(instance, ONE, report)
+    return generator.by_mix(every_size(generator))
+
+
+def check_all_mixes(instance: Instance, seed: int) -> None:
+    """Every mix against every template of it; mixes that cannot hold the model are infeasible.
+
+    n0 are the fewest nodes of which every mix has a template.
+    """
+    split = NodeSplit.ANY if seed % 2 else NodeSplit.ALIGNED
+    options = TemplateOptions(split=split, micro_batch=1)
+    generator = TemplateGenerator(instance, options)
+    every, groups = every_size(generator), len(generator.mixes.available)
+    values: dict[Counts, list[int]] = {mix: [] for n in every for mix in generator.mixes.of(n)}
+    for nodes in every:
+        m = generator.micro_batches(nodes)
+        for template, value in values_of_all(instance, options, nodes, m, 1):
+            values[template.counts(groups)].append(value)
+    for own, entry in zip(values.values(), generator.by_mix(every), strict=True):
+        assert entry.step_time_s == (seconds(min(own)) if own else None)
+        assert entry.status is (Status.OPTIMAL if own else Status.INFEASIBLE)
+        assert entry.gap == (0 if own else None)
+    least = next((n for n in every if all(values[mix] for mix in generator.mixes.of(n))), None)
+    assert generator.least_nodes == least
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 15))
 def test_best_of_all_templates_and_strategies(seed: int) -> None:
-    """Up to 3 nodes of two types; mixes that cannot hold the model are proved infeasible."""
+    """Up to 3 nodes of two types."""
     check_all_mixes(random_instance(seed), seed)
 
 
@@ -33,8 +66,38 @@ def test_best_of_all_templates_and_strategies(seed: int) -> None:
 @pytest.mark.parametrize("seed", one_each(range(33, 93), 60))
 def test_best_of_all_templates_with_long_optimizers(seed: int, blocking: bool) -> None:
     """The optimizer of the first stage comes once a step, however many stages there may be."""
-    instance = with_long_optimizers(seed, blocking)
-    check_all_mixes(instance, seed)
+    check_all_mixes(with_long_optimizers(seed, blocking), seed)
+
+
+def in_zones(instance: Instance) -> Instance:
+    """Every group in a zone of its own, with links between them that are slower than all.
+
+    A group of several nodes lies in two zones.
+    """
+    cluster = instance.cluster
+    parts = [
+        group.but(name=f"{group.name}{part}", nodes=count)
+        for group in cluster.groups
+        for part, count in enumerate((1, group.nodes - 1))
+        if count
+    ]
+    groups = tuple(own.but(zone=f"zone-{j}") for j, own in enumerate(parts))
+    slowest = min(group.inter_node.bandwidth_bytes_per_s for group in groups)
+    link, slower = (
+        ZoneLink(bandwidth_bytes_per_s=slowest / share, latency_s=1e-3) for share in (4, 16)
+    )
+    own = ZonePair(zones=("zone-1", "zone-0"), link=slower)
+    return instance.but(cluster=cluster.but(groups=groups, zone_link=link, zone_links=(own,)))
+
+
+# Instances of two node groups, with tied embeddings.
+@pytest.mark.parametrize("seed", one_each((9, 4, 10, 13, 14, 16, 20, 25, 26, 32, 35, 37), 6))
+def test_best_of_all_templates_across_zones(seed: int) -> None:
+    """Tied embeddings cross between the zones in templates of both, and in no other."""
+    instance = random_instance(seed)
+    assert len(instance.cluster.groups) == 2
+    assert any(one.tied_copy for one in instance.workload.layers)
+    check_all_mixes(in_zones(instance), seed)
 
 
 def test_bug_templates_of_any_split_keep_to_the_degrees_listed() -> None:
@@ -64,8 +127,7 @@ cluster:
     nodes: 2
     memory: 0.2586 GiB
     inter_node: {bandwidth: 1 Gbit/s, latency: 100 us}
-search: {target: any, schedule: [1f1b], recompute: [none], embedding_only_stages: true,
-  tensor_parallel: TENSOR_PARALLEL, blocking_sends: BLOCKING}
+search: {target: any, schedule: [1f1b], recompute: [none], embedding_only_stages: true}
 limits: {framework_reserve: 0.01 GiB, memory_headroom: 0}
 """
 
@@ -73,108 +135,34 @@ limits: {framework_reserve: 0.01 GiB, memory_headroom: 0}
 @pytest.mark.parametrize("blocking", [False, True])
 def test_bug_tail_of_the_first_stage_counted_in_every_round(blocking: bool) -> None:
     """Two stages of two GPUs are the best of all, also where stages of one GPU are allowed."""
+    instance = parse_instance(LONG_OPTIMIZER, "long_optimizer.yaml", Path())
     steps_s = []
-    for degrees in ("[2]", "[1, 2]"):
-        text = LONG_OPTIMIZER.replace("BLOCKING", str(blocking).lower())
-        text = text.replace("TENSOR_PARALLEL", degrees)
-        instance = parse_instance(text, "long_optimizer.yaml", Path())
-        [result] = TemplateGenerator(instance, TemplateOptions(micro_batch=1)).by_mix([2])
+    for degrees in ((2,), (1, 2)):
+        search = {"tensor_parallel": degrees, "blocking_sends": blocking}
+        [result] = TemplateGenerator(instance.but(search=search), ONE).by_mix([2])
         assert result.status is Status.OPTIMAL
         steps_s.append(result.step_time_s)
     assert steps_s[0] == steps_s[1]
 
 
-def check_all_mixes(instance: Instance, seed: int) -> None:
-    """Every mix against every template of it."""
-    split = NodeSplit.ANY if seed % 2 else NodeSplit.ALIGNED
-    options = TemplateOptions(split=split, micro_batch=1)
-    generator = TemplateGenerator(instance, options)
-    every = range(1, sum(generator.mixes.available) + 1)
-    values: dict[Counts, list[int]] = {}
-    for nodes in every:
-        m = generator.micro_batches(nodes)
-        for template, value in values_of_all(instance, options, nodes, m, 1):
-            values.setdefault(template.counts(len(generator.mixes.available)), []).append(value)
-    mixes = [mix for nodes in every for mix in generator.mixes.of(nodes)]
-    for mix, found in zip(mixes, generator.by_mix(every), strict=True):
-        own = values.get(mix, [])
-        assert found.step_time_s == (seconds(min(own)) if own else None)
-        assert found.status is (Status.OPTIMAL if own else Status.INFEASIBLE)
-        assert found.gap == (0 if own else None)
-
-
-def in_zones(instance: Instance) -> Instance:
-    """Every group in a zone of its own, with links between them that are slower than all.
-
-    A group of several nodes lies in two zones.
-    """
-    cluster = instance.cluster
-    parts = [
-        group.but(name=f"{group.name}{part}", nodes=count)
-        for group in cluster.groups
-        for part, count in enumerate((1, group.nodes - 1))
-        if count
-    ]
-    groups = tuple(own.but(zone=f"zone-{j}") for j, own in enumerate(parts))
-    slowest = min(group.inter_node.bandwidth_bytes_per_s for group in groups)
-    link = ZoneLink(bandwidth_bytes_per_s=slowest / 4, latency_s=1e-3)
-    slower = ZoneLink(bandwidth_bytes_per_s=slowest / 16, latency_s=1e-3)
-    own = ZonePair(zones=("zone-1", "zone-0"), link=slower)
-    zoned = cluster.but(groups=groups, zone_link=link, zone_links=(own,))
-    return instance.but(cluster=zoned)
-
-
-# Instances of two node groups, with tied embeddings.
-@pytest.mark.parametrize("seed", one_each((9, 4, 10, 13, 14, 16, 20, 25, 26, 32, 35, 37), 6))
-def test_best_of_all_templates_across_zones(seed: int) -> None:
-    """Tied embeddings cross between the zones in templates of both, and in no other."""
-    instance = random_instance(seed)
-    assert len(instance.cluster.groups) == 2
-    assert any(one.tied_copy for one in instance.workload.layers)
-    check_all_mixes(in_zones(instance), seed)
-
-
-@pytest.mark.parametrize("seed", one_each(range(60), 20))
-def test_least_nodes_are_those_of_which_every_choice_holds_the_model(seed: int) -> None:
-    """By trying every template of every mix; mixes give one result each."""
-    instance = random_instance(seed)
-    options = TemplateOptions(micro_batch=1)
-    generator = TemplateGenerator(instance, options)
-    every = range(1, sum(generator.mixes.available) + 1)
-    held = {}
-    for nodes in every:
-        m = generator.micro_batches(nodes)
-        fitting = values_of_all(instance, options, nodes, m, 1)
-        mixes = {template.counts(len(generator.mixes.available)) for template, _ in fitting}
-        held[nodes] = mixes == set(generator.mixes.of(nodes))
-    assert generator.least_nodes == next((n for n in every if held[n]), None)
-    results = generator.by_mix(every)
-    assert len(results) == sum(len(generator.mixes.of(nodes)) for nodes in every)
-
-
 @pytest.mark.parametrize("seed", one_each(range(40), 20))
 def test_more_ways_to_recompute_never_make_a_template_slower(seed: int) -> None:
     """Each way alone for all stages, beside both, of which every stage chooses."""
-    instance = random_instance(seed)
-    each = {}
-    for ways in (("none",), ("full",), ("none", "full")):
-        one = instance.but(search={"recompute": ways})
-        generator = TemplateGenerator(one, TemplateOptions(micro_batch=1))
-        every = range(1, sum(generator.mixes.available) + 1)
-        each[ways] = [result.step_time_s for result in generator.by_mix(every)]
-    for alone, other, both in zip(*each.values(), strict=True):
+    steps = (
+        [entry.step_time_s for entry in entries(random_instance(seed).but(search={"recompute": w}))]
+        for w in (("none",), ("full",), ("none", "full"))
+    )
+    for alone, other, both in zip(*steps, strict=True):
         known = [value for value in (alone, other) if value is not None]
         assert not known or (both is not None and both <= min(known))
 
 
 def test_mixes_of_a_large_cluster_take_no_product_of_all_groups() -> None:
     """2 nodes of three groups of 100,000: 2 of one, or 1 of two: 3 + 3 ways."""
-    one = random_instance(0)
-    group = one.cluster.groups[0].but(nodes=10**5)
+    instance = random_instance(0)
+    group = instance.cluster.groups[0].but(nodes=10**5)
     groups = tuple(group.but(name=name) for name in "abc")
-    generator = TemplateGenerator(
-        one.but(cluster={"groups": groups}), TemplateOptions(micro_batch=1)
-    )
+    generator = TemplateGenerator(instance.but(cluster={"groups": groups}), ONE)
     assert sorted(generator.mixes.of(2)) == sorted(
         [(2, 0, 0), (0, 2, 0), (0, 0, 2), (1, 1, 0), (1, 0, 1), (0, 1, 1)]
     )
@@ -187,44 +175,26 @@ def test_micro_batches_are_the_nodes_share_of_a_step_rounded_up() -> None:
         for one in map(random_instance, range(99))
         if one.workload.global_batch == 6 and sum(g.nodes for g in one.cluster.groups) == 3
     )
-    instance = instance.but(search={"micro_batch": (1, 3)})
-    generator = TemplateGenerator(instance, TemplateOptions(micro_batch=1))
+    generator = TemplateGenerator(instance.but(search={"micro_batch": (1, 3)}), ONE)
     assert [generator.micro_batches(n) for n in (1, 2, 3)] == [2, 4, 6]
     assert generator.again(micro_batch=3).micro_batches(2) == 2
-    fixed = TemplateGenerator(instance, TemplateOptions(micro_batch=1, micro_batches=5))
-    assert fixed.micro_batches(3) == 5
+    assert generator.again(micro_batches=5).micro_batches(3) == 5
 
 
 def test_after_an_interrupt_the_rest_is_what_the_starts_give(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ctrl-C in the first search: templates all the same, none above its bound, all reported."""
-    monkeypatch.setattr("solver.templates.generate.best_template", _interrupted_once())
+    best = entries(random_instance(5))
     told = list[tuple[int, int]]()
-    options = TemplateOptions(micro_batch=1)
-    instance = random_instance(5)
-    generator = TemplateGenerator(instance, options, lambda *done: told.append(done))
-    every = range(1, sum(generator.mixes.available) + 1)
-    results = generator.by_mix(every)
-    assert generator.interrupted
-    assert told == [(i, len(results)) for i in range(len(results))]
-    best = TemplateGenerator(instance, options).by_mix(every)
-    for found, known in zip(results, best, strict=True):
+    interrupted_once(monkeypatch)
+    cut = entries(random_instance(5), lambda *done: told.append(done))
+    assert told == [(i, len(cut)) for i in range(len(cut))]
+    for entry, known in zip(cut, best, strict=True):
         assert known.step_time_s is not None
-        assert found.bound_s is not None
-        assert found.bound_s <= known.step_time_s
-        assert found.step_time_s is None or found.step_time_s >= known.step_time_s
-
-
-def _interrupted_once() -> object:
-    calls = count()
-
-    def replaced(*arguments: Any, **options: Any) -> TemplateOutcome:
-        if not next(calls):
-            signal.raise_signal(signal.SIGINT)
-        return best_template(*arguments, **options)
-
-    return replaced
+        assert entry.bound_s is not None
+        assert entry.bound_s <= known.step_time_s
+        assert entry.step_time_s is None or entry.step_time_s >= known.step_time_s
 
 
 @pytest.mark.parametrize(
