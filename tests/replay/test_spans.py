@@ -22,7 +22,7 @@ def test_a_rollback_loses_what_is_not_saved() -> None:
     made = history()
     assert made.unsaved_steps == 1
     made.roll_back()
-    assert [(span.cause, span.steps) for span in made.spans[-3:]] == [
+    assert [(s.cause, s.steps) for s in made.spans[1:]] == [
         ("training", 2),
         ("checkpoint", 0),
         ("lost", 0),
@@ -47,12 +47,9 @@ def test_sums_of_a_run() -> None:
 
 def test_neighbours_of_one_cause_are_joined() -> None:
     """On as many nodes; a step more is added up."""
-    spans = [
-        Span(0, 1, "training", 4, 1),
-        Span(1, 3, "training", 4, 2),
-        Span(3, 4, "training", 3, 1),
-    ]
-    assert list(joined(spans)) == [Span(0, 3, "training", 4, 3), Span(3, 4, "training", 3, 1)]
+    ends, nodes = (0, 1, 3, 4), (4, 4, 3)
+    spans = [Span(ends[i], ends[i + 1], "training", nodes[i], i + 1) for i in range(3)]
+    assert list(joined(spans)) == [Span(0, 3, "training", 4, 3), Span(3, 4, "training", 3, 3)]
 
 
 def test_too_many_spans_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
