@@ -4,13 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from formulations.lengths.problem import (
-    Atom,
-    Mixed,
-    Rows,
-    Strategy,
-    Switching,
-)
+from formulations.lengths.problem import Atom, Mixed, Rows, Strategy, Switching
 from formulations.lengths.tour import Group, Tour, step_ns
 from solver.lengths.candidates import candidates
 from solver.lengths.choose import NoStepError, ascending, build_lengths, choose
@@ -42,7 +36,6 @@ def check_free(mixed: Mixed) -> None:
 @pytest.mark.parametrize("rows", ["packed", "padded"])
 @pytest.mark.parametrize("seeds", few_and_many(range(200, 210), 10))
 def test_free_is_the_best_of_both(seeds: range, rows: Rows) -> None:
-    """Of random problems."""
     for seed in seeds:
         check_free(random_mixed(seed, rows=rows))
 
@@ -76,32 +69,27 @@ def test_no_time_leaves_the_ascending_step_with_its_gap() -> None:
     assert chosen.termination is Termination.TIME_LIMIT
 
 
-def test_lengths_that_nothing_takes() -> None:
-    """Too long a sequence is named, with exit code 3."""
-    mixed = random_mixed(1)
-    long = replace(mixed, atoms=(*mixed.atoms[:-1], Atom(65_536, 1)))
-    with pytest.raises(NoStepError, match=r"sequences of 65,536 tokens: no strategy takes them"):
-        choose(
-            replace(
-                long,
-                strategies=tuple(
-                    replace(one, atoms_ns=(1, 1, 1, None)) if one.atoms_ns else one
-                    for one in long.strategies
-                ),
-            ),
-            "free",
-        )
-    assert NoStepError.exit_code == 3
+def of_times(*times_ns: tuple[int | None, ...], switch_ns: int | None = 0) -> Mixed:
+    """Strategies with measured times of atoms of one sequence each, switches of a time."""
+    table = ((switch_ns,) * len(times_ns),) * len(times_ns)
+    atoms = tuple(Atom(n + 1, 1) for n in range(len(times_ns[0])))
+    strategies = tuple(Strategy(f"s{q}", atoms_ns=own) for q, own in enumerate(times_ns))
+    return Mixed(atoms, strategies, Switching(table, table))
 
 
-def test_strategies_that_no_switch_joins() -> None:
-    """Each atom has its strategy, but the step cannot be made."""
-    none = ((None, None), (None, None))
-    strategies = (Strategy("short", atoms_ns=(1, None)), Strategy("long", atoms_ns=(None, 1)))
-    mixed = Mixed((Atom(1, 1), Atom(2, 1)), strategies, Switching(none, none))
+@pytest.mark.parametrize(
+    ("mixed", "words"),
+    [
+        (of_times((1, None), (2, None)), r"sequences of 2 tokens: no strategy takes them"),
+        (of_times((1, None), (None, 1), switch_ns=None), "no switches join strategies"),
+    ],
+)
+def test_there_is_no_step(mixed: Mixed, words: str) -> None:
+    """Too long a sequence is named, with exit code 3; or each atom has its strategy in vain."""
     for order in ("ascending", "free"):
-        with pytest.raises(NoStepError, match="no switches join strategies"):
+        with pytest.raises(NoStepError, match=words):
             choose(mixed, order)
+    assert NoStepError.exit_code == 3
 
 
 @pytest.mark.parametrize("rows", ["packed", "padded"])
@@ -117,44 +105,21 @@ def test_ascending_is_the_best_of_all(seeds: range, rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("rows", ["packed", "padded"])
-def test_choices_and_costs_are_monotonous(rows: Rows) -> None:
-    """Without a strategy no step is faster, nor with longer visits or optimizers."""
+def test_no_step_is_faster_with_longer_visits_or_optimizers(rows: Rows) -> None:
+    def best_ns(mixed: Mixed) -> int:
+        tour = ascending(mixed)
+        assert tour is not None
+        return step_ns(mixed, tour) or 0
+
     for seed in range(4):
         mixed = random_mixed(seed, rows=rows)
-        best_ns = _least_ns(mixed)
-        for q, one in enumerate(mixed.strategies[:-1]):
-            for slower in (
-                replace(one, visit_ns=one.visit_ns + 50),
-                replace(one, anchor_ns=one.anchor_ns + 9999),
-            ):
-                strategies = (*mixed.strategies[:q], slower, *mixed.strategies[q + 1 :])
-                assert best_ns <= _least_ns(replace(mixed, strategies=strategies))
-        kept = [n for n in range(len(mixed.strategies)) if n != 0]
-        tables = (mixed.switching.parameters_ns, mixed.switching.gradients_ns)
-        out, back = (tuple(tuple(one[a][b] for b in kept) for a in kept) for one in tables)
-        switching = Switching(out, back, mixed.switching.parameters_return)
-        rest = tuple(mixed.strategies[n] for n in kept)
-        assert best_ns <= _least_ns(replace(mixed, strategies=rest, switching=switching))
-
-
-def _least_ns(mixed: Mixed) -> int:
-    """Of all steps in ascending order; strategy `all` is one."""
-    tour = ascending(mixed)
-    assert tour is not None
-    least_ns = step_ns(mixed, tour)
-    assert least_ns is not None
-    return least_ns
-
-
-def test_a_tour_alone_has_no_switch() -> None:
-    """One strategy for all is its own anchor, whatever its switches would cost."""
-    mixed = Mixed((Atom(1, 1),), (Strategy("one", atoms_ns=(5,)),), Switching(((9,),), ((9,),)))
-    assert ascending(mixed) == Tour(0, (Group(0, (0,)),))
-    assert step_ns(mixed, Tour(0, (Group(0, (0,)),))) == 5
+        for q, one in enumerate(mixed.strategies):
+            for field in ("visit_ns", "anchor_ns"):
+                slower = replace(one, **{field: getattr(one, field) + 999})
+                others = (*mixed.strategies[:q], slower, *mixed.strategies[q + 1 :])
+                assert best_ns(mixed) <= best_ns(replace(mixed, strategies=others))
 
 
 def test_bug_a_step_of_one_group_was_anchored_elsewhere() -> None:
     """Of an anchor that costs nothing to leave, and the strategy alone, which is as good, this."""
-    atoms, free = (Atom(10, 1),), ((0, 0), (0, 0))
-    strategies = (Strategy("slow", atoms_ns=(9,)), Strategy("fast", atoms_ns=(5,)))
-    assert ascending(Mixed(atoms, strategies, Switching(free, free))) == Tour(1, (Group(1, (0,)),))
+    assert ascending(of_times((9,), (5,))) == Tour(1, (Group(1, (0,)),))

@@ -10,40 +10,25 @@ from tests.hand_made import uniform_plans
 from tests.mixed_rows import small
 
 
-def time_ns(curve: RowTime, point: Point) -> float:
-    """What the curve says of a point."""
-    whole = curve.per_square_ns * point.square + curve.per_token_ns * point.tokens
-    return whole + curve.per_row_ns
+def factors(curve: RowTime) -> tuple[float, float, float]:
+    return curve.per_square_ns, curve.per_token_ns, curve.per_row_ns
 
 
-def test_one_point_is_met() -> None:
-    """A single time has no curve of its own, but is met."""
-    point = Point(4096**2, 4096, 80_000_000)
-    curve, above = upper_fit([point])
-    assert time_ns(curve, point) == pytest.approx(80_000_000, rel=1e-6)
-    assert above == pytest.approx(0, abs=1e-6)
-
-
-def test_quadratic_times_are_met() -> None:
-    """Of 0.5 l^2 + 100 l + 7000 the fit is that, and nothing above it."""
-    lengths = (512, 1024, 4096, 8192)
-    points = [Point(n * n, n, n * n // 2 + 100 * n + 7000) for n in lengths]
-    curve, above = upper_fit(points)
-    assert curve.per_square_ns == pytest.approx(0.5)
-    assert curve.per_token_ns == pytest.approx(100)
-    assert curve.per_row_ns == pytest.approx(7000, abs=2)
-    assert above < 1e-6
-
-
-def test_bug_two_rows_left_short_sequences_without_a_time() -> None:
-    """Of l^2 + 1000 l the rows of 100 and 1000 tokens are met by 1.909 l^2 + 90,909, too.
-
-    By that ten sequences of 100 in a row take 281,818 ns, and not 1,100,000.
-    """
-    curve, above = upper_fit([Point(10**4, 100, 110_000), Point(10**6, 1000, 2_000_000)])
-    assert curve.per_square_ns == pytest.approx(1)
-    assert curve.per_token_ns == pytest.approx(1000)
-    assert curve.per_row_ns <= 1
+@pytest.mark.parametrize(
+    ("points", "curve"),
+    [
+        # 0.5 l^2 + 100 l + 7000
+        ([(n, n * n // 2 + 100 * n + 7000) for n in (512, 1024, 4096)], (0.5, 100, 7000)),
+        # Of l^2 + 1000 l rows of 100 and 1000 tokens are met by 1.909 l^2 + 90,909, too: by that
+        # ten sequences of 100 in a row take 281,818 ns, and not 1,100,000.
+        ([(100, 110_000), (1000, 2_000_000)], (1, 1000, 0)),
+    ],
+)
+def test_bug_two_rows_left_short_sequences_without_a_time(
+    points: list[tuple[int, int]], curve: tuple[float, float, float]
+) -> None:
+    fit, above = upper_fit([Point(n * n, n, time_ns) for n, time_ns in points])
+    assert factors(fit) == pytest.approx(curve, rel=1e-6, abs=2)
     assert above < 1e-5
 
 
@@ -54,10 +39,11 @@ def test_no_point_is_above_the_curve(seed: int) -> None:
     lengths = random.sample(range(1, 40_000), random.randint(1, 12))
     points = [Point(n * n, n, random.randint(1, 10**12)) for n in lengths]
     curve, above = upper_fit(points)
-    times = [time_ns(curve, point) / point.time_ns for point in points]
+    square, token, row = factors(curve)
+    times = [(square * p.square + token * p.tokens + row) / p.time_ns for p in points]
     assert min(times) >= 1 - 1e-12
     assert max(times) == pytest.approx(1 + above)
-    assert min(curve.per_square_ns, curve.per_token_ns, curve.per_row_ns) >= 0
+    assert min(square, token, row) >= 0
 
 
 @pytest.mark.parametrize("rows", ["packed", "padded"])
@@ -74,10 +60,8 @@ def test_times_of_rows_are_worked_out_by_sequences(
 
     monkeypatch.setattr(costs, "slowest_ns", slowest_ns)
     curve, above = costs.row_time(0, 4096)
-    if rows == "padded":
-        known = tuple((n, slowest_ns(n)[0]) for n in (512, 2048))
-        assert (curve, above) == (RowTime(rows_ns=known), 0.0)
-        return
-    fields = curve.per_square_ns, curve.per_token_ns, curve.per_row_ns
     assert above < 1e-6
-    assert fields == pytest.approx((0.5, 100, 7000), rel=1e-3)
+    if rows == "padded":
+        assert curve == RowTime(rows_ns=tuple((n, slowest_ns(n)[0]) for n in (512, 2048)))
+    else:
+        assert factors(curve) == pytest.approx((0.5, 100, 7000), rel=1e-3)

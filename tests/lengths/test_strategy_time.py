@@ -28,6 +28,7 @@ def test_parts_and_lengths_that_decide_by_hand() -> None:
     """
     fast, slow = (Replica(1, 1000, RowTime(0.0, price, 0)) for price in (1.0, 3.0))
     times = StrategyTimes(Strategy("unlike", (fast, slow)), (Atom(100, 4), Atom(700, 1)), "packed")
+    assert times.of_set((0,)) == 300
     assert times.parts((0,), 300) == [12288, 4096]
     assert times.undivided((0, 1)) == []  # 1100 / (1 + 1 / 3) = 825 ns is more than 700
     like = StrategyTimes(Strategy("like", (fast, fast)), (Atom(100, 4), Atom(700, 1)), "packed")
@@ -35,46 +36,31 @@ def test_parts_and_lengths_that_decide_by_hand() -> None:
     assert like.undivided((0, 1)) == [1]
 
 
-def test_time_of_a_packed_set_by_hand() -> None:
-    """Two replicas of three stages share 4 sequences of 10 tokens and 1 of 40, rows of 40."""
+@pytest.mark.parametrize(
+    ("replicas", "stages", "rows", "counts", "time_ns"),
+    [
+        # 10 tokens: 120 ns, 40: 1680 ns; work 2160, half of it 1080, but the longest alone takes
+        # 1680; 80 tokens are 1 row on each: 7; the longest row is the one of 40 tokens, 1687 (four
+        # of 10: 487), two of them fill.
+        (2, 3, "packed", (4, 1), 1680 + 7 + 2 * 1687),
+        # A row of 10 tokens takes 127 ns, of 40 1687: half of 2195 is 1098, the longest alone 1687.
+        (2, 3, "padded", (4, 1), 1687 + 2 * 1687),
+        # Of ten rows of 10 and four of 40 the half, 4009 ns, is more than two long rows.
+        (2, 3, "padded", (10, 4), 4009 + 2 * 1687),
+        # One sequence takes as long on four replicas as on one, and three of them on two as two do.
+        # As a share of the work it was a fourth.
+        (4, 1, "packed", (0, 1), 1680 + 7),
+        (2, 1, "packed", (0, 3), 2 * 1680 + 2 * 7),
+    ],
+)
+def test_bug_sequences_are_not_divided(
+    replicas: int, stages: int, rows: Rows, counts: tuple[int, int], time_ns: int
+) -> None:
+    """Sequences of 10 and of 40 tokens, in rows of 40, by hand."""
     time = RowTime(per_square_ns=1.0, per_token_ns=2.0, per_row_ns=7)
-    strategy = Strategy("two", (Replica(3, 40, time),) * 2)
-    times = StrategyTimes(strategy, (Atom(10, 4), Atom(40, 1)), "packed")
-    # 10 tokens: 120 ns, 40: 1680 ns; work 2160, half of it 1080, but the longest alone takes 1680;
-    # 80 tokens are 1 row on each: 7;
-    # the longest row is the one of 40 tokens, 1687 (four of 10: 487), two of them fill.
-    assert times.of_set((0, 1)) == 1680 + 7 + 2 * 1687
-
-
-def test_time_of_a_padded_set_by_hand() -> None:
-    """Five rows of two lengths on two replicas: the long one alone takes more than half of all."""
-    time = RowTime(per_square_ns=1.0, per_token_ns=2.0, per_row_ns=7)
-    strategy = Strategy("two", (Replica(3, 40, time),) * 2)
-    times = StrategyTimes(strategy, (Atom(10, 4), Atom(40, 1)), "padded")
-    # A row of 10 tokens takes 127 ns, of 40 1687: half of 2195 is 1098, the longest alone 1687.
-    assert times.of_set((0, 1)) == 1687 + 2 * 1687
-    # Of ten rows of 10 and four of 40 the half, 4009 ns, is more than two long rows.
-    more = StrategyTimes(strategy, (Atom(10, 10), Atom(40, 4)), "padded")
-    assert more.of_set((0, 1)) == 4009 + 2 * 1687
-
-
-def test_unlike_replicas_end_at_once() -> None:
-    """A replica three times as fast takes three quarters, so that both end after 300 ns."""
-    fast, slow = (Replica(1, 100, RowTime(0.0, price, 0)) for price in (1.0, 3.0))
-    times = StrategyTimes(Strategy("unlike", (fast, slow)), (Atom(100, 4),), "packed")
-    assert times.of_set((0,)) == 300
-
-
-def test_bug_sequences_are_not_divided() -> None:
-    """One sequence takes as long on four replicas as on one, and three of them on two as two do.
-
-    As a share of the work it was a fourth: 1 of 32K of 32B on 8 replicas 2.2 s, where it takes 16.
-    """
-    time = RowTime(per_square_ns=1.0, per_token_ns=2.0, per_row_ns=7)
-    four = Strategy("four", (Replica(1, 40, time),) * 4)
-    assert StrategyTimes(four, (Atom(40, 1),), "packed").of_set((0,)) == 1680 + 7
-    two = StrategyTimes(Strategy("two", (Replica(1, 40, time),) * 2), (Atom(40, 3),), "packed")
-    assert two.of_set((0,)) == 2 * 1680 + 2 * 7
+    strategy = Strategy("alike", (Replica(stages, 40, time),) * replicas)
+    atoms = [Atom(n, count) for n, count in zip((10, 40), counts, strict=True) if count]
+    assert StrategyTimes(strategy, atoms, rows).of_set(range(len(atoms))) == time_ns
 
 
 @pytest.mark.parametrize("rows", ["packed", "padded"])
@@ -89,21 +75,19 @@ def test_times_are_those_by_definition(seeds: range, rows: Rows) -> None:
                 for atoms in combinations(known, size):
                     assert times.of_set(atoms) == set_ns(mixed, q, atoms)
             intervals = times.of_intervals()
-            for i in known:
-                for j in range(i + 1, len(known) + 1):
-                    expected = set_ns(mixed, q, range(i, j))
-                    assert intervals[i, j] == (NEVER if expected is None else expected)
-
-
-def test_steps_of_days_are_refused() -> None:
-    """Times whose products would leave 64 bits are an error in one line."""
-    strategy = Strategy("slow", (Replica(1, 10, RowTime(0.0, 1e13, 0)),))
-    with pytest.raises(PlannerError, match=r"strategy slow: one replica would take [\d,]+ s"):
-        StrategyTimes(strategy, (Atom(10, 4),), "packed")
+            for i, j in combinations(range(len(known) + 1), 2):
+                expected = set_ns(mixed, q, range(i, j))
+                assert intervals[i, j] == (NEVER if expected is None else expected)
 
 
 def test_bug_many_short_sequences_were_days() -> None:
-    """20,000 of a token are 20 s, although a row may hold a sequence of 100 s as well."""
-    strategy = Strategy("fast", (Replica(1, 100_000, RowTime(0.0, 1e6, 0)),))
-    times = StrategyTimes(strategy, (Atom(1, 20_000), Atom(100_000, 1)), "packed")
+    """20,000 of a token are 20 s, although a row may hold a sequence of 100 s as well.
+
+    Times whose products would leave 64 bits are an error in one line.
+    """
+    fast = Strategy("fast", (Replica(1, 100_000, RowTime(0.0, 1e6, 0)),))
+    times = StrategyTimes(fast, (Atom(1, 20_000), Atom(100_000, 1)), "packed")
     assert times.of_set((0, 1)) == 120 * 10**9
+    slow = Strategy("slow", (Replica(1, 10, RowTime(0.0, 1e13, 0)),))
+    with pytest.raises(PlannerError, match=r"strategy slow: one replica would take [\d,]+ s"):
+        StrategyTimes(slow, (Atom(10, 4),), "packed")

@@ -57,19 +57,16 @@ def test_figures_of_a_group_by_hand() -> None:
     and 4 of 16 tokens: 3 rows and 1.
     """
     fast, slow = (Replica(1, 4, RowTime(0.0, price, 0)) for price in (1.0, 3.0))
-    atoms = (Atom(1, 3), Atom(2, 1), Atom(3, 2))
-    tour = Tour(0, (Group(0, (0, 2)), Group(1, (1,))))
-    one = Strategy("measured", atoms_ns=(None, 4, None))
-    none = Switching(((0, 0), (0, 0)), ((0, 0), (0, 0)))
-    mixed = Mixed(atoms, (Strategy("two", (fast, fast)), one), none)
-    figures = list(group_figures(mixed, tour))
-    assert figures == [
+    strategies = (Strategy("two", (fast, fast)), Strategy("unlike", (fast, slow)))
+    measured = Strategy("measured", atoms_ns=(None, 4, None, None))
+    atoms = (Atom(1, 3), Atom(2, 1), Atom(3, 2), Atom(4, 4))
+    mixed = Mixed(atoms, (*strategies, measured), SWITCHING)
+    tour = Tour(0, (Group(0, (0, 2)), Group(1, (3,)), Group(2, (1,))))
+    assert list(group_figures(mixed, tour)) == [
         GroupFigures(0, (0, 2), ((0, 1), (2, 3)), 5, 9, (2, 2), 5),
-        GroupFigures(1, (1,), ((1, 2),), 1, 2, (), 4),
+        GroupFigures(1, (3,), ((3, 4),), 4, 16, (3, 1), 12),
+        GroupFigures(2, (1,), ((1, 2),), 1, 2, (), 4),
     ]
-    unlike = Mixed((Atom(1, 16),), (Strategy("unlike", (fast, slow)),), Switching(((0,),), ((0,),)))
-    [group] = group_figures(unlike, Tour(0, (Group(0, (0,)),)))
-    assert (group.time_ns, group.micro_batches) == (12, (3, 1))
 
 
 def test_the_best_single_strategy_takes_all() -> None:
