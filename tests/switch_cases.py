@@ -1,15 +1,17 @@
 """Tiny layouts and machines for switches."""
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
-from itertools import permutations
+from itertools import permutations, product
 
 from bench.switching import in_order
 from formulations.instance import Cluster, Instance, Link, NodeGroup, Workload
 from formulations.instance.machines import ZoneLink, ZonePair
 from formulations.lengths.problem import Moves
 from formulations.switching.shards import Layout, Seat
+from formulations.switching.switch import Switch, switch_of
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
@@ -69,26 +71,34 @@ def tiny_model(seed: int) -> Workload:
     return workload(chain, 4, 10**6, rng.random() < 0.5)
 
 
+#: Of all parameters of `tiny_model(0)`, in 16 bit.
+SIZE = 2 * sum(one.parameters for one in tiny_model(0).layers)
+
+
+def whole_switch(cluster: Cluster, before: Iterable[int], after: Iterable[int]) -> Switch:
+    """Of the parameters of `tiny_model(0)`, whole on each of some GPUs, then on each of others."""
+    model = tiny_model(0)
+
+    def on(gpus: Iterable[int]) -> Layout:
+        return Layout(tuple(Seat((0, len(model.layers)), 1, (gpu,)) for gpu in gpus))
+
+    return switch_of(cluster, model, on(before), on(after), ["parameters"])
+
+
 def tiny_cluster(seed: int) -> Cluster:
     """Two or three nodes of two GPUs, links of all kinds, sometimes two zones; from 40 on three."""
     rng = random.Random(seed)
     if seed >= FIRST_OF_THREE:
         rates = [1e9, 3e9, 1e10]
-        nodes = [machines(1, 2, 4e9, rng.choice(rates), name=n, zone=n) for n in "abc"]
+        single = [machines(1, 2, 4e9, rng.choice(rates), name=n, zone=n) for n in "abc"]
         pairs = {zones: rng.choice([2e8, 5e8, 4e9]) for zones in (("a", "b"), ("c", "b"))}
-        return cluster(*nodes, between_zones=1e9, pairs=pairs)
+        return cluster(*single, between_zones=1e9, pairs=pairs)
     zones = rng.random() < 0.4
-    groups = [
-        machines(
-            nodes,
-            2,
-            rng.choice([1e9, 4e9, 2e10]),
-            rng.choice([1e9, 3e9, 1e10]),
-            name=name,
-            zone=name if zones else None,
-        )
-        for name, nodes in (("a", rng.randint(1, 2)), ("b", 1))
-    ]
+    groups = []
+    for name, nodes in (("a", rng.randint(1, 2)), ("b", 1)):
+        inside, between = rng.choice([1e9, 4e9, 2e10]), rng.choice([1e9, 3e9, 1e10])
+        zone = name if zones else None
+        groups.append(machines(nodes, 2, inside, between, name=name, zone=zone))
     return cluster(*groups, between_zones=5e8 if zones else None)
 
 
@@ -97,19 +107,13 @@ def tiny_layout(seed: int, gpus: int, layers: int) -> Layout:
     rng = random.Random(seed)
     known = [
         (dp, tp, pp)
-        for dp in (1, 2, 3, 4)
-        for tp in (1, 2)
-        for pp in range(1, min(3, layers - 1))
+        for dp, tp, pp in product((1, 2, 3, 4), (1, 2), range(1, min(3, layers - 1)))
         if dp * tp * pp <= gpus
     ]
     own = in_order(rng.choice(known), rng.choice([0, 1, 3]), layers=layers)
     places = rng.sample(range(gpus), gpus)
-    return Layout(
-        tuple(
-            Seat(one.layers, one.tp, tuple(places[gpu] for gpu in one.gpus)) for one in own.seats
-        ),
-        own.zero,
-    )
+    seats = (replace(seat, gpus=tuple(places[gpu] for gpu in seat.gpus)) for seat in own.seats)
+    return replace(own, seats=tuple(seats))
 
 
 def plan_files(instance: Instance, most: int = 4) -> list[PlanDocument]:

@@ -2,11 +2,14 @@
 
 import random
 from itertools import pairwise, product
+from math import prod
 
 import pytest
 
 from bench.switching import TABLE_3, in_order, llama_32b
-from formulations.switching.shards import Kind, Layout, Seat, layout_of
+from formulations.instance import Instance
+from formulations.plan import Plan
+from formulations.switching.shards import Kind, layout_of
 from formulations.switching.switch import Demand, Sending, Switch, port_bound, switch_of
 from solver.interrupt import TimeUp
 from solver.lengths.candidates import switch_times
@@ -16,14 +19,15 @@ from tests.hand_made import results
 from tests.seeds import few_and_many
 from tests.switch_cases import (
     FIRST_OF_THREE,
+    SIZE,
     cluster,
     machines,
     tiny_cluster,
     tiny_layout,
     tiny_model,
+    whole_switch,
 )
 
-SEEDS = range(FIRST_OF_THREE + 20)
 #: Assignments that brute force tries.
 MOST = 20_000
 
@@ -32,9 +36,8 @@ def tiny_switch(seed: int) -> Switch:
     """From one tiny layout to another."""
     own, model = tiny_cluster(seed), tiny_model(seed)
     gpus = sum(group.nodes * group.gpus_per_node for group in own.groups)
-    ends = [tiny_layout(2 * seed + n, gpus, len(model.layers)) for n in range(2)]
-    kinds: list[Kind] = ["parameters"] if seed % 3 else ["gradients"]
-    return switch_of(own, model, ends[0], ends[1], kinds)
+    before, after = (tiny_layout(2 * seed + n, gpus, len(model.layers)) for n in range(2))
+    return switch_of(own, model, before, after, ["parameters" if seed % 3 else "gradients"])
 
 
 def ways(demand: Demand) -> list[Sending]:
@@ -49,10 +52,7 @@ def ways(demand: Demand) -> list[Sending]:
 def least_ns(switch: Switch) -> int | None:
     """Least time of all plans that send every class to a node in one way; None: too many."""
     choices = [ways(demand) for demand in switch.demands]
-    number = 1
-    for own in choices:
-        number *= len(own)
-    if number > MOST:
+    if prod(map(len, choices)) > MOST:
         return None
     return min(switch.time_ns(plan) for plan in product(*choices))
 
@@ -64,12 +64,11 @@ def check_complete(switch: Switch, sendings: tuple[Sending, ...]) -> None:
         assert all(one.source in own.owners for one in mine)
         for gpu in own.needers:
             ranges = sorted((one.begin, one.end) for one in mine if gpu in one.receivers)
-            assert ranges[0][0] == 0
-            assert ranges[-1][1] == own.size_bytes
+            assert (ranges[0][0], ranges[-1][1]) == (0, own.size_bytes)
             assert all(one[1] == two[0] for one, two in pairwise(ranges))
 
 
-@pytest.mark.parametrize("seeds", few_and_many(SEEDS, 4))
+@pytest.mark.parametrize("seeds", few_and_many(range(FIRST_OF_THREE + 20), 4))
 def test_no_assignment_of_sources_is_quicker(seeds: range) -> None:
     """By more than 6 %; nor is any below the bound, or the plan above the published rule.
 
@@ -78,17 +77,17 @@ def test_no_assignment_of_sources_is_quicker(seeds: range) -> None:
     known = 0
     for seed in seeds:
         switch, rng = tiny_switch(seed), random.Random(seed)
-        found = plan_switch(switch)
-        check_complete(switch, found.sendings)
-        assert found.bound.time_ns <= found.time_ns <= found.published_ns
+        planned = plan_switch(switch)
+        check_complete(switch, planned.sendings)
+        assert planned.bound.time_ns <= planned.time_ns <= planned.published_ns
         for _ in range(5):
             plan = [rng.choice(ways(demand)) for demand in switch.demands]
             assert port_bound(switch).time_ns <= switch.time_ns(plan)
         best = least_ns(switch)
         if best is not None:
             known += 1
-            assert found.time_ns <= 1.06 * best
-            assert found.bound.time_ns <= best
+            assert planned.time_ns <= 1.06 * best
+            assert planned.bound.time_ns <= best
     assert known > len(seeds) // 2
 
 
@@ -98,15 +97,9 @@ def test_a_slice_enters_a_node_once_and_both_gpus_send() -> None:
     2 GB at 1 GB/s between nodes take 2 s; inside at 1 GB/s the owner sends 2 GB, each needer
     receives 2 GB and forwards 1 GB. The published rule sends 4 GB between nodes.
     """
-    model = tiny_model(0)
-    size = 2 * sum(one.parameters for one in model.layers)
-    own = cluster(machines(2, 2, 1e9, 1e9))
-    layers = (0, len(model.layers))
-    before = Layout((Seat(layers, 1, (0,)),))
-    after = Layout((Seat(layers, 1, (2,)), Seat(layers, 1, (3,))))
-    found = plan_switch(switch_of(own, model, before, after, ["parameters"]))
-    assert found.time_ns == found.bound.time_ns == size
-    assert found.published_ns == 2 * size
+    planned = plan_switch(whole_switch(cluster(machines(2, 2, 1e9, 1e9)), [0], [2, 3]))
+    assert planned.time_ns == planned.bound.time_ns == SIZE
+    assert planned.published_ns == 2 * SIZE
 
 
 def test_links_of_zones_take_their_share() -> None:
@@ -115,40 +108,39 @@ def test_links_of_zones_take_their_share() -> None:
     So S / 2 ns over both links; all over the quicker one takes 2 S / 3, which the rule does not do
     either: it sends from the owner that has sent least, the first, in 2 S.
     """
-    model, layers = tiny_model(0), (0, len(tiny_model(0).layers))
     nodes = (machines(1, 1, 1e11, 1e11, name=name, zone=name) for name in "abc")
     own = cluster(*nodes, between_zones=1e9, pairs={("c", "b"): 3e9})
-    before = Layout((Seat(layers, 1, (0,)), Seat(layers, 1, (1,))))
-    found = plan_switch(
-        switch_of(own, model, before, Layout((Seat(layers, 1, (2,)),)), ["parameters"])
-    )
-    size = sum(one.parameters for one in model.layers)
-    assert found.bound.time_ns == pytest.approx(size / 2, abs=2)
-    assert found.bound.time_ns <= found.time_ns < found.published_ns
+    planned = plan_switch(whole_switch(own, [0, 1], [2]))
+    assert planned.bound.time_ns == pytest.approx(SIZE / 4, abs=2)
+    assert planned.bound.time_ns <= planned.time_ns < planned.published_ns
 
 
 def test_strategies_of_table_3_gain_what_was_measured() -> None:
     """All 20 pairs: 3.20 s to 1.78 s, 1.80 times, was measured for parameters (PROBLEM, 8)."""
     own, totals = cluster(machines(4)), [0, 0]
-    for before, after in product(TABLE_3, TABLE_3):
-        ends = in_order(before), in_order(after)
-        found = plan_switch(switch_of(own, llama_32b(), ends[0], ends[1], ["parameters"]))
-        totals[0] += found.published_ns
-        totals[1] += found.time_ns
+    for before, after in product(map(in_order, TABLE_3), repeat=2):
+        planned = plan_switch(switch_of(own, llama_32b(), before, after, ["parameters"]))
+        totals[0] += planned.published_ns
+        totals[1] += planned.time_ns
     assert 1.7 <= totals[0] / totals[1] <= 1.9
+
+
+def known_plans() -> tuple[Instance, list[Plan]]:
+    """An instance, and three plans for its model and machines."""
+    known = [(one.instance, one.plan) for one in results([1]) if one.plan is not None][:3]
+    return known[0][0], [plan for _, plan in known]
 
 
 def test_times_of_all_pairs_are_those_of_the_plans() -> None:
     """None from a plan to itself."""
-    known = [one for one in results([1]) if one.plan is not None][:3]
-    cluster_, model = known[0].instance.cluster, known[0].instance.workload
-    plans = [one.plan for one in known if one.plan is not None]
-    times = switch_times(cluster_, model, plans)
+    instance, plans = known_plans()
+    own, model = instance.cluster, instance.workload
+    times = switch_times(own, model, plans)
     kinds: tuple[Kind, ...] = ("parameters", "gradients")
+    layouts = [layout_of(own, plan) for plan in plans]
     for kind, matrix in zip(kinds, (times.parameters_ns, times.gradients_ns), strict=True):
-        for (i, before), (j, after) in product(enumerate(plans), repeat=2):
-            ends = layout_of(cluster_, before), layout_of(cluster_, after)
-            switch = switch_of(cluster_, model, ends[0], ends[1], [kind])
+        for (i, before), (j, after) in product(enumerate(layouts), repeat=2):
+            switch = switch_of(own, model, before, after, [kind])
             assert matrix[i][j] == plan_switch(switch).time_ns
             assert (matrix[i][j] == 0) == (switch.classes == ())
     assert any(time_ns for row in times.gradients_ns for time_ns in row)
@@ -163,12 +155,11 @@ def test_bug_ctrl_c_lost_the_plan_known(
     def ended(switch: Switch, enough_ns: float) -> list[Sending]:
         raise error
 
-    switch, known = tiny_switch(0), [one for one in results([1]) if one.plan is not None]
     monkeypatch.setattr(quickest, "balanced_plan", ended)
-    found = plan_switch(switch)
-    check_complete(switch, found.sendings)
-    assert found.bound.time_ns <= found.time_ns == found.published_ns
-    plans, own = [one.plan for one in known if one.plan is not None], known[0].instance
+    switch, (instance, plans) = tiny_switch(0), known_plans()
+    planned = plan_switch(switch)
+    check_complete(switch, planned.sendings)
+    assert planned.bound.time_ns <= planned.time_ns == planned.published_ns
     if error is KeyboardInterrupt:
         with pytest.raises(KeyboardInterrupt):
-            switch_times(own.cluster, own.workload, plans)
+            switch_times(instance.cluster, instance.workload, plans)

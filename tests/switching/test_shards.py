@@ -1,10 +1,12 @@
 """Slices of a switch: who holds what, what is missing, in how many classes."""
 
 from itertools import product
+from typing import get_args
 
 import pytest
 
 from bench.switching import TABLE_3, in_order, llama_32b
+from formulations.instance import Workload
 from formulations.switching.shards import (
     Kind,
     Layout,
@@ -17,12 +19,10 @@ from formulations.switching.shards import (
 from formulations.units import ceil_div
 from tests.small_instances import layer, workload
 
-KINDS: tuple[Kind, ...] = ("parameters", "gradients")
-
 
 def held_elements(layout: Layout, kind: Kind) -> dict[int, int]:
     """Elements on every GPU, parts rounded up one by one."""
-    found: dict[int, int] = {}
+    elements: dict[int, int] = {}
     for tensors in tensors_of(llama_32b(), kind, set()):
         grid = grid_of([layout], tensors)
         for part, gpus in holders(layout, tensors, kind, grid).items():
@@ -31,8 +31,8 @@ def held_elements(layout: Layout, kind: Kind) -> dict[int, int]:
                 share, whole = share * (high - low), whole * units
             for gpu in gpus:
                 length = tensors.layers[1] - tensors.layers[0]
-                found[gpu] = found.get(gpu, 0) + ceil_div(share, whole) * length
-    return found
+                elements[gpu] = elements.get(gpu, 0) + ceil_div(share, whole) * length
+    return elements
 
 
 @pytest.mark.parametrize("tp", [1, 2, 4, 8])
@@ -48,9 +48,9 @@ def test_gpus_hold_the_parameters_that_the_memory_model_counts(tp: int) -> None:
 def test_split_gradients_are_held_once() -> None:
     """ZeRO 1 on 4 copies of tp 2: all GPUs together hold the matrices once, norms twice."""
     model = llama_32b()
-    whole = sum(one.replicated_parameters for one in model.layers)
+    norms = sum(one.replicated_parameters for one in model.layers)
     held = held_elements(in_order((4, 2, 1)), "gradients")
-    assert sum(held.values()) == model.parameters + whole
+    assert sum(held.values()) == model.parameters + norms
 
 
 def test_thousands_of_transfers_are_few_classes() -> None:
@@ -61,6 +61,12 @@ def test_thousands_of_transfers_are_few_classes() -> None:
         assert before != after or classes == ()
 
 
+def moved(model: Workload, before: Layout, after: Layout) -> dict[tuple[object, object], int]:
+    """Bytes of parameters from owners to needers."""
+    classes = slice_classes(model, before, after, ["parameters"])
+    return {(one.owners, one.needers): one.size_bytes for one in classes}
+
+
 def test_slices_are_the_cells_of_both_cuts() -> None:
     """8 elements: from halves on GPUs 0, 1 to quarters on 0-3. 1 and 3 get what 0 and 1 have.
 
@@ -68,16 +74,9 @@ def test_slices_are_the_cells_of_both_cuts() -> None:
     in 16 bit. The seven elements that are not split are missing on 2 and 3.
     """
     model = workload([layer("embedding", 1, 8, 4)], 1, 1, False)
-    before = Layout((Seat((0, 1), 2, (0, 1)),))
-    after = Layout((Seat((0, 1), 4, (0, 1, 2, 3)),))
-    classes = slice_classes(model, before, after, ["parameters"])
-    found = {(one.owners, one.needers): one.size_bytes for one in classes}
-    assert found == {
-        ((0,), (1,)): 4,
-        ((1,), (2,)): 4,
-        ((1,), (3,)): 4,
-        ((0, 1), (2, 3)): 14,
-    }
+    before, after = (Layout((Seat((0, 1), tp, tuple(range(tp))),)) for tp in (2, 4))
+    cells = {((0,), (1,)): 4, ((1,), (2,)): 4, ((1,), (3,)): 4, ((0, 1), (2, 3)): 14}
+    assert moved(model, before, after) == cells
 
 
 def test_both_copies_of_a_tied_matrix_may_send_it() -> None:
@@ -86,39 +85,35 @@ def test_both_copies_of_a_tied_matrix_may_send_it() -> None:
     model = workload(chain, 1, 1, True)
     before = Layout((Seat((0, 2), 1, (0,)), Seat((2, 3), 1, (1,))))
     after = Layout((Seat((0, 3), 1, (2,)),))
-    for kind, owners, width in zip(KINDS, ((0, 1), (0,)), (2, 4), strict=True):
+    for kind, owners, width in zip(get_args(Kind), ((0, 1), (0,)), (2, 4), strict=True):
         classes = slice_classes(model, before, after, [kind])
-        matrices = [
-            (one.owners, part.size_bytes)
-            for one in classes
-            for part in one.slices
-            if part.what == "vocabulary"
-        ]
+        pieces = [(one.owners, part) for one in classes for part in one.slices]
+        matrices = [(gpus, part.size_bytes) for gpus, part in pieces if part.what == "vocabulary"]
         assert matrices == [(owners, 500 * 2000 * width)]
 
 
-def test_bug_units_of_experts() -> None:
-    """From ep 2 to ep 1 experts were split in units of the wrong number of ranks."""
+def with_experts() -> Workload:
+    """A block whose 160 split parameters are all of experts."""
     block = layer("block", 1, 160, 4).but(expert_parameters=160)
-    model = workload([block], 1, 1, False)
+    return workload([block], 1, 1, False)
+
+
+def test_bug_units_of_experts() -> None:
+    """From ep 2 to ep 1 experts were split in units of the wrong number of ranks.
+
+    Before, GPU g has half g div 2 of the experts of g mod 2; after, quarter g of all, 40 elements
+    of 4 bytes. GPUs 0 and 3 have half of that, 1 and 2 too, each of its own experts.
+    """
     before, after = in_order((4, 1, 1), ep=2, layers=1), in_order((4, 1, 1), layers=1)
     got = dict.fromkeys(range(4), 0)
-    for one in slice_classes(model, before, after, ["gradients"]):
+    for one in slice_classes(with_experts(), before, after, ["gradients"]):
         for gpu in one.needers:
             got[gpu] += sum(part.size_bytes for part in one.slices if part.what == "experts")
-    # Before, GPU g has half g div 2 of the experts of g mod 2; after, quarter g of all, 40 elements
-    # of 4 bytes. GPUs 0 and 3 have half of that, 1 and 2 too, each of its own experts.
     assert got == dict.fromkeys(range(4), 4 * 20)
 
 
 def test_whole_experts_lie_on_all_gpus_of_a_stage() -> None:
     """Of a tensor group of 2, each GPU has half of the experts instead of half of each."""
-    block = layer("block", 1, 160, 4).but(expert_parameters=160)
-    model = workload([block], 1, 1, False)
     cut = in_order((1, 2, 1), 0, layers=1)
     whole = Layout(cut.seats, ep=2, whole_experts=True)
-    classes = slice_classes(model, cut, whole, ["parameters"])
-    assert [(one.owners, one.needers, one.size_bytes) for one in classes] == [
-        ((0,), (1,), 2 * 40),
-        ((1,), (0,), 2 * 40),
-    ]
+    assert moved(with_experts(), cut, whole) == {((0,), (1,)): 2 * 40, ((1,), (0,)): 2 * 40}
