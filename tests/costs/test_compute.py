@@ -16,8 +16,6 @@ from tests.command_line import output
 from tests.oracles.agreement import check_costs
 from tests.small_instances import gpu, layer, nodes_of
 
-KINDS = ("embedding", "block", "head")
-
 
 def test_tensor_groups_divide_products_and_what_is_kept() -> None:
     """A block of 60 GFLOPs, two sequences, on two GPUs that reach half of 120 TFLOP/s."""
@@ -55,63 +53,60 @@ def test_fused_attention_is_a_kernel_of_its_own() -> None:
     assert analytic_s(plain, nodes_of(kind), "bf16", 2, 1).forward == pytest.approx(500e-6)
 
 
-def text_of(sizes: tuple[int, int], degrees: tuple[list[int], list[int]]) -> str:
+Degrees = list[int]
+
+
+def text_of(sizes: tuple[int, int], degrees: tuple[Degrees, Degrees], more: str = "") -> str:
     """Two nodes of so many GPUs, whose types have times at these degrees; 1 ms on the first."""
-    gpus = dict(zip(("A100-40", "V100-32"), degrees, strict=True))
-    times = {
-        gpu: {tp: {1: ms} for tp in own}
-        for ms, (gpu, own) in zip((1.0, 2.0), gpus.items(), strict=True)
-    }
+    gpus = ("A100-40", "V100-32")
+    times = {gpu: {tp: {1: ms} for tp in degrees[ms - 1]} for ms, gpu in enumerate(gpus, 1)}
     groups = [
         {"name": gpu, "gpu": gpu, "gpus_per_node": size, "nodes": 1, "inter_node": "Ethernet 40G"}
         for gpu, size in zip(gpus, sizes, strict=True)
     ]
-    profile = {
-        "source": "invented",
-        "includes_tensor_parallel_traffic": True,
-        "backward_over_forward": 2.0,
-        "times_ms": dict.fromkeys(KINDS, times),
-    }
     return f"""
 name: lacking
-workload: {{catalogue: bert-large, global_batch: 8, precision: fp16}}
+workload:
+  sizes: {{hidden_size: 256, layers: 4, heads: 8, vocabulary_size: 1000, rotary_positions: true}}
+  sequence_length: 128
+  global_batch: 8
+  precision: fp16
 cluster: {{groups: {groups}}}
-profile: {profile}
-""".replace("True", "true")
+profile:
+  source: invented
+  includes_tensor_parallel_traffic: true
+  backward_over_forward: 2.0
+  times_ms: {dict.fromkeys(("embedding", "block", "head"), times)}
+{more}"""
 
 
-def lacking(sizes: tuple[int, int], degrees: tuple[list[int], list[int]]) -> Instance:
+def lacking(sizes: tuple[int, int], degrees: tuple[Degrees, Degrees], more: str = "") -> Instance:
     """The instance of `text_of`."""
-    return parse_instance(text_of(sizes, degrees), "x.yaml", Path())
+    return parse_instance(text_of(sizes, degrees, more), "x.yaml", Path())
+
+
+def forward_ns(instance: Instance, tp: int) -> list[int]:
+    """Of a block, by node group."""
+    times: list[int] = layer_times(instance, uniform_degrees(instance, tp), 1, "none").forward_ns[1]
+    return [int(time_ns) for time_ns in times]
 
 
 def test_bug_profile_without_a_degree_that_small_nodes_cannot_hold() -> None:
     """Nodes of 4 GPUs need no times at tp 8, beside nodes of 8: their column shows the others'."""
     instance = lacking((8, 4), ([1, 2, 4, 8], [1, 2, 4]))
-    times = layer_times(instance, uniform_degrees(instance, 8), 1, "none")
-    assert times.forward_ns[1].tolist() == [1_000_000, 1_000_000]
-    assert layer_times(instance, uniform_degrees(instance, 4), 1, "none").forward_ns[
-        1
-    ].tolist() == [1_000_000, 2_000_000]
+    assert forward_ns(instance, 8) == [1_000_000, 1_000_000]
+    assert forward_ns(instance, 4) == [1_000_000, 2_000_000]
     assert solve(instance, SolveOptions(gap=0.1)).status is Status.OPTIMAL
 
 
 def test_times_that_plans_need_are_missed() -> None:
     """Nodes of 8 GPUs can be filled by groups of 8: without times that is an error of the input."""
     instance = lacking((8, 4), ([1, 2, 4, 8], [1, 2, 4]))
-    swapped = tuple(reversed(instance.cluster.groups))
-    groups = tuple(
-        one.but(gpu=other.gpu) for one, other in zip(instance.cluster.groups, swapped, strict=True)
-    )
-    cluster = instance.cluster.but(groups=groups)
+    first, second = instance.cluster.groups
+    swapped = {"groups": (first.but(gpu=second.gpu), second.but(gpu=first.gpu))}
     line = "^profile: no times on V100-32 at tensor-parallel degree 8; allowed: "
     with pytest.raises(InstanceError, match=line):
-        layer_times(
-            instance.but(cluster=cluster),
-            uniform_degrees(instance, 8),
-            1,
-            "none",
-        )
+        forward_ns(instance.but(cluster=swapped), 8)
 
 
 def test_bug_templates_of_a_profile_without_a_degree(tmp_path: Path) -> None:
@@ -125,21 +120,17 @@ def test_bug_templates_of_a_profile_without_a_degree(tmp_path: Path) -> None:
 def test_partial_profile_is_completed_where_the_user_says_so() -> None:
     """Missing curves are the analytic model's, with its traffic; the others stay as measured."""
     sizes, degrees = (8, 8), ([1, 2, 4], [1])
-    text = text_of(sizes, degrees)
     with pytest.raises(InstanceError, match="or missing_times: analytic"):
-        parse_instance(text + "search: {tensor_parallel: [1, 2]}\n", "x.yaml", Path())
-    completed = text.replace("'source'", "'missing_times': analytic, 'source'")
-    instance = parse_instance(completed, "x.yaml", Path())
+        lacking(sizes, degrees, "search: {tensor_parallel: [1, 2]}\n")
+    instance = lacking(sizes, degrees, "  missing_times: analytic\n")
     assert instance.search.tensor_parallel == (1, 2, 4, 8)
     bare = instance.but(profile=None)
     for tp, measured in ((1, (1_000_000, 2_000_000)), (2, (1_000_000, None)), (8, (None, None))):
-        own = layer_times(instance, uniform_degrees(instance, tp), 1, "none")
-        modelled = layer_times(bare, uniform_degrees(instance, tp), 1, "none").forward_ns[1]
-        expected = [one or int(modelled[j]) for j, one in enumerate(measured)]
-        assert own.forward_ns[1].tolist() == expected
-        assert own.origins == {"measured" if one else "analytic" for one in measured}
-    result = solve(instance, SolveOptions(gap=0.1))
-    assert result.status is Status.OPTIMAL
+        modelled = forward_ns(bare, tp)
+        expected = [one or modelled[j] for j, one in enumerate(measured)]
+        assert forward_ns(instance, tp) == expected
+        origins = layer_times(instance, uniform_degrees(instance, tp), 1, "none").origins
+        assert origins == {"measured" if one else "analytic" for one in measured}
 
 
 @pytest.mark.parametrize("seed", [2, 17, 23, 57])

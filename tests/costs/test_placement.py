@@ -31,7 +31,7 @@ def assert_counted(tables: CostTables, orders: Iterable[tuple[int, ...]]) -> Non
 
 
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(160), 16))
+@pytest.mark.parametrize("seeds", few_and_many(range(160), 20))
 def test_placer_equals_the_count_from_slots(seeds: Sequence[int], zones: bool) -> None:
     """Every cost of every order is what the slots give, with zones or without."""
     for seed in seeds:

@@ -17,18 +17,16 @@ from formulations.instance.search import Overlap, ZeroStage
 from formulations.plan import Degrees
 from tests.equal_nodes import equal_nodes
 from tests.oracles.agreement import check_costs
-from tests.small_instances import layer, plain_config, workload
+from tests.small_instances import layer, plain_config, with_ends, workload
 
 
 def of_parameters(zero: ZeroStage, hidden: float = 0, gflops: int = 1) -> CostTables:
     """Two nodes of two GPUs, tp 2, dp 2: blocks of 1,999,986 split and 7 whole parameters."""
-    one = equal_nodes(2, 2, 2, 2, 1).instance
-    kinds = ("embedding", "block", "block", "head")
-    chain = [layer(kind, gflops, 1_999_986, 0) for kind in kinds]
-    search = one.search.but(overlap=Overlap(sharding=hidden))
-    changed = {"workload": workload(chain, 4, 10**6, False), "search": search}
-    whole = one.model_copy(update=changed)
-    return build_tables(whole, plain_config((2,), tp=2, dp=2, zero=zero))
+    chain = [layer(kind, gflops, 1_999_986, 0) for kind in with_ends(2)]
+    instance = equal_nodes(2, 2, 2, 2, 1).instance.but(
+        workload=workload(chain, 4, 10**6, False), search={"overlap": Overlap(sharding=hidden)}
+    )
+    return build_tables(instance, plain_config((2,), tp=2, dp=2, zero=zero))
 
 
 @pytest.mark.parametrize(("hidden", "gflops"), [(0, 1), (0.25, 2000)])

@@ -18,11 +18,10 @@ from tests.small_instances import layer, plain_config, workload
 
 def tables_of(schedule: ScheduleName) -> CostTables:
     """Two blocks of 0.2 ms forward, a fifth of it scores, between ends of 0.02 ms."""
-    base = equal_nodes(1, 2, 1, 1, 2).instance
-    chain = [layer(kind, 1 if kind != "block" else 10, 0, 0) for kind in ("embedding", "head")]
     block = layer("block", 10, 0, 0).but(unweighted_flops=2 * 10**9)
-    work = workload([chain[0], block, block, chain[1]], 4, 10**6, False)
-    instance = base.model_copy(update={"workload": work})
+    chain = [layer("embedding", 1, 0, 0), block, block, layer("head", 1, 0, 0)]
+    base = equal_nodes(1, 2, 1, 1, 2).instance
+    instance = base.but(workload=workload(chain, 4, 10**6, False))
     config = plain_config((1,), pp=2, schedule=schedule, recompute=("none", "full"))
     return build_tables(instance, config)
 
