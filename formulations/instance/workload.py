@@ -270,6 +270,11 @@ class Workload(Record):
             raise ValueError(f"more than {MOST_CHAIN} layers")
         return self
 
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of the chain."""
+        return sum(run.count for run in self.layer_runs if run.layer.is_block)
+
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
         """The chain, one entry per layer."""

@@ -134,8 +134,8 @@ def micro_batches(instance: Instance) -> list[int]:
 
 def _most_chunks(instance: Instance) -> int:
     """Virtual stages that the layers fill: with a block each, unless that is not asked for."""
-    layers, alone = instance.workload.layers, instance.search.embedding_only_stages
-    return len(layers) if alone else sum(layer.is_block for layer in layers)
+    workload, alone = instance.workload, instance.search.embedding_only_stages
+    return len(workload.layers) if alone else workload.num_blocks
 
 
 def longest_pipeline(instance: Instance) -> int:

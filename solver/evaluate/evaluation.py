@@ -16,11 +16,11 @@ from formulations.errors import InstanceError, PlanError
 from formulations.instance import Instance
 from formulations.lengths.row_times import instance_of_rows
 from formulations.plan import Configuration, Plan, simulable, uniform_plan
-from formulations.space.configurations import expert_degrees, schedules_of
+from formulations.space import PlanSpace
 from formulations.units import seconds
 from solver.comparison import Answer, Evaluation
 from solver.document import PlanDocument
-from solver.evaluate.launched import block_boundaries, num_blocks
+from solver.evaluate.launched import block_boundaries
 from solver.evaluate.run_plan import Planned, as_run, judged, settled
 from solver.lengths.candidates import Candidates
 from solver.options import SolveOptions
@@ -66,9 +66,6 @@ def checked(result: Result) -> tuple[PlanDocument, tuple[str, ...], tuple[str, .
     return document, broken, tuple(problem for problem in problems if not _LIMITS.match(problem))
 
 
-_SETTINGS = "overlap and sequence parallelism of the instance, its way to share sequences"
-
-
 @dataclass(frozen=True)
 class _Change:
     """A plan: what differs in words, its configuration, its order and its layer boundaries.
@@ -94,7 +91,8 @@ def single_changes(planned: Planned, objective: float, best: Plan) -> list[Answe
         if plan is not None and plan != planned.plan:
             answers += _answers(change.name, planned.instance, plan, objective)
     if planned.instance != planned.space:
-        answers += _answers(_SETTINGS, planned.space, planned.plan, objective)
+        name = "overlap and sequence parallelism of the instance, its way to share sequences"
+        answers += _answers(name, planned.space, planned.plan, objective)
     return sorted(answers, key=lambda answer: (answer.least is None, -(answer.least or 0.0)))
 
 
@@ -155,10 +153,10 @@ def _with_degrees(planned: Planned, target: Configuration, theirs: Decisions) ->
     alike = target.nodes_used == planned.config.nodes_used
     order = planned.order if alike else theirs.order
     name += "" if alike else f", nodes {_hosts(planned.space, order)}"
-    if not _runs(planned, changed):
+    if not _runs(planned, settled(planned.space, changed, planned.run.recompute)):
         schedule = {"schedule": target.schedule, "vpp": target.vpp}
         changed, name = changed.model_copy(update=schedule), f"{name}, {_schedule(target)}"
-    if not _runs(planned, changed):
+    if not _runs(planned, settled(planned.space, changed, planned.run.recompute)):
         changed = changed.model_copy(update={"micro_batch": target.micro_batch})
         name += f", micro-batches of {target.micro_batch}"
     return _Change(name, changed, order, _boundaries(planned, changed, theirs))
@@ -175,7 +173,7 @@ def _boundaries(planned: Planned, config: Configuration, theirs: Decisions) -> t
     for boundaries in (planned.run.boundaries, theirs.boundaries):
         if len(boundaries) == stages + 1:
             return boundaries
-    each, rest = divmod(num_blocks(planned.space), stages)
+    each, rest = divmod(planned.space.workload.num_blocks, stages)
     return block_boundaries(planned.space, [each + (k < rest) for k in range(stages)])
 
 
@@ -187,13 +185,9 @@ def _hosts(instance: Instance, order: Sequence[int]) -> str:
 
 
 def _runs(planned: Planned, config: Configuration) -> bool:
-    """Whether replicas can share the batch evenly, and run the schedule with what they get."""
-    share, rest = divmod(planned.space.workload.global_batch, config.micro_batch * config.dp)
-    launched = schedules_of(planned.space, config.pp, share)
-    possible = share > 0 and not rest and (config.schedule, config.vpp) in launched
-    shared = expert_degrees(planned.instance, config.degrees, config.dp, config.nodes_used)
-    possible &= (config.ep, config.etp) in shared
-    return possible and simulable(planned.instance, config)
+    """Whether the plan space has such a configuration, whose steps can be simulated."""
+    inside = PlanSpace(planned.instance).departure(config) is None
+    return inside and simulable(planned.instance, config)
 
 
 def _plan(planned: Planned, change: _Change) -> Plan | None:

@@ -6,7 +6,7 @@ For whoever has no launch files, degrees and strategies are a text: `tp=4,pp=2,m
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
@@ -51,11 +51,6 @@ class Launched:
         return PlanError(self.places.get(name, self.source), found, allowed)
 
 
-def num_blocks(instance: Instance) -> int:
-    """Blocks of the chain."""
-    return sum(layer.is_block for layer in instance.workload.layers)
-
-
 def block_boundaries(instance: Instance, blocks: Sequence[int]) -> tuple[int, ...]:
     """Layer boundaries of stages with so many blocks each, as many in all as the chain has.
 
@@ -93,7 +88,7 @@ def run_of_degrees(text: str, instance: Instance) -> Launched:
         if name in _WORDS and value not in _WORDS[name]:
             raise PlanError(OPTION, f"{name}={value}", " or ".join(map(str, _WORDS[name])))
         written[name] = value
-    number = {name: int(written.get(name, "1")) for name in _NUMBERS}
+    number: dict[str, Any] = {name: int(written.get(name, "1")) for name in _NUMBERS}
     tp, pp, vpp = number["tp"], number["pp"], number["vpp"]
     schedule = written.get("schedule", "interleaved" if vpp > 1 else "1f1b")
     if (schedule == "interleaved") != (vpp > 1):
@@ -103,23 +98,17 @@ def run_of_degrees(text: str, instance: Instance) -> Launched:
     if "etp" in written and number["etp"] not in (1, tp):
         allowed = " or ".join(map(str, sorted({1, tp})))
         raise PlanError(OPTION, f"etp={written['etp']} with tp={tp}", allowed)
+    number["etp"] = 1 if written.get("etp") == "1" and tp > 1 else None
+    number["dp"] = number["dp"] if "dp" in written else None
+    split = _split(written.get("split"), instance.workload.num_blocks, pp * vpp)
     return Launched(
         source=OPTION,
         target=instance.search.target,
-        tp=tp,
-        pp=pp,
-        dp=number["dp"] if "dp" in written else None,
-        cp=number["cp"],
-        ep=number["ep"],
-        etp=1 if written.get("etp") == "1" and tp > 1 else None,
-        vpp=vpp,
-        boundaries=block_boundaries(
-            instance, _split(written.get("split"), num_blocks(instance), pp * vpp)
-        ),
-        micro_batch=number["micro_batch"],
+        boundaries=block_boundaries(instance, split),
         schedule=cast(ScheduleName, schedule),
         zero=cast(ZeroStage, int(written.get("zero", "0"))),
         recompute=cast(Recompute, written.get("recompute", "none")),
+        **number,
     )
 
 

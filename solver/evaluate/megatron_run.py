@@ -10,49 +10,52 @@ rank are equal, before these are taken off.
 """
 
 from itertools import accumulate
+from typing import Any, cast
 
 from formulations.instance import Instance
-from formulations.instance.search import ContextMethod, ZeroStage
+from formulations.instance.search import ZeroStage
 from formulations.instance.targets.launcher import ONE_STACK, chain_of
-from formulations.instance.workload import Precision, Recompute, Workload
-from solver.evaluate.launched import Launched, num_blocks
+from formulations.instance.workload import Precision, Recompute
+from solver.evaluate.launched import Launched
 from solver.evaluate.megatron_flags import Flag, Flags
-from solver.export.megatron import parsed
+from solver.export.megatron import CONTEXT_METHODS, parsed
 
-_METHODS: dict[str, ContextMethod] = {"p2p": "ring", "a2a": "all_to_all"}
-#: What Megatron-FSDP splits, and the ZeRO stage that it is.
-_SHARDED: dict[str, ZeroStage] = {
-    "no_shard": 0,
-    "optim": 1,
-    "optim_grads": 2,
-    "optim_grads_params": 3,
-}
+_METHODS = {name: method for method, name in CONTEXT_METHODS.items()}
+#: What Megatron-FSDP splits, by the ZeRO stage that it is.
+_SHARDED = ("no_shard", "optim", "optim_grads", "optim_grads_params")
 #: Flags of one format, and those of the instance with which they may stand.
 _PRECISIONS: dict[Flag, tuple[Precision, ...]] = {
     Flag.BF16: ("bf16", "fp8"),
     Flag.FP16: ("fp16", "fp8"),
     Flag.FP8: ("fp8",),
 }
+_NUMBERS = {"tp": Flag.TP, "pp": Flag.PP, "cp": Flag.CP, "ep": Flag.EP, "micro_batch": Flag.SIZE}
 
 
 def launched(flags: Flags, instance: Instance) -> Launched:
     """The run that the flags start. Raises PlanError for one that Megatron-LM would refuse."""
     _check(flags, instance)
-    pp, tp, workload = flags.number(Flag.PP, 1), flags.number(Flag.TP, 1), instance.workload
-    cuts = boundaries(flags, instance, pp)
-    vpp = (len(cuts) - 1) // pp
+    numbers: dict[str, Any] = {name: flags.number(flag, 1) for name, flag in _NUMBERS.items()}
+    pp, tp = numbers["pp"], numbers["tp"]
+
+    # the split: by a layout, which excludes all that says it otherwise, or by numbers
+    counted, ends = (Flag.EMBEDDING, Flag.LOSS), (Flag.FIRST, Flag.LAST)
+    flags.exclude(Flag.LAYOUT, *ends, *counted, Flag.BLOCKS_PER_CHUNK, Flag.CHUNKS)
+    for flag in ends:
+        flags.exclude(flag, *counted)
+    flags.exclude(Flag.BLOCKS_PER_CHUNK, Flag.CHUNKS)
+    text = flags.text(Flag.LAYOUT)
+    pieces = _even(flags, instance, pp) if text is None else _layout(flags, text, instance, pp)
+    vpp = len(pieces) // pp
+
     way, blocks = _recomputed(flags, vpp)
     alone = flags.number(Flag.EXPERT_TP, tp) < tp  # has each GPU of a tensor group whole experts?
     flash = flags.text(Flag.ATTENTION) == "flash"
     chunked = (flag for flag in (Flag.CHUNKS, Flag.BLOCKS_PER_CHUNK) if flags.has(flag))
     places = {
-        "tp": Flag.TP,
-        "pp": Flag.PP,
-        "cp": Flag.CP,
-        "ep": Flag.EP,
+        **_NUMBERS,
         "etp": Flag.EXPERT_TP,
         "by_replica": Flag.BY_REPLICA,
-        "micro_batch": Flag.SIZE,
         "recompute": Flag.GRANULARITY,
         "zero": Flag.SHARDING if flags.has(Flag.SHARDING) else Flag.ZERO,
         "vpp": next(chunked, Flag.LAYOUT),
@@ -60,15 +63,10 @@ def launched(flags: Flags, instance: Instance) -> Launched:
     return Launched(
         source=flags.name,
         target="megatron",
-        tp=tp,
-        pp=pp,
-        boundaries=cuts,
-        micro_batch=flags.number(Flag.SIZE, 1),
+        boundaries=(0, *accumulate(pieces)),
         vpp=vpp,
         schedule="interleaved" if vpp > 1 else "1f1b",
-        cp=flags.number(Flag.CP, 1),
-        ep=flags.number(Flag.EP, 1),
-        etp=1 if workload.experts and alone else None,
+        etp=1 if instance.workload.experts and alone else None,
         zero=_sharded(flags),
         by_replica=flags.has(Flag.BY_REPLICA),
         flash=(f"{Flag.ATTENTION} flash", flags.place(Flag.ATTENTION)) if flash else None,
@@ -76,6 +74,7 @@ def launched(flags: Flags, instance: Instance) -> Launched:
         first_blocks=blocks,
         settings=_settings(flags, instance, tp),
         places={name: flags.place(flag) for name, flag in places.items()},
+        **numbers,
     )
 
 
@@ -85,7 +84,7 @@ def _check(flags: Flags, instance: Instance) -> None:
     if (chain := chain_of(workload)) != ONE_STACK:
         raise flags.error(Flag.PP, "a model of one stack of blocks", f" for {chain}")
     for flag, planned, what in (
-        (Flag.BLOCKS, num_blocks(instance), "the blocks of the model"),
+        (Flag.BLOCKS, workload.num_blocks, "the blocks of the model"),
         (Flag.LENGTH, workload.sequence_length, "workload.sequence_length"),
         (Flag.MTP, workload.mtp_layers, "what the config.json has"),
         (Flag.HIDDEN, workload.hidden_size, "the hidden size of the model"),
@@ -94,8 +93,6 @@ def _check(flags: Flags, instance: Instance) -> None:
     ):
         if flags.number(flag, planned) != planned:
             raise flags.error(flag, f"{planned}, {what} of the instance")
-    _check_formats(flags, workload)
-
     # experts are placed, and reached, as in plans
     tp, ep = flags.number(Flag.TP, 1), flags.number(Flag.EP, 1)
     if flags.number(Flag.EXPERT_TP, tp) not in (1, tp):
@@ -105,17 +102,15 @@ def _check(flags: Flags, instance: Instance) -> None:
         allowed = "alltoall or flex: plans send tokens to their experts alone"
         raise flags.error(Flag.DISPATCHER, allowed, f", with {Flag.EP} {ep}")
 
-
-def _check_formats(flags: Flags, workload: Workload) -> None:
-    """Raises PlannerError for precisions that the instance's times and memory are not for."""
+    # precisions are those that the instance's times and memory are for
     flags.exclude(Flag.BF16, Flag.FP16)
-    for flag, precisions in _PRECISIONS.items():
-        if flags.has(flag) and workload.precision not in precisions:
-            raise flags.error(flag, f"{workload.precision}, workload.precision of the instance")
+    for name, precisions in _PRECISIONS.items():
+        if flags.has(name) and workload.precision not in precisions:
+            raise flags.error(name, f"{workload.precision}, workload.precision of the instance")
     for flag, size in ((Flag.GRADIENTS_FP32, 4), (Flag.GRADIENTS_BF16, 2)):
         if flags.has(flag) and workload.gradient_bytes != size:
-            planned = f"{workload.gradient_bytes} bytes, workload.gradient_precision"
-            raise flags.error(flag, f"{planned} of the instance")
+            expected = f"{workload.gradient_bytes} bytes, workload.gradient_precision"
+            raise flags.error(flag, f"{expected} of the instance")
     if flags.text(Flag.OPTIMIZER) not in (None, "adam"):
         raise flags.error(Flag.OPTIMIZER, "adam, whose states the memory is for")
     state = workload.optimizer_state
@@ -133,7 +128,7 @@ def _sharded(flags: Flags) -> ZeroStage:
     strategy = flags.text(Flag.SHARDING) or "no_shard"
     if strategy not in _SHARDED:
         raise flags.error(Flag.SHARDING, " or ".join(_SHARDED))
-    return _SHARDED[strategy]
+    return cast(ZeroStage, _SHARDED.index(strategy))
 
 
 def _recomputed(flags: Flags, vpp: int) -> tuple[Recompute, int | None]:
@@ -184,26 +179,13 @@ def _settings(flags: Flags, instance: Instance, tp: int) -> dict[str, object]:
     return {**decided, "overlap": overlap}
 
 
-def boundaries(flags: Flags, instance: Instance, pp: int) -> tuple[int, ...]:
-    """Layer boundaries of all virtual stages. Raises PlanError where Megatron-LM would refuse."""
-    counted = (Flag.EMBEDDING, Flag.LOSS)
-    ends, chunks = (Flag.FIRST, Flag.LAST), (Flag.BLOCKS_PER_CHUNK, Flag.CHUNKS)
-    flags.exclude(Flag.LAYOUT, *ends, *counted, *chunks)
-    for flag in ends:
-        flags.exclude(flag, *counted)
-    flags.exclude(*chunks)
-    text = flags.text(Flag.LAYOUT)
-    pieces = _even(flags, instance, pp) if text is None else _layout(flags, text, instance, pp)
-    return (0, *accumulate(pieces))
-
-
 def _layout(flags: Flags, text: str, instance: Instance, pp: int) -> list[int]:
     """Layers of every piece; Megatron-LM takes empty ones, and leaves such ranks without work."""
     num_mtp = instance.workload.mtp_layers
     try:
-        stages = parsed(text, pp, num_blocks(instance), num_mtp)
+        stages = parsed(text, pp, instance.workload.num_blocks, num_mtp)
     except ValueError as error:
-        allowed = f"E, then {num_blocks(instance)} t, then L, in n * {pp} pieces apart by |"
+        allowed = f"E, then {instance.workload.num_blocks} t, then L, in n * {pp} pieces apart by |"
         raise flags.error(Flag.LAYOUT, allowed, f": {error}") from None
     pieces = [len(stages[i % pp][i // pp]) for i in range(pp * len(stages[0]))]
     if num_mtp and stages[-1][-1].count("mtp") < num_mtp:
@@ -218,7 +200,20 @@ def _layout(flags: Flags, text: str, instance: Instance, pp: int) -> list[int]:
 
 def _even(flags: Flags, instance: Instance, pp: int) -> list[int]:
     """Layers of every chunk: its blocks, the embedding with the first, the head with the last."""
-    by_rank = _blocks_by_rank(flags, num_blocks(instance), pp)
+    # as many as each rank counts: embedding and loss among them where they are counted
+    first, last = flags.optional(Flag.FIRST), flags.optional(Flag.LAST)
+    total = instance.workload.num_blocks + flags.has(Flag.EMBEDDING) + flags.has(Flag.LOSS)
+    total -= (first or 0) + (last or 0)
+    head, tail = ([count] if count is not None else [] for count in (first, last))
+    ranks = pp - len(head) - len(tail)
+    if total < 0 or ranks < 0 or (total % ranks if ranks else total):
+        unequal = (Flag.FIRST, Flag.LAST, Flag.EMBEDDING, Flag.LOSS)
+        flag = next((flag for flag in unequal if flags.has(flag)), Flag.PP)
+        allowed = f"an equal share of them for each, or {Flag.LAYOUT}"
+        raise flags.error(flag, allowed, f": {total} layers for {ranks} pipeline ranks")
+    by_rank = [*head, *([total // ranks] * ranks if ranks else []), *tail]
+
+    # chunks of a rank are equal, before embedding and loss are taken off
     chunked = Flag.CHUNKS if flags.has(Flag.CHUNKS) else Flag.BLOCKS_PER_CHUNK
     each, vpp = flags.optional(Flag.BLOCKS_PER_CHUNK), flags.number(Flag.CHUNKS, 1)
     if each is not None:
@@ -238,19 +233,3 @@ def _even(flags: Flags, instance: Instance, pp: int) -> list[int]:
         empty = f": stage {pieces.index(0)} has none"
         raise flags.error(Flag.PP, "a layer for every stage", empty)
     return pieces
-
-
-def _blocks_by_rank(flags: Flags, blocks: int, pp: int) -> list[int]:
-    """As many as each rank counts: embedding and loss among them where they are counted."""
-    first, last = flags.optional(Flag.FIRST), flags.optional(Flag.LAST)
-    counted = flags.has(Flag.EMBEDDING) + flags.has(Flag.LOSS)
-    total = blocks + counted - (first or 0) - (last or 0)
-    ranks = pp - (first is not None) - (last is not None)
-    if total < 0 or ranks < 0 or (total % ranks if ranks else total):
-        unequal = (Flag.FIRST, Flag.LAST, Flag.EMBEDDING, Flag.LOSS)
-        flag = next((flag for flag in unequal if flags.has(flag)), Flag.PP)
-        allowed = f"an equal share of them for each, or {Flag.LAYOUT}"
-        raise flags.error(flag, allowed, f": {total} layers for {ranks} pipeline ranks")
-    middle = [total // ranks] * ranks if ranks else []
-    head, tail = ([count] if count is not None else [] for count in (first, last))
-    return [*head, *middle, *tail]

@@ -7,6 +7,7 @@ A schedule file is compared with the schedules that can be simulated, operation 
 import ast
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
@@ -15,7 +16,7 @@ from formulations.instance.input_limits import can_be_simulated
 from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.targets.launcher import ONE_STACK, chain_of
 from formulations.schedules import SCHEDULES
-from solver.evaluate.launched import Launched, num_blocks
+from solver.evaluate.launched import Launched
 from solver.export.job import assignments
 from solver.export.torchtitan import MODULE, SCHEDULE, Field, schedule_rows
 
@@ -24,6 +25,7 @@ _NAMED: dict[str, ScheduleName] = {
     "GPipe": "gpipe",
     "Interleaved1F1B": "interleaved",
 }
+_NUMBERS = {"tp": Field.TP, "pp": Field.PP, "cp": Field.CP, "ep": Field.EP}
 
 
 @dataclass(frozen=True)
@@ -65,16 +67,15 @@ def launched(folder: Path, instance: Instance) -> Launched:
     if (chain := chain_of(workload)) != ONE_STACK:
         raise settings.error(Field.PP, "a model of one stack of blocks", f", for {chain}")
     for name, planned in (
-        ("LAYERS", num_blocks(instance)),
+        ("LAYERS", workload.num_blocks),
         (Field.LENGTH, workload.sequence_length),
     ):
         if settings.number(name, planned) != planned:
             raise settings.error(name, f"{planned}, as in the instance")
     if settings.value(Field.PER_STAGE) is not None:
         raise settings.error(Field.PER_STAGE, f"None, and {Field.PARTS}")
-    tp, pp, cp, ep = (
-        settings.number(field, 1) for field in (Field.TP, Field.PP, Field.CP, Field.EP)
-    )
+    numbers: dict[str, Any] = {name: settings.number(at, 1) for name, at in _NUMBERS.items()}
+    tp, pp, cp, ep = numbers.values()
     cuts = _boundaries(settings, instance, pp)
     vpp, rest = divmod(len(cuts) - 1, pp)
     if rest:
@@ -87,24 +88,12 @@ def launched(folder: Path, instance: Instance) -> Launched:
     told: dict[str, object] = {"context_method": "ring"} if cp > 1 else {}
     if tp > 1:
         told["sequence_parallel"] = settings.value(Field.SEQUENCE, True) is not False
-    places = {
-        "tp": Field.TP,
-        "pp": Field.PP,
-        "dp": Field.SHARD,
-        "micro_batch": Field.SIZE if pp > 1 else Field.LOCAL,
-        "zero": Field.RESHARD,
-        "vpp": Field.PARTS,
-        "cp": Field.CP,
-        "ep": Field.EP,
-    }
+    places = {"dp": Field.SHARD, "zero": Field.RESHARD, "vpp": Field.PARTS, **_NUMBERS}
+    places["micro_batch"] = Field.SIZE if pp > 1 else Field.LOCAL
     return Launched(
         source=str(settings.path),
         target="torchtitan",
-        tp=tp,
-        pp=pp,
         dp=dp,
-        cp=cp,
-        ep=ep,
         etp=1 if ep > 1 and tp > 1 and workload.experts else None,
         vpp=vpp,
         boundaries=cuts,
@@ -114,6 +103,7 @@ def launched(folder: Path, instance: Instance) -> Launched:
         recompute="none" if way == "None" else "full",
         settings=told,
         places={name: settings.place(field) for name, field in places.items()},
+        **numbers,
     )
 
 
@@ -148,7 +138,7 @@ def _boundaries(settings: _Settings, instance: Instance, pp: int) -> tuple[int, 
             allowed = "the modules of every part, as there are several stages"
             raise settings.error(Field.PARTS, allowed)
         return (0, last)
-    numbers = {f"layers.{i}": i + 1 for i in range(num_blocks(instance))}
+    numbers = {f"layers.{i}": i + 1 for i in range(instance.workload.num_blocks)}
     numbers |= {"tok_embeddings": 0, "lm_head": last - 1, "output": last - 1}
     cuts, norm = [0], False
     for i, part in enumerate(parts if isinstance(parts, list) else [None]):

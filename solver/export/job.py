@@ -120,7 +120,7 @@ class Job:
     @property
     def num_blocks(self) -> int:
         """Blocks of the chain."""
-        return sum(layer.is_block for layer in self.instance.workload.layers)
+        return self.instance.workload.num_blocks
 
     @property
     def num_mtp(self) -> int:

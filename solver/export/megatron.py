@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from formulations.costs.context import context_methods
+from formulations.instance.search import ContextMethod
 from formulations.space.launch import first_blocks
 from solver.export.job import Job, Piece
 from solver.export.launcher import expect, launcher_files
@@ -89,6 +90,7 @@ _PRECISION: dict[str, Options] = {
     "fp16": {"fp16": True},
     "fp8": {"bf16": True, "fp8_format": "hybrid"},
 }
+CONTEXT_METHODS: dict[ContextMethod, str] = {"ring": "p2p", "all_to_all": "a2a"}
 
 
 def files(job: Job) -> dict[str, str]:
@@ -130,8 +132,8 @@ def setup(job: Job, arguments: str) -> str:
 
 def degrees(job: Job) -> Options:
     """Degrees, how GPUs share sequences and experts, and the layout of several pieces."""
-    config, names = job.config, {"ring": "p2p", "all_to_all": "a2a"}
-    methods = [names[method] for method in context_methods(job.instance, config)]
+    config = job.config
+    methods = [CONTEXT_METHODS[method] for method in context_methods(job.instance, config)]
     experts: Options = {
         "expert_model_parallel_size": config.ep,
         "expert_tensor_parallel_size": config.etp or job.tp,

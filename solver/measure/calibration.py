@@ -17,7 +17,6 @@ measured takes a. Errors are cross-validated on the last linearisation.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import exp, log
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.plan_costs import PlanCosts, plan_costs
+from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
@@ -84,21 +83,6 @@ class MeasuredStep:
         corrected = self.instance.but(calibration=calibration)
         return step_time_ns(plan_costs(corrected, self.plan)) / 1e9
 
-    @cached_property
-    def log_s(self) -> float:
-        """Logarithm of the measured time."""
-        return log(self.measured_s)
-
-    @cached_property
-    def costs(self) -> PlanCosts:
-        """As modelled."""
-        return plan_costs(self.instance, self.plan)
-
-    @property
-    def peak_bytes(self) -> int:
-        """Of the fullest GPU, as modelled."""
-        return int(self.costs.memory_bytes.max())
-
 
 def megatron_plan(instance: Instance, fields: Mapping[str, Any]) -> Plan | None:
     """Megatron-LM's plan of these fields of a configuration on the first node group.
@@ -135,17 +119,19 @@ class Tangent:
     log_s: float
     slopes: tuple[float, float]
 
+    @staticmethod
+    def of(step: MeasuredStep, at: Factors) -> "Tangent":
+        """By small differences."""
+        here, blocks, ends = (
+            log(step.predicted_s(Factors(at.blocks + moved, at.ends + others)))
+            for moved, others in ((0.0, 0.0), (DIFFERENCE, 0.0), (0.0, DIFFERENCE))
+        )
+        return Tangent(step, at, here, ((blocks - here) / DIFFERENCE, (ends - here) / DIFFERENCE))
+
     def log_time(self, factors: Factors) -> float:
         """At other factors, linearly."""
         moved = (new - old for new, old in zip(factors, self.at, strict=True))
         return self.log_s + sum(d * slope for d, slope in zip(moved, self.slopes, strict=True))
-
-
-def _tangent(step: MeasuredStep, at: Factors) -> Tangent:
-    here = log(step.predicted_s(at))
-    blocks = log(step.predicted_s(Factors(at.blocks + DIFFERENCE, at.ends)))
-    ends = log(step.predicted_s(Factors(at.blocks, at.ends + DIFFERENCE)))
-    return Tangent(step, at, here, ((blocks - here) / DIFFERENCE, (ends - here) / DIFFERENCE))
 
 
 @dataclass(frozen=True)
@@ -164,15 +150,11 @@ class Fit:
         """A step with these factors."""
         return step.predicted_s(self.factors(step.kernels))
 
-    def expected_error(self) -> float | None:
-        """Mean |error| of a step that is left out, of shapes with others; None without any."""
-        return self._left_out(elsewhere=False)
+    def expected_error(self, elsewhere: bool = False) -> float | None:
+        """Mean |error| of a step that is left out, of shapes with others; None without any.
 
-    def expected_error_elsewhere(self) -> float | None:
-        """The same where all steps of its shape are left out; None without other shapes."""
-        return self._left_out(elsewhere=True)
-
-    def _left_out(self, elsewhere: bool) -> float | None:
+        elsewhere: where all steps of its shape are left out; None without other shapes.
+        """
         errors = []
         for tangent in self.tangents:
             kernels = tangent.step.kernels
@@ -185,7 +167,7 @@ class Fit:
             related = any(two.step.kernels.gpu == kernels.gpu for two in others)
             if related and (elsewhere or alike):
                 log_s = tangent.log_time(_most_probable(others).factors(kernels))
-                errors.append(abs(exp(log_s - tangent.step.log_s) - 1))
+                errors.append(abs(exp(log_s) / tangent.step.measured_s - 1))
         return fmean(errors) if errors else None
 
 
@@ -203,19 +185,16 @@ def _most_probable(tangents: Sequence[Tangent]) -> Fit:
         for start in (column[kernels.gpu], column[kernels]):
             row[start : start + 2] = tangent.slopes
         precision += np.outer(row, row) / NOISE**2
-        right += row * (tangent.step.log_s - tangent.log_time(NEUTRAL)) / NOISE**2
+        right += row * (log(tangent.step.measured_s) - tangent.log_time(NEUTRAL)) / NOISE**2
     x = np.linalg.solve(precision, right)
 
     def found(*keys: str | Kernels) -> Factors:
-        blocks, ends = (sum(float(x[column[key] + i]) for key in keys) for i in (0, 1))
-        return Factors(_bounded(blocks), _bounded(ends))
+        sums = (sum(float(x[column[key] + i]) for key in keys) for i in (0, 1))
+        least, most = log(LEAST_FACTOR), log(MOST_FACTOR)
+        return Factors(*(min(max(log_factor, least), most) for log_factor in sums))
 
     by_kernels = {kernels: found(kernels.gpu, kernels) for kernels in shapes}
     return Fit(by_kernels, {gpu: found(gpu) for gpu in gpus}, tuple(tangents))
-
-
-def _bounded(log_factor: float) -> float:
-    return min(max(log_factor, log(LEAST_FACTOR)), log(MOST_FACTOR))
 
 
 def fit(steps: Iterable[MeasuredStep]) -> Fit:
@@ -223,7 +202,7 @@ def fit(steps: Iterable[MeasuredStep]) -> Fit:
     steps = list(steps)
     last = Fit({}, {})
     for _ in range(MOST_ROUNDS):
-        next_fit = _most_probable([_tangent(step, last.factors(step.kernels)) for step in steps])
+        next_fit = _most_probable([Tangent.of(step, last.factors(step.kernels)) for step in steps])
         moved = max(
             abs(new - old)
             for kernels, factors in next_fit.by_kernels.items()
@@ -260,7 +239,11 @@ def memory_headroom(measured: Sequence[tuple[MeasuredStep, float | None]]) -> fl
     Where p was predicted and q > p measured, p must be at most (1 - share) of the memory for q to
     fit: share = 1 - p / q.
     """
-    shares = [1 - step.peak_bytes / size for step, size in measured if size is not None]
+    shares = [
+        1 - int(plan_costs(step.instance, step.plan).memory_bytes.max()) / size
+        for step, size in measured
+        if size is not None
+    ]
     return max(0.0, *shares) if shares else None
 
 
@@ -270,7 +253,7 @@ def section(corrected: Corrected) -> str:
     lines.append(f"  source: {json.dumps(corrected.source)}")
     errors = {
         "expected_error": fit.expected_error(),
-        "expected_error_elsewhere": fit.expected_error_elsewhere(),
+        "expected_error_elsewhere": fit.expected_error(elsewhere=True),
     }
     lines += [f"  {name}: {error:.4f}" for name, error in errors.items() if error is not None]
     if corrected.memory_headroom is not None:
@@ -294,15 +277,10 @@ def section(corrected: Corrected) -> str:
 def summary(corrected: Corrected) -> list[str]:
     """What `calibrate` prints, line by line."""
     fit, steps = corrected.fit, corrected.steps
-    before, after = (
-        100 * corrected.error(corrected=is_corrected) for is_corrected in (False, True)
-    )
+    before, after = (100 * corrected.error(corrected=applied) for applied in (False, True))
     lines = [f"error of these {len(steps)} steps: {before:.2g} % as modelled, {after:.2g} % now"]
-    expected = (
-        (fit.expected_error(), "these degrees and micro-batches"),
-        (fit.expected_error_elsewhere(), "others"),
-    )
-    for error, where in expected:
+    for elsewhere, where in ((False, "these degrees and micro-batches"), (True, "others")):
+        error = fit.expected_error(elsewhere)
         text = "not known, too few steps" if error is None else f"{100 * error:.2g} %"
         lines.append(f"expected error of plans with {where}: {text}")
     for kernels, factors in sorted(fit.by_kernels.items()):

@@ -176,25 +176,22 @@ def measure(wanted: Wanted, device: torch.device) -> Iterator[tuple[Key, LayerMe
     flash = has_flash(device, wanted.precision)
     for tp in wanted.tensor_parallel:
         for kind, build in layers(wanted.sizes, tp, flash).items():
-            layer = build().to(device, _TYPES[wanted.precision])
+            dtype = _TYPES[wanted.precision]
+            layer = build().to(device, dtype)
             for b in wanted.micro_batch:
+                rows = (b, wanted.sequence_length)
                 try:
-                    yield (kind, tp, b), measured(layer, _taken(kind, b, wanted, device))
+                    if kind == "embedding":  # of ids, others of the residual stream
+                        taken = torch.randint(wanted.sizes.vocabulary_size, rows, device=device)
+                    else:
+                        shape = (*rows, wanted.sizes.hidden_size)
+                        taken = torch.randn(shape, device=device, dtype=dtype, requires_grad=True)
+                    yield (kind, tp, b), measured(layer, taken)
                 except torch.OutOfMemoryError:
                     raise PlannerError(
                         f"{kind} at tensor-parallel degree {tp} does not fit with micro-batches of"
                         f" {b}; leave that size out of --micro-batch"
                     ) from None
-
-
-def _taken(kind: str, b: int, wanted: Wanted, device: torch.device) -> Tensor:
-    """A micro-batch of ids or of the residual stream."""
-    config = (b, wanted.sequence_length)
-    if kind == "embedding":
-        return torch.randint(wanted.sizes.vocabulary_size, config, device=device)
-    shape_h = (*config, wanted.sizes.hidden_size)
-    dtype = _TYPES[wanted.precision]
-    return torch.randn(shape_h, device=device, dtype=dtype, requires_grad=True)
 
 
 def hardware(device: torch.device) -> str:

@@ -106,8 +106,8 @@ def _step(
     }
     plan = megatron_plan(alone, degrees | chosen)
     if plan is None:
-        blocks = sum(layer.is_block for layer in alone.workload.layers)
-        wrong = f"{blocks} blocks and {batch} sequences that such degrees do not divide"
+        told = f"{alone.workload.num_blocks} blocks and {batch} sequences"
+        wrong = f"{told} that such degrees do not divide"
         raise place.error(wrong, "as many blocks on every chunk, micro-batches in every replica")
     num_micro_batches = plan.replicas[0].micro_batches
     if chosen["schedule"] == "interleaved" and num_micro_batches % row.pipeline_parallel:
@@ -135,7 +135,7 @@ def _check_model(row: StepRow, place: Place, instance: Instance) -> None:
     expected = {
         "model": workload.name,
         "hidden_size": workload.hidden_size,
-        "layers": sum(layer.is_block for layer in workload.layers),
+        "layers": workload.num_blocks,
         "sequence_length": workload.sequence_length,
     }
     for name, value in expected.items():

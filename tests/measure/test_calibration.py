@@ -56,7 +56,7 @@ def test_factors_of_layer_times_are_found_again(planned: Instance, tmp_path: Pat
         if kernels.micro_batch == 1:
             assert exp(factors.blocks) == pytest.approx(1.4, rel=0.01)
             assert exp(factors.ends) == pytest.approx(0.7, rel=0.1)
-    error, elsewhere = found.expected_error(), found.expected_error_elsewhere()
+    error, elsewhere = found.expected_error(), found.expected_error(elsewhere=True)
     assert error is not None
     assert error < 0.005
     assert elsewhere is not None
@@ -69,7 +69,7 @@ def test_one_step_is_met_and_promises_nothing(planned: Instance, tmp_path: Path)
     found = fit([step])
     assert found.predicted_s(step) == pytest.approx(0.5, rel=0.002)
     assert found.expected_error() is None
-    assert found.expected_error_elsewhere() is None
+    assert found.expected_error(elsewhere=True) is None
 
 
 def test_factor_multiplies_layer_with_its_traffic(planned: Instance) -> None:
