@@ -1,32 +1,52 @@
-"""The consoles of the documentation, run again; `python -m tests.docs_pages` writes them anew."""
+"""Pages with consoles, run again; `python -m tests.docs_pages` writes them anew.
+
+Those of the documentation, and those in tests/data/consoles, one for each module of the command
+line: what it prints, whole, with its errors and exit codes.
+"""
 
 import io
 import re
 import runpy
 import shlex
 import shutil
-from collections.abc import Callable
+import subprocess
 from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.command_line import run
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+CONSOLES = ROOT / "tests" / "data" / "consoles"
 _CONSOLE = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.DOTALL | re.MULTILINE)
 #: Lines of a report that depend on the machine and on the order in which processes end.
-_TIMED = ("search ", "elsewhere ", "configs ", "closed by ", "checked: log of ")
+_TIMED = ("search ", "elsewhere ", "configs ", "closed by ", "checked: log of ", "spent ")
 
 
-def pages() -> list[Path]:
-    """All pages that show a console."""
-    return [path for path in sorted(DOCS.rglob("*.md")) if _CONSOLE.search(path.read_text("utf-8"))]
+def pages(folder: Path) -> list[Path]:
+    """All pages of a folder that show a console."""
+    return [
+        path for path in sorted(folder.rglob("*.md")) if _CONSOLE.search(path.read_text("utf-8"))
+    ]
+
+
+def shown_and_printed(name: str) -> tuple[list[str], list[str]]:
+    """What one of CONSOLES shows, and what its commands print today."""
+    page = CONSOLES / f"{name}.md"
+    return stable(page.read_text("utf-8")), stable(replayed(page))
 
 
 def replayed(page: Path) -> str:
-    """The page with what its commands print today, run in order in a folder with the examples."""
+    """The page with what its commands print today.
+
+    They run in order, in a folder with the instances and with the examples of the page.
+    """
+    examples = CONSOLES if page.parent == CONSOLES else DOCS / "examples"
     with TemporaryDirectory() as folder:
-        for example in (DOCS / "examples").iterdir():
+        for data in (ROOT / "instances", ROOT / "tests" / "data" / "huggingface"):
+            (Path(folder) / data.name).symlink_to(data)
+        for example in examples.iterdir():
             if example.is_file():
                 shutil.copy(example, folder)
         with chdir(folder):
@@ -46,33 +66,32 @@ def stable(text: str) -> list[str]:
 
 def _console(block: str) -> str:
     commands = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
-    return "".join(f"$ {command}\n{_printed(*shlex.split(command))}" for command in commands)
+    return "".join(f"$ {command}\n{_printed(command)}" for command in commands)
 
 
-def _printed(program: str, *arguments: str) -> str:
-    """What a command prints; it must succeed."""
-    programs: dict[str, Callable[..., str]] = {"hetplan": _hetplan, "cat": _cat, "python": _python}
-    return programs[program](*arguments)
+def _printed(command: str) -> str:
+    """What a command prints, and its exit code if that is not 0."""
+    ours, _, others = command.partition(" | ")
+    program, *arguments = shlex.split(ours)
+    if program == "hetplan":
+        code, out, err = run(*arguments)
+        if others:
+            out = _of_shell(others, out)
+        return out + err + (f"exit code {code}\n" if code else "")
+    if program == "python":
+        with redirect_stdout(io.StringIO()) as printed:
+            runpy.run_path(arguments[0])
+        return printed.getvalue()
+    return _of_shell(command)
 
 
-def _hetplan(*arguments: str) -> str:
-    code, out, err = run(*arguments)
-    assert (code, err) == (0, ""), err
-    return out
-
-
-def _cat(path: str) -> str:
-    return Path(path).read_text("utf-8")
-
-
-def _python(script: str) -> str:
-    with redirect_stdout(io.StringIO()) as printed:
-        runpy.run_path(script)
-    return printed.getvalue()
+def _of_shell(command: str, text: str = "") -> str:
+    done = subprocess.run(command, shell=True, input=text, capture_output=True, text=True)
+    return done.stdout + done.stderr
 
 
 if __name__ == "__main__":
-    for path in pages():
+    for path in (*pages(DOCS), *pages(CONSOLES)):
         text = replayed(path)
         if stable(text) != stable(path.read_text("utf-8")):
             path.write_text(text, "utf-8")

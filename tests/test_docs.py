@@ -15,7 +15,7 @@ from solver.cli.kinds import KINDS, Kind
 from tests.docs_pages import DOCS, pages, replayed, stable
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize("page", pages(DOCS), ids=lambda page: str(page.relative_to(DOCS)))
 def test_consoles_print_what_pages_show(page: Path) -> None:
     """Every line but those that tell times; `python -m tests.docs_pages` writes them anew."""
     assert stable(page.read_text("utf-8")) == stable(replayed(page))
@@ -23,7 +23,7 @@ def test_consoles_print_what_pages_show(page: Path) -> None:
 
 def test_examples_are_shown() -> None:
     """Every instance of the examples loads, and a page runs it."""
-    shown = "".join(page.read_text("utf-8") for page in pages())
+    shown = "".join(page.read_text("utf-8") for page in pages(DOCS))
     for path in (DOCS / "examples").glob("*.yaml"):
         load_instance(path)
         assert path.stem in shown

@@ -113,7 +113,7 @@ def lines(document: LengthsDocument) -> Lines:
     shares = [f"{time_text(seconds(ns), step_s)} in {name}" for name, ns in parts.items() if ns]
     # What the times of rows are
     model = "the model of cost" if document.plans else "what was measured"
-    above = percent(max(document.above, default=0.0))
+    above = percent(round(max(document.above, default=0.0), 12))
     rows = f"a l^2 + b l + c, at most {above} above {model}"
     if any(replica.time.rows_ns for replica in replicas):
         rows = f"of every length as {model} has them"

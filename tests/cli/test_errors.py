@@ -21,21 +21,20 @@ CONTENTS = {
     "text": "☃ is a snowman\n".encode(),
     "number": b"12",
     "digits": b"9" * 5000,
-    "brackets": b"[" * 50_000,
+    "brackets": b"[" * 5_000,
     "list": b"[1, 2]",
 }
 #: One for each reader: of an instance, a file of hetplan, a config.json, a family.
 COMMANDS = ("solve", "verify", "catalogue", "pareto")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("content", CONTENTS)
-def test_file_of_another_kind_is_one_line(command: str, content: str, tmp_path: Path) -> None:
-    """The file is named, with line and column."""
+def test_file_of_another_kind_is_one_line(content: str, tmp_path: Path) -> None:
+    """The file is named, by every reader."""
     path = tmp_path / f"{content} ü.json"
     path.write_bytes(CONTENTS[content])
-    err = refused(command, path)
-    assert f"{path}:1:1" in err or f"{path}:" in err
+    for command in COMMANDS:
+        assert f"{path}:" in refused(command, path)
 
 
 KINDS = ("plan", "front", "fleet", "switch", "lengths")
@@ -63,20 +62,17 @@ def test_bug_wrong_kind_of_file_is_named(command: str, kind: str, tmp_path: Path
     assert expected in err
 
 
-@pytest.mark.parametrize(
-    "command", [*COMMANDS, "show", "cross-check", "replay", "templates", "report", "lengths"]
-)
-def test_name_that_is_no_file_is_one_line(command: str, tmp_path: Path) -> None:
-    """A folder, a file in a file, a missing one, a name that is too long, one of two lines."""
-    (tmp_path / "file").write_text("x", encoding="utf-8")
-    names = ["", "file/inner.json", "missing.json", "x" * 300, "a\nb.json", "ü☃.json"]
-    for name in names:
-        refused(command, tmp_path / name)
-
-
 @pytest.mark.parametrize("command", COMMANDS)
-def test_endless_file_is_one_line(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading stops at a size that no input has."""
+def test_name_that_is_no_file_is_one_line(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A folder, a file in a file, a missing one, a name that is too long or has two lines.
+
+    Reading stops at a size that no input has.
+    """
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    for name in ("", "file/inner.json", "missing.json", "x" * 300, "a\nb.json", "ü☃.json"):
+        refused(command, tmp_path / name)
     monkeypatch.setattr("formulations.instance.documents.MOST_BYTES", 1000)
     assert "more than" in refused(command, "/dev/zero")
 
@@ -90,14 +86,6 @@ def test_bug_a_pipe_without_a_writer_was_waited_for(command: str, tmp_path: Path
     writer = subprocess.Popen(["sh", "-c", 'exec >"$0"; sleep 0.1; echo "[1, 2]"', pipe])
     assert "nobody" not in refused(command, pipe)
     assert writer.wait() == 0
-
-
-def test_plan_is_no_instance_and_an_instance_no_plan(plan_file: Path) -> None:
-    """Files of the other kind are told by their first line."""
-    refused("solve", plan_file)
-    refused("verify", "instances/hetero_small.yaml")
-    refused("verify", plan_file, "--instance", plan_file)
-    refused("catalogue", plan_file)
 
 
 @pytest.mark.parametrize("command", ["templates FILE", "replay FILE --every 10m"])
@@ -152,7 +140,6 @@ from solver.cli import app
 app(sys.argv[2:])
 """
 TEMPLATES = ("templates", "instances/oobleck_bert_large.yaml", "--faults", "1")
-SOLVE = ("solve", "instances/hetero_small.yaml", "--method", "cpsat")
 
 
 def ended(code: str, *arguments: str) -> tuple[int, str]:
@@ -168,21 +155,10 @@ def ended(code: str, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("module", "command"),
-    [
-        ("solver.cli.plans", TEMPLATES),
-        ("numpy", TEMPLATES),
-        pytest.param("formulations.instance.load", SOLVE, marks=pytest.mark.slow),
-        pytest.param("solver.templates.generate", TEMPLATES, marks=pytest.mark.slow),
-        pytest.param(
-            "solver.fleets.recovery", ("recover", "x.json", "--lost", "a"), marks=pytest.mark.slow
-        ),
-    ],
-)
-def test_bug_ctrl_c_while_loading_is_one_line(module: str, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("module", ["solver.cli.plans", "numpy"])
+def test_bug_ctrl_c_while_loading_is_one_line(module: str) -> None:
     """No traceback, exit code 130."""
-    assert ended(AT_IMPORT, module, *command) == (130, "interrupted\n")
+    assert ended(AT_IMPORT, module, *TEMPLATES) == (130, "interrupted\n")
 
 
 def test_bug_ctrl_c_after_the_last_line_changed_the_exit_code() -> None:

@@ -7,20 +7,14 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import PlannerError
-from solver.cli.files import check_writable, write_text
-from tests.command_line import refused
+from solver.cli.files import check_writable, write_folder, write_text
 
 
-def test_folder_is_no_output_file(tmp_path: Path) -> None:
-    """The reason is told."""
-    with pytest.raises(PlannerError, match="it is a folder"):
-        check_writable(tmp_path)
-
-
-def test_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
-    """The system's word is passed on."""
-    with pytest.raises(PlannerError, match="File name too long"):
-        check_writable(tmp_path / ("x" * 300))
+@pytest.mark.parametrize(("name", "reason"), [("", "it is a folder"), ("x" * 300, "name too long")])
+def test_what_no_file_can_be_called_is_refused(name: str, reason: str, tmp_path: Path) -> None:
+    """A folder; a name that is too long, in the system's words."""
+    with pytest.raises(PlannerError, match=reason):
+        check_writable(tmp_path / name)
 
 
 def test_bug_the_second_output_replaced_the_first(tmp_path: Path) -> None:
@@ -28,14 +22,6 @@ def test_bug_the_second_output_replaced_the_first(tmp_path: Path) -> None:
     with pytest.raises(PlannerError, match="the command also names it as something else"):
         check_writable(tmp_path / "x", tmp_path / ".." / tmp_path.name / "x")
     check_writable(Path(os.devnull), None, Path(os.devnull), keep=[Path(os.devnull)])
-
-
-def test_bug_a_picture_took_the_place_of_its_plan(plan_file: Path) -> None:
-    """What a command reads is not written to."""
-    before = plan_file.read_text()
-    err = refused("report", plan_file, "--out", plan_file)
-    assert "also names it as something else" in err
-    assert plan_file.read_text() == before
 
 
 def test_bug_links_in_a_circle_were_a_traceback(tmp_path: Path) -> None:
@@ -47,9 +33,15 @@ def test_bug_links_in_a_circle_were_a_traceback(tmp_path: Path) -> None:
     assert link.read_text() == "new"
 
 
-def test_check_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Checking creates no file."""
+def test_checks_leave_nothing_behind(tmp_path: Path) -> None:
+    """Of a file, and of files in a folder that do not sum to their plan."""
+
+    def check(texts: object) -> None:
+        raise PlannerError("export failed: layers")
+
     check_writable(tmp_path / "plan.json")
+    with pytest.raises(PlannerError, match="layers"):
+        write_folder(tmp_path / "job", {"a.txt": "1\n"}, check)
     assert os.listdir(tmp_path) == []
 
 

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from formulations.errors import PlanError, PlannerError
-from formulations.instance.family import Family
-from solver.cli.kinds import KINDS, checked_kind, part_of, read_kind
+from formulations.errors import PlanError
+from solver.cli.kinds import KINDS, checked_kind, read_kind
 from solver.files import sealed, to_json
 from solver.result import Status, Termination
 from tests.hand_made import document_of, heuristic_result, planless_result
@@ -25,16 +24,6 @@ def test_every_kind_is_read_as_itself(tmp_path: Path) -> None:
     assert len({kind.file.kind_name() for kind in KINDS}) == 5
 
 
-def test_parts_that_a_kind_lacks_name_the_kinds_that_have_them() -> None:
-    """Fleets have no page; only plans have a trace."""
-    fleet = next(kind for kind in KINDS if kind.file.kind_name() == "fleet")
-    words = "report: a fleet file; allowed: a plan, front, switch or lengths file"
-    with pytest.raises(PlannerError, match=words):
-        part_of(fleet, "page", "report")
-    with pytest.raises(PlannerError, match="--trace: a fleet file; allowed: a plan file"):
-        part_of(fleet, "trace", "--trace")
-
-
 def test_files_without_a_plan_are_not_shown(tmp_path: Path) -> None:
     """The status says why; claims are what only `verify` proves."""
     path = tmp_path / "plan.json"
@@ -45,15 +34,3 @@ def test_files_without_a_plan_are_not_shown(tmp_path: Path) -> None:
     path.write_text(to_json(document_of(heuristic_result())), encoding="utf-8")
     kind, document = checked_kind(path)
     assert not kind.claims(document)
-
-
-def test_files_are_held_against_an_instance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A front also in how few nodes its clusters may have."""
-    kind = next(kind for kind in KINDS if kind.file.kind_name() == "front")
-    differs = part_of(kind, "differs", "--instance")
-    family = front().family
-    other = Family(instance=family.instance, fewest=(1, 0))
-    monkeypatch.setattr("solver.cli.kinds.load_family", lambda _: family)
-    assert differs(front(), Path("x.yaml")) == []
-    monkeypatch.setattr("solver.cli.kinds.load_family", lambda _: other)
-    assert differs(front(), Path("x.yaml")) == ["fewest nodes: found (0, 0), expected (1, 0)"]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,13 +13,11 @@ from typer.testing import CliRunner
 
 from formulations.errors import PlannerError
 from solver.cli import app
-from solver.document import PlanDocument
-from solver.export import megatron
 from solver.files import HETPLAN_VERSION
 from solver.options import SolveOptions
 from solver.result import Infeasibility, Result, Status, Termination
-from tests.command_line import output, refused, run
-from tests.export_cases import CLUSTER, job_of
+from tests.command_line import run
+from tests.docs_pages import shown_and_printed
 from tests.hand_made import pipelined_result, planless_result
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -41,12 +38,10 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
     return use
 
 
-def infeasible() -> Result:
-    """A proof that there is no plan."""
-    return replace(
-        planless_result(Status.INFEASIBLE, Termination.CLOSED),
-        infeasibility=Infeasibility("every GPU lacks 2 GiB", "GPUs with 10 GiB"),
-    )
+def test_consoles_of_solving() -> None:
+    """What runs today beside the best plan, what is refused, commands that have moved."""
+    shown, printed = shown_and_printed("solving")
+    assert printed == shown
 
 
 # Options
@@ -66,61 +61,19 @@ def test_commands_and_options_stay() -> None:
     assert run("--version") == (0, f"hetplan {HETPLAN_VERSION}\n", "")
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("subsets x.yaml --gap 0.1", "subsets: now hetplan pareto INSTANCE --subsets"),
-        ("study show study.db --json", "study: now hetplan show --study STUDY"),
-        ("workload gpt2", "workload: now hetplan catalogue NAME"),
-        ("schema --help", "schema: now hetplan catalogue --schema"),
-    ],
+ABSURD = (
+    "--gap 1, --gap -0.1, --gap nan, --gap many, --time-limit 0, --time-limit inf, --workers 0, "
+    "--workers 2000, --seed -1, --seed 2147483648, --method fast"
 )
-def test_old_commands_say_the_new_one(old: str, new: str) -> None:
-    """One line and exit code 2, whatever else is asked for; the list of commands lacks them."""
-    assert refused(*old.split()) == f"error: {new}\n"
-    assert not re.search(rf"^  {old.split()[0]} ", output("--help"), re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        ("show", "name either a PLAN file or, with --study, what a search keeps"),
-        ("show x.json --study x.db", "name either a PLAN file or, with --study"),
-        ("show --study x.db --svg x.svg", "--svg draws a file; a study has no picture"),
-        ("show x.json --json", "--json is for --study; x.json is JSON already"),
-        ("pareto x.yaml --subsets --budget 5", "--subsets is of time, so no --budget"),
-        ("catalogue --schema gpt2", "--schema is of all instance files, so no NAME; found: gpt2"),
-        ("catalogue --global-batch 5", "--sequence-length and --global-batch are of a workload"),
-    ],
-)
-def test_options_of_another_question_are_refused(arguments: str, line: str) -> None:
-    """They would have no effect."""
-    assert refused(*arguments.split()).startswith(f"error: {line}")
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        ("--gap", "1"),
-        ("--gap", "-0.1"),
-        ("--gap", "nan"),
-        ("--gap", "a lot"),
-        ("--time-limit", "0"),
-        ("--time-limit", "inf"),
-        ("--workers", "0"),
-        ("--workers", "2000"),
-        ("--seed", "-1"),
-        ("--seed", "2147483648"),
-        ("--method", "fast"),
-        ("--address", "auto"),
-    ],
-)
-def test_absurd_options_are_refused(answer: Answer, option: tuple[str, str]) -> None:
+@pytest.mark.parametrize("option", ABSURD.split(", "))
+def test_absurd_options_are_refused(answer: Answer, option: str) -> None:
     """Exit code 2, the option named, nothing searched and nothing printed to stdout."""
     answer(pipelined_result())
-    code, out, err = run("solve", "x.yaml", *option)
+    code, out, err = run("solve", "x.yaml", *option.split())
     assert (code, out) == (2, "")
-    assert option[0] in err
+    assert option.split()[0] in err
 
 
 def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -139,23 +92,6 @@ def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     run("solve", "x.yaml")
     cores = len(os.sched_getaffinity(0))
     assert seen == [SolveOptions("cpsat", 9.0, 0.1, 3, 2, model), SolveOptions(workers=cores)]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--method", "cpsat", "--write-model", "model.lp"),
-        ("--method", "milp", "--write-model", "gone/model.lp"),
-        ("--out", "gone/plan.json"),
-    ],
-)
-def test_files_that_cannot_be_written_are_refused_before_the_search(
-    options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A format that the method lacks, a folder that is not there: one line, exit code 2."""
-    monkeypatch.chdir(tmp_path)
-    err = refused("solve", "missing.yaml", *options)
-    assert err.startswith(f"error: cannot write {options[-1]}")
 
 
 def test_help_loads_no_engine() -> None:
@@ -190,42 +126,33 @@ def test_shells_complete_commands_and_values(
     assert done.stdout.split() == completed
 
 
-# Exit codes
+# Output of solve
+
+
+INFEASIBLE = replace(
+    planless_result(Status.INFEASIBLE, Termination.CLOSED),
+    infeasibility=Infeasibility("every GPU lacks 2 GiB", "GPUs with 10 GiB"),
+)
 
 
 @pytest.mark.parametrize(
     ("result", "code"),
     [
         (pipelined_result(), 0),
-        (replace(pipelined_result(), status=Status.FEASIBLE), 0),
-        (infeasible(), 3),
+        (INFEASIBLE, 3),
         (planless_result(Status.UNKNOWN, Termination.TIME_LIMIT), 4),
     ],
-    ids=["optimal", "feasible", "infeasible", "unknown"],
+    ids=["optimal", "infeasible", "unknown"],
 )
-@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
-def test_exit_code_tells_the_status(
-    answer: Answer, result: Result, code: int, form: tuple[str, ...]
-) -> None:
+def test_exit_code_tells_the_status(answer: Answer, result: Result, code: int) -> None:
     """0 for a plan, 3 for none, 4 for none found, in either form of output."""
     answer(result)
-    assert run("solve", "x.yaml", *form)[0] == code
-
-
-# Output of solve
-
-
-def test_infeasible_instance_names_constraint_and_remedy(answer: Answer) -> None:
-    """Both sentences of the result are printed; with --json to stderr, beside null figures."""
-    answer(infeasible())
-    out = run("solve", "x.yaml")[1]
-    assert "not met       every GPU lacks 2 GiB" in out
-    assert "would help    GPUs with 10 GiB" in out
-    _, out, err = run("solve", "x.yaml", "--json")
-    fields = json.loads(out)
-    assert fields["status"] == "infeasible"
-    assert fields["step_time_s"] is fields["config"] is None
-    assert err == "every GPU lacks 2 GiB; GPUs with 10 GiB\n"
+    text, data = run("solve", "x.yaml"), run("solve", "x.yaml", "--json")
+    assert text[0] == data[0] == code
+    assert json.loads(data[1])["status"] == result.status
+    if result.infeasibility is not None:
+        assert "not met       every GPU lacks 2 GiB" in text[1]
+        assert data[2] == "every GPU lacks 2 GiB; GPUs with 10 GiB\n"
 
 
 def test_text_does_not_depend_on_the_window(
@@ -268,7 +195,7 @@ def test_failing_write_still_prints_the_plan(
 
 
 def test_printed_plan_without_its_proof_is_no_plan_file(answer: Answer, tmp_path: Path) -> None:
-    """`verify` says what is missing, and which option adds it; so does --proof without --json."""
+    """`verify` says what is missing, and which option adds it."""
     answer(pipelined_result())
     path = tmp_path / "plan.json"
     path.write_text(run("solve", "x.yaml", "--json")[1], encoding="utf-8")
@@ -278,109 +205,3 @@ def test_printed_plan_without_its_proof_is_no_plan_file(answer: Answer, tmp_path
         f"error: {path}:1:1: no closed_configs; allowed: a plan file written by solve --out, "
         "or by solve --json --proof\n",
     )
-    assert "--json" in refused("solve", "x.yaml", "--proof")
-
-
-DEGREES = ("--degrees", "pp=4,micro_batch=2,split=3/3/2/4,zero=1", "--order", "small,big,small")
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Path:
-    """GPT-2 on three hosts."""
-    path = tmp_path / "x.yaml"
-    workload = "workload: {catalogue: gpt2, global_batch: 16}"
-    path.write_text(f"name: three hosts\n{workload}\n{CLUSTER}\nsearch: {{target: any}}\n")
-    return path
-
-
-def test_evaluation_in_words(instance: Path) -> None:
-    """Stages, memory by kind, distance from the best plan, single changes, most saved first."""
-    out = output("evaluate", instance, *DEGREES, "--gap", "0.01")
-    for part in (
-        "stage  layers",
-        "memory per GPU",
-        "step time     160.",
-        "slower than it; at most",
-    ):
-        assert part in out
-    lines = out.splitlines()
-    table = lines[lines.index("one decision of the best plan put into this one, alone") + 3 :]
-    assert len(table) >= 2
-    [brings] = [line for line in lines if line.startswith("most brings ")]
-    assert table[0].split("  ")[0] in brings
-
-
-def test_evaluation_as_data(instance: Path) -> None:
-    """Step time, memory per GPU against its limit, distance and changes, without the plan file."""
-    fields = json.loads(run("evaluate", instance, *DEGREES, "--json", "--gap", "0.01")[1])
-    assert fields["fits"] is True
-    assert len(fields["memory"]) == 8
-    assert {"node", "gpus", "memory_bytes", "memory_limit_bytes"} <= set(fields["memory"][0])
-    assert 0 < fields["best"]["above_best"] <= fields["best"]["above_bound"]
-    assert fields["changes"][0]["saves_at_least"] > 0
-    assert fields["config"]["pp"] == 4
-
-
-def test_stored_plan_is_one(instance: Path, tmp_path: Path) -> None:
-    """Feasible, and taken by show, report, diff, verify, export; that evaluated is the same.
-
-    With a limit of 0 the plan is predicted, and held against nothing.
-    """
-    plan, job = tmp_path / "plan.json", tmp_path / "job"
-    quick = ("--time-limit", "0")
-    assert "best plan" not in output("evaluate", instance, *DEGREES, *quick, "--out", plan)
-    document = PlanDocument.read(plan)
-    assert (document.status, document.termination) == ("feasible", "given")
-    assert "the plan was given" in run("show", plan)[1]
-    assert run("verify", plan)[0] == 0
-    assert run("diff", plan, plan)[0] == 0
-    assert run("report", plan, "--out", tmp_path / "page.html")[0] == 0
-    assert run("export", plan, "--to", "megatron", "--out", job)[0] == 0
-    file = job / megatron.ARGUMENTS
-    again = run("evaluate", instance, "--megatron", file, *quick, "--json")[1]
-    assert json.loads(again)["step_time_s"] == document.step_time_s
-
-
-def test_plan_over_memory_is_told_and_not_stored(tmp_path: Path) -> None:
-    """By stage and GPUs; a plan file keeps all limits."""
-    path, out_file = tmp_path / "x.yaml", tmp_path / "plan.json"
-    path.write_text(f"name: x\nworkload: {{catalogue: gpt2-xl, global_batch: 16}}\n{CLUSTER}")
-    code, out, err = run(
-        "evaluate", path, "--degrees", "micro_batch=2", "--time-limit", "0", "--out", out_file
-    )
-    assert code == 2
-    assert "over memory   small-0..1: 0-1: " in out
-    assert err.startswith(f"error: {out_file} is not written: replicas[")
-    assert not out_file.exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((), "error: one of --megatron FILE, --torchtitan DIR, --degrees NAME=VALUE,...\n"),
-        (("--megatron", "a.txt", "--degrees", "tp=1"), "error: one of --megatron FILE"),
-        (("--megatron", "missing.txt"), "error: missing.txt: no such file"),
-        (("--torchtitan", "missing"), "error: missing: no such folder"),
-        (
-            ("--megatron", "args.txt"),
-            "error: args.txt:2: --pipeline-model-parallel-size 5: 12 layers for 5",
-        ),
-        (("--degrees", "tp=1", "--out", "gone/plan.json"), "error: cannot write gone/plan.json"),
-    ],
-)
-def test_bad_options(
-    options: tuple[str, ...], message: str, instance: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Exit code 2 and a line with file and line, before anything is searched."""
-    monkeypatch.chdir(instance.parent)
-    Path("args.txt").write_text("--bf16\n--pipeline-model-parallel-size 5\n")
-    assert refused("evaluate", instance, *options).startswith(message)
-
-
-def test_exported_torchtitan_folder(instance: Path, tmp_path: Path) -> None:
-    """A plan of tied embeddings in several stages is none of torchtitan's."""
-    from solver.export import torchtitan
-
-    for name, text in torchtitan.files(job_of()).items():
-        (tmp_path / name).write_text(text)
-    assert "config.dp, pp: found (2, 4)" in refused("evaluate", instance, "--torchtitan", tmp_path)
