@@ -5,12 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from formulations.costs.template_costs import template_costs
 from formulations.instance import Instance
 from formulations.node_sharing import NodeSplit
 from formulations.space.configurations import micro_batches, pipeline_strategies
 from solver.fleet_document import FleetDocument
-from solver.fleets.designs import designs_of, fleet_templates, generator_for
+from solver.fleets.designs import generator_for
 from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon, RecoveryError
 from solver.fleets.template_document import templates_document
@@ -66,16 +65,6 @@ def test_bug_there_is_a_fleet_until_no_template_holds_a_step(seed: int) -> None:
             assert not holds_a_step(instance, names)
             break
         assert verify_fleet(fleet).problems == ()
-
-
-def test_templates_with_room_for_a_share_have_others_beside_them() -> None:
-    """Of instance 116 one node has room for its share, 2 of 6 micro-batches; two have for all."""
-    instance = enlarged(116)
-    rooms = [
-        (one.template.num_nodes, template_costs(instance, one.strategy, one.template).fits(6))
-        for one in designs_of(fleet_templates(TemplateGenerator(instance, ONE), [1]))
-    ]
-    assert rooms == [(1, False), (2, True), (3, True)]
 
 
 def test_bug_pipelines_of_fewer_nodes_than_n0() -> None:

@@ -44,13 +44,6 @@ def test_no_shares_are_better(
     assert every[method(times, total)] == min(every.values())
 
 
-def test_the_objectives_differ() -> None:
-    """Steps (1, 9) and (8, 8), three micro-batches: 1 and 8 is shorter, 9 and 8 more even."""
-    times = [[1, 9], [8, 8]]
-    assert shortest(times, 3) == (1, 2)
-    assert least_variance(times, 3) == (2, 1)
-
-
 def test_many_micro_batches() -> None:
     """Speeds 1, 2 and 3 with 6000: 1000, 2000 and 3000 end together."""
     times = [[each * m for m in range(1, 6001)] for each in (6, 3, 2)]

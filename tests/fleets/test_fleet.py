@@ -156,11 +156,3 @@ def test_bug_what_other_fleets_may_train(fleet: FleetDocument) -> None:
     proved = resealed(after, {"recovery.steps_bound": after.recovery.steps})
     lines = [line.rstrip() for line in printed(*fleet_text(proved)).splitlines()]
     assert any(line.endswith("no fleet of these templates trains more") for line in lines)
-
-
-def test_idle_nodes_for_want_of_micro_batches() -> None:
-    """12 micro-batches for 12 pipelines: the thirteenth node has none."""
-    document = start_fleet(fleet_instance(13), even_designs(range(1, 2)), 1)
-    assert len(document.idle) == 1
-    words = "every pipeline has one micro-batch, and there are no more"
-    assert words in printed(*fleet_text(document))

@@ -1,6 +1,6 @@
 """Instantiation: CP-SAT, MILP, the knapsack and brute force agree."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations_with_replacement
 
@@ -119,50 +119,12 @@ SEVEN = InstantiationProblem(
 
 
 def test_seven_nodes() -> None:
-    """2 + 2 + 3 nodes, 14 micro-batches: 4 + 4 + 6 take 120 each; four pipelines do not fit.
+    """2 + 2 + 3 nodes, 14 micro-batches: 4 + 4 + 6 take 120 each.
 
     With 13 two pipelines of a kind differ: 120 hold 4 + 4 + 6 = 14, 119 only 3 + 3 + 5 = 11.
     """
     assert instantiate(SEVEN) == Instantiation(((4, 4), (6,)))
     assert found_step(replace(SEVEN, micro_batches=13)) == 120
-    for faults, is_possible in ((2, True), (3, False)):
-        problem = replace(SEVEN, faults=faults, all_nodes=False)
-        assert (instantiate(problem) is not None) is is_possible
-
-
-def test_idling_a_node_may_be_better() -> None:
-    """Three nodes take 60 a micro-batch, two 30; 4 micro-batches, five nodes.
-
-    All in use they take 90, by shares 3 and 1; with one idle 2 + 2 nodes take 60.
-    """
-    kinds = (PipelineKind((2,), linear(30, 4)), PipelineKind((3,), linear(60, 4)))
-    problem = InstantiationProblem(kinds, (5,), 1, 4)
-    assert [found_step(replace(problem, all_nodes=use)) for use in (True, False)] == [90, 60]
-
-
-@pytest.mark.parametrize(("exchange", "shares"), [(1, ((2, 2), ())), (9, ((), (4,)))])
-def test_gradients_that_take_long_make_pipelines_few(
-    exchange: int, shares: Sequence[tuple[int, ...]]
-) -> None:
-    """Four nodes: two pairs take 20 for two micro-batches each, one pipeline 22 for all four.
-
-    Two pipelines exchange gradients, one does not: 20 + 1 is less than 22, and 20 + 9 is not.
-    """
-    pair = PipelineKind((2,), linear(10, 4), (0, exchange, exchange, exchange))
-    four = PipelineKind((4,), (10, 14, 18, 22), (0, exchange, exchange, exchange))
-    problem = InstantiationProblem((pair, four), (4,), 0, 4)
-    assert instantiate(problem) == Instantiation(tuple(shares))
-    assert found_step(problem) == min(20 + exchange, 22)
-
-
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-def test_a_known_step_keeps_the_optimum(twin: Twin) -> None:
-    """The model that leaves out what takes longer than a known choice still reaches it."""
-    built = InstantiationModel(twin.model(), SEVEN, latest_ns=120)
-    built.hint(Instantiation(((4, 4), (6,))))
-    assert twin.run(built.model.native, SolveOptions()).objective == 120
-    assert InstantiationModel(twin.model(), SEVEN).count[0][4:] != []
-    assert built.count[0][4:] == []
 
 
 def test_more_mixes_than_memory_holds_are_refused() -> None:

@@ -200,22 +200,6 @@ def test_out_of_time_the_best_so_far_has_a_bound(
     assert cut.steps <= complete.steps <= complete.bound <= cut.bound
 
 
-def test_a_short_horizon_moves_less() -> None:
-    """Two pipelines of two nodes, 12 micro-batches; node 3 is lost.
-
-    One of three nodes steps in half the time of a pair, but has layers copied. Within an hour it
-    trains more; within the seconds that the copies take, the pair that is whole does.
-    """
-    case = Case(5, [(2,), (3,)], cluster(4))
-    case.in_steps_of(2, 10**8)
-    case.in_steps_of(3, 5 * 10**7)
-    old = fleet_of([case.templates[0]] * 2)
-    slow, fast = (case.recover(old, [0, 1, 2], 0, Horizon(t * 10**9)) for t in (2, 3600))
-    assert [one.template.num_nodes for one in fast.pipelines] == [3]
-    assert [one.nodes for one in slow.pipelines] == [(0, 1)]
-    assert (slow.assignment.copies, slow.gap, fast.gap) == ((), 0, 0)
-
-
 def test_bug_templates_without_room_for_a_micro_batch() -> None:
     """A template that fits no micro-batch is never started, also beside pipelines that are whole.
 
@@ -245,14 +229,6 @@ def test_bug_a_fleet_that_is_whole_may_go_on_without_a_restart() -> None:
     assert (stays.pipelines, stays.assignment.copies) == (tuple(old), ())
     assert (moves.goes_on, len(moves.pipelines)) == (False, 2)
     assert float(moves.steps) == pytest.approx(400 / 0.6)
-
-
-def test_nothing_moves_without_a_failure() -> None:
-    case = Case(7, [(2,), (3,)], cluster(7))
-    first = case.recover([], range(7), 1)
-    again = case.recover(first.pipelines, range(7), 1)
-    assert again.assignment.copies == ()
-    assert {one.nodes for one in again.pipelines} == {one.nodes for one in first.pipelines}
 
 
 def test_steps_within_a_horizon() -> None:

@@ -2,18 +2,13 @@
 
 from itertools import combinations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formulations.coverage import Coverage
-from formulations.models.cpsat import CpSat
-from formulations.models.template_set import TemplateSet
 from solver.fleets.template_document import fewest_sizes, templates_document
-from solver.result import Status
 from solver.templates.generate import TemplateGenerator, TemplateOptions
 from tests.random_fleets import enlarged
-from tests.twins import TWINS, Twin, has_solution, solved
 
 
 @settings(max_examples=25, deadline=None)
@@ -26,32 +21,6 @@ def test_no_smaller_set_covers(least_size: int, faults: int, more: int) -> None:
     assert Coverage(sizes, faults, first + more).gaps(first) == ()
     for fewer in combinations(range(least_size, first + more + 1), len(sizes) - 1):
         assert not fewer or Coverage(fewer, faults, first + more).gaps(first)
-
-
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-@pytest.mark.parametrize(("skip", "fewest"), [(0, 3), (10, 2)])
-def test_fewer_than_consecutive_sizes_may_do(twin: Twin, skip: int, fewest: int) -> None:
-    """n0 = 5, f = 1, up to 26 nodes: 3 sizes are for all counts from 10 on; 5 and 6 do from 20 on.
-
-    20-24 are 4 pipelines of 5 or 6, 25 and 26 are 5. Oobleck takes five sizes, 5 to 9.
-    """
-    outcome = solved(TemplateSet(twin.model(), range(10 + skip, 27), 5, 1).model)
-    assert (outcome.status, outcome.objective) == (Status.OPTIMAL, fewest)
-
-
-def test_a_set_that_leaves_a_gap_is_no_solution() -> None:
-    """With 3 and 5 alone allowed, 7 nodes are no sum of two; no size below 3 is offered."""
-    built = TemplateSet(CpSat(), range(6, 9), 3, 1)
-    assert min(built.chosen) == 3
-    built.model.some_of(0, (), built.chosen[4])
-    assert not has_solution(built.model)
-
-
-@pytest.mark.parametrize("nodes", [range(5, 9), range(6, 6)])
-def test_a_range_that_cannot_be_covered_is_refused(nodes: range) -> None:
-    """Two pipelines of 3 take 6 nodes, and there must be a count."""
-    with pytest.raises(ValueError, match="sizes from 3"):
-        TemplateSet(CpSat(), nodes, 3, 1)
 
 
 def test_what_the_document_says_of_sizes() -> None:

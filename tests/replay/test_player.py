@@ -71,19 +71,6 @@ def test_failure_loses_the_step_in_flight() -> None:
     assert outcome(run) == (4, times)
 
 
-def test_background_training_counts_what_ends_before_the_pause_does() -> None:
-    """Node a fails at 32, the pause of 5 is over at 37: the step that would end at 35 counts.
-
-    At 30, the pause ends at 35 as the step does, which counts for nothing.
-    """
-    recovery = Recovery("background")
-    run = played("32 a fail", 80, by_count({4: 10, 3: 20}), recovery)
-    # 5 + (35..37) of pause, 5..35 and 37..77 trained
-    assert outcome(run) == (5, {"reconfiguration": 7, "training": 70, "unfinished": 3})
-    run = played("30 a fail", 35, by_count({4: 10, 3: 20}), recovery)
-    assert outcome(run) == (2, {"reconfiguration": 10, "training": 20, "lost": 5})
-
-
 def test_failure_with_checkpoints_loses_all_steps_since_the_last() -> None:
     """The second checkpoint, 48..51, is cut short at 50, so the steps of 28..48 are lost.
 
@@ -92,27 +79,6 @@ def test_failure_with_checkpoints_loses_all_steps_since_the_last() -> None:
     run = played("50 a fail", 60, by_count({4: 10, 3: 20}), Recovery("lost", Checkpoints(2, 3)))
     lost = {"checkpoint": 5, "lost": 20, "unfinished": 5}
     assert outcome(run) == (2, {"reconfiguration": 10, "training": 20, **lost})
-
-
-def test_neighbour_finishes_the_step_more_slowly() -> None:
-    """Node a fails at 20, half into the step 15..25: its rest takes 8 ns instead of 5, to 28.
-
-    Pause to 33; a step of 20 ns to 53.
-    """
-    run = played(
-        "20 a fail", 53, by_count({4: 10, 3: 20}), Recovery("slowed", slowdown_percent=150)
-    )
-    assert outcome(run) == (3, {"reconfiguration": 10, "training": 40, "redundant": 3})
-
-
-def test_too_few_nodes_wait_for_one_that_joins() -> None:
-    """Node a fails at 17; three cannot train; e joins at 30 and is ready at 34; pause to 39.
-
-    Four start at 4 (ready) and train from 9 on: a step to 19 would be cut at 17.
-    """
-    run = played("17 a fail,30 e join", 50, by_count({4: 10}), Recovery(node_ready_ns=4))
-    lost = {"waiting": 4 + 17, "lost": 8, "unfinished": 1}
-    assert outcome(run) == (1, {"reconfiguration": 10, "training": 10, **lost})
 
 
 def test_idle_node_fails_without_a_loss() -> None:

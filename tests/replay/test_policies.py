@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -35,7 +34,7 @@ from solver.replay.policy import Checkpoints, Configuration
 from solver.replay.trace import Event, Trace
 from solver.result import Result, Status, Termination
 from solver.search.driver import solve
-from solver.templates.generate import NoTemplateError, TemplateOptions
+from solver.templates.generate import TemplateOptions
 from tests.hand_made import planless_result
 from tests.small_instances import random_instance
 
@@ -44,21 +43,14 @@ ENDLESS_NS = 10**24
 FAST = Horizon(ENDLESS_NS)
 
 
-@cache
-def fleet_instances() -> list[Instance]:
-    """Six instances of up to 3 + 2 nodes on which two pipelines fit."""
-    fitting = list[Instance]()
-    for seed in range(200):
-        instance = random_instance(seed)
-        larger = instance_with(instance, (3, 2)[: len(instance.cluster.groups)])
-        try:
-            FleetPlanner(larger, 1)
-        except (NoTemplateError, RecoveryError):
-            continue
-        fitting.append(larger)
-        if len(fitting) == 6:
-            break
-    return fitting
+def fleet_instance(seed: int) -> Instance:
+    """Up to 3 + 2 nodes, on which two pipelines fit."""
+    instance = random_instance(seed)
+    return instance_with(instance, (3, 2)[: len(instance.cluster.groups)])
+
+
+#: Two nodes of each of two types.
+TWO_GROUPS = instance_with(random_instance(4), (2, 2))
 
 
 def following(
@@ -74,14 +66,14 @@ def of_nodes(instance: Instance) -> frozenset[str]:
     return frozenset(instance.cluster.node_names)
 
 
-@pytest.mark.parametrize("number", range(6))
-def test_bug_fleets_of_a_replay_are_those_of_templates(number: int) -> None:
+@pytest.mark.parametrize("seed", range(6))
+def test_bug_fleets_of_a_replay_are_those_of_templates(seed: int) -> None:
     """Of the same designs, stepping as the file says: the exchange was once counted twice.
 
     Every failure leads to a fleet on ready nodes, until no template fits; a horizon without end
     never has a longer step than a short one.
     """
-    instance = fleet_instances()[number]
+    instance = fleet_instance(seed)
     planner = FleetPlanner(instance, 1)
     generator = generator_for(instance, TemplateOptions(), 1)
     assert templates_document(generator, 1).designs == planner.designs
@@ -132,14 +124,14 @@ def test_bug_first_fleet_of_templates_is_that_of_a_replay() -> None:
 
 def test_more_pipelines_than_fit_are_refused() -> None:
     """With as many faults as nodes there is no fleet to begin with."""
-    instance = fleet_instances()[0]
+    instance = fleet_instance(0)
     with pytest.raises(RecoveryError, match=r"allowed: at most . faults"):
         FleetPlanner(instance, len(of_nodes(instance)))
 
 
 def test_node_that_is_back_holds_nothing() -> None:
     """All nodes fail and are back: every layer is lost, unless a pipeline has survived."""
-    instance = fleet_instances()[0]
+    instance = fleet_instance(0)
     planner, names = FleetPlanner(instance, 1), of_nodes(instance)
     first = following(planner, None, names)
     whole = {instance.cluster.node_names[i] for i in first.pipelines[0].nodes}
@@ -149,7 +141,7 @@ def test_node_that_is_back_holds_nothing() -> None:
 
 def test_ours_leaves_a_node_that_does_not_pay_in_time() -> None:
     """With a long pause and a short horizon it stays with what it has; with an endless one not."""
-    instance = fleet_instances()[4]
+    instance = fleet_instance(4)
     planner, names = FleetPlanner(instance, 1), of_nodes(instance)
     start = following(planner, None, names - {"slow-0"})
     best = following(planner, None, names)
@@ -170,7 +162,7 @@ def test_mean_interval_counts_the_end() -> None:
 
 def test_policies_of_an_instance_share_plans() -> None:
     """Restarts may split optimizer states, redundancy and the fleets may not."""
-    instance = fleet_instances()[0]
+    instance = fleet_instance(0)
     policies = InstancePolicies(instance, PolicyOptions(pause_ns=7), None)
     trace = Trace(instance.cluster.node_names, (), 100)
     assert policies.summary is None
@@ -181,17 +173,9 @@ def test_policies_of_an_instance_share_plans() -> None:
     assert "redundancy: 1 plans" in policies.summary
 
 
-@cache
-def two_groups() -> Instance:
-    """Two nodes of each of two types."""
-    instances = map(random_instance, range(50))
-    two = (instance_with(i, (2, 2)) for i in instances if len(i.cluster.groups) == 2)
-    return next(instance for instance in two if solve(instance).plan is not None)
-
-
 def test_every_number_of_nodes_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes of one group are interchangeable; a step is that of the best plan for those left."""
-    instance, asked = two_groups(), list[Sequence[int]]()
+    instance, asked = TWO_GROUPS, list[Sequence[int]]()
 
     def counting(problem: Instance, options: SolveOptions, _: None) -> Result:
         asked.append([group.nodes for group in problem.cluster.groups])
@@ -213,11 +197,11 @@ def test_every_number_of_nodes_is_planned_once(monkeypatch: pytest.MonkeyPatch) 
 
 def test_group_without_nodes_and_its_zone_are_left_out() -> None:
     """One zone is left, so that there is no link between zones."""
-    cluster = two_groups().cluster
+    cluster = TWO_GROUPS.cluster
     pairs = zip(cluster.groups, ("east", "west"), strict=True)
     groups = tuple(group.but(zone=zone) for group, zone in pairs)
     link = ZoneLink(bandwidth_bytes_per_s=1e9, latency_s=1e-3)
-    zoned = two_groups().but(cluster=cluster.but(groups=groups, zone_link=link))
+    zoned = TWO_GROUPS.but(cluster=cluster.but(groups=groups, zone_link=link))
     assert instance_with(zoned, (1, 1)).cluster.zone_link == link
     rest = instance_with(zoned, (0, 1)).cluster
     assert [(group.zone, group.nodes) for group in rest.groups] == [("west", 1)]
@@ -228,14 +212,14 @@ def test_search_without_a_plan_or_a_proof_is_an_error(monkeypatch: pytest.Monkey
     """No plan found in time is not the same as that there is none."""
     unknown = planless_result(Status.UNKNOWN, Termination.TIME_LIMIT)
     monkeypatch.setattr("solver.replay.policies.solve", lambda *_: unknown)
-    planner, [name, *_] = Planner(two_groups(), SolveOptions()), two_groups().cluster.node_names
+    planner, [name, *_] = Planner(TWO_GROUPS, SolveOptions()), TWO_GROUPS.cluster.node_names
     with pytest.raises(PlannerError, match=r"no plan found for 1 .*raise --time-limit"):
         planner.plan(frozenset([name]))
 
 
 def test_redundancy_pays_for_redundant_forward_passes() -> None:
     """4/3 of the step; the pause is the one given."""
-    planner, names = Planner(two_groups(), SolveOptions()), of_nodes(two_groups())
+    planner, names = Planner(TWO_GROUPS, SolveOptions()), of_nodes(TWO_GROUPS)
     plain = planned_policy(planner, "restart", "lost", 5).reconfigure(None, names)
     redundant = planned_policy(planner, "redundancy", "lost", 5).reconfigure(None, names)
     assert plain is not None

@@ -48,14 +48,6 @@ def test_switch_writes_a_file_that_all_commands_take(two: list[Path], tmp_path: 
     assert times[2] >= max(times[:2])
 
 
-def test_a_plan_and_itself_need_nothing(two: list[Path], tmp_path: Path) -> None:
-    """No time, no sendings, and a file that verifies."""
-    out = tmp_path / "switch.json"
-    assert "nothing moves" in output("switch", two[0], two[0], "--out", out)
-    assert run("verify", out)[0] == 0
-    assert run("report", out, "--out", tmp_path / "page.html")[0] == 0
-
-
 def test_bug_switches_between_other_lengths_differed_from_their_instance(
     two: list[Path], tmp_path: Path
 ) -> None:

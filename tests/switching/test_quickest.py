@@ -91,17 +91,6 @@ def test_no_assignment_of_sources_is_quicker(seeds: range) -> None:
     assert known > len(seeds) // 2
 
 
-def test_a_slice_enters_a_node_once_and_both_gpus_send() -> None:
-    """One owner, two needers on the other node: half of it by way of each, 1 + 1/2 GB each way.
-
-    2 GB at 1 GB/s between nodes take 2 s; inside at 1 GB/s the owner sends 2 GB, each needer
-    receives 2 GB and forwards 1 GB. The published rule sends 4 GB between nodes.
-    """
-    planned = plan_switch(whole_switch(cluster(machines(2, 2, 1e9, 1e9)), [0], [2, 3]))
-    assert planned.time_ns == planned.bound.time_ns == SIZE
-    assert planned.published_ns == 2 * SIZE
-
-
 def test_links_of_zones_take_their_share() -> None:
     """An owner in zone a, one in b, and c needs 2 S bytes: at 1 and 3 GB/s they send 1/2 and 3/2 S.
 

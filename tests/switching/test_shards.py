@@ -45,14 +45,6 @@ def test_gpus_hold_the_parameters_that_the_memory_model_counts(tp: int) -> None:
     assert min(held.values()) >= counted - 2 * 128 * tp * model.hidden_size
 
 
-def test_split_gradients_are_held_once() -> None:
-    """ZeRO 1 on 4 copies of tp 2: all GPUs together hold the matrices once, norms twice."""
-    model = llama_32b()
-    norms = sum(one.replicated_parameters for one in model.layers)
-    held = held_elements(in_order((4, 2, 1)), "gradients")
-    assert sum(held.values()) == model.parameters + norms
-
-
 def test_thousands_of_transfers_are_few_classes() -> None:
     """LLaMA-2 32B on 32 GPUs, HotSPa's strategies: under 300; none to itself."""
     for before, after in product(TABLE_3, repeat=2):
@@ -110,10 +102,3 @@ def test_bug_units_of_experts() -> None:
         for gpu in one.needers:
             got[gpu] += sum(part.size_bytes for part in one.slices if part.what == "experts")
     assert got == dict.fromkeys(range(4), 4 * 20)
-
-
-def test_whole_experts_lie_on_all_gpus_of_a_stage() -> None:
-    """Of a tensor group of 2, each GPU has half of the experts instead of half of each."""
-    cut = in_order((1, 2, 1), 0, layers=1)
-    whole = Layout(cut.seats, ep=2, whole_experts=True)
-    assert moved(with_experts(), cut, whole) == {((0,), (1,)): 2 * 40, ((1,), (0,)): 2 * 40}
