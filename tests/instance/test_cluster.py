@@ -15,73 +15,38 @@ FAST, SLOW = (ZoneLink(bandwidth_bytes_per_s=rate, latency_s=0) for rate in (2e9
 
 
 def test_quantities_become_base_units() -> None:
-    """Written units become B, B/s, s, USD/h and USD."""
-    instance = parsed(
-        """
-name: units
-workload: {catalogue: bert-large}
-cluster:
-  groups:
-    - name: a
-      gpu: A100-40
-      memory: 22.2 GiB
-      gpus_per_node: 4
-      nodes: 2
-      price: 8.5 USD/h
-      intra_node: {bandwidth: 128 Gbit/s, latency: 5 us}
-      inter_node: {bandwidth: 2 GB/s, latency: 0 s}
-limits:
-  memory_headroom: 5 %
-  framework_reserve: 512 MiB
-  max_step_time: 200 ms
-  max_cost_per_step: 0.01 USD
-  max_price_per_hour: 100 USD/h
+    """Written units become B, B/s, s, USD/h and USD; the catalogue's memory stays as it is."""
+    fields = """nodes: 2, memory: 22.2 GiB, price: 8.5 USD/h,
+       intra_node: {bandwidth: 128 Gbit/s, latency: 5 us}, inter_node: {bandwidth: 2 GB/s}"""
+    limits = """
+limits: {memory_headroom: 5 %, framework_reserve: 512 MiB, max_step_time: 200 ms,
+         max_cost_per_step: 0.01 USD, max_price_per_hour: 100 USD/h}
 """
-    )
-    group = instance.cluster.groups[0]
-    assert group.gpu.memory_bytes == int(22.2 * 2**30)
-    assert group.price_usd_per_hour == 8.5
+    before = gpu_catalogue()["A100-40"].memory_bytes
+    instance = parsed(MINIMAL.replace("nodes: 2, inter_node: Ethernet 40G", fields) + limits)
+    group, limit = instance.cluster.groups[0], instance.limits
+    assert (group.gpu.memory_bytes, group.price_usd_per_hour) == (int(22.2 * 2**30), 8.5)
+    assert gpu_catalogue()["A100-40"].memory_bytes == before
     # 128 Gbit/s = 16 GB/s
     assert group.intra_node.bandwidth_bytes_per_s == 16e9
     assert group.intra_node.latency_s == pytest.approx(5e-6)
-    assert (group.inter_node.bandwidth_bytes_per_s, group.inter_node.latency_s) == (2e9, 0)
-    limits = instance.limits
-    assert limits.memory_headroom == 0.05
-    assert limits.framework_reserve_bytes == 512 * 2**20
-    assert limits.max_step_time_s == pytest.approx(0.2)
-    assert (limits.max_cost_usd_per_step, limits.max_price_usd_per_hour) == (0.01, 100)
+    assert group.inter_node.bandwidth_bytes_per_s == 2e9
+    assert (limit.memory_headroom, limit.framework_reserve_bytes) == (0.05, 512 * 2**20)
+    assert limit.max_step_time_s == pytest.approx(0.2)
+    assert (limit.max_cost_usd_per_step, limit.max_price_usd_per_hour) == (0.01, 100)
 
 
-def test_memory_override_leaves_the_catalogue_alone() -> None:
-    """A group's own memory changes that group's GPU only."""
-    before = gpu_catalogue()["A100-40"].memory_bytes
-    parsed(MINIMAL.replace("nodes: 2", "nodes: 2, memory: 1 GiB"))
-    assert gpu_catalogue()["A100-40"].memory_bytes == before
-
-
-def test_inline_gpu() -> None:
-    """An unlisted GPU is described in place, with a link of the catalogue."""
-    gpu = (
+def test_inline_gpu_of_a_single_node() -> None:
+    """An unlisted GPU is described in place, with a link of the catalogue; no network is needed."""
+    figures = (
         "{name: K80, peak: {bf16: 4 TFLOP/s}, memory: 11 GiB, memory_bandwidth: 240 GB/s,"
         " link: PCIe 3 x16, efficiency_half_flops: 1e8}"
     )
-    found = parsed(MINIMAL.replace("A100-40", gpu)).cluster.groups[0].gpu
-    assert (found.name, found.peak_flops) == ("K80", {"bf16": 4e12})
-    assert (found.memory_bytes, found.memory_bandwidth_bytes_per_s) == (11 * GIB, 240e9)
-    assert found.link == link_catalogue()["PCIe 3 x16"]
-    assert found.efficiency_half_flops == 1e8
-
-
-def test_single_node_needs_no_network() -> None:
-    """With one node there is nothing to connect, so inter_node may be left out."""
     text = MINIMAL.replace("nodes: 2, inter_node: Ethernet 40G", "nodes: 1")
-    assert parsed(text).cluster.groups[0].nodes == 1
-
-
-def test_network_efficiency_starts_at_one_node() -> None:
-    """Entries are sorted, and below the first one the network is fully efficient."""
-    cluster = parsed(MINIMAL + "  network_efficiency: {8: 0.9, 4: 0.95}\n").cluster
-    assert cluster.network_efficiency == ((1, 1.0), (4, 0.95), (8, 0.9))
+    gpu = parsed(text.replace("A100-40", figures)).cluster.groups[0].gpu
+    assert (gpu.name, gpu.peak_flops, gpu.efficiency_half_flops) == ("K80", {"bf16": 4e12}, 1e8)
+    assert (gpu.memory_bytes, gpu.memory_bandwidth_bytes_per_s) == (11 * GIB, 240e9)
+    assert gpu.link == link_catalogue()["PCIe 3 x16"]
 
 
 def test_nodes_are_numbered_group_by_group() -> None:
@@ -101,26 +66,19 @@ def test_pairs_of_zones_have_their_own_link_or_the_common_one() -> None:
     groups = tuple(GROUP.but(name=zone, zone=zone) for zone in ("a", "b", "c"))
     pair = {"zones": ("b", "a"), "link": FAST}
     cluster = Cluster(groups=groups, zone_link=SLOW, zone_links=(pair,))  # type: ignore[arg-type]
-    assert cluster.link_between("a", "b") == FAST
-    assert cluster.link_between("c", "a") == SLOW
+    assert (cluster.link_between("a", "b"), cluster.link_between("c", "a")) == (FAST, SLOW)
     assert len(cluster.with_groups(groups[:2]).zone_links) == 1
     assert cluster.with_groups(groups[1:]).zone_links == ()
 
 
 def test_efficiency_of_the_largest_number_that_is_not_above() -> None:
-    """Listed for 1, 4 and 8 nodes; without an entry for 1 it is refused."""
-    table = ((1, 1.0), (4, 0.9), (8, 0.8))
-    cluster = Cluster(groups=(GROUP,), network_efficiency=table)
-    assert [cluster.efficiency(nodes) for nodes in (1, 3, 4, 7, 8, 99)] == [
-        1,
-        1,
-        0.9,
-        0.9,
-        0.8,
-        0.8,
-    ]
+    """Entries are sorted, and below the first one the network is fully efficient."""
+    cluster = parsed(MINIMAL + "  network_efficiency: {8: 0.8, 4: 0.9}\n").cluster
+    assert cluster.network_efficiency == ((1, 1.0), (4, 0.9), (8, 0.8))
+    shares = [cluster.efficiency(nodes) for nodes in (1, 3, 4, 7, 8, 99)]
+    assert shares == [1, 1, 0.9, 0.9, 0.8, 0.8]
     with pytest.raises(ValidationError, match="without an entry for 1 node"):
-        Cluster(groups=(GROUP,), network_efficiency=table[1:])
+        Cluster(groups=(GROUP,), network_efficiency=((4, 0.9),))
 
 
 @pytest.mark.parametrize(
@@ -134,12 +92,8 @@ def test_efficiency_of_the_largest_number_that_is_not_above() -> None:
         (("a", "b"), True, (), []),
         (("a", "b"), False, (("b", "a"),), []),
         (("a", "b", "c"), False, (("a", "b"), ("b", "c")), [("zone_link",)]),
-        (
-            ("a", "b"),
-            True,
-            (("a", "a"), ("a", "x")),
-            [("zone_links", 0, "zones"), ("zone_links", 1, "zones", 1)],
-        ),
+        (("a", "b"), True, (("a", "a"),), [("zone_links", 0, "zones")]),
+        (("a", "b"), True, (("a", "b"), ("a", "x")), [("zone_links", 1, "zones", 1)]),
         (("a", "b"), True, (("a", "b"), ("b", "a")), [("zone_links", 1, "zones")]),
     ],
 )
@@ -150,9 +104,4 @@ def test_faults_of_zones(
     paths: list[tuple[object, ...]],
 ) -> None:
     """All groups name a zone or none does, and each pair of zones has one link."""
-    places = [fault.path for fault in zone_faults(zones, default, pairs)]
-    inner = [
-        path if isinstance(path[0], str) else ("zone_links", path[0], "zones", *path[1:])
-        for path in paths
-    ]
-    assert places == inner
+    assert [fault.path for fault in zone_faults(zones, default, pairs)] == paths

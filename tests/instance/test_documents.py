@@ -27,36 +27,19 @@ def test_positions_of_fields() -> None:
     """Line and column, from 1, of values and of keys, through lists, strings and white space."""
     document = json_document(TEXT, "f")
     assert document.value == {"a": [1, {"b c": 'x"]'}, []], "d": None}
-    assert document.where(()) == "f:1:1"
-    assert document.where(("a",)) == "f:1:8 a"
-    assert document.where(("a", 0)) == "f:1:9 a[0]"
-    assert document.where(("a", 1, "b c")) == "f:1:20 a[1].b c"
+    paths = ((), ("a",), ("a", 0), ("a", 1, "b c"), ("a", 2), ("d",), ("e",))
+    places = "f:1:1|f:1:8 a|f:1:9 a[0]|f:1:20 a[1].b c|f:2:5 a[2]|f:3:8 d|f:1:1 e"
+    assert [document.where(path) for path in paths] == places.split("|")
     assert document.where(("a", 1, "b c"), key=True) == "f:1:13 a[1].b c"
-    assert document.where(("a", 2)) == "f:2:5 a[2]"
-    assert document.where(("d",)) == "f:3:8 d"
     assert document.where(("d",), key=True) == "f:3:2 d"
-    assert document.where(("e",)) == "f:1:1 e"
 
 
 def test_bug_a_field_twice_was_read_as_its_last_value() -> None:
     """Other readers take the first: both would call the file theirs."""
-    text = '{"a": {"b": 1,\n  "c": 2, "b": 1}}'
     with pytest.raises(InstanceError) as refused:
-        json_document(text, "f")
+        json_document('{"a": {"b": 1,\n  "c": 2, "b": 1}}', "f")
     repeated = "f:2:11 b: repeated; it stands in line 1 too; allowed: every field once"
     assert str(refused.value) == repeated
-
-
-@pytest.mark.parametrize(
-    ("first", "level"),
-    [("b0: &x0 [1]", "&x{0} [{1}]"), ("b0: &x0 {k: 1}", "&x{0} {{<<: [{1}]}}")],
-    ids=["aliases", "merge keys"],
-)
-def test_bug_values_written_out_by_the_billion_are_refused(first: str, level: str) -> None:
-    """Aliases and merge keys are counted as what they stand for, here 8^12, before they are."""
-    lines = [f"b{i + 1}: " + level.format(i + 1, ", ".join([f"*x{i}"] * 8)) for i in range(12)]
-    with pytest.raises(InstanceError, match=r"^x.yaml: .* values; allowed: at most 200,000 in"):
-        parse_document(first + "\n" + "\n".join(lines), "x.yaml")
 
 
 def test_shared_values_have_positions_of_their_own_file_line() -> None:
@@ -69,17 +52,14 @@ def test_shared_values_have_positions_of_their_own_file_line() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("a: '" + "x" * 10_001 + "'", r"1:4: a text of 10,001 characters; allowed: at most 10,000"),
+        ("a: '" + "x" * 10_001 + "'", "1:4: a text of 10,001 characters; allowed: at most 10,000"),
         ("a: " + "1:" * 6000 + "1", "1:4: a text of 12,001 characters"),
-        ("a: !!bool x", "1:4: not a value of the kind bool; allowed: valid YAML"),
-        ("a: !!int ''", "1:4: not a value of the kind int"),
-        ("a: !!timestamp x", "1:4: not a value of the kind timestamp"),
         ("#" * (1 << 20) + "\na: 1", " more than 1 MiB"),
     ],
-    ids=range(6),
+    ids=range(3),
 )
 def test_bug_hostile_yaml_is_one_line(text: str, line: str) -> None:
-    """Explicit kinds that do not fit, and texts that take long to read, are told with a place."""
+    """Texts that take long to read are told with a place; others stand in tests/data."""
     with pytest.raises(InstanceError, match="^x.yaml:" + line):
         parse_document(text, "x.yaml")
 
@@ -96,30 +76,24 @@ def test_json_of_too_many_values_is_refused_before_it_is_read(
 
 def test_bug_deep_json_is_one_line() -> None:
     """Levels that the positions of fields cannot follow are refused like those that json cannot."""
-
-    def nested(levels: int) -> None:
-        json_document("[" * levels + "]" * levels, "x")
-
-    nested(100)
+    json_document("[" * 100 + "]" * 100, "x")
     for levels in (sys.getrecursionlimit() - 20, 100_000):
         with pytest.raises(InstanceError, match="too many nested levels"):
-            nested(levels)
+            json_document("[" * levels + "]" * levels, "x")
 
 
 def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
     """Reading it would last for ever; a folder and a file that is not there have their reasons."""
     os.mkfifo(tmp_path / "pipe")
     for name, reason in (("pipe", "nobody writes"), ("", "is a directory"), ("x", "no such file")):
-        with pytest.raises(InstanceError, match=reason):
+        with pytest.raises(InstanceError, match=rf"^{tmp_path / name}: .*{reason}.*; allowed: a f"):
             read_bytes(tmp_path / name, "a file")
 
 
 def test_fields_of_a_csv_have_columns(tmp_path: Path) -> None:
     """From 1, of the text behind the blanks; quoted fields have none."""
-    assert [*csv_fields("a,  bc\n\n d,")] == [
-        (1, [(1, "a"), (5, "bc")]),
-        (3, [(2, "d"), (4, "")]),
-    ]
+    fields = [(1, [(1, "a"), (5, "bc")]), (3, [(2, "d"), (4, "")])]
+    assert [*csv_fields("a,  bc\n\n d,")] == fields
     (tmp_path / "x.csv").write_text('a,"b,c"\n')
     assert csv_rows(tmp_path / "x.csv", "a table") == [["a", "b,c"]]
 

@@ -10,12 +10,10 @@ from formulations.instance.load import load_family, load_instance
 from tests.conftest import ROOT
 from tests.small_families import small_family
 
-ZONES = ROOT / "instances" / "two_zones.yaml"
-
 
 def test_member_has_the_groups_that_have_nodes() -> None:
     """A link between zones stays as long as nodes stand in two of them; all nodes are in use."""
-    instance = load_instance(ZONES)
+    instance = load_instance(ROOT / "instances" / "two_zones.yaml")
     family = Family(instance=instance, fewest=(0, 0, 0))
     near, far = family.member((1, 1, 0)), family.member((1, 0, 2))
     assert [group.zone for group in near.cluster.groups] == ["us-west-2a", "us-west-2a"]
@@ -32,9 +30,7 @@ def test_plans_of_a_cluster_are_of_no_smaller_one() -> None:
     assert list(family.uses((1, 2))) == [(0, 2), (1, 2)]
     assert list(family.uses((1, 0))) == [(1, 0)]
     assert list(family.uses((2, 1))) == [(2, 1)]
-    family = Family(
-        instance=family.instance.but(search={"idle_nodes": False}), fewest=family.fewest
-    )
+    family = family.but(instance={"search": family.instance.search.but(idle_nodes=False)})
     assert list(family.uses((1, 2))) == [(1, 2)]
 
 
@@ -46,6 +42,5 @@ def test_too_many_clusters_are_one_line(tmp_path: Path) -> None:
     path.write_text(text.replace("profiles/", f"{ROOT / 'instances' / 'profiles'}/"))
     with pytest.raises(InstanceError) as caught:
         load_family(path)
-    assert str(caught.value) == (
-        f"{path}:18:5 cluster.groups: 1,000,000 clusters; allowed: at most 100,000"
-    )
+    problem = "cluster.groups: 1,000,000 clusters; allowed: at most 100,000"
+    assert str(caught.value) == f"{path}:18:5 {problem}"

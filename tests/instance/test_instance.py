@@ -7,11 +7,8 @@ from formulations.instance.instance import gpu_evidence
 from tests.instance_texts import MINIMAL, PROFILE, parsed
 
 OLD = "    - {name: old, gpu: V100-16, gpus_per_node: 4, nodes: 1, inter_node: Ethernet 40G}\n"
-MIXED = parsed(
-    MINIMAL.replace("bert-large", "bert-large, precision: fp16")
-    + OLD
-    + "search: {context_parallel: [1, 2]}\n"
-)
+PRECISE = MINIMAL.replace("bert-large", "bert-large, precision: fp16")
+MIXED = parsed(PRECISE + OLD + "search: {context_parallel: [1, 2]}\n")
 
 
 def test_plans_have_flash_attention_where_all_their_gpus_do() -> None:
@@ -21,30 +18,20 @@ def test_plans_have_flash_attention_where_all_their_gpus_do() -> None:
     assert (without.search.context_parallel, fused.search.context_parallel) == ((1,), (1, 2))
     assert [MIXED.side(nodes) for nodes in ((2, 0), (2, 1), (0, 1))] == [1, 0, 0]
     assert MIXED.on((1, 0)) is fused
-    plain = parsed(MINIMAL)
-    assert plain.sides == (plain,)
-    assert plain.side((1,)) == 0
-
-
-def test_another_batch_is_one_of_both_workloads() -> None:
-    """Of plans with flash attention and without."""
-    changed = MIXED.with_batch(8)
-    assert changed.fused is not None
-    assert (changed.workload.global_batch, changed.fused.global_batch) == (8, 8)
+    plain, changed = parsed(MINIMAL), MIXED.with_batch(8)
+    assert (plain.sides, plain.side((1,))) == ((plain,), 0)
+    assert [side.workload.global_batch for side in changed.sides] == [8, 8]
 
 
 def test_messages_are_split_with_the_sequence() -> None:
     """By scatter-gather too, and then the receivers put them together."""
     split = parsed(MINIMAL)
-    assert (split.splits_sequence(2), split.splits_messages(2), split.gathers_messages(2)) == (
-        True,
-        True,
-        False,
-    )
+    assert split.splits_sequence(2) is split.splits_messages(2) is True
+    assert not split.gathers_messages(2)
     whole = split.but(search={"sequence_parallel": False})
     assert not whole.splits_messages(2)
     scattered = whole.but(search={"scatter_gather": True})
-    assert (scattered.splits_messages(2), scattered.gathers_messages(2)) == (True, True)
+    assert scattered.splits_messages(2) is scattered.gathers_messages(2) is True
 
 
 def test_useful_sequences_need_what_preemptions_cost() -> None:

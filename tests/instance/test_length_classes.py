@@ -11,7 +11,7 @@ import pytest
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.length_classes import classes_of, log_normal_classes
-from formulations.instance.load import parse_instance
+from tests.instance_texts import parsed
 
 HEAD = """
 name: some_lengths
@@ -22,15 +22,10 @@ cluster:
 """
 
 
-def parsed(text: str, folder: Path = Path()) -> Instance:
-    """Instance of a YAML text whose paths start in a folder."""
-    return parse_instance(text, "x.yaml", folder)
-
-
 def classes(instance: Instance) -> list[tuple[int, int]]:
     """Tokens and count of every class."""
     assert instance.lengths is not None
-    return [(one.up_to, one.count) for one in instance.lengths.classes]
+    return [(bucket.up_to, bucket.count) for bucket in instance.lengths.classes]
 
 
 def npy(kind: str, values: "array[int]", *, swapped: bool = False) -> bytes:
@@ -40,23 +35,24 @@ def npy(kind: str, values: "array[int]", *, swapped: bool = False) -> bytes:
         values.byteswap()
     header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': ({len(values)},), }}"
     padded = header.ljust(117) + "\n"
-    return (
-        b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded.encode() + bytes(values)
-    )
+    size = len(padded).to_bytes(2, "little")
+    return b"\x93NUMPY\x01\x00" + size + padded.encode() + bytes(values)
 
 
 LENGTHS = [5, 700, 700, 5, 5, 32]
+LINES = "\n".join(map(str, LENGTHS)).encode()
+EIGHT = npy("<i8", array("q", LENGTHS))
 
 
 @pytest.mark.parametrize(
     ("name", "data"),
     [
-        ("one.csv", "\n".join(map(str, LENGTHS)).encode()),
-        ("named.csv", b"tokens\n" + "\n".join(map(str, LENGTHS)).encode() + b"\n\n"),
+        ("one.csv", LINES),
+        ("named.csv", b"tokens\n" + LINES + b"\n\n"),
         ("several.csv", b"id,Length\r\n" + b"".join(b'"a, b",%d\r\n' % n for n in LENGTHS)),
-        ("plain.jsonl", "\n".join(map(str, LENGTHS)).encode()),
+        ("plain.jsonl", LINES),
         ("named.jsonl", "\n".join(json.dumps({"length": n}) for n in LENGTHS).encode()),
-        ("array.npy", npy("<i8", array("q", LENGTHS))),
+        ("array.npy", EIGHT),
         ("small.npy", npy("<u2", array("H", LENGTHS))),
         ("other_end.npy", npy(">i4", array("i", LENGTHS), swapped=True)),
     ],
@@ -72,8 +68,7 @@ def test_files(name: str, data: bytes, tmp_path: Path) -> None:
     ("name", "data", "found"),
     [
         ("a.npy", npy("<f8", array("q", LENGTHS)), "values of type <f8"),
-        ("a.npy", npy("<i8", array("q", LENGTHS))[:-1], "no whole array as numpy writes it"),
-        ("a.npy", npy("<i8", array("q", LENGTHS))[:-8], "no whole array as numpy writes it"),
+        ("a.npy", EIGHT[:-1], "no whole array as numpy writes it"),
         ("a.npy", npy("<i8", array("q", [3, 0])), "0; allowed"),
         ("a.npy", b"\x93NUMPY\x01\x00\x76\x00" + b"(" * 118, "no whole array as numpy writes it"),
         ("a.npy", npy("<i8", array("q")), "no lengths"),
@@ -84,11 +79,10 @@ def test_files(name: str, data: bytes, tmp_path: Path) -> None:
         ("a.csv", b"9" * 5000, "a.csv:1:1: '999"),
         ("a.jsonl", b"5\ntrue\n", "a.jsonl:2:1: true"),
         ("a.jsonl", b"[" * 100_000, "a.jsonl:1:1: '[["),
-        ("a.jsonl", b"9" * 5000, "a.jsonl:1:1: '999"),
     ],
 )
 def test_hostile_files(name: str, data: bytes, found: str, tmp_path: Path) -> None:
-    """A file that is no list of lengths is refused in one line."""
+    """A file that is no list of lengths is refused in one line; more such are in tests/data."""
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InstanceError) as caught:
         parsed(f"{HEAD}lengths: {{file: {name}}}", tmp_path)
@@ -101,28 +95,20 @@ def test_classes_are_never_shorter(seed: int) -> None:
     """As many sequences; of the k longest, for every k, none counts as shorter than it is."""
     random = Random(seed)
     lengths = [int(random.lognormvariate(5, 1.5)) + 1 for _ in range(300)]
-    counts = dict(sorted(Counter(lengths).items()))
-    found = classes_of(counts, random.randint(1, 40))
-    put = sorted((one.up_to for one in found for _ in range(one.count)), reverse=True)
-    assert len(put) == len(lengths)
+    buckets = classes_of(dict(sorted(Counter(lengths).items())), random.randint(1, 40))
+    put = sorted((bucket.up_to for bucket in buckets for _ in range(bucket.count)), reverse=True)
     assert all(a >= b for a, b in zip(put, sorted(lengths, reverse=True), strict=True))
 
 
 def test_few_classes_by_least_ratio() -> None:
     """Of 1, 2, 100, 150, 160 three classes: ratios 2, 1.5 and 1.6 are possible; 1 | 2 is not."""
-    found = classes_of({1: 1, 2: 1, 100: 1, 150: 1, 160: 1}, 3)
-    assert [(one.up_to, one.count) for one in found] == [(1, 1), (2, 1), (160, 3)]
+    buckets = classes_of({1: 1, 2: 1, 100: 1, 150: 1, 160: 1}, 3)
+    assert [(bucket.up_to, bucket.count) for bucket in buckets] == [(1, 1), (2, 1), (160, 3)]
 
 
 def test_log_normal() -> None:
-    """So many sequences; half of them within the classes up to the median."""
-    found = log_normal_classes(500, 1.5, 32768, 1000, 64)
-    assert sum(one.count for one in found) == 1000
-    assert found[-1].up_to == 32768
-    short = sum(one.count for one in found if one.up_to <= 500)
-    assert 450 <= short <= 500
-
-
-def test_log_normal_of_few_sequences() -> None:
-    """A step of one sequence has the longest: what is cut off counts up, not down."""
-    assert [one.up_to for one in log_normal_classes(500, 1.5, 4096, 1, 8)] == [4096]
+    """So many sequences; half of them within the classes up to the median; one is the longest."""
+    buckets = log_normal_classes(500, 1.5, 32768, 1000, 64)
+    assert (sum(bucket.count for bucket in buckets), buckets[-1].up_to) == (1000, 32768)
+    assert 450 <= sum(bucket.count for bucket in buckets if bucket.up_to <= 500) <= 500
+    assert [bucket.up_to for bucket in log_normal_classes(500, 1.5, 4096, 1, 8)] == [4096]

@@ -3,16 +3,15 @@
 import pytest
 
 from formulations.instance import Profile, ProfileEntry
-from formulations.instance.profile import covered_degrees, leaves
+from formulations.instance.profile import covered_degrees
 from tests.instance_texts import MINIMAL, PROFILE, parsed
 
 
 def curve(**times: float) -> Profile:
     """Times of 1 and 2 seconds at micro-batches 2 and 6."""
+    fields = {"kind": "block", "gpu": "X", "tp": 1, **times}
     entries = [
-        ProfileEntry(
-            kind="block", gpu="X", tp=1, micro_batch=b, forward_s=s, backward_s=2 * s, **times
-        )
+        ProfileEntry(micro_batch=b, forward_s=s, backward_s=2 * s, **fields)  # type: ignore[arg-type]
         for b, s in ((6, 2.0), (2, 1.0))
     ]
     return Profile(source="t", includes_tensor_parallel_traffic=True, entries=tuple(entries))
@@ -47,46 +46,26 @@ def test_curves_that_are_missing() -> None:
     assert (profile.measures("X"), profile.measures("Y")) == (True, False)
 
 
-def test_leaves_of_a_table_of_tables() -> None:
-    """Keys and value, in order."""
-    assert [*leaves({"a": {1: 2, 3: 4}, "b": 5})] == [(("a", 1), 2), (("a", 3), 4), (("b",), 5)]
-
-
-def test_default_degrees_divide_the_heads() -> None:
-    """GPT-2 XL has 25 heads, so no two GPUs can share a layer."""
-    assert parsed(MINIMAL.replace("bert-large", "gpt2-xl")).search.tensor_parallel == (1,)
-
-
-def test_default_degrees_are_in_the_profile() -> None:
-    """Degree 4 has times of the blocks alone and so is left out."""
-    assert parsed(MINIMAL + PROFILE).search.tensor_parallel == (1, 2)
-
-
 def test_profile_in_seconds() -> None:
     """A bare time is the forward pass and gives backward by the ratio; a pair gives both."""
-    profile = parsed(MINIMAL + PROFILE).profile
+    instance = parsed(MINIMAL + PROFILE)
+    profile, kinds = instance.profile, ["embedding", "block", "head"]
     assert profile is not None
     # 4 ms forward, 2.5 * 4 ms backward; measured pair at micro-batch 2.
     times = [(e.forward_s, e.backward_s) for e in profile.samples("block", "A100-40", 1)]
     assert times == [pytest.approx((0.004, 0.010)), pytest.approx((0.007, 0.009))]
+    # degree 4 has times of the blocks alone; degree 3 fills no node of 4, so none are missing
+    assert instance.search.tensor_parallel == (1, 2)
+    assert covered_degrees(profile, kinds, instance.cluster, [1, 2, 3, 4]) == [1, 2, 3]
 
 
 def test_profile_of_a_small_node_needs_no_large_degree() -> None:
     """Times at degree 4 are not asked of a GPU whose nodes hold 2."""
     small = "    - {name: b, gpu: A10, gpus_per_node: 2, nodes: 1, inter_node: Ethernet 40G}\n"
-    curve = "{1: {1: 1.0}, 2: {1: 1.0}}"
-    times = f"{{A100-40: {{1: {{1: 1.0}}, 2: {{1: 1.0}}, 4: {{1: 1.0}}}}, A10: {curve}}}"
-    profile = (
-        "profile: {source: x, includes_tensor_parallel_traffic: true, backward_over_forward: 2,"
-        f" times_ms: {{embedding: {times}, block: {times}, head: {times}}}}}\n"
-    )
-    text = MINIMAL + small + profile + "search: {tensor_parallel: [1, 2, 4]}\n"
+    text = MINIMAL + small + PROFILE + "search: {tensor_parallel: [1, 2, 4]}\n"
+    curve = "{1: {1: 1.0}, 2: {1: 1.0}"
+    table = f"{{A100-40: {curve}, 4: {{1: 1.0}}}}, A10: {curve}}}}}"
+    for kind in ("embedding", "block", "head"):
+        line = next(line for line in PROFILE.splitlines() if line.startswith(f"    {kind}:"))
+        text = text.replace(line, f"    {kind}: {table}")
     assert parsed(text).search.tensor_parallel == (1, 2, 4)
-
-
-def test_degrees_that_fill_no_node_need_no_times() -> None:
-    """Degree 3 fills no node of 4, so nothing is missing there."""
-    instance = parsed(MINIMAL + PROFILE)
-    profile, kinds = instance.profile, ["embedding", "block", "head"]
-    assert profile is not None
-    assert covered_degrees(profile, kinds, instance.cluster, [1, 2, 3, 4]) == [1, 2, 3]

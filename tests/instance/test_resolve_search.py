@@ -1,11 +1,9 @@
-"""Defaults of memory strategies, which depend on GPUs, degrees and profile."""
-
-from pathlib import Path
+"""Defaults of `search`, which depend on GPUs, degrees, profile and launch target."""
 
 import pytest
 
 from formulations.instance import Instance
-from formulations.instance.load import parse_instance
+from tests.instance_texts import parsed
 
 PROFILE = """
 profile:
@@ -21,15 +19,16 @@ profile:
 """
 
 
-def parsed(gpu: str = "A100-40", workload: str = "", search: str = "", more: str = "") -> Instance:
+def small(
+    gpu: str = "A100-40", workload: str = "precision: fp16", search: str = "", more: str = ""
+) -> Instance:
     """BERT-large on four GPUs."""
-    text = f"""
+    return parsed(f"""
 name: small
-workload: {{catalogue: bert-large, precision: fp16{workload}}}
+workload: {{catalogue: bert-large, {workload}}}
 cluster: {{groups: [{{name: a, gpu: {gpu}, gpus_per_node: 4, nodes: 1}}]}}
 search: {{micro_batch: 1{search}}}
-{more}"""
-    return parse_instance(text, "x.yaml", Path())
+{more}""")
 
 
 @pytest.mark.parametrize(
@@ -37,44 +36,55 @@ search: {{micro_batch: 1{search}}}
 )
 def test_flash_attention_where_the_gpu_has_it(gpu: str, flash: bool) -> None:
     """By default Ampere and later have it, and then selective recomputation is no choice."""
-    instance = parsed(gpu)
+    instance = small(gpu)
     assert instance.workload.flash_attention == flash
     recompute = ("none", "full") if flash else ("none", "selective", "full")
     assert instance.search.recompute == recompute
-    assert any(layer.core_bytes for layer in instance.workload.layers) == (not flash)
-
-
-def test_flash_attention_may_be_switched_off() -> None:
-    """Then scores are kept, and layers know what they would be without."""
-    off, on = parsed(workload=", flash_attention: false").workload, parsed().workload
-    assert not off.flash_attention
-    assert off.with_flash() == on
+    off = small(gpu, "precision: fp16, flash_attention: false").workload
+    assert off.with_flash().layers == instance.workload.with_flash().layers
 
 
 @pytest.mark.parametrize(
-    ("search", "split"),
-    [("", True), (", tensor_parallel: 1", False), (", sequence_parallel: false", False)],
+    ("tokens", "search", "split"),
+    [
+        ("512", "", True),
+        ("512", ", tensor_parallel: 1", False),
+        ("512", ", sequence_parallel: false", False),
+        ("511", "", False),
+    ],
 )
-def test_sequence_is_split_where_there_are_tensor_groups(search: str, split: bool) -> None:
+def test_sequence_is_split_where_tensor_groups_divide_it(
+    tokens: str, search: str, split: bool
+) -> None:
     """By default where a degree is above 1."""
-    assert parsed(search=search).search.sequence_parallel == split
-
-
-def test_sequence_of_odd_length_is_not_split_by_default() -> None:
-    """Where a degree does not divide it."""
-    assert not parsed(workload=", sequence_length: 511").search.sequence_parallel
+    assert (
+        small(workload=f"sequence_length: {tokens}", search=search).search.sequence_parallel
+        == split
+    )
 
 
 @pytest.mark.parametrize("flag", [False, True])
 def test_profile_says_what_it_was_measured_with(flag: bool) -> None:
     """Times hold for the strategies that they were measured with."""
     more = PROFILE.format(flag="true" if flag else "false")
-    instance = parsed(search=", tensor_parallel: 2", more=more)
-    assert instance.workload.flash_attention == flag
-    assert instance.search.sequence_parallel == flag
+    instance = small(search=", tensor_parallel: 2", more=more)
+    assert instance.workload.flash_attention == instance.search.sequence_parallel == flag
 
 
-def test_names_of_fsdp() -> None:
-    """Torchtitan's users know ZeRO 2 and 3 by other names."""
-    assert parsed(search=", zero: [NO_SHARD, FULL_SHARD], target: any").search.zero == (0, 3)
-    assert parsed(search=", zero: SHARD_GRAD_OP, target: any").search.zero == (2,)
+@pytest.mark.parametrize(
+    ("search", "zero", "per", "recompute"),
+    [
+        ("", (0, 1), "plan", ("none", "selective", "full")),
+        (", target: flagscale", (0, 1), "stage", ("none", "full")),
+        (", target: torchtitan", (0, 1, 2, 3), "plan", ("none", "full")),
+        (", target: any", (0, 1, 2, 3), "stage", ("none", "selective", "full")),
+        (", target: any, zero: SHARD_GRAD_OP, recompute: full", (2,), "stage", ("full",)),
+        (", target: flagscale, recompute_per: plan", (0, 1), "plan", ("none", "selective", "full")),
+    ],
+)
+def test_defaults_are_what_the_target_runs(
+    search: str, zero: tuple[int, ...], per: str, recompute: tuple[str, ...]
+) -> None:
+    """What is not stated is narrowed; on a V100, which has no flash attention, three ways stay."""
+    decided = small("V100-16", "precision: fp32", search).search
+    assert (decided.zero, decided.recompute_per, decided.recompute) == (zero, per, recompute)

@@ -32,10 +32,12 @@ def check_memory(seed: int) -> None:
 
 
 def check_layers(seed: int) -> None:
-    """FLOPs and parameters of every layer, from the sizes of the model."""
+    """FLOPs, parameters and all-reduces of every layer, from the sizes of the model."""
     for case in cases(seed, number=1):
         for row, layer in zip(case.model.layers(), case.instance.workload.layers, strict=True):
             assert case.model.flops(row) == layer.forward_flops, (seed, row.kind)
+            stated = layer.forward_all_reduces, layer.backward_all_reduces
+            assert row.all_reduces == stated, (seed, row.kind)
             for tp, pp in ((1, 1), (2, 2), (4, 1)):
                 stated = layer.dense_per_gpu(tp, pp), layer.expert_parameters
                 assert case.model.parameters(row, tp, pp) == stated, (seed, row.kind)
