@@ -14,6 +14,7 @@ from formulations.instance.catalogue import overlap_catalogue
 from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
 from formulations.instance.flash import as_measured, flash_remedy
+from formulations.instance.launcher import Demands, Rule
 from formulations.instance.profile import (
     Profile,
     WrittenProfile,
@@ -24,8 +25,7 @@ from formulations.instance.profile import (
 from formulations.instance.record import shown
 from formulations.instance.resolve_workload import WorkloadFile
 from formulations.instance.search import Overlap, PlainSchedule, SearchFile, SearchSpace
-from formulations.instance.targets import TARGETS, launchers, trainers
-from formulations.instance.targets.launcher import Demands, Rule
+from formulations.instance.targets import TARGETS, launchers
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import (
     ExpertSplit,
@@ -377,7 +377,7 @@ def untrained_errors(given: Given, place: Place) -> Iterator[InstanceError]:
     """All of a workload that the target cannot train; place: of `workload`."""
     target = TARGETS[given.search.target]
     for field, value, reason, values in target.untrained(given.workload):
-        allowed = f"{_either(values)}, or search.target: {_either(trainers(field, value))}"
+        allowed = f"{_either(values)}, or search.target: {_either(launchers(field, value))}"
         written = field in WorkloadFile.model_fields
         at, problem = (place.at(field), value) if written else (place, f"{field}: {value}")
         yield at.error(f"{problem}, with the target {target.name}, {reason}", allowed)

@@ -4,12 +4,12 @@ from typing import Any, NamedTuple, get_args
 
 from formulations.costs.context import context_methods
 from formulations.instance import Instance, SearchSpace
+from formulations.instance.launcher import Demands, Launcher, Refusal
 from formulations.instance.search import RECOMPUTE_WAYS, DegreesPer, ScheduleName, ZeroStage
 from formulations.instance.targets import LAUNCHERS, TARGETS, Target
-from formulations.instance.targets.launcher import Demands, Launcher, Refusal
 from formulations.instance.workload import Recompute
 from formulations.plan import PARAMETERS_SPLIT, STATES_SPLIT, Configuration, Plan
-from formulations.space.slots import mesh_fault_of, runs_degrees
+from formulations.space.slots import mesh_fault, runs_degrees
 
 
 class Obstacle(NamedTuple):
@@ -114,7 +114,7 @@ def _unlike(instance: Instance, plan: Plan, target: str) -> list[Refusal]:
     if target != "flagscale" or len({stage.degrees for column in stages for stage in column}) == 1:
         return []
     reasons = [
-        mesh_fault_of(instance, plan.config.zero, first[0], degrees, last=k + 1 == len(first))
+        mesh_fault(instance, plan.config.zero, first[0], degrees, last=k + 1 == len(first))
         for k, degrees in enumerate(first)
     ]
     if any(len({stage.degrees for stage in column}) > 1 for column in stages):

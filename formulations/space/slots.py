@@ -6,7 +6,8 @@ from itertools import product
 from math import gcd
 
 from formulations.instance import Instance
-from formulations.instance.targets.flagscale import mesh_fault
+from formulations.instance.launcher import Demands
+from formulations.instance.targets import shared_experts
 from formulations.plan import Configuration, Degrees, Place
 from formulations.units import powers_of_two
 
@@ -66,12 +67,24 @@ def stage_places(instance: Instance, config: Configuration) -> tuple[Place, ...]
     )
 
 
-def mesh_fault_of(
+def mesh_fault(
     instance: Instance, zero: int, first: Degrees, degrees: Degrees, last: bool
 ) -> str | None:
-    """Why FlagScale cannot run a stage with these degrees in a pipeline that begins so."""
+    """Why FlagScale cannot run a stage with these degrees in a pipeline that begins so.
+
+    last: is it the last stage? Gradients of tied embeddings are summed, and states split with
+    ZeRO 1, between the first and the last.
+    """
     splits = instance.splits_sequence(first.tp) and instance.splits_sequence(degrees.tp)
-    return mesh_fault(instance.workload, splits, zero, first, degrees, last)
+    if degrees.tp != first.tp and not splits:
+        return "whose unlike tensor groups need sequence_parallel: true"
+    if last and degrees.tp != first.tp and instance.workload.tied_embeddings:
+        return "whose tied embeddings lie on tensor groups of one size"
+    few, many = sorted((first.parts, degrees.parts))
+    if last and zero and many % few:
+        return "where with ZeRO 1 parts of first or last stage divide the other's"
+    demands = Demands(degrees.tp, zero=zero, splits_sequence=splits)
+    return next((refusal.reason for refusal in shared_experts(instance.workload, demands)), None)
 
 
 def may_follow(instance: Instance, zero: int, first: Degrees, degrees: Degrees, last: bool) -> bool:
@@ -80,7 +93,7 @@ def may_follow(instance: Instance, zero: int, first: Degrees, degrees: Degrees, 
     last: it is the last one.
     """
     flagscale = instance.search.target == "flagscale"
-    return not flagscale or mesh_fault_of(instance, zero, first, degrees, last) is None
+    return not flagscale or mesh_fault(instance, zero, first, degrees, last) is None
 
 
 def limits_orders(instance: Instance, config: Configuration) -> bool:

@@ -7,7 +7,7 @@ Ranks are as in the plan: `PipeDataParallelTopology`.
 import json
 from collections.abc import Mapping
 
-from formulations.instance.targets.deepspeed import mixed_gradients
+from formulations.instance.targets import mixed_gradients
 from solver.export.job import IMPORTABLE, Job, read_settings
 from solver.export.launcher import expect, launcher_files
 

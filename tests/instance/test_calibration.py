@@ -2,7 +2,10 @@
 
 import pytest
 
-from formulations.instance.calibration import Calibration
+from formulations.errors import InstanceError
+from formulations.instance.calibration import Calibration, check_calibration
+from formulations.instance.documents import Place, json_document
+from tests.instance_texts import MINIMAL, parsed
 
 CALIBRATION = Calibration(
     source="t",
@@ -19,3 +22,11 @@ def test_factors_of_a_shape_or_the_geometric_mean() -> None:
     # on that GPU type, of any layer kind
     assert CALIBRATION.was_measured("X", 2, 1)
     assert not CALIBRATION.was_measured("Y", 2, 1)
+
+
+def test_factors_are_of_the_models_layers_on_the_clusters_gpus() -> None:
+    """What they are of is named."""
+    cluster, place = parsed(MINIMAL).cluster, Place(json_document("{}", "f"))
+    for kinds, found in ((["head"], "layer kind 'block'"), (["block"], "GPU 'X'")):
+        with pytest.raises(InstanceError, match=f"unknown {found}"):
+            check_calibration(CALIBRATION, place, kinds, cluster)

@@ -10,6 +10,7 @@ from formulations.space.slots import (
     alike_degrees,
     apart,
     limits_orders,
+    mesh_fault,
     runs_degrees,
     runs_order,
     slot_degrees,
@@ -91,3 +92,30 @@ def test_places_divide_micro_batches(micro_batch: int, parts: set[int]) -> None:
     places = stage_places(instance, config)
     assert {j for j, _ in places} == {0}
     assert {degrees.parts for _, degrees in places} == parts
+
+
+@pytest.mark.parametrize(
+    ("first", "degrees", "split", "zero", "last", "words"),
+    [
+        (Degrees(tp=2), Degrees(tp=1), False, 0, False, "need sequence_parallel: true"),
+        (Degrees(tp=2), Degrees(tp=2), False, 0, False, None),
+        (Degrees(tp=2), Degrees(tp=1), True, 0, False, None),
+        (Degrees(tp=2), Degrees(tp=1), True, 0, True, "tied embeddings lie on tensor groups of on"),
+        (Degrees(tp=1, parts=4), Degrees(tp=1, parts=2), True, 1, True, None),
+        (Degrees(tp=1, parts=2), Degrees(tp=1, parts=4), True, 1, True, None),
+        (Degrees(tp=1, parts=3), Degrees(tp=1, parts=2), True, 1, True, "divide the other's"),
+        (Degrees(tp=1, parts=3), Degrees(tp=1, parts=2), True, 1, False, None),
+        (Degrees(tp=1, parts=3), Degrees(tp=1, parts=2), True, 0, True, None),
+    ],
+)
+def test_stages_of_one_pipeline_of_flagscale(
+    first: Degrees, degrees: Degrees, split: bool, zero: int, last: bool, words: str | None
+) -> None:
+    """Of a model with tied embeddings; without them both ends may be unlike."""
+    fields = {"sequence_parallel": split, "split_tokens": 1024}
+    fault = mesh_fault(instance_of().but(search=fields), zero, first, degrees, last)
+    assert (fault is None) == (words is None)
+    assert (words or "") in (fault or "")
+    untied = instance_of(UNTIED).but(search=fields)
+    if first.tp != degrees.tp and split:
+        assert mesh_fault(untied, zero, first, degrees, last) is None

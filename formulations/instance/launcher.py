@@ -60,10 +60,6 @@ class Refusal(NamedTuple):
     instead: tuple[object, ...] = ()
 
 
-def _nothing(workload: Workload, demands: Demands) -> Iterator[Refusal]:
-    yield from ()
-
-
 @dataclass(frozen=True)
 class Launcher:
     """A framework.
@@ -80,7 +76,7 @@ class Launcher:
     zero_stages: Callable[[int], tuple[int, ...]] = lambda pp: (0, 1, 2, 3)
     distributed: tuple[OptimizerState, ...] = ()
     shared_in_one_stage: bool = False
-    together: Callable[[Workload, Demands], Iterator[Refusal]] = _nothing
+    together: Callable[[Workload, Demands], Iterator[Refusal]] = lambda workload, demands: iter(())
     free_if_alike: tuple[str, ...] = ()
 
     def rules(self, recompute_per: object) -> dict[str, Rule]:
@@ -93,19 +89,21 @@ class Launcher:
         return {name: rule.kept(getattr(search, name)) for name, rule in self.search.items()}
 
     def allows(self, name: str, value: object) -> bool:
-        """Whether it can run a value of a field of `search`."""
-        rule = self.search.get(name)
-        return rule is None or value in rule.allowed
-
-    def trains(self, name: str, value: object) -> bool:
-        """Whether it can train a workload with a value of a field."""
-        rule = self.workload.get(name)
+        """Whether it can run a value of a field of `search`, or train one of a workload."""
+        rule = self.search.get(name, self.workload.get(name))
         return rule is None or value in rule.allowed
 
     def untrained(self, workload: Workload) -> Iterator[Refusal]:
         """What of a workload it cannot train; a state of no known format is nobody's business."""
-        for name, value in trained(workload).items():
-            if value is not None and not self.trains(name, value):
+        trained = {
+            "optimizer_state": workload.optimizer_state,
+            "layers": chain_of(workload),
+            "num_nextn_predict_layers": workload.mtp_layers,
+            "precision": workload.precision,
+            "gradient_precision": "fp32" if workload.gradient_bytes == 4 else "16 bit",
+        }
+        for name, value in trained.items():
+            if value is not None and not self.allows(name, value):
                 rule = self.workload[name]
                 yield Refusal(name, value, rule.reason, rule.allowed)
 
@@ -130,24 +128,6 @@ class Launcher:
 
 
 ONE_STACK = "one stack of blocks"
-STACK = Rule((ONE_STACK,), "whose layouts know embedding, blocks, head")
-#: Of those who launch all ranks alike.
-ALIKE = {
-    "degrees": Rule(("uniform",), "which has the same degrees on all ranks"),
-    "micro_batches": Rule(("even",), "which runs equally many micro-batches in all replicas"),
-    "recompute_per": Rule(("plan",), "which recomputes alike on all ranks"),
-}
-
-
-def trained(workload: Workload) -> dict[str, object]:
-    """What rules about a workload look at, by field."""
-    return {
-        "optimizer_state": workload.optimizer_state,
-        "layers": chain_of(workload),
-        "num_nextn_predict_layers": workload.mtp_layers,
-        "precision": workload.precision,
-        "gradient_precision": "fp32" if workload.gradient_bytes == 4 else "16 bit",
-    }
 
 
 def chain_of(workload: Workload) -> str:
