@@ -1,6 +1,7 @@
 """Best plans of whole plan spaces, by trying every plan; what the verifier makes of them."""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
@@ -21,6 +22,12 @@ def optima_ns(instance: Instance) -> dict[Configuration, int]:
     """Least step time of every configuration that has a plan."""
     known = {config: optimum_ns(build_tables(instance, config)) for config in configs(instance)}
     return {config: ns for config, ns in known.items() if ns is not None}
+
+
+def all_tables(instances: Iterable[Instance]) -> Iterator[CostTables]:
+    """Costs of all configurations of some instances."""
+    for instance in instances:
+        yield from (build_tables(instance, config) for config in configs(instance))
 
 
 def least_ns(instance: Instance) -> int | None:
@@ -59,4 +66,6 @@ def check_claims(tables: CostTables, best_ns: int | None) -> None:
         assert refuted is not None
         assert refuted.plan is not None
         assert refuted.step_time_ns == best_ns
-        assert step_time_ns(plan_costs(instance, refuted.plan)) == best_ns
+        costs = plan_costs(instance, refuted.plan)
+        assert (costs.memory_bytes <= costs.limit_bytes).all()
+        assert step_time_ns(costs) == best_ns

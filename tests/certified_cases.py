@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from formulations.instance import (
@@ -25,9 +25,16 @@ from formulations.units import GIB
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
-from solver.result import SearchLog, Status, Termination
-from tests.certified import certified, certified_document
+from solver.search.driver import solve
+from tests.resealed import forged
 from tests.small_instances import gpu, layer, nodes_of, workload
+
+BOTH = ("none", "full")
+
+
+def solved_document(made: Instance) -> PlanDocument:
+    """The plan file of an instance, every configuration closed."""
+    return build_document(replace(solve(made), runtime_s=0.5), SolveOptions())
 
 
 def instance(batch: int = 4, memory_gib: float = 8, **fields: Any) -> Instance:
@@ -41,20 +48,18 @@ def instance(batch: int = 4, memory_gib: float = 8, **fields: Any) -> Instance:
         layer("block", 30, 25 * 10**6, 50 * 10**6),
         layer("head", 10, 5 * 10**6, 20 * 10**6),
     ]
-    return Instance.model_validate(
-        {
-            "name": "case",
-            "source": "test",
-            "workload": workload(chain, batch, 5 * 10**6, tied=True),
-            "cluster": Cluster(
-                groups=(group("fast", 120, memory_gib), group("slow", 60, memory_gib)),
-                network_efficiency=((1, 1.0), (2, 0.9)),
-            ),
-            "search": SearchSpace(idle_nodes=False, micro_batch=(1, 2)),
-            "limits": Limits(framework_reserve_bytes=GIB // 8),
-        }
-        | fields
-    )
+    usual = {
+        "name": "case",
+        "source": "test",
+        "workload": workload(chain, batch, 5 * 10**6, tied=True),
+        "cluster": Cluster(
+            groups=(group("fast", 120, memory_gib), group("slow", 60, memory_gib)),
+            network_efficiency=((1, 1.0), (2, 0.9)),
+        ),
+        "search": SearchSpace(idle_nodes=False, micro_batch=(1, 2)),
+        "limits": Limits(framework_reserve_bytes=GIB // 8),
+    }
+    return Instance.model_validate(usual | fields)
 
 
 def narrow(**fields: Any) -> SearchSpace:
@@ -85,10 +90,9 @@ RAMPS = {
 
 def group(name: str, tflops: float, memory_gib: float) -> NodeGroup:
     """One node of two GPUs."""
-    one = gpu(name, tflops, memory_gib)
     speed = tflops * 1e8
     return nodes_of(
-        one.model_copy(update=RAMPS),
+        gpu(name, tflops, memory_gib).model_copy(update=RAMPS),
         name=name,
         gpus_per_node=2,
         price_usd_per_hour=tflops / 10,
@@ -97,98 +101,66 @@ def group(name: str, tflops: float, memory_gib: float) -> NodeGroup:
     )
 
 
-def pipelined() -> PlanDocument:
-    """Two stages on a node each, two replicas, ZeRO 1, full recomputation, uneven shares."""
-    search = narrow(
-        tensor_parallel=(1,),
-        data_parallel=(2,),
-        pipeline_parallel=(2,),
-        micro_batch=(1, 2),
-        recompute=("full",),
-        zero=(1,),
-        micro_batches="uneven",
-    )
-    return certified_document(instance(batch=6, search=search))
+def with_blocks(made: Instance, fields_of: Callable[[Layer], dict[str, Any]]) -> Instance:
+    """The instance with other fields of its blocks."""
+    runs = [
+        run.but(layer=fields_of(run.layer)) if run.layer.is_block else run
+        for run in made.workload.layer_runs
+    ]
+    return made.but(workload={"layer_runs": tuple(runs)})
 
 
-def tensor_parallel() -> PlanDocument:
-    """Two replicas of one stage, each a tensor group filling a node; GPipe; sync between nodes.
-
-    A quarter of the sync is hidden.
-    """
-    search = narrow(
-        overlap=Overlap(gradient_sync=0.25),
-        data_parallel=(2,),
-        micro_batch=(1, 2),
-        zero=(0, 1),
-        schedule=("gpipe",),
-        embedding_only_stages=True,
-    )
-    return certified_document(instance(search=search))
+def attention(block: Layer) -> dict[str, Any]:
+    """A fifth of its FLOPs in fused scores, half of which are masked, and two norms."""
+    scores = block.forward_flops // 5
+    flops = {"unweighted_flops": scores, "attention_flops": scores // 2}
+    return flops | {"kernels": 3, "memory_kernels": 2}
 
 
-def attending(one: Instance) -> Instance:
-    """The instance with fused attention in its blocks, a fifth of their FLOPs."""
-    runs = tuple(
-        run.but(layer=with_attention(run.layer)) if run.layer.is_block else run
-        for run in one.workload.layer_runs
-    )
-    return one.but(workload={"layer_runs": runs})
+def core(_: Layer) -> dict[str, Any]:
+    """A core of attention, and bytes that no tensor group can split."""
+    kept = {"core_bytes": 12 * 10**6, "unsplit_bytes": 3 * 10**6}
+    return kept | {"core_kernels": 1, "unweighted_flops": 6 * 10**9}
 
 
-def with_attention(layer: Layer) -> Layer:
-    """The layer with a fifth of its FLOPs in scores, half of which are masked, and two norms."""
-    scores = layer.forward_flops // 5
-    fused = {"unweighted_flops": scores, "attention_flops": scores // 2}
-    return layer.model_copy(update=fused | {"kernels": 3, "memory_kernels": 2})
+def experts(block: Layer) -> dict[str, Any]:
+    """Four experts, and attention whose sequences are shared."""
+    return {
+        "expert_parameters": block.sharded_parameters // 2,
+        "expert_flops": block.forward_flops // 2,
+        "expert_all_reduces": 1,
+        "routed_bytes": 4 * 10**6,
+        "key_value_bytes": 6 * 10**6,
+        "query_bytes": 8 * 10**6,
+    }
 
 
-def cheapest() -> PlanDocument:
-    """Least training cost within tight limits; two stages of one tensor group, blocking sends.
-
-    With fused attention; a quarter of the tensor-parallel traffic is hidden.
-    """
-    search = narrow(
-        pipeline_parallel=(2,),
-        blocking_sends=True,
-        scatter_gather=True,
-        overlap=Overlap(tensor_parallel=0.25),
-        recompute=("none", "full"),
-    )
+def cheapest(free: Instance) -> Instance:
+    """Least training cost within tight limits, with fused attention."""
     objective = Objective(minimize="training_cost", steps=1000)
-    free = attending(instance(search=search, objective=objective))
-    result = certified(free)
-    assert result.step_time_ns is not None
-    document = build_document(result, SolveOptions())
-    return certified_document(
-        free.but(
-            limits={
-                "max_step_time_s": document.step_time_s,
-                "max_cost_usd_per_step": document.cost_usd_per_step,
-                "max_price_usd_per_hour": document.price_usd_per_hour,
-                "memory_headroom": 0.25,
-            }
-        )
-    )
+    free = with_blocks(free.but(objective=objective), attention)
+    best = solved_document(free)
+    tight = {
+        "max_step_time_s": best.step_time_s,
+        "max_cost_usd_per_step": best.cost_usd_per_step,
+        "max_price_usd_per_hour": best.price_usd_per_hour,
+    }
+    return free.but(limits=tight | {"memory_headroom": 0.25})
 
 
-def on_spot() -> PlanDocument:
+def on_spot(made: Instance) -> Instance:
     """A node on demand, as it would be taken back too often, and one that is there on spot only."""
-    search = narrow()
-    one = instance(search=search)
-    fast, slow = one.cluster.groups
+    fast, slow = made.cluster.groups
     often = Spot(price_usd_per_hour=3.0, preemptions_per_hour=90.0)
     seldom = Spot(price_usd_per_hour=3.0, preemptions_per_hour=0.5, only=True)
-    groups = (fast.but(spot=often), slow.but(spot=seldom))
-    cluster = one.cluster.but(groups=groups)
-    preemption = Preemption(restart_s=121, checkpoint_s=15.8)
-    objective = Objective(minimize="cost_per_useful_sequence")
-    return certified_document(
-        instance(cluster=cluster, search=search, objective=objective, preemption=preemption)
+    return made.but(
+        cluster={"groups": (fast.but(spot=often), slow.but(spot=seldom))},
+        objective=Objective(minimize="cost_per_useful_sequence"),
+        preemption=Preemption(restart_s=121, checkpoint_s=15.8),
     )
 
 
-def profiled() -> PlanDocument:
+def profiled(made: Instance) -> Instance:
     """Measured times at two micro-batch sizes, traffic on top; the slow head is a stage of its own.
 
     In units of 1 ms per micro-batch forward, the fast GPU first: head 20, the rest 2 (1 + 5 + 5) =
@@ -202,211 +174,143 @@ def profiled() -> PlanDocument:
         for name, s in (("fast", share * 1e-3), ("slow", share * 2e-3))
         for b in (1, 4)
     )
-    search = narrow(
-        pipeline_parallel=(2,),
-        micro_batch=(2,),
-        embedding_only_stages=True,
-        recompute=("none", "full"),
-        zero=(0, 1),
-    )
     profile = Profile(source="test", includes_tensor_parallel_traffic=False, entries=entries)
-    return certified_document(instance(batch=16, search=search, profile=profile))
+    return made.but(profile=profile, workload={"global_batch": 16})
 
 
-def idle() -> PlanDocument:
-    """One node may stay idle."""
-    search = narrow(idle_nodes=True)
-    return certified_document(instance(search=search))
-
-
-def zones() -> PlanDocument:
-    """Two stages of two tensor groups: one fills a node in zone x, the other two nodes in y."""
-    one = instance()
-    fast, slow = one.cluster.groups
-    groups = (
-        fast.but(zone="x", gpus_per_node=4),
-        slow.but(zone="y"),
-        slow.but(zone="y", name="slow2"),
-    )
+def zones(made: Instance) -> Instance:
+    """One of two stages of two tensor groups fills a node in zone x, the other two nodes in y."""
+    fast, slow = made.cluster.groups
+    slower = slow.but(zone="y"), slow.but(zone="y", name="slow2")
+    groups = (fast.but(zone="x", gpus_per_node=4), *slower)
     link = ZoneLink(bandwidth_bytes_per_s=1e9, latency_s=1e-4, source="test")
-    cluster = one.cluster.but(groups=groups, zone_link=link)
-    search = narrow(pipeline_parallel=(2,))
-    return certified_document(instance(cluster=cluster, search=search))
+    return made.but(cluster=made.cluster.but(groups=groups, zone_link=link))
 
 
-def split_backward() -> PlanDocument:
-    """ZB-H1 on two stages; measured weight gradients, but for the head.
+def split_backward(made: Instance) -> Instance:
+    """Measured weight gradients, but for the head.
 
     That has products without weights, and keeps bytes that no weight gradient needs.
     """
+    shares = (("embedding", 1e-3, 3e-4), ("block", 5e-3, 4.5e-3), ("head", 4e-3, None))
     entries = tuple(
         ProfileEntry(
-            kind=kind,
-            gpu=name,
-            tp=2,
-            micro_batch=1,
-            forward_s=s,
-            backward_s=2 * s,
-            weight_s=None if kind == "head" else share * s,
+            kind=kind, gpu=name, tp=2, micro_batch=1, forward_s=s, backward_s=2 * s, weight_s=late_s
         )
-        for kind, s, share in (("embedding", 1e-3, 0.3), ("block", 5e-3, 0.9), ("head", 4e-3, 0.0))
+        for kind, s, late_s in shares
         for name in ("fast", "slow")
     )
-    search = narrow(pipeline_parallel=(2,), schedule=("zb-h1",), zero=(0, 1))
     profile = Profile(source="test", includes_tensor_parallel_traffic=True, entries=entries)
-    one = instance(search=search, profile=profile)
-    *others, head = one.workload.layer_runs
+    *others, head = made.workload.layer_runs
     released = {
         "unweighted_flops": 2 * 10**9,
         "released_replicated_bytes": 2 * 10**6,
         "released_sharded_bytes": 3 * 10**6,
     }
-    changed = head.but(layer=released)
-    return certified_document(one.but(workload={"layer_runs": (*others, changed)}))
+    runs = (*others, head.but(layer=released))
+    return made.but(profile=profile, workload={"layer_runs": runs})
 
 
-def interleaved() -> PlanDocument:
-    """Two chunks of one block each on either node, which send to each other in a circle."""
-    search = narrow(
-        pipeline_parallel=(2,),
-        schedule=("interleaved",),
-        virtual_pipeline=(2,),
-        embedding_only_stages=True,
-    )
-    return certified_document(instance(search=search))
-
-
-def with_core(one: Instance) -> Instance:
-    """Blocks with a core of attention, and bytes that no tensor group can split."""
-    core = {
-        "unweighted_flops": 6 * 10**9,
-        "core_kernels": 1,
-        "core_bytes": 12 * 10**6,
-        "unsplit_bytes": 3 * 10**6,
-    }
-    runs = tuple(
-        run.but(layer=core) if run.layer.is_block else run for run in one.workload.layer_runs
-    )
-    return one.but(workload={"layer_runs": runs})
-
-
-def split_sequence() -> PlanDocument:
-    """Sequence parallelism and selective recomputation on two stages; 8-bit optimizer states."""
-    search = narrow(
-        pipeline_parallel=(2,),
-        recompute=("selective",),
-        sequence_parallel=True,
-        scatter_gather=True,
-    )
-    one = with_core(instance(search=search))
+def split_sequence(made: Instance) -> Instance:
+    """Blocks with a core of attention; 8-bit optimizer states."""
     states = {"optimizer_bytes": 6, "optimizer_block_bytes": 8}
-    return certified_document(one.but(workload=states))
+    return with_blocks(made, core).but(workload=states)
 
 
-def shared() -> PlanDocument:
-    """Sequences on both GPUs of a node, experts on all four; keys and values go round a ring."""
-    search = narrow(
-        tensor_parallel=(1,),
-        data_parallel=(2,),
-        pipeline_parallel=(1,),
-        zero=(1,),
-        context_parallel=(2,),
-        context_method="ring",
-        expert_parallel=(4,),
-        recompute=("none", "full"),
-    )
-    return certified_document(with_experts(instance(search=search)))
+def with_experts(made: Instance) -> Instance:
+    """Four experts in every block."""
+    return with_blocks(made, experts).but(workload={"experts": 4})
 
 
-def whole_experts() -> PlanDocument:
-    """The same experts on all GPUs of two tensor groups, which split none of them."""
-    search = narrow(
-        sequence_parallel=True,
-        pipeline_parallel=(1,),
-        zero=(1,),
-        expert_parallel=(2,),
-        expert_tensor_parallel=(1,),
-    )
-    return certified_document(with_experts(instance(search=search)))
-
-
-def with_experts(one: Instance) -> Instance:
-    """The instance with four experts in every block, and attention whose sequences are shared."""
-    runs = []
-    for run in one.workload.layer_runs:
-        fields = {
-            "expert_parameters": run.layer.sharded_parameters // 2,
-            "expert_flops": run.layer.forward_flops // 2,
-            "expert_all_reduces": 1,
-            "routed_bytes": 4 * 10**6,
-            "key_value_bytes": 6 * 10**6,
-            "query_bytes": 8 * 10**6,
-        }
-        layer = run.layer.model_copy(update=fields) if run.layer.is_block else run.layer
-        runs.append(run.but(layer=layer))
-    return one.but(workload={"layer_runs": tuple(runs), "experts": 4})
-
-
-def sharded() -> PlanDocument:
-    """Two replicas of unlike speed that exchange gradients with every micro-batch: ZeRO 2 and 3.
-
-    A quarter of that is hidden.
-    """
-    search = narrow(
-        overlap=Overlap(sharding=0.25),
-        data_parallel=(2,),
-        micro_batch=(1, 2),
-        zero=(2, 3),
-        embedding_only_stages=True,
-    )
-    return certified_document(instance(search=search))
-
-
-def infeasible() -> PlanDocument:
-    """No plan: the memory of every GPU is too small."""
-    search = narrow(recompute=("none", "full"), zero=(0, 1))
-    return certified_document(instance(memory_gib=0.3, search=search))
-
-
-def interrupted() -> PlanDocument:
-    """A plan that is not proved: the configurations that no closed form bounds are open."""
-    search = narrow(zero=(0, 1))
-    done = certified(instance(search=search))
-    assert done.step_time_ns is not None
-    records = tuple(
-        record.but(reason="open", bound_ns=record.bound_ns * 3 // 4)
-        if record.reason == "solved" and record.bound_ns is not None
-        else record
-        for record in done.log.configs
-    )
-    bounds = [record.bound_ns for record in records if record.bound_ns is not None]
-    stopped = replace(
-        done,
-        status=Status.FEASIBLE,
-        termination=Termination.INTERRUPTED,
-        bound=float(min(bounds)),
-        log=SearchLog(configs=records),
-    )
-    return build_document(stopped, SolveOptions())
-
-
-CASES: dict[str, Callable[[], PlanDocument]] = {
-    one.__name__: cache(one)
-    for one in (
-        pipelined,
-        tensor_parallel,
-        cheapest,
-        on_spot,
-        profiled,
-        idle,
-        zones,
-        split_backward,
-        interleaved,
-        split_sequence,
-        sharded,
-        shared,
-        whole_experts,
-        infeasible,
-        interrupted,
-    )
+ONE_STAGE: dict[str, Any] = {"pipeline_parallel": (1,), "zero": (1,)}
+TWO_STAGES: dict[str, Any] = {"pipeline_parallel": (2,)}
+REPLICAS: dict[str, Any] = {
+    "data_parallel": (2,),
+    "micro_batch": (1, 2),
+    "embedding_only_stages": True,
 }
+
+#: Fields of `search`, and what else of `instance` is changed.
+SPACES: dict[str, tuple[dict[str, Any], Callable[[Instance], Instance]]] = {
+    # two stages on a node each, two replicas
+    "pipelined": (
+        TWO_STAGES
+        | {"tensor_parallel": (1,), "data_parallel": (2,), "micro_batch": (1, 2), "zero": (1,)}
+        | {"recompute": ("full",), "micro_batches": "uneven"},
+        lambda made: made.but(workload={"global_batch": 6}),
+    ),
+    # two replicas of one stage, each filling a node; a quarter of the sync between them is hidden
+    "tensor_parallel": (
+        REPLICAS | {"overlap": Overlap(gradient_sync=0.25), "zero": (0, 1), "schedule": ("gpipe",)},
+        Instance.but,
+    ),
+    # a quarter of the tensor-parallel traffic is hidden
+    "cheapest": (
+        TWO_STAGES
+        | {"blocking_sends": True, "scatter_gather": True, "recompute": BOTH}
+        | {"overlap": Overlap(tensor_parallel=0.25)},
+        cheapest,
+    ),
+    "on_spot": ({}, on_spot),
+    "profiled": (
+        TWO_STAGES
+        | {"micro_batch": (2,), "recompute": BOTH, "zero": (0, 1), "embedding_only_stages": True},
+        profiled,
+    ),
+    "idle": ({"idle_nodes": True}, Instance.but),
+    "zones": (TWO_STAGES, zones),
+    "split_backward": (TWO_STAGES | {"schedule": ("zb-h1",), "zero": (0, 1)}, split_backward),
+    # two chunks of one block each on either node, which send to each other in a circle
+    "interleaved": (
+        TWO_STAGES
+        | {"schedule": ("interleaved",), "virtual_pipeline": (2,), "embedding_only_stages": True},
+        Instance.but,
+    ),
+    "split_sequence": (
+        TWO_STAGES
+        | {"recompute": ("selective",), "sequence_parallel": True, "scatter_gather": True},
+        split_sequence,
+    ),
+    # replicas of unlike speed exchange gradients with every micro-batch; a quarter is hidden
+    "sharded": (REPLICAS | {"overlap": Overlap(sharding=0.25), "zero": (2, 3)}, Instance.but),
+    # sequences on both GPUs of a node, experts on all four
+    "shared": (
+        ONE_STAGE
+        | {"tensor_parallel": (1,), "data_parallel": (2,), "recompute": BOTH}
+        | {"context_parallel": (2,), "context_method": "ring", "expert_parallel": (4,)},
+        with_experts,
+    ),
+    # the same experts on all GPUs of two tensor groups, which split none of them
+    "whole_experts": (
+        ONE_STAGE
+        | {"sequence_parallel": True, "expert_parallel": (2,), "expert_tensor_parallel": (1,)},
+        with_experts,
+    ),
+    "infeasible": (
+        {"recompute": BOTH, "zero": (0, 1)},
+        lambda made: made.but(
+            cluster={"groups": (group("fast", 120, 0.3), group("slow", 60, 0.3))}
+        ),
+    ),
+    "interrupted": ({"zero": (0, 1)}, Instance.but),
+}
+
+
+def stop(fields: dict[str, Any]) -> None:
+    """Opens all configurations of a file, by three quarters of their bounds."""
+    for record in fields["closed_configs"]:
+        record.update(reason="open", bound_ns=record["bound_ns"] * 3 // 4)
+    bound_s = min(record["bound_ns"] for record in fields["closed_configs"]) / 1e9
+    gap = 1 - bound_s / fields["step_time_s"]
+    fields.update(status="feasible", termination="interrupted", lower_bound_s=bound_s, gap=gap)
+
+
+@cache
+def certified(name: str) -> PlanDocument:
+    """The plan file of one of SPACES."""
+    search, change = SPACES[name]
+    document = solved_document(change(instance(search=narrow(**search))))
+    return forged(document, stop) if name == "interrupted" else document
+
+
+CASES = {name: partial(certified, name) for name in SPACES}

@@ -8,7 +8,7 @@ import pytest
 from solver.document import PlanDocument, config_counts
 from solver.files import sealed, to_json
 from solver.verify import cascade
-from tests.certified import certified_document
+from tests.certified_cases import solved_document
 from tests.command_line import refused, run
 from tests.docs_pages import shown_and_printed
 from tests.small_instances import random_instance
@@ -24,7 +24,7 @@ def test_consoles_of_plans() -> None:
 def proved_file(tmp_path: Path) -> Path:
     """A plan file with proof, of which the verifier leaves two entries to the search's word."""
     path = tmp_path / "proved.json"
-    path.write_text(to_json(certified_document(random_instance(25))))
+    path.write_text(to_json(solved_document(random_instance(25))))
     return path
 
 

@@ -6,24 +6,14 @@ import pytest
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
-from formulations.plan import Configuration
-from formulations.space import PlanSpace, configs
+from formulations.space import PlanSpace
 from formulations.units import GIB
 from solver.verify.bounds import Clock, Prover, TimeUpError
 from tests import brute_force
+from tests.best_plans import all_tables
 from tests.certified_cases import instance
-from tests.chain_instances import chain_instance
 from tests.seeds import few_and_many
 from tests.small_instances import plain_config, random_instance
-
-
-def some_tables(seeds: Sequence[int]) -> list[CostTables]:
-    """Costs of all configurations of some tiny instances."""
-    return [
-        build_tables(made, config)
-        for made in map(random_instance, seeds)
-        for config in configs(made)
-    ]
 
 
 def splits_that_fit(tables: CostTables) -> list[tuple[int, ...]]:
@@ -46,43 +36,32 @@ def splits_that_fit(tables: CostTables) -> list[tuple[int, ...]]:
 def test_lack_of_memory_is_what_trying_every_split_finds(seeds: Sequence[int]) -> None:
     """The chain of stages finds a split exactly if there is one; some configurations have none."""
     answers = set()
-    for tables in some_tables(seeds):
+    for tables in all_tables(map(random_instance, seeds)):
         lacks = Prover(PlanSpace(tables.instance)).lacks_memory(tables.config)
         assert lacks == (not splits_that_fit(tables))
         answers.add(lacks)
     assert answers == {False, True}
 
 
-@pytest.mark.parametrize(("spare", "lacks"), [(0, False), (-1, True)])
-def test_memory_is_lacking_by_one_byte(spare: int, lacks: bool) -> None:
-    """One stage of all layers fits a GPU of just its size, and none that is a byte smaller."""
-    config = chain_config(1)
-    one = chain_instance([1, 1], [("slow", 2.0, 8.0)])
-    need = brute_force.least_bytes(build_tables(one, config), [(0, 4)], 0, 4)
-    tight = chain_instance([1, 1], [("slow", 2.0, (need + spare) / GIB)])
-    assert Prover(PlanSpace(tight)).lacks_memory(config) is lacks
-
-
-@pytest.mark.parametrize(("spare", "lacks"), [(0, False), (-1, True)])
-def test_bug_whole_gradients_of_the_head_take_memory(spare: int, lacks: bool) -> None:
-    """ZeRO 2 holds those of one layer whole; the verifier looked at layers up to the last block."""
-    config = plain_config((1, 0), dp=2, zero=2)
-    need = brute_force.least_bytes(build_tables(with_large_head(), config), [(0, 4)], 0, 2)
-    tight = with_large_head((need + spare) / GIB)
-    assert Prover(PlanSpace(tight)).lacks_memory(config) is lacks
-
-
-def with_large_head(memory_gib: float = 8) -> Instance:
+def large_head(memory_gib: float = 8) -> Instance:
     """The head has more parameters than all other layers together."""
-    one = instance(memory_gib=memory_gib)
-    *others, head = one.workload.layer_runs
+    made = instance(memory_gib=memory_gib)
+    *others, head = made.workload.layer_runs
     runs = (*others, head.but(layer={"sharded_parameters": 10**8}))
-    return one.but(workload={"layer_runs": runs})
+    return made.but(workload={"layer_runs": runs})
 
 
-def chain_config(pp: int) -> Configuration:
-    """Stages of one GPU each."""
-    return plain_config((1,) * pp, pp=pp)
+@pytest.mark.parametrize("dp", [1, 2])
+def test_bug_whole_gradients_of_the_head_take_memory(dp: int) -> None:
+    """One stage of all layers fits a GPU of just its size, and none that is a byte smaller.
+
+    ZeRO 2 holds those of one layer whole; the verifier looked at layers up to the last block.
+    """
+    config = plain_config((1, 0), dp=dp, zero=2 * (dp - 1))
+    need = brute_force.least_bytes(build_tables(large_head(), config), [(0, 4)], 0, 4 // dp)
+    for spare in (0, -1):
+        tight = Prover(PlanSpace(large_head((need + spare) / GIB)))
+        assert tight.lacks_memory(config) is (spare < 0)
 
 
 def test_a_clock_within_another_ends_with_it() -> None:

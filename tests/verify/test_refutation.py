@@ -4,15 +4,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from formulations.costs.tables import CostTables, build_tables
+from formulations.costs.tables import CostTables
 from formulations.instance.search import ScheduleName
-from formulations.space import PlanSpace, configs
+from formulations.space import PlanSpace
 from solver.bounds.largest_share import config_bound_ns
 from solver.graph.problem import Intervals
 from solver.verify import orders
 from solver.verify.bounds import Prover
 from solver.verify.refutation import Refutation, question_of
 from tests import brute_force
+from tests.best_plans import all_tables
 from tests.chain_instances import AFTER_NS, FAST, SLOW, chain_instance, chain_tables, measured_chain
 from tests.random_configs import random_optimum_ns, random_tables
 from tests.seeds import few_and_many
@@ -47,18 +48,11 @@ def test_rounds_by_hand(schedule: ScheduleName, bound_ms: int) -> None:
     assert not question.refutes(bound_ns + 1)
 
 
-def some_tables(seeds: Sequence[int]) -> list[CostTables]:
-    """Costs of all configurations of some tiny instances."""
-    return [
-        build_tables(one, config) for one in map(random_instance, seeds) for config in configs(one)
-    ]
-
-
 @pytest.mark.parametrize("seeds", few_and_many(range(30), 6))
 def test_no_plan_is_refuted(seeds: Sequence[int]) -> None:
     """The best plan of a configuration is never ruled out, and mostly just reached."""
     exact = planned = 0
-    for tables in some_tables(seeds):
+    for tables in all_tables(map(random_instance, seeds)):
         best = brute_force.optimum_ns(tables)
         if best is not None:
             question = refutation(tables)
@@ -96,10 +90,3 @@ def test_too_many_orders_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None
     assert refutation(tables).refutes(1)
     monkeypatch.setattr(orders, "MOST_STEPS", 1)
     assert not refutation(tables).refutes(1)
-
-
-def test_nothing_fits_refutes_any_time() -> None:
-    """With too little memory no step time is possible."""
-    tables = chain_tables(chain_instance([3, 3], [SLOW, (*FAST[:2], 0.1)]))
-    assert brute_force.optimum_ns(tables) is None
-    assert refutation(tables).refutes(1 << 56)

@@ -1,7 +1,6 @@
 """The verifier's opinion lane by lane, against brute force."""
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.load import load_instance
-from formulations.plan import Configuration, Degrees
 from formulations.space import PlanSpace, configs
 from solver.simulate import step_time_ns
 from solver.verify import orders, partition, replica_groups
@@ -20,6 +18,7 @@ from solver.verify.replica_groups import Lanes, exhaust_lanes
 from tests import brute_force
 from tests.random_configs import random_optimum_ns, random_tables, scheduled, unlike_replicas
 from tests.seeds import few_and_many
+from tests.small_instances import plain_config
 
 ANY_TIME_NS = 1 << 56
 
@@ -32,12 +31,6 @@ def unlike_tables(seed: int, even: bool = False) -> CostTables:
         instance = instance.but(search=search, workload={"global_batch": 12})
     (config, *_) = (one for one in configs(instance) if one.zero == seed % 2)
     return build_tables(instance, config)
-
-
-@cache
-def optimum_ns(seed: int, even: bool = False) -> int | None:
-    """Least step time of these, by trying every plan."""
-    return brute_force.optimum_ns(unlike_tables(seed, even))
 
 
 def question(tables: CostTables, below_ns: int) -> Lanes:
@@ -59,21 +52,16 @@ def opinion(tables: CostTables, below_ns: int) -> Outcome | None:
 
 @pytest.mark.parametrize("even", [False, True])
 @pytest.mark.parametrize("seeds", few_and_many(range(160), 32))
-def test_claims_up_to_the_optimum_are_proved(seeds: Sequence[int], even: bool) -> None:
-    """No plan is faster than the best of all orders, splits and shares, or there is none at all."""
+def test_claims_up_to_the_optimum_are_proved_and_no_others(
+    seeds: Sequence[int], even: bool
+) -> None:
+    """Against all orders, splits and shares; by a plan that fits, with its true step time."""
     for seed in seeds:
-        tables, best = unlike_tables(seed, even), optimum_ns(seed, even)
-        found = opinion(tables, ANY_TIME_NS if best is None else best)
-        assert found is not None, seed
-        assert found.plan is None, seed
-
-
-@pytest.mark.parametrize("even", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(160), 32))
-def test_claims_above_the_optimum_are_refuted(seeds: Sequence[int], even: bool) -> None:
-    """By a plan that fits, with its true step time, below the claim."""
-    for seed in seeds:
-        tables, best = unlike_tables(seed, even), optimum_ns(seed, even)
+        tables = unlike_tables(seed, even)
+        best = brute_force.optimum_ns(tables)
+        proved = opinion(tables, ANY_TIME_NS if best is None else best)
+        assert proved is not None, seed
+        assert proved.plan is None, seed
         if best is None:
             continue
         assert not refuted(question(tables, best + 1)), seed
@@ -113,13 +101,6 @@ def test_bounds_hold_for_any_config(seeds: Sequence[int], zones: bool) -> None:
             assert not refuted(question(random_tables(seed, zones), best + 1)), seed
 
 
-def test_a_wide_claim_is_refuted_with_bounds_alone() -> None:
-    """Half of the optimum is out of reach; the optimum is not."""
-    best = optimum_ns(4)
-    assert best is not None
-    assert refuted(question(unlike_tables(4), best // 2))
-
-
 def test_more_orders_than_could_be_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty nodes in 86 million orders: a claim above the best plan known is not called proved.
 
@@ -128,15 +109,7 @@ def test_more_orders_than_could_be_tried(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(orders, "MOST_STEPS", 40_000)
     instance = load_instance(Path("instances/oobleck_mixed.yaml"))
     prover = Prover(PlanSpace(instance))
-    degrees = (Degrees(tp=1),) * 2
-    known = {
-        "degrees": degrees,
-        "micro_batch": 1,
-        "schedule": "1f1b",
-        "recompute": ("none",),
-        "zero": 1,
-    }
-    wide = Configuration.model_validate(known | {"dp": 6, "pp": 5, "nodes_used": (18, 12)})
+    wide = plain_config((18, 12), dp=6, pp=5, zero=1)
     deep = wide.but(dp=5, pp=6, zero=0)
     assert question_of(prover, deep).stages.graph.steps is None
     assert refuted(Lanes(prover, deep, 12_000_000_000))
@@ -145,20 +118,16 @@ def test_more_orders_than_could_be_tried(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_no_opinion_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With too many ways of a lane, whether to choose its nodes or through a split."""
-    tables, best = unlike_tables(4), optimum_ns(4)
+    """Of time, and of ways of a lane, whether to choose its nodes or through a split."""
+    tables = unlike_tables(4)
+    best = brute_force.optimum_ns(tables)
     assert best is not None
+    assert refuted(question(tables, best // 2))  # by bounds alone
+    late = Lanes(Prover(PlanSpace(tables.instance)), tables.config, best, Clock(0.0))
+    with pytest.raises(TimeUpError):
+        late.everything()
     with monkeypatch.context() as limited:
         limited.setattr(replica_groups, "MOST_PATHS", 0)
         assert opinion(tables, best + 1) is None
     monkeypatch.setattr(partition, "MOST_DEALT", 0)
     assert opinion(tables, best + 1) is None
-
-
-def test_stopped_it_proves_nothing() -> None:
-    """Not even what is plain."""
-    tables, best = unlike_tables(4), optimum_ns(4)
-    assert best is not None
-    lanes = Lanes(Prover(PlanSpace(tables.instance)), tables.config, best, Clock(0.0))
-    with pytest.raises(TimeUpError):
-        lanes.everything()

@@ -1,4 +1,4 @@
-"""Tests of solver.verify.switch_file: switches are replayed, and what was changed is refused."""
+"""Switches are replayed, and what was changed is refused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,22 +17,26 @@ from tests.switch_cases import example, plan_files, switches, zoned_instance
 from tests.unlike_degrees import unlike_instance
 
 Fields = dict[str, Any]
-MOVES: tuple[Moves, ...] = ("parameters", "gradients", "both")
 
 
 @pytest.mark.parametrize("seed", one_each((4, 0), 2))
 @pytest.mark.parametrize(
-    "make", [random_instance, expert_instance, unlike_instance, zoned_instance]
+    ("make", "moves"),
+    [
+        (random_instance, "both"),
+        (expert_instance, "gradients"),
+        (unlike_instance, "both"),
+        (zoned_instance, "parameters"),
+    ],
 )
-@pytest.mark.parametrize("moves", MOVES)
 def test_switches_are_replayed(make: Callable[[int], Instance], moves: Moves, seed: int) -> None:
     """ZeRO of all stages, experts, context, mixed GPUs and tensor degrees; never above the rule."""
     instance = make(seed)
     search = instance.search.but(zero=(0, 1, 3))
-    for found in switches(instance.but(search=search), moves):
-        checked = verify_switch(found)
+    for document in switches(instance.but(search=search), moves):
+        checked = verify_switch(document)
         assert checked.complete, checked.problems
-        assert found.time_s <= found.published_s
+        assert document.time_s <= document.published_s
 
 
 def _other_source(fields: Fields) -> None:
@@ -46,13 +50,7 @@ def _other_source(fields: Fields) -> None:
 
 
 def _one_slice_less(fields: Fields) -> None:
-    own = max(fields["classes"], key=lambda one: len(one["slices"]))
-    own["slices"].pop()
-
-
-def _same_names(fields: Fields) -> None:
-    groups = fields["cluster"]["groups"]
-    groups.append(groups[0])
+    max(fields["classes"], key=lambda own: len(own["slices"]))["slices"].pop()
 
 
 def _one_receiver_less(fields: Fields) -> None:
@@ -66,10 +64,9 @@ def _one_receiver_less(fields: Fields) -> None:
     raise AssertionError
 
 
-def _half_slice(fields: Fields) -> None:
-    one = fields["classes"][0]["slices"][0]
-    first, end, units = one["split"]
-    one["split"] = [2 * first, first + end, 2 * units]
+def _half_slice(split: list[int]) -> list[int]:
+    first, end, units = split
+    return [2 * first, first + end, 2 * units]
 
 
 @pytest.mark.parametrize(
@@ -86,9 +83,9 @@ def _half_slice(fields: Fields) -> None:
         ({"bound_by.0.at": "fast-0:7"}, "bound_by"),
         ({"classes.0.slices.0.size_bytes": lambda size: size - 2}, "classes: slices"),
         ({"classes.0.sendings.0.receivers.0": "fast-7:0"}, "GPUs of the cluster"),
-        (_same_names, "names of nodes"),
+        ({"cluster.groups": lambda groups: [*groups, groups[0]]}, "names of nodes"),
         (_one_receiver_less, "all GPUs that lack it, no others"),
-        (_half_slice, "classes: slices"),
+        ({"classes.0.slices.0.split": _half_slice}, "classes: slices"),
         ({"devices.0.sent_inside_bytes": lambda size: size + 1}, "devices"),
         (lambda fields: fields.update(after=fields["before"]), "classes: slices"),
         ({"after.replicas.0.stages.-1.layers.1": lambda end: end - 1}, "layers"),
@@ -100,18 +97,10 @@ def test_forged_switch_is_refused(change: Changes, named: str) -> None:
     assert any(named in problem for problem in checked.problems), checked
 
 
-def test_changed_switch_is_refused() -> None:
-    """The digest tells."""
-    changed = example().but(published_s=7.0)
-    assert any("digest" in problem for problem in verify_switch(changed).problems)
-
-
 def test_bug_experts_that_nobody_holds_are_refused() -> None:
     """More ranks to share the experts than there are: some would be in no GPU, and never arrive."""
     own = [one for one in plan_files(expert_instance(4)) if one.config and one.config.ep > 1]
     before, after = (one.but(config=one.config and one.config.but(ep=64)) for one in own[:2])
     checked = verify_switch(switch_document(before, after, "parameters"))
-    assert [one.split(":")[0] for one in checked.problems] == [
-        "before.config.ep",
-        "after.config.ep",
-    ]
+    fields = [one.split(":")[0] for one in checked.problems]
+    assert fields == ["before.config.ep", "after.config.ep"]

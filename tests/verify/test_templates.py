@@ -66,16 +66,6 @@ def claims(document: FleetDocument) -> TemplateClaims:
     return document.templates
 
 
-def test_claims_of_templates_are_proved() -> None:
-    """Of a fleet, and of the next one."""
-    for document in (fleet(), next_fleet(fleet(), ["fast-0"], [], Horizon(10**12))):
-        verification = verify_fleet(document)
-        assert verification.problems == ()
-        assert not [line for line in verification.reservations if "pipeline" in line]
-        number = len(claims(document).bounds)
-        assert f"no pipeline is faster than claimed of {number} templates" in verification.checked
-
-
 def test_bug_templates_that_are_not_the_best_are_refused() -> None:
     """The best of stages of one GPU, in a fleet of an instance that allows two."""
     narrow, wide = fleet((1,)), fleet()
@@ -114,8 +104,14 @@ def test_claims_about_nothing_are_refused(field: str, value: float, words: str) 
     assert any(line.startswith(words) for line in problems)
 
 
-def test_what_is_not_proved_is_said() -> None:
-    """Without claims, with `--quick`, and without time."""
+def test_claims_are_proved_and_what_is_not_is_said() -> None:
+    """Of a fleet, and of the next one; without claims, with `--quick`, and without time."""
+    for document in (fleet(), next_fleet(fleet(), ["fast-0"], [], Horizon(10**12))):
+        verification = verify_fleet(document)
+        assert verification.problems == ()
+        assert not [line for line in verification.reservations if "pipeline" in line]
+        number = len(claims(document).bounds)
+        assert f"no pipeline is faster than claimed of {number} templates" in verification.checked
     nothing = verify_fleet(sealed(fleet().but(templates=None)))
     number = len(fleet().designs)
     text = f"that no pipeline is faster, which is not claimed of designs {[*range(number)]}"
