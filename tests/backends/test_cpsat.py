@@ -32,25 +32,14 @@ def solved(request: pytest.FixtureRequest) -> Solved:
     return lambda bound: cpsat.run(least(bound), SolveOptions())
 
 
-def test_optimal(solved: Solved) -> None:
-    """A solved model has objective, equal bound and values in the order of its variables."""
-    outcome = solved(3)
-    assert (outcome.status, outcome.termination) == (Status.OPTIMAL, Termination.CLOSED)
-    assert (outcome.objective, outcome.bound) == (3, 3)
-    assert (outcome.values or ())[0] == pytest.approx(3)
-
-
-def test_objective_zero_is_a_solution(solved: Solved) -> None:
-    """An optimum of 0 is not mistaken for none."""
-    outcome = solved(0)
-    assert (outcome.status, outcome.objective, outcome.bound) == (Status.OPTIMAL, 0, 0)
-
-
-def test_infeasible(solved: Solved) -> None:
-    """Without a solution there is neither objective nor bound nor values."""
-    outcome = solved(11)
-    assert (outcome.status, outcome.termination) == (Status.INFEASIBLE, Termination.CLOSED)
-    assert (outcome.objective, outcome.bound, outcome.values) == (None, None, None)
+@pytest.mark.parametrize("found", [3, 0, None])
+def test_closed_models(solved: Solved, found: int | None) -> None:
+    """A solved model has objective, equal bound and values, else none; an optimum of 0 is one."""
+    outcome = solved(11 if found is None else found)
+    status = Status.INFEASIBLE if found is None else Status.OPTIMAL
+    assert (outcome.status, outcome.termination) == (status, Termination.CLOSED)
+    assert (outcome.objective, outcome.bound) == (found, found)
+    assert (outcome.values and outcome.values[0]) == (found and pytest.approx(found))
 
 
 def test_unknown_is_not_infeasible() -> None:
@@ -69,7 +58,6 @@ def test_bound_is_the_integer_that_was_proved() -> None:
 
 
 def test_invalid_model_is_refused() -> None:
-    """A model that CP-SAT does not accept raises, with its reason."""
     model = cp_model.CpModel()
     x = model.new_int_var(0, 1 << 62, "x")
     model.add((1 << 40) * x <= 5)
