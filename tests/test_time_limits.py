@@ -20,31 +20,22 @@ def test_next():
 
 
 def test_bug_tests_had_no_time_limit(request: pytest.FixtureRequest) -> None:
-    """All have one; a slow one may take longer."""
     assert 0 < float(request.config.getini("timeout")) < SLOW_S
 
 
 @pytest.mark.slow
-def test_slow_ones_may_take_longer(request: pytest.FixtureRequest) -> None:
-    """By a marker that they have without saying so."""
+def test_child_that_hangs_fails_its_test_alone(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """It is killed before the limit ends the run, which goes on; slow ones have a longer limit."""
     marker = request.node.get_closest_marker("timeout")
     assert marker is not None
     assert marker.args == (SLOW_S,)
-
-
-@pytest.mark.slow
-def test_child_that_hangs_fails_its_test_alone(tmp_path: Path) -> None:
-    """It is killed before the limit ends the run, which goes on."""
     path = tmp_path / "test_hangs.py"
     path.write_text(HANGS, encoding="utf-8")
-    settings = ["-c", "pyproject.toml", "-p", "tests.conftest", "--timeout", "20"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *settings, str(path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    settings = ["-c", "pyproject.toml", "-p", "tests.conftest", "--timeout", "20", str(path)]
+    words = [sys.executable, "-m", "pytest", *settings]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "1 failed, 1 passed" in done.stdout
 
 

@@ -1,18 +1,10 @@
 """Promises where some GPUs have no flash attention: plans have it if all GPUs that they use do."""
 
-from contextlib import nullcontext
-from dataclasses import replace
-
 import pytest
 
-from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.family import Counts, Family
 from solver.clusters.front import TimeAndMoney, TimeAndNodes
-from solver.evaluate.megatron_flags import read_flags
-from solver.evaluate.megatron_run import launched
-from solver.evaluate.run_plan import planned
-from solver.export.registry import exported
 from solver.files import sealed
 from solver.options import Method, SolveOptions
 from solver.plan_figures import build_document
@@ -102,19 +94,3 @@ def test_verify_refuses_proofs_of_other_attention(flash: bool) -> None:
     )
     for kept in (front.points, points):
         assert verify_front(sealed(front.but(family=family, points=kept))).problems
-
-
-@pytest.mark.parametrize(("order", "flash"), [((0,), True), ((0, 1), False)])
-def test_launches_have_flash_attention_as_their_nodes_do(
-    order: tuple[int, ...], flash: bool
-) -> None:
-    """Files that ask for it are read for new nodes alone, and written for these alone."""
-    instance = mixed(1, search="target: megatron")
-    flags = "--micro-batch-size 1\n--global-batch-size 4\n--attention-backend flash"
-    run = launched(read_flags(flags, "a.txt"), instance)
-    own = planned(instance, replace(run, flash=None), order)
-    texts, _ = exported(instance, own.plan, "megatron", "plan.json")
-    assert any("--attention-backend flash" in text for text in texts.values()) == flash
-    wrong = pytest.raises(PlanError, match=r"^a\.txt:3: .* flash; allowed: --order")
-    with nullcontext() if flash else wrong:
-        assert planned(instance, run, order).plan == own.plan

@@ -1,7 +1,6 @@
 """Fronts of useful sequences: nodes on demand or on spot, chosen cluster by cluster."""
 
 from functools import cache
-from itertools import pairwise
 
 import pytest
 
@@ -120,19 +119,6 @@ def test_figures_grow_with_the_step_time(seed: int) -> None:
             short, long = (measure.figures(counts, ns, terms) for ns in (1e6, 1e6 + 1))
             assert all(a < b for a, b in zip(short, long, strict=True))
             assert measure.reaching(counts, terms, long) == pytest.approx(1e6 + 1)
-
-
-def test_terms_that_others_beat_are_left_out() -> None:
-    """Fastest first, each cheaper than the one before; limits on rent hold for terms."""
-    family = spot_family(SEEDS[0])
-    terms = worthwhile_terms(family.instance, (2, 2))
-    assert terms[0].on_spot == ()
-    assert len(terms) > 1
-    for fast, slow in pairwise(terms):
-        assert fast.slowdown < slow.slowdown
-        assert fast.useful_usd_per_hour > slow.useful_usd_per_hour
-    limit = (terms[0].usd_per_hour + terms[1].usd_per_hour) / 2
-    assert terms[0] not in worthwhile_terms(spot_family(SEEDS[0], limit).instance, (2, 2))
 
 
 def several(seed: int) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 import tests.oracles.preemption as preemption_oracle
 from formulations.costs.renting import checkpoint_every_s, in_whole_steps, slowdown, terms_of
-from formulations.instance import Instance, Objective
+from formulations.instance import Objective
 from formulations.instance.preemption import Preemption
 from solver.options import Method, SolveOptions
 from solver.plan_figures import build_document
@@ -76,55 +76,35 @@ def test_preemptions_cost_no_less_than_none(seed: int) -> None:
     assert (a.objective, a.plan) == (b.objective, b.plan)
 
 
-def preempted(instance: Instance, nodes_used: tuple[int, ...], seed: int, end_s: float) -> Trace:
-    """Every node on spot is taken back at its own random times, and another one joins at once."""
-    rng, events, names = random.Random(seed), list[Event](), list[str]()
-    on_spot = terms_of(instance, nodes_used).on_spot
-    for group, count in zip(instance.cluster.groups, nodes_used, strict=True):
-        for i in range(count):
-            name = f"{group.name}-{i}"
-            names.append(name)
-            rate = group.spot.preemptions_per_hour / 3600 if group.spot else 0.0
-            now_s = rng.expovariate(rate) if group.name in on_spot and rate else end_s
-            while now_s < end_s:
-                time_ns = int(now_s * 1e9)
-                events += [Event(time_ns, name, "fail"), Event(time_ns, name, "join")]
-                now_s += rng.expovariate(rate)
-    events.sort(key=lambda one: one.time_ns)
-    return Trace(tuple(names), tuple(events), int(end_s * 1e9))
-
-
 def test_replay_of_random_preemptions_agrees() -> None:
     """Of 12 runs with 300 preemptions each the mean is within 3.5 standard errors of the formula.
 
-    Checkpoints after whole steps, a replacement gets ready in 2/3 of the restart, then all pause.
+    Checkpoints after whole steps; another node joins at once, gets ready in 2/3 of the restart,
+    then all pause.
     """
     result = planned()
-    instance = result.instance
     assert result.plan is not None
     assert result.step_time_ns is not None
-    assert instance.preemption is not None
-    used, step_ns = result.plan.config.nodes_used, result.step_time_ns
-    terms, preemption = terms_of(instance, used), instance.preemption
+    terms = terms_of(result.instance, result.plan.config.nodes_used)
+    step_ns, preemption = result.step_time_ns, result.instance.preemption
+    assert preemption is not None
     every, expected = in_whole_steps(preemption, terms.preemptions_per_s, step_ns / 1e9)
     assert expected == pytest.approx(terms.slowdown, rel=1e-3)
-    ready_s = preemption.restart_s * 2 / 3
-    checkpoints = Checkpoints(every, int(preemption.checkpoint_s * 1e9))
-    rules = Recovery("lost", checkpoints, int(ready_s * 1e9))
+    ready_ns = int(preemption.restart_s * 1e9) * 2 // 3
+    rules = Recovery("lost", Checkpoints(every, int(preemption.checkpoint_s * 1e9)), ready_ns)
+    names = tuple("abcd")
+
+    def all_nodes(_: Configuration | None, ready: frozenset[str]) -> Configuration | None:
+        return Configuration(ready, step_ns, ready_ns // 2) if len(ready) == len(names) else None
+
     found = []
     for seed in range(12):
-        trace = preempted(instance, used, seed, 300 / terms.preemptions_per_s)
-        whole = frozenset(trace.nodes)
-        pause_ns = int((preemption.restart_s - ready_s) * 1e9)
-
-        def all_nodes(
-            _: Configuration | None,
-            ready: frozenset[str],
-            whole: frozenset[str] = whole,
-            pause_ns: int = pause_ns,
-        ) -> Configuration | None:
-            return Configuration(whole, step_ns, pause_ns) if ready == whole else None
-
+        rng, now_s, events = random.Random(seed), 0.0, list[Event]()
+        for _ in range(300):
+            now_s += rng.expovariate(terms.preemptions_per_s)
+            name = rng.choice(names)
+            events += [Event(int(now_s * 1e9), name, "fail"), Event(int(now_s * 1e9), name, "join")]
+        trace = Trace(names, tuple(events), int(now_s * 1e9))
         run = replay(trace, Policy("random", all_nodes, rules, 1))
         found.append(run.length_ns / (run.steps * step_ns))
     error = stdev(found) / len(found) ** 0.5

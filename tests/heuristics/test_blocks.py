@@ -174,17 +174,6 @@ def test_bug_patterns_of_all_nodes_are_judged_as_the_simulator_does(
     assert judged
 
 
-def test_orders_have_exactly_the_nodes_used_and_none_slower_than_the_pattern() -> None:
-    """Counted node by node, over patterns met at random."""
-    blocks = blocks_of(timed_tables())
-    for pattern in walk(blocks, 100, 7):
-        order = blocks.order(pattern)
-        assert order is not None
-        assert Counter(order) == {0: 6, 1: 6, 2: 4}
-        wanted = np.repeat(pattern.groups[0], SIZES, axis=0).T.ravel()
-        assert (np.array(order) <= wanted).all()
-
-
 def test_faster_nodes_take_the_place_of_slower_ones_only_where_memory_allows() -> None:
     """Fast nodes hold one layer: two spare ones go to the stage that has one, or nowhere."""
     tables = timed_tables()
@@ -195,16 +184,6 @@ def test_faster_nodes_take_the_place_of_slower_ones_only_where_memory_allows() -
     order = blocks.order(Patterns(groups, np.array([[0, 1, 10, 11, 12]])))
     assert order == (0, 0, 0, 0, *(1, 1, 1, 1), *(0, 0, 1, 1), *(2, 2, 2, 2))
     assert blocks.order(Patterns(groups, np.array([[0, 1, 9, 11, 12]]))) is None
-
-
-def test_balanced_blocks_share_the_fast_nodes() -> None:
-    """6 fast nodes are 2 stages of one block and 1 of the other; 12 that are not slow, 3 of each.
-
-    So one block has 2, 1 and 1 stages, and the other 1, 2 and 1.
-    """
-    blocks = blocks_of(timed_tables())
-    pattern = blocks.balanced(blocks.along(start(blocks.search)), Random(0))
-    assert sorted(map(sorted, pattern.groups[0].tolist())) == [[0, 0, 1, 2], [0, 1, 1, 2]]
 
 
 def test_blocks_find_what_no_exchange_of_two_nodes_does() -> None:

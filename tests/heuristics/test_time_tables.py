@@ -7,7 +7,6 @@ from formulations.costs.tables import build_tables
 from formulations.space import configs
 from solver.bounds.closed_forms import closed_forms
 from solver.heuristics.time_tables import TimeTables
-from solver.result import objective_weight
 from tests.seeds import one_each
 from tests.small_instances import random_instance
 
@@ -29,12 +28,3 @@ def test_shared_tables_are_those_of_single_configs(seed: int) -> None:
     raised = [ns > form.bound_ns for ns, form in zip(packed, known.forms(space), strict=True)]
     refuted = known.refuted(space, higher)
     assert all(shut for shut, up in zip(refuted, raised, strict=True) if up)
-
-
-def test_configs_come_by_their_bound() -> None:
-    instance = random_instance(3)
-    times = TimeTables(instance)
-    bounds, ranked = zip(*times.by_bound(configs(instance)), strict=True)
-    assert bounds == tuple(sorted(bounds))
-    weights = [objective_weight(instance, config) for config in ranked]
-    assert [*bounds] == [f.bound_ns * w for f, w in zip(times.forms(ranked), weights, strict=True)]

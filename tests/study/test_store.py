@@ -21,7 +21,6 @@ from solver.result import Result, Status
 from solver.search import plan_search, speculation
 from solver.search.driver import SearchOverview, search_overview, solve
 from solver.search.enumeration import Stop, enumerate_config
-from solver.search.plan_search import PlanSearch
 from solver.study.store import StudyError, open_study, read_study
 from tests.said import said
 from tests.seeds import few_and_many
@@ -128,20 +127,6 @@ def test_bug_recalled_plans_broke_the_limits_of_today(
     assert overview(path).step_time_ns == best_ns
     with pytest.raises(StudyError, match="a study of another instance"):
         solved(path, instance.but(search={"micro_batch": (1,)}))
-
-
-def test_no_plan_beyond_a_limit_is_kept_whoever_offers_it() -> None:
-    """Just inside and just outside."""
-    instance = random_instance(0)
-    result = solve(instance)
-    plan, best_ns = result.plan, result.step_time_ns
-    assert plan is not None
-    assert best_ns is not None
-    for limit_ns, objective in ((best_ns - 1, math.inf), (best_ns, best_ns)):
-        limited = instance.but(limits={"max_step_time_s": limit_ns / 1e9})
-        incumbents = PlanSearch(limited, SolveOptions()).incumbents
-        incumbents.offer((plan, best_ns))
-        assert incumbents.known.objective == objective
 
 
 def random_limits(rng: random.Random, best_ns: int) -> dict[str, float]:
