@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from formulations.errors import PlannerError
-from solver.cli.search_options import all_cores, finite, num_workers, positive, time_ns
+from solver.cli.search_options import all_cores, finite, num_workers, positive
 from solver.options import MAX_WORKERS
 
 
@@ -16,20 +16,6 @@ def test_numbers_are_finite_and_above_0() -> None:
     for refused in (float("nan"), float("inf"), -1.0, 0.0):
         with pytest.raises(typer.BadParameter):
             positive(refused)
-
-
-@pytest.mark.parametrize(
-    ("text", "least_ns", "expected"),
-    [("10m", 1, 600 * 10**9), ("2", 0, 2 * 10**9), ("0", 0, 0), ("0", 1, None), ("soon", 0, None)],
-)
-def test_times_of_options(text: str, least_ns: int, expected: int | None) -> None:
-    """Seconds, or a number with its unit; no shorter than asked for."""
-    if expected is not None:
-        assert time_ns("--every", text, least_ns=least_ns) == expected
-        return
-    what = "a time above 0" if least_ns else "a time"
-    with pytest.raises(PlannerError, match=f"--every '{text}' is not {what}; allowed: "):
-        time_ns("--every", text, least_ns=least_ns)
 
 
 def test_workers_are_as_many_as_cores() -> None:

@@ -1,6 +1,5 @@
 """`explain` and `diff`: what changes of an instance bring, and where two plans differ."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from solver.explain.what_ifs import answers, kept, what_ifs
 from solver.options import SolveOptions
 from solver.report.compared import gain_text
 from solver.search.driver import solve
-from tests.command_line import output, run
 from tests.seeds import few_and_many
 from tests.widened import widened
 
@@ -25,7 +23,7 @@ INSTANCE = Path("instances/hetero_small.yaml")
 def few_choices() -> Instance:
     """A plan space of some ten configurations."""
     instance = load_instance(INSTANCE)
-    few = {"micro_batch": (4,), "tensor_parallel": (1,), "data_parallel": (2, 4), "zero": (0, 1)}
+    few = {"micro_batch": (4,), "tensor_parallel": (1,), "data_parallel": (4,), "zero": (0, 1)}
     return instance.but(search=few)
 
 
@@ -58,20 +56,6 @@ def test_every_change_is_solved_as_an_instance_of_its_own(
         assert answer.least == answer.most
 
 
-def test_wider_changes_never_cost(explained: tuple[float, list[Answer]]) -> None:
-    """Machines, links and memory are there to be used or not; fewer of them never help."""
-    more = [answer for answer in explained[1] if answer.change.startswith(("one more", "twice"))]
-    # A node of each of two groups, the link between nodes, two kinds inside, memory
-    assert len(more) == 6
-    for answer in explained[1]:
-        assert answer.least is not None
-        assert (
-            answer.least >= 0
-            if answer in more
-            else answer.change.startswith("half") or (answer.least <= 0)
-        )
-
-
 def changes_of(workload: str, groups: str, search: str = "{}", more: str = "") -> list[str]:
     """In words, of an instance written in YAML."""
     text = f"""
@@ -88,42 +72,16 @@ search: {search}
 def test_every_link_is_doubled_by_itself() -> None:
     """Groups with equal links together; inside nodes of one GPU there is none; between zones."""
     fast = "{name: a, gpu: H100, gpus_per_node: 8, nodes: 1, inter_node: 400 Gbit/s, zone: x}"
-    slow = "{name: b, gpu: A10, gpus_per_node: 4, nodes: 2, inter_node: 10 Gbit/s, zone: x}"
-    lone = "{name: c, gpu: A10, gpus_per_node: 1, nodes: 2, inter_node: 10 Gbit/s, zone: y}"
-    link = "  zone_link: {bandwidth: 1 Gbit/s, latency: 1 ms}"
-    found = changes_of("catalogue: gpt2", f"[{fast}, {slow}, {lone}]", more=link)
+    slow = "{name: b, gpu: A10, gpus_per_node: 4, nodes: 2, inter_node: 10 Gbit/s, zone: y}"
+    lone = "{name: c, gpu: A10, gpus_per_node: 1, nodes: 2, inter_node: 10 Gbit/s, zone: z}"
+    more = """  zone_link: {bandwidth: 1 Gbit/s, latency: 1 ms}
+  zone_links: [{zones: [z, x], bandwidth: 2 Gbit/s, latency: 1 ms}]"""
+    found = changes_of("catalogue: gpt2", f"[{fast}, {slow}, {lone}]", more=more)
     assert [text for text in found if text.startswith("twice the bandwidth")] == [
         "twice the bandwidth between nodes of a",
         "twice the bandwidth between nodes of b, c",
         "twice the bandwidth inside nodes of a",
         "twice the bandwidth inside nodes of b",
-        "twice the bandwidth between zones",
-    ]
-    assert "without c" in found  # which leaves one zone, and no link between zones
-
-
-def test_terms_are_changed_where_nodes_are_rented_on_spot() -> None:
-    """Without a price on demand there is no other choice."""
-    group = (
-        "{name: a, gpu: A10, gpus_per_node: 1, nodes: 1, spot: {price: 1 USD/h, preemptions: 1 /h}"
-    )
-    more = "objective: {minimize: cost_per_useful_sequence}"
-    terms = ["on demand alone, where it is offered", "half as many preemptions"]
-    for price, expected in ((", price: 2 USD/h", terms), ("", terms[1:])):
-        found = changes_of("catalogue: gpt2", f"[{group}{price}}}]", more=more)
-        assert [text for text in found if text in terms] == expected
-
-
-def test_links_between_zones_are_doubled_pair_by_pair() -> None:
-    """Those of equal figures together."""
-    groups = [
-        f"{{name: {z}, gpu: A10, gpus_per_node: 1, nodes: 1, inter_node: 1 Gbit/s, zone: {z}}}"
-        for z in "xyz"
-    ]
-    more = """  zone_link: {bandwidth: 1 Gbit/s, latency: 1 ms}
-  zone_links: [{zones: [z, x], bandwidth: 2 Gbit/s, latency: 1 ms}]"""
-    found = changes_of("catalogue: gpt2", f"[{', '.join(groups)}]", more=more)
-    assert [text for text in found if "zones" in text] == [
         "twice the bandwidth between zones x and y, y and z",
         "twice the bandwidth between zones x and z",
     ]
@@ -172,7 +130,7 @@ def test_bug_changes_that_keep_the_plan_had_no_plan_without_time(
             assert gain_text(answer).endswith("at least, not reached in time")
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(40), 8))
+@pytest.mark.parametrize("seeds", few_and_many(range(40), 10))
 def test_what_a_change_keeps_of_a_plan_is_a_plan_of_it(seeds: range) -> None:
     """`verify` accepts it in the changed instance; more machines and memory keep every plan."""
     for seed in seeds:
@@ -187,35 +145,3 @@ def test_what_a_change_keeps_of_a_plan_is_a_plan_of_it(seeds: range) -> None:
             result = judged(what_if.instance, start[0])
             assert result.step_time_ns == start[1]
             assert checked(result)[1:] == ((), ()), (seed, what_if.change)
-
-
-def test_explain_prints_changes(tmp_path: Path) -> None:
-    """As text, most saved first, and as data."""
-    plan = tmp_path / "plan.json"
-    assert run("solve", INSTANCE, "--method", "minmax", "--out", plan)[0] == 0
-    text = output("explain", plan, "--time-limit", "0.1")
-    assert "limited by" in text
-    assert "one more node of 4 A10 (a10)" in text
-    text = output("explain", plan, "--time-limit", "0.1", "--json")
-    assert {"change", "status", "saves_at_least"} <= set(json.loads(text)[0])
-
-
-def test_diff_of_a_plan_with_itself_is_none(tmp_path: Path) -> None:
-    """Each line says so; another plan's time differs by what its parts differ."""
-    plan, other = tmp_path / "a.json", tmp_path / "b.json"
-    assert run("solve", INSTANCE, "--method", "minmax", "--out", plan)[0] == 0
-    table = run("diff", plan, plan)[1].partition("─\n")[2].splitlines()
-    assert table
-    assert all(line.endswith("none") for line in table)
-    text = (
-        INSTANCE.read_text(encoding="utf-8")
-        .replace("256", "128")
-        .replace("profiles/", f"{INSTANCE.parent.resolve()}/profiles/")
-    )
-    changed = tmp_path / "half.yaml"
-    changed.write_text(text, encoding="utf-8")
-    assert run("solve", changed, "--method", "minmax", "--out", other)[0] == 0
-    lines = run("diff", plan, other)[1]
-    assert "step time" in lines
-    assert "a.json" in lines
-    assert run("diff", plan, changed)[0] == 2

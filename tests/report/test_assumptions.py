@@ -5,11 +5,9 @@ from pathlib import Path
 import pytest
 
 from formulations.costs.plan_costs import plan_costs
-from formulations.costs.renting import terms_of
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.instance.search import Overlap, ZeroStage
-from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.report.assumptions import (
@@ -22,10 +20,8 @@ from solver.report.assumptions import (
 from solver.report.layout import labelled
 from solver.report.naming import degrees_of
 from solver.report.quantities import percent, size_text
-from solver.report.stages import tightest
 from solver.search.driver import solve
 from solver.simulate import step_time_ns
-from tests.certified_cases import CASES
 from tests.flash_families import mixed
 from tests.report.shown import PLANS, drawn, plan, stored
 from tests.small_instances import plain_config
@@ -164,56 +160,6 @@ def test_plan_without_flash_attention_for_want_of_a_capability_says_what_that_co
         assert cost_without_flash(document, result.plan.config) == []
 
 
-SMALL = """
-name: evidence
-workload: {{catalogue: bert-large, global_batch: 8, precision: bf16}}
-cluster:
-  groups:
-    - {{name: h, gpu: H100, gpus_per_node: 2, nodes: 1, memory: {memory}}}
-search: {{overlap: megatron, data_parallel: 2, zero: [0, 1]}}
-limits: {{{limits}}}
-"""
-
-
-def solved(memory: str = "40 GiB", limits: str = "") -> PlanDocument:
-    """The plan of BERT-large on two H100."""
-    instance = parse_instance(SMALL.format(memory=memory, limits=limits), "x.yaml", Path())
-    return build_document(solve(instance), SolveOptions())
-
-
-def test_plan_repeats_kinds_and_sources() -> None:
-    """Peaks, memory, links and efficiency of the GPU type, each with its kind; what is hidden."""
-    document = solved()
-    [(label, text)] = evidence_lines(document)
-    assert label == "rests on"
-    assert text.startswith("H100: peaks, links in nodes, between nodes published; memory")
-    assert "memory assumed by the instance" in text
-    assert "kernel efficiency assumed (between A100-80 and B200" in text
-    [entry] = document.evidence
-    kinds = [entry.peak.kind, entry.memory.kind, entry.intra_node.kind, entry.layer_times.kind]
-    assert kinds == ["published", "assumed", "published", "assumed"]
-    assert document.config is not None
-    lines = assumptions(document.instance, document.config, degrees_of(document))
-    hidden = "hidden 90.0 % of gradient sync behind backward (one chunk of gradients"
-    assert any(text.startswith(hidden) for _, text in lines)
-
-
-def test_headroom_is_the_memory_models_error_by_default() -> None:
-    """2.5 % of 40 GiB: 39 GiB; all of it where the instance says so, with a word if it is tight."""
-    note = "within 2.5 % of the GPU's, the error of the memory model"
-    whole = solved(limits="memory_headroom: 0")
-    assert "used of 39.00 GiB" in tightest(solved())
-    assert "used of 40.00 GiB" in tightest(whole)
-    assert note not in tightest(whole)
-    used = whole.replicas[0].stages[0].memory_bytes
-    assert note in tightest(solved(memory=f"{used / 0.98:.0f} B", limits="memory_headroom: 0"))
-
-
-def on_spot() -> PlanDocument:
-    """6 USD/h of a node on demand and one on spot, 12 + 3 = 15 USD/h, 0.5 preemptions per hour."""
-    return CASES["on_spot"]()
-
-
 @pytest.mark.parametrize("name", PLANS)
 def test_what_small_plans_rest_on(name: str) -> None:
     """Strategies, sources, terms of renting: prices, rates with their source, checkpoints."""
@@ -224,27 +170,9 @@ def test_what_small_plans_rest_on(name: str) -> None:
         assert drawn(labelled(lines)) in stored(name)
 
 
-def test_useful_throughput_and_money() -> None:
-    """What is left of the throughput, and rent over it: 15 USD/h / 3600 s."""
-    document = on_spot()
-    terms = terms_of(document.instance, (1, 1))
-    assert document.renting is not None
-    assert document.throughput_sequences_per_s is not None
-    useful = document.throughput_sequences_per_s / terms.slowdown
-    assert document.renting.useful_sequences_per_s == pytest.approx(useful)
-    cost = 15 / 3600 / useful
-    assert document.renting.cost_usd_per_useful_sequence == pytest.approx(cost)
-    assert f"{useful:.4g} sequences/s, as " in stored("on_spot")
-
-
-def test_other_objectives_say_nothing() -> None:
-    """A plan of least training cost is rented on demand, at the price that it states."""
-    assert renting_lines(CASES["cheapest"]()) == []
-
-
 def test_spot_prices_that_the_objective_leaves_out_are_named() -> None:
     """So that nobody takes a plan of least step time for one that looked at them."""
-    document = on_spot()
+    document = plan("on_spot")
     assert document.config is not None
     other = document.instance.but(objective={"minimize": "cost_per_step"})
     unused = [

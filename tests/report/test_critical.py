@@ -32,7 +32,7 @@ def test_shares_are_those_of_the_operations() -> None:
     ]
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(25), 2))
+@pytest.mark.parametrize("seeds", few_and_many(range(25), 8))
 def test_shares_and_gains_keep_within_the_step(seeds: Sequence[int]) -> None:
     """Nothing of the step is unexplained; 10 % off a kind of work saves at most 10 %."""
     for result in results(seeds):
@@ -43,21 +43,6 @@ def test_shares_and_gains_keep_within_the_step(seeds: Sequence[int]) -> None:
         saved = [part for _, part in improvements(document, step)]
         assert saved == sorted(saved, reverse=True)
         assert all(0 < part <= 0.1 + 1e-6 for part in saved)
-
-
-def test_improvement_of_a_lone_stage_is_its_share() -> None:
-    """On one stage without sync, 10 % off the compute saves 10 % of its share of the step."""
-    result = next(
-        result
-        for result in results(range(50))
-        if result.plan is not None and result.plan.config.slots == 1
-    )
-    document = document_of(result)
-    step = simulate_step(costs_of(document))
-    compute = next(share for share in shares(step.critical_path) if share.kind == "compute")
-    [stage] = document.replicas[0].stages
-    saved = dict(improvements(document, step))[f"compute on {stage.gpu_type}"]
-    assert saved == pytest.approx(0.1 * compute.time_ns / step.step_time_ns, rel=1e-6)
 
 
 def test_bug_faster_gpus_put_off_shorter_weight_gradients() -> None:

@@ -3,7 +3,6 @@
 import pytest
 
 from solver.report.fleet import fleet_text, pipeline_changes
-from tests.command_line import printed
 from tests.report.cases import fleets
 from tests.report.shown import drawn, stored
 
@@ -27,16 +26,3 @@ def test_changes_say_where_pipelines_came_from() -> None:
     fewer = after.recovery.but(before=after.recovery.before[1:])
     joined = "1, re-instantiated, 1 node that joined or was idle"
     assert pipeline_changes(after.but(recovery=fewer)) == ["0, kept", joined, "1, re-instantiated"]
-
-
-def test_idle_nodes_have_a_reason() -> None:
-    """Longer steps with all of them, or no fleet of all."""
-    fleet = fleets()[0]
-    idle = fleet.but(idle=("a-0",))
-    longer = printed(*fleet_text(idle, 2 * fleet.step_time_s))
-    assert "a-0: with all nodes in use a step takes" in longer
-    assert "100.0 % longer" in longer
-    assert "50.0 % less, but within the horizon it trains no more" in printed(
-        *fleet_text(idle, fleet.step_time_s / 2)
-    )
-    assert "a-0: no fleet uses all nodes" in printed(*fleet_text(idle))

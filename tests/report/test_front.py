@@ -6,16 +6,9 @@ import pytest
 
 from solver.front_document import FrontDocument
 from solver.report.front import (
-    cluster_name,
-    cost_name,
-    figures_of,
     front_report,
-    least_text,
-    point_table,
     search_lines,
-    speed_name,
     subset_lines,
-    terms_of_cluster,
 )
 from tests.report.cases import front, subsets
 from tests.report.shown import drawn, stored
@@ -25,33 +18,6 @@ from tests.report.shown import drawn, stored
 def test_fronts_in_words(name: str, document: Callable[[], FrontDocument]) -> None:
     """Points or the best of every size, what groups bring, where all clusters stand."""
     assert drawn(*front_report(document())) == stored(name)
-
-
-def test_clusters_are_named_by_group() -> None:
-    """Counts with the group's name, on spot where they are; groups without nodes are left out."""
-    first, second = (group.name for group in front().family.instance.cluster.groups)
-    assert cluster_name(front(), (2, 1)) == f"2 {first}, 1 {second}"
-    assert cluster_name(front(), (0, 1), [second]) == f"1 {second} on spot"
-    assert cluster_name(front(), (0, 0)) == "none"
-
-
-def test_points_are_rows_fastest_first() -> None:
-    """Rent, step, throughput, cost of a million sequences and gap; numbers as in the file."""
-    grid = point_table(front())
-    assert grid.numbers == ("USD/h", "step", "sequences/s", "cost", "gap")
-    assert (speed_name(front()), cost_name(front())) == ("sequences/s", "a million sequences")
-    assert len(grid.rows) == len(front().points) >= 3
-    batch = front().family.instance.workload.global_batch
-    for point, row in zip(front().points, grid.rows, strict=True):
-        [terms] = point.terms
-        assert row[0] == cluster_name(front(), point.nodes)
-        assert row[2] == f"{terms.price_usd_per_hour:,.2f}"
-        cost = float(row[5].removesuffix(" USD").replace(",", ""))
-        assert cost == pytest.approx(terms.cost_usd_per_step * 1e6 / batch, rel=1e-3)
-        [rented] = terms_of_cluster(front(), point.nodes)
-        at = figures_of(front(), rented, point.plan.step_time_s or 0.0)
-        assert at.throughput == pytest.approx(terms.sequences_per_s)
-        assert at.paid == pytest.approx(terms.cost_usd_per_step * 1e6 / batch)
 
 
 def test_all_clusters_stand_somewhere() -> None:
@@ -65,17 +31,6 @@ def test_all_clusters_stand_somewhere() -> None:
     assert lines["clusters"].endswith(f"{len(opened)} open")
     assert f" and {len(opened) - 5} more may still have better plans" in lines["open"]
     assert lines["search"].endswith("the time limit was reached")
-
-
-@pytest.mark.parametrize(("aim", "words"), [("money", "least cost is"), ("time", "least time is")])
-def test_the_least_there_is(aim: str, words: str) -> None:
-    """Cost or time of the point, who reaches it, and whether that is proved."""
-    document = front().but(aim=aim, points=front().points[:1])
-    text = least_text(document)
-    assert f"no cluster within the limits: the {words}" in text
-    assert text.endswith(f"by {cluster_name(front(), front().points[0].nodes)}, proved")
-    assert "within 5.0 %" in least_text(document.but(requested_gap=0.05))
-    assert "was not found in time" in least_text(document.but(points=()))
 
 
 def test_idle_nodes_of_subsets_have_a_reason() -> None:

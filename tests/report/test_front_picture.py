@@ -1,7 +1,5 @@
 """The picture of a front: every cluster once, a line of steps, names where there is room."""
 
-from xml.etree import ElementTree
-
 from solver.report.front import Figures, cluster_name
 from solver.report.front_picture import Mark, front_page, front_picture
 from tests.report.cases import front
@@ -11,23 +9,6 @@ from tests.report.shown import stored
 def test_picture_of_a_small_front() -> None:
     """Axes, ticks, marks and names, place by place."""
     assert front_picture(front()) == stored("front_picture")
-
-
-def test_every_cluster_has_a_mark() -> None:
-    """Of its standing; those without any plan have none. Tooltips name them."""
-    root = ElementTree.fromstring(front_picture(front()))
-    circles = [circle for circle in root.iter() if circle.tag.endswith("circle")]
-    marks = [circle.get("class") for circle in circles if len(circle)]
-    assert marks.count("best") == len(front().points)
-    dominated = sum(cluster.standing == "dominated" for cluster in front().clusters)
-    assert marks.count("known") + marks.count("bound") == dominated
-    tooltips = [circle[0].text or "" for circle in circles if len(circle)]
-    for point in front().points:
-        assert any(text.startswith(cluster_name(front(), point.nodes)) for text in tooltips)
-    paths = [path for path in root.iter() if path.tag.endswith("path")]
-    assert [path.get("class") for path in paths] == ["f"]
-    # From the upper edge down to the first point, then a level and a drop for each of the others
-    assert (paths[0].get("d") or "").count("V") == len(front().points)
 
 
 def test_others_are_drawn_beside_the_front() -> None:

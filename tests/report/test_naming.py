@@ -5,23 +5,11 @@ from solver.report.naming import (
     by_group,
     degrees_line,
     degrees_of,
-    experts_text,
-    layers_text,
     one_line,
     tensor_text,
 )
 from tests.certified_cases import CASES
-from tests.equal_nodes import equal_nodes
 from tests.small_instances import plain_config
-
-
-def test_layers_have_the_numbers_of_megatron() -> None:
-    """Blocks from 0, whatever stands before them; embedding and head by letter."""
-    workload = equal_nodes(2, 4, 1, 2, 4).instance.workload
-    last = len(workload.layers) - 1
-    assert layers_text(workload, [0, 1, 2]) == "E, 0-1"
-    assert layers_text(workload, [last, last - 1]) == f"{last - 2}, H"
-    assert layers_text(workload, [0]) == "E"
 
 
 def test_unlike_tensor_groups_are_all_named() -> None:
@@ -49,12 +37,3 @@ def test_unlike_degrees_of_groups() -> None:
     assert by_group(document.instance, unlike) == named
     assert document.config is not None
     assert degrees_of(document) == document.config.degrees_used
-
-
-def test_experts_are_whole_or_shared() -> None:
-    """Over as many GPUs as share them."""
-    config = CASES["whole_experts"]().config
-    assert config is not None
-    assert experts_text(config) == f"whole experts over {config.ep} GPUs"
-    alone = config.model_copy(update={"ep": 1, "etp": None})
-    assert experts_text(alone) == "experts on every GPU"

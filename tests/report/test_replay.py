@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from solver.replay.spans import Replay, Span
-from solver.report.replay import averages, long_time_text, replay_picture
+from solver.report.replay import averages, replay_picture
 
 #: Two steps of 10 samples in 0..4 s, nothing to 6 s, one step to 10 s.
 SPANS = (
@@ -21,12 +21,6 @@ def test_averages_keep_the_samples() -> None:
     expected = [5, 7.5 / 2.5, 3.75 / 2.5, 2.5]
     assert averages(Replay(SPANS, 10), 4) == pytest.approx(expected)
     assert averages(Replay(SPANS, 10), 4, 20 * 10**9) == pytest.approx([4, 2, 0, 0])
-
-
-def test_long_times() -> None:
-    """Three digits, the largest unit that fits."""
-    texts = [long_time_text(s * 10**9) for s in (1, 90, 5400, 172800)]
-    assert texts == ["1.00 s", "1.50 min", "1.50 h", "2.00 d"]
 
 
 def test_picture_has_a_curve_for_every_run_and_the_nodes() -> None:

@@ -4,19 +4,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from solver.report.switch import device_rows, switch_page, switch_picture
+from solver.report.switch import device_rows, switch_picture
 from tests.switch_cases import example
 
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-def test_page_names_every_sending() -> None:
-    """And every GPU that sends or receives."""
-    page = switch_page(example())
-    for own in example().classes:
-        for one in own.sendings:
-            assert f"<td>{one.source}</td>" in page
-    assert "Sendings" in page
 
 
 def test_picture_has_times_and_volumes() -> None:

@@ -1,27 +1,14 @@
 """Words of a plan say what the plan file says."""
 
-from dataclasses import replace
-
 import pytest
 
 from formulations.instance import SearchSpace
 from solver.document import PlanDocument
-from solver.report.text import batches_text, cluster_text, outcome, plan_space_text, solution_text
+from solver.report.text import outcome, plan_space_text, solution_text
 from solver.result import Infeasibility, OtherTarget, Status, Termination
 from tests.command_line import printed
-from tests.equal_nodes import equal_nodes
-from tests.hand_made import document_of, pipelined_result, planless_result
+from tests.hand_made import document_of, planless_result
 from tests.report.shown import PLANS, report_on, stored
-
-
-def test_free_nodes_print_no_money() -> None:
-    """A price of zero is not worth a line."""
-    result = pipelined_result()
-    cluster = result.instance.cluster
-    free = tuple(group.but(price_usd_per_hour=0.0) for group in cluster.groups)
-    instance = result.instance.but(cluster=cluster.but(groups=free))
-    text = printed(*solution_text(document_of(replace(result, instance=instance))))
-    assert "USD" not in text
 
 
 @pytest.mark.parametrize(
@@ -47,23 +34,6 @@ def test_plan_space_is_told(search: SearchSpace, line: str) -> None:
 def test_words_of_small_plans(name: str) -> None:
     """What `show`, `solve` and `diff` print, line by line."""
     assert report_on(name) == stored(name)
-
-
-def test_uneven_micro_batches_are_a_range(document: PlanDocument) -> None:
-    """Those of the replica with fewest, and with most; their size."""
-    first, *others = document.replicas
-    uneven = document.but(replicas=(first.but(micro_batches=1), *others))
-    assert document.config is not None
-    text = batches_text(uneven, document.config)
-    count = first.micro_batches
-    assert text == f"1 to {count} micro-batches of 1 sequence per replica, 1F1B schedule"
-
-
-def test_cluster_line_names_the_zones() -> None:
-    """Each group with its zone, if there are any."""
-    text = cluster_text(equal_nodes(2, 4, 1, 2, 4, zones="xy").instance)
-    assert text == "1 node of 4 one in zone x, 1 node of 4 one in zone y"
-    assert cluster_text(equal_nodes(2, 4, 1, 2, 4).instance) == "2 nodes of 4 one"
 
 
 def test_text_without_plan_tells_the_status() -> None:
