@@ -22,14 +22,14 @@ from formulations.coverage import (
 SETS = st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True)
 
 
-def counts_by_enumeration(sizes: list[int], most: int) -> dict[int, set[int]]:
+def counts_by_enumeration(sizes: Sequence[int], most: int) -> dict[int, set[int]]:
     """Numbers of pipelines per number of nodes, from every multiset of sizes."""
-    found: dict[int, set[int]] = {nodes: set() for nodes in range(most + 1)}
+    counts: dict[int, set[int]] = {nodes: set() for nodes in range(most + 1)}
     for pipelines in range(most // min(sizes) + 1):
         for chosen in combinations_with_replacement(sizes, pipelines):
             if sum(chosen) <= most:
-                found[sum(chosen)].add(pipelines)
-    return found
+                counts[sum(chosen)].add(pipelines)
+    return counts
 
 
 @settings(max_examples=40, deadline=None)
@@ -44,28 +44,25 @@ def test_counts_are_those_of_every_multiset(sizes: list[int], faults: int) -> No
         assert coverage.covers(nodes) == bool(wanted)
 
 
-def covered_by_sums(sizes: range, faults: int, most: int) -> set[int]:
-    """Numbers up to `most` that are sums of f + 1 sizes or more: sums of sums, no closed form."""
-    sums, covered = {0}, set[int]()
-    for pipelines in range(1, most // sizes[0] + 1):
-        sums = {s + size for s in sums for size in sizes if s + size <= most}
-        if pipelines > faults:
-            covered |= sums
-    return covered
+@given(st.integers(1, 9), st.integers(1, 5), st.integers(0, 4))
+def test_numbers_of_pipelines_of_consecutive_sizes(low: int, count: int, faults: int) -> None:
+    """As the proof says: N nodes are ceil(N / high) to floor(N / low) pipelines."""
+    high = low + count - 1
+    coverage = Coverage(range(low, high + 1), faults, 60)
+    for nodes in range(61):
+        every = range(max(faults + 1, -(-nodes // high)), nodes // low + 1)
+        assert coverage.pipelines(nodes) == tuple(every)
 
 
 @pytest.mark.parametrize("least_size", range(1, 9))
 @pytest.mark.parametrize("faults", range(4))
 def test_consecutive_sizes_cover_from_p_on_and_not_before(least_size: int, faults: int) -> None:
     """With p sizes nothing from (f+1) n0 on is missing; with p - 1 something is."""
-    first = (faults + 1) * least_size
-    most = first + 2 * least_size * least_size
-    p = least_consecutive(least_size, faults)
-    every = set(range(first, most + 1))
-    assert covered_by_sums(range(least_size, least_size + p), faults, most) == every
-    if p > 1:
-        fewer = range(least_size, least_size + p - 1)
-        assert covered_by_sums(fewer, faults, most) != every
+    first, p = (faults + 1) * least_size, least_consecutive(least_size, faults)
+    every = range(first, first + 2 * least_size * least_size)
+    for number in (p, p - 1) if p > 1 else (p,):
+        coverage = Coverage(range(least_size, least_size + number), faults, every.stop)
+        assert all(map(coverage.covers, every)) == (number == p)
 
 
 @pytest.mark.parametrize("least_size", range(1, 9))
@@ -77,60 +74,41 @@ def test_merging_takes_n0_sizes_and_no_fewer(least_size: int) -> None:
     assert not merged <= set(sizes[:-1])
 
 
-def test_gaps_of_two_parts_at_least() -> None:
+def test_gaps_and_sizes_that_are_none() -> None:
     """3 and 5 miss 7 as every sum does; with two parts at least 5 too, which is a single part."""
     assert Coverage([3, 5], 0, 8).gaps(1) == (1, 2, 4, 7)
     assert Coverage([3, 5], 1, 8).gaps(1) == (1, 2, 3, 4, 5, 7)
-
-
-def test_no_sizes_or_negative_faults_are_refused() -> None:
-    """Sizes are whole numbers from 1 on, and there is one at least."""
     for sizes, faults in (([], 0), ([0, 2], 0), ([2], -1)):
         with pytest.raises(ValueError, match="template sizes"):
             Coverage(sizes, faults, 5)
 
 
-def test_proof_of_consecutive_sizes() -> None:
-    """Sizes 3..4, one fault: 2 pipelines hold 6-8, 3 hold 9-12; p = 1 + ceil(2/2) = 2 suffices."""
-    lines = proof([3, 4], 1)
-    assert "ceil(N / 4) to floor(N / 3) pipelines, where that is 2 or more" in lines[0]
-    assert "at x = 2, 9 >= 9" in lines[1]
-    assert "from 6 on" in lines[1]
-    assert lines[2] == "2 consecutive sizes from 3 on are needed for that: 1 + ceil((3 - 1) / 2)."
+@pytest.mark.parametrize(
+    ("sizes", "faults", "words"),
+    [
+        # p = 1 + ceil(2 / 2) = 2 suffices
+        ([3, 4], 1, ["ceil(N / 4) to floor(N / 3) pipelines, where that is 2 or more"]),
+        ([3, 4], 1, ["at x = 2, 9 >= 9", "from 6 on", "2 consecutive sizes from 3 on are needed"]),
+        # 6x + 1 >= 5(x + 1) from x = 4 on
+        ([5, 6], 0, ["from 20 on", "5 consecutive sizes"]),
+        ([4], 0, ["only multiples of 4"]),
+        ([1], 2, ["every number of nodes from 3 on"]),
+    ],
+)
+def test_proof(sizes: list[int], faults: int, words: list[str]) -> None:
+    """Where consecutive sizes begin to suffice, and which a size alone covers."""
+    text = " ".join(proof(sizes, faults))
+    assert [word for word in words if word not in text] == []
+
+
+def test_ways() -> None:
+    """Sizes 3, 4, one fault: 2 pipelines hold 6-8, 3 hold 9-12; 6 are one of 6 or six of 1."""
     assert ways([3, 4], 1, range(5, 13)) == (
         "5: not covered",
         "6-8: 2 pipelines",
         "9-11: 3 pipelines",
         "12: 3 to 4 pipelines",
     )
-
-
-@given(st.integers(1, 9), st.integers(1, 5), st.integers(0, 4))
-def test_numbers_of_pipelines_of_consecutive_sizes(low: int, count: int, faults: int) -> None:
-    """As the proof says: N nodes are ceil(N / high) to floor(N / low) pipelines."""
-    high = low + count - 1
-    coverage = Coverage(range(low, high + 1), faults, 60)
-    for nodes in range(61):
-        every = range(max(faults + 1, -(-nodes // high)), nodes // low + 1)
-        assert coverage.pipelines(nodes) == tuple(every)
-
-
-def test_proof_names_where_too_few_consecutive_sizes_begin_to_suffice() -> None:
-    """5 and 6 without faults: 6x + 1 >= 5(x + 1) from x = 4 on, so all from 20 on; 19 is not."""
-    lines = proof([5, 6], 0)
-    assert "from 20 on" in lines[1]
-    assert "5 consecutive sizes" in lines[1]
-    assert ways([5, 6], 0, range(19, 21)) == ("19: not covered", "20: 4 pipelines")
-
-
-def test_proof_of_a_single_size() -> None:
-    """Size 4 alone covers multiples of 4, size 1 all numbers."""
-    assert "only multiples of 4" in proof([4], 0)[0]
-    assert "every number of nodes from 3 on" in proof([1], 2)[0]
-
-
-def test_ways_list_counts_with_a_hole() -> None:
-    """6 nodes are one pipeline of 6 or six of 1; one node is 1 pipeline, in the singular."""
     assert ways([1, 6], 0, range(6, 7)) == ("6: 1, 6 pipelines",)
     assert ways([1, 6], 0, range(1, 2)) == ("1: 1 pipeline",)
 
@@ -187,5 +165,4 @@ def test_fewer_sizes_take_more_pipelines_apart() -> None:
     """
     assert worst_rebuilt((3, 4), 1, range(9, 10)) == worst_rebuilt((3, 4), 1, range(7, 13)) == 3
     assert worst_rebuilt((3, 4, 5), 1, range(7, 13)) == 2
-    assert worst_rebuilt((3, 4), 1, range(6, 8)) is None
-    assert worst_rebuilt((3, 4), 1, range(0)) is None
+    assert worst_rebuilt((3, 4), 1, range(6, 8)) is worst_rebuilt((3, 4), 1, range(0)) is None

@@ -10,23 +10,15 @@ def at(line: int, column: int = 1) -> InstanceError:
     return InstanceError(f"f:{line}:{column} x", "a", "b")
 
 
-def test_one_error_is_one_line() -> None:
-    """Where, what was found, what is allowed."""
-    assert at(1).lines == ("f:1:1 x: a; allowed: b",)
-    assert joined([at(1), at(1)]).errors[0].where == "f:1:1 x"
-    assert len(joined([at(1), at(1)]).errors) == 1
-
-
-def test_errors_are_told_by_line_and_column() -> None:
+def test_errors_are_told_once_by_line_and_column() -> None:
     """10 after 9; those without a place follow; those of errors that are several themselves too."""
-    elsewhere = InstanceError("--nodes", "a", "b")
-    several = joined([elsewhere, at(10), joined([at(9, 20), at(9, 3)])])
+    assert joined([at(1), at(1)]).lines == at(1).lines == ("f:1:1 x: a; allowed: b",)
+    several = joined([InstanceError("--nodes", "a", "b"), at(10), joined([at(9, 20), at(9, 3)])])
     places = [error.where for error in several.errors]
     assert places == ["f:9:3 x", "f:9:20 x", "f:10:1 x", "--nodes"]
     assert several.where == "f:9:3 x"
     many = joined(at(line) for line in range(1, MOST_LINES + 3))
-    assert len(many.lines) == MOST_LINES + 1
-    assert many.lines[-1] == "and 2 more"
+    assert (len(many.lines), many.lines[-1]) == (MOST_LINES + 1, "and 2 more")
 
 
 def test_mistakes_are_noted_until_they_are_told() -> None:

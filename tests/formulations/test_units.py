@@ -31,6 +31,5 @@ def test_texts_without_their_unit_are_refused(text: object) -> None:
 def test_rounding() -> None:
     """Up, but for a float's noise of one part in 10^12."""
     assert (ceil_count(2.0000001), ceil_count(2 + 1e-12), ceil_count(2.0)) == (3, 2, 2)
-    assert (ceil_ns(1e-9), ceil_ns(1.1e-9)) == (1, 2)
+    assert (ceil_ns(1e-9), ceil_ns(1.1e-9), seconds(1_500_000_000)) == (1, 2, 1.5)
     assert [ceil_div(n, 4) for n in (0, 1, 4, 5)] == [0, 1, 1, 2]
-    assert seconds(1_500_000_000) == 1.5
