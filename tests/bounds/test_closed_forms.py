@@ -7,7 +7,6 @@ import pytest
 
 from formulations.costs.compute import layer_times
 from formulations.costs.tables import CostTables
-from formulations.instance import SearchSpace
 from formulations.instance.search import ScheduleName
 from formulations.space import PlanSpace, configs
 from solver.bounds.closed_forms import ClosedForms, closed_forms
@@ -27,7 +26,6 @@ AFTER_NS = 2 * OPTIMIZER_NS + 2_000
 
 
 def bounds_of(tables: CostTables) -> ClosedForms:
-    """The bounds of one configuration."""
     config = tables.config
     times = layer_times(tables.instance, config.degrees, config.micro_batch, config.recompute[0])
     return ClosedForms(tables.instance, [config], [times])
@@ -79,26 +77,7 @@ def test_filling_bound_of_one_stage_is_its_step_time() -> None:
     assert bounds.filling_ns()[0] == 12_000_000 + 4 * (40_000_028 + OPTIMIZER_NS)
 
 
-@pytest.mark.usefixtures("round_times")
-def test_filling_bound_of_unlike_shares_is_that_of_the_largest() -> None:
-    """Five micro-batches for two replicas of two equal stages: some replica has three.
-
-    c is 2 - 1/3 on the first stage and 2 on the second; weight v loads 3/5 v + 1/2 v = 11/10 v.
-    Less by d, as above: v is 10/11 (1 + 3/5 d). The ring of two nodes moves 40,000,028 B a layer
-    once at 1e9 B/s, in the tail of both layers of stage 0.
-    """
-    search = SearchSpace(micro_batches="uneven")
-    instance = chain_instance([1, 1], [SLOW] * 4, search).but(workload={"global_batch": 5})
-    sync_ns = 40_000_028
-    d = min((OPTIMIZER_NS + sync_ns) / 3e6, 10 / 11)
-    v = 10 / 11 * (1 + 3 / 5 * d)
-    expected = 3e6 * (2 + 2 * v - d) + AFTER_NS + 2 * sync_ns
-    filling_ns = bounds_of(chain_tables(instance, dp=2)).filling_ns()[0]
-    assert filling_ns == pytest.approx(expected, rel=1e-3)
-
-
 def test_many_configs_at_once_are_bounded_as_one_by_one() -> None:
-    """All configurations of an instance together; in all three ways."""
     for seed in range(3):
         instance = zoned(random_instance(seed), seed) if seed % 2 else random_instance(seed)
         space = list(configs(instance))

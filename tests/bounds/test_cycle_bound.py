@@ -9,10 +9,10 @@ from bench.splits import chain_problem
 from formulations.costs.placement import Placer
 from solver.bounds import cycle_bound
 from solver.bounds.cycle_bound import ByClass, by_windows
-from solver.bounds.latency_bottleneck import latencies, least_term, tighten
+from solver.bounds.latency_bottleneck import tighten
 from solver.enumeration.engine import solve_split
 from solver.graph.all_orders import free_order
-from solver.graph.edges import Layers, build_layers, to_go
+from solver.graph.edges import Layers, build_layers
 from solver.graph.problem import Intervals, SplitProblem
 from tests.enumeration.test_engine import NO_CUTOFF, even_tables, random_chain
 from tests.seeds import one_each
@@ -95,20 +95,6 @@ def test_two_like_stages_turn_through_their_transfers() -> None:
     assert 46 <= windows(problem, best + 1)[1].bound_ns <= best
 
 
-def test_windows_are_tighter_than_single_stages() -> None:
-    """On long chains the bound is nearer to the optimum than by the slowest stage's latency."""
-    distances = []
-    for seed in range(6):
-        problem = long_chain(seed)
-        best = solve_split(problem, NO_CUTOFF).step_time_ns
-        assert best is not None
-        layers, bounds = windows(problem, best + 1)
-        by_stages_ns = int(to_go(layers, latencies(layers, 0))[0][0]) + least_term(layers, 0)
-        distances.append([best - by_stages_ns, best - bounds.bound_ns])
-    by_stages, by_turns = np.sum(distances, axis=0)
-    assert by_turns < by_stages / 2
-
-
 @pytest.mark.parametrize("exponent", [18, 19, 20, 30])
 def test_bug_windows_of_many_micro_batches_refuted_every_path(exponent: int) -> None:
     """Like stages of 3 ns without transfers: m micro-batches take 3 (m + p - 1) ns."""
@@ -117,22 +103,3 @@ def test_bug_windows_of_many_micro_batches_refuted_every_path(exponent: int) -> 
     _, bounds = windows(problem, 3 * (m + 3) + 1)
     assert bounds.path is not None
     assert bounds.bound_ns <= 3 * (m + 3)
-
-
-@pytest.mark.parametrize("stages", [4, 30])
-def test_range_of_products_is_as_the_door_says(stages: int) -> None:
-    """With the longest path just allowed, windows say as much as with times of some ns.
-
-    With all operations one after the other as long as `formulations.costs.magnitude` lets through.
-    """
-    rng = np.random.default_rng(0)
-    p, m = stages, int(rng.integers(stages // 2, 3 * stages))
-    forward = rng.integers(8, 12, (p, p + 1 + 4 // p)) * rng.integers(1, 3, (p, 1))
-    send = rng.integers(0, 30, p - 1)
-    longest_ns = m * (3 * int(forward.max(axis=0).sum()) + 2 * int(send.sum()))
-    bounds = []
-    for unit in (1000, min(1 << 52, (1 << 59) // (p + 2)) // longest_ns):
-        times, sends = forward * unit, (send * unit).tolist()
-        problem = chain_problem("1f1b", m, times, 2 * times, sends, sends)
-        bounds.append(windows(problem, longest_ns * unit)[1].bound_ns / unit)
-    assert bounds[0] == pytest.approx(bounds[1], rel=1e-4)

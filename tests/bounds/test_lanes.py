@@ -35,11 +35,7 @@ def test_a_lane_has_to_do_what_the_others_cannot() -> None:
     """
     assert needed(SHARES, 3, (4, 5), 15) == {(1, 2): 4, (2, 1): 5}
     assert needed({}, 3, (4, 5), 15) == {}
-
-
-def test_places_that_cannot_be_dealt() -> None:
-    """Two lanes of one place each cannot take three fast places."""
-    assert together({(1, 0): np.array([4])}, 2, (3, 0))[0] < 0
+    assert together({(1, 0): np.array([4])}, 2, (3, 0))[0] < 0  # two places are not three
 
 
 def test_counts_of_a_lane_are_all_ways_to_divide_its_places() -> None:

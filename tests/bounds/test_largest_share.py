@@ -1,10 +1,8 @@
 """The bound of a configuration over all node orders and shares: valid, and as strong as it says."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
-import numpy as np
 import pytest
 
 from formulations.costs.tables import CostTables, build_tables
@@ -13,7 +11,6 @@ from formulations.instance.search import ScheduleName
 from solver.bounds import largest_share
 from solver.bounds.largest_share import config_bound_ns
 from solver.graph.problem import Intervals
-from tests import brute_force
 from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables
 from tests.seeds import few_and_many
 from tests.small_instances import gpu, instance_of, layer, nodes_of, plain_config, workload
@@ -69,20 +66,6 @@ def test_replicas_of_unlike_speed_share_the_work(
     assert time.sum(axis=0).tolist() == [3 * 10**9, 9 * 10**9]
     bound = config_bound_ns(Intervals(tables), NO_CUTOFF)
     assert seconds * 10**9 * (1 - 1 / largest_share.RESOLUTION) <= bound <= seconds * 10**9
-
-
-def test_memory_limits_the_share_of_a_replica() -> None:
-    """With room for one micro-batch in flight under GPipe, neither replica can have two."""
-    tables = two_speeds(4, "uneven")
-    config, memory = tables.config.but(schedule="gpipe"), tables.memory[0]
-    size = tables.capacity_bytes - memory.static_bytes.sum() - memory.fixed_bytes
-    for held, fits in ((1, False), (3, True)):
-        activations = np.array([0, int(size.min()) // held, 0])
-        (kept,) = memory.kept
-        layers = replace(memory, kept=(kept._replace(activation_bytes=activations),))
-        cramped = replace(tables, config=config, memory=(layers,) * 2)
-        assert (brute_force.optimum_ns(cramped) is not None) == fits
-        assert (config_bound_ns(Intervals(cramped), NO_CUTOFF) < NO_CUTOFF) == fits
 
 
 def test_too_many_orders_have_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:

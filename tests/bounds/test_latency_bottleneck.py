@@ -26,7 +26,6 @@ def random_stages(random: Random, schedule: ScheduleName, empty: int = 0) -> Spl
 
 
 def step(problem: SplitProblem) -> int:
-    """Step time of the only split."""
     p = problem.num_stages
     arcs, split = np.zeros((1, p), dtype=np.int64), np.arange(p + 1)[None]
     return int(evaluate(problem, arcs, split).step_time[0])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from solver.bounds.placement_independent import ConfigColumns, send_ns, tails, tied_ns
+from solver.bounds.placement_independent import ConfigColumns, send_ns, tied_ns
 from tests.equal_nodes import equal_nodes
 
 
@@ -10,13 +10,6 @@ def columns(tied: bool = False, zero: int = 0, **sizes: int) -> ConfigColumns:
     """Of one configuration on equal nodes."""
     tables = equal_nodes(**sizes, tied=tied, zero=zero)  # type: ignore[arg-type]
     return ConfigColumns(tables.instance, [tables.config])
-
-
-def test_columns_are_the_fields_of_the_config() -> None:
-    """Two nodes of 4 GPUs in tensor groups of 2: 2 slots a node, borders at every slot pair."""
-    found = columns(nodes=2, gpus=4, tp=2, dp=2, pp=2)
-    assert (found.tp.tolist(), found.width.tolist(), found.per_node.tolist()) == ([[2]],) * 3
-    assert (found.slots.tolist(), found.common.tolist(), found.total.tolist()) == ([[4]], [2], [4])
 
 
 @pytest.mark.parametrize(
@@ -37,14 +30,3 @@ def test_tied_embeddings_meet_on_one_node_only_if_it_has_all_stages() -> None:
     near, far = (columns(True, nodes=n, gpus=4, tp=1, dp=1, pp=4 * n) for n in (1, 2))
     assert 0 < tied_ns(near)[0] < tied_ns(far)[0]
     assert tied_ns(columns(nodes=2, gpus=4, tp=1, dp=1, pp=8)).tolist() == [0]
-
-
-def test_tails_grow_with_the_nodes_of_a_stage() -> None:
-    """One replica has no sync; ZeRO 1 adds the gather of parameters to two of them."""
-    alone, two, split = (
-        tails(columns(zero=zero, nodes=2, gpus=1, tp=1, dp=dp, pp=2 // dp))
-        for zero, dp in ((0, 1), (0, 2), (1, 2))
-    )
-    assert alone.start.tolist() == [0]
-    assert 0 < two.start[0] <= split.start[0]
-    assert (alone.layers <= two.layers).all()

@@ -21,7 +21,6 @@ from tests.small_instances import plain_config
 def test_one_replica_is_never_slower_than_the_best_plan(
     seed: int, schedule: ScheduleName | None
 ) -> None:
-    """The relaxation to one replica bounds the brute-force optimum from below."""
     tables = even_tables(seed, schedule)
     best = None if tables is None else brute_force.optimum_ns(tables)
     if tables is not None and best is not None:

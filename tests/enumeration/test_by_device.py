@@ -29,7 +29,6 @@ def answer(tables: CostTables, cutoff: int = NO_CUTOFF, asks: int = 10**6) -> Co
 
 
 def optimum(seed: int, zones: bool) -> int | None:
-    """By trying every plan."""
     return random_optimum_ns(seed, zones, "interleaved")
 
 

@@ -55,14 +55,12 @@ def chain_time(problem: SplitProblem, split: tuple[int, ...]) -> int:
 
 
 def chain_splits(problem: SplitProblem) -> Iterator[tuple[int, ...]]:
-    """Every split into non-empty stages."""
     layers = problem.num_layers
     for inner in combinations(range(1, layers), problem.num_stages - 1):
         yield (0, *inner, layers)
 
 
 def chain_optimum(problem: SplitProblem) -> int:
-    """Least step time of a chain, by the witness."""
     return min(chain_time(problem, split) for split in chain_splits(problem))
 
 
@@ -104,7 +102,6 @@ def even_tables(seed: int, schedule: ScheduleName | None = None) -> CostTables |
 
 @pytest.mark.parametrize("gap", [0.01, 0.1])
 def test_gap_is_kept(gap: float) -> None:
-    """With a gap the split found is no worse than that, and the bound proves it."""
     for seed in range(12):
         problem = random_chain(seed)
         best, found = chain_optimum(problem), solve_split(problem, NO_CUTOFF, gap)

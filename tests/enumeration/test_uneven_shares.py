@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,6 @@ from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import LayerRun
-from formulations.instance.load import load_instance
 from formulations.instance.search import ScheduleName
 from formulations.space import configs
 from solver.enumeration import uneven_shares
@@ -27,7 +25,6 @@ NO_CUTOFF = 1 << 50
 
 
 def lanes_of(tables: CostTables) -> Uneven:
-    """The question for one configuration."""
     return Uneven(Intervals(tables), Placer(tables))
 
 
@@ -86,17 +83,6 @@ def test_bug_ways_with_messages_of_two_sizes_are_not_exact() -> None:
     assert (answer.complete, answer.step_time_ns) == (True, brute_force.optimum_ns(tables))
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(140), 35))
-def test_bound_never_above_the_optimum(seeds: Sequence[int]) -> None:
-    """Nodes of unlike sizes: the optimum stays possible, and is no less than the bound."""
-    for seed in seeds:
-        lanes, best = lanes_of(unlike_tables(seed, single=False)), optimum_ns(seed, single=False)
-        assert not lanes.exact
-        if best is not None:
-            assert lanes.thinned(lanes.everything(best + 1), best + 1) is not None, seed
-            assert bound_ns(lanes, 2 * best) <= best, seed
-
-
 @pytest.mark.parametrize("seeds", few_and_many(range(80), 40))
 def test_bug_zero_bubbles_missed_too_little_with_blocking_sends(seeds: Sequence[int]) -> None:
     """What a path leaves out of a stage takes no less than its operations with their sends."""
@@ -112,17 +98,22 @@ def test_bug_zero_bubbles_missed_too_little_with_blocking_sends(seeds: Sequence[
 
 
 @pytest.mark.parametrize("schedule", [None, "zb-h1"])
-@pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("seeds", few_and_many(range(100), 25))
-def test_bound_holds_for_any_config(
-    seeds: Sequence[int], zones: bool, schedule: ScheduleName | None
-) -> None:
-    """Even shares, which are among the uneven ones, several GPUs per node, slow links of zones."""
+def test_bound_holds_for_any_config(seeds: Sequence[int], schedule: ScheduleName | None) -> None:
+    """Even shares, several GPUs per node, links of zones: the optimum stays, none is below."""
     for seed in seeds:
-        best = random_optimum_ns(seed, zones, schedule)
-        lanes = lanes_of(random_tables(seed, zones, schedule))
-        if best is not None:
-            assert lanes.thinned(lanes.everything(best + 1), best + 1) is not None, seed
+        cases = [
+            (unlike_tables(seed, single=False), optimum_ns(seed, single=False)),
+            *(
+                (random_tables(seed, zones, schedule), random_optimum_ns(seed, zones, schedule))
+                for zones in (False, True)
+            ),
+        ]
+        for tables, best in cases:
+            lanes = lanes_of(tables)
+            if best is not None:
+                assert lanes.thinned(lanes.everything(best + 1), best + 1) is not None, seed
+                assert bound_ns(lanes, 2 * best) <= best, seed
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(40), 10))
@@ -158,18 +149,3 @@ def test_a_search_that_may_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lanes.thinned(everything, best) == everything
     assert 0 < lanes.bound_ns(0, best, everything) < best
     assert lanes.bound_ns(best - 1, best, everything) == best - 1
-
-
-def test_more_orders_than_could_be_tried_are_closed() -> None:
-    """Thirty nodes of two types in 86 million orders: the best plan of a config, with its proof.
-
-    512 micro-batches for six replicas: two of them have one more than the others.
-    """
-    instance = load_instance(Path("instances/oobleck_mixed.yaml"))
-    chosen = {"pipeline_parallel": (5,), "micro_batch": (1,), "idle_nodes": False, "zero": (1,)}
-    narrow = instance.but(search=chosen)
-    answer = best_dealing(lanes_of(build_tables(narrow, next(configs(narrow)))), 16_000_000_000)
-    assert answer.complete
-    assert answer.plan is not None
-    shares = sorted(replica.micro_batches for replica in answer.plan.replicas)
-    assert shares == [85, 85, 85, 85, 86, 86]

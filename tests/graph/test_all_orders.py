@@ -30,7 +30,6 @@ def test_all_orders_at_once_equal_brute_force(seed: int, schedule: ScheduleName 
 
 
 def on_nodes(gpus: int, nodes: tuple[int, int], dp: int, pp: int) -> CostTables:
-    """Nodes of so many GPUs of two types."""
     instance = crowded_instance(1)
     groups = tuple(group.but(gpus_per_node=gpus) for group in instance.cluster.groups)
     instance = instance.but(cluster={"groups": groups}, search={"micro_batches": "even"})
@@ -38,7 +37,6 @@ def on_nodes(gpus: int, nodes: tuple[int, int], dp: int, pp: int) -> CostTables:
 
 
 def test_order_graph_is_none_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More arcs than allowed on a stage: no graph."""
     tables = on_nodes(1, (4, 4), 2, 4)
     intervals, placer = Intervals(tables), Placer(tables)
     assert order_graph(intervals, placer, 4) is not None

@@ -23,16 +23,11 @@ def chain(layers: int = 4) -> SplitProblem:
     return chain_problem("1f1b", 2, times, times * 0 + 1, [5, 6], [7, 8])
 
 
-def levels() -> tuple[list[Level], list[np.ndarray[tuple[int], np.dtype[np.int64]]]]:
+def test_shortest_ways_from_the_start_and_to_the_end() -> None:
     """From node 0 to nodes 0 and 1, and on to node 0: 3 + 1 and 1 + 4 ns."""
     first = Level(np.array([0, 0]), np.array([0, 1]), 1, 2)
     second = Level(np.array([0, 1]), np.array([0, 0]), 2, 1)
-    return [first, second], [np.array([3, 1]), np.array([1, 4])]
-
-
-def test_shortest_ways_from_the_start_and_to_the_end() -> None:
-    """The way by node 0 takes 4 ns, that by node 1 takes 5 ns."""
-    graph, costs = levels()
+    graph, costs = [first, second], [np.array([3, 1]), np.array([1, 4])]
     assert [ns.tolist() for ns in so_far(graph, costs)] == [[0], [3, 1], [4]]
     onward = to_go(graph, costs)
     assert [ns.tolist() for ns in onward] == [[4], [1, 4], [0]]
@@ -65,5 +60,4 @@ def test_nodes_are_numbered_anew() -> None:
 
 @pytest.mark.parametrize(("layers", "fits"), [(3, True), (2, False)])
 def test_every_stage_needs_a_layer(layers: int, fits: bool) -> None:
-    """Two layers are no split over three stages."""
     assert has_split(chain(layers)) is fits

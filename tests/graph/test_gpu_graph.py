@@ -11,27 +11,19 @@ def graph(nodes: int, gpus: int = 2) -> GpuGraph:
 
 
 def test_two_nodes_of_two_gpus_hold_two_to_four_stages() -> None:
-    """Each node is one stage of two GPUs or two of one."""
-    found = graph(2)
-    assert found.numbers == [2, 3, 4]
-    assert [step.fresh for step in found.steps[found.start]] == [True, True]
+    """Each node is one stage of two GPUs or two of one; three GPUs are three, two or one stage."""
+    assert graph(2).numbers == [2, 3, 4]
+    assert graph(1, 3).numbers == [1, 2, 3]
+    assert graph(1, 3).start == State((0,), 0, None)
 
 
 def test_a_stage_fills_the_node_that_was_begun() -> None:
     """After one GPU of a node only another one of it may follow; then the node is full."""
     found = graph(1)
+    assert [step.fresh for step in found.steps[found.start]] == [True, True]
     begun = next(state for state in found.steps if state.filled == 1)
     (step,) = found.steps[begun]
     assert (step.fresh, step.after.filled, found.is_end(step.after)) == (False, 2, True)
+    assert found.steps[step.after] == []
     assert found.may_be_followed(begun, 1)
     assert not found.may_be_followed(begun, 2)
-
-
-def test_no_step_leads_beyond_the_nodes_there_are() -> None:
-    """Three GPUs are three, two or one stage; a full graph has no steps from its end."""
-    found = graph(1, 3)
-    assert found.numbers == [1, 2, 3]
-    ends = [state for state in found.steps if found.is_end(state)]
-    assert ends
-    assert not any(found.steps[state] for state in ends)
-    assert found.start == State((0,), 0, None)

@@ -13,7 +13,12 @@ NO_CUTOFF = 1 << 40
 
 
 def test_arcs_hold_pipelines_of_every_length() -> None:
-    """Two nodes of two GPUs: 2 to 4 stages, at first empty ones, which lead to the same places."""
+    """Two nodes of two GPUs: 2 to 4 stages, at first empty ones, which lead to the same places.
+
+    One stage alone is no pipeline.
+    """
+    alone = GpuGraph(random_places(1, 6, [1], [1], NodeSplit.ANY), [(1,)])
+    assert FreeDegrees(alone, 4).arcs == []
     graph = GpuGraph(random_places(1, 6, [2], [2], NodeSplit.ANY), [(2,)])
     arcs = FreeDegrees(graph, 4).arcs
     # 1: empty, or one GPU, as 3 stages have to follow. 2: from there the next GPU; from the start
@@ -21,12 +26,6 @@ def test_arcs_hold_pipelines_of_every_length() -> None:
     # after a full one, whose last stage has one GPU or two. 4: the GPUs left of these 3 states.
     assert [len(stage) for stage in arcs] == [2, 4, 4, 3]
     assert [sum(arc.what is None for arc in stage) for stage in arcs] == [1, 1, 0, 0]
-
-
-def test_one_stage_alone_is_no_pipeline() -> None:
-    """One node of one GPU."""
-    graph = GpuGraph(random_places(1, 6, [1], [1], NodeSplit.ANY), [(1,)])
-    assert FreeDegrees(graph, 4).arcs == []
 
 
 @pytest.mark.parametrize("seed", one_each(range(24), 6))

@@ -68,7 +68,7 @@ class Space:
 
 SPACES = {
     "plain": Space(plain, 40, 20),
-    "schedules": Space(all_schedules, 45, 22),
+    "schedules": Space(all_schedules, 44, 22),
     "zones": Space(in_zones, 40, 20),
     "experts": Space(experts, 60, 30),
     "strategies": Space(widened, 60, 20),

@@ -44,7 +44,6 @@ def test_open_configs_come_by_their_bounds_and_chunks_last() -> None:
 
 
 def test_too_many_configs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In words that say what to do."""
     monkeypatch.setattr(open_list, "AT_ONCE", 1)
     monkeypatch.setattr(open_list, "MOST_SHAPES", 2)
     with pytest.raises(InstanceError, match="more than 2 combinations of nodes, degrees"):

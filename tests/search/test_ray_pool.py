@@ -2,15 +2,20 @@
 
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from formulations.errors import PlannerError
 from formulations.instance.load import load_instance
 from solver.enumeration.engine import ConfigAnswer
 from solver.graph.problem import Intervals
@@ -18,16 +23,15 @@ from solver.options import SolveOptions
 from solver.search import plan_search, speculation
 from solver.search.driver import solve
 from solver.search.enumeration import Stop, enumerate_config
+from solver.search.ray_pool import RayCrew
 from solver.study.store import open_study
 from tests.said import said
-
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'hetplan[ray]'")
-pytestmark = pytest.mark.ray
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "instances" / "hetero_small.yaml"
 SMALL = load_instance(PATH)
-TWO = SolveOptions(workers=2, engine="ray")
+
+needs_ray = pytest.mark.skipif(not find_spec("ray"), reason="needs Ray: pip install 'hetplan[ray]'")
 
 #: A search with Ray and a study, slow enough to be killed.
 SEARCH = f"""
@@ -50,6 +54,8 @@ with open_study(Path(sys.argv[1]), instance) as study:
 """
 
 
+@needs_ray
+@pytest.mark.ray
 def test_worker_killed_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its configurations are closed by others; plan, bound and log are those of one process."""
     monkeypatch.setattr(speculation, "ALONE_S", 0.0)
@@ -63,37 +69,63 @@ def test_worker_killed_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return enumerate_config(intervals, cutoff, gap, stop)
 
     monkeypatch.setattr(plan_search, "enumerate_config", fatal_once)
-    assert said(solve(SMALL, TWO)) == alone
+    assert said(solve(SMALL, SolveOptions(workers=2, engine="ray"))) == alone
     assert mark.exists()
-    ray.shutdown()
+    __import__("ray").shutdown()
 
 
+@needs_ray
+@pytest.mark.ray
 def test_driver_killed_and_resumed(tmp_path: Path) -> None:
     """What the workers had answered is in the study; it is gone on from without Ray."""
+
+    def answers() -> int:
+        with suppress(sqlite3.OperationalError):
+            connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+            count = "select count(*) from records where kind = 'config'"
+            return int(connection.execute(count).fetchone()[0])
+        return 0
+
     path = tmp_path / "study.db"
     search = subprocess.Popen([sys.executable, "-c", SEARCH, str(path)], start_new_session=True)
     try:
         deadline_s = time.monotonic() + 120
-        while _answers(path) < 4 and search.poll() is None and time.monotonic() < deadline_s:
+        while answers() < 4 and search.poll() is None and time.monotonic() < deadline_s:
             time.sleep(0.2)
         assert search.poll() is None
         search.kill()
     finally:
         search.wait()
-    kept = _answers(path)
+    assert answers() >= 4
     with open_study(path, SMALL) as study:
-        resumed = said(solve(SMALL, None, None, study))
-    assert kept >= 4
-    assert resumed == said(solve(SMALL))
+        assert said(solve(SMALL, None, None, study)) == said(solve(SMALL))
 
 
-def _answers(path: Path) -> int:
-    """Answers in a study that may not exist yet."""
-    with suppress(sqlite3.OperationalError):
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-        row: tuple[int] = connection.execute(
-            "select count(*) from records where kind = 'configuration'"
-        ).fetchone()
-        connection.close()
-        return row[0]
-    return 0
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(20, "Not a directory"), "[Errno 20] Not a directory"),
+        (Exception("The current node timed out.\nMore."), "The current node timed out."),
+        (AssertionError(), "AssertionError"),
+    ],
+)
+def test_bug_ray_that_does_not_start_was_a_traceback(error: Exception, reason: str) -> None:
+    """Ray raises whatever its node does, also without a word."""
+
+    def init(**options: Any) -> None:
+        raise error
+
+    ray = SimpleNamespace(is_initialized=lambda: False, init=init)
+    with pytest.raises(PlannerError) as told:
+        RayCrew(ray, 2, None)._connect()
+    assert told.value.lines == (f"--engine ray: no Ray cluster at this machine: {reason}",)
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_bug_an_address_without_ray_took_minutes(scheme: str) -> None:
+    """Nobody listens there, so Ray is not asked."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"{scheme}127.0.0.1:{server.getsockname()[1]}"
+    ray = SimpleNamespace(is_initialized=lambda: False)
+    with pytest.raises(PlannerError, match=f"no Ray cluster at {address}: .*refused"):
+        RayCrew(ray, 2, address)._connect()

@@ -55,13 +55,6 @@ def test_every_task_is_answered_with_what_was_known_of_those_before() -> None:
         assert replies(round_, 1) == {1: Reply(1, 198.5)}  # type: ignore[arg-type]
 
 
-def test_no_more_workers_than_tasks() -> None:
-    """One task, one worker."""
-    with Forks(4).round(Doubler(), 1, lambda: False) as round_:  # type: ignore[arg-type]
-        round_.submit([asked(0, 99)])
-        assert round_.room == 0
-
-
 def test_a_worker_that_dies_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
     """Its task comes back unanswered, and another worker takes the next one."""
     with Forks(1).round(Doubler(), 9, lambda: False) as round_:  # type: ignore[arg-type]
@@ -73,7 +66,8 @@ def test_a_worker_that_dies_is_replaced(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_workers_end_with_the_time_of_the_search() -> None:
-    """They ask the clock of the search themselves."""
-    with Forks(1).round(Doubler(), 9, lambda: True) as round_:  # type: ignore[arg-type]
+    """They ask its clock themselves; there are no more of them than tasks."""
+    with Forks(4).round(Doubler(), 1, lambda: True) as round_:  # type: ignore[arg-type]
         round_.submit([asked(0, 99)])
+        assert round_.room == 0
         assert replies(round_, 1) == {0: Reply(0, 198.0)}  # type: ignore[arg-type]
