@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from formulations.instance.input_limits import Count
-from formulations.instance.record import Record
+from formulations.instance.record import Count, Record
 from formulations.instance.search import PlainSchedule
 from formulations.instance.workload import Recompute
 from formulations.template import Template

@@ -9,8 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from formulations.instance import Instance
-from formulations.instance.input_limits import Batch, Count, Index, can_be_simulated
-from formulations.instance.record import Record
+from formulations.instance.record import Batch, Count, Index, Record, can_be_simulated
 from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.workload import Recompute
 from formulations.units import ceil_div

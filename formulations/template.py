@@ -10,8 +10,7 @@ from itertools import pairwise
 
 from pydantic import Field, model_validator
 
-from formulations.instance.input_limits import Index
-from formulations.instance.record import Record
+from formulations.instance.record import Index, Record
 from formulations.plan import Degrees, Group, Recomputed, Stage
 
 #: Of stages that keep everything.

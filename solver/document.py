@@ -12,17 +12,17 @@ from typing import Literal, get_args
 from pydantic import model_validator
 
 from formulations.instance import Instance
-from formulations.instance.input_limits import (
+from formulations.instance.machines import GpuEvidence
+from formulations.instance.record import (
     TOO_LONG,
     Batch,
     Bytes,
     Index,
     Name,
+    Record,
     Seconds,
     can_be_simulated,
 )
-from formulations.instance.machines import GpuEvidence
-from formulations.instance.record import Record
 from formulations.instance.targets import Target
 from formulations.plan import Configuration, Degrees, Group, Recomputed, Replica, Stage
 from solver.files import Envelope

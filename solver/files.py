@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from formulations.errors import PlanError
 from formulations.instance.documents import json_document, parse_json, read_text
-from formulations.instance.input_limits import Line, Name
-from formulations.instance.record import Record, shown
+from formulations.instance.record import Line, Name, Record, shown
 from formulations.instance.validation import problem, written_kind
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares

@@ -13,16 +13,16 @@ from pydantic import Field, model_validator
 
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
-from formulations.instance.input_limits import (
+from formulations.instance.record import (
     TOO_LONG,
     Batch,
     Bytes,
     Index,
     Name,
+    Record,
     Seconds,
     can_be_simulated,
 )
-from formulations.instance.record import Record
 from formulations.node_sharing import NodeSplit
 from solver.files import Envelope
 

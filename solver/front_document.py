@@ -11,9 +11,8 @@ from pydantic import Field
 
 from formulations.costs.renting import Terms
 from formulations.instance import Instance
-from formulations.instance.family import Family
-from formulations.instance.input_limits import Index, Name, Seconds
-from formulations.instance.record import Record
+from formulations.instance.instance import Family
+from formulations.instance.record import Index, Name, Record, Seconds
 from formulations.units import SECONDS_PER_HOUR
 from solver.document import PlanDocument
 from solver.files import Envelope

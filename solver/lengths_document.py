@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from formulations.instance import Instance
-from formulations.instance.input_limits import Index, Line, Seconds
+from formulations.instance.record import Index, Line, Seconds
 from formulations.lengths.problem import Mixed, Order
 from formulations.lengths.tour import (
     Group,

@@ -7,8 +7,7 @@ from typing import Literal
 
 from formulations.costs.renting import rent_usd_per_hour, terms_of
 from formulations.instance import Instance
-from formulations.instance.input_limits import Seconds
-from formulations.instance.record import Record
+from formulations.instance.record import Record, Seconds
 from formulations.instance.targets import Target
 from formulations.plan import Configuration, Plan
 

@@ -12,8 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from formulations.instance import Cluster, Workload
-from formulations.instance.input_limits import Bytes, Name, Seconds
-from formulations.instance.record import Record
+from formulations.instance.record import Bytes, Name, Record, Seconds
 from formulations.lengths.problem import Moves
 from formulations.plan import Plan
 from formulations.switching.shards import Kind, Slice

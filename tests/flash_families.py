@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 from formulations.instance import Instance
-from formulations.instance.family import Counts, Family
+from formulations.instance.instance import Counts, Family
 from formulations.instance.load import parse_instance
 from solver.search.driver import solve
 

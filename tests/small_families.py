@@ -4,7 +4,7 @@ from functools import cache
 from itertools import permutations
 
 from formulations.costs.tables import build_tables
-from formulations.instance.family import Counts, Family
+from formulations.instance.instance import Counts, Family
 from formulations.space import configs_of
 from solver.clusters.front import Figures, Measure, TimeAndMoney
 from solver.clusters.search import FamilySearch, outcome

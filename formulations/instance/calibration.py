@@ -15,9 +15,8 @@ from pydantic import Field
 
 from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
-from formulations.instance.input_limits import Count, Name, Text
 from formulations.instance.profile import leaves
-from formulations.instance.record import Fraction, Section
+from formulations.instance.record import Count, Fraction, Name, Section, Text
 
 LEAST_FACTOR, MOST_FACTOR = 0.05, 20.0
 Factor = Annotated[float, Field(ge=LEAST_FACTOR, le=MOST_FACTOR)]

@@ -8,7 +8,6 @@ from pydantic import Field
 
 from formulations.errors import InstanceError
 from formulations.instance.documents import Document, Place, resource, suggestion
-from formulations.instance.input_limits import Name
 from formulations.instance.machines import (
     NETWORK_LATENCY_S,
     EfficiencyFile,
@@ -20,7 +19,7 @@ from formulations.instance.machines import (
     as_link,
     gpu_type,
 )
-from formulations.instance.record import Record
+from formulations.instance.record import Name, Record
 from formulations.instance.search import FrameworksFile, Overlap
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload

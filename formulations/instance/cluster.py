@@ -10,17 +10,6 @@ from pydantic import Field, Tag, model_validator
 from formulations.errors import Mistakes, joined
 from formulations.instance.catalogue import gpu_catalogue, link_catalogue
 from formulations.instance.documents import Place
-from formulations.instance.input_limits import (
-    MOST_CHOICES,
-    MOST_GPUS,
-    MOST_GROUPS,
-    MOST_ZONE_PAIRS,
-    Count,
-    GpusPerNode,
-    Index,
-    Name,
-    first_beyond,
-)
 from formulations.instance.machines import (
     NETWORK_LATENCY_S,
     NOT_STATED,
@@ -41,12 +30,21 @@ from formulations.instance.machines import (
 from formulations.instance.record import (
     FROM_LIST,
     MAPPING,
+    MOST_CHOICES,
+    MOST_GPUS,
+    MOST_GROUPS,
+    MOST_ZONE_PAIRS,
     NAME,
     NAME_OR_MAPPING,
     NUMBER,
     NUMBER_OR_MAPPING,
+    Count,
+    GpusPerNode,
+    Index,
+    Name,
     Record,
     Section,
+    first_beyond,
     refusal,
 )
 

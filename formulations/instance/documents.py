@@ -22,7 +22,7 @@ from typing import NamedTuple, cast
 import yaml
 
 from formulations.errors import InstanceError
-from formulations.instance.input_limits import (
+from formulations.instance.record import (
     MOST_BYTES,
     MOST_TEXT,
     MOST_VALUES,

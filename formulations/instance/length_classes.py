@@ -20,9 +20,8 @@ from tokenize import TokenError
 
 from formulations.errors import InstanceError
 from formulations.instance.documents import Place, read_bytes, read_text
-from formulations.instance.input_limits import MOST_BATCH, MOST_VALUES, check_extent
 from formulations.instance.lengths import LengthClass
-from formulations.instance.record import shown
+from formulations.instance.record import MOST_BATCH, MOST_VALUES, check_extent, shown
 
 #: Halvings of the interval in which the least ratio of lengths in a class lies.
 _HALVINGS = 50

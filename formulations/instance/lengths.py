@@ -4,9 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from formulations.instance.input_limits import MOST_CHOICES, Batch, Count, Name, Text
 from formulations.instance.machines import NOT_STATED
-from formulations.instance.record import Quantity, Record
+from formulations.instance.record import MOST_CHOICES, Batch, Count, Name, Quantity, Record, Text
 from formulations.instance.transformer import Architecture
 
 Rows = Literal["packed", "padded"]

@@ -13,14 +13,27 @@ from formulations.errors import InstanceError, Mistakes, joined
 from formulations.instance.calibration import Calibration, check_calibration
 from formulations.instance.cluster import ClusterFile, CountRange, resolve_cluster
 from formulations.instance.documents import Place, parse_document, read_text
-from formulations.instance.family import MOST_MEMBERS, Family
 from formulations.instance.flash import resolve_flash
-from formulations.instance.input_limits import MOST_CHOICES_OF_TERMS, Name, Text
-from formulations.instance.instance import Instance, Limits, LimitsFile, Objective
+from formulations.instance.instance import (
+    MOST_MEMBERS,
+    Family,
+    Instance,
+    Limits,
+    LimitsFile,
+    Objective,
+)
 from formulations.instance.lengths import LengthsFile
 from formulations.instance.preemption import PreemptionFile, resolve_preemption
 from formulations.instance.profile import ProfileFile, WrittenProfile
-from formulations.instance.record import MAPPING, NAME, NAME_OR_MAPPING, Section
+from formulations.instance.record import (
+    MAPPING,
+    MOST_CHOICES_OF_TERMS,
+    NAME,
+    NAME_OR_MAPPING,
+    Name,
+    Section,
+    Text,
+)
 from formulations.instance.resolve_lengths import read_classes, resolve_lengths, with_lengths
 from formulations.instance.resolve_search import (
     Given,

@@ -9,21 +9,19 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, Tag
 
 from formulations.instance.documents import Place
-from formulations.instance.input_limits import (
-    MOST_TEXT,
-    Bytes,
-    Name,
-    Seconds,
-    Text,
-)
 from formulations.instance.record import (
     FROM_LIST,
     MAPPING,
+    MOST_TEXT,
     NAME,
     NAME_OR_MAPPING,
+    Bytes,
+    Name,
     Quantity,
     Record,
+    Seconds,
     Section,
+    Text,
 )
 from formulations.instance.workload import Precision
 

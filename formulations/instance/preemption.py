@@ -9,14 +9,12 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from formulations.instance.input_limits import (
-    Seconds,
-    Text,
-)
 from formulations.instance.machines import NOT_STATED, Kind
 from formulations.instance.record import (
     Quantity,
+    Seconds,
     Section,
+    Text,
 )
 
 Pause = Annotated[Seconds, Quantity("time", most="100 h", example="2 min")]

@@ -9,14 +9,17 @@ from pydantic import Field, Tag
 
 from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
-from formulations.instance.input_limits import Batch, Count, Name, Text
 from formulations.instance.record import (
     LIST,
     NUMBER,
     NUMBER_OR_LIST,
+    Batch,
+    Count,
+    Name,
     Quantity,
     Record,
     Section,
+    Text,
 )
 from formulations.instance.workload import Precision
 

@@ -11,7 +11,6 @@ from formulations.errors import all_of
 from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
 from formulations.instance.flash import flash_remedy
-from formulations.instance.input_limits import MOST_BATCH, first_beyond
 from formulations.instance.length_classes import classes_of, log_normal_classes, read_lengths
 from formulations.instance.lengths import (
     CLASSES,
@@ -21,7 +20,7 @@ from formulations.instance.lengths import (
     MeasuredStrategy,
     MeasuredSwitch,
 )
-from formulations.instance.record import shown
+from formulations.instance.record import MOST_BATCH, first_beyond, shown
 from formulations.instance.resolve_workload import WorkloadFile
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import Workload

@@ -11,9 +11,12 @@ from formulations.errors import InstanceError
 from formulations.instance.catalogue import workload_catalogue
 from formulations.instance.documents import Place, json_document, parse_json, read_text
 from formulations.instance.huggingface_model import architecture_from_config
-from formulations.instance.input_limits import Batch, Name, Text, printable
 from formulations.instance.record import (
+    Batch,
+    Name,
     Section,
+    Text,
+    printable,
     shown,
 )
 from formulations.instance.sizes import TransformerSizes

@@ -9,16 +9,20 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, Tag, model_validator
 
-from formulations.instance.input_limits import MOST_CHOICES, Count, Index, Name, Text
 from formulations.instance.machines import NOT_STATED, Kind
 from formulations.instance.record import (
     MAPPING,
+    MOST_CHOICES,
     NAME,
     NAME_OR_MAPPING,
+    Count,
     Fraction,
+    Index,
+    Name,
     OneOrMany,
     Record,
     Section,
+    Text,
     refusal,
     shown,
     without_nulls,

@@ -4,8 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from formulations.instance.input_limits import MOST_LAYERS
-from formulations.instance.record import Section
+from formulations.instance.record import MOST_LAYERS, Section
 
 _MOST_WIDTH = 10**7
 _MOST_EXPERTS = 10**5

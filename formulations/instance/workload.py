@@ -17,16 +17,16 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from formulations.instance.input_limits import (
+from formulations.instance.record import (
     MOST_CHAIN,
     Batch,
     Count,
     Figure,
     Name,
+    Record,
     Text,
     first_beyond,
 )
-from formulations.instance.record import Record
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16", "bf16", "fp8")

@@ -14,8 +14,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from formulations.instance.input_limits import Batch, Count, Name
-from formulations.instance.record import refusal
+from formulations.instance.record import Batch, Count, Name, refusal
 
 Rows = Literal["packed", "padded"]
 #: ascending: shorter sequences first, and a strategy may come again; free: each strategy has one

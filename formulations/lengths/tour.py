@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from formulations.instance.input_limits import Batch, Index
+from formulations.instance.record import Batch, Index
 from formulations.lengths.problem import STRICT, Mixed, Moves, Nanoseconds, Switching
 from formulations.lengths.strategy_time import PARTS, StrategyTimes, strategy_times
 from formulations.units import ceil_div

@@ -19,7 +19,7 @@ from math import lcm, prod
 from typing import Literal, NamedTuple
 
 from formulations.instance import Cluster, Workload
-from formulations.instance.input_limits import Bytes, Count, Index
+from formulations.instance.record import Bytes, Count, Index
 from formulations.instance.workload import padded_vocabulary
 from formulations.lengths.problem import STRICT
 from formulations.plan import PARAMETERS_SPLIT, STATES_SPLIT, Plan

@@ -15,7 +15,7 @@ from solver.cli.terminal import family_display, print_report, say
 from solver.options import SolveOptions
 
 if TYPE_CHECKING:
-    from formulations.instance.family import Family
+    from formulations.instance.instance import Family
     from solver.clusters.front import Measure
     from solver.front_document import FrontDocument
 

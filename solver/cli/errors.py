@@ -70,7 +70,7 @@ def with_error_line(command: Callable[P, None]) -> Callable[P, None]:
             with _heard_by(hear):
                 command(*args, **kwargs)
         except PlannerError as error:
-            from formulations.instance.input_limits import MOST_TEXT, printable
+            from formulations.instance.record import MOST_TEXT, printable
 
             for line in error.lines:
                 say(f"error: {printable(line, MOST_TEXT)}", err=True)

@@ -12,7 +12,7 @@ from itertools import product
 from math import floor, inf
 
 from formulations.costs.renting import Terms, chooses_terms, worthwhile_terms
-from formulations.instance.family import Counts, Family
+from formulations.instance.instance import Counts, Family
 from formulations.units import NANOSECONDS_PER_SECOND, SECONDS_PER_HOUR
 from solver.front_document import Aim
 from solver.result import NOISE

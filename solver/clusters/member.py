@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from formulations.costs.renting import chooses_terms, worthwhile_terms
 from formulations.instance import Instance
-from formulations.instance.family import Counts, Family
+from formulations.instance.instance import Counts, Family
 from formulations.plan import Configuration, Group, Plan
 from formulations.space import configs_of
 from solver.files import canonical_json

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 
 from formulations.costs.renting import Terms
-from formulations.instance.family import Counts, Family
+from formulations.instance.instance import Counts, Family
 from formulations.units import seconds
 from solver.clusters.front import Front, Measure
 from solver.clusters.member import (

@@ -12,7 +12,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import even_shares
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.instance.input_limits import TOO_LONG
+from formulations.instance.record import TOO_LONG
 from formulations.instance.resolve_search import (
     context_fault,
     expert_fault,

@@ -17,9 +17,8 @@ from formulations.errors import InstanceError, all_of
 from formulations.instance import Instance, NodeGroup
 from formulations.instance.calibration import MOST_FACTOR
 from formulations.instance.documents import Document, Mark, Node, Part, Place, csv_fields, read_text
-from formulations.instance.input_limits import Batch, Count, Name
 from formulations.instance.profile import PeakMemory
-from formulations.instance.record import Record
+from formulations.instance.record import Batch, Count, Name, Record
 from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.validation import validated
 from formulations.instance.workload import Recompute

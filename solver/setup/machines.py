@@ -9,8 +9,7 @@ from pathlib import Path
 
 from formulations.errors import InstanceError, PlannerError
 from formulations.instance.documents import read_text
-from formulations.instance.input_limits import MOST_GPUS
-from formulations.instance.record import shown
+from formulations.instance.record import MOST_GPUS, shown
 
 _MACHINES = re.compile(r"(?:(\d{1,6})x)?(\d{1,3})x([A-Za-z][\w .-]*?)(?:@(.+))?")
 ALLOWED = 'NODESxGPUSxTYPE[@NETWORK], such as 4x8xH100 or "2x4xRTX-3090@10 Gbit/s"'

@@ -10,7 +10,7 @@ from time import monotonic
 
 from formulations.errors import PlanError
 from formulations.instance import Cluster, Workload
-from formulations.instance.input_limits import MOST_TEXT
+from formulations.instance.record import MOST_TEXT
 from formulations.lengths.problem import Moves
 from formulations.plan import Plan
 from formulations.switching.shards import layout_of

@@ -17,7 +17,7 @@ from math import floor
 
 from formulations.costs.renting import Terms, chooses_terms, worthwhile_terms
 from formulations.instance import Instance
-from formulations.instance.family import Counts, Family
+from formulations.instance.instance import Counts, Family
 from formulations.space import PlanSpace
 from formulations.units import NANOSECONDS_PER_SECOND, SECONDS_PER_HOUR, seconds
 from solver.front_document import ClusterRecord, FrontDocument, PointDocument, TermsDocument

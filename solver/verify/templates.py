@@ -27,7 +27,7 @@ from formulations.costs.template_costs import (
 from formulations.costs.transfers import inside_ns
 from formulations.fleet import Design, Strategy
 from formulations.instance import Instance
-from formulations.instance.input_limits import can_be_simulated
+from formulations.instance.record import can_be_simulated
 from formulations.node_sharing import NodeSplit, filled, may_start
 from formulations.plan import Configuration, Degrees, Plan
 from formulations.space import PlanSpace

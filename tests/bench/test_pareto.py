@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.pareto import CASES, FASOP_CASE, faults, judged
-from formulations.instance.family import Family
+from formulations.instance.instance import Family
 from formulations.instance.load import load_family
 from tests.small_families import searched
 

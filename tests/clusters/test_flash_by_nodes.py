@@ -3,7 +3,7 @@
 import pytest
 
 from formulations.instance import Instance
-from formulations.instance.family import Counts, Family
+from formulations.instance.instance import Counts, Family
 from solver.clusters.front import TimeAndMoney, TimeAndNodes
 from solver.files import sealed
 from solver.options import Method, SolveOptions

@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 
 from formulations.costs.renting import worthwhile_terms
-from formulations.instance.family import Family
+from formulations.instance.instance import Family
 from formulations.instance.machines import Spot
 from formulations.instance.preemption import Preemption
 from solver.clusters.front import Figures, TimeAndMoney

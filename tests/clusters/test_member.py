@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from formulations.instance.family import Family
+from formulations.instance.instance import Family
 from formulations.instance.load import load_family
 from solver.clusters.front import Measure, TimeAndMoney, TimeAndNodes
 from solver.clusters.member import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from formulations.instance.family import Counts
+from formulations.instance.instance import Counts
 from solver.clusters.front import TimeAndMoney, TimeAndNodes
 from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.clusters.search import FamilySearch, outcome

@@ -4,20 +4,25 @@ import re
 from typing import Annotated
 
 import pytest
-from pydantic import Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from formulations.instance.load import instance_json_schema
 from formulations.instance.record import (
     WRITTEN,
     Fraction,
+    Name,
     OneOrMany,
     Quantity,
     Record,
+    can_be_simulated,
+    first_beyond,
+    printable,
     shown,
 )
 from formulations.units import parse_quantity
 
 SCHEMA = instance_json_schema()
+NAMES: TypeAdapter[str] = TypeAdapter(Name)
 
 
 class Inner(Record):
@@ -105,3 +110,27 @@ def test_bare_value_or_list() -> None:
     bare, several = SCHEMA["$defs"]["SearchFile"]["properties"]["recompute"]["anyOf"]
     assert bare["enum"] == ["none", "selective", "full"]
     assert (several["type"], several["items"], several["uniqueItems"]) == ("array", bare, True)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", "\x1b[31m", "\u202ea", "\ufffe"])
+def test_bug_names_that_reach_the_terminal_are_refused(name: str) -> None:
+    """Escapes, line breaks, what turns text round, and what XML does not allow."""
+    with pytest.raises(ValidationError):
+        NAMES.validate_python(name)
+    for name in ("x" * 200, "ü☃ 3"):
+        assert NAMES.validate_python(name) == name
+
+
+def test_unprintable_text_is_escaped_and_cut() -> None:
+    """What a message quotes is one short line."""
+    assert printable("a\x1b\nb") == "a\\x1b\\nb"
+    assert printable("x" * 10, 8) == "xxxxx..."
+
+
+def test_sums_and_steps_beyond_a_limit() -> None:
+    """3 + 4 is within 7; 32,768 micro-batches of one stage, or 524,288 passes of all, too."""
+    assert first_beyond([3, 4], 7) is None
+    assert first_beyond([3, 4, 1], 7) == 2
+    assert can_be_simulated(8, 1 << 15, 1 << 15)
+    assert not can_be_simulated(8, (1 << 15) + 1, 1 << 15)
+    assert not can_be_simulated(1, 1 << 16, (1 << 15) + 1)

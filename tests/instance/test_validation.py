@@ -9,8 +9,7 @@ import yaml
 
 from formulations.errors import InstanceError
 from formulations.instance.documents import json_document
-from formulations.instance.input_limits import Name
-from formulations.instance.record import Record
+from formulations.instance.record import Name, Record
 from formulations.instance.validation import validated, written_kind
 from tests.instance_texts import MINIMAL, PROFILE, parsed
 

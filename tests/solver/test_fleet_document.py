@@ -45,8 +45,8 @@ def test_bug_equal_pipelines_are_simulated_but_once(
     passes = 2 * sum(stages[design] * m for design, m in unlike)
     assert len(unlike) < len(fleet.pipelines)
     text = fleet.model_dump_json()
-    monkeypatch.setattr("formulations.instance.input_limits.MOST_OPERATIONS", passes)
+    monkeypatch.setattr("formulations.instance.record.MOST_OPERATIONS", passes)
     assert FleetDocument.model_validate_json(text) == fleet
-    monkeypatch.setattr("formulations.instance.input_limits.MOST_OPERATIONS", passes - 1)
+    monkeypatch.setattr("formulations.instance.record.MOST_OPERATIONS", passes - 1)
     with pytest.raises(ValidationError, match="too long to be simulated"):
         FleetDocument.model_validate_json(text)
