@@ -105,7 +105,7 @@ def boundary_ranges(tables: CostTables) -> list[tuple[int, int]]:
 
 def only_order(tables: CostTables) -> tuple[int, ...] | None:
     """The node order if nodes of a single group leave no choice, else None."""
-    used = [j for j, count in enumerate(tables.config.nodes_used) if count]
+    used = tables.config.groups_used
     return (used[0],) * tables.config.nodes_used[used[0]] if len(used) == 1 else None
 
 

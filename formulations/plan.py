@@ -85,12 +85,14 @@ class Configuration(Record):
         return 1 if self.per_stage else self.degrees[0].cp
 
     @property
+    def groups_used(self) -> list[int]:
+        """Node groups of the nodes used."""
+        return [j for j, count in enumerate(self.nodes_used) if count]
+
+    @property
     def degrees_used(self) -> list[Degrees]:
         """Those of the node groups used; none where every stage has its own."""
-        if self.per_stage:
-            return []
-        pairs = zip(self.degrees, self.nodes_used, strict=True)
-        return [degrees for degrees, count in pairs if count]
+        return [] if self.per_stage else [self.degrees[j] for j in self.groups_used]
 
     @property
     def widest_tp(self) -> int:
@@ -124,8 +126,8 @@ class Configuration(Record):
 
         Taken for granted where every stage has degrees of its own.
         """
-        used = (j for j, count in enumerate(self.nodes_used) if count)
-        return self.per_stage or any(self.ranks(j) > 1 or self.expert_ranks(j) > 1 for j in used)
+        copies = (max(self.ranks(j), self.expert_ranks(j)) for j in self.groups_used)
+        return self.per_stage or max(copies) > 1
 
     def own_states(self, parameters: int, group: int, experts: int = 0) -> int:
         """Of the parameters of a layer on one GPU, those whose optimizer states it holds.

@@ -34,13 +34,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.collectives import ALL_REDUCE, ring_s
 from formulations.costs.context import context_s
-from formulations.costs.experts import (
-    ALL_TO_ALLS,
-    ALONE,
-    Members,
-    all_to_all_s,
-    grouped_s,
-)
+from formulations.costs.experts import ALL_TO_ALLS, ALONE, Members, all_to_all_s, grouped_s
 from formulations.costs.magnitude import check_step
 from formulations.errors import InstanceError
 from formulations.instance import Instance, Layer, NodeGroup
@@ -124,24 +118,6 @@ def analytic_s(
     return Passes(max(forward_s, host_s), max(backward_s, 2 * host_s))
 
 
-def analytic_core_s(
-    layer: Layer, group: NodeGroup, precision: Precision, tp: int, b: float
-) -> float:
-    """Seconds of that forward pass from the scores to the weighted sum of the values."""
-    core = layer.model_copy(
-        update={
-            "forward_flops": layer.unweighted_flops,
-            "expert_flops": 0,
-            "routed_bytes": 0,
-            "kernels": layer.core_kernels,
-            "memory_kernels": layer.core_memory_kernels,
-            "replicated_activation_bytes": 0,
-            "sharded_activation_bytes": layer.core_bytes,
-        }
-    )
-    return analytic_s(core, group, precision, tp, b).forward
-
-
 @dataclass(frozen=True)
 class _Slot:
     """Where a layer is worked on: the GPUs of a slot, with b sequences on each part of it."""
@@ -176,8 +152,19 @@ class _Slot:
         """Of a forward pass without traffic, the share that selective recomputation repeats."""
         if not layer.core_kernels:
             return 0.0
+        core = layer.model_copy(  # from the scores to the weighted sum of the values
+            update={
+                "forward_flops": layer.unweighted_flops,
+                "expert_flops": 0,
+                "routed_bytes": 0,
+                "kernels": layer.core_kernels,
+                "memory_kernels": layer.core_memory_kernels,
+                "replicated_activation_bytes": 0,
+                "sharded_activation_bytes": layer.core_bytes,
+            }
+        )
         precision, tp = self.instance.workload.precision, self.degrees.tp
-        core_s = analytic_core_s(layer, self.group, precision, tp, self.share)
+        core_s = analytic_s(core, self.group, precision, tp, self.share).forward
         return core_s / self.passes_s(layer).forward
 
     def compute_s(self, layer: Layer) -> tuple[LayerSeconds, Origin | str]:
@@ -236,9 +223,8 @@ class _Slot:
         kernels = layer.kind, self.group.gpu.name, self.degrees.tp, self.sequences
         factor = calibration.factor(*kernels) if calibration else None
         if factor is not None:
-            origin, core_s = "corrected", factor * core_s
-            forward_s, backward_s = factor * forward_s, factor * backward_s
-            weight_s = factor * weight_s
+            origin, times_s = "corrected", (core_s, forward_s, backward_s, weight_s)
+            core_s, forward_s, backward_s, weight_s = (factor * time_s for time_s in times_s)
         if layer.is_block:
             backward_s += {"none": 0.0, "selective": core_s, "full": forward_s}[recompute]
         return ceil_ns(forward_s), ceil_ns(backward_s), int(weight_s * 1e9), origin

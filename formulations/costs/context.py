@@ -39,15 +39,10 @@ def context_methods(instance: Instance, config: Configuration) -> list[ContextMe
 
     They are those of its widest tensor groups.
     """
-    tp, kv_heads, told = (
-        config.widest_tp,
-        instance.workload.kv_heads,
-        instance.search.context_method,
-    )
-    layers = (
-        layer for layer in instance.workload.layers if layer.key_value_bytes and config.cp > 1
-    )
-    return [told or method_of(layer, tp, config.cp, kv_heads) for layer in layers]
+    tp, cp, workload = config.widest_tp, config.cp, instance.workload
+    told, layers = instance.search.context_method, workload.layers if cp > 1 else ()
+    attending = (layer for layer in layers if layer.key_value_bytes)
+    return [told or method_of(layer, tp, cp, workload.kv_heads) for layer in attending]
 
 
 def context_s(
@@ -66,16 +61,10 @@ def context_s(
     if method == "all_to_all":
         one_s = turns_s(b * (layer.key_value_bytes + layer.query_bytes) / (tp * cp), 2)
         return one_s, one_s
-    one_s = turns_s(b * layer.key_value_bytes / tp, 1)
-    sums_s = _sums_s(layer, group, degrees, b)
-    return one_s + sums_s, 2 * one_s + sums_s
-
-
-def _sums_s(layer: Layer, group: NodeGroup, degrees: Degrees, b: int) -> float:
-    """What a ring's turns take beside one kernel: their sums, and to get up to speed again."""
-    gpu = group.gpu
-    results_bytes = b * layer.query_bytes / 2 / (degrees.tp * degrees.cp)
-    sums_s = degrees.cp * SUM_BYTES / 2 * results_bytes / gpu.memory_bandwidth_bytes_per_s
+    # What a ring's turns take beside one kernel: their sums, and to get up to speed again
+    gpu, results_bytes = group.gpu, b * layer.query_bytes / 2 / (tp * cp)
+    sums_s = cp * SUM_BYTES / 2 * results_bytes / gpu.memory_bandwidth_bytes_per_s
     maximum = gpu.attention_maximum or gpu.efficiency_maximum
-    ramp_s = gpu.attention_half_flops / (gpu.half_peak * maximum)
-    return sums_s + (degrees.cp - 1) * ramp_s
+    sums_s += (cp - 1) * (gpu.attention_half_flops / (gpu.half_peak * maximum))
+    one_s = turns_s(b * layer.key_value_bytes / tp, 1)
+    return one_s + sums_s, 2 * one_s + sums_s

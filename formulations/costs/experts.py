@@ -82,7 +82,7 @@ def members_of(instance: Instance, config: Configuration) -> Members:
     """The expert-parallel groups of a configuration."""
     if not config.has_expert_grid:
         return ALONE
-    used = [j for j, count in enumerate(config.nodes_used) if count]
+    used = config.groups_used
     together = gcd(config.ep, *(ranks_per_node(instance, config, j) for j in used))
     return Members(config.ep, together, tuple(used) if together < config.ep else (), config.etp)
 
@@ -114,16 +114,11 @@ def grouped_s(
     weights_s = layer.experts_per_gpu(etp or tp, ep) / bandwidth
     width = WEIGHT_BYTES[precision]
     tokens = b * (etp or tp) / tp
-    order_s = _permuted_bytes(layer, ep) * tokens / gpu.memory_bandwidth_bytes_per_s
-    order_s /= gpu.permute_bandwidth
+    permuted_bytes = (6 if ep > 1 else 2) * layer.routed_bytes
+    permuted_bytes += 2 * (layer.input_bytes if layer.routed_bytes else 0)
+    order_s = permuted_bytes * tokens / gpu.memory_bandwidth_bytes_per_s / gpu.permute_bandwidth
     forward_s = products_s + width * weights_s + order_s
     return forward_s, 2 * products_s + (width + 2 * gradient_bytes) * weights_s + order_s
-
-
-def _permuted_bytes(layer: Layer, ep: int) -> int:
-    """What permutations read and write in each pass of a sequence."""
-    copies = 6 if ep > 1 else 2
-    return copies * layer.routed_bytes + 2 * (layer.input_bytes if layer.routed_bytes else 0)
 
 
 def all_to_all_s(

@@ -39,13 +39,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.collectives import (
-    ALL_REDUCE,
-    HALF,
-    ring_latency_s,
-    ring_share,
-    wire_ns,
-)
+from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, ring_share, wire_ns
 from formulations.costs.compute import LayerTimes, TimeColumns, Times
 from formulations.costs.experts import members_of, ranks_per_node
 from formulations.costs.memory import layer_parameters
@@ -62,8 +56,7 @@ def lanes_like(config: Configuration, group: int) -> int:
 
 def widest_group(config: Configuration) -> int:
     """Of the node groups used the first with the largest tensor groups."""
-    used = [j for j, count in enumerate(config.nodes_used) if count]
-    return max(used, key=lambda j: config.degrees[j].tp)
+    return max(config.groups_used, key=lambda j: config.degrees[j].tp)
 
 
 def message_lanes(instance: Instance, degrees: Degrees, widest: int) -> int:
@@ -93,10 +86,9 @@ def layers_alike(
 
     lane_bytes: [L, J]. Within a mask the slowest of rings on several groups is so for every layer.
     """
-    used = [j for j, count in enumerate(config.nodes_used) if count]
-    if len({config.degrees[j].tp for j in used}) == 1:
+    if len({degrees.tp for degrees in config.degrees_used}) == 1:
         return (np.ones(len(lane_bytes), dtype=np.int64),)
-    kinds, which = np.unique(lane_bytes[:, used], axis=0, return_inverse=True)
+    kinds, which = np.unique(lane_bytes[:, config.groups_used], axis=0, return_inverse=True)
     return tuple((which.ravel() == i).astype(np.int64) for i in range(len(kinds)))
 
 
@@ -137,7 +129,7 @@ def expert_rings_ns(
     instance: Instance, config: Configuration, factor: float, size_bytes: Times
 ) -> Times:
     """[L] rings over the ranks with the same experts; size_bytes: [L, J] of a GPU's experts."""
-    used = [j for j, count in enumerate(config.nodes_used) if count]
+    used = config.groups_used
     ring, cluster = max(config.expert_ranks(j) for j in used), instance.cluster
     if ring == 1 or not factor:
         return np.zeros(len(size_bytes), dtype=np.int64)
@@ -151,14 +143,8 @@ def expert_rings_ns(
         nodes, stages = min(sum(config.nodes_used), (stage - 1) // size + 2), 2
     nodes = min(ring, nodes)
     inside = [(j, cluster.groups[j].intra_node, min(ring, ranks[j] // together)) for j in used]
-    between: list[Channel] = [
-        (
-            j,
-            cluster.groups[j].inter_node,
-            config.expert_lanes(j) * min(config.ep, ranks[j]) * stages,
-        )
-        for j in used
-    ]
+    sent = {j: config.expert_lanes(j) * min(config.ep, ranks[j]) * stages for j in used}
+    between: list[Channel] = [(j, cluster.groups[j].inter_node, sent[j]) for j in used]
     widest = widest_group(config)
     rings = config.expert_lanes(widest) * config.ep * config.pp
     between += [(widest, link, rings) for link in cluster.links_among(used)]
@@ -177,7 +163,7 @@ def _exchange_ns(instance: Instance, config: Configuration, width: int) -> Times
     Of so many bytes per parameter; then that of experts, among the ranks with the same ones.
     """
     cluster, num_nodes = instance.cluster, sum(config.nodes_used)
-    used = [j for j, count in enumerate(config.nodes_used) if count]
+    used = config.groups_used
     counts = [layer_parameters(instance.workload, config, j) for j in range(len(config.degrees))]
     repeats = [run.count for run in instance.workload.layer_runs]
     by_layer = np.array(counts, dtype=np.int64).transpose(1, 2, 0)  # from [J, 2, runs]
@@ -198,7 +184,7 @@ def _exchange_ns(instance: Instance, config: Configuration, width: int) -> Times
 
 def with_exchanges(instance: Instance, config: Configuration, times: LayerTimes) -> LayerTimes:
     """The times of a configuration from those of its (degrees, micro-batch, recomputation)."""
-    used = [j for j, n in enumerate(config.nodes_used) if n]
+    used = config.groups_used
     if config.zero < GRADIENTS_SPLIT or not config.has_copies:
         return times
     workload = instance.workload
@@ -226,9 +212,7 @@ def with_exchanges(instance: Instance, config: Configuration, times: LayerTimes)
 
 def config_times(instance: Instance, config: Configuration) -> list[LayerTimes]:
     """Times of all layers on all node groups under one configuration, per way to recompute."""
-    columns = TimeColumns(instance)
+    columns, at = TimeColumns(instance), (config.degrees, config.micro_batch)
     members = members_of(instance, config)
-    ways = (
-        columns.times(config.degrees, config.micro_batch, way, members) for way in config.recompute
-    )
+    ways = (columns.times(*at, way, members) for way in config.recompute)
     return [with_exchanges(instance, config, times) for times in ways]

@@ -96,7 +96,7 @@ class CostTables:
     @cached_property
     def used(self) -> list[int]:
         """Node groups of the nodes used."""
-        return [j for j, count in enumerate(self.config.nodes_used) if count]
+        return self.config.groups_used
 
     @cached_property
     def work_ns(self) -> Array:
@@ -145,10 +145,9 @@ class CostTables:
     @cached_property
     def longest_ns(self) -> int:
         """No path through the operations of a step is longer: each of them is on it once."""
-        used = self.used
-        longest = self.forward_ns + self.backward_ns + np.max(self.recompute_ns, axis=0)
-        layers = longest[:, used].max(axis=1).sum()
-        optimizer = self.optimizer_ns[:, used].max(axis=1).sum()
+        longest = self.work_ns + np.max(self.recompute_ns, axis=0)
+        layers = longest[:, self.used].max(axis=1).sum()
+        optimizer = self.optimizer_ns[:, self.used].max(axis=1).sum()
         rings = sum(int(ring.sum()) for ring in self.expert_rings_ns(ALL_REDUCE))
         rest = int(optimizer) + rings + ceil(_traffic_ns(self))
         return self.num_micro_batches * int(layers) + rest

@@ -55,7 +55,7 @@ class ZoneVariables:
         self.model, self.terms, self.config = model, ZoneTerms(tables), tables.config
         self.owners = owners
         self.zone = self.terms.zone_of_group
-        used = {self.zone[j] for j, count in enumerate(self.config.nodes_used) if count}
+        used = {self.zone[j] for j in self.config.groups_used}
         self.pairs = list(combinations(sorted(used), 2))
         self._inside = lru_cache(maxsize=None)(self._new_inside)
         self._flows = lru_cache(maxsize=None)(self._new_flows)

@@ -121,7 +121,7 @@ def runs_order(instance: Instance, config: Configuration, order: Sequence[int]) 
 
 def apart(instance: Instance, config: Configuration) -> Iterator[tuple[Owner, Owner]]:
     """Pairs of slots with node groups that do not own them in the same order, see `runs_order`."""
-    used = [j for j, count in enumerate(config.nodes_used) if count]
+    used = config.groups_used
     last = config.slots - config.dp
     for i, j in product(used if limits_orders(instance, config) else (), repeat=2):
         a, b = config.degrees[i], config.degrees[j]

@@ -242,7 +242,7 @@ class Lane:
     def exact(self) -> bool:
         """Whether the ways are node orders, with their own costs."""
         config, sizes = self.tables.config, self.tables.slots_per_node
-        used = [j for j, count in enumerate(config.nodes_used) if count]
+        used = config.groups_used
         single_places = all(sizes[j] == self.places.width for j in used)
         alike = len(self.tables.tensors) == 1 and len(self.classes) == len(used)
         return single_places and alike and not self.tables.instance.cluster.has_zones

@@ -63,7 +63,7 @@ class BlockCosts:
     def __init__(self, space: SplitSpace, placer: Placer) -> None:
         self.space, self.tables = space, space.tables
         config, sizes = self.tables.config, self.tables.slots_per_node
-        used = [j for j, count in enumerate(config.nodes_used) if count]
+        used = config.groups_used
         self.micro_batches = self.tables.num_micro_batches // config.dp
         every = range(len(sizes))
         self.farthest = np.array(

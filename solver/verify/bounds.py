@@ -211,7 +211,7 @@ class Prover:
         fewest = total // config.dp if even else 1
         costs = self.stage_costs(config)
         capacities, roomiest = costs.tables.capacity_bytes, dict[Degrees, int]()
-        used = [j for j, n in enumerate(config.nodes_used) if n]
+        used = config.groups_used
         for j in sorted(used, key=lambda j: int(capacities[j])):
             roomiest[config.degrees[j]] = j
         ends = np.zeros(len(self.layers) + 1, dtype=bool)

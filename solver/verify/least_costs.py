@@ -43,7 +43,7 @@ class LeastCosts:
     @cached_property
     def used(self) -> tuple[int, ...]:
         """Node groups of the nodes used."""
-        return tuple(j for j, n in enumerate(self.config.nodes_used) if n)
+        return tuple(self.config.groups_used)
 
     @cached_property
     def groups(self) -> tuple[NodeGroup, ...]:

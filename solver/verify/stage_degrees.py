@@ -65,7 +65,7 @@ class Standing(NamedTuple):
 def places_of(space: PlanSpace, config: Configuration) -> list[Place]:
     """The places that stages of a configuration may have."""
     b, groups = config.micro_batch, space.instance.cluster.groups
-    used = [j for j, count in enumerate(config.nodes_used) if count]
+    used = config.groups_used
     return [
         (j, degrees)
         for j in used

@@ -232,7 +232,7 @@ class ChunkStages(Stages):
 
         Other devices have as many layers as they have chunks, at least.
         """
-        used = [j for j, n in enumerate(self.config.nodes_used) if n]
+        used = self.config.groups_used
         work = self._times[:, 0].sum(axis=0)[used].min(axis=0)
         work = np.where(self._places.any(axis=1), self.least * work, self.limit + 1)
         most_layers = self.length - self.config.num_stages + self.chunks

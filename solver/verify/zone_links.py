@@ -44,7 +44,7 @@ def keeps_stages_apart(prover: Prover, config: Configuration, below_ns: int) -> 
     Then all replicas go from zone to zone together. One replica is on one node; else it takes too
     long, see `spanning_ns`.
     """
-    used = [j for j, count in enumerate(config.nodes_used) if count]
+    used = config.groups_used
     if not zone_legs(prover.instance, used):
         return False
     return config.dp == 1 or spanning_ns(prover, config) >= below_ns
