@@ -70,7 +70,7 @@ def plan_figures(
     """What the fields of NO_FIGURES hold for a plan with these costs and this step."""
     config, step_time_s = plan.config, seconds(step_time_ns)
     instance = instance.on(config.nodes_used)
-    tables = plan_tables(instance, plan)
+    tables, _ = plan_tables(instance, plan)
     price = price_usd_per_hour(instance, config)
     cost = price * step_time_s / SECONDS_PER_HOUR
     steps = instance.objective.steps

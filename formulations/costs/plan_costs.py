@@ -15,7 +15,7 @@ from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.plan import GRADIENTS_SPLIT, Choose, Configuration, Place, Plan, Recomputed, Stage
+from formulations.plan import GRADIENTS_SPLIT, Choose, Configuration, Plan, Recomputed, Replica
 from formulations.schedules import SCHEDULES, schedule_graph
 
 
@@ -120,12 +120,11 @@ def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
     splits = {tuple(stage.layers for stage in replica.stages) for replica in plan.replicas}
     if len(splits) != 1:
         raise PlanError("replicas", "different splits", "one split shared by all replicas")
-    layers = splits.pop()
-    tables = plan_tables(instance, plan)
-    boundaries = (0, *(end for _, end in layers))
+    boundaries = (0, *(end for _, end in splits.pop()))
+    tables, by_replica = plan_tables(instance, plan)
     counts = tuple(replica.micro_batches for replica in plan.replicas)
     stated: dict[tuple[int, int, int], list[Recomputed]] = {}
-    for replica, columns in zip(plan.replicas, _columns(instance, plan), strict=True):
+    for replica, columns in zip(plan.replicas, by_replica, strict=True):
         for d, column in enumerate(columns[: plan.config.pp]):
             recomputed = [stage.recomputed for stage in replica.stages[d :: plan.config.pp]]
             alike = stated.setdefault((d, column, replica.micro_batches), recomputed)
@@ -134,65 +133,44 @@ def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
     if plan.config.per_stage:
         nodes = [stage.group.node for stage in plan.replicas[0].stages]
         together = [a == b for a, b in zip([None, *nodes[:-1]], nodes, strict=True)]
-        placement = StagePlacer(tables).costs(_columns(instance, plan)[0], together)
+        placement = StagePlacer(tables).costs(by_replica[0], together)
     else:
         groups = instance.cluster.node_groups
         placement = Placer(tables).costs([groups[node] for node in plan.node_order])
-    costs = split_costs(
-        tables,
-        placement,
-        boundaries,
-        counts,
-        lambda d, j, m, _: stated[d, j, m],
-    )
+    costs = split_costs(tables, placement, boundaries, counts, lambda d, j, m, _: stated[d, j, m])
     return replace(costs, config=plan.config)
 
 
-def plan_tables(instance: Instance, plan: Plan) -> CostTables:
-    """Costs of the configuration of a plan; where every stage has its own degrees, by place."""
-    if not plan.config.per_stage:
-        return build_tables(instance, plan.config)
-    return stage_tables(instance, plan.config, tuple(_places(instance, plan)))
+def plan_tables(instance: Instance, plan: Plan) -> tuple[CostTables, list[list[int]]]:
+    """Costs of the configuration of a plan, and [R][S] their column for every stage.
 
-
-def _place(instance: Instance, stage: Stage) -> Place:
-    return instance.cluster.node_groups[stage.group.node], stage.degrees
-
-
-def _places(instance: Instance, plan: Plan) -> list[Place]:
-    """The different places of its stages."""
-    stages = (stage for replica in plan.replicas for stage in replica.stages)
-    return list(dict.fromkeys(_place(instance, stage) for stage in stages))
-
-
-def _columns(instance: Instance, plan: Plan) -> list[list[int]]:
-    """[R][S] column of `plan_tables` for every stage."""
-    places = _places(instance, plan) if plan.config.per_stage else []
-    return [
-        [
-            places.index(place) if places else place[0]
-            for place in (_place(instance, stage) for stage in replica.stages)
-        ]
+    Where every stage has its own degrees they are by place.
+    """
+    groups = instance.cluster.node_groups
+    by_replica = [
+        [(groups[stage.group.node], stage.degrees) for stage in replica.stages]
         for replica in plan.replicas
     ]
+    if not plan.config.per_stage:
+        columns = [[group for group, _ in places] for places in by_replica]
+        return build_tables(instance, plan.config), columns
+    distinct = tuple(dict.fromkeys(place for places in by_replica for place in places))
+    columns = [[distinct.index(place) for place in places] for places in by_replica]
+    return stage_tables(instance, plan.config, distinct), columns
 
 
 def plan_memory(instance: Instance, plan: Plan) -> list[list[MemoryParts]]:
     """[R][p] what the memory of a GPU of every replica and device holds; in all `memory_bytes`."""
-    tables, pp = plan_tables(instance, plan), plan.config.pp
+    (tables, by_replica), pp = plan_tables(instance, plan), plan.config.pp
+
+    def parts(replica: Replica, d: int, column: int) -> MemoryParts:
+        chunks, count = replica.stages[d::pp], replica.micro_batches
+        layers, recomputed = zip(*((one.layers, one.recomputed) for one in chunks), strict=True)
+        return memory_parts(tables, layers, d, column, count, recomputed)
+
     return [
-        [
-            memory_parts(
-                tables,
-                [stage.layers for stage in replica.stages[d::pp]],
-                d,
-                columns[d],
-                replica.micro_batches,
-                [stage.recomputed for stage in replica.stages[d::pp]],
-            )
-            for d in range(pp)
-        ]
-        for replica, columns in zip(plan.replicas, _columns(instance, plan), strict=True)
+        [parts(replica, d, columns[d]) for d in range(pp)]
+        for replica, columns in zip(plan.replicas, by_replica, strict=True)
     ]
 
 

@@ -176,7 +176,7 @@ def worthwhile_terms(instance: Instance, nodes: Sequence[int]) -> tuple[Terms, .
     if instance.preemption is not None and chooses_terms(instance):
         return _worthwhile(_offers(instance, nodes), instance.preemption, limit)
     on_demand = Terms((), rent_usd_per_hour(instance, nodes), 0.0, 1.0)
-    return (on_demand,) if _is_within(on_demand, limit) else ()
+    return (on_demand,) if is_within(on_demand.usd_per_hour, limit) else ()
 
 
 def _offers(instance: Instance, nodes_used: Sequence[int]) -> tuple[tuple[_Offer, ...], ...]:
@@ -213,7 +213,9 @@ def _choices(offers: tuple[tuple[_Offer, ...], ...], preemption: Preemption) -> 
 def _worthwhile(
     offers: tuple[tuple[_Offer, ...], ...], preemption: Preemption, limit: float | None
 ) -> tuple[Terms, ...]:
-    within = (terms for terms in _choices(offers, preemption) if _is_within(terms, limit))
+    within = (
+        terms for terms in _choices(offers, preemption) if is_within(terms.usd_per_hour, limit)
+    )
     best = list[Terms]()
     for terms in sorted(within, key=lambda terms: (terms.slowdown, terms.useful_usd_per_hour)):
         if not best or terms.useful_usd_per_hour < best[-1].useful_usd_per_hour:
@@ -221,5 +223,6 @@ def _worthwhile(
     return tuple(best)
 
 
-def _is_within(terms: Terms, limit: float | None) -> bool:
-    return limit is None or terms.usd_per_hour <= limit * (1 + _NOISE)
+def is_within(usd_per_hour: float, limit: float | None) -> bool:
+    """Whether a rent is within a limit on it, but for the noise of sums."""
+    return limit is None or usd_per_hour <= limit * (1 + _NOISE)

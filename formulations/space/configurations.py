@@ -14,7 +14,7 @@ from itertools import combinations, product
 from math import gcd
 from typing import Any, Literal, NamedTuple
 
-from formulations.costs.renting import rent_usd_per_hour
+from formulations.costs.renting import is_within, rent_usd_per_hour
 from formulations.fleet import Strategy
 from formulations.instance import Instance
 from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, ZeroStage, plain_schedules
@@ -33,9 +33,6 @@ MAX_MICRO_BATCH = 64
 
 #: Choices of nodes between two checks.
 CHECKED_EVERY = 512
-
-#: Relative float noise in sums of prices.
-PRICE_NOISE = 1e-12
 
 Nodes = tuple[int, ...]  #: number of nodes used, per node group
 
@@ -59,8 +56,7 @@ def _counts(instance: Instance) -> list[range]:
 
 
 def _affordable(instance: Instance, vector: tuple[int, ...]) -> bool:
-    limit = instance.limits.max_price_usd_per_hour
-    return limit is None or rent_usd_per_hour(instance, vector) <= limit * (1 + PRICE_NOISE)
+    return is_within(rent_usd_per_hour(instance, vector), instance.limits.max_price_usd_per_hour)
 
 
 def may_use(instance: Instance, vector: tuple[int, ...]) -> bool:
@@ -144,15 +140,6 @@ def longest_pipeline(instance: Instance) -> int:
     return min(longest, TARGETS[instance.search.target].most_stages(instance.workload) or longest)
 
 
-def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
-    """Pairs (dp, pp) with dp * pp = slots and enough layers for pp stages."""
-    return [
-        (slots // pp, pp)
-        for pp in range(1, min(slots, longest_pipeline(instance)) + 1)
-        if slots % pp == 0 and _may_have(instance, slots // pp, pp)
-    ]
-
-
 def schedules_of(instance: Instance, pp: int, share: int) -> Iterator[tuple[ScheduleName, int]]:
     """Schedules with their chunks per device, for `share` micro-batches per replica.
 
@@ -191,24 +178,6 @@ def pipeline_strategies(instance: Instance, micro_batch: int) -> list[Strategy]:
         for ways in recompute_ways(instance, zero=0)
         for schedule in plain_schedules(instance.search)
     ]
-
-
-def stage_pipelines(instance: Instance, vector: Nodes) -> Iterator[tuple[int, int]]:
-    """Pairs (dp, pp) of several stages with degrees of their own, in slots as small as any."""
-    groups = instance.cluster.groups
-    used = [(n, group.gpus_per_node) for n, group in zip(vector, groups, strict=True) if n]
-    widths = [degrees.width for _, size in used for degrees in slot_degrees(instance, size, 1)]
-    slots = sum(n * size for n, size in used) // min(widths) if widths else 0
-    for dp in range(1, slots // 2 + 1):
-        for pp in range(2, min(longest_pipeline(instance), slots // dp) + 1):
-            if _may_have(instance, dp, pp):
-                yield dp, pp
-
-
-def _may_have(instance: Instance, dp: int, pp: int) -> bool:
-    """Whether the lists of `search` have so many replicas and stages."""
-    lists = (dp, instance.search.data_parallel), (pp, instance.search.pipeline_parallel)
-    return all(listed is None or degree in listed for degree, listed in lists)
 
 
 class Departure(NamedTuple):
@@ -325,12 +294,28 @@ class _Walk:
         if search.degrees == "per_stage" and plain:
             yield ()
 
-    def _pipelines(self, chosen: _Fields) -> Iterable[tuple[int, int]]:
-        if not chosen.degrees:
-            return stage_pipelines(self.instance, chosen.nodes_used)
-        groups = zip(chosen.nodes_used, self.instance.cluster.groups, chosen.degrees, strict=True)
-        slots = sum(n * (group.gpus_per_node // degrees.width) for n, group, degrees in groups)
-        return pipeline_degrees(self.instance, slots)
+    def _pipelines(self, chosen: _Fields) -> Iterator[tuple[int, int]]:
+        """Pairs (dp, pp) that fill all slots with enough layers for pp stages.
+
+        Where stages have degrees of their own, several of them in slots as small as any.
+        """
+        instance, longest = self.instance, longest_pipeline(self.instance)
+        nodes = list(zip(chosen.nodes_used, instance.cluster.groups, strict=True))
+        if chosen.degrees:
+            pairs = zip(nodes, chosen.degrees, strict=True)
+            slots = sum(n * (group.gpus_per_node // own.width) for (n, group), own in pairs)
+            filling = ((slots // pp, pp) for pp in range(1, min(slots, longest) + 1))
+            choices = ((dp, pp) for dp, pp in filling if dp * pp == slots)
+        else:
+            used = [(n, group.gpus_per_node) for n, group in nodes if n]
+            widths = [own.width for _, size in used for own in slot_degrees(instance, size, 1)]
+            slots = sum(n * size for n, size in used) // min(widths) if widths else 0
+            degrees = range(1, slots // 2 + 1)
+            choices = ((dp, pp) for dp in degrees for pp in range(2, min(longest, slots // dp) + 1))
+        replicas, stages = instance.search.data_parallel, instance.search.pipeline_parallel
+        for dp, pp in choices:
+            if (replicas is None or dp in replicas) and (stages is None or pp in stages):
+                yield dp, pp
 
     def _experts(self, chosen: _Fields) -> Sequence[tuple[int, int | None]]:
         if not chosen.degrees:

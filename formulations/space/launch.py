@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, get_args
 from formulations.costs.context import context_methods
 from formulations.instance import Instance, SearchSpace
 from formulations.instance.launcher import Demands, Launcher, Refusal
-from formulations.instance.search import RECOMPUTE_WAYS, DegreesPer, ScheduleName, ZeroStage
+from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, ZeroStage
 from formulations.instance.targets import LAUNCHERS, TARGETS, Target
 from formulations.instance.workload import Recompute
 from formulations.plan import PARAMETERS_SPLIT, STATES_SPLIT, Configuration, Plan
@@ -29,10 +29,16 @@ def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
     shares = {replica.micro_batches for replica in plan.replicas}
     recomputed = recomputed_blocks(instance, plan)
     ways = list(dict.fromkeys(way for way, _, _ in recomputed))
-    num_stages = sum(len(replica.stages) for replica in plan.replicas)
+    stages = [stage for replica in plan.replicas for stage in replica.stages]
+    # what has degrees of its own: nodes that have, one each, are as good as groups
+    distinct, degrees = {stage.degrees for stage in stages}, "per_group"
+    if len({(stage.group.node, stage.degrees) for stage in stages}) > len(plan.node_order):
+        degrees = "per_stage"
+    elif len(distinct) == 1 and not any(own.parts > 1 for own in distinct):
+        degrees = "uniform"
     alike = len(ways) <= 1 and all(num in (0, blocks) for _, num, blocks in recomputed)
     return {
-        "degrees": [_degrees_per(plan)],
+        "degrees": [degrees],
         "schedule": [plan.config.schedule],
         "context_parallel": [plan.config.cp],
         "context_method": list(dict.fromkeys(context_methods(instance, plan.config))),
@@ -41,18 +47,8 @@ def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
         "micro_batches": ["even" if len(shares) == 1 else "uneven"],
         "recompute_per": ["plan" if alike else "stage"],
         "recompute": [*ways],
-        "embedding_only_stages": [len(recomputed) < num_stages],
+        "embedding_only_stages": [len(recomputed) < len(stages)],
     }
-
-
-def _degrees_per(plan: Plan) -> DegreesPer:
-    """What has degrees of its own; nodes that have, one each, are as good as groups."""
-    stages = [stage for replica in plan.replicas for stage in replica.stages]
-    distinct = {stage.degrees for stage in stages}
-    if len({(stage.group.node, stage.degrees) for stage in stages}) > len(plan.node_order):
-        return "per_stage"
-    alike = len(distinct) == 1 and not any(degrees.parts > 1 for degrees in distinct)
-    return "uniform" if alike else "per_group"
 
 
 def recomputed_blocks(instance: Instance, plan: Plan) -> list[tuple[Recompute, int, int]]:
@@ -145,24 +141,21 @@ def zero_choices(instance: Instance, config: Configuration) -> list[ZeroStage]:
     equally many in every replica, and a pipeline of one stage. Where no tensor has copies all
     stages that the target runs are the same plan: the least stands for them.
     """
-    search = instance.search
-    exchanges = config.pp == 1 and search.micro_batches == "even"
-    highest = PARAMETERS_SPLIT if exchanges else STATES_SPLIT
-    choices = sorted(zero for zero in search.zero if zero <= highest)
-    stages = [zero for zero in choices if _runs(instance, config, zero)]
-    return stages if config.has_copies else stages[:1]
-
-
-def _runs(instance: Instance, config: Configuration, zero: ZeroStage) -> bool:
-    """Whether the target of an instance can run a config, with a ZeRO stage, on some node order."""
-    target = TARGETS[instance.search.target]
-    if any(target.refused(instance.workload, _demands(instance, config, zero))):
-        return False
+    search, target = instance.search, TARGETS[instance.search.target]
     if "context_method" in target.search:
         methods = context_methods(instance, config)
         if not all(target.allows("context_method", method) for method in methods):
-            return False
-    return runs_degrees(instance, config, zero)
+            return []
+    exchanges = config.pp == 1 and search.micro_batches == "even"
+    highest = PARAMETERS_SPLIT if exchanges else STATES_SPLIT
+    stages = [
+        zero
+        for zero in sorted(search.zero)
+        if zero <= highest
+        and not any(target.refused(instance.workload, _demands(instance, config, zero)))
+        and runs_degrees(instance, config, zero)  # on some node order
+    ]
+    return stages if config.has_copies else stages[:1]
 
 
 #: All values of the fields that rules are about, the widest last where there is one value.
