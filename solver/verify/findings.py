@@ -1,12 +1,14 @@
 """What a verification finds: problems, one line each, and what was checked."""
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from formulations.errors import InstanceError
 from formulations.instance import Instance
+from formulations.instance.record import Record
 from solver.files import Envelope, digest
 
 #: Relative difference that is float noise, in figures that are products of others.
@@ -39,24 +41,37 @@ class Verification:
         return not (self.problems or self.unproved or self.reservations)
 
 
+class HaltError(Exception):
+    """A part of the checks was left, as what follows needs what was found wrong."""
+
+
 class Findings:
     """Collects problems while a document is checked."""
 
     def __init__(self) -> None:
-        self._problems: list[str] = []
-        self._checked: list[str] = []
-        self._reservations: list[str] = []
-        self.num_figures = 0
+        self.problems: list[str] = []
+        self.checked: list[str] = []
+        self.reservations: list[str] = []
         self.unproved: list[int] = []
+        self.num_figures = 0
+        self._before_part = 0
 
-    @property
-    def num_problems(self) -> int:
-        """Number of problems so far."""
-        return len(self._problems)
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """A part of the checks that is left where it halts."""
+        outer, self._before_part = self._before_part, len(self.problems)
+        with suppress(HaltError):
+            yield
+        self._before_part = outer
+
+    def halt(self) -> None:
+        """Leaves the part if it has found problems."""
+        if len(self.problems) > self._before_part:
+            raise HaltError
 
     def refuse(self, field: str, found: object, expected: str) -> None:
         """Adds a problem; `expected` says in words what is allowed."""
-        self._problems.append(f"{field}: found {found}, expected {expected}")
+        self.problems.append(f"{field}: found {found}, expected {expected}")
 
     def require(self, holds: bool, field: str, found: object, expected: str) -> bool:
         """Adds a problem unless `holds`, which it returns."""
@@ -78,22 +93,53 @@ class Findings:
             holds = math.isclose(found, expected, rel_tol=NOISE, abs_tol=NOISE_NEAR_ZERO)
         return self.require(holds, field, repr(found), repr(expected))
 
+    def one_of(self, field: str, found: object, allowed: Sequence[object]) -> bool:
+        """Whether a value is one of these."""
+        return self.require(found in allowed, field, found, f"one of {list(allowed)}")
+
+    def at_least(self, field: str, found: float, lowest: float) -> bool:
+        """Whether a value is not below this."""
+        return self.require(found >= lowest, field, found, f"at least {lowest}")
+
+    def at_most(self, field: str, found: float, highest: float) -> bool:
+        """Whether a value is not above this."""
+        return self.require(found <= highest, field, found, f"at most {highest}")
+
+    def compare(self, field: str, stated: Any, expected: Any, but: Set[str] = frozenset()) -> None:
+        """Compares values field by field and entry by entry, floats but for their noise.
+
+        but: fields that are not looked at.
+        """
+        names = set[str]()
+        if isinstance(expected, Record):
+            names = {*type(expected).model_fields}
+        elif is_dataclass(expected):
+            names = {part.name for part in fields(expected)}
+        if names:
+            for name in sorted(names - but):
+                pair = getattr(stated, name, None), getattr(expected, name)
+                self.compare(f"{field}.{name}", *pair, but)
+        elif isinstance(expected, tuple) and len(stated or ()) == len(expected) > 0:
+            for i, pair in enumerate(zip(stated, expected, strict=True)):
+                self.compare(f"{field}[{i}]", *pair, but)
+        elif isinstance(expected, float) and stated is not None:
+            self.close(field, stated, expected)
+        else:
+            self.equal(field, stated, expected)
+
     def note(self, text: str) -> None:
         """Adds a line to what was checked."""
-        self._checked.append(text)
+        self.checked.append(text)
 
     def reserve(self, text: str) -> None:
         """Adds a claim that is not shown again."""
-        self._reservations.append(text)
+        self.reservations.append(text)
 
     def verification(self) -> Verification:
         """All that was found."""
-        return Verification(
-            tuple(self._problems),
-            tuple(self._checked),
-            tuple(self.unproved),
-            tuple(self._reservations),
-        )
+        texts = (self.problems, self.checked, self.reservations)
+        problems, checked, reservations = map(tuple, texts)
+        return Verification(problems, checked, tuple(self.unproved), reservations)
 
 
 def verification(document: Envelope, check: Callable[[Findings], None]) -> Verification:
@@ -105,7 +151,8 @@ def verification(document: Envelope, check: Callable[[Findings], None]) -> Verif
     )
     findings.note("digest")
     try:
-        check(findings)
+        with findings.part():
+            check(findings)
     except (ArithmeticError, InstanceError, LookupError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}"
         findings.refuse("instance", f"figures without a cost ({reason})", "usable figures")
@@ -114,7 +161,7 @@ def verification(document: Envelope, check: Callable[[Findings], None]) -> Verif
 
 def instance_differences(stated: Instance, expected: Instance) -> tuple[str, ...]:
     """One line per field in which two instances differ: field, found, expected."""
-    pair = (fields.model_dump(mode="json") for fields in (stated, expected))
+    pair = (instance.model_dump(mode="json") for instance in (stated, expected))
     return tuple(differences("instance", *pair))
 
 

@@ -28,7 +28,7 @@ def verify_fleet(document: FleetDocument, effort: Effort | None = None) -> Verif
 
     def check(findings: Findings) -> None:
         _check_content(document, findings)
-        if asked.prove != "nothing" and not findings.num_problems:
+        if asked.prove != "nothing" and not findings.problems:
             _check_bound(document, findings)
             prove_claims(document, asked, findings)
 
@@ -36,7 +36,6 @@ def verify_fleet(document: FleetDocument, effort: Effort | None = None) -> Verif
 
 
 def _check_content(document: FleetDocument, findings: Findings) -> None:
-    problems = findings.num_problems
     for field, value, allowed, _ in unfit_fields(document.instance):
         findings.refuse(f"instance.{field}", value, allowed)
     _check_places(document, document.pipelines, "pipelines", findings)
@@ -47,10 +46,9 @@ def _check_content(document: FleetDocument, findings: Findings) -> None:
     for n, design in enumerate(document.designs):
         _check_template(document, design, f"designs[{n}].template", findings)
     _check_designs(document, findings)
-    if findings.num_problems == problems:
-        check_sharing(document, findings)
-    if findings.num_problems > problems:
-        return
+    findings.halt()
+    check_sharing(document, findings)
+    findings.halt()
     check_steps(document, findings)
     findings.note(f"nodes and templates of {len(document.pipelines)} pipelines")
     fleet = pipelines_of(document, document.pipelines)
@@ -86,7 +84,7 @@ def _check_designs(document: FleetDocument, findings: Findings) -> None:
     for n, design in enumerate(designs):
         for name, allowed in (("recompute", ways), ("schedule", search.schedule)):
             value, field = getattr(design.strategy, name), f"designs[{n}].strategy.{name}"
-            findings.require(value in allowed, field, value, f"one of {list(allowed)}")
+            findings.one_of(field, value, allowed)
     templates = {design.template for design in designs}
     findings.require(len(templates) == len(designs), "designs", "a template twice", "each once")
     sizes = sorted({design.strategy.micro_batch for design in designs})
@@ -108,9 +106,8 @@ def _check_template(
     if not findings.require(exist, field, template.node_groups, "known groups"):
         return
     for k, stage in enumerate(template.stages):
-        where, last = f"{field}.stages[{k}]", stage.group.gpus[-1] + 1
-        num_gpus = groups[template.group_of(stage)].gpus_per_node
-        findings.require(last <= num_gpus, where, f"GPUs up to {last}", f"at most {num_gpus}")
+        where, num_gpus = f"{field}.stages[{k}]", groups[template.group_of(stage)].gpus_per_node
+        findings.at_most(f"{where}: last of its GPUs", stage.group.gpus[-1] + 1, num_gpus)
         num_blocks = sum(blocks[slice(*stage.layers)])
         enough = num_blocks > 0 or document.instance.search.embedding_only_stages
         findings.require(enough, where, f"no block in {stage.layers}", "a block")
@@ -158,8 +155,7 @@ def _check_steps(
         costs, m = costs_of[pipeline.template], pipeline.micro_batches
         memory = zip(costs.used_bytes(m), costs.limit_bytes, strict=True)
         for k, (used_bytes, limit) in enumerate(memory):
-            where, text = f"{field}[{n}], stage {k}", f"at most {limit} bytes"
-            findings.require(used_bytes <= limit, where, f"{used_bytes} bytes", text)
+            findings.at_most(f"{field}[{n}], stage {k}: bytes", used_bytes, limit)
         steps.append(times[pipeline.template, m])
         findings.close(f"{field}[{n}].step_time_s", pipelines[n].step_time_s, seconds(steps[-1]))
     batch = sum(pipeline.micro_batches for pipeline in fleet) * micro_batch
@@ -200,14 +196,10 @@ def _check_recovery(
     findings: Findings,
 ) -> None:
     """What is copied is what was missing, from nodes that are left and hold it."""
-    problems = findings.num_problems
     _check_places(document, recovery.before, "recovery.before", findings)
-    if findings.num_problems > problems:
-        return
-    names, sizes = (
-        document.instance.cluster.node_names,
-        layer_state_bytes(document.instance.workload),
-    )
+    findings.halt()
+    instance = document.instance
+    names, sizes = instance.cluster.node_names, layer_state_bytes(instance.workload)
     before = pipelines_of(document, recovery.before)
     _check_steps(document, recovery.before, "recovery.before", before, findings)
     away, lost, joined = map(set, (document.away, recovery.lost, recovery.joined))
@@ -233,10 +225,8 @@ def _check_recovery(
         fits = not holders if copy.source is None else copy.source in holders
         findings.require(fits, f"{field}.source", copy.source, f"one of {holders}")
         findings.equal(f"{field}.replica", copy.replica, replica_of.get(copy.source or ""))
-    time_ns = Links(document.instance.cluster).transfer_ns(copies, sizes)
+    time_ns = Links(instance.cluster).transfer_ns(copies, sizes)
     findings.close("recovery.transfer_s", recovery.transfer_s, seconds(time_ns))
     findings.close("recovery.steps", recovery.steps, document.training_s / document.step_time_s)
-    enough = recovery.steps_bound >= recovery.steps * (1 - NOISE)
-    text = f"at least {recovery.steps}"
-    findings.require(enough, "recovery.steps_bound", recovery.steps_bound, text)
+    findings.at_least("recovery.steps_bound", recovery.steps_bound, recovery.steps * (1 - NOISE))
     findings.note(f"sources and time of {len(copies)} copies")

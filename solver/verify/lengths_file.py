@@ -13,9 +13,8 @@ the bound is CP-SAT's word, and said to be.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from itertools import pairwise, permutations, product
-from typing import Any
 
 import numpy as np
 
@@ -57,24 +56,23 @@ def verify_lengths(document: LengthsDocument, effort: Effort | None = None) -> V
 
 
 def _check(document: LengthsDocument, findings: Findings, effort: Effort) -> None:
-    if not _check_tour(document, findings):
-        return
+    _check_tour(document, findings)
+    findings.halt()
     _check_figures(document, findings)
-    if effort.prove == "nothing" or findings.num_problems:
+    if effort.prove == "nothing" or findings.problems:
         return
     clock = Clock(effort.time_limit_s)
     try:
         plans = _check_strategies(document, findings, clock)
         if plans:
             _check_switches(document, plans, findings)
-        if findings.num_problems:
-            return
+        findings.halt()
         # The bound: no step in ascending order is below it
         bound_s, least_ns = document.lower_bound_s, least_ascending_ns(document.problem)
         allowed = f"at most {seconds(least_ns)}, that of a step in ascending order"
         holds = round(bound_s * NANOSECONDS_PER_SECOND) <= least_ns
-        if not findings.require(holds, "lower_bound_s", bound_s, allowed):
-            return
+        findings.require(holds, "lower_bound_s", bound_s, allowed)
+        findings.halt()
         findings.note("no step in ascending order is below the bound")
         if document.order == "free":
             findings.reserve(f"that no step in any order is below {bound_s:.6g} s: CP-SAT's word")
@@ -90,9 +88,9 @@ def _check(document: LengthsDocument, findings: Findings, effort: Effort) -> Non
         findings.reserve("what strategies and switches take, and the bound: no time was left")
 
 
-def _check_tour(document: LengthsDocument, findings: Findings) -> bool:
+def _check_tour(document: LengthsDocument, findings: Findings) -> None:
     """That strategies exist, and that every atom is in one group, as the order allows."""
-    before, num_strategies = findings.num_problems, len(document.problem.strategies)
+    num_strategies = len(document.problem.strategies)
     visited = [group.strategy for group in document.groups]
     for field, strategy in (("anchor", document.anchor), *((f"groups: {q}", q) for q in visited)):
         findings.require(strategy < num_strategies, field, strategy, f"below {num_strategies}")
@@ -107,7 +105,6 @@ def _check_tour(document: LengthsDocument, findings: Findings) -> bool:
     fits = listed == sorted(listed) or (document.order == "free" and once)
     findings.require(fits, "groups: order", visited, f"strategies {allowed}")
     findings.note(f"{len(document.problem.atoms):,} length classes, each run by one strategy")
-    return findings.num_problems == before
 
 
 def _check_figures(document: LengthsDocument, findings: Findings) -> None:
@@ -118,30 +115,16 @@ def _check_figures(document: LengthsDocument, findings: Findings) -> None:
         findings.refuse("groups, switches", pairs, "strategies that take the lengths, and switches")
         return
     for field, defined in figures.items():
-        _check_value(field, getattr(document, field), defined, findings)
+        findings.compare(field, getattr(document, field), defined)
     findings.note("rows, times of groups and switches")
     step_s, bound_s = document.step_time_s, document.lower_bound_s
-    allowed = f"at most step_time_s, {step_s}"
-    findings.require(bound_s <= step_s, "lower_bound_s", bound_s, allowed)
+    findings.at_most("lower_bound_s", bound_s, step_s)
     gap = relative_gap(step_s, bound_s)
     findings.close("gap", document.gap, gap)
     status = Status.OPTIMAL if proves(gap, document.requested_gap) else Status.FEASIBLE
     findings.equal("status", document.status, status)
     closed = status is Status.OPTIMAL or document.termination is not Termination.CLOSED
     findings.require(closed, "termination", document.termination, "another, or a proof")
-
-
-def _check_value(place: str, written: Any, defined: Any, findings: Findings) -> None:
-    """A value is as it is defined, field by field where it has some."""
-    if is_dataclass(written) and type(written) is type(defined):
-        for field in fields(written):
-            pair = getattr(written, field.name), getattr(defined, field.name)
-            _check_value(f"{place}.{field.name}", *pair, findings)
-    elif isinstance(written, tuple) and len(written) == len(defined):
-        for n, pair in enumerate(zip(written, defined, strict=True)):
-            _check_value(f"{place}[{n}]", *pair, findings)
-    else:
-        findings.equal(place, written, defined)
 
 
 def _check_strategies(
@@ -161,7 +144,7 @@ def _check_strategies(
     findings.equal("workload", document.workload, instance.workload.name)
     if instance.lengths.strategies:
         mixed, above = measured_problem(instance)
-        _check_value("problem", problem, mixed, findings)
+        findings.compare("problem", problem, mixed)
         findings.equal("above", document.above, above)
         findings.equal("plans: number", len(document.plans), 0)
         findings.equal("switch_plans: number", len(document.switch_plans), 0)
@@ -189,14 +172,13 @@ def _check_strategies(
             where = f"{field}.replicas, pipeline {r}: longest_row"
             findings.require(costs.fits(longest, r), where, longest, "rows that fit its GPUs")
         fewest, pp = min(replica.micro_batches for replica in plan.replicas), plan.config.pp
-        text = f"{pp}, as many as a stage may hold at once"
-        findings.require(fewest >= pp, f"{field}: micro-batches of its plan", fewest, text)
+        findings.at_least(f"{field}: micro-batches of its plan, to be held at once", fewest, pp)
         defined = costs.strategy(strategy.name, longest_rows)
-        _check_value(field, strategy, defined.strategy, findings)
+        findings.compare(field, strategy, defined.strategy)
         findings.equal(f"above of {field}", document.above[q : q + 1], (defined.above,))
         plans.append((plan, file))
     findings.note(f"rows, reduction of gradients and optimizer of {len(plans)} strategies")
-    return [] if findings.num_problems else plans
+    return [] if findings.problems else plans
 
 
 def _plan_of(
@@ -215,7 +197,7 @@ def _plan_of(
     findings.require(same, f"{field}.instance", "another", allowed)
     for problem in verify_document(file, Effort(prove="nothing")).problems:
         findings.refuse(field, problem, "a plan file that verify accepts")
-    if findings.num_problems:
+    if findings.problems:
         return None
     plan = checked_plan(PlanSpace(file.instance), file, Findings())
     if findings.require(plan is not None, f"{field}.configuration", None, "a plan") and plan:

@@ -134,9 +134,7 @@ def check_log(
     space: PlanSpace, document: PlanDocument, findings: Findings, effort: Effort
 ) -> LogSummary | None:
     """Checks the log of a document; None if it has none, so that nothing is proved."""
-    counts = config_counts(document.closed_configs)
-    for name in type(counts).model_fields:
-        findings.equal(f"configs.{name}", getattr(document.configs, name), getattr(counts, name))
+    findings.compare("configs", document.configs, config_counts(document.closed_configs))
     if not document.closed_configs and any(True for _ in space.configs()):
         findings.note("no log of closed configurations: nothing is proved of other plans")
         return None

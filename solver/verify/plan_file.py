@@ -5,12 +5,10 @@ status, lower bound and gap, which speak of all plans, against the log.
 """
 
 from itertools import product
-from typing import Any
 
 import numpy as np
 
 from formulations.costs.plan_costs import plan_costs
-from formulations.instance.record import Record
 from formulations.instance.targets import TARGETS
 from formulations.plan import Plan
 from formulations.space import PlanSpace
@@ -25,16 +23,8 @@ from solver.verify.findings import NOISE, NOISE_NEAR_ZERO, Findings, Verificatio
 from solver.verify.log import LogSummary, check_log
 
 #: Those that are checked before there are costs, see `feasibility`.
-LAYOUT = {
-    "config",
-    "node_order",
-    "micro_batches",
-    "layers",
-    "node",
-    "gpus",
-    "degrees",
-    "recomputed",
-}
+LAYOUT = {"config", "node_order", "micro_batches", "layers", "recomputed"}
+LAYOUT |= {"node", "gpus", "degrees"}
 
 
 def check_figures(document: PlanDocument, plan: Plan, findings: Findings) -> int:
@@ -49,11 +39,10 @@ def check_figures(document: PlanDocument, plan: Plan, findings: Findings) -> int
     time_ns = step_time_ns(costs)
     figures = plan_figures(document.instance, plan, costs, time_ns)
     for name in sorted(figures.keys() - LAYOUT):
-        _compare(name, getattr(document, name), figures[name], findings)
+        findings.compare(name, getattr(document, name), figures[name], LAYOUT)
     for k, r in product(range(plan.config.pp), range(plan.config.dp)):
-        need, limit = int(costs.memory_bytes[k, r]), int(costs.limit_bytes[k, r])
-        field = f"replicas[{r}].stages[{k}].memory_bytes"
-        findings.require(need <= limit, field, need, f"at most {limit}")
+        need, room = int(costs.memory_bytes[k, r]), int(costs.limit_bytes[k, r])
+        findings.at_most(f"replicas[{r}].stages[{k}].memory_bytes", need, room)
     limited = {
         "max_step_time_s": seconds(time_ns),
         "max_cost_usd_per_step": figures["cost_usd_per_step"],
@@ -61,24 +50,9 @@ def check_figures(document: PlanDocument, plan: Plan, findings: Findings) -> int
     for name, value in limited.items():
         limit = getattr(document.instance.limits, name)
         if limit is not None:
-            within = value <= limit * (1 + NOISE)
-            findings.require(within, f"instance.limits.{name}", value, f"at most {limit}")
+            findings.at_most(f"instance.limits.{name}", value, limit * (1 + NOISE))
     findings.note(f"step time, memory and {findings.num_figures} figures of the plan")
     return time_ns
-
-
-def _compare(field: str, stated: Any, expected: Any, findings: Findings) -> None:
-    """One problem for every figure in which two values differ; floats but for their noise."""
-    if isinstance(expected, Record) and type(stated) is type(expected):
-        for name in sorted(type(expected).model_fields.keys() - LAYOUT):
-            _compare(f"{field}.{name}", getattr(stated, name), getattr(expected, name), findings)
-    elif field.endswith(("replicas", "stages")) and len(stated) == len(expected):
-        for i, pair in enumerate(zip(stated, expected, strict=True)):
-            _compare(f"{field}[{i}]", *pair, findings)
-    elif isinstance(expected, float) and stated is not None:
-        findings.close(field, stated, expected)
-    else:
-        findings.equal(field, stated, expected)
 
 
 def check_claims(
@@ -115,7 +89,18 @@ def check_claims(
         claim = f"{status.value}: gap {gap}, requested {asked}"
         text = f"{document.status.value} for {TARGETS[document.target].name}"
         findings.note(text if gap is None else f"{text}, gap {gap:.3%}")
-        _check_records(document, plan, time_ns, objective, findings)
+        closing = objective * (1 - asked) * (1 - NOISE)
+        for i, record in enumerate(document.closed_configs):
+            field, record_ns = f"closed_configs[{i}]", record.bound_ns
+            if record.config == plan.config:
+                text = f"a bound of at most {time_ns}, the plan's own"
+                holds = record_ns is not None and record_ns <= time_ns
+                findings.require(holds, field, f"{record.reason}, bound {record_ns}", text)
+            if record.reason == "bounded" and record_ns is not None:
+                # closed by a bound only within the requested gap of the plan
+                reaches = record_ns * objective_weight(instance, record.config) >= closing
+                text = f"open, as its bound is below {closing}"
+                findings.require(reaches, f"{field}.reason", "bounded", text)
     findings.require(document.status is status, "status", document.status.value, claim)
     bound_s = None if bound_ns is None else bound_ns / NANOSECONDS_PER_SECOND
     findings.close("lower_bound_s", document.lower_bound_s, bound_s)
@@ -124,26 +109,6 @@ def check_claims(
         findings.require(
             not num_open, "status", f"{num_open} configurations open", "all configurations closed"
         )
-
-
-def _check_records(
-    document: PlanDocument, plan: Plan, time_ns: int, objective: float, findings: Findings
-) -> None:
-    """The record of the plan's own configuration leaves the plan possible.
-
-    A configuration is closed by a bound only if that is within the requested gap of the plan.
-    """
-    closing = objective * (1 - document.requested_gap) * (1 - NOISE)
-    for i, record in enumerate(document.closed_configs):
-        field, bound_ns = f"closed_configs[{i}]", record.bound_ns
-        if record.config == plan.config:
-            text = f"a bound of at most {time_ns}, the plan's own"
-            holds = bound_ns is not None and bound_ns <= time_ns
-            findings.require(holds, field, f"{record.reason}, bound {bound_ns}", text)
-        if record.reason == "bounded" and bound_ns is not None:
-            reaches = bound_ns * objective_weight(document.instance, record.config) >= closing
-            text = f"open, as its bound is below {closing}"
-            findings.require(reaches, f"{field}.reason", "bounded", text)
 
 
 def verify_document(document: PlanDocument, effort: Effort | None = None) -> Verification:

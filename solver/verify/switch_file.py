@@ -36,8 +36,7 @@ def _check_content(document: SwitchDocument, findings: Findings) -> None:
     findings.equal("cluster: names of nodes", len(set(names)), len(names))
     for name, plan in (("before", document.before), ("after", document.after)):
         _check_plan(document.workload, cluster, plan, name, findings)
-    if findings.num_problems:
-        return
+    findings.halt()
     before, after = (layout_of(cluster, plan) for plan in (document.before, document.after))
     switch = switch_of(cluster, document.workload, before, after, KINDS[document.moves])
     slices = [written.slices for written in document.classes]
@@ -48,13 +47,11 @@ def _check_content(document: SwitchDocument, findings: Findings) -> None:
     sendings = list[Sending]()
     for n, (written, defined) in enumerate(zip(document.classes, switch.classes, strict=True)):
         sendings += _sendings(n, written, defined, switch, number, findings)
-    if not findings.num_problems:
-        findings.note(f"every part arrives once: {len(document.classes)} classes of slices")
-        for field, expected in switch_figures(cluster, switch, sendings).items():
-            findings.equal(field, getattr(document, field), expected)
-        findings.note(
-            "time of the busiest port or link, what no plan goes below, the published rule"
-        )
+    findings.halt()
+    findings.note(f"every part arrives once: {len(document.classes)} classes of slices")
+    for field, expected in switch_figures(cluster, switch, sendings).items():
+        findings.equal(field, getattr(document, field), expected)
+    findings.note("time of the busiest port or link, what no plan goes below, the published rule")
 
 
 def _sendings(
@@ -125,4 +122,4 @@ def _check_plan(
                 copies[layer] += ranks
     ep, layers = plan.config.ep, zip(copies, workload.layers, strict=True)
     fewest = min((ranks for ranks, layer in layers if layer.expert_parameters), default=ep)
-    findings.require(fewest >= ep, f"{field}.config.ep", ep, f"at most {fewest}")
+    findings.at_most(f"{field}.config.ep", ep, fewest)

@@ -263,8 +263,7 @@ def check_steps(document: FleetDocument, findings: Findings) -> None:
         findings.require(costs.fits(m), f"{field}.micro_batches", m, "as many as fit")
         step_s = seconds(pipeline_step_ns(costs, m))
         findings.close(f"{field}.step_time_s", claim.step_time_s, step_s)
-        within = claim.bound_s <= step_s
-        findings.require(within, f"{field}.bound_s", claim.bound_s, f"at most {step_s}")
+        findings.at_most(f"{field}.bound_s", claim.bound_s, step_s)
 
 
 def prove_claims(document: FleetDocument, effort: Effort, findings: Findings) -> None:
