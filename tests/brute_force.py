@@ -4,11 +4,14 @@ Shares nothing with the planner but layer tables and the words of the specificat
 costs are counted slot by slot, flow by flow, in exact fractions.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from itertools import combinations, pairwise, permutations, product
 from math import ceil, gcd
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +25,12 @@ from tests.recursion import moments, stage_ends
 Bytes = NDArray[np.int64]
 
 NOISE = Fraction(1, 10**12)  #: the relative excess that rounding up forgives
+NS_PER_S = 10**9 * (1 - NOISE)
 
 
 def up(seconds: Fraction) -> int:
     """Nanoseconds, rounded up."""
-    return ceil(seconds * 10**9 * (1 - NOISE))
+    return ceil(seconds * NS_PER_S)
 
 
 @dataclass(frozen=True)
@@ -186,6 +190,9 @@ class Floor:
         across = Fraction(nodes - 1, nodes) / Fraction(cluster.efficiency(nodes))
         times = []
         for x in range(self.tables.num_layers):
+            if not any(memory[j].experts[x] for j in groups):
+                times.append(0)
+                continue
             inner, outer, starts, delays = [0], [0], [Fraction(0)], [Fraction(0)]
             for j in groups:
                 size = size_bytes * int(memory[j].experts[x])
@@ -205,8 +212,7 @@ class Floor:
                 outer.append(up(factor * across * lanes / speed * size))
                 delays.append((nodes - 1) * latency)
             start = up(factor * max(starts)) + up(factor * max(delays))
-            held = any(memory[j].experts[x] for j in groups)
-            times.append((max(inner) + max(outer) + start) * held)
+            times.append(max(inner) + max(outer) + start)
         return times
 
     def embedding(self) -> int:
@@ -283,6 +289,7 @@ def device_bytes(
     config, memory = tables.config, tables.memory[j]
     own = [x for layers in stages[d :: config.pp] for x in layers]
 
+    @cache
     def kept(kind: str, s: int) -> int:
         if kind == "B":
             return sum(int(memory.put_off_bytes[x]) for x in stages[s])
@@ -291,9 +298,18 @@ def device_bytes(
     need = memory.fixed_bytes + sum(int(memory.static_bytes[x]) for x in own)
     need += max(int(memory.kept[ways[x]].workspace_bytes[x]) for x in own)
     return need + max(
-        sum(kept(kind, s) for kind, s in held)
-        for held in moments(config.schedule, config.pp, d, m, config.vpp)
+        sum(count * kept(kind, s) for (kind, s), count in counts)
+        for counts in held(config.schedule, config.pp, d, m, config.vpp)
     )
+
+
+@cache
+def held(
+    schedule: str, p: int, device: int, m: int, v: int
+) -> set[tuple[tuple[tuple[str, int], int], ...]]:
+    """All that a device keeps at any moment, as often as it has it."""
+    moments_ = moments(schedule, p, device, m, v)
+    return {tuple(sorted(Counter(kept).items())) for kept in moments_}
 
 
 def least_bytes(tables: CostTables, chunks: Sequence[tuple[int, int]], d: int, m: int) -> int:
@@ -304,6 +320,10 @@ def least_bytes(tables: CostTables, chunks: Sequence[tuple[int, int]], d: int, m
     return min(device_bytes(tables, stages, d, m, ways) for ways in options(tables, own))
 
 
+#: What `recomputed_ns` has worked out.
+_RECOMPUTED: dict[tuple[Any, ...], tuple[CostTables, list[int] | None]] = {}
+
+
 def recomputed_ns(
     tables: CostTables, placed: Placed, boundaries: Sequence[int], d: int, r: int, m: int
 ) -> list[int] | None:
@@ -311,15 +331,20 @@ def recomputed_ns(
 
     None without room.
     """
-    stages = [range(a, b) for a, b in pairwise(boundaries)]
-    chunks = stages[d :: tables.config.pp]
     j = placed.groups[d * tables.config.dp + r]
-    times = [
-        [sum(int(tables.recompute_ns[ways[x]][x, j]) for x in layers) for layers in chunks]
-        for ways in options(tables, [x for layers in chunks for x in layers])
-        if device_bytes(tables, stages, d, m, ways, j) <= tables.capacity_bytes[j]
-    ]
-    return min(times, default=None, key=sum)
+    key = (id(tables), tuple(boundaries), d, j, m)
+    if key not in _RECOMPUTED:
+        if len(_RECOMPUTED) > 1 << 14:
+            _RECOMPUTED.clear()
+        stages = [range(a, b) for a, b in pairwise(boundaries)]
+        chunks = stages[d :: tables.config.pp]
+        times = [
+            [sum(int(tables.recompute_ns[ways[x]][x, j]) for x in layers) for layers in chunks]
+            for ways in options(tables, [x for layers in chunks for x in layers])
+            if device_bytes(tables, stages, d, m, ways, j) <= tables.capacity_bytes[j]
+        ]
+        _RECOMPUTED[key] = tables, min(times, default=None, key=sum)  # tables keep their id so
+    return _RECOMPUTED[key][1]
 
 
 def fits(

@@ -7,6 +7,7 @@ from itertools import pairwise
 Done = tuple[str, int, int]  #: F, B or W; virtual stage; micro-batch
 
 
+@cache
 def operations(schedule: str, p: int, device: int, m: int, v: int = 1) -> list[Done]:
     """What a device does, in order."""
     if schedule == "interleaved":
