@@ -13,8 +13,10 @@ from solver.options import SolveOptions
 from solver.result import Status
 from solver.search.driver import solve
 from tests.command_line import output
-from tests.oracles.agreement import check_costs
+from tests.oracles.agreement import pages_suffice
 from tests.small_instances import gpu, layer, nodes_of
+
+test_pages_suffice = pages_suffice(2, 17, 23, 57)
 
 
 def test_tensor_groups_divide_products_and_what_is_kept() -> None:
@@ -131,9 +133,3 @@ def test_partial_profile_is_completed_where_the_user_says_so() -> None:
         assert forward_ns(instance, tp) == expected
         origins = layer_times(instance, uniform_degrees(instance, tp), 1, "none").origins
         assert origins == {"measured" if one else "analytic" for one in measured}
-
-
-@pytest.mark.parametrize("seed", [2, 17, 23, 57])
-def test_pages_suffice(seed: int) -> None:
-    """Random plans that use this module cost what docs/cost.md says."""
-    check_costs(seed)

@@ -5,8 +5,10 @@ import pytest
 
 from formulations.plan import Recomputed
 from formulations.schedules import Held
-from tests.oracles.agreement import check_memory
+from tests.oracles.agreement import check_memory, pages_suffice
 from tests.small_instances import layers_of
+
+test_pages_suffice = pages_suffice(1, 7, 13, 29, 46, 52, check=check_memory)
 
 #: Three layers: static bytes, of a micro-batch in flight, and once while one is worked on.
 MEMORY = layers_of(np.array([100, 200, 400]), np.array([10, 20, 40]), np.array([3, 5, 4]), fixed=7)
@@ -37,9 +39,3 @@ def test_chunks_share_one_moment() -> None:
     parts = MEMORY.parts([(0, 1), (2, 3)], moments, np.array([False, True, True]), [NOTHING] * 2)
     assert parts.weights_bytes == 500
     assert parts.activations_bytes == 90 + 4
-
-
-@pytest.mark.parametrize("seed", [1, 7, 13, 29, 46, 52])
-def test_pages_suffice(seed: int) -> None:
-    """Random plans that use this module cost what docs/cost.md says."""
-    check_memory(seed)

@@ -9,9 +9,11 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from tests.brute_force import all_orders, place
 from tests.equal_nodes import equal_nodes
-from tests.oracles.agreement import check_costs
+from tests.oracles.agreement import pages_suffice
 from tests.random_configs import random_tables, wide_zones
 from tests.seeds import few_and_many, one_each
+
+test_pages_suffice = pages_suffice(4, 5, 34, 41)
 
 
 def assert_counted(tables: CostTables, orders: Iterable[tuple[int, ...]]) -> None:
@@ -51,9 +53,3 @@ def test_bug_gpus_that_share_sequences_reduce_the_tied_matrix_each() -> None:
     """Two context GPUs of one replica share the nodes' links as two replicas do."""
     costs = Placer(equal_nodes(2, 2, 1, 1, 2, tied=True, cp=2)).costs([0, 0])
     assert costs.embedding_ns == 2 * 4_096_000 + 20_000
-
-
-@pytest.mark.parametrize("seed", [4, 5, 34, 41])
-def test_pages_suffice(seed: int) -> None:
-    """Random plans that use this module cost what docs/cost.md says."""
-    check_costs(seed)

@@ -19,9 +19,11 @@ from formulations.schedules import schedule_graph
 from solver.simulate import step_time_ns
 from tests.equal_nodes import equal_nodes
 from tests.hand_made import results
-from tests.oracles.agreement import check_costs
+from tests.oracles.agreement import pages_suffice
 from tests.seeds import few_and_many
 from tests.small_instances import layer, plain_config, workload
+
+test_pages_suffice = pages_suffice(5, 12, 46)
 
 
 @pytest.mark.usefixtures("round_times")
@@ -114,9 +116,3 @@ def test_replicas_alike_recompute_alike() -> None:
     unlike = plan.but(replicas=(first, second.but(stages=(stage,))))
     with pytest.raises(PlanError, match="unlike recomputation"):
         plan_costs(instance, unlike)
-
-
-@pytest.mark.parametrize("seed", [5, 12, 46])
-def test_pages_suffice(seed: int) -> None:
-    """Random plans that use this module cost what docs/cost.md says."""
-    check_costs(seed)

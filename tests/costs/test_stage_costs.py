@@ -27,10 +27,12 @@ from solver.verify.bounds import Prover
 from tests import brute_force
 from tests.cramped import cramped_tables
 from tests.equal_nodes import equal_nodes
-from tests.oracles.agreement import check_costs
+from tests.oracles.agreement import pages_suffice
 from tests.recursion import stage_ends
 from tests.seeds import few_and_many, one_each
 from tests.small_instances import layer, plain_config, workload
+
+test_pages_suffice = pages_suffice(11, 23, 46)
 
 SCHEDULES = ("1f1b", "gpipe", "zb-h1")
 
@@ -219,9 +221,3 @@ def test_measured_times_are_shared_out_as_the_analytic_model_does() -> None:
     measured = instance().but(profile=profile)
     found = [int(layer_times(measured, ALONE, 1, mode).backward_ns[1, 0]) for mode in MODES]
     assert found == [2_000_000, 2_200_000, 3_000_000]
-
-
-@pytest.mark.parametrize("seed", [11, 23, 46])
-def test_pages_suffice(seed: int) -> None:
-    """Random plans that use this module cost what docs/cost.md says."""
-    check_costs(seed)

@@ -7,14 +7,10 @@ from formulations.costs.placement import Placer
 from formulations.costs.stage_places import StagePlacer, placement_of, stage_tables, with_stages
 from formulations.plan import Degrees
 from tests.equal_nodes import equal_nodes
-from tests.oracles.agreement import check_costs
+from tests.oracles.agreement import pages_suffice
 from tests.small_instances import plain_config
 
-
-@pytest.mark.parametrize("seed", [0, 11, 16, 21, 38, 46, 54])
-def test_pages_suffice(seed: int) -> None:
-    """Plans whose stages have degrees of their own, some on nodes of two types."""
-    check_costs(seed)
+test_pages_suffice = pages_suffice(0, 11, 16, 21, 38, 46, 54)
 
 
 @pytest.mark.parametrize(("tp", "dp"), [(1, 2), (2, 1), (2, 2)])

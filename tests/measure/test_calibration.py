@@ -56,11 +56,8 @@ def test_factors_of_layer_times_are_found_again(planned: Instance, tmp_path: Pat
         if kernels.micro_batch == 1:
             assert exp(factors.blocks) == pytest.approx(1.4, rel=0.01)
             assert exp(factors.ends) == pytest.approx(0.7, rel=0.1)
-    error, elsewhere = found.expected_error(), found.expected_error(elsewhere=True)
-    assert error is not None
-    assert error < 0.005
-    assert elsewhere is not None
-    assert elsewhere < 0.03
+    assert (found.expected_error() or 1) < 0.005
+    assert (found.expected_error(elsewhere=True) or 1) < 0.03
 
 
 def test_one_step_is_met_and_promises_nothing(planned: Instance, tmp_path: Path) -> None:

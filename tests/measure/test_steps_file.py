@@ -9,6 +9,7 @@ from formulations.instance.load import parse_instance
 from formulations.plan import Degrees
 from solver.measure.steps_file import read_steps
 from tests.measure.test_calibration import HEADING, INSTANCE
+from tests.refusals import refusals
 
 
 def test_a_row_is_a_plan_on_as_many_gpus(tmp_path: Path) -> None:
@@ -37,35 +38,11 @@ def test_chunks_are_interleaved(tmp_path: Path) -> None:
     assert layers == [(0, 4), (4, 7), (7, 10), (10, 14)]
 
 
-@pytest.mark.parametrize(
-    ("heading", "row", "message"),
-    [
-        (HEADING, "1,8,1,1,-2", r"steps.csv:2:9 seconds: -2; allowed: more than 0"),
-        (HEADING, "1,8,1,1,nan", r"steps.csv:2:9 seconds: nan; allowed: a finite number"),
-        (HEADING, "1,8,1,1,fast", r"steps.csv:2:9 seconds: 'fast'; allowed: a number"),
-        (
-            HEADING,
-            "1,8,1,1,0.001",
-            r"steps.csv:2:9 seconds: 0.001 s, above the fp16 peak",
-        ),
-        (HEADING, "1,8,1,1,250", r"seconds: 250 s, more than 20 times the modelled step"),
-        (HEADING, "1,8,1,1", r"steps.csv:2:1: 4 fields; allowed: 5"),
-        (HEADING, "3,1,1,1,9", r"steps.csv:2:1 tensor_parallel: 3 GPUs per tensor-parallel group"),
-        (HEADING, "1,16,1,1,9", r"steps.csv:2:1: 16 GPUs in all; allowed: at most 8"),
-        (HEADING, "1,1,8,1,9", r"steps.csv:2:1: 12 blocks and 32 sequences"),
-        (f"{HEADING},model", "1,8,1,1,9,bert", r"steps.csv:2:11 model: bert, of another model"),
-        (f"{HEADING},hidden_size", "1,8,1,1,9,64", r"hidden_size: 64, of another model"),
-        (f"{HEADING},zero", "1,4,2,1,9,3", r"zero: 3 with several stages"),
-        (f"{HEADING},sweat", "1,8,1,1,9,3", r"steps.csv:2:11 sweat: unknown field"),
-        (f"{HEADING},memory", "1,8,1,1,9,31", r"memory: 31; allowed: a number with its unit"),
-        ("a,b", "", r"steps.csv:1:1: no measured step"),
-    ],
-)
-def test_bad_rows_are_refused(tmp_path: Path, heading: str, row: str, message: str) -> None:
+@refusals("steps")
+def test_bad_rows_are_refused(text: str, message: str, tmp_path: Path) -> None:
     """With file, line and column."""
     steps = tmp_path / "steps.csv"
-    steps.write_text(f"{heading}\n{row}\n", encoding="utf-8")
-    with pytest.raises(InstanceError) as error:
+    steps.write_text(f"{text}\n", encoding="utf-8")
+    with pytest.raises(InstanceError) as caught:
         read_steps(steps, parse_instance(INSTANCE, "small.yaml", tmp_path))
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
+    assert str(caught.value) == f"{tmp_path}/{message}"

@@ -6,30 +6,17 @@ from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 
 SMALL = {"hidden_size": 32, "layers": 2, "heads": 4, "vocabulary_size": 64, "ffn_size": 64}
-LLAMA: dict[str, object] = {
-    "kv_heads": 2,
-    "gated_ffn": True,
-    "rotary_positions": True,
-    "norm": "rmsnorm",
-    "qkv_biases": False,
-    "output_bias": False,
-    "ffn_biases": False,
-    "dropout": False,
-    "tied_embeddings": False,
-}
+LLAMA: dict[str, object] = {"kv_heads": 2, "gated_ffn": True, "rotary_positions": True}
+LLAMA |= {"norm": "rmsnorm", "qkv_biases": False, "output_bias": False, "ffn_biases": False}
+LLAMA |= {"dropout": False, "tied_embeddings": False}
+BERT = {"token_types": 2, "embedding_norm": True, "final_norm": False, "masked_lm_head": True}
 MODELS: dict[str, dict[str, object]] = {
     "gpt": {"learned_positions": 16},
     "llama": LLAMA,
     "qwen3": {**LLAMA, "qk_norms": True, "head_dim": 16},
     "olmo2": {**LLAMA, "qk_norms_of_all_heads": True},
     "gemma": {**LLAMA, "branch_norms": True},
-    "bert": {
-        "learned_positions": 16,
-        "token_types": 2,
-        "embedding_norm": True,
-        "final_norm": False,
-        "masked_lm_head": True,
-    },
+    "bert": {"learned_positions": 16, **BERT},
 }
 REASON = "PyTorch is not installed (extra `torch`)"
 

@@ -3,7 +3,10 @@
 Every module of costs has its own seeds of `cases`, whose plans use what it works out.
 """
 
+from collections.abc import Callable
+
 import numpy as np
+import pytest
 
 from formulations.costs.plan_costs import plan_costs, plan_memory
 from tests.oracles.cases import cases
@@ -41,3 +44,13 @@ def check_layers(seed: int) -> None:
             for tp, pp in ((1, 1), (2, 2), (4, 1)):
                 stated = layer.dense_per_gpu(tp, pp), layer.expert_parameters
                 assert case.model.parameters(row, tp, pp) == stated, (seed, row.kind)
+
+
+def pages_suffice(*seeds: int, check: Callable[[int], None] = check_costs) -> Callable[[int], None]:
+    """A test that random plans, which use a module, cost what docs/cost.md says."""
+
+    def test(seed: int) -> None:
+        check(seed)
+
+    marked: Callable[[int], None] = pytest.mark.parametrize("seed", seeds)(test)
+    return marked
