@@ -11,9 +11,10 @@ from formulations.costs.template_costs import template_costs
 from formulations.coverage import consecutive_for_merging
 from formulations.fleet import Design
 from formulations.instance import Instance
+from formulations.pipelines import InstantiationProblem
 from formulations.schedules import in_flight
 from formulations.space.configurations import longest_pipeline, micro_batches
-from solver.fleets.distribution import shortest
+from solver.fleets.instantiate import instantiate
 from solver.fleets.step_times import kinds_of
 from solver.interrupt import Deadline, TimeUp, time_up_after
 from solver.study.store import Study
@@ -83,28 +84,20 @@ def generator_for(
 
 
 def _step_ns(generator: TemplateGenerator, nodes: int, faults: int) -> float:
-    """Step of pipelines of so many nodes each, cut from the cluster group by group.
+    """Step of the best pipelines of so many nodes each, but for their exchange of gradients.
 
-    The fastest `faults` + 1 or more, but no more than there are micro-batches; infinite where these
-    have no room for the step.
+    `faults` + 1 or more of them; infinite where these have no room for the step.
     """
     designs = designs_of(generator.by_mix([nodes]))
     if not designs:
         return inf
-    times_of = {kind.nodes: kind.times_ns for kind in kinds_of(generator.instance, designs)}
-    order = [j for j, count in enumerate(generator.mixes.available) for _ in range(count)]
-    parts = [order[at : at + nodes] for at in range(0, len(order) - nodes + 1, nodes)]
-    mixes = [tuple(part.count(j) for j in range(len(generator.mixes.available))) for part in parts]
-    times = sorted((times_of[mix] for mix in mixes if times_of.get(mix)), key=lambda ns: ns[0])
+    kinds = (replace(kind, exchanges_ns=()) for kind in kinds_of(generator.instance, designs))
     total = generator.instance.workload.global_batch // generator.micro_batch
-    steps = list[int]()
-    for count in range(faults + 1, min(len(times), total) + 1):
-        # Of pipelines that are equally fast all are taken.
-        ends = count in (len(times), total) or times[count][0] > times[count - 1][0]
-        if ends and sum(map(len, times[:count])) >= total:
-            shares = shortest(times[:count], total)
-            steps.append(max(ns[m - 1] for ns, m in zip(times, shares, strict=False)))
-    return min(steps, default=inf)
+    problem = InstantiationProblem(
+        tuple(kinds), generator.mixes.available, faults, total, all_nodes=False
+    )
+    best = instantiate(problem)
+    return inf if best is None else best.step_ns(problem)
 
 
 def fleet_sizes(generator: TemplateGenerator, faults: int) -> range:

@@ -97,11 +97,6 @@ class _Knapsack:
         """[levels, ends] of the table."""
         return self._table(capacities)[(slice(None), *self._ends.T)]
 
-    def _enough(self, capacities: tuple[int, ...], numbers: Sequence[int]) -> bool:
-        """Whether one of these numbers of pipelines takes all micro-batches."""
-        room = self._at_ends(capacities)[numbers].max(initial=_NOTHING)
-        return bool(room >= self.problem.micro_batches)
-
     def _capacities(self, step_ns: int, allowed: Sequence[bool]) -> tuple[int, ...]:
         """Of the kinds that are allowed; 0 for others."""
         pairs = zip(self.problem.kinds, allowed, strict=True)
@@ -118,26 +113,14 @@ class _Knapsack:
         levels = range(numbers.start, min(numbers.stop, self.levels))
 
         def enough(step_ns: int) -> bool:
-            return self._enough(self._capacities(step_ns, able), levels)
+            room = self._at_ends(self._capacities(step_ns, able))[levels].max(initial=_NOTHING)
+            return bool(room >= self.problem.micro_batches)
 
         low, high = self.problem.earliest_ns, latest_ns
         if high < low or not enough(high):
             return None
         low += bisect_left(range(low, high), True, key=enough)
         return _Choice(self._capacities(low, able), levels, low)
-
-    def may_improve(self, pairs: Sequence[tuple[int, int]], total_ns: int) -> bool:
-        """Whether a pair (c, x) may give less than `total_ns`; all at once, so a yes is no proof.
-
-        Pairs are in ascending order: the least c bounds the step for all, and a kind is allowed
-        that is allowed by any.
-        """
-        allowed = [
-            any(kind.exchange_ns(x) <= exchange_ns for exchange_ns, x in pairs)
-            for kind in self.problem.kinds
-        ]
-        capacities = self._capacities(total_ns - pairs[0][0] - 1, allowed)
-        return self._enough(capacities, sorted({x for _, x in pairs}))
 
     def instantiation(self, choice: _Choice) -> Instantiation:
         """The choice with fewest idle nodes, and then most capacity to spare."""
@@ -177,9 +160,8 @@ def instantiate(problem: InstantiationProblem) -> Instantiation | None:
     capacity to spare, as far as one knapsack has them.
 
     With an exchange of gradients: for every number x of pipelines and every time c that some kind
-    takes then, the least step of x pipelines of the kinds that take no more than c. Pairs (x, c)
-    that allow the same kinds go together, and by ascending c, until c and the least step of all
-    leave nothing better; many are left at once (`may_improve`).
+    takes then, the least step of x pipelines of the kinds that take no more than c. By ascending c,
+    until c and the least step of all leave nothing better.
     """
     knapsack = _Knapsack(problem)
     numbers = range(problem.faults + 1, problem.most_pipelines + 1)
@@ -189,32 +171,16 @@ def instantiate(problem: InstantiationProblem) -> Instantiation | None:
     best = knapsack.instantiation(shortest_step)
     if not problem.has_exchange:
         return best
-    pairs = sorted({(kind.exchange_ns(x), x) for kind in problem.kinds for x in numbers})
-    together: dict[tuple[bool, ...], list[tuple[int, int]]] = {}
-    for exchange_ns, x in pairs:
-        allowed = tuple(kind.exchange_ns(x) <= exchange_ns for kind in problem.kinds)
-        together.setdefault(allowed, []).append((exchange_ns, x))
-    for alike in together.values():
-        best = _improved(knapsack, alike, shortest_step.step_ns, best)
+    for exchange_ns, x in sorted(
+        {(kind.exchange_ns(x), x) for kind in problem.kinds for x in numbers}
+    ):
+        total_ns = best.step_ns(problem)
+        if shortest_step.step_ns + exchange_ns >= total_ns:
+            break
+        allowed = [kind.exchange_ns(x) <= exchange_ns for kind in problem.kinds]
+        better = knapsack.shortest(range(x, x + 1), total_ns - exchange_ns - 1, allowed)
+        best = best if better is None else knapsack.instantiation(better)
     return best
-
-
-def _improved(
-    knapsack: _Knapsack, pairs: Sequence[tuple[int, int]], least_ns: int, best: Instantiation
-) -> Instantiation:
-    """The best of `best` and of what the pairs give; no pipelines step in less than `least_ns`."""
-    problem = knapsack.problem
-    total_ns, (exchange_ns, x) = best.step_ns(problem), pairs[0]
-    if least_ns + exchange_ns >= total_ns or not knapsack.may_improve(pairs, total_ns):
-        return best
-    if len(pairs) > 1:
-        middle = len(pairs) // 2
-        for half in (pairs[:middle], pairs[middle:]):
-            best = _improved(knapsack, half, least_ns, best)
-        return best
-    allowed = [kind.exchange_ns(x) <= exchange_ns for kind in problem.kinds]
-    better = knapsack.shortest(range(x, x + 1), total_ns - exchange_ns - 1, allowed)
-    return best if better is None else knapsack.instantiation(better)
 
 
 @dataclass(frozen=True)
