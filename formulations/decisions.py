@@ -1,5 +1,6 @@
 """What is decided inside a configuration, and the ranges that the plan space leaves for it."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -74,20 +75,14 @@ def decisions_of(instance: Instance, plan: Plan) -> Decisions:
 
 def least_end(tables: CostTables, start: int) -> int:
     """Least end of a stage that starts at a layer; L + 1 if there is none."""
-    blocks = tables.blocks_before
-    for end in range(start + 1, tables.num_layers + 1):
-        if blocks[end] - blocks[start] >= tables.min_blocks:
-            return end
-    return tables.num_layers + 1
+    needed = tables.blocks_before[start] + tables.min_blocks
+    return max(start + 1, bisect_left(tables.blocks_before, needed))
 
 
 def largest_start(tables: CostTables, end: int) -> int:
     """Largest start of a stage that ends before a layer; -1 if there is none."""
-    blocks = tables.blocks_before
-    for start in range(end - 1, -1, -1):
-        if blocks[end] - blocks[start] >= tables.min_blocks:
-            return start
-    return -1
+    most = tables.blocks_before[end] - tables.min_blocks
+    return min(end, bisect_right(tables.blocks_before, most)) - 1
 
 
 def boundary_ranges(tables: CostTables) -> list[tuple[int, int]]:

@@ -157,10 +157,9 @@ class Demand(NamedTuple):
         """Whether there is a choice among them, or of who forwards."""
         return len(self.senders) > 1 or len(self.receivers) > 1
 
-    def direct(self, receivers: tuple[int, ...] | None = None) -> Sending:
-        """All of it from the first of them to each receiver, or to some of these."""
-        to = receivers or self.receivers
-        return Sending(self.number, 0, self.size_bytes, self.senders[0], None, to)
+    def direct(self) -> Sending:
+        """All of it from the first of them to each receiver."""
+        return Sending(self.number, 0, self.size_bytes, self.senders[0], None, self.receivers)
 
 
 @dataclass(frozen=True)

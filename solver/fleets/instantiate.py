@@ -191,21 +191,15 @@ class Choice:
     step_ns: int
 
 
-def choice(
-    problem: InstantiationProblem, counts: tuple[int, ...], longest_ns: int | None = None
-) -> Choice:
-    """The choice with its step, as `distribution.shortest`, and exchange.
-
-    longest_ns: long enough for its pipelines; None for what is always.
-    """
+def choice(problem: InstantiationProblem, counts: tuple[int, ...]) -> Choice:
+    """The choice with its step, as `distribution.shortest`, and exchange."""
     used = [(kind, n) for kind, n in zip(problem.kinds, counts, strict=True) if n]
 
     def is_enough(step_ns: int) -> bool:
         return sum(n * kind.capacity(step_ns) for kind, n in used) >= problem.micro_batches
 
     low = max(kind.times_ns[0] for kind, _ in used)
-    high = problem.latest_ns if longest_ns is None else longest_ns
-    low += bisect_left(range(low, high), True, key=is_enough)
+    low += bisect_left(range(low, problem.latest_ns), True, key=is_enough)
     return Choice(counts, low + problem.slowest_exchange_ns(counts))
 
 
@@ -238,7 +232,7 @@ def listed(
         missing_ns = longest + exchange_ns + 1
     if len(within) > MOST_LISTED:
         missing_ns = least_ns
-    choices = (choice(problem, counts, longest) for counts in within)
+    choices = (choice(problem, counts) for counts in within)
     return sorted(choices, key=lambda fleet: fleet.step_ns), missing_ns
 
 

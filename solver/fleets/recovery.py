@@ -106,24 +106,18 @@ def recover(
     return best
 
 
+@dataclass(frozen=True)
 class _FleetSearch:
     """Fleets by ascending step, until none that is left can train more."""
 
-    def __init__(
-        self,
-        situation: Situation,
-        templates: Sequence[Template],
-        problem: InstantiationProblem,
-        horizon: Horizon,
-    ) -> None:
-        self._situation = situation
-        self._templates = templates
-        self._problem = problem
-        self._horizon = horizon
+    situation: Situation
+    templates: Sequence[Template]
+    problem: InstantiationProblem
+    horizon: Horizon
 
     def better(self) -> Iterator[Recovery]:
         """Ever better fleets, with ever lower bounds on all fleets."""
-        problem, horizon = self._problem, self._horizon
+        problem, horizon = self.problem, self.horizon
         shortest_step = instantiate(problem)
         assert shortest_step is not None
         least_ns = shortest_step.step_ns(problem)
@@ -137,7 +131,7 @@ class _FleetSearch:
         longest_ns = int(horizon.steps(1, 0) / best.steps) if best.steps else None
         fleets, missing_ns = listed(problem, longest_ns, least_ns)
         bound = best.steps if missing_ns is None else horizon.steps(missing_ns, 0)
-        limit = max(LEAST_ASSIGNED, ASSIGNMENT_WORK // len(self._situation.ready) ** 2)
+        limit = max(LEAST_ASSIGNED, ASSIGNMENT_WORK // len(self.situation.ready) ** 2)
         for n, fleet in enumerate(fleets):
             above = horizon.steps(fleet.step_ns, 0)
             if above <= best.steps:
@@ -154,10 +148,10 @@ class _FleetSearch:
 
     def _starts(self, counts: tuple[int, ...]) -> Iterator[Recovery]:
         """The fleet that goes on, the one of these numbers, those of the survivors."""
-        before, ready = self._situation.before, set(self._situation.ready)
+        before, ready = self.situation.before, set(self.situation.ready)
         intact = [pipeline for pipeline in before if ready.issuperset(pipeline.nodes)]
         templates = [pipeline.template for pipeline in intact]
-        survivors = tuple(map(templates.count, self._templates))
+        survivors = tuple(map(templates.count, self.templates))
         fleets = [counts]
         if sum(survivors) == len(intact):  # all are of these templates
             if len(intact) == len(before):
@@ -165,18 +159,18 @@ class _FleetSearch:
             ready.difference_update(node for pipeline in intact for node in pipeline.nodes)
             fleets += self._with_survivors(survivors, ready)
         for fleet in dict.fromkeys(fleets):
-            yield self._recovery(choice(self._problem, fleet), self._nodes(fleet))
+            yield self._recovery(choice(self.problem, fleet), self._nodes(fleet))
 
     def _as_it_is(self, counts: tuple[int, ...]) -> Iterator[Recovery]:
         """The fleet before, of so many pipelines per kind, all of them intact, if it is enough."""
-        before, problem = self._situation.before, self._problem
+        before, problem = self.situation.before, self.problem
         total = sum(pipeline.micro_batches for pipeline in before)
         if total != problem.micro_batches or len(before) <= problem.faults:
             return
-        times = {t: kind.times_ns for t, kind in zip(self._templates, problem.kinds, strict=True)}
+        times = {t: kind.times_ns for t, kind in zip(self.templates, problem.kinds, strict=True)}
         slowest_ns = max(times[p.template][p.micro_batches - 1] for p in before)
         step_ns = slowest_ns + problem.slowest_exchange_ns(counts)
-        steps = Fraction(self._horizon.time_ns, max(step_ns, 1))
+        steps = Fraction(self.horizon.time_ns, max(step_ns, 1))
         stays = NodeAssignment(tuple(pipeline.nodes for pipeline in before), (), 0)
         yield Recovery(before, stays, problem.faults, step_ns, steps, bound=steps, goes_on=True)
 
@@ -184,29 +178,29 @@ class _FleetSearch:
         self, survivors: tuple[int, ...], free: set[int]
     ) -> Iterator[tuple[int, ...]]:
         """Fleets that will do with all intact pipelines, and of one kind on the free nodes."""
-        groups = [self._situation.groups[node] for node in free]
-        available = tuple(map(groups.count, range(len(self._problem.available))))
-        rest = replace(self._problem, available=available)
+        groups = [self.situation.groups[node] for node in free]
+        available = tuple(map(groups.count, range(len(self.problem.available))))
+        rest = replace(self.problem, available=available)
         for i, count in enumerate(survivors):
             fleet = (*survivors[:i], count + rest.most(i), *survivors[i + 1 :])
             for counts in dict.fromkeys((survivors, fleet)):
-                if suffices(self._problem, counts):
+                if suffices(self.problem, counts):
                     yield counts
 
     def _nodes(self, counts: Sequence[int]) -> NodeAssigner:
-        return NodeAssigner(self._situation, [self._templates[i] for i in _each(counts)])
+        return NodeAssigner(self.situation, [self.templates[i] for i in _each(counts)])
 
     def _recovery(self, fleet: Choice, nodes: NodeAssigner) -> Recovery:
         """The fleet on its nodes."""
         assignment, each = nodes.best(), _each(fleet.counts)
-        times = [self._problem.kinds[i].times_ns for i in each]
-        shares = shortest(times, self._problem.micro_batches)
+        times = [self.problem.kinds[i].times_ns for i in each]
+        shares = shortest(times, self.problem.micro_batches)
         pipelines = tuple(
-            Pipeline(self._templates[i], on_nodes, share)
+            Pipeline(self.templates[i], on_nodes, share)
             for i, on_nodes, share in zip(each, assignment.nodes, shares, strict=True)
         )
-        steps = self._horizon.steps(fleet.step_ns, assignment.transfer_ns)
-        faults = self._problem.faults
+        steps = self.horizon.steps(fleet.step_ns, assignment.transfer_ns)
+        faults = self.problem.faults
         return Recovery(pipelines, assignment, faults, fleet.step_ns, steps, bound=steps)
 
 

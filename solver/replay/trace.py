@@ -95,61 +95,39 @@ def read_trace(path: Path, nodes: Sequence[str], end_ns: int | None) -> Trace:
         raise InstanceError(
             f"{path}:{line}:1", shown(columns), f"the first line {','.join(COLUMNS)}"
         )
-    reader = _Reader(str(path), nodes)
+    events, first, last = list[Event](), dict[str, EventKind](), dict[str, EventKind]()
     for line, fields in rows[1:]:
-        reader.add(line, fields)
-    if not reader.events:
-        raise InstanceError(f"{path}:1:1", "no event", "at least one line after the first")
-    absent = {node for node, kind in reader.first.items() if kind == "join"}
-    there = tuple(node for node in nodes if node not in absent)
-    last_ns = reader.events[-1].time_ns
-    if end_ns is None and last_ns == 0:
-        raise InstanceError(f"{path}:{rows[-1][0]}:1", "0", "a last time after 0, or a stated end")
-    return Trace(there, tuple(reader.events), last_ns if end_ns is None else end_ns)
-
-
-class _Reader:
-    """Checks one line after the other against what the lines before have left."""
-
-    def __init__(self, name: str, nodes: Sequence[str]) -> None:
-        self.name = name
-        self.nodes = nodes
-        self.events: list[Event] = []
-        self.first: dict[str, EventKind] = {}  # first event of every node named so far
-        self._last: dict[str, EventKind] = {}
-
-    def add(self, line: int, fields: list[tuple[int, str]]) -> None:
-        """One more event; raises InstanceError."""
         if len(fields) != len(COLUMNS):
             wrong = f"{len(fields)} field" + ("s" if len(fields) > 1 else "")
-            raise InstanceError(f"{self.name}:{line}:1", wrong, f"3: {','.join(COLUMNS)}")
-        time, node, event = (
-            (f"{self.name}:{line}:{column} {name}", text)
-            for name, (column, text) in zip(COLUMNS, fields, strict=True)
+            raise InstanceError(f"{path}:{line}:1", wrong, f"3: {','.join(COLUMNS)}")
+        in_time, in_node, in_event = (
+            f"{path}:{line}:{column} {name}"
+            for name, (column, _) in zip(COLUMNS, fields, strict=True)
         )
-        time_ns = self._time_ns(*time)
-        if node[1] not in self.nodes:
-            wrong = f"unknown node {shown(node[1])}{suggestion(node[1], self.nodes)}"
-            raise InstanceError(node[0], wrong, _some(self.nodes))
-        kind = next((kind for kind in KINDS if kind == event[1]), None)
-        if kind is None:
-            raise InstanceError(event[0], shown(event[1]), " or ".join(KINDS))
-        if self._last.get(node[1]) == kind:
-            state = "has failed already" if kind == "fail" else "is there already"
-            raise InstanceError(event[0], f"{kind} of {node[1]}, which {state}", "the other event")
-        self.first.setdefault(node[1], kind)
-        self._last[node[1]] = kind
-        self.events.append(Event(time_ns, node[1], kind))
-
-    def _time_ns(self, where: str, text: str) -> int:
-        time_ns = length_ns(text)
+        time, node, event = (text for _, text in fields)
+        time_ns = length_ns(time)
         if time_ns is None:
-            raise InstanceError(where, shown(text), TIME_ALLOWED)
-        if self.events and time_ns < self.events[-1].time_ns:
-            least_s = self.events[-1].time_ns / 1e9
-            raise InstanceError(where, shown(text), f"at least {least_s:g} s: times are in order")
-        return time_ns
-
-
-def _some(nodes: Sequence[str]) -> str:
-    return ", ".join(nodes) if len(nodes) <= 8 else f"{nodes[0]}, ..., {nodes[-1]}"
+            raise InstanceError(in_time, shown(time), TIME_ALLOWED)
+        if events and time_ns < events[-1].time_ns:
+            least_s = events[-1].time_ns / 1e9
+            raise InstanceError(in_time, shown(time), f"at least {least_s:g} s: times are in order")
+        if node not in nodes:
+            unknown = f"unknown node {shown(node)}{suggestion(node, nodes)}"
+            several = f"{nodes[0]}, ..., {nodes[-1]}" if len(nodes) > 8 else ", ".join(nodes)
+            raise InstanceError(in_node, unknown, several)
+        kind = next((kind for kind in KINDS if kind == event), None)
+        if kind is None:
+            raise InstanceError(in_event, shown(event), " or ".join(KINDS))
+        if last.get(node) == kind:
+            state = "has failed already" if kind == "fail" else "is there already"
+            raise InstanceError(in_event, f"{kind} of {node}, which {state}", "the other event")
+        first.setdefault(node, kind)
+        last[node] = kind
+        events.append(Event(time_ns, node, kind))
+    if not events:
+        raise InstanceError(f"{path}:1:1", "no event", "at least one line after the first")
+    there = tuple(node for node in nodes if first.get(node) != "join")
+    last_ns = events[-1].time_ns
+    if end_ns is None and last_ns == 0:
+        raise InstanceError(f"{path}:{rows[-1][0]}:1", "0", "a last time after 0, or a stated end")
+    return Trace(there, tuple(events), last_ns if end_ns is None else end_ns)

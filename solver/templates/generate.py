@@ -93,19 +93,10 @@ class Clock:
     last: Deadline
     signals: list[int] = field(default_factory=list)
 
-    def within(self, limit_s: float | None) -> "Clock":
-        """The time of some of these templates, which hear and end with all others."""
-        return replace(self, deadline=Deadline(limit_s))
-
     @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C has come."""
         return bool(self.signals)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether there is no time left, or Ctrl-C has come."""
-        return self.interrupted or self.deadline.over()
 
     def run(self, work: Callable[[Stop], T], parts: int) -> T:
         """What work gives in one of so many equal parts of the time that is left.
@@ -201,7 +192,8 @@ class TemplateGenerator:
             )
         self.instance, self.options, self._report = instance, options, report
         deadline = Deadline(options.time_limit_s)
-        self.clock = clock.within(deadline.limit_s) if clock else Clock(deadline, deadline)
+        # Of those around: heard and ended with all others
+        self.clock = replace(clock, deadline=deadline) if clock else Clock(deadline, deadline)
         self.mixes = Mixes(instance, options.split)
         self.study = study
         # What has taken less time is the same without a limit.
@@ -282,7 +274,7 @@ class TemplateGenerator:
         try:
             with time_up_after(self.clock.last.end_s):
                 for number, mix in enumerate(mixes):
-                    if entries and self.clock.is_over:
+                    if entries and (self.interrupted or self.clock.deadline.over()):
                         break
                     self._report(len(entries), len(mixes))
                     entries.append(self._entry(mix, self._best(mix, len(mixes) - number)))
