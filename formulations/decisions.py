@@ -1,6 +1,6 @@
 """What is decided inside a configuration, and the ranges that the plan space leaves for it."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -77,25 +77,6 @@ def least_end(tables: CostTables, start: int) -> int:
     """Least end of a stage that starts at a layer; L + 1 if there is none."""
     needed = tables.blocks_before[start] + tables.min_blocks
     return max(start + 1, bisect_left(tables.blocks_before, needed))
-
-
-def largest_start(tables: CostTables, end: int) -> int:
-    """Largest start of a stage that ends before a layer; -1 if there is none."""
-    most = tables.blocks_before[end] - tables.min_blocks
-    return min(end, bisect_right(tables.blocks_before, most)) - 1
-
-
-def boundary_ranges(tables: CostTables) -> list[tuple[int, int]]:
-    """[S + 1] least and largest boundary before stage k that the other stages leave room for.
-
-    Boundary 0 is 0 and boundary S is L whatever stands there; there is a split iff the least
-    boundary S is at most L.
-    """
-    earliest, largest = [0], [tables.num_layers]
-    for _ in range(tables.config.num_stages):
-        earliest.append(least_end(tables, min(earliest[-1], tables.num_layers)))
-        largest.append(largest_start(tables, max(largest[-1], 0)))
-    return list(zip(earliest, reversed(largest), strict=True))
 
 
 def only_order(tables: CostTables) -> tuple[int, ...] | None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, get_args
 
 from formulations.costs.stage_places import stage_tables
 from formulations.costs.tables import build_tables
-from formulations.decisions import Decisions, boundary_ranges, even_shares, least_end
+from formulations.decisions import Decisions, even_shares
 from formulations.instance import Cluster, GpuType, Instance, Link, SearchSpace, ZoneLink
 from formulations.instance.search import Overlap, ScheduleName
 from formulations.instance.sizes import MoeSizes, TransformerSizes
@@ -16,6 +16,7 @@ from formulations.plan import Configuration, Degrees, Plan, Recomputed
 from formulations.space import configs
 from formulations.space.layouts import layouts
 from formulations.space.slots import stage_places
+from tests.brute_force import all_splits
 from tests.oracles.layers import Model
 from tests.small_instances import ROOMY, gpu, nodes_of
 
@@ -184,14 +185,10 @@ def _plan(rng: random.Random, instance: Instance, config: Configuration) -> Plan
         tables = build_tables(instance, config)
         nodes = [j for j, count in enumerate(config.nodes_used) for _ in range(count)]
         order = tuple(rng.sample(nodes, len(nodes)))
-    ranges, cuts = boundary_ranges(tables), [0]
-    if not order or ranges[-1][0] > tables.num_layers:
+    splits = list(all_splits(tables))
+    if not order or not splits:
         return None
-    for low, high in ranges[1:-1]:
-        low = max(low, least_end(tables, cuts[-1]))
-        cuts.append(rng.randint(low, max(low, high)))
-    cuts.append(tables.num_layers)
-    plan = Decisions(order, tuple(cuts), even_shares(tables)).plan(tables)
+    plan = Decisions(order, rng.choice(splits), even_shares(tables)).plan(tables)
     return (
         plan if len(config.recompute) == 1 or config.vpp > 1 else _recomputing(rng, instance, plan)
     )
