@@ -66,7 +66,7 @@ def accepts(space: PlanSpace, config: Configuration) -> bool:
     """Whether the verifier takes a plan's configuration for one of the plan space."""
     findings = Findings()
     taken = check_config(space, config, findings)
-    assert taken == (findings.num_problems == 0)
+    assert taken == (not findings.problems)
     return taken
 
 
