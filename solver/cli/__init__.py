@@ -12,7 +12,7 @@ with loading():
     import typer
 
     from formulations.errors import PlannerError
-    from solver.cli import clusters, fleets, lengths, plans, replay, setup, solving, switch
+    from solver.cli import clusters, fleets, lengths, plans, replay, setup, solving
     from solver.cli.terminal import say
 
 app = typer.Typer(
@@ -74,7 +74,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "report": plans.report_command,
     "export": plans.export_command,
     "recover": fleets.recover_command,
-    "switch": switch.switch_command,
+    "switch": plans.switch_command,
     "replay": replay.replay_command,
     "catalogue": setup.catalogue_command,
 }

@@ -9,9 +9,9 @@ import typer
 
 from formulations.errors import PlannerError
 from solver.cli import search_options
-from solver.cli.files import check_writable, write_text
+from solver.cli.files import check_writable
 from solver.cli.search_options import flag, limit, num_workers, option, positive, time_ns
-from solver.cli.terminal import family_display, print_report, say
+from solver.cli.terminal import family_display, say
 from solver.options import SolveOptions
 
 if TYPE_CHECKING:
@@ -67,10 +67,8 @@ def pareto_command(
     Exit code 0: a front; 2: bad input; 3: no cluster has a plan; 4: none found within the limit.
     """
     from formulations.instance.load import load_family
+    from solver.cli.kinds import deliver
     from solver.clusters.front import TimeAndMoney, TimeAndNodes
-    from solver.files import to_json
-    from solver.report.front import front_report
-    from solver.report.front_picture import front_picture
 
     if subsets and (budget, deadline, sequences) != (None, None, None):
         raise PlannerError("--subsets is of time, so no --budget, --deadline or --sequences")
@@ -89,16 +87,7 @@ def pareto_command(
         measure = TimeAndMoney(family, time=by_time or not by_money, money=by_money or not by_time)
     document = _search(family, measure, options, study)
     try:
-        try:
-            if out is not None:
-                write_text(out, to_json(document))
-            if svg is not None:
-                write_text(svg, front_picture(document))
-        finally:
-            if as_json:
-                say(to_json(document, proof=False), end="")
-            else:
-                print_report(front_report(document))
+        deliver(document, out, as_json=as_json, svg=svg)
     finally:
         if not (subsets or document.points or document.num_open):
             to_go_s = None if time_limit is None else max(0.0, time_limit - document.runtime_s)

@@ -1,5 +1,8 @@
 """`templates` and `recover`: pipelines that survive failures, and the next ones after a failure."""
 
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,10 +19,15 @@ from solver.fleets.distribution import Distribution
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from formulations.template import Template
     from solver.fleet_document import FleetDocument
+    from solver.fleets.template_document import TemplatesDocument
+    from solver.templates.generate import TemplateEntry
 
 #: Exit code where some size has no template within the limit.
 NONE_IN_TIME = 4
+#: Numbers of nodes, or runs of them, that are listed.
+MOST_WAYS = 24
 
 
 def templates_command(
@@ -89,7 +97,6 @@ def templates_command(
     """
     from formulations.instance.load import load_instance
     from formulations.space.fleets import check_fleets
-    from solver.cli.template_text import templates_text
     from solver.files import to_json
     from solver.fleets.designs import generator_for
     from solver.fleets.fleet import start_fleet
@@ -150,7 +157,7 @@ def recover_command(
     none found within the limit.
     """
     from formulations.instance.load import load_instance
-    from solver.files import to_json
+    from solver.cli.kinds import deliver
     from solver.fleet_document import FleetDocument
     from solver.fleets.fleet import next_fleet
     from solver.fleets.recovery import Horizon
@@ -175,12 +182,7 @@ def recover_command(
         if different:
             raise PlanError(str(plan), different[0], f"a fleet of the instance {instance}")
     fleet = next_fleet(document, failed, back, times, time_limit)
-    if out is not None:
-        write_text(out, to_json(fleet))
-    if as_json:
-        say(to_json(fleet), end="")
-    else:
-        print_report(fleet_report(fleet))
+    deliver(fleet, out, as_json=as_json)
 
 
 def fleet_report(document: "FleetDocument") -> "list[RenderableType]":
@@ -191,3 +193,110 @@ def fleet_report(document: "FleetDocument") -> "list[RenderableType]":
 
     all_nodes_ns = step_of_all_nodes_ns(document) if document.idle else None
     return fleet_text(document, None if all_nodes_ns is None else seconds(all_nodes_ns))
+
+
+# Templates in words and tables
+
+
+def stages_text(template: "Template") -> str:
+    """Layers per stage and GPUs, node by node: "5x1 4x1 | 9x2": 5 and 4 on one GPU each, 9 on 2.
+
+    Equal neighbours on one node are counted: "2*(4x1)".
+    """
+    nodes = []
+    for _, on_node in groupby(template.stages, key=lambda stage: stage.group.node):
+        words = [f"{stage.layers[1] - stage.layers[0]}x{stage.degrees.tp}" for stage in on_node]
+        runs = [(word, len(list(run))) for word, run in groupby(words)]
+        nodes.append(" ".join(word if n == 1 else f"{n}*({word})" for word, n in runs))
+    return " | ".join(nodes)
+
+
+def recomputed_text(template: "Template") -> str:
+    """Blocks that are recomputed, by way: "full 12, selective 4"; "none" without any."""
+    blocks = Counter[str]()
+    for stage in template.stages:
+        blocks[stage.recomputed.way] += stage.recomputed.blocks
+    return ", ".join(f"{way} {number}" for way, number in blocks.items() if number) or "none"
+
+
+def templates_text(document: "TemplatesDocument") -> "list[RenderableType]":
+    """The report: n0, the sizes and their proof, one row per template."""
+    from solver.report.layout import labelled
+    from solver.report.quantities import counted
+
+    n0, sizes, fewest = document.least_nodes, document.sizes, document.fewest_sizes
+    least = f"n0 = {n0}: the fewest nodes that hold the model, whichever they are"
+    if fewer := {entry.nodes for entry in document.templates if entry.nodes < n0}:
+        least += f"; some choices of {_range_text(sorted(fewer))} do too"
+    covered = f"{_range_text(sizes)}: for every number of nodes, and to merge after failures"
+    if larger := {entry.nodes for entry in document.templates if entry.nodes > sizes[-1]}:
+        covered += f"; {_range_text(sorted(larger))}: for fleets of fewer pipelines"
+    faults = document.faults
+    lines = [
+        ("instance", f"{document.instance}, {document.available} nodes"),
+        ("faults", f"{faults}: at least {faults + 1} pipelines"),
+        ("least", least),
+        ("sizes", covered),
+    ]
+    # The fewest sizes, where any cover
+    if fewest:
+        proved = "" if document.fewest_proved else " (not proved to be fewest)"
+        verb = "covers" if len(fewest) == 1 else "cover"
+        text = f"{', '.join(map(str, fewest))} {verb} the same numbers of nodes{proved}"
+        lines.append(("fewest", text))
+    # What one failure takes apart, with the sizes and with the fewest
+    if document.rebuilt_nodes is not None and document.rebuilt is not None:
+        low, high = document.rebuilt_nodes
+        pipelines = counted(document.rebuilt, "pipeline")
+        text = f"of {low} to {high} nodes a failure takes at most {pipelines} apart"
+        if fewest != sizes:
+            text += f"; with the fewest sizes at most {document.rebuilt_by_fewest}"
+        lines.append(("merging", text))
+    lines.append(("micro-batch", counted(document.micro_batch, "sequence")))
+    lines.append(("split", document.split.value))
+    # How many pipelines of which sizes: one sentence, without the middle where they are many
+    ways = document.pipelines
+    listed = ways if len(ways) <= MOST_WAYS else (*ways[:8], "...", *ways[-2:])
+    pipelines_text = [f"{'; '.join(listed)}."] if ways else []
+    return [labelled(lines), "", *document.coverage, *pipelines_text, "", _table(document)]
+
+
+def _table(document: "TemplatesDocument") -> "RenderableType":
+    from solver.report.layout import table_of
+    from solver.report.quantities import percent, time_text
+
+    longest_s = max((entry.step_time_s or 0.0 for entry in document.templates), default=0.0)
+
+    def nodes(entry: "TemplateEntry") -> str:
+        """The size, and which nodes where there are several groups."""
+        names = document.node_groups
+        if entry.template is None or len(names) == 1:
+            return str(entry.nodes)
+        counts = Counter(names[j] for j in entry.template.node_groups)
+        return f"{entry.nodes}: " + ", ".join(f"{n} {name}" for name, n in counts.items())
+
+    def stages(entry: "TemplateEntry") -> str:
+        return stages_text(entry.template) if entry.template else f"none ({entry.status.value})"
+
+    def gap(entry: "TemplateEntry") -> str:
+        return percent(entry.gap) if entry.gap else "0"
+
+    return table_of(
+        document.templates,
+        {
+            "nodes": nodes,
+            "stages: layers x GPUs, node | node": stages,
+            "recompute": lambda entry: recomputed_text(entry.template) if entry.template else "",
+        },
+        {
+            "micro-batches": lambda entry: str(entry.micro_batches),
+            "step": lambda entry: (
+                time_text(entry.step_time_s or 0.0, longest_s) if entry.template else ""
+            ),
+            "gap": lambda entry: gap(entry) if entry.template else "",
+        },
+    )
+
+
+def _range_text(sizes: Sequence[int]) -> str:
+    return str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"

@@ -9,10 +9,11 @@ from rich.console import RenderableType
 
 from formulations.errors import PlannerError
 from formulations.instance.load import load_family, load_instance
-from solver.cli.files import refuse_changed, refuse_planless
+from solver.cli.files import refuse_changed, refuse_planless, write_text
 from solver.cli.fleets import fleet_report
+from solver.cli.terminal import print_report, say
 from solver.document import PlanDocument
-from solver.files import Envelope, joined_names, read_one_of
+from solver.files import Envelope, joined_names, read_one_of, to_json
 from solver.fleet_document import FleetDocument
 from solver.front_document import FrontDocument
 from solver.lengths_document import LengthsDocument
@@ -145,6 +146,26 @@ def read_kind(path: Path) -> tuple[Kind[Any], Any]:
     """The row of a file, and what it holds. Raises InstanceError for what is no such file."""
     document = read_one_of([row.file for row in KINDS], path)
     return next(row for row in KINDS if row.file is type(document)), document
+
+
+def deliver(
+    document: Envelope, out: Path | None, *, as_json: bool, svg: Path | None = None
+) -> None:
+    """Writes a file and its picture where they are asked for, and prints it, as JSON or in words.
+
+    It is printed as well where it cannot be written; as JSON without the logs of its proof.
+    """
+    kind = next(row for row in KINDS if row.file is type(document))
+    try:
+        if out is not None:
+            write_text(out, to_json(document))
+        if svg is not None and kind.picture is not None:
+            write_text(svg, kind.picture(document))
+    finally:
+        if as_json:
+            say(to_json(document, proof=False), end="")
+        else:
+            print_report(kind.text(document))
 
 
 def checked_kind(path: Path) -> tuple[Kind[Any], Any]:

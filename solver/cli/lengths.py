@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from formulations.errors import InstanceError, PlanError
-from solver.cli.files import check_folder, check_writable, write_folder, write_text
+from solver.cli.files import check_folder, check_writable, write_folder
 from solver.cli.search_options import (
     GapOption,
     InstanceArgument,
@@ -15,7 +15,7 @@ from solver.cli.search_options import (
     StudyOption,
     limit,
 )
-from solver.cli.terminal import print_report, say, steps_display
+from solver.cli.terminal import print_report, steps_display
 from solver.options import MAX_WORKERS, SolveOptions
 
 
@@ -52,16 +52,12 @@ def lengths_command(
     found within the limit.
     """
     from formulations.instance.load import load_instance
+    from solver.cli.kinds import deliver
     from solver.evaluate.evaluation import row_file_name, row_plans
     from solver.files import to_json
     from solver.lengths.candidates import candidates
     from solver.lengths.choose import build_lengths, check_limits, choose
-    from solver.report.lengths import (
-        dispatch_text,
-        lengths_picture,
-        step_text,
-        strategies_text,
-    )
+    from solver.report.lengths import dispatch_text, strategies_text
     from solver.study.store import study_at
 
     check_writable(out, svg, keep=(instance, study, plans))
@@ -86,12 +82,8 @@ def lengths_command(
         used = {document.anchor, *single, *(group.strategy for group in document.groups)}
         names = {q: row_file_name(document.problem.strategies[q].name) for q in sorted(used)}
         write_folder(plans, {name: to_json(document.plans[q]) for q, name in names.items()})
-    if out is not None:
-        write_text(out, to_json(document))
-    if svg is not None:
-        write_text(svg, lengths_picture(document))
-    if as_json:
-        say(to_json(document), end="")
-        return
-    print_report([*strategies_text(problem, found.mixed), "", *step_text(document)])
-    print_report(dispatch_text(document))
+    if not as_json:
+        print_report([*strategies_text(problem, found.mixed), ""])
+    deliver(document, out, as_json=as_json, svg=svg)
+    if not as_json:
+        print_report(dispatch_text(document))

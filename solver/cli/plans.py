@@ -1,8 +1,8 @@
-"""What is done with a file that was written: check, show, draw, compare, explain, launch it."""
+"""What is done with a file that was written: check, show, draw, compare, explain, launch, switch."""
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,9 +16,8 @@ from solver.options import ExportTarget
 #: Claims that are named one by one.
 EXAMPLES = 20
 
-PlanArgument = Annotated[
-    Path, typer.Argument(metavar="PLAN", help="Plan file written by solve --out.")
-]
+PLAN_HELP = "Plan file written by solve --out."
+PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help=PLAN_HELP)]
 
 
 class RefusedError(PlannerError):
@@ -216,3 +215,30 @@ def explain_command(
     print_either(
         as_json, lambda: answers_json(changes), lambda: explanation(document, step, changes)
     )
+
+
+def switch_command(
+    before: Annotated[Path, typer.Argument(metavar="FROM", help=PLAN_HELP)],
+    after: Annotated[
+        Path, typer.Argument(metavar="TO", help="Another one, of the same model and machines.")
+    ],
+    moves: Annotated[
+        Literal["parameters", "gradients", "both"],
+        option("What moves; gradients are accumulated ones, reduced before."),
+    ] = "parameters",
+    out: Annotated[Path | None, option("Write the switch here.")] = None,
+    as_json: search_options.JsonOption = False,
+    time_limit: Annotated[float | None, limit("Longest time to beat the published rule.")] = None,
+) -> None:
+    """Plan the switch from one plan to another: who sends which slices to whom, soonest done.
+
+    Exit code 0: a plan; 2: bad input.
+    """
+    from solver.cli.kinds import deliver
+    from solver.switching.documented import check_alike, switch_document
+
+    check_writable(out, keep=(before, after))
+    first, second = checked_plan(before), checked_plan(after)
+    check_alike(first, second, (str(before), str(after)))
+    document = switch_document(first, second, moves, time_limit)
+    deliver(document, out, as_json=as_json)

@@ -15,10 +15,10 @@ from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.instance.cluster import NodeGroup
 from formulations.instance.machines import Link
-from formulations.instance.targets import TARGETS, Target
-from formulations.plan import Configuration, Degrees, Plan, Replica
-from formulations.space import configs_of
-from formulations.space.configurations import may_use
+from formulations.instance.targets import TARGETS
+from formulations.plan import Configuration, Plan, Replica
+from formulations.space import PlanSpace
+from formulations.space.configurations import recompute_ways
 from formulations.space.launch import obstacles, recomputed_blocks, widened
 from solver.comparison import Answer
 from solver.interrupt import Deadline
@@ -41,13 +41,11 @@ def what_ifs(instance: Instance) -> Iterator[WhatIf]:
     yield from _machines(instance)
     yield from _links(instance)
     yield from _terms(instance)
-    roomier = [
-        group.but(gpu={"memory_bytes": 2 * group.gpu.memory_bytes})
-        for group in instance.cluster.groups
-    ]
+    groups = instance.cluster.groups
+    roomier = (group.but(gpu={"memory_bytes": 2 * group.gpu.memory_bytes}) for group in groups)
     yield WhatIf("twice the memory on every GPU", _with_groups(instance, roomier))
-    if instance.workload.global_batch % 2 == 0:
-        half = instance.workload.global_batch // 2
+    half, odd = divmod(instance.workload.global_batch, 2)
+    if not odd:
         change = f"half the batch, {half} sequences, for each of them"
         yield WhatIf(change, instance.with_batch(half))
     yield from _strategies(instance)
@@ -126,20 +124,16 @@ def _terms(instance: Instance) -> Iterator[WhatIf]:
     """On which nodes are rented, where that is a choice."""
     if not chooses_terms(instance):
         return
-    groups = [*instance.cluster.groups]
-    steady = [
-        group if group.spot is None or group.spot.only else group.but(spot=None) for group in groups
-    ]
-    if steady != groups:
-        yield WhatIf("on demand alone, where it is offered", _with_groups(instance, steady))
-    kept = [
-        group
-        if group.spot is None
-        else group.but(spot={"preemptions_per_hour": group.spot.preemptions_per_hour / 2})
-        for group in groups
-    ]
-    if kept != groups:
-        yield WhatIf("half as many preemptions", _with_groups(instance, kept))
+    steady, rarer = [], []
+    for group in instance.cluster.groups:
+        offered = group.spot is None or group.spot.only
+        steady.append(group if offered else group.but(spot=None))
+        half = group.spot and {"preemptions_per_hour": group.spot.preemptions_per_hour / 2}
+        rarer.append(group.but(spot=half) if half else group)
+    changes = {"on demand alone, where it is offered": steady, "half as many preemptions": rarer}
+    for change, groups in changes.items():
+        if groups != [*instance.cluster.groups]:
+            yield WhatIf(change, _with_groups(instance, groups))
 
 
 _WIDER = {
@@ -167,20 +161,15 @@ _SIMPLER: tuple[tuple[str, str, object], ...] = (
 )
 
 
-def _widening(target: Target, added: Iterable[str]) -> str:
-    """What another target has; of those that no framework has, not all go together."""
-    if target != "any":
-        return f"all that {TARGETS[target].name} can launch"
-    return f"{', '.join(_WIDER[field] for field in added)} (any target)"
-
-
 def _strategies(instance: Instance) -> Iterator[WhatIf]:
     """The target's other choice, and each strategy that is allowed beside a simpler one, off."""
     search = instance.search
     for target in TARGETS:
         for added in widened(instance, target):
-            space = instance.but(search={"target": target, **added})
-            yield WhatIf(_widening(target, added), space)
+            change = f"all that {TARGETS[target].name} can launch"
+            if target == "any":  # of what no framework has, not all goes together
+                change = f"{', '.join(_WIDER[field] for field in added)} (any target)"
+            yield WhatIf(change, instance.but(search={"target": target, **added}))
     for change, field, simpler in _SIMPLER:
         chosen, value = getattr(search, field), simpler
         another = chosen != simpler
@@ -208,10 +197,8 @@ def answers(
         best, bound, status, ended = start, None, None, None
         with suppress(PlannerError):  # too large a plan space, or one that has no costs
             result = solve(change.instance, replace(options, time_limit_s=share_s), start=start)
-            best, bound, status = None, result.bound, result.status
-            ended = result.termination
-            if result.plan is not None and result.step_time_ns is not None:
-                best = result.plan, result.step_time_ns
+            bound, status, ended = result.bound, result.status, result.termination
+            best = None if result.plan is None else (result.plan, result.step_time_ns or 0)
         if best is None:
             yield Answer(change.change, status or Status.UNKNOWN)
         else:
@@ -236,14 +223,7 @@ def kept(plan: Plan, instance: Instance, changed: Instance) -> tuple[Plan, int] 
     On the same nodes, with the same groups and layers; replicas share another batch as they shared
     the first.
     """
-    old, groups = instance.cluster, {group.name: group for group in changed.cluster.groups}
-    used = {
-        group.name: count for group, count in zip(old.groups, plan.config.nodes_used, strict=True)
-    }
-    if any(count and name not in groups for name, count in used.items()):
-        return None
-    vector = tuple(used.get(name, 0) for name in groups)
-    config = _config_of(plan, instance, changed, vector)
+    config = _config_of(plan, instance, changed)
     if config is None:
         return None
     moved = _moved(plan, instance, changed, config)
@@ -260,40 +240,32 @@ def kept(plan: Plan, instance: Instance, changed: Instance) -> tuple[Plan, int] 
     return (moved, time_ns) if fits and time_ns <= (longest_ns or time_ns) else None
 
 
-def _config_of(
-    plan: Plan, instance: Instance, changed: Instance, vector: tuple[int, ...]
-) -> Configuration | None:
+def _config_of(plan: Plan, instance: Instance, changed: Instance) -> Configuration | None:
     """The configuration of a plan as the changed plan space names it; None where that has none."""
-    planned, search = plan.config, changed.search
-    pinned = {
-        "data_parallel": (planned.dp,),
-        "pipeline_parallel": (planned.pp,),
-        "micro_batch": (planned.micro_batch,),
-        "context_parallel": (planned.cp,),
-        "expert_parallel": (planned.ep,),
-    }
-    allowed = all({*pin} <= {*(getattr(search, field) or pin)} for field, pin in pinned.items())
-    if not allowed or not may_use(changed, vector):
+    planned = plan.config
+    pairs = zip(instance.cluster.groups, planned.nodes_used, strict=True)
+    counts = {group.name: count for group, count in pairs if count}
+    # Of the groups used; none where every stage has its own
+    degrees = dict(zip(counts, planned.degrees_used, strict=not planned.per_stage))
+    names = [group.name for group in changed.cluster.groups]
+    if not counts.keys() <= {*names}:
         return None
-    degrees = _by_name(instance, planned)
     ways = {stage.recomputed.way for replica in plan.replicas for stage in replica.stages}
     if any(blocks < of_stage for way, blocks, of_stage in recomputed_blocks(instance, plan)):
         ways |= {"none"}  # some of a stage's blocks are not recomputed
-    few = changed.but(search=pinned)
-    for config in configs_of(few, vector):
-        update = {name: getattr(config, name) for name in ("degrees", "nodes_used", "recompute")}
-        alike = config == planned.model_copy(update=update)
-        if alike and ways <= {*config.recompute} and degrees == _by_name(changed, config):
+    for recompute in recompute_ways(changed, planned.zero):
+        update = {
+            # of groups that are not used those of the first that is
+            "degrees": tuple(
+                degrees.get(name, planned.degrees_used[0]) for name in names if degrees
+            ),
+            "nodes_used": tuple(counts.get(name, 0) for name in names),
+            "recompute": recompute,
+        }
+        config = planned.model_copy(update=update)
+        if ways <= {*recompute} and PlanSpace(changed).departure(config) is None:
             return config
     return None
-
-
-def _by_name(instance: Instance, config: Configuration) -> dict[str, Degrees]:
-    """Degrees of the node groups used; none where every stage has its own."""
-    if config.per_stage:
-        return {}
-    rows = zip(instance.cluster.groups, config.degrees, config.nodes_used, strict=True)
-    return {group.name: degrees for group, degrees, count in rows if count}
 
 
 def _moved(plan: Plan, instance: Instance, changed: Instance, config: Configuration) -> Plan:
