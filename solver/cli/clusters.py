@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -27,29 +27,22 @@ MOST_USD = 10**15
 
 def pareto_command(
     instance: search_options.InstanceArgument,
-    out: Annotated[Path | None, option("Write the front, its plans and proofs here.")] = None,
-    svg: Annotated[Path | None, option("Also draw the front here.")] = None,
+    out: Path | None = option("Write the front, its plans and proofs here."),
+    svg: Path | None = option("Also draw the front here."),
     as_json: search_options.JsonOption = False,
-    subsets: Annotated[
-        bool,
-        flag(
-            "--subsets",
-            "Instead the best subset of every size of the nodes of INSTANCE, and what each "
-            "group brings; where the nodes of a group are a range, of the most.",
-        ),
-    ] = False,
-    budget: Annotated[
-        float | None,
-        option("Least step time at this training cost at most.", callback=positive, metavar="USD"),
-    ] = None,
-    deadline: Annotated[
-        str | None,
-        option("Least money for a training of this time, such as 30d.", metavar="TIME"),
-    ] = None,
-    sequences: Annotated[
-        int | None, option("Of the training; default: objective.steps.", min=1, max=10**15)
-    ] = None,
-    time_limit: Annotated[float | None, limit("Stop with the front so far.")] = None,
+    subsets: bool = flag(
+        "--subsets",
+        "Instead the best subset of every size of the nodes of INSTANCE, and what each "
+        "group brings; where the nodes of a group are a range, of the most.",
+    ),
+    budget: float | None = option(
+        "Least step time at this training cost at most.", callback=positive, metavar="USD"
+    ),
+    deadline: str | None = option(
+        "Least money for a training of this time, such as 30d.", metavar="TIME"
+    ),
+    sequences: int | None = option("Of the training; default: objective.steps.", min=1, max=10**15),
+    time_limit: float | None = limit("Stop with the front so far."),
     gap: search_options.GapOption = 0.0,
     seed: search_options.SeedOption = 0,
     workers: search_options.WorkersOption = None,

@@ -32,58 +32,39 @@ MOST_WAYS = 24
 
 def templates_command(
     instance: search_options.InstanceArgument,
-    faults: Annotated[
-        int, option("Node failures to survive: f + 1 pipelines.", min=0, max=10**6)
-    ] = 1,
-    out: Annotated[
-        Path | None,
-        option(
-            "Write the fleet here: the fastest pipelines of these templates on all nodes, "
-            "for recover."
-        ),
-    ] = None,
-    distribution: Annotated[
-        Distribution,
-        option(
-            "Micro-batches of the fleet's pipelines. step-time: the slowest is as fast as can "
-            "be. variance: their steps vary least, as in Oobleck."
-        ),
-    ] = "step-time",
+    faults: int = option("Node failures to survive: f + 1 pipelines.", 1, min=0, max=10**6),
+    out: Path | None = option(
+        "Write the fleet here: the fastest pipelines of these templates on all nodes, for recover."
+    ),
+    distribution: Distribution = option(
+        "Micro-batches of the fleet's pipelines. step-time: the slowest is as fast as can "
+        "be. variance: their steps vary least, as in Oobleck.",
+        "step-time",
+    ),
     as_json: search_options.JsonOption = False,
-    objective: Annotated[
-        str | None,
-        gone(
-            "--objective: templates are of least step time; Oobleck's objective is a benchmark, "
-            "python -m bench templates"
-        ),
-    ] = None,
-    split: Annotated[
-        NodeSplit,
-        option(
-            "How stages share a node. aligned: powers of two at multiples of themselves. "
-            "any: all numbers of GPUs in every order, unless search.tensor_parallel narrows them."
-        ),
-    ] = NodeSplit.ALIGNED,
-    micro_batch: Annotated[
-        int | None,
-        option(
-            "Sequences per micro-batch. Unless given: of those with which fewest nodes hold "
-            "the model, one that makes a fleet of that many nodes a pipeline step fast.",
-            min=1,
-            max=10**8,
-        ),
-    ] = None,
-    micro_batches: Annotated[
-        int | None,
-        option(
-            "Micro-batches of every pipeline. Unless given: its nodes' share of a step.",
-            min=1,
-            max=10**4,
-        ),
-    ] = None,
-    time_limit: Annotated[
-        float | None, limit("Time for all templates together; then the best so far, with bounds.")
-    ] = None,
+    objective: str | None = gone(
+        "--objective: templates are of least step time; Oobleck's objective is a benchmark, "
+        "python -m bench templates"
+    ),
+    split: NodeSplit = option(
+        "How stages share a node. aligned: powers of two at multiples of themselves. "
+        "any: all numbers of GPUs in every order, unless search.tensor_parallel narrows them.",
+        NodeSplit.ALIGNED,
+    ),
+    micro_batch: int | None = option(
+        "Sequences per micro-batch. Unless given: of those with which fewest nodes hold "
+        "the model, one that makes a fleet of that many nodes a pipeline step fast.",
+        min=1,
+        max=10**8,
+    ),
+    micro_batches: int | None = option(
+        "Micro-batches of every pipeline. Unless given: its nodes' share of a step.",
+        min=1,
+        max=10**4,
+    ),
+    time_limit: float | None = limit(
+        "Time for all templates together; then the best so far, with bounds."
+    ),
     gap: search_options.GapOption = 0.0,
     study: search_options.StudyOption = None,
 ) -> None:
@@ -134,22 +115,16 @@ def recover_command(
     plan: Annotated[
         Path, typer.Argument(metavar="PLAN", help="Fleet file written by templates or recover.")
     ],
-    lost: Annotated[
-        str | None, option("Nodes that failed, such as a40-3,a40-7.", metavar="NODES")
-    ] = None,
-    joined: Annotated[str | None, option("Lost nodes that are back.", metavar="NODES")] = None,
-    horizon: Annotated[
-        str, option("For how long the next fleet is expected to train.", metavar="TIME")
-    ] = "1h",
-    restart: Annotated[
-        str, option("What a recovery takes besides copying layers.", metavar="TIME")
-    ] = "0s",
-    instance: Annotated[Path | None, option("Instance file that the plan has to be for.")] = None,
-    out: Annotated[Path | None, option("Write the next fleet here.")] = None,
+    lost: str | None = option("Nodes that failed, such as a40-3,a40-7.", metavar="NODES"),
+    joined: str | None = option("Lost nodes that are back.", metavar="NODES"),
+    horizon: str = option(
+        "For how long the next fleet is expected to train.", "1h", metavar="TIME"
+    ),
+    restart: str = option("What a recovery takes besides copying layers.", "0s", metavar="TIME"),
+    instance: Path | None = option("Instance file that the plan has to be for."),
+    out: Path | None = option("Write the next fleet here."),
     as_json: search_options.JsonOption = False,
-    time_limit: Annotated[
-        float | None, limit("Stop with the best fleet so far, and its gap.")
-    ] = None,
+    time_limit: float | None = limit("Stop with the best fleet so far, and its gap."),
 ) -> None:
     """Form the next fleet after nodes are lost or join: most steps trained within a horizon.
 

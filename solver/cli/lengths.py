@@ -1,50 +1,33 @@
 """`lengths`: which strategy runs which sequences of a step of many lengths, and when."""
 
 from pathlib import Path
-from typing import Annotated, Literal
-
-import typer
+from typing import Literal
 
 from formulations.errors import InstanceError, PlanError
+from solver.cli import search_options
 from solver.cli.files import check_folder, check_writable, write_folder
-from solver.cli.search_options import (
-    GapOption,
-    InstanceArgument,
-    JsonOption,
-    SeedOption,
-    StudyOption,
-    limit,
-)
+from solver.cli.search_options import limit, option
 from solver.cli.terminal import print_report, steps_display
 from solver.options import MAX_WORKERS, SolveOptions
 
 
 def lengths_command(
-    instance: InstanceArgument,
-    order: Annotated[
-        Literal["ascending", "free"],
-        typer.Option(help="Shorter sequences first, or groups of any lengths in any order."),
-    ] = "ascending",
-    out: Annotated[
-        Path | None, typer.Option(help="Write the step, its times and bound here.")
-    ] = None,
-    svg: Annotated[Path | None, typer.Option(help="Also draw the step here.")] = None,
-    plans: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write plans of what runs, and of the best single strategy, into a new folder.",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-    time_limit: Annotated[float | None, limit("Longest search of a free order.")] = None,
-    study: StudyOption = None,
-    gap: GapOption = 0.0,
-    seed: SeedOption = 0,
-    workers: Annotated[
-        int,
-        typer.Option(min=1, max=MAX_WORKERS, help="Threads of the search of a free order."),
-    ] = 1,
+    instance: search_options.InstanceArgument,
+    order: Literal["ascending", "free"] = option(
+        "Shorter sequences first, or groups of any lengths in any order.", "ascending"
+    ),
+    out: Path | None = option("Write the step, its times and bound here."),
+    svg: Path | None = option("Also draw the step here."),
+    plans: Path | None = option(
+        "Write plans of what runs, and of the best single strategy, into a new folder.",
+        metavar="DIR",
+    ),
+    as_json: search_options.JsonOption = False,
+    time_limit: float | None = limit("Longest search of a free order."),
+    study: search_options.StudyOption = None,
+    gap: search_options.GapOption = 0.0,
+    seed: search_options.SeedOption = 0,
+    workers: int = option("Threads of the search of a free order.", 1, min=1, max=MAX_WORKERS),
 ) -> None:
     """Choose which strategy runs which sequences of INSTANCE, whose `lengths` are many.
 

@@ -1,4 +1,4 @@
-"""What is done with a file that was written: check, show, draw, compare, explain, launch, switch."""
+"""What is done with files: check, show, draw, compare, explain, launch; the switch between two."""
 
 from functools import partial
 from pathlib import Path
@@ -36,13 +36,11 @@ def verify_command(
     plan: Annotated[
         Path, typer.Argument(metavar="PLAN", help="Plan, front, fleet, switch or lengths file.")
     ],
-    instance: Annotated[
-        Path | None, option("Also compare with this instance file, which the plan should be for.")
-    ] = None,
-    quick: Annotated[
-        bool, flag("--quick", "Leave what an exhaustive search closed at its word.")
-    ] = False,
-    time_limit: Annotated[float | None, limit("Longest time for proofs.")] = None,
+    instance: Path | None = option(
+        "Also compare with this instance file, which the plan should be for."
+    ),
+    quick: bool = flag("--quick", "Leave what an exhaustive search closed at its word."),
+    time_limit: float | None = limit("Longest time for proofs."),
 ) -> None:
     """Check every constraint, figure and proof of a plan again.
 
@@ -81,24 +79,16 @@ def verify_command(
 
 
 def show_command(
-    plan: Annotated[
-        Path | None,
-        typer.Argument(metavar="PLAN", help="Plan, front, fleet, switch or lengths file."),
-    ] = None,
-    svg: Annotated[
-        Path | None, option("Draw it here: a front, a switch, a step of lengths.")
-    ] = None,
-    study: Annotated[
-        Path | None,
-        option(
-            "Instead of a PLAN how far the searches have come that --study keeps there, in "
-            "use or not: what is closed, the best plan, its bound, what is open.",
-            metavar="STUDY",
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, flag("--json", "Of a --study, print one JSON object instead of text.")
-    ] = False,
+    plan: Path | None = typer.Argument(
+        None, metavar="PLAN", help="Plan, front, fleet, switch or lengths file."
+    ),
+    svg: Path | None = option("Draw it here: a front, a switch, a step of lengths."),
+    study: Path | None = option(
+        "Instead of a PLAN how far the searches have come that --study keeps there, in "
+        "use or not: what is closed, the best plan, its bound, what is open.",
+        metavar="STUDY",
+    ),
+    as_json: bool = flag("--json", "Of a --study, print one JSON object instead of text."),
 ) -> None:
     """Show the stages, places and timeline of a plan, or how far a study has come.
 
@@ -131,10 +121,8 @@ def report_command(
     plan: Annotated[
         Path, typer.Argument(metavar="PLAN", help="Plan, front, switch or lengths file.")
     ],
-    out: Annotated[Path, option("The page to write.")] = Path("report.html"),
-    trace: Annotated[
-        Path | None, option("Also write one step here, for Perfetto (ui.perfetto.dev).")
-    ] = None,
+    out: Path = option("The page to write.", Path("report.html")),
+    trace: Path | None = option("Also write one step here, for Perfetto (ui.perfetto.dev)."),
 ) -> None:
     """Write a plan as one HTML file that needs no network.
 
@@ -191,7 +179,7 @@ def diff_command(
 def explain_command(
     plan: PlanArgument,
     as_json: search_options.JsonOption = False,
-    time_limit: Annotated[float, limit("For all changes together.")] = 60.0,
+    time_limit: float = limit("For all changes together.", 60.0),
     gap: search_options.GapOption = 0.001,
     workers: search_options.WorkersOption = None,
 ) -> None:
@@ -222,13 +210,12 @@ def switch_command(
     after: Annotated[
         Path, typer.Argument(metavar="TO", help="Another one, of the same model and machines.")
     ],
-    moves: Annotated[
-        Literal["parameters", "gradients", "both"],
-        option("What moves; gradients are accumulated ones, reduced before."),
-    ] = "parameters",
-    out: Annotated[Path | None, option("Write the switch here.")] = None,
+    moves: Literal["parameters", "gradients", "both"] = option(
+        "What moves; gradients are accumulated ones, reduced before.", "parameters"
+    ),
+    out: Path | None = option("Write the switch here."),
     as_json: search_options.JsonOption = False,
-    time_limit: Annotated[float | None, limit("Longest time to beat the published rule.")] = None,
+    time_limit: float | None = limit("Longest time to beat the published rule."),
 ) -> None:
     """Plan the switch from one plan to another: who sends which slices to whom, soonest done.
 

@@ -1,7 +1,7 @@
 """`replay`: a failure trace played through recovery policies."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from formulations.errors import PlannerError
 from solver.cli import search_options
@@ -29,60 +29,43 @@ _GONE = gone("published inputs of a --model are a benchmark, python -m bench rep
 
 def replay_command(
     instance: search_options.InstanceArgument,
-    trace: Annotated[
-        Path | None, option("CSV file of failures: time,node,event (fail or join).")
-    ] = None,
-    every: Annotated[
-        str | None,
-        option(
-            "One node at random fails every TIME, such as 10m or 6h, until half of them are left.",
-            metavar="TIME",
-        ),
-    ] = None,
-    policy: Annotated[
-        list[str] | None,
-        option(
-            "How training recovers; repeat it for several. ours: the fleet of templates that "
-            "trains most until the next failure. restart: all nodes, from the last checkpoint. "
-            "redundancy: a neighbour computes for the lost node. Unless given: ours.",
-            metavar="ours|restart|redundancy",
-        ),
-    ] = None,
-    until: Annotated[
-        str | None,
-        option("End of the run. Unless given: the trace's last event.", metavar="TIME"),
-    ] = None,
-    pause: Annotated[
-        str | None,
-        option(
-            "From a failure to the next step; for ours copying comes on top. "
-            "Unless given: as published for a model of this size.",
-            metavar="TIME",
-        ),
-    ] = None,
-    faults: Annotated[int, option("Failures at once that ours is to survive.", min=0)] = 1,
-    horizon: Annotated[
-        str | None,
-        option(
-            "Time to the next failure that ours reckons with. Unless given: the trace's mean.",
-            metavar="TIME",
-        ),
-    ] = None,
-    in_flight: Annotated[
-        InFlightRule,
-        option(
-            "The step in flight at a failure: lost; or background: the old configuration "
-            "trains on during the pause, as in Oobleck's public simulator."
-        ),
-    ] = "lost",
-    svg: Annotated[Path | None, option("Draw the throughput over time here.")] = None,
+    trace: Path | None = option("CSV file of failures: time,node,event (fail or join)."),
+    every: str | None = option(
+        "One node at random fails every TIME, such as 10m or 6h, until half of them are left.",
+        metavar="TIME",
+    ),
+    policy: list[str] | None = option(
+        "How training recovers; repeat it for several. ours: the fleet of templates that "
+        "trains most until the next failure. restart: all nodes, from the last checkpoint. "
+        "redundancy: a neighbour computes for the lost node. Unless given: ours.",
+        metavar="ours|restart|redundancy",
+    ),
+    until: str | None = option(
+        "End of the run. Unless given: the trace's last event.", metavar="TIME"
+    ),
+    pause: str | None = option(
+        "From a failure to the next step; for ours copying comes on top. "
+        "Unless given: as published for a model of this size.",
+        metavar="TIME",
+    ),
+    faults: int = option("Failures at once that ours is to survive.", 1, min=0),
+    horizon: str | None = option(
+        "Time to the next failure that ours reckons with. Unless given: the trace's mean.",
+        metavar="TIME",
+    ),
+    in_flight: InFlightRule = option(
+        "The step in flight at a failure: lost; or background: the old configuration "
+        "trains on during the pause, as in Oobleck's public simulator.",
+        "lost",
+    ),
+    svg: Path | None = option("Draw the throughput over time here."),
     as_json: search_options.JsonOption = False,
-    time_limit: Annotated[float | None, limit("Stop with what was played so far.")] = None,
+    time_limit: float | None = limit("Stop with what was played so far."),
     gap: search_options.GapOption = 0.0,
     seed: search_options.SeedOption = 0,
     workers: search_options.WorkersOption = None,
-    throughput: Annotated[str | None, _GONE] = None,
-    model: Annotated[str | None, _GONE] = None,
+    throughput: str | None = _GONE,
+    model: str | None = _GONE,
 ) -> None:
     """Replay a failure trace: samples trained, time lost by cause, throughput over time.
 

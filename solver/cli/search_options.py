@@ -56,19 +56,19 @@ def all_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def option(text: str, **settings: Any) -> Any:
-    """An option with its help text; settings: those of `typer.Option`."""
-    return typer.Option(help=text, **settings)
+def option(text: str, default: object = None, **settings: Any) -> Any:
+    """An option with its help text; settings: those of `typer.Option`; `...`: it must be given."""
+    return typer.Option(default, help=text, **settings)
 
 
 def flag(name: str, text: str) -> Any:
     """A switch that is off unless named."""
-    return typer.Option(name, help=text)
+    return typer.Option(False, name, help=text)
 
 
-def limit(text: str) -> Any:
+def limit(text: str, default: float | None = None) -> Any:
     """A limit in seconds, with what it limits."""
-    return option(text, callback=positive, metavar="SECONDS")
+    return option(text, default, callback=positive, metavar="SECONDS")
 
 
 def gone(text: str) -> Any:
@@ -78,44 +78,49 @@ def gone(text: str) -> Any:
         if value is not None:
             raise PlannerError(text)
 
-    return typer.Option(hidden=True, callback=with_error_line(refuse))
+    return typer.Option(None, hidden=True, callback=with_error_line(refuse))
+
+
+def _shared(text: str, **settings: Any) -> Any:
+    """An option of several commands, which say its default."""
+    return typer.Option(help=text, **settings)
 
 
 InstanceArgument = Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance file (YAML).")]
-JsonOption = Annotated[bool, flag("--json", "Print one JSON object instead of text.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 EngineOption = Annotated[
     Engine,
-    option(
+    _shared(
         "What runs the workers: processes of this machine, or ray: a Ray cluster "
         "(pip install 'hetplan[ray]')."
     ),
 ]
 AddressOption = Annotated[
     str | None,
-    option(
+    _shared(
         "Of the Ray cluster, or auto; unless given, one is started on this machine.",
         metavar="HOST:PORT",
     ),
 ]
 StudyOption = Annotated[
     Path | None,
-    option(
+    _shared(
         "Keep what is closed in this file, and go on from there: the same command after a "
         "kill loses the work in hand only. On a disk of this machine, not of the network."
     ),
 ]
 GapOption = Annotated[
     float,
-    option(
+    _shared(
         "Relative distance to the best plan that is good enough, such as 0.01.",
         min=0.0,
         callback=_below_one,
     ),
 ]
-SeedOption = Annotated[int, option("Seed of everything random.", min=0, max=2**31 - 1)]
+SeedOption = Annotated[int, _shared("Seed of everything random.", min=0, max=2**31 - 1)]
 WorkersOption = Annotated[
     int | None,
-    option(
+    _shared(
         "Processes of the exact search, threads of HiGHS; unless given, one a core.",
         min=1,
         max=MAX_WORKERS,

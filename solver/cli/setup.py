@@ -28,24 +28,17 @@ DEFAULT_TOKENS = 4096  #: per sequence of a config.json, unless its own maximum 
 
 
 def init_command(
-    model: Annotated[str | None, option(MODEL_HELP)] = None,
-    nodes: Annotated[
-        list[str] | None, option(f"{NODES_HELP} Once per kind of machine.", metavar="MACHINES")
-    ] = None,
-    slurm: Annotated[
-        Path | None,
-        option(
-            "The machines in what `scontrol show node` or `sinfo -o '%N %G %T'` printed.",
-            metavar="FILE",
-        ),
-    ] = None,
-    detect: Annotated[
-        bool, flag("--detect", "The GPUs of this machine; needs nvidia-ml-py.")
-    ] = False,
-    sequence_length: Annotated[int | None, option("Tokens per sequence.", min=1, max=10**8)] = None,
-    global_batch: Annotated[int | None, option("Sequences per step.", min=1, max=10**8)] = None,
-    out: Annotated[Path, option("File to write.")] = Path("instance.yaml"),
-    force: Annotated[bool, flag("--force", "Replace the file if there is one.")] = False,
+    model: str | None = option(MODEL_HELP),
+    nodes: list[str] | None = option(f"{NODES_HELP} Once per kind of machine.", metavar="MACHINES"),
+    slurm: Path | None = option(
+        "The machines in what `scontrol show node` or `sinfo -o '%N %G %T'` printed.",
+        metavar="FILE",
+    ),
+    detect: bool = flag("--detect", "The GPUs of this machine; needs nvidia-ml-py."),
+    sequence_length: int | None = option("Tokens per sequence.", min=1, max=10**8),
+    global_batch: int | None = option("Sequences per step.", min=1, max=10**8),
+    out: Path = option("File to write.", Path("instance.yaml")),
+    force: bool = flag("--force", "Replace the file if there is one."),
 ) -> None:
     """Write a first instance, with comments; asks for what no option says."""
     from formulations.instance.catalogue import gpu_catalogue
@@ -104,15 +97,13 @@ def _asked(option: str, question: str, read: "Callable[[str], Answer]") -> "Answ
 
 def calibrate_command(
     instance: Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance file.")],
-    measured: Annotated[
-        Path,
-        option(
-            "CSV of measured steps: tensor_parallel, data_parallel, pipeline_parallel, "
-            "micro_batch, seconds; also memory, group, global_batch, recompute and others.",
-            metavar="FILE",
-        ),
-    ],
-    out: Annotated[Path, option("Instance file to write.")],
+    measured: Path = option(
+        "CSV of measured steps: tensor_parallel, data_parallel, pipeline_parallel, "
+        "micro_batch, seconds; also memory, group, global_batch, recompute and others.",
+        ...,
+        metavar="FILE",
+    ),
+    out: Path = option("Instance file to write.", ...),
 ) -> None:
     """Correct the layer times of INSTANCE by measured steps; plans then say what error to expect.
 
@@ -148,25 +139,18 @@ def calibrate_command(
 
 
 def profile_command(
-    model: Annotated[str, option(MODEL_HELP)],
-    out: Annotated[Path, option("Profile file to write.")],
-    gpu: Annotated[
-        str | None, option("Name of the GPU in instances. Default: the catalogue's, or CPU.")
-    ] = None,
-    tensor_parallel: Annotated[
-        str, option("Tensor-parallel degrees, with commas between.", metavar="1,2")
-    ] = "1",
-    micro_batch: Annotated[
-        str, option("Micro-batch sizes, with commas between.", metavar="1,2,4")
-    ] = "1,2,4",
-    sequence_length: Annotated[int | None, option("Tokens per sequence.", min=1, max=10**6)] = None,
-    precision: Annotated[
-        Literal["fp32", "tf32", "fp16", "bf16"] | None,
-        option("Default: bf16, fp16 before Ampere, fp32 on a CPU."),
-    ] = None,
-    device: Annotated[
-        Literal["cuda", "cpu"] | None, option("Default: cuda where there is a GPU.")
-    ] = None,
+    model: str = option(MODEL_HELP, ...),
+    out: Path = option("Profile file to write.", ...),
+    gpu: str | None = option("Name of the GPU in instances. Default: the catalogue's, or CPU."),
+    tensor_parallel: str = option(
+        "Tensor-parallel degrees, with commas between.", "1", metavar="1,2"
+    ),
+    micro_batch: str = option("Micro-batch sizes, with commas between.", "1,2,4", metavar="1,2,4"),
+    sequence_length: int | None = option("Tokens per sequence.", min=1, max=10**6),
+    precision: Literal["fp32", "tf32", "fp16", "bf16"] | None = option(
+        "Default: bf16, fp16 before Ampere, fp32 on a CPU."
+    ),
+    device: Literal["cuda", "cpu"] | None = option("Default: cuda where there is a GPU."),
 ) -> None:
     """Measure forward, backward and weight-gradient time and peak memory of every layer kind here.
 
@@ -229,31 +213,23 @@ def _numbers(option: str, text: str) -> list[int]:
 
 
 def catalogue_command(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME]",
-            help="A workload of the catalogue, or a Hugging Face config.json: parameters, FLOPs "
-            "and bytes per layer.",
-        ),
-    ] = None,
+    name: str | None = typer.Argument(
+        None,
+        metavar="[NAME]",
+        help="A workload of the catalogue, or a Hugging Face config.json: parameters, FLOPs "
+        "and bytes per layer.",
+    ),
     as_json: search_options.JsonOption = False,
-    sequence_length: Annotated[
-        int | None,
-        option(
-            "Tokens per sequence; default: the catalogue's, or what config.json allows "
-            f"up to {DEFAULT_TOKENS}.",
-            min=1,
-            max=10**8,
-        ),
-    ] = None,
-    global_batch: Annotated[
-        int | None,
-        option("Sequences per step; default: the catalogue's, or 1.", min=1, max=10**8),
-    ] = None,
-    schema: Annotated[
-        bool, flag("--schema", "Instead the JSON schema of instance files, for editors.")
-    ] = False,
+    sequence_length: int | None = option(
+        "Tokens per sequence; default: the catalogue's, or what config.json allows "
+        f"up to {DEFAULT_TOKENS}.",
+        min=1,
+        max=10**8,
+    ),
+    global_batch: int | None = option(
+        "Sequences per step; default: the catalogue's, or 1.", min=1, max=10**8
+    ),
+    schema: bool = flag("--schema", "Instead the JSON schema of instance files, for editors."),
 ) -> None:
     """List the GPUs and workloads that an instance may name, or print the figures of a workload."""
     from formulations.instance.catalogue import gpu_catalogue, workload_catalogue

@@ -2,7 +2,6 @@
 
 import gc
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -20,28 +19,21 @@ EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 
 def solve_command(
     instance: search_options.InstanceArgument,
-    out: Annotated[Path | None, option("Write the plan, its proof and its figures here.")] = None,
+    out: Path | None = option("Write the plan, its proof and its figures here."),
     as_json: search_options.JsonOption = False,
-    proof: Annotated[
-        bool, flag("--proof", "In the JSON object also how every combination was closed.")
-    ] = False,
-    method: Annotated[
-        Method,
-        option(
-            "exact: proved best plan. minmax: heuristic, no proof. "
-            "cpsat, milp: exact by one CP-SAT or MILP model, slower."
-        ),
-    ] = "exact",
-    time_limit: Annotated[float | None, limit("Stop with the best plan so far.")] = None,
+    proof: bool = flag("--proof", "In the JSON object also how every combination was closed."),
+    method: Method = option(
+        "exact: proved best plan. minmax: heuristic, no proof. "
+        "cpsat, milp: exact by one CP-SAT or MILP model, slower.",
+        "exact",
+    ),
+    time_limit: float | None = limit("Stop with the best plan so far."),
     gap: search_options.GapOption = 0.0,
     seed: search_options.SeedOption = 0,
-    write_model: Annotated[
-        Path | None,
-        option(
-            "Write the model of the plan's configuration, with all critical paths found, here: "
-            ".pb or .pbtxt by --method cpsat, .lp or .mps by milp."
-        ),
-    ] = None,
+    write_model: Path | None = option(
+        "Write the model of the plan's configuration, with all critical paths found, here: "
+        ".pb or .pbtxt by --method cpsat, .lp or .mps by milp."
+    ),
     workers: search_options.WorkersOption = None,
     study: search_options.StudyOption = None,
     engine: search_options.EngineOption = "processes",
@@ -88,14 +80,11 @@ def solve_command(
 
 def cross_check_command(
     instance: search_options.InstanceArgument,
-    method: Annotated[
-        list[CheckMethod] | None,
-        option(
-            "What to compare; repeat it for several. local: local search, no proof. Unless "
-            "given: minmax, local and exact."
-        ),
-    ] = None,
-    time_limit: Annotated[float, limit("For each of the methods.")] = 60.0,
+    method: list[CheckMethod] | None = option(
+        "What to compare; repeat it for several. local: local search, no proof. Unless "
+        "given: minmax, local and exact."
+    ),
+    time_limit: float = limit("For each of the methods.", 60.0),
     as_json: search_options.JsonOption = False,
     gap: search_options.GapOption = 0.0,
     seed: search_options.SeedOption = 0,
@@ -119,37 +108,27 @@ def cross_check_command(
 
 def evaluate_command(
     instance: search_options.InstanceArgument,
-    megatron: Annotated[Path | None, option("Arguments of Megatron-LM.", metavar="FILE")] = None,
-    torchtitan: Annotated[
-        Path | None, option("Configuration module, and its schedule.", metavar="DIR")
-    ] = None,
-    degrees: Annotated[
-        str | None,
-        option(
-            "tp, cp, ep, pp, dp, vpp, micro_batch (1 unless given), schedule, recompute, "
-            "zero, split=9/7/5/3 (blocks).",
-            metavar="NAME=VALUE,...",
-        ),
-    ] = None,
-    order: Annotated[
-        str | None,
-        option(
-            "Node groups of the hosts in rank order, as small,big*2; unless given, hosts.txt "
-            "beside the files, or the order of INSTANCE.",
-            metavar="NAMES",
-        ),
-    ] = None,
-    out: Annotated[Path | None, option("Write the plan here, as solve does.")] = None,
+    megatron: Path | None = option("Arguments of Megatron-LM.", metavar="FILE"),
+    torchtitan: Path | None = option("Configuration module, and its schedule.", metavar="DIR"),
+    degrees: str | None = option(
+        "tp, cp, ep, pp, dp, vpp, micro_batch (1 unless given), schedule, recompute, "
+        "zero, split=9/7/5/3 (blocks).",
+        metavar="NAME=VALUE,...",
+    ),
+    order: str | None = option(
+        "Node groups of the hosts in rank order, as small,big*2; unless given, hosts.txt "
+        "beside the files, or the order of INSTANCE.",
+        metavar="NAMES",
+    ),
+    out: Path | None = option("Write the plan here, as solve does."),
     as_json: search_options.JsonOption = False,
-    time_limit: Annotated[
-        float,
-        option(
-            "For the best plan; 0: do not look for it.",
-            min=0.0,
-            callback=finite,
-            metavar="SECONDS",
-        ),
-    ] = 60.0,
+    time_limit: float = option(
+        "For the best plan; 0: do not look for it.",
+        60.0,
+        min=0.0,
+        callback=finite,
+        metavar="SECONDS",
+    ),
     gap: search_options.GapOption = 0.001,
     workers: search_options.WorkersOption = None,
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from formulations.errors import InstanceError, PlannerError
 from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.load import load_instance
-from solver.cli.setup import init_command
+from solver.cli import app
 from solver.setup.machines import (
     Machines,
     catalogue_name,
@@ -136,7 +136,7 @@ def test_questions_are_asked_until_they_are_answered(
     answers = iter(["gpt-2", "gpt2", "8xA100", "2x8xA100-80, 4xA10@10 Gbit/s"])
     monkeypatch.setattr("typer.prompt", lambda question: next(answers))
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
-    init_command(out=tmp_path / "x.yaml")
+    app(["init", "--out", str(tmp_path / "x.yaml")], standalone_mode=False)
     out, err = capsys.readouterr()
     assert "gpt2 on 2 nodes of 8 A100-80, 1 node of 4 A10" in out
     assert [line.split(":")[1] for line in err.splitlines()] == [" --model", " --nodes"]
