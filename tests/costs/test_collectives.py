@@ -6,9 +6,7 @@ import pytest
 from formulations.costs.collectives import (
     ALL_REDUCE,
     HALF,
-    ring_latency_s,
     ring_s,
-    ring_share,
     wire_ns,
 )
 from formulations.instance import Link
@@ -19,11 +17,7 @@ def test_an_all_reduce_among_four() -> None:
     link = Link(bandwidth_bytes_per_s=4e9, latency_s=0.5)
     assert ring_s(ALL_REDUCE, 4, 8e9, link) == pytest.approx(3 + 3)
     assert ring_s(HALF, 4, 8e9, link) == pytest.approx(1.5 + 1.5)
-
-
-def test_a_ring_of_one_sends_nothing() -> None:
-    """No byte, no start."""
-    assert ring_share(ALL_REDUCE, 1) == ring_latency_s(ALL_REDUCE, 1, 1.0) == 0
+    assert ring_s(ALL_REDUCE, 1, 8e9, link) == 0
 
 
 def test_bytes_on_the_wire_round_up_one_by_one() -> None:

@@ -30,17 +30,6 @@ def test_tensor_groups_divide_products_and_what_is_kept() -> None:
     assert analytic_s(block, group, "bf16", 1, 2) == pytest.approx((2.05e-3, 4.10e-3))
 
 
-@pytest.mark.parametrize(("launch_us", "forward_us"), [(25, 500 + 30 + 2), (200, 800)])
-def test_kernels_start_and_are_launched(launch_us: int, forward_us: int) -> None:
-    """Of 4 kernels 3 ramp up and one waits for memory; or the host launches all of them later."""
-    half = 6e8  # FLOPs, at 60 TFLOP/s: 10 us each
-    fields = {"efficiency_half_flops": half, "memory_latency_s": 2e-6}
-    kind = gpu("fast", 120, 8).but(launch_overhead_s=launch_us * 1e-6, **fields)
-    block = layer("block", 60, 0, 0).but(kernels=4, memory_kernels=1)
-    expected = forward_us * 1e-6, 2 * forward_us * 1e-6
-    assert analytic_s(block, nodes_of(kind), "bf16", 2, 1) == pytest.approx(expected)
-
-
 def test_fused_attention_is_a_kernel_of_its_own() -> None:
     """Of 60 GFLOPs 12 are scores, of which it works out 6; backward is slower by 0.85."""
     fields = {"attention_maximum": 0.25, "attention_half_flops": 3e8}

@@ -60,14 +60,6 @@ def test_products_of_experts(ep: int, copies: int) -> None:
     assert backward == pytest.approx(2 * products + (2 + 2 * 4) * weights + order)
 
 
-def test_all_to_all_inside_a_node() -> None:
-    """Seven eighths of the bytes, and a start per peer."""
-    inside = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6)
-    outside = Link(bandwidth_bytes_per_s=1.0, latency_s=1.0)
-    found = all_to_all_s(Members(8, 8), 8e6, inside, outside, senders=8, ranks=8)
-    assert found == pytest.approx(7e6 / (1e9 * ALL_TO_ALL_RATE) + 7e-6)
-
-
 def test_bug_all_to_all_inside_a_node_that_holds_a_whole_group() -> None:
     """Groups of 4 on nodes of 4 and 2: some lie on one node, where three quarters go to others.
 

@@ -37,7 +37,6 @@ def test_52_days_are_the_limit() -> None:
 
 
 def test_memory_of_1024_pib_is_the_limit() -> None:
-    """What a step keeps is counted for all its sequences."""
     check_memory(1 << 60, "here")
     with pytest.raises(InstanceError, match=r"^here: 2.05e\+03 PiB .* at most 1024 PiB"):
         check_memory(1 << 61, "here")

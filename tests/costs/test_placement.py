@@ -35,7 +35,6 @@ def assert_counted(tables: CostTables, orders: Iterable[tuple[int, ...]]) -> Non
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("seeds", few_and_many(range(160), 20))
 def test_placer_equals_the_count_from_slots(seeds: Sequence[int], zones: bool) -> None:
-    """Every cost of every order is what the slots give, with zones or without."""
     for seed in seeds:
         tables = random_tables(seed, zones)
         assert_counted(tables, all_orders(tables))
@@ -43,7 +42,6 @@ def test_placer_equals_the_count_from_slots(seeds: Sequence[int], zones: bool) -
 
 @pytest.mark.parametrize("seed", one_each(range(40), 20))
 def test_placer_equals_the_count_from_slots_over_many_zones(seed: int) -> None:
-    """So it is with six nodes in up to four zones, where rings of different zones share links."""
     rng = random.Random(seed)
     nodes = list(range(6))
     assert_counted(wide_zones(seed), [tuple(rng.sample(nodes, 6)) for _ in range(20)])

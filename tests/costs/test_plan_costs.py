@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import plan_costs, rounding_error_ns, split_costs
@@ -13,9 +11,7 @@ from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance, Link
-from formulations.instance.search import ScheduleName
 from formulations.plan import Recomputed, uniform_plan
-from formulations.schedules import schedule_graph
 from solver.simulate import step_time_ns
 from tests.equal_nodes import equal_nodes
 from tests.hand_made import results
@@ -56,17 +52,6 @@ def test_rounding_by_hand() -> None:
     # figures and a transfer; then 2 x 3 + 2 for the sync, 1 for tied embeddings, 3 at the end
     split = plain_config((2,), pp=2, schedule="zb-h1")
     assert rounding_error_ns(split, 4, 2) == 7 * 7 + 8 + 1 + 3
-
-
-@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
-@given(num_stages=st.integers(1, 9), micro_batches=st.integers(1, 12))
-@settings(max_examples=40, deadline=None)
-def test_no_chain_of_operations_is_longer_than_assumed(
-    schedule: ScheduleName, num_stages: int, micro_batches: int
-) -> None:
-    """The longest chain of every operation graph has at most 2 (m + p - 1) operations."""
-    graph = schedule_graph(schedule, num_stages, micro_batches)
-    assert len(graph.levels) <= 2 * (micro_batches + num_stages - 1)
 
 
 def slowed(instance: Instance) -> Instance:

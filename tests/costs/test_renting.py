@@ -59,7 +59,6 @@ def rented(
 def test_terms_by_hand(
     instance: Instance, used: tuple[int, int], on_spot: tuple[str, ...], useful_usd_per_hour: float
 ) -> None:
-    """Spot is taken where preemptions cost less than it saves."""
     terms = terms_of(instance, used)
     assert terms.on_spot == on_spot
     assert terms.useful_usd_per_hour == pytest.approx(useful_usd_per_hour)
@@ -87,7 +86,6 @@ def test_terms_that_are_worth_it() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_terms_are_the_best_of_all(seed: int) -> None:
-    """No other choice by group is cheaper per useful hour."""
     instance = spot_instance(seed)
     assert instance.preemption is not None
     groups = instance.cluster.groups
@@ -140,7 +138,6 @@ def test_without_preemptions_only_stated_checkpoints_cost() -> None:
 
 @pytest.mark.parametrize("every_s", [None, 5.0, 600.0])
 def test_more_preemptions_never_help(every_s: float | None) -> None:
-    """The slowdown increases with the rate, from 1 or more."""
     for restart, checkpoint in product((0.0, 121.0), (0.0, 15.8)):
         preemption = Preemption(
             restart_s=restart, checkpoint_s=checkpoint, checkpoint_every_s=every_s
@@ -186,7 +183,6 @@ def test_preemptions_that_never_come_cost_nothing(rate: float) -> None:
 
 
 def test_endless_recoveries_stay_finite() -> None:
-    """Preemptions far faster than recoveries give the largest slowdown, and no overflow."""
     for every_s in (None, 1e6):
         preemption = Preemption(restart_s=1e6, checkpoint_s=1e3, checkpoint_every_s=every_s)
         assert slowdown(preemption, 1e3) == math.exp(MOST_EXPONENT)

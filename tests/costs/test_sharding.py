@@ -12,7 +12,6 @@ from formulations.costs.sharding import (
     widest_group,
 )
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import SearchSpace
 from formulations.instance.search import Overlap, ZeroStage
 from formulations.plan import Degrees
 from tests.equal_nodes import equal_nodes
@@ -70,19 +69,18 @@ DEGREES = (Degrees(tp=2, parts=3), Degrees(tp=1), Degrees(tp=2), Degrees(tp=4))
 SHAPE = plain_config((1, 1, 1, 0)).but(degrees=DEGREES)
 
 
-def test_lanes_of_node_groups() -> None:
-    """Lanes of the third group hold as much as those of the first, which is the widest used."""
+def test_lanes() -> None:
+    """Lanes of the third group hold as much as those of the first, which is the widest used.
+
+    Of messages: split, every GPU sends its part once; whole, as often as the widest has GPUs.
+    """
     assert [lanes_like(SHAPE, j) for j in range(4)] == [0, 1, 0, 3]
     assert widest_group(SHAPE) == 0
     assert [tied_lanes(SHAPE, j) for j in range(4)] == [6, 1, 2, 4]
-
-
-def test_lanes_of_messages() -> None:
-    """Split, every GPU sends its part once; whole, as often as the widest tensor group has GPUs."""
     instance = equal_nodes(1, 1, 1, 1, 1).instance
     for split, lanes in ((True, 3 * 2), (False, 3 * 4)):
-        search = SearchSpace(scatter_gather=split)
-        assert message_lanes(instance.but(search=search), DEGREES[0], 4) == lanes
+        splitting = instance.but(search={"scatter_gather": split})
+        assert message_lanes(splitting, DEGREES[0], 4) == lanes
 
 
 def test_layers_that_agree_in_bytes() -> None:

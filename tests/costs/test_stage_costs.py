@@ -47,7 +47,6 @@ def all_stages(tables: CostTables) -> list[tuple[int, int, int, int, int]]:
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("seeds", few_and_many(range(40), 20))
 def test_least_time_is_that_of_all_options(seeds: list[int], schedule: str) -> None:
-    """Search and verifier find the least time of any way and number of blocks that has room."""
     recomputed = 0
     for seed in seeds:
         tables = cramped_tables(seed, schedule)
@@ -138,7 +137,6 @@ def test_no_other_choice_makes_a_step_shorter(seed: int) -> None:
 
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 30))
 def test_devices_take_the_least_that_fits(seeds: Sequence[int]) -> None:
-    """Of all chunks alike: brute force agrees on times and choice."""
     again = 0
     for seed in seeds:
         tables = cramped_tables(seed, "interleaved")
@@ -181,20 +179,6 @@ def instance() -> Instance:
     one = equal_nodes(2, 2, 1, 2, 2).instance
     chain = [layer("embedding", 1, 0, 0), BLOCK, BLOCK, layer("head", 1, 0, 0)]
     return one.but(workload=workload(chain, 4, 10**6, False))
-
-
-@pytest.mark.usefixtures("round_times")
-def test_recomputation_prolongs_the_backward_pass_of_blocks() -> None:
-    """Selective repeats the core's fifth of a forward pass of 0.2 ms, full all of it."""
-    found = {
-        mode: layer_times(instance(), ALONE, 1, mode).backward_ns[:, 0].tolist() for mode in MODES
-    }
-    ends = 40_000
-    assert found == {
-        "none": [ends, 400_000, 400_000, ends],
-        "selective": [ends, 440_000, 440_000, ends],
-        "full": [ends, 600_000, 600_000, ends],
-    }
 
 
 @pytest.mark.usefixtures("round_times")

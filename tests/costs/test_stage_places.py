@@ -27,7 +27,6 @@ def test_alike_degrees_cost_what_plans_of_one_degree_do(tp: int, dp: int) -> Non
 
 
 def test_another_number_of_stages() -> None:
-    """Nothing else differs."""
     tables = stage_tables(
         equal_nodes(2, 2, 1, 2, 2).instance, plain_config((2,), dp=2, pp=2), ((0, Degrees(tp=1)),)
     )

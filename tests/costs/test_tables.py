@@ -5,12 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from formulations.costs.placement import Placer
-from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.search import ScheduleName
 from formulations.plan import Degrees
-from solver.simulate import step_time_ns
 from tests.equal_nodes import equal_nodes
 from tests.oracles.agreement import pages_suffice
 from tests.small_instances import layer, plain_config, workload
@@ -50,15 +47,6 @@ def test_passes_where_weight_gradients_are_split_off() -> None:
     _, longest, same = tables.longest_passes
     assert longest[:, 0].tolist() == [20_000, 440_000, 440_000, 20_000]
     assert same.tolist() == weight.tolist()
-
-
-@pytest.mark.usefixtures("round_times")
-def test_no_path_is_longer_than_the_longest() -> None:
-    """Two nodes of one GPU, one micro-batch of 4 sequences: two messages of 4 MB at 1 GB/s."""
-    base = equal_nodes(2, 1, 1, 1, 2).instance
-    tables = build_tables(base, plain_config((2,), pp=2, micro_batch=4))
-    costs = split_costs(tables, Placer(tables).costs([0, 0]), (0, 2, 4), (1,))
-    assert 2 * 4_010_000 < step_time_ns(costs) <= tables.longest_ns
 
 
 def test_least_is_that_of_the_fastest_group_used() -> None:

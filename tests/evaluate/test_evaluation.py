@@ -21,7 +21,6 @@ SEARCH = (
 
 
 def evaluated(text: str, order: str = "small,big,small", search: str = SEARCH) -> Evaluation:
-    """A run of GPT-2 on three hosts, held against the best plan."""
     own = read_run(instance_of(search=search), stated=text, order=order)
     return compared(own, predicted(own)[1], SolveOptions(gap=0.0), solve)
 
@@ -47,7 +46,6 @@ def test_saving_is_that_of_the_changed_plan() -> None:
 
 
 def test_best_plan_has_nothing_to_change() -> None:
-    """Run as it is, it is as far from the best as the proof's gap, and no change is told."""
     instance = instance_of(search=SEARCH)
     best = solve(instance, SolveOptions(gap=0.0)).plan
     assert best is not None
@@ -70,7 +68,6 @@ def test_other_degrees_bring_their_own_split_and_hosts() -> None:
 
 
 def test_change_that_does_not_fit_saves_nothing() -> None:
-    """Told last, without a saving."""
     instance = instance_of(
         "catalogue: gpt2-xl", "target: any, zero: [0, 1], recompute: [none, full]"
     )

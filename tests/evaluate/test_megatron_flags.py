@@ -8,7 +8,6 @@ from tests.refusals import refusals
 
 
 def read(text: str) -> Flags:
-    """Those of a file a.txt."""
     return read_flags(text, "a.txt")
 
 
@@ -25,7 +24,6 @@ def test_flags_stand_as_on_a_command_line() -> None:
 
 
 def test_flags_of_the_model_are_left_alone() -> None:
-    """What decides nothing of a plan: data, tokenizer, learning, logs, kinds of layers."""
     text = (
         "--lr 1e-4 --min-lr -1 --train-iters 5 --tokenizer-type X --data-path a b --swiglu "
         "--save x --no-gradient-accumulation-fusion --untie-embeddings-and-output-weights "

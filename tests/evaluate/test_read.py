@@ -71,14 +71,12 @@ def test_degrees_are_the_plan() -> None:
 
 
 def test_one_source_is_asked_for() -> None:
-    """None, or two: the three options."""
     for arguments, stated in ((None, None), (Path("a.txt"), "tp=1")):
         with pytest.raises(PlannerError, match="--megatron FILE, --torchtitan DIR, --degrees"):
             read_run(instance_of(), arguments, stated=stated)
 
 
 def test_order_by_name() -> None:
-    """Groups, several at once."""
     orders = {"small,big,small": (1, 0, 1), " small*2 , big": (1, 1, 0), "big": (0,)}
     assert {text: named_order(instance_of(), text) for text in orders} == orders
 

@@ -40,7 +40,6 @@ def test_chunks_are_interleaved(tmp_path: Path) -> None:
 
 @refusals("steps")
 def test_bad_rows_are_refused(text: str, message: str, tmp_path: Path) -> None:
-    """With file, line and column."""
     steps = tmp_path / "steps.csv"
     steps.write_text(f"{text}\n", encoding="utf-8")
     with pytest.raises(InstanceError) as caught:

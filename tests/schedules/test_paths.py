@@ -34,7 +34,6 @@ def graphs(schedule: ScheduleName, most: int = 5) -> Iterator[tuple[ScheduleGrap
 
 
 def random_times(graph: ScheduleGraph, rng: random.Random) -> Times:
-    """Times of one random pipeline."""
 
     def column(rows: int) -> Array:
         values = [rng.randint(1, 9) for _ in range(rows)]
@@ -46,7 +45,6 @@ def random_times(graph: ScheduleGraph, rng: random.Random) -> Times:
 
 
 def families(graph: ScheduleGraph) -> Iterator[Array]:
-    """Every member of the families that hold for any schedule."""
     for device in range(graph.num_devices):
         yield device_path(graph, device)
         yield device_path(graph, device, device)
@@ -124,7 +122,6 @@ def test_turns_of_1f1b_are_paths() -> None:
 
 
 def test_what_is_no_path_is_refused() -> None:
-    """A step from one stage to another that nothing waits for is no arc."""
     graph = schedule_graph("1f1b", 2, 3)
     first, other = graph.index[0, 0, 0], graph.index[0, 1, 1]
     with pytest.raises(ValueError, match="no arc between"):

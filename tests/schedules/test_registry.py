@@ -26,7 +26,6 @@ SCHEDULES: list[ScheduleName] = ["1f1b", "gpipe"]
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_in_flight_is_the_most_activations_held(schedule: ScheduleName) -> None:
-    """The closed form equals a count along the order."""
     for p, k, m in STAGES:
         assert in_flight(schedule, p, k, m) == most_in_flight(schedule, p, k, m)
 
@@ -101,7 +100,6 @@ def test_devices_hold_no_more_for_more_micro_batches(
 
 @pytest.mark.parametrize("schedule", [*SCHEDULES, "zb-h1"])
 def test_more_micro_batches_hold_no_less(schedule: ScheduleName) -> None:
-    """Every moment of a device with m micro-batches has one at least as full with m + 1."""
     for p, k, m in STAGES:
         fewer, more = held(schedule, p, k, m), held(schedule, p, k, m + 1)
         for whole, put_off in zip(fewer.whole, fewer.put_off, strict=True):

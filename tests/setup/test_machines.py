@@ -40,7 +40,6 @@ gpu08 gpu:nvidia_a100_80gb:8 drained*
 
 
 def test_names_of_drivers_and_of_slurm_are_understood() -> None:
-    """Vendor's words fall away; the memory decides where a type has several sizes."""
     expected = {
         "NVIDIA A100-SXM4-80GB": "A100-80",
         "NVIDIA A100-PCIE-40GB": "A100-40",
@@ -66,7 +65,6 @@ def test_machines_are_written_as_nodes_gpus_and_type() -> None:
 
 @refusals("machines")
 def test_other_forms_are_refused(text: str, message: str) -> None:
-    """One line that shows an example, or what a name could be."""
     with pytest.raises(InstanceError) as caught:
         parse_machines(text, KNOWN)
     assert str(caught.value) == message.replace("{gpus}", ", ".join(KNOWN))
@@ -83,7 +81,6 @@ def test_slurm_nodes_that_work_are_counted(tmp_path: Path) -> None:
 
 @refusals("slurm")
 def test_bad_slurm_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
-    """One line with the place."""
     path = tmp_path / "nodes.txt"
     path.write_text(f"{text}\n", encoding="utf-8")
     with pytest.raises(InstanceError) as caught:

@@ -33,7 +33,6 @@ def test_text_of_an_instance() -> None:
 
 
 def test_one_node_needs_no_network() -> None:
-    """Of a model by its name."""
     text = instance_text(Training("gpt2", 128, 8), [Machines(1, 8, "H100")], GPUS, Path())
     fields = yaml.safe_load(text)
     assert fields["workload"]["catalogue"] == "gpt2"

@@ -63,7 +63,6 @@ def with_parts(**search: int) -> Instance:
 
 
 def accepts(space: PlanSpace, config: Configuration) -> bool:
-    """Whether the verifier takes a plan's configuration for one of the plan space."""
     findings = Findings()
     taken = check_config(space, config, findings)
     assert taken == (not findings.problems)
@@ -123,7 +122,6 @@ def test_the_verifier_accepts_what_is_listed(seeds: Sequence[int], target: Targe
 
 
 def in_oracle_words(config: Configuration) -> Config:
-    """In the oracle's words."""
     slots = tuple(Slot(own.tp, own.parts, own.cp) for own in config.degrees_used)
     head = config.nodes_used, slots, config.dp, config.pp, config.micro_batch
     experts, schedule = (config.ep, config.etp or "tp"), (config.schedule, config.vpp)

@@ -15,7 +15,6 @@ ALL = ["megatron", "flagscale", "torchtitan"]
 
 
 def with_ties(tied: bool) -> Instance:
-    """The instance, with or without one matrix for embedding and head."""
     return RESULT.instance.but(workload={"tied_embeddings": tied})
 
 
@@ -51,7 +50,6 @@ def plan_with(way: Recompute = "none", first_blocks: int | None = None, **config
     ],
 )
 def test_who_can_launch_a_plan(plan: Plan, targets: list[str]) -> None:
-    """By its schedule, shares, recomputation and ZeRO."""
     assert able(with_ties(False), plan) == targets
 
 
@@ -84,7 +82,6 @@ def test_bug_torchtitan_was_given_experts_that_it_cannot_place(
 
 
 def test_unequal_shares_are_for_any_target_alone() -> None:
-    """The obstacle says what it is, why, and who could."""
     plan = plan_with()
     first, *rest = plan.replicas
     more = first.but(micro_batches=first.micro_batches + 1)

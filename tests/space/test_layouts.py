@@ -10,7 +10,6 @@ ONE, TWO = 0, 1  #: places: slots of one GPU, and of two
 
 
 def on_nodes_of_two(pp: int, dp: int, nodes: int) -> ByPlace:
-    """Stages on nodes of two GPUs of one group."""
     one = random_instance(0)
     group = one.cluster.groups[0].but(gpus_per_node=2, nodes=nodes)
     cluster = one.cluster.but(groups=(group,))
@@ -50,5 +49,4 @@ def test_slots_are_side_by_side_or_on_whole_nodes() -> None:
 
 @pytest.mark.parametrize("layout", [(0,), (2, 1), (0, 3), (0, 0), (1, 1)])
 def test_what_is_no_layout_has_no_slots(layout: Layout) -> None:
-    """GPUs that are left, or taken twice, or in no node that was begun."""
     assert slots_of(on_nodes_of_two(2, 1, 1), layout) is None

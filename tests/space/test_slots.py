@@ -67,7 +67,6 @@ def test_targets_of_like_ranks_take_any_order() -> None:
 
 
 def test_unlike_ends_go_together_or_not_at_all() -> None:
-    """Tied embeddings lie on tensor groups of one size; without them either order runs."""
     for order in ([0, 1], [1, 0]):
         assert runs_order(*unlike("flagscale", WIDE, NARROW), order)
         tied = unlike("flagscale", WIDE, NARROW, workload="catalogue: gpt2")
@@ -85,7 +84,6 @@ def test_slots_that_cannot_be_owned_in_this_order() -> None:
 
 @pytest.mark.parametrize(("micro_batch", "parts"), [(1, {1}), (2, {1, 2}), (4, {1, 2, 4})])
 def test_places_divide_micro_batches(micro_batch: int, parts: set[int]) -> None:
-    """Of stages with degrees of their own, on the nodes that are used."""
     instance = instance_of(search="target: any, tensor_parallel: [1]")
     fields: dict[str, Any] = {"degrees": (), "micro_batch": micro_batch, "nodes_used": (1, 0)}
     config = plan_of(instance).config.but(**fields)
