@@ -84,34 +84,11 @@ class Labels:
         return Labels(*(getattr(self, name)[keep] for name in self.__dataclass_fields__))
 
 
-def no_stages(node: Array) -> Labels:
-    """No stage is left."""
-    none = np.zeros(len(node), dtype=np.int64)
-    return Labels(node, none, none, none, none, none, none, none)
-
-
-def _merged(labels: Labels) -> Labels:
-    """One label per node, without a window, that stands for all of the node."""
-    starts = np.flatnonzero(np.diff(labels.node, prepend=-1))
-    minima = {
-        name: np.minimum.reduceat(getattr(labels, name), starts)
-        for name in ("latency", "embedding")
-    }
-    nothing = np.zeros(len(starts), dtype=np.int64)
-    return replace(
-        labels.take(starts),
-        **minima,
-        length=nothing,
-        sends=nothing,
-        count=nothing,
-    )
-
-
 def undominated(labels: Labels, keys: list[Array], max_compared: int) -> Labels:
     """The labels that no other of their node stands for.
 
     A label is compared with one of its node at a time, the first in the order of the keys. After
-    `max_compared` comparisons in all, one label stands for what is left of a node.
+    `max_compared` comparisons in all, one label without a window stands for what is left of a node.
     """
     order = np.lexsort((*reversed(keys), labels.node))
     node, key, rest = labels.node[order], np.stack(keys)[:, order], np.arange(len(order))
@@ -126,7 +103,17 @@ def undominated(labels: Labels, keys: list[Array], max_compared: int) -> Labels:
     chosen = labels.take(order[np.sort(np.concatenate(kept))])
     if not len(rest):
         return chosen
-    merged = _merged(labels.take(order[rest]))
+    undecided_labels = labels.take(order[rest])
+    starts = np.flatnonzero(np.diff(undecided_labels.node, prepend=-1))
+    none = np.zeros(len(starts), dtype=np.int64)
+    merged = replace(
+        undecided_labels.take(starts),
+        latency=np.minimum.reduceat(undecided_labels.latency, starts),
+        embedding=np.minimum.reduceat(undecided_labels.embedding, starts),
+        length=none,
+        sends=none,
+        count=none,
+    )
     names = Labels.__dataclass_fields__
     both = Labels(
         *(np.concatenate([getattr(part, name) for part in (chosen, merged)]) for name in names)
@@ -176,7 +163,8 @@ class _Lane:
     def bounded(self, low: int, high: int) -> Class | None:
         """The class of M from `low` to `high`; None if it has no path below the cutoff."""
         one_pass = _Pass(self, low, high)
-        labels = no_stages(np.unique(self.layers[-1].target))
+        ends = np.unique(self.layers[-1].target)
+        labels = Labels(ends, *[np.zeros(len(ends), dtype=np.int64)] * 7)
         passed, useful = [], []
         for k in reversed(range(len(self.layers))):
             labels = one_pass.extended(k, labels)
@@ -213,31 +201,22 @@ class _Pass:
             for k, (edges, cost) in enumerate(zip(layers, costs, strict=True))
         ]
 
-    def _pairs(self, k: int, labels: Labels) -> tuple[Array, Array]:
-        """Every usable edge of stage k with every label of its target."""
-        edges, usable = self.lane.layers[k], self.usable[k]
-        count = np.bincount(labels.node, minlength=edges.num_targets)
-        target = edges.target[usable]
-        pair, onward = runs((np.cumsum(count) - count)[target], count[target])
-        return usable[pair], onward
-
-    def _ends(self, k: int, edge: Array, onward: Array) -> tuple[Array, Array | int]:
-        """All-reduce of tied embeddings as the last stage decides, what it adds on the first."""
-        problem, edges = self.lane.problem, self.lane.layers[k]
-        if not problem.tied:
-            return np.zeros_like(onward), 0
-        embedding = problem.stages[k].embedding[edges.arc[edge]]
-        if k == problem.num_stages - 1:
-            onward = embedding
-        return onward, np.maximum(onward - embedding, 0) * edges.opens[edge]
-
     def extended(self, k: int, labels: Labels) -> Labels:
         """All labels of stage k that are not refuted."""
         problem, edges, lane = self.lane.problem, self.lane.layers[k], self.lane.lane
-        edge, label = self._pairs(k, labels)
+        # Every usable edge with every label of its target.
+        usable, count = self.usable[k], np.bincount(labels.node, minlength=edges.num_targets)
+        target = edges.target[usable]
+        pair, label = runs((np.cumsum(count) - count)[target], count[target])
+        edge = usable[pair]
         times = (edges.forward[lane] + edges.backward[lane])[edge]
         sends = (edges.send[lane] + edges.send_back[lane])[edge]
-        embedding, extra = self._ends(k, edge, labels.embedding[label])
+        # All-reduce of tied embeddings as the last stage decides, what it adds on the first.
+        embedding, extra = np.zeros_like(label), np.zeros_like(label)
+        if problem.tied:
+            here_ns = problem.stages[k].embedding[edges.arc[edge]]
+            embedding = here_ns if k == problem.num_stages - 1 else labels.embedding[label]
+            extra = np.maximum(embedding - here_ns, 0) * edges.opens[edge]
         # Empty stages have no windows: the latency after them has the tail of the first stage.
         latency = (labels.latency[label] + times) * edges.filled[edge]
         total = labels.latency[label] + self.lane.costs[k][edge] + extra

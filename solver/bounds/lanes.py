@@ -101,9 +101,7 @@ def lane_places(intervals: Intervals, placer: Placer, split: bool) -> LanePlaces
             stages=config.pp,
             classes=tuple(classes),
             there=tuple(sum(each[j] for j in node_class) for node_class in classes),
-            parted=_by_zone([{zone[j] for j in node_class} for node_class in classes])
-            if split
-            else (),
+            parted=_by_zone([{zone[j] for j in node_class} for node_class in classes] * split),
         )
         if len(classes) <= 2 or lane.num_edges(tables.num_layers) <= MOST_EDGES:
             return lane
@@ -112,11 +110,8 @@ def lane_places(intervals: Intervals, placer: Placer, split: bool) -> LanePlaces
 
 def _by_zone(homes: Sequence[set[int]]) -> tuple[tuple[int, ...], ...]:
     """Classes of every zone; none if some class is of several. homes: zones by class."""
-    if any(len(home) > 1 for home in homes):
-        return ()
-    return tuple(
-        tuple(i for i, home in enumerate(homes) if z in home) for z in sorted(set().union(*homes))
-    )
+    zones = sorted(set().union(*homes)) if all(len(home) == 1 for home in homes) else []
+    return tuple(tuple(i for i, home in enumerate(homes) if z in home) for z in zones)
 
 
 def _divided(total: int, places: Sequence[int]) -> Iterator[Counts]:

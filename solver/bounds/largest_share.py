@@ -186,22 +186,19 @@ def largest_share(problem: SplitProblem, room: Array, most_share: int, cutoff: i
     problem: a fixed order with that one lane, and one micro-batch.
     """
     shared = shared_out(problem, room, cutoff)
-    share = min(most_share, shared.largest) if shared else 0
+    if shared is None:
+        return 0
+    share = min(most_share, shared.largest)
     for _ in range(TRIES):
-        if shared is None or share == 0 or _possible(problem, shared, share, cutoff):
+        # Whether the bounds leave a split for this share.
+        larger, edges_left = replace(problem, micro_batches=(share,)), []
+        for k, (edges, edge_shares) in enumerate(zip(shared.layers, shared.shares, strict=True)):
+            kept = edges.take(edge_shares >= share)
+            edges_left.append(edges_of(larger, k, kept.arc, kept.start, kept.end))
+        if share == 0 or tighten(larger, edges_left, cutoff) is not None:
             break
         share -= 1
     return share
-
-
-def _possible(problem: SplitProblem, shared: SharedOut, share: int, cutoff: int) -> bool:
-    """Whether the bounds leave a split for this share."""
-    larger = replace(problem, micro_batches=(share,))
-    edges_left = []
-    for k, (edges, edge_shares) in enumerate(zip(shared.layers, shared.shares, strict=True)):
-        kept = edge_shares >= share
-        edges_left.append(edges_of(larger, k, edges.arc[kept], edges.start[kept], edges.end[kept]))
-    return tighten(larger, edges_left, cutoff) is not None
 
 
 @dataclass(frozen=True)

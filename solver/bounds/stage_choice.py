@@ -135,7 +135,11 @@ class StageChoice:
 
     def bound_ns(self, config: Configuration) -> int:
         """No plan of the configuration has a shorter step."""
-        places = self._possible(config)
+        places = stage_places(self.instance, config)
+        # Those that leave GPUs for the other stages.
+        least_width = min(degrees.width for _, degrees in places)
+        most_width = num_gpus(self.instance, config) // config.dp - (config.pp - 1) * least_width
+        places = tuple(place for place in places if place[1].width <= most_width)
         key = config.model_copy(update={"dp": 1, "pp": 2, "zero": 0, "schedule": "1f1b"})
         forward, work = self._columns(key, places)
         m = self.instance.workload.global_batch // config.micro_batch // config.dp
@@ -144,13 +148,6 @@ class StageChoice:
         busy = (m * work * loads).min(axis=2) @ self.counts
         filled = (work * (1 + kept * loads)).min(axis=2) @ self.counts + self._once(config, places)
         return int(max(busy.max(), filled.max()) * (1 - _NOISE))
-
-    def _possible(self, config: Configuration) -> tuple[Place, ...]:
-        """Places that leave GPUs for the other stages."""
-        places = stage_places(self.instance, config)
-        least_width = min(degrees.width for _, degrees in places)
-        most_width = num_gpus(self.instance, config) // config.dp - (config.pp - 1) * least_width
-        return tuple(place for place in places if place[1].width <= most_width)
 
     def _once(self, config: Configuration, places: tuple[Place, ...]) -> float:
         """Ns of transfers of one micro-batch, both ways, and of tied embeddings."""

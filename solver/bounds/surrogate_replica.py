@@ -106,17 +106,12 @@ class SurrogateReplica:
         alone = fastest.astype(np.int64)
         if len(work) < 3:
             return [alone, speeds]
-        mainly = np.where(fastest, self._heavy(slower, fastest), slower)
-        return [alone, mainly, speeds]
-
-    def _heavy(self, slower: Array, fastest: Mask) -> int:
-        """The least weight of the fastest class with which one more than its mean is too heavy.
-
-        Mean: of the slots per replica, rounded down. The lighter it is, the more the others weigh.
-        """
+        # The least weight of the fastest class with which one slot per replica more than its mean,
+        # rounded down, is too heavy. The lighter it is, the more the others weigh.
         dp = self.tables.config.dp
         more = dp - int(self.slots[fastest].sum()) % dp
-        return int(slower[~fastest] @ self.slots[~fastest]) // more + 1
+        heavy = int(slower[~fastest] @ self.slots[~fastest]) // more + 1
+        return [alone, np.where(fastest, heavy, slower), speeds]
 
     def weighed(self, weights: Array, unit: int = 1) -> Resources:
         """With the most that the surrogate replica weighs, in these units."""
@@ -227,7 +222,10 @@ class Relaxation:
 
         With the finest units that leave few enough edges; if none do, it is in vain.
         """
-        graph = self._finest(self.replica.weightings[number])
+        weights = self.replica.weightings[number]
+        weighings = (self.replica.weighed(weights, u) for u in UNITS if u <= weights.max())
+        graphs = (self.replica.graph(self.common, light, MOST_EDGES) for light in weighings)
+        graph = next((graph for graph in graphs if graph is not None), None)
         if graph is None:
             self.ways_ns[number] = 0
             return False
@@ -236,37 +234,26 @@ class Relaxation:
             thinned = self.replica.windowed(thinned, self.cutoff, stop, halve)
         if thinned is None:
             return True
-        self.common = shared(self.common, thinned.masks)
+        # Layers that the surrogate replica cannot have on a stage are nobody's.
+        self.common = [
+            mask & left.any(axis=0) for mask, left in zip(self.common, thinned.masks, strict=True)
+        ]
         if stop is not None:
             self.ways_ns[number] = thinned.way_ns
         if thinned.bound_ns > self.bound_ns:
             self.bound_ns, self.groups = thinned.bound_ns, thinned.groups
-            self.problem = _masked(graph, thinned.masks)
+            stages = [
+                replace(
+                    stage,
+                    allowed=tuple(
+                        allowed & mask[i]
+                        for allowed, i in zip(stage.allowed, stage.tail, strict=True)
+                    ),
+                )
+                for stage, mask in zip(graph.stages, thinned.masks, strict=True)
+            ]
+            self.problem = replace(graph, stages=tuple(stages))
         return False
-
-    def _finest(self, weights: Array) -> SplitProblem | None:
-        """The graph of the finest units with few enough edges in which something weighs."""
-        weighings = (self.replica.weighed(weights, u) for u in UNITS if u <= weights.max())
-        graphs = (self.replica.graph(self.common, light, MOST_EDGES) for light in weighings)
-        return next((graph for graph in graphs if graph is not None), None)
-
-
-def shared(common: list[Mask], light: list[Mask]) -> list[Mask]:
-    """Layers that the surrogate replica cannot have on a stage are nobody's."""
-    return [mask & light_mask.any(axis=0) for mask, light_mask in zip(common, light, strict=True)]
-
-
-def _masked(problem: SplitProblem, masks: list[Mask]) -> SplitProblem:
-    stages = [
-        replace(
-            stage,
-            allowed=tuple(
-                allowed & mask[i] for allowed, i in zip(stage.allowed, stage.tail, strict=True)
-            ),
-        )
-        for stage, mask in zip(problem.stages, masks, strict=True)
-    ]
-    return replace(problem, stages=tuple(stages))
 
 
 def order_along(tables: CostTables, groups: Sequence[int]) -> tuple[int, ...]:

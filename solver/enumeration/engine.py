@@ -4,7 +4,7 @@ A descent gives a good split to start from: repeated best single-layer moves on 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -224,16 +224,15 @@ class _Search:
     def look(self, stop: Stop) -> bool:
         """The same for a while, and again as long as that finds something much better."""
         while True:
-            enough = (1 - BETTER) * self.best_time
-            complete = self.enumerate(_first(self.layers, stop))
+            enough, edges = (1 - BETTER) * self.best_time, sum(map(len, self.layers or []))
+            asks_left = iter(range(FIRST_EXTENSIONS + edges // EDGES_PER_EXTENSION))
+
+            def pause(asks_left: Iterator[int] = asks_left) -> bool:
+                return next(asks_left, None) is None or stop()
+
+            complete = self.enumerate(pause)
             if complete or self.best_time >= enough or stop():
                 return complete
-
-
-def _first(layers: Layers | None, stop: Stop) -> Stop:
-    """Stops after the first extensions at the latest."""
-    asks_left = iter(range(FIRST_EXTENSIONS + sum(map(len, layers or [])) // EDGES_PER_EXTENSION))
-    return lambda: next(asks_left, None) is None or stop()
 
 
 def solve_split(

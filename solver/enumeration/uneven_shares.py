@@ -46,7 +46,7 @@ from solver.bounds.lanes import (
     needed,
     together,
 )
-from solver.bounds.largest_share import SharedOut, shared_out
+from solver.bounds.largest_share import shared_out
 from solver.enumeration.engine import ConfigAnswer, solve_split
 from solver.enumeration.enumerate import below
 from solver.graph.problem import Array, Intervals, Mask
@@ -146,18 +146,14 @@ class Uneven:
             shared = shared_out(problem, self.lane.room, cutoff, least_shares[counts])
             largest[counts] = min(self.most, shared.largest) if shared else 0
             least_shares = self._needed(largest)
-            if shared:
-                runs[counts] = self._by_run(shared)
-        return runs
-
-    def _by_run(self, shared: SharedOut) -> list[Array]:
-        """Per stage [n, n] largest share with these layers."""
-        runs = []
-        for edges, edge_shares in zip(shared.layers, shared.shares, strict=True):
-            run = np.zeros_like(self.lane.costs.forward[0])
-            most_share = min(self.most, shared.largest)
-            np.maximum.at(run, (edges.start, edges.end), np.minimum(edge_shares, most_share))
-            runs.append(run)
+            if shared is None:
+                continue
+            runs[counts] = [np.zeros_like(self.lane.costs.forward[0]) for _ in shared.layers]
+            for run, edges, edge_shares in zip(
+                runs[counts], shared.layers, shared.shares, strict=True
+            ):
+                run_shares = np.minimum(edge_shares, largest[counts])
+                np.maximum.at(run, (edges.start, edges.end), run_shares)
         return runs
 
     def together(self, shares: Mapping[Counts, int]) -> int:

@@ -187,35 +187,29 @@ def device_edges(costs: LeastChunks, k: int, cutoff: int, max_edges: int) -> Dev
             return None
         rows.append((np.full(len(chosen), x), before[first], chosen))
     arc, first, chosen = (np.concatenate(column) for column in zip(*rows, strict=True))
-    return _priced(costs, k, arc, first, sizes[:, chosen], ways[:, chosen])
-
-
-def _priced(
-    costs: LeastChunks, k: int, arc: Array, before: Array, sizes: Array, ways: Array
-) -> DeviceEdges:
-    stages = np.arange(k, costs.p * costs.v, costs.p)
-    arcs = [costs.problem.stages[s] for s in stages]
-    column = arcs[0].column[arc].T
-    way = ways[column, np.arange(len(arc))][None]
+    # What the edges cost.
+    sizes, column = sizes[:, chosen], arcs.column[arc].T
+    way = ways[:, chosen][column, np.arange(len(arc))][None]
     passes = costs.times[:, way, column[None], stages[:, None, None], sizes[:, None]]
+    chunks = [costs.problem.stages[s] for s in stages]
     tail = sum(
         (
-            costs.tails[chunk_arcs.tail[arc], s, n] + chunk_arcs.embedding[arc] * costs.problem.tied
-            for chunk_arcs, s, n in zip(arcs, stages, sizes, strict=True)
+            costs.tails[chunk.tail[arc], s, n] + chunk.embedding[arc] * costs.problem.tied
+            for chunk, s, n in zip(chunks, stages, sizes, strict=True)
         ),
         np.zeros(len(arc), dtype=np.int64),
     )
-    source = arcs[0].source[arc] * costs.size + before
+    source = arcs.source[arc] * costs.size + first
     edges = DeviceEdges(
         source=source,
-        target=arcs[0].target[arc] * costs.size + before + sizes.sum(axis=0),
+        target=arcs.target[arc] * costs.size + first + sizes.sum(axis=0),
         num_sources=costs.size * (costs.problem.stages[k - 1].num_states if k else 1),
         num_targets=costs.size * costs.problem.stages[k].num_states,
         arc=arc,
-        before=before,
+        before=first,
         sizes=sizes,
         passes=passes.reshape(2 * costs.v, *column.shape),
-        send=np.stack([chunk_arcs.send[arc].T for chunk_arcs in arcs]),
+        send=np.stack([chunk.send[arc].T for chunk in chunks]),
         tail=tail,
     )
     return edges.take(np.argsort(source, kind="stable"))

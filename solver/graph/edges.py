@@ -189,23 +189,18 @@ def _runs(problem: SplitProblem, stage: int, cutoff: int) -> list[_Runs]:
     return runs_of
 
 
-def _reached(problem: SplitProblem, stage: int, runs: list[_Runs], before: Mask) -> Mask:
-    """[states, n] nodes after a stage that runs lead to from those before it."""
-    arcs, size = problem.stages[stage], problem.num_layers + 1
-    reached = np.zeros((arcs.num_states, size), dtype=np.bool_)
-    for run_set in runs:
-        arc, run = np.nonzero(before[arcs.source[run_set.arcs]][:, run_set.start])
-        reached[arcs.target[run_set.arcs[arc]], run_set.end[run]] = True
-    return reached
-
-
 def _forward(problem: SplitProblem, runs: Sequence[list[_Runs]]) -> list[Mask]:
     """P + 1 times [states, n] nodes that runs lead to from no layers."""
-    start = np.zeros((int(problem.stages[0].source.max()) + 1, problem.num_layers + 1), np.bool_)
+    size = problem.num_layers + 1
+    start = np.zeros((int(problem.stages[0].source.max()) + 1, size), dtype=np.bool_)
     start[:, 0] = True
     reached = [start]
-    for k, stage_runs in enumerate(runs):
-        reached.append(_reached(problem, k, stage_runs, reached[k]))
+    for arcs, stage_runs in zip(problem.stages, runs, strict=True):
+        before, after = reached[-1], np.zeros((arcs.num_states, size), dtype=np.bool_)
+        for run_set in stage_runs:
+            arc, run = np.nonzero(before[arcs.source[run_set.arcs]][:, run_set.start])
+            after[arcs.target[run_set.arcs[arc]], run_set.end[run]] = True
+        reached.append(after)
     return reached
 
 

@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from formulations.costs.intervals import interval_sums
-from formulations.costs.placement import PlacementCosts, Placer, SyncPhase
+from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.stage_costs import NEVER
 from formulations.costs.transfers import Pair, ZoneRing, neighbours
 from formulations.schedules import SCHEDULES
@@ -79,21 +79,19 @@ class StageZones:
         """
         tables = self.tables
         most_nodes = min(tables.config.dp, sum(tables.config.nodes_used))
-        phases = [phase for phase in (self.placer.sync, self.placer.gather) if phase is not None]
-        return tables.least_forward_ns + sum(
-            self._least_ring_ns(phase, range(2, most_nodes + 1)) for phase in phases
-        )
-
-    def _least_ring_ns(self, phase: SyncPhase, counts: range) -> int:
-        """Of any layer on any of these numbers of nodes, over a link between zones used."""
-        efficiency = self.tables.instance.cluster.efficiency
+        efficiency = tables.instance.cluster.efficiency
         rings = [self.terms.ring({pair: 1}) for pair in self._pairs]
-        times = [
-            int(phase.outside_ns(rate, n, efficiency(n)).min()) + phase.latency_ns(0.0, n, latency)
-            for rate, latency in rings
-            for n in counts
-        ]
-        return min(times, default=0)
+        least_ns = tables.least_forward_ns
+        for phase in (self.placer.sync, self.placer.gather):
+            times = [
+                int(phase.outside_ns(rate, n, efficiency(n)).min())
+                + phase.latency_ns(0.0, n, latency)
+                for rate, latency in rings
+                for n in range(2, most_nodes + 1)
+                if phase is not None
+            ]
+            least_ns += min(times, default=0)
+        return least_ns
 
     @property
     def aligned(self) -> bool:
@@ -179,20 +177,15 @@ class Columns:
         if not self.intervals.stages.has_choice:
             return 0
         if (stage, share) not in self._known:
-            self._known[stage, share] = self._place(stage, share)
+            extra = np.zeros_like(self._backward)
+            for j in self.used:
+                extra[j] = self.intervals.stages.extra(j, stage, share)
+            least_ns = self._least(self._backward + extra)
+            block = np.where(least_ns < NEVER, least_ns, self._blocks[0])
+            alike = (n for n, kept in enumerate(self._blocks) if np.array_equal(block, kept))
+            place = self._known[stage, share] = next(alike, len(self._blocks))
+            self._blocks += [block] * (place == len(self._blocks))
         return len(self.kinds) * self._known[stage, share]
-
-    def _place(self, stage: int, share: int) -> int:
-        extra = np.zeros_like(self._backward)
-        for j in self.used:
-            extra[j] = self.intervals.stages.extra(j, stage, share)
-        least_ns = self._least(self._backward + extra)
-        block = np.where(least_ns < NEVER, least_ns, self._blocks[0])
-        for number, kept_block in enumerate(self._blocks):
-            if np.array_equal(block, kept_block):
-                return number
-        self._blocks.append(block)
-        return len(self._blocks) - 1
 
     def times(self) -> tuple[Array, Array, Array | None]:
         """Forward, backward, and weight gradients where the schedule splits them off."""
@@ -205,10 +198,7 @@ class Columns:
 
 def chunk_memory(intervals: Intervals, groups: Array, shares: Sequence[int]) -> ChunkMemory | None:
     """Memory of devices on these groups [p, R]; None with one chunk per device."""
-    if intervals.tables.config.vpp == 1:
-        return None
-    (share,) = set(shares)
-    return ChunkMemory(intervals, groups, share)
+    return None if intervals.tables.config.vpp == 1 else ChunkMemory(intervals, groups, shares[0])
 
 
 def fixed_order(
@@ -255,6 +245,7 @@ def fixed_order(
     ]
     latency = placement.sync_latency_ns[device] * once
     forward, backward, weight = columns.times()
+    groups_of = np.array([replicas.groups for replicas in classes]).T
     return SplitProblem(
         schedule=config.schedule,
         blocking=tables.instance.search.blocking_sends,
@@ -267,7 +258,5 @@ def fixed_order(
         finish=np.stack(finish),
         chunks=config.vpp,
         weight=weight,
-        memory=chunk_memory(
-            intervals, np.array([replicas.groups for replicas in classes]).T, shares
-        ),
+        memory=chunk_memory(intervals, groups_of, shares),
     )

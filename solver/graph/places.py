@@ -121,11 +121,8 @@ def _places(
     def sends(receiver: int) -> Array:
         """[2, C, C] messages; `receiver` 1: to the stage at y, 0: to the one at x."""
         pairs = [[(x, y) for y in place_keys] for x in place_keys]
-
-        def inside(j: int, g: int) -> int:
-            return inside_ns(tables[g], j, tables[g].tensors[-1])
-
-        within = [[inside(*p[receiver]) for p in row] for row in pairs]
+        own = {(j, g): inside_ns(tables[g], j, tables[g].tensors[-1]) for j, g in place_keys}
+        within = [[own[p[receiver]] for p in row] for row in pairs]
         between = [
             [between_ns(tables[p[receiver][1]], p[0][0], p[1][0]) for p in row] for row in pairs
         ]

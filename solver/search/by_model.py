@@ -104,16 +104,13 @@ class AtOnce:
         if loop.trouble is not None:
             still_open = sum(map(loop.is_open, range(len(loop.configs))))
             _log.warning("%s; %d configurations stay open", loop.trouble, still_open)
-        elif not self.confirmed:
-            self._confirm(stop)
-
-    def _confirm(self, stop: Stop) -> None:
-        """Asks exhaustive search for plans in the configs that the engine says to have none."""
-        for config, indices in self._parts().items():
-            if any(map(self.loop.is_open, indices)):
+            return
+        # Exhaustive search is asked for plans in the configs that the engine says to have none.
+        for config, indices in [] if self.confirmed else self._parts().items():
+            if any(map(loop.is_open, indices)):
                 continue
-            target_ns = self.loop.target_ns(indices[0])
-            intervals = Intervals(self.loop.configs[indices[0]].tables)
+            target_ns = loop.target_ns(indices[0])
+            intervals = Intervals(loop.configs[indices[0]].tables)
             answer = enumerate_config(intervals, target_ns, 0.0, stop)
             if answer.plan is not None or not answer.complete:
                 self.doubtful.add(config)

@@ -34,12 +34,6 @@ FIRST, RESOLUTION = 16, 512
 Stop = Callable[[], bool]
 
 
-def _seldom(stop: Stop) -> Stop:
-    """Asks once for many times: moves are tried much faster than relaxations."""
-    asked = count()
-    return lambda: next(asked) % MOVES_PER_STOP == 0 and stop()
-
-
 @dataclass
 class ByRelaxation:
     """A config with too many node orders: bounds of one replica, and the best plan after them.
@@ -80,10 +74,17 @@ class ByRelaxation:
             return
         shares, split = (even[0],) * config.dp, tuple(outcome.split.tolist())
         state = State(order, shares, split, outcome.step_time_ns)
-        search, stop = ConfigSearch(tables, PathPool()), _seldom(self.stop)
+        search, moves = ConfigSearch(tables, PathPool()), count()
+
+        def stop() -> bool:
+            return next(moves) % MOVES_PER_STOP == 0 and self.stop()
+
         for better in search.improvements(state, Random(0), PATIENCE, stop):
             state = better
-        self._keep(with_blocks(search, state, Random(0), stop))
+        state = with_blocks(search, state, Random(0), stop)
+        if state.step_time_ns < self.best:
+            self.best = state.step_time_ns
+            self.plan = even_plan(tables, state.order, np.array(state.split))
 
     def run(self) -> bool:
         """Whether relaxations close the configuration: of groups of unlike speed, then of all."""
@@ -148,9 +149,3 @@ class ByRelaxation:
         if outcome.arcs is not None:
             self.follow(problem.order(outcome.arcs.tolist()))
         return outcome.step_time_ns
-
-    def _keep(self, state: State) -> None:
-        """The plan of a state if it is the best so far."""
-        if state.step_time_ns < self.best:
-            self.best = state.step_time_ns
-            self.plan = even_plan(self.intervals.tables, state.order, np.array(state.split))

@@ -333,13 +333,9 @@ class Closer:
         config, config_answer = task.config, answer.found
         if config_answer is None:
             return Closing(_record(config, "infeasible", "memory"))
-        plan = (
-            None
-            if config_answer.plan is None
-            else (config_answer.plan, config_answer.step_time_ns or 0)
-        )
-        if not answer.improves(question):
-            plan = None
+        plan = None
+        if config_answer.plan is not None and answer.improves(question):
+            plan = config_answer.plan, config_answer.step_time_ns or 0
         proof: Proof = "enumeration"
         if self.options.method in ("cpsat", "milp") and not config.per_stage:
             proof = self.options.method  # models leave what they are not for to enumeration

@@ -104,38 +104,6 @@ def fits_optimistically(instance: Instance, stop: Stop) -> bool:
     )
 
 
-def memory_bound_gib(instance: Instance, stop: Stop) -> float:
-    """Extra memory per GPU, in whole steps, with less of which there is no plan."""
-
-    def fits(steps: int) -> bool:
-        return fits_optimistically(with_memory(instance, steps * MEMORY_STEP_GIB), stop)
-
-    return _least_step(0, fits) * MEMORY_STEP_GIB
-
-
-def least_memory_gib(instance: Instance, bound_gib: float, stop: Stop) -> Least:
-    """Least extra memory per GPU with which there is a plan, in whole steps.
-
-    More memory never takes a plan away. With less than `bound_gib` there is none, see
-    `memory_bound_gib`; from there on the numbers of steps are tried exactly.
-    """
-    unknown: list[int] = []
-
-    def suffices(steps: int) -> bool:
-        answer = has_plan(with_memory(instance, steps * MEMORY_STEP_GIB), stop)
-        unknown.extend([steps] if answer is None else [])
-        return bool(answer)
-
-    low = high = max(1, round(bound_gib / MEMORY_STEP_GIB))
-    if not suffices(_MOST_STEPS):
-        return Least(None, exact=False)
-    while not suffices(high):
-        if unknown:
-            return Least(None, exact=False)
-        low, high = high + 1, min(2 * high, _MOST_STEPS)
-    return Least(_least_step(low, suffices, high) * MEMORY_STEP_GIB, exact=not unknown)
-
-
 def _least_step(low: int, holds: Callable[[int], bool], high: int = _MOST_STEPS) -> int:
     """Least number from `low` to `high` for which `holds`, which is so for `high` and upwards."""
     while low < high:
@@ -145,35 +113,6 @@ def _least_step(low: int, holds: Callable[[int], bool], high: int = _MOST_STEPS)
         else:
             low = middle + 1
     return high
-
-
-def least_step_time_s(instance: Instance, stop: Stop) -> Least:
-    """Shortest step time of a plan within the other limits."""
-    without = instance.but(limits={"max_step_time_s": None})
-    return _least_objective(without, lambda _: 1 / NANOSECONDS_PER_SECOND, stop)
-
-
-def least_cost_usd(instance: Instance, stop: Stop) -> Least:
-    """Least money per step of a plan within the other limits."""
-    without = instance.but(limits={"max_cost_usd_per_step": None})
-
-    def usd_per_ns(config: Configuration) -> float:
-        return price_usd_per_hour(instance, config) / 3600 / NANOSECONDS_PER_SECOND
-
-    return _least_objective(without, usd_per_ns, stop)
-
-
-def least_rent(instance: Instance, stop: Stop) -> Least:
-    """Lowest price per hour, in USD, of nodes that a plan can use."""
-    without = instance.but(limits={"max_price_usd_per_hour": None})
-    rents = {used: rent_usd_per_hour(instance, used) for used in node_vectors(without)}
-    exact = True
-    for used in sorted(rents, key=lambda used: rents[used]):
-        answer = has_plan(without, stop, configs_of(without, used))
-        if answer:
-            return Least(rents[used], exact)
-        exact &= answer is False
-    return Least(None, exact=False)
 
 
 def relaxations(instance: Instance) -> Iterator[tuple[str, Instance]]:
@@ -202,8 +141,13 @@ def _left_out(instance: Instance) -> Iterator[tuple[str, dict[str, Any]]]:
             "search.recompute: selective",
             {"search": {"recompute": (*search.recompute, "selective")}},
         )
-    if unmeasured and not search.sequence_parallel and _splits_sequence(instance):
-        yield "search.sequence_parallel: true", {"search": {"sequence_parallel": True}}
+    if unmeasured and not search.sequence_parallel:
+        choices = (
+            choice for used in node_vectors(instance) for choice in group_degrees(instance, used)
+        )
+        sizes = {degrees.tp for choice in choices for degrees in choice if degrees.tp > 1}
+        if any(instance.workload.sequence_length % tp == 0 for tp in sizes):
+            yield "search.sequence_parallel: true", {"search": {"sequence_parallel": True}}
     flash = has_flash(instance.cluster, instance.workload.precision)
     if unmeasured and not instance.workload.flash_attention and flash:
         yield "workload.flash_attention: true", {"workload": instance.workload.with_flash()}
@@ -225,16 +169,6 @@ def _left_out(instance: Instance) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "search.idle_nodes: true", {"search": {"idle_nodes": True}}
     if not search.embedding_only_stages:
         yield "search.embedding_only_stages: true", {"search": {"embedding_only_stages": True}}
-
-
-def _splits_sequence(instance: Instance) -> bool:
-    """Whether there are tensor groups of several GPUs that divide the sequence."""
-    vectors = node_vectors(instance)
-    degrees_used = {
-        group for used in vectors for all_ in group_degrees(instance, used) for group in all_
-    }
-    degrees = {group.tp for group in degrees_used if group.tp > 1}
-    return any(instance.workload.sequence_length % tp == 0 for tp in degrees)
 
 
 def _more_degrees(instance: Instance) -> list[int]:
@@ -284,7 +218,9 @@ def _binding(instance: Instance, stop: Stop) -> tuple[str, Sequence[Look]]:
     """The constraint that cannot be met, and where to look for what may help."""
     if next(configs(instance), None) is None:
         return _no_config(instance), (_price, _choices)
-    if _limits_bind(instance, stop):
+    limits = instance.limits
+    limited = limits.max_step_time_s is not None or limits.max_cost_usd_per_step is not None
+    if limited and has_plan(_unlimited(instance), stop) is not False:
         text = "limits: every plan that fits memory exceeds the limit on step time or cost"
         return text, (_limits, _price)
     text = (
@@ -293,14 +229,6 @@ def _binding(instance: Instance, stop: Stop) -> tuple[str, Sequence[Look]]:
     if fits_optimistically(instance, stop):
         text = "memory: no split, node order and share of micro-batches fits all GPUs at once"
     return text, (_memory, _price, _choices)
-
-
-def _limits_bind(instance: Instance, stop: Stop) -> bool:
-    """Whether there may be plans, but for the limits on steps."""
-    limits = instance.limits
-    if limits.max_step_time_s is None and limits.max_cost_usd_per_step is None:
-        return False
-    return has_plan(_unlimited(instance), stop) is not False
 
 
 def _unlimited(instance: Instance) -> Instance:
@@ -325,33 +253,66 @@ def _no_config(instance: Instance) -> str:
 
 
 def _price(instance: Instance, stop: Stop) -> list[str]:
-    """The limit on rent."""
+    """The limit on rent: that of the cheapest nodes that a plan can use."""
     if instance.limits.max_price_usd_per_hour is None:
         return []
-    return _named("limits.max_price_per_hour: {}", least_rent(instance, stop), "USD/h")
+    without, exact = instance.but(limits={"max_price_usd_per_hour": None}), True
+    rents = {used: rent_usd_per_hour(instance, used) for used in node_vectors(without)}
+    for used in sorted(rents, key=lambda used: rents[used]):
+        answer = has_plan(without, stop, configs_of(without, used))
+        if answer:
+            least = Least(rents[used], exact)
+            return _named("limits.max_price_per_hour: {}", least, "USD/h")
+        exact &= answer is False
+    return []
 
 
 def _memory(instance: Instance, stop: Stop) -> list[str]:
-    """More of it, on every GPU."""
-    bound_gib = memory_bound_gib(instance, stop)
-    extra = least_memory_gib(instance, bound_gib, stop)
-    if extra.value is None and bound_gib:
-        return [f"at least {_rounded_up(bound_gib)} GiB more memory on every GPU"]
-    return _named("{} more memory on every GPU", extra, "GiB")
+    """More of it, on every GPU, in whole steps: more memory never takes a plan away."""
+    unknown: list[int] = []
+
+    def larger(steps: int) -> Instance:
+        return with_memory(instance, steps * MEMORY_STEP_GIB)
+
+    def suffices(steps: int) -> bool:
+        answer = has_plan(larger(steps), stop)
+        unknown.extend([steps] if answer is None else [])
+        return bool(answer)
+
+    # With fewer there is no plan; from there on the numbers of steps are tried exactly.
+    fewest = _least_step(0, lambda steps: fits_optimistically(larger(steps), stop))
+    low = high = max(1, fewest)
+    possible = suffices(_MOST_STEPS)
+    while possible and not suffices(high):
+        low, high, possible = high + 1, min(2 * high, _MOST_STEPS), not unknown
+    if not possible:
+        at_least = f"at least {_rounded_up(fewest * MEMORY_STEP_GIB)} GiB"
+        return [f"{at_least} more memory on every GPU"] * bool(fewest)
+    extra_gib = _least_step(low, suffices, high) * MEMORY_STEP_GIB
+    return _named("{} more memory on every GPU", Least(extra_gib, exact=not unknown), "GiB")
 
 
 def _limits(instance: Instance, stop: Stop) -> list[str]:
     """Each limit alone; if neither helps alone, what the fastest and the cheapest plan need."""
-    limits, remedies = instance.limits, list[str]()
-    if limits.max_step_time_s is not None:
-        least_s = least_step_time_s(instance, stop)
-        remedies += _named("limits.max_step_time: {}", least_s, "s")
-    if limits.max_cost_usd_per_step is not None:
-        remedies += _named("limits.max_cost_per_step: {}", least_cost_usd(instance, stop), "USD")
+    remedies, free = list[str](), _unlimited(instance)
+
+    def seconds(config: Configuration) -> float:
+        return 1 / NANOSECONDS_PER_SECOND
+
+    def usd(config: Configuration) -> float:
+        return price_usd_per_hour(instance, config) / 3600 / NANOSECONDS_PER_SECOND
+
+    for name, text, weight, unit in (
+        ("max_step_time_s", "limits.max_step_time: {}", seconds, "s"),
+        ("max_cost_usd_per_step", "limits.max_cost_per_step: {}", usd, "USD"),
+    ):
+        if getattr(instance.limits, name) is not None:
+            without = instance.but(limits={name: None})
+            remedies += _named(text, _least_objective(without, weight, stop), unit)
     if not remedies:
-        free = _unlimited(instance)
-        texts = _named("both limits: the fastest plan takes {}", least_step_time_s(free, stop), "s")
-        texts += _named("the cheapest costs {} per step", least_cost_usd(free, stop), "USD")
+        fastest, cheapest = (_least_objective(free, weight, stop) for weight in (seconds, usd))
+        texts = _named("both limits: the fastest plan takes {}", fastest, "s")
+        texts += _named("the cheapest costs {} per step", cheapest, "USD")
         remedies = [", ".join(texts)] * bool(texts)
     return remedies
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from formulations.instance import Instance
 from formulations.plan import Configuration
@@ -158,8 +158,22 @@ class PlanSearch:
         exact = self.options.method == "exact"
         for effort in efforts if exact else EFFORTS[-1:]:
             self._round(effort, among)
-        if self.options.method in ("cpsat", "milp"):
-            self._at_once(self.options.method)
+        if self.options.method not in ("cpsat", "milp"):
+            return
+        # By one model, all that is left.
+        from solver.search.by_model import AtOnce
+
+        records, tables = self.open_list.records, self.collector.tables
+        bounds_ns = [records[costs.plan_config].bound_ns or 0 for costs in tables]
+        model = AtOnce(
+            self.options.method, self.closer, tables, bounds_ns, self.incumbents.known, self.pool
+        )
+        options = replace(self.options, time_limit_s=self.deadline.left_s)
+        try:
+            for _ in model.rounds(options, self.deadline.over):
+                self._take_from(model)
+        finally:
+            self._take_from(model)
 
     def climb(self) -> None:
         """Closes configs per stage near the incumbent's, as long as that finds a better plan."""
@@ -197,21 +211,6 @@ class PlanSearch:
         """The plan before the record, which may say that nothing is better."""
         self.incumbents.offer(closing.found)
         self.open_list.records[closing.record.config] = closing.record
-
-    def _at_once(self, family: Literal["cpsat", "milp"]) -> None:
-        """By one model, all that is left."""
-        from solver.search.by_model import AtOnce
-
-        records, tables = self.open_list.records, self.collector.tables
-        bounds_ns = [records[costs.plan_config].bound_ns or 0 for costs in tables]
-        incumbent = self.incumbents.known
-        model = AtOnce(family, self.closer, tables, bounds_ns, incumbent, self.pool)
-        options = replace(self.options, time_limit_s=self.deadline.left_s)
-        try:
-            for _ in model.rounds(options, self.deadline.over):
-                self._take_from(model)
-        finally:
-            self._take_from(model)
 
     def _take_from(self, model: "AtOnce") -> None:
         """What a model says of its configurations so far."""

@@ -50,8 +50,7 @@ def closings(
 ) -> Iterator[Closing]:
     """Closes those of `tasks` that may beat the incumbent, in their order, until `stop` says so.
 
-    A crew starts after a while only, and
-    changes nothing but the time that it takes.
+    A crew starts after a while only, and changes nothing but the time that it takes.
     """
     alone_until = time.monotonic() + ALONE_S
     for i, task in enumerate(tasks):
@@ -121,28 +120,23 @@ class _Ahead:
         return None
 
     def _batch(self, room: int) -> list[Asked]:
-        """The next tasks; one of which a worker may have died goes alone."""
+        """The next tasks to be asked; one of which a worker may have died goes alone."""
         batch = list[Asked]()
-        while len(batch) < room and (asked := self._next()) is not None:
-            alone = asked.position in self.lost
-            if alone and batch:
-                heapq.heappush(self.waiting, asked.position)
-                return batch
-            batch.append(asked)
-            if alone:
-                return batch
-        return batch
-
-    def _next(self) -> Asked | None:
-        """The first task of the queue that is still to be asked."""
-        while self.waiting:
+        while self.waiting and len(batch) < room:
             position = heapq.heappop(self.waiting)
             if position in self.at_work or position in self.early:
                 continue
             task, best = self.tasks[position], self._best_before(position)
-            if not self.closer.beyond(task, best) and self.closer.known(task, best) is None:
-                return Asked(position, task, best)
-        return None
+            if self.closer.beyond(task, best) or self.closer.known(task, best) is not None:
+                continue
+            alone = position in self.lost
+            if alone and batch:
+                heapq.heappush(self.waiting, position)
+                break
+            batch.append(Asked(position, task, best))
+            if alone:
+                break
+        return batch
 
     def _best_before(self, position: int) -> float | None:
         """The best objective that is known of the tasks before this one."""

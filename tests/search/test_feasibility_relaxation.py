@@ -136,7 +136,7 @@ def test_bug_remedies_outlasted_the_time_limit(monkeypatch: pytest.MonkeyPatch) 
     def late(one: Instance, stop: object) -> bool:
         raise TimeUp
 
-    monkeypatch.setattr(feasibility_relaxation, "_limits_bind", late)
+    monkeypatch.setattr(feasibility_relaxation, "_binding", late)
     found = explain(instance(), 0.0)
     assert found.constraint.startswith("memory or limits: ")
     assert found.remedy.startswith("no single change")
