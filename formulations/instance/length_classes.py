@@ -20,8 +20,14 @@ from tokenize import TokenError
 
 from formulations.errors import InstanceError
 from formulations.instance.documents import Place, read_bytes, read_text
-from formulations.instance.lengths import LengthClass
-from formulations.instance.record import MOST_BATCH, MOST_VALUES, check_extent, shown
+from formulations.instance.record import (
+    MOST_BATCH,
+    MOST_VALUES,
+    Batch,
+    Section,
+    check_extent,
+    shown,
+)
 
 #: Halvings of the interval in which the least ratio of lengths in a class lies.
 _HALVINGS = 50
@@ -31,6 +37,15 @@ _A_PATH = "the path of a file of lengths from this file's folder"
 _A_LENGTH = f"a whole number of tokens from 1 to {MOST_BATCH}"
 _NUMBER = re.compile(r"[-+]?[0-9][0-9._eE+-]*|")
 _AN_ARRAY = "a .npy file of one dimension of integers"
+
+
+class LengthClass(Section):
+    """`count` sequences of a step, of about one length, each of `up_to` tokens at most."""
+
+    up_to: Batch
+    """Tokens of the longest of them."""
+    count: Batch
+    """Sequences of a step."""
 
 
 def classes_of(

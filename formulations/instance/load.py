@@ -22,7 +22,12 @@ from formulations.instance.instance import (
     LimitsFile,
     Objective,
 )
-from formulations.instance.lengths import LengthsFile
+from formulations.instance.lengths import (
+    LengthsFile,
+    read_classes,
+    resolve_lengths,
+    with_lengths,
+)
 from formulations.instance.preemption import PreemptionFile, resolve_preemption
 from formulations.instance.profile import ProfileFile, WrittenProfile
 from formulations.instance.record import (
@@ -34,7 +39,6 @@ from formulations.instance.record import (
     Section,
     Text,
 )
-from formulations.instance.resolve_lengths import read_classes, resolve_lengths, with_lengths
 from formulations.instance.resolve_search import (
     Given,
     errors_alone,
@@ -141,8 +145,8 @@ def _resolve(written: InstanceFile, place: Place, folder: Path) -> Instance:
     """The instance. Raises InstanceError for all fields that do not fit the others."""
     wrong = Mistakes()
     profile = _profile(written.profile, place.at("profile"), folder)
-    lengths = read_classes(written.lengths, place.at("lengths"), folder)
-    training = with_lengths(written.workload, place.at("workload"), lengths)
+    classes = read_classes(written.lengths, place.at("lengths"), folder)
+    training = with_lengths(written.workload, place.at("workload"), classes)
     state = training.optimizer_state
     written = written.but(workload=training, search=narrowed(written.search, state))
     wrong.errors += errors_alone(written.search, state, place.at("search"))
@@ -156,8 +160,9 @@ def _resolve(written: InstanceFile, place: Place, folder: Path) -> Instance:
     wrong.errors += _unlike(given, place.at("workload", "precision"))
     factors, kinds = place.at("calibration"), given.kinds
     wrong.of(check_calibration, written.calibration, factors, kinds, cluster)
+    lengths = written.lengths, place.at("lengths"), classes
     model = given.architecture, workload, profile is not None
-    mixed = wrong.of(resolve_lengths, lengths, cluster, *model)
+    mixed = wrong.of(resolve_lengths, *lengths, cluster, *model)
     if chosen is None or wrong.errors:
         raise joined(wrong.errors)
 

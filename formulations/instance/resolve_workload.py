@@ -57,7 +57,6 @@ class WorkloadFile(Section):
 T = TypeVar("T")
 
 _GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
-_ORIGINS = ("catalogue", "huggingface", "sizes")
 
 
 def resolve_workload(
@@ -68,10 +67,7 @@ def resolve_workload(
     Raises InstanceError for none or several origins, an unknown name, an unreadable or unsupported
     config.json, and a sequence length or batch that is stated nowhere or does not fit.
     """
-    given = [name for name in _ORIGINS if getattr(written, name) is not None]
-    if len(given) != 1:
-        problem = " and ".join(given) or f"none of {', '.join(_ORIGINS)}"
-        raise place.error(problem, f"exactly one of {', '.join(_ORIGINS)}")
+    only_origin(written, place, "catalogue", "huggingface", "sizes")
     # The architecture, and what of the rest the user may override.
     length, batch = written.sequence_length, written.global_batch
     if written.sizes is not None:
@@ -106,6 +102,14 @@ def resolve_workload(
     except InstanceError as error:
         raise place.at("sequence_length").error(error.found, error.allowed) from None
     return architecture, workload
+
+
+def only_origin(section: Section, place: Place, *fields: str) -> None:
+    """Raises InstanceError where a section has none of these fields, or several."""
+    stated = [name for name in fields if getattr(section, name) is not None]
+    if len(stated) != 1:
+        problem = " and ".join(stated) or f"none of {', '.join(fields)}"
+        raise place.error(problem, f"exactly one of {', '.join(fields)}")
 
 
 def from_config(

@@ -9,7 +9,7 @@ import pytest
 
 from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.instance import Instance
-from formulations.instance.lengths import LengthClass
+from formulations.instance.length_classes import LengthClass
 from formulations.lengths.problem import Atom, Replica
 from formulations.lengths.row_times import (
     PlanRows,

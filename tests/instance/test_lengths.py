@@ -1,4 +1,4 @@
-"""Promises of formulations.instance.resolve_lengths: what the section `lengths` means for a step.
+"""Promises of formulations.instance.lengths: what the section `lengths` means for a step.
 
 Its errors have their files in tests/data.
 """
