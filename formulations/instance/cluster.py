@@ -34,14 +34,13 @@ from formulations.instance.record import (
     MOST_GPUS,
     MOST_GROUPS,
     MOST_ZONE_PAIRS,
-    NAME,
-    NAME_OR_MAPPING,
     NUMBER,
     NUMBER_OR_MAPPING,
     Count,
     GpusPerNode,
     Index,
     Name,
+    NameOr,
     Record,
     Section,
     first_beyond,
@@ -209,9 +208,6 @@ class Cluster(Record):
         return self.model_copy(update=update)
 
 
-Gpu = Annotated[Annotated[Name, Tag(NAME)] | Annotated[GpuFile, Tag(MAPPING)], NAME_OR_MAPPING]
-
-
 class CountRange(Section):
     """How many nodes may be rented, both ends among them: `pareto` decides."""
 
@@ -238,7 +234,7 @@ class NodeGroupFile(Section):
 
     name: Name
     """Name of the group; its nodes are NAME-0, NAME-1, ..."""
-    gpu: Gpu
+    gpu: NameOr[GpuFile]
     """A name of the GPU catalogue, or the figures of a GPU."""
     gpus_per_node: GpusPerNode
     """GPUs in each node."""

@@ -5,9 +5,9 @@ Instance files as people write them; defaults, catalogues, checks across fields.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, Tag, ValidationError
+from pydantic import Field, ValidationError
 
 from formulations.errors import InstanceError, Mistakes, joined
 from formulations.instance.calibration import Calibration, check_calibration
@@ -30,15 +30,7 @@ from formulations.instance.lengths import (
 )
 from formulations.instance.preemption import PreemptionFile, resolve_preemption
 from formulations.instance.profile import ProfileFile, WrittenProfile
-from formulations.instance.record import (
-    MAPPING,
-    MOST_CHOICES_OF_TERMS,
-    NAME,
-    NAME_OR_MAPPING,
-    Name,
-    Section,
-    Text,
-)
+from formulations.instance.record import MOST_CHOICES_OF_TERMS, Name, NameOr, Section, Text
 from formulations.instance.resolve_search import (
     Given,
     errors_alone,
@@ -55,11 +47,6 @@ from formulations.instance.workload import PRECISIONS
 Check = Callable[[Instance, Place], None]
 _ALLOWED = "the path of an instance file, such as instances/hetero_small.yaml"
 
-WrittenLayerTimes = Annotated[
-    Annotated[Name, Tag(NAME)] | Annotated[ProfileFile, Tag(MAPPING)],
-    NAME_OR_MAPPING,
-]
-
 
 class InstanceFile(Section):
     """One planning problem."""
@@ -72,7 +59,7 @@ class InstanceFile(Section):
     """The model and its training settings."""
     cluster: ClusterFile
     """The machines."""
-    profile: WrittenLayerTimes | None = None
+    profile: NameOr[ProfileFile] | None = None
     """Measured layer times, or the path of a file with them, relative to this file's folder.
     Default: the analytic model."""
     calibration: Calibration | None = None

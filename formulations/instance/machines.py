@@ -6,17 +6,15 @@ What is written may be a name, or leave something to be looked up; the values ha
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, Tag
+from pydantic import BeforeValidator, Field
 
 from formulations.instance.documents import Place
 from formulations.instance.record import (
     FROM_LIST,
-    MAPPING,
     MOST_TEXT,
-    NAME,
-    NAME_OR_MAPPING,
     Bytes,
     Name,
+    NameOr,
     Quantity,
     Record,
     Seconds,
@@ -108,11 +106,7 @@ def _bandwidth_alone(value: object) -> object:
     return {"bandwidth": value} if isinstance(value, str) and value[:1].isdigit() else value
 
 
-WrittenLink = Annotated[
-    Annotated[Name, Tag(NAME)] | Annotated[LinkFile, Tag(MAPPING)],
-    NAME_OR_MAPPING,
-    BeforeValidator(_bandwidth_alone),
-]
+WrittenLink = Annotated[NameOr[LinkFile], BeforeValidator(_bandwidth_alone)]
 
 
 class EfficiencyFile(Section):

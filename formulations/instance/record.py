@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from math import floor
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -24,6 +24,7 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    Tag,
     ValidationInfo,
     WithJsonSchema,
 )
@@ -109,7 +110,6 @@ _NUMBER_PATTERN = r"^\s*[-+]?[0-9][0-9_]*\.?[0-9]*([eE][-+]?[0-9]+)?\s*"
 NAME, MAPPING, NUMBER, LIST = TAGS = ("<name>", "<mapping>", "<number>", "<list>")
 
 
-NAME_OR_MAPPING = Discriminator(lambda value: NAME if isinstance(value, str) else MAPPING)
 NUMBER_OR_MAPPING = Discriminator(lambda value: MAPPING if isinstance(value, dict) else NUMBER)
 NUMBER_OR_LIST = Discriminator(lambda value: LIST if isinstance(value, list) else NUMBER)
 
@@ -263,6 +263,12 @@ def _lines(text: str) -> str:
 Text = Annotated[str, Field(min_length=1, max_length=MOST_TEXT), AfterValidator(_lines)]
 Line = Annotated[str, Field(max_length=MOST_NAME), AfterValidator(_one_line)]
 Name = Annotated[str, Field(min_length=1, max_length=MOST_NAME), AfterValidator(_one_line)]
+Mapped = TypeVar("Mapped")
+#: A name, or in its place the mapping of what it would stand for.
+NameOr = Annotated[
+    Annotated[Name, Tag(NAME)] | Annotated[Mapped, Tag(MAPPING)],
+    Discriminator(lambda value: NAME if isinstance(value, str) else MAPPING),
+]
 Count = Annotated[int, Field(ge=1, le=MOST_GPUS)]
 Index = Annotated[int, Field(ge=0, lt=MOST_GPUS)]
 Batch = Annotated[int, Field(ge=1, le=MOST_BATCH)]

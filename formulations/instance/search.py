@@ -7,18 +7,16 @@ each layer, and hides no longer than the pass lasts. What is hidden still occupi
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from formulations.instance.machines import NOT_STATED, Kind
 from formulations.instance.record import (
-    MAPPING,
     MOST_CHOICES,
-    NAME,
-    NAME_OR_MAPPING,
     Count,
     Fraction,
     Index,
     Name,
+    NameOr,
     OneOrMany,
     Record,
     Section,
@@ -106,12 +104,6 @@ class FrameworksFile(Record):
     overlap: dict[Name, Overlap]
 
 
-Framework = Annotated[
-    Annotated[Name, Tag(NAME)] | Annotated[Overlap, Tag(MAPPING)],
-    NAME_OR_MAPPING,
-]
-
-
 class SearchFile(Section):
     """The plans to choose among, as written: a list may also be one bare value.
 
@@ -182,7 +174,7 @@ class SearchFile(Section):
     """Does a send keep the sender busy?"""
     scatter_gather: bool = False
     """Does each of the tp GPUs send 1/tp of the activations?"""
-    overlap: Framework | None = None
+    overlap: NameOr[Overlap] | None = None
     """Traffic that hides behind computation: a framework of the catalogue (megatron, torchtitan),
     or shares. Default: none. Reports state it as an assumption."""
 
