@@ -1,7 +1,7 @@
 """Sizes of published models that several tests count, and their workloads."""
 
 from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
-from formulations.instance.transformer import build_workload
+from formulations.instance.transformer import Architecture, build_workload
 from formulations.instance.workload import Layer, Workload
 
 LLAMA_STYLE = TransformerSizes(
@@ -74,7 +74,7 @@ def gpt(hidden: int, layers: int, heads: int, vocabulary: int, positions: int) -
     )
 
 
-def build(sizes: TransformerSizes, s: int, flash: bool = False) -> Workload:
+def build(sizes: Architecture, s: int, flash: bool = False) -> Workload:
     """Workload of one batch of 8 sequences."""
     return build_workload(
         sizes,

@@ -44,16 +44,6 @@ def test_counts_are_those_of_every_multiset(sizes: list[int], faults: int) -> No
         assert coverage.covers(nodes) == bool(wanted)
 
 
-@given(st.integers(1, 9), st.integers(1, 5), st.integers(0, 4))
-def test_numbers_of_pipelines_of_consecutive_sizes(low: int, count: int, faults: int) -> None:
-    """As the proof says: N nodes are ceil(N / high) to floor(N / low) pipelines."""
-    high = low + count - 1
-    coverage = Coverage(range(low, high + 1), faults, 60)
-    for nodes in range(61):
-        every = range(max(faults + 1, -(-nodes // high)), nodes // low + 1)
-        assert coverage.pipelines(nodes) == tuple(every)
-
-
 @pytest.mark.parametrize("least_size", range(1, 9))
 @pytest.mark.parametrize("faults", range(4))
 def test_consecutive_sizes_cover_from_p_on_and_not_before(least_size: int, faults: int) -> None:
@@ -63,15 +53,6 @@ def test_consecutive_sizes_cover_from_p_on_and_not_before(least_size: int, fault
     for number in (p, p - 1) if p > 1 else (p,):
         coverage = Coverage(range(least_size, least_size + number), faults, every.stop)
         assert all(map(coverage.covers, every)) == (number == p)
-
-
-@pytest.mark.parametrize("least_size", range(1, 9))
-def test_merging_takes_n0_sizes_and_no_fewer(least_size: int) -> None:
-    """0 < m < n0 nodes and a pipeline of n0 make a size for every m, but not with one size less."""
-    merged = {least_size + rest for rest in range(least_size)}
-    sizes = consecutive_for_merging(least_size, 1)
-    assert merged <= set(sizes)
-    assert not merged <= set(sizes[:-1])
 
 
 def test_gaps_and_sizes_that_are_none() -> None:

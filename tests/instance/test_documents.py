@@ -42,13 +42,6 @@ def test_bug_a_field_twice_was_read_as_its_last_value() -> None:
     assert str(refused.value) == repeated
 
 
-def test_shared_values_have_positions_of_their_own_file_line() -> None:
-    """A value that stands in two places by an alias is found at both."""
-    document = parse_document("a: &x [1, 2]\nb: {<<: {c: *x}}\n", "x.yaml")
-    assert document.has(("b", "c", 1))
-    assert document.value == {"a": [1, 2], "b": {"c": [1, 2]}}
-
-
 @pytest.mark.parametrize(
     ("text", "line"),
     [

@@ -1,4 +1,4 @@
-"""Sizes from a `config.json`; data/huggingface/errors.txt has changes of one that are refused."""
+"""Sizes from a `config.json`; data/huggingface/*.txt: changes of one, and what they give."""
 
 import json
 
@@ -14,6 +14,7 @@ from tests.conftest import ROOT
 CONFIGS = ROOT / "tests" / "data" / "huggingface"
 COUNTS = PUBLISHED | COUNTED
 REFUSED = (CONFIGS / "errors.txt").read_text(encoding="utf-8").splitlines()
+WINDOWS = (CONFIGS / "windows.txt").read_text(encoding="utf-8").splitlines()
 #: Types whose class defaults describe a published model.
 DEFAULTS = {
     **{"gpt2": "gpt2", "bert": "bert-base", "t5": "t5-small", "llama": "llama2-7b"},
@@ -139,24 +140,11 @@ def test_bug_multi_token_prediction_was_ignored() -> None:
     assert with_module.layers[-1].forward_flops > 2 * without.layers[-1].forward_flops
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "tokens", "layers"),
-    [
-        ("mistral-7b", {}, 4096, None),
-        ("gpt-oss-20b", {"layer_types": None}, 128, [*range(0, 24, 2)]),
-        ("gpt-oss-20b", {}, 128, [*range(0, 24, 2)]),
-        ("gemma3-1b", {}, 512, [i for i in range(26) if i not in (5, 11, 17, 23)]),
-        ("qwen3-8b", {"use_sliding_window": True, "max_window_layers": 34}, 4096, [34, 35]),
-        ("qwen3-30b-a3b", {"use_sliding_window": True, "sliding_window": 512}, 512, None),
-        ("qwen2-7b", {"sliding_window": 4096}, None, None),
-        ("mistral-7b", {"sliding_window": None}, None, None),
-        ("gemma2-2b", {"layer_types": ["full_attention"] * 26}, None, None),
-        ("qwen2-7b", {"use_sliding_window": True}, None, None),
-    ],
-)
-def test_sliding_windows(
-    name: str, change: dict[str, object], tokens: int | None, layers: list[int] | None
-) -> None:
+@pytest.mark.parametrize("line", WINDOWS)
+def test_sliding_windows(line: str) -> None:
     """Windows cover the blocks that the class or the config says, if there are any."""
-    window = sizes_from_config(config_of(name, **change), "c").window
-    assert (window and window.tokens, window and window.layers) == (tokens, layers)
+    name, change, tokens, blocks = line.split(" | ")
+    window = sizes_from_config(config_of(name, **json.loads(change)), "c").window
+    assert str(window and window.tokens) == tokens
+    listed = window and window.layers and " ".join(map(str, window.layers))
+    assert str(listed) == blocks

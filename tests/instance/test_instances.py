@@ -37,11 +37,14 @@ def figures(instance: Instance) -> str:
     blocks = sum(layer.is_block for layer in workload.layers)
     traffic = None if profile is None else profile.includes_tensor_parallel_traffic
     times = {None: "by the model", True: "with traffic", False: "without traffic"}[traffic]
+    classes = instance.lengths.classes if instance.lengths else ()
+    long = sum(bucket.count for bucket in classes if bucket.up_to > 2000)
+    steps = f"; {long} sequences above 2,000 tokens" if long else ""
     return (
         f"{instance.name}: {kinds} in nodes of {' or '.join(sizes)}; {blocks} blocks of"
         f" {workload.hidden_size}, {workload.parameters} parameters, {workload.global_batch} x"
         f" {workload.sequence_length} tokens; {workload.precision}, gradients of"
-        f" {workload.gradient_bytes} bytes; times {times}"
+        f" {workload.gradient_bytes} bytes; times {times}{steps}"
     )
 
 
@@ -80,15 +83,6 @@ def test_links_between_zones() -> None:
     assert inside.bandwidth_bytes_per_s == abroad.bandwidth_bytes_per_s == 4 * 5e9 / 8
     assert inside.latency_s == pytest.approx(3.37e-3 / 2)
     assert abroad.latency_s == pytest.approx((86.98e-3 + 88.68e-3) / 4, rel=1e-3)
-
-
-@pytest.mark.parametrize(("data", "share"), [("", (0.05, 0.1)), ("_github", (0.3, 0.4))])
-def test_mixed_lengths(data: str, share: tuple[float, float]) -> None:
-    """A step of 512 sequences, a third of GitHub's above 2,000 tokens."""
-    lengths = load(f"llama2_7b_32_a800{data}").lengths
-    assert lengths is not None
-    long = sum(bucket.count for bucket in lengths.classes if bucket.up_to > 2000)
-    assert share[0] < long / 512 < share[1]
 
 
 def test_fasop_cluster_figures(reference: Path) -> None:

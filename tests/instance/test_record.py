@@ -105,13 +105,6 @@ def test_pattern_of_quantities_is_the_parser(text: str) -> None:
             parse_quantity(text, "bandwidth")
 
 
-def test_bare_value_or_list() -> None:
-    """Search fields take one value or a list of different ones."""
-    bare, several = SCHEMA["$defs"]["SearchFile"]["properties"]["recompute"]["anyOf"]
-    assert bare["enum"] == ["none", "selective", "full"]
-    assert (several["type"], several["items"], several["uniqueItems"]) == ("array", bare, True)
-
-
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", "\x1b[31m", "\u202ea", "\ufffe"])
 def test_bug_names_that_reach_the_terminal_are_refused(name: str) -> None:
     """Escapes, line breaks, what turns text round, and what XML does not allow."""

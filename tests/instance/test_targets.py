@@ -1,5 +1,6 @@
 """What each framework launches: fields that exclude each other, each just inside and outside."""
 
+from ast import literal_eval
 from typing import Any
 
 import pytest
@@ -7,12 +8,19 @@ import pytest
 from formulations.instance.launcher import Demands
 from formulations.instance.search import SearchFile
 from formulations.instance.targets import LAUNCHERS, TARGETS, Target, launchers, mixed_gradients
+from tests.conftest import ROOT
 from tests.export_cases import UNTIED, WHOLE_EXPERTS, instance_of
 
 GPT2 = instance_of().workload  #: whose embedding and head are one matrix
 PLAIN = instance_of(UNTIED).workload
 EXPERTS = WHOLE_EXPERTS.instance.workload
-HALF, BIASED = EXPERTS.but(precision="fp16"), EXPERTS.but(expert_biases=True)
+MODELS = {
+    "plain": PLAIN,
+    "experts": EXPERTS,
+    "experts in fp16": EXPERTS.but(precision="fp16"),
+    "experts with biases": EXPERTS.but(expert_biases=True),
+}
+ROWS = (ROOT / "tests" / "data" / "targets.txt").read_text(encoding="utf-8").splitlines()
 
 
 def refused(target: str, demands: dict[str, Any], workload: Any = PLAIN) -> str:
@@ -21,77 +29,13 @@ def refused(target: str, demands: dict[str, Any], workload: Any = PLAIN) -> str:
     return ", ".join(refusal.field for refusal in LAUNCHERS[target].refused(workload, fields))
 
 
-@pytest.mark.parametrize(
-    ("target", "demands", "field"),
-    [
-        ("any", {"pp": 2, "zero": 3, "ep": 2, "cp": 2}, ""),
-        # its distributed optimizer splits states alone, whatever the stages
-        ("megatron", {"zero": 1}, ""),
-        ("megatron", {"zero": 2}, "zero"),
-        ("megatron", {"pp": 2, "zero": 1}, ""),
-        ("megatron", {"pp": 2, "zero": 2}, "zero"),
-        # FSDP2 reduces with every micro-batch of one stage
-        ("torchtitan", {"zero": 1}, "zero"),
-        ("torchtitan", {"zero": 2}, ""),
-        ("torchtitan", {"zero": 3}, ""),
-        ("torchtitan", {"zero": 0, "copied": False}, ""),
-        ("torchtitan", {"pp": 2, "zero": 0}, ""),
-        ("torchtitan", {"pp": 2, "zero": 1}, ""),
-        ("torchtitan", {"pp": 2, "zero": 2}, "zero"),
-        # its ranks share experts and sequences
-        ("torchtitan", {"tp": 2, "ep": 2, "zero": 2}, "expert_tensor_parallel"),
-        ("torchtitan", {"tp": 2, "ep": 2, "etp": 1, "zero": 2}, ""),
-        ("torchtitan", {"tp": 2, "ep": 1, "etp": 1, "zero": 2}, "expert_tensor_parallel"),
-        ("torchtitan", {"ep": 2, "pp": 2}, "expert_parallel"),
-        ("torchtitan", {"ep": 2, "pp": 2, "zero": 1}, ""),
-        ("torchtitan", {"ep": 2, "pp": 2, "copied": False}, ""),
-        ("torchtitan", {"cp": 2, "pp": 2}, "context_parallel"),
-        ("torchtitan", {"cp": 2, "pp": 2, "zero": 1}, ""),
-        # pipelines split no layer; gradients of another format go with ZeRO
-        ("deepspeed", {"tp": 2, "pp": 2, "zero": 1}, "tensor_parallel"),
-        ("deepspeed", {"tp": 2, "zero": 1}, ""),
-        ("deepspeed", {"tp": 2, "zero": 1, "splits_sequence": True}, "sequence_parallel"),
-        ("deepspeed", {"tp": 1, "zero": 1, "splits_sequence": True}, ""),
-        ("deepspeed", {"tp": 2, "zero": 2}, ""),
-        ("deepspeed", {"tp": 2, "zero": 3}, "zero"),
-        ("deepspeed", {"tp": 1, "zero": 3}, ""),
-        ("deepspeed", {"zero": 0}, "zero"),
-        ("deepspeed", {"zero": 0, "copied": False}, ""),
-        # it has no pipelines, and FSDP2 splits gradients too
-        ("accelerate", {"pp": 2, "zero": 0}, "pipeline_parallel"),
-        ("accelerate", {"zero": 0}, ""),
-        ("accelerate", {"zero": 1}, "zero"),
-        ("accelerate", {"zero": 1, "copied": False}, ""),
-        ("accelerate", {"zero": 2}, ""),
-        ("accelerate", {"tp": 2, "zero": 0}, "zero"),
-        ("accelerate", {"tp": 2, "zero": 0, "copied": False}, ""),
-        ("accelerate", {"tp": 2, "zero": 2}, ""),
-        ("accelerate", {"tp": 2, "zero": 2, "splits_sequence": True}, "sequence_parallel"),
-        ("accelerate", {"tp": 1, "zero": 2, "splits_sequence": True}, ""),
-    ],
-)
-def test_fields_that_go_together(target: str, demands: dict[str, Any], field: str) -> None:
-    """Of a model without experts, with matrices of its own for embedding and head."""
-    assert refused(target, demands) == field
-
-
-@pytest.mark.parametrize(
-    ("workload", "demands", "field"),
-    [
-        (HALF, {"ep": 2}, "expert_parallel"),
-        (HALF, {"ep": 1}, ""),
-        (EXPERTS, {"ep": 2}, ""),
-        (EXPERTS, {"tp": 2}, "sequence_parallel"),
-        (EXPERTS, {"tp": 2, "splits_sequence": True}, ""),
-        (BIASED, {"tp": 2, "splits_sequence": True}, "expert_tensor_parallel"),
-        (BIASED, {"tp": 2, "splits_sequence": True, "etp": 1}, ""),
-        (BIASED, {}, ""),
-    ],
-)
-def test_experts_of_megatron(workload: Any, demands: dict[str, Any], field: str) -> None:
-    """None in fp16, none in tensor groups of whole sequences, none split that have biases."""
-    assert refused("megatron", demands, workload) == field
-    assert refused("flagscale", demands, workload) == field
+@pytest.mark.parametrize("row", [row for row in ROWS if not row.startswith("#")])
+def test_fields_that_go_together(row: str) -> None:
+    """Each just inside and just outside what a target launches."""
+    target, model, text, field = (cell.strip() for cell in row.split("|"))
+    words = iter(text.split())
+    demands = {name: literal_eval(next(words)) for name in words}
+    assert refused(target, demands, MODELS[model]) == field
 
 
 def test_what_a_workload_asks_for() -> None:
