@@ -32,6 +32,7 @@ from bench.records import (
     record,
     reference,
 )
+from formulations.costs.renting import worthwhile_terms
 from formulations.instance.load import load_family
 from formulations.units import seconds
 from solver.clusters.front import TimeAndMoney
@@ -39,7 +40,7 @@ from solver.clusters.search import FamilySearch, outcome
 from solver.front_document import FrontDocument
 from solver.options import SolveOptions
 from solver.report.front import Figures as Money
-from solver.report.front import cluster_name, figures_of, terms_of_cluster
+from solver.report.front import cluster_name, figures_of
 from solver.report.front_picture import Mark, front_picture
 
 Figures = dict[str, Any]
@@ -108,7 +109,7 @@ def published(folder: Path, document: FrontDocument) -> list[Figures]:
 
 def _figures(document: FrontDocument, nodes: Sequence[int], step_s: float) -> Money:
     """Of a cluster on demand."""
-    (terms,) = terms_of_cluster(document, nodes)
+    (terms,) = worthwhile_terms(document.family.instance, nodes)
     return figures_of(document, terms, step_s)
 
 

@@ -94,12 +94,11 @@ def _remedy(family: "Family", options: SolveOptions, study: Path | None) -> str:
     from solver.clusters.front import TimeAndMoney
     from solver.report.front import least_text
 
-    limits = family.instance.limits
+    wider = family
     for name, aim in (("max_cost_usd_per_step", "money"), ("max_step_time_s", "time")):
-        if getattr(limits, name) is None:
+        if getattr(wider.instance.limits, name) is None:
             continue
-        limits = limits.model_copy(update={name: None})
-        wider = family.but(instance=family.instance.model_copy(update={"limits": limits}))
+        wider = wider.but(instance={"limits": {name: None}})
         measure = TimeAndMoney(wider, time=aim == "time", money=aim == "money")
         document = _search(wider, measure, options, study)
         if document.points or document.num_open:
@@ -114,16 +113,14 @@ def _check_ranges(family: "Family", path: Path) -> None:
     if family.fewest == family.most:
         allowed = "a range of nodes for some group, such as nodes: {min: 0, max: 8}"
         raise PlannerError(f"{path}: one cluster; allowed: {allowed}; --subsets takes one cluster")
-    instance, prices = family.instance, list[float]()
-    chooses = chooses_terms(instance)
-    for group in instance.cluster.groups:
+    groups, chooses = family.instance.cluster.groups, chooses_terms(family.instance)
+    for group in groups:
         if group.spot is not None and group.spot.only and not chooses:
             problem = f"cluster.groups: {group.name} has a price on spot alone"
             allowed = "a price on demand, or objective: {minimize: cost_per_useful_sequence}"
             raise PlannerError(f"{path} {problem}; allowed: {allowed}")
-        prices.append(group.price_usd_per_hour)
-        prices += [group.spot.price_usd_per_hour] if group.spot and chooses else []
-    if not any(prices):
+    on_spot = (group.spot.price_usd_per_hour for group in groups if group.spot and chooses)
+    if not any((*(group.price_usd_per_hour for group in groups), *on_spot)):
         allowed = "the price of one node, as clusters are compared by money; --subsets needs none"
         raise PlannerError(f"{path} cluster.groups: no price; allowed: {allowed}")
 
@@ -145,11 +142,7 @@ def _limited(
         limits["max_cost_usd_per_step"] = budget / steps
     if deadline is not None and steps is not None:
         limits["max_step_time_s"] = time_ns("--deadline", deadline, least_ns=1) / 1e9 / steps
-    update = {
-        "objective": instance.objective.but(steps=steps),
-        "limits": instance.limits.model_copy(update=limits),
-    }
-    return family.but(instance=instance.model_copy(update=update))
+    return family.but(instance={"objective": {"steps": steps}, "limits": limits})
 
 
 def _search(

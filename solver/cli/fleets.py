@@ -196,7 +196,7 @@ def recomputed_text(template: "Template") -> str:
 
 def templates_text(document: "TemplatesDocument") -> "list[RenderableType]":
     """The report: n0, the sizes and their proof, one row per template."""
-    from solver.report.layout import labelled
+    from solver.report.layout import Labelled
     from solver.report.quantities import counted
 
     n0, sizes, fewest = document.least_nodes, document.sizes, document.fewest_sizes
@@ -233,7 +233,7 @@ def templates_text(document: "TemplatesDocument") -> "list[RenderableType]":
     ways = document.pipelines
     listed = ways if len(ways) <= MOST_WAYS else (*ways[:8], "...", *ways[-2:])
     pipelines_text = [f"{'; '.join(listed)}."] if ways else []
-    return [labelled(lines), "", *document.coverage, *pipelines_text, "", _table(document)]
+    return [Labelled(lines), "", *document.coverage, *pipelines_text, "", _table(document)]
 
 
 def _table(document: "TemplatesDocument") -> "RenderableType":

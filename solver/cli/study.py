@@ -12,7 +12,7 @@ from formulations.instance import Instance
 from solver.cli.terminal import gap_text, print_report, say
 from solver.clusters.member import FamilyOverview, family_overviews
 from solver.lengths.candidates import LENGTHS, SWITCH
-from solver.report.layout import Lines, labelled, table_of
+from solver.report.layout import Labelled, Lines, table_of
 from solver.report.naming import degrees_line
 from solver.report.quantities import counted, money, time_text
 from solver.search.driver import SearchOverview, search_overview
@@ -48,7 +48,7 @@ def show_study(path: Path, as_json: bool) -> None:
         num_closed, open_nodes = templates
         fields["templates"] = {"closed": num_closed, "open": open_nodes}
         line = f"{instance.name}, {num_closed} mixes of nodes closed, {len(open_nodes)} open"
-        parts.append([labelled([("templates", line), *_open(instance, open_nodes)])])
+        parts.append([Labelled([("templates", line), *_open(instance, open_nodes)])])
     if layouts is not None:
         fields["lengths"] = {
             "layouts_closed": closed,
@@ -56,7 +56,7 @@ def show_study(path: Path, as_json: bool) -> None:
             "switches": switches,
         }
         line = f"{closed} layouts closed, {layouts - closed} open; {switches} switches timed"
-        parts.append([labelled([(LENGTHS, f"{instance.name}, {line}")])])
+        parts.append([Labelled([(LENGTHS, f"{instance.name}, {line}")])])
     if families:
         fields["clusters"] = [asdict(family) for family in families]
         parts += [[_family_text(instance, family)] for family in families]
@@ -81,7 +81,7 @@ def _search_text(instance: Instance, search: SearchOverview) -> list[RenderableT
             f"{time_text(search.spent_s)} of processors on the configurations that took a search",
         ),
     ]
-    parts: list[RenderableType] = [labelled(lines)]
+    parts: list[RenderableType] = [Labelled(lines)]
     if listed := search.open[:MOST_LISTED]:
         open_configs = table_of(
             listed,
@@ -116,7 +116,7 @@ def _family_text(instance: Instance, family: FamilyOverview) -> RenderableType:
         f"{', '.join(asked)}: clusters {family.closed} closed, {len(family.open)} open, "
         f"{family.front} on the front, gap {gap_text(family.gap)}"
     )
-    return labelled([(label, line), *_open(instance, family.open)])
+    return Labelled([(label, line), *_open(instance, family.open)])
 
 
 def _open(instance: Instance, open_nodes: Sequence[Sequence[int]]) -> Lines:

@@ -36,7 +36,7 @@ _STATES = {sizes: name for name, sizes in OPTIMIZER_BYTES.items()}
 
 
 def assumptions(instance: Instance, config: Configuration, degrees: Sequence[Degrees]) -> Lines:
-    """One line each, labelled; `degrees`: of its stages."""
+    """One line each, Labelled; `degrees`: of its stages."""
     overlap, exchanges = instance.search.overlap, config.zero >= GRADIENTS_SPLIT
     return [
         *(("assumed", text) for text in _assumed(instance, config, degrees)),

@@ -1,13 +1,13 @@
 """What hetplan knows by name: GPUs and workloads, with the source of every figure."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import RenderableType
 
 from formulations.instance import GpuType, Layer, Workload
 from formulations.instance.workload import PRECISIONS, Precision
 from formulations.units import GIB
-from solver.report.layout import labelled, table_of
+from solver.report.layout import Labelled, table_of
 from solver.report.naming import layers_text
 from solver.report.quantities import decimal_text, decimal_unit, significant, size_text, size_unit
 
@@ -16,13 +16,6 @@ def _state_bytes(workload: Workload, parameters: int) -> int:
     """Parameters, gradients and optimizer state."""
     each = workload.parameter_bytes + workload.gradient_bytes
     return each * parameters + workload.state_bytes(parameters)
-
-
-def _runs(workload: Workload) -> Iterator[tuple[range, Layer]]:
-    start = 0
-    for run in workload.layer_runs:
-        yield range(start, start + run.count), run.layer
-        start += run.count
 
 
 def trained_parameters(workload: Workload) -> int:
@@ -44,17 +37,17 @@ def workload_json(workload: Workload) -> dict[str, object]:
         "boundary_bytes_per_sequence": workload.boundary_bytes,
         "layers": [
             {
-                "kind": layer.kind,
-                "count": len(layers),
-                "parameters": layer.parameters,
-                "parameter_bytes": layer.parameters * workload.parameter_bytes,
-                "training_state_bytes": _state_bytes(workload, layer.parameters),
-                "forward_flops_per_sequence": layer.forward_flops,
-                "activation_bytes_per_sequence": layer.activation_bytes(1),
-                "recompute_activation_bytes_per_sequence": layer.input_bytes,
-                "output_tensors": layer.output_tensors,
+                "kind": run.layer.kind,
+                "count": run.count,
+                "parameters": run.layer.parameters,
+                "parameter_bytes": run.layer.parameters * workload.parameter_bytes,
+                "training_state_bytes": _state_bytes(workload, run.layer.parameters),
+                "forward_flops_per_sequence": run.layer.forward_flops,
+                "activation_bytes_per_sequence": run.layer.activation_bytes(1),
+                "recompute_activation_bytes_per_sequence": run.layer.input_bytes,
+                "output_tensors": run.layer.output_tensors,
             }
-            for layers, layer in _runs(workload)
+            for run in workload.layer_runs
         ],
     }
 
@@ -63,8 +56,8 @@ def workload_report(workload: Workload) -> list[RenderableType]:
     """The same figures for people; bytes for one GPU, before any split."""
     tokens, batch, flops = workload.sequence_length, workload.global_batch, workload.training_flops
     places: dict[Layer, list[int]] = {}  # where in the chain distinct layers stand
-    for numbers, layer in _runs(workload):
-        places.setdefault(layer, []).extend(numbers)
+    for number, layer in enumerate(workload.layers):
+        places.setdefault(layer, []).append(number)
 
     def place(layer: Layer) -> str:
         """Names of layers: "3-60", or "12 of 0-22" where others stand between them."""
@@ -107,7 +100,7 @@ def workload_report(workload: Workload) -> list[RenderableType]:
         ("transfers", f"{message} per sequence from stage to stage, either way"),
     ]
     return [
-        labelled(lines),
+        Labelled(lines),
         "",
         "per layer of one kind; training state: weights, gradients and optimizer; activations kept",
         "for the backward pass, and FLOPs of the forward pass: per sequence",
@@ -149,7 +142,7 @@ def gpu_report(gpus: Mapping[str, GpuType]) -> list[RenderableType]:
         "",
         figures,
         "",
-        labelled([(name, sources(gpu)) for name, gpu in gpus.items()]),
+        Labelled([(name, sources(gpu)) for name, gpu in gpus.items()]),
     ]
 
 
@@ -166,5 +159,5 @@ def workload_list(workloads: Sequence[Workload]) -> list[RenderableType]:
             "global batch": lambda workload: f"{workload.global_batch:,} sequences",
         },
     )
-    sources = labelled([(workload.name, workload.source) for workload in workloads])
+    sources = Labelled([(workload.name, workload.source) for workload in workloads])
     return ["workloads", "", settings, "", sources]

@@ -9,7 +9,7 @@ from formulations.instance.targets import TARGETS
 from solver.comparison import Answer, Comparison, Evaluation, Finding
 from solver.document import PlanDocument
 from solver.report.critical import summary
-from solver.report.layout import Lines, labelled, table, table_of
+from solver.report.layout import Grid, Labelled, Lines, table_of
 from solver.report.naming import degrees_line
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.report.stages import alike, all_stages, memory_table, placed, stage_table
@@ -68,7 +68,7 @@ def comparison_text(comparison: Comparison) -> list[RenderableType]:
         verdict = "nothing to contradict: no method proved a bound"
     if clashes:
         verdict = f"{counted(len(clashes), 'contradiction')}: one of the methods is wrong"
-    return [findings, "", labelled([("verdict", verdict), *(("", clash) for clash in clashes)])]
+    return [findings, "", Labelled([("verdict", verdict), *(("", clash) for clash in clashes)])]
 
 
 def comparison_json(comparison: Comparison) -> dict[str, object]:
@@ -169,7 +169,7 @@ def difference(
         if label == "MFU":
             changed = f"{100 * change:+.1f} points"
         rows.append((label, text(a, largest), text(b, largest), changed if change else "none"))
-    return [labelled(lines), "", table(("",), (*names, "difference"), rows)]
+    return [Labelled(lines), "", Grid(("",), (*names, "difference"), rows)]
 
 
 # What runs today, and the best plan
@@ -189,29 +189,34 @@ def evaluation_text(
     broken = (text for text in evaluation.broken if text.startswith("instance.limits"))
     lines += [("over limit", text) for text in broken]
     parts: list[RenderableType] = [
-        labelled(heading_lines(document)),
+        Labelled(heading_lines(document)),
         "",
         stage_table(document),
         "",
         "memory per GPU",
         memory_table(document),
         "",
-        labelled([*lines, *_distance(document, evaluation)]),
+        Labelled([*lines, *_distance(document, evaluation)]),
     ]
     if evaluation.changes:
-        longest_s = max(change.step_time_s or 0.0 for change in evaluation.changes)
-        changes = table_of(
+        note = "one decision of the best plan put into this one, alone"
+        changes = _changes(
             evaluation.changes,
-            {"change": lambda change: change.change},
-            {
-                "step time": lambda change: time_text(change.step_time_s or 0.0, longest_s),
-                "saved": lambda change: (
-                    "does not fit" if change.least is None else percent(change.least)
-                ),
-            },
+            lambda change: "does not fit" if change.least is None else percent(change.least),
         )
-        parts += ["", "one decision of the best plan put into this one, alone", changes]
+        parts += ["", note, changes]
     return parts
+
+
+def _changes(answers: Sequence[Answer], saved: Callable[[Answer], str]) -> Grid:
+    """Every change with the step that it leads to, and what it saves."""
+    longest_s = max((answer.step_time_s or 0.0 for answer in answers), default=0.0)
+
+    def step_time(answer: Answer) -> str:
+        return "-" if answer.step_time_s is None else time_text(answer.step_time_s, longest_s)
+
+    columns = {"step time": step_time, "saved": saved}
+    return table_of(answers, {"change": lambda answer: answer.change}, columns)
 
 
 def _distance(document: PlanDocument, evaluation: Evaluation) -> Lines:
@@ -273,22 +278,12 @@ def explanation(
 ) -> list[RenderableType]:
     """What the time of a step goes into, and every change with what it saves, most first."""
     what = "time" if document.minimize == "step_time" else "money"
-    longest_s = max((answer.step_time_s or 0.0 for answer in answers), default=0.0)
-    changes = table_of(
-        sorted(answers, key=lambda answer: (answer.least is None, -(answer.least or 0.0))),
-        {"change": lambda answer: answer.change},
-        {
-            "step time": lambda answer: (
-                "-" if answer.step_time_s is None else time_text(answer.step_time_s, longest_s)
-            ),
-            "saved": gain_text,
-        },
-    )
+    by_gain = sorted(answers, key=lambda answer: (answer.least is None, -(answer.least or 0.0)))
     note = (
         "changes, each solved again from this plan where it stays possible;\n"
         f"saved: {what} per sequence against it, as proved"
     )
-    return [labelled(summary(document, step)), "", note, changes]
+    return [Labelled(summary(document, step)), "", note, _changes(by_gain, gain_text)]
 
 
 def gain_text(answer: Answer) -> str:

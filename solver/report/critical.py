@@ -120,16 +120,15 @@ def improvements(document: PlanDocument, step: Step) -> list[tuple[str, float]]:
     return sorted((gain for gain in gains if gain[1] > 0), key=lambda gain: -gain[1])
 
 
-def busy_share(document: PlanDocument) -> float | None:
-    """Part of the step that the plan's GPUs compute, on average; None without a plan."""
-    if document.step_time_s is None or document.config is None:
-        return None
+def busy_share(document: PlanDocument) -> float:
+    """Part of the step that the GPUs of a plan compute, on average."""
+    assert document.config is not None
     busy = [
         replica.micro_batches * (stage.forward_s + stage.backward_s)
         for replica in document.replicas
         for stage in replica.stages
     ]
-    return sum(busy) / document.config.slots / document.step_time_s
+    return sum(busy) / document.config.slots / (document.step_time_s or 1.0)
 
 
 def summary(document: PlanDocument, step: Step) -> Lines:

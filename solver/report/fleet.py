@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from formulations.transition import Links
 from solver.fleet_document import CopyDocument, FleetDocument, PipelineDocument, RecoveryDocument
 from solver.report.assumptions import hidden
-from solver.report.layout import Grid, Lines, labelled, table, table_of
+from solver.report.layout import Grid, Labelled, Lines, table_of
 from solver.report.naming import layers_text
 from solver.report.quantities import (
     counted,
@@ -35,7 +35,7 @@ def fleet_text(
     if document.recovery and document.recovery.copies:
         parts += ["", _copy_table(document, document.recovery)]
     lines = [*_recovery_lines(document), *_fleet_lines(document, all_nodes_step_s)]
-    return [*parts, "", labelled(lines)]
+    return [*parts, "", Labelled(lines)]
 
 
 def _pipeline_table(document: FleetDocument) -> Grid:
@@ -118,7 +118,7 @@ def _copy_table(document: FleetDocument, recovery: RecoveryDocument) -> Grid:
                 f"{max(links.node_ns(node, size) for node in ends) / 1e9:.3f} s",
             ]
         )
-    return table(["node", "receives layers", "from"], ["size", "if alone"], rows)
+    return Grid(["node", "receives layers", "from"], ["size", "if alone"], rows)
 
 
 def _recovery_lines(document: FleetDocument) -> Lines:

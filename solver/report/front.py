@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from rich.console import RenderableType
 
-from formulations.costs.renting import Terms, chooses_terms, worthwhile_terms
+from formulations.costs.renting import Terms, chooses_terms
 from solver.document import PlanDocument
 from solver.front_document import FrontDocument, PointDocument, TermsDocument
 from solver.report.assumptions import flash_lines, preemption_text
-from solver.report.layout import Grid, Lines, labelled, table, table_of
+from solver.report.layout import Grid, Labelled, Lines, table_of
 from solver.report.naming import degrees_line, degrees_of
 from solver.report.quantities import money, percent, ranges, significant, time_text
 from solver.report.text import lengths_lines
@@ -52,11 +52,6 @@ def cost_name(document: FrontDocument) -> str:
 
 def _useful(document: FrontDocument) -> str:
     return "useful " if chooses_terms(document.family.instance) else ""
-
-
-def terms_of_cluster(document: FrontDocument, nodes: Sequence[int]) -> tuple[Terms, ...]:
-    """On which the nodes of a cluster may be rented, fastest first."""
-    return worthwhile_terms(document.family.instance, nodes)
 
 
 def figures_of(document: FrontDocument, terms: Terms, step_time_s: float) -> Figures:
@@ -195,7 +190,7 @@ def front_report(document: FrontDocument) -> list[RenderableType]:
     parts: list[RenderableType] = []
     if document.points:
         parts = [_size_table(document) if subsets else point_table(document), ""]
-    return [*parts, labelled([*lines, *search_lines(document)])]
+    return [*parts, Labelled([*lines, *search_lines(document)])]
 
 
 # Subsets of the nodes of one cluster: the best of every number, what is lost without some
@@ -264,7 +259,7 @@ def _size_table(document: FrontDocument) -> Grid:
         )
         before = point
     numbers = ["nodes", "step", "sequences/s", "faster by", "gap"]
-    return table(["best subset", DEGREES], numbers, rows)
+    return Grid(["best subset", DEGREES], numbers, rows)
 
 
 def _longer(document: FrontDocument, best: PointDocument, slower: PointDocument | None) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
 
+from formulations.costs.renting import worthwhile_terms
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.front_document import ClusterRecord, FrontDocument
 from solver.report.chart import LETTER, Axis, Chart, picture, written
@@ -24,11 +25,10 @@ from solver.report.front import (
     search_lines,
     speed_name,
     subset_lines,
-    terms_of_cluster,
     within_gap,
 )
 from solver.report.html.page import section, sections_page
-from solver.report.layout import labelled, table_of
+from solver.report.layout import Labelled, table_of
 from solver.report.quantities import money, significant, time_text
 
 _WIDTH, _HEIGHT = 860, 460
@@ -135,7 +135,7 @@ def _marks(document: FrontDocument, cluster: ClusterRecord) -> Iterator[Mark]:
         return
     listed = next((point.terms for point in document.points if point.nodes == cluster.nodes), ())
     best = {terms.on_spot for terms in listed} if cluster.standing == "best" else set()
-    for terms in terms_of_cluster(document, cluster.nodes):
+    for terms in worthwhile_terms(document.family.instance, cluster.nodes):
         if terms.slowdown > _SLOWEST and terms.on_spot not in best:
             continue
         name = cluster_name(document, cluster.nodes, terms.on_spot)
@@ -206,7 +206,7 @@ def front_page(document: FrontDocument) -> str:
     parts = [
         section("Front", front_picture(document), note),
         section("Points", point_table(document).html()),
-        section("Proof", labelled(lines).html()),
+        section("Proof", Labelled(lines).html()),
         section("Other clusters", others.html()),
     ]
     return sections_page(f"{instance.name}: {instance.workload.name}", parts)

@@ -45,9 +45,14 @@ class Grid:
     text, at last words of headings; numbers never.
     """
 
-    texts: tuple[str, ...]
-    numbers: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    texts: Sequence[str]
+    numbers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    @property
+    def headings(self) -> list[str]:
+        """Of all columns."""
+        return [*self.texts, *self.numbers]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The table in the columns that there are."""
@@ -63,7 +68,7 @@ class Grid:
 
     def widths(self, page: int) -> list[int]:
         """Characters of every column, on a page of so many."""
-        headings, num_texts = self.texts + self.numbers, len(self.texts)
+        headings, num_texts = self.headings, len(self.texts)
         columns = list(zip(*self.rows, strict=True)) or [()] * len(headings)
         words = [
             _longest_word([heading, *column])
@@ -101,16 +106,11 @@ class Grid:
             return "".join(f"<{tag}{style}>{escape(cell)}</{tag}>" for style, cell in pairs)
 
         body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in self.rows)
-        return f"<table><tr>{row('th', self.texts + self.numbers)}</tr>{body}</table>"
+        return f"<table><tr>{row('th', self.headings)}</tr>{body}</table>"
 
 
 def _longest_word(texts: Iterable[str]) -> int:
     return max((len(word) for text in texts for word in text.split()), default=0)
-
-
-def table(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[str]]) -> Grid:
-    """A table with these headings of columns of text, then of numbers."""
-    return Grid(tuple(texts), tuple(numbers), tuple(map(tuple, rows)))
 
 
 def table_of(rows: Iterable[R], texts: Columns[R], numbers: Columns[R]) -> Grid:
@@ -118,14 +118,14 @@ def table_of(rows: Iterable[R], texts: Columns[R], numbers: Columns[R]) -> Grid:
     text_cells = {heading: cell for heading, cell in texts.items() if cell}
     number_cells = {heading: cell for heading, cell in numbers.items() if cell}
     cells = (*text_cells.values(), *number_cells.values())
-    return table([*text_cells], [*number_cells], ([cell(row) for cell in cells] for row in rows))
+    return Grid([*text_cells], [*number_cells], [[cell(row) for cell in cells] for row in rows])
 
 
 @dataclass(frozen=True)
 class Labelled:
     """Lines with a label before each; between words, but for a number and its unit, they break."""
 
-    lines: tuple[tuple[str, str], ...]
+    lines: Lines
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The lines in the columns that there are."""
@@ -151,8 +151,3 @@ def _wrapped(text: str, width: int) -> list[str]:
     kept = _TOGETHER.sub("\N{NO-BREAK SPACE}", text)
     lines = wrap(kept, width, break_on_hyphens=False, replace_whitespace=False)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
-
-
-def labelled(lines: Lines) -> Labelled:
-    """Lines with a label before each."""
-    return Labelled(tuple(lines))

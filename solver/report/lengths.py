@@ -17,7 +17,7 @@ from solver.lengths.dispatch import dispatch_group
 from solver.lengths_document import LengthsDocument
 from solver.report.chart import LETTER, bar, key, picture, round_part, upright_lines, written
 from solver.report.html.page import section, sections_page
-from solver.report.layout import Grid, Lines, labelled, table
+from solver.report.layout import Grid, Labelled, Lines
 from solver.report.quantities import counted, percent, round_time_text, time_text, time_unit
 
 #: Of sequences of so many tokens the rows are shown.
@@ -49,7 +49,7 @@ _STYLE = (
 
 def step_text(document: LengthsDocument) -> list[RenderableType]:
     """Groups in the order of the step, then figures."""
-    return [_groups(document), "", labelled(lines(document))]
+    return [_groups(document), "", Labelled(lines(document))]
 
 
 def lengths_page(document: LengthsDocument) -> str:
@@ -57,7 +57,7 @@ def lengths_page(document: LengthsDocument) -> str:
     parts = [
         section("Step", lengths_picture(document)),
         section("Groups", _groups(document).html()),
-        section("Figures", labelled(lines(document)).html()),
+        section("Figures", Labelled(lines(document)).html()),
         section("Strategies", _strategies(document.problem).html()),
     ]
     return sections_page(f"{document.workload}: mixed lengths", parts)
@@ -80,7 +80,7 @@ def _groups(document: LengthsDocument) -> Grid:
         times = [unit.text(seconds(group.time_ns)), unit.text(switch_s)]
         name = names[group.strategy]
         rows.append([name, _tokens(group), f"{group.sequences:,}", rows_each, *times])
-    return table(_TEXTS, _NUMBERS, rows)
+    return Grid(_TEXTS, _NUMBERS, rows)
 
 
 def _in_order(document: LengthsDocument) -> Iterator[tuple[Hop | None, GroupFigures | None]]:
@@ -164,7 +164,7 @@ def strategies_text(instance: Instance, mixed: Mixed) -> list[RenderableType]:
         ),
         ("rows", f"{mixed.rows}; times {times}"),
     ]
-    return [labelled(labels), "", _strategies(mixed)]
+    return [Labelled(labels), "", _strategies(mixed)]
 
 
 def _strategies(mixed: Mixed) -> Grid:
@@ -190,7 +190,7 @@ def _strategies(mixed: Mixed) -> Grid:
             ]
         once = [_milliseconds(ns) for ns in (strategy.visit_ns, strategy.anchor_ns)]
         rows.append([strategy.name, *cells, *once])
-    return table(["strategy"], numbers, rows)
+    return Grid(["strategy"], numbers, rows)
 
 
 def _milliseconds(time_ns: int) -> str:
@@ -216,7 +216,7 @@ def dispatch_text(document: LengthsDocument) -> list[RenderableType]:
         f"{time_text(time_s)} for all rows with whole sequences, by formula"
         f" {time_text(formula_s, time_s)}; no dispatch takes {gap} less"
     )
-    return [labelled([("dealt out", text)])]
+    return [Labelled([("dealt out", text)])]
 
 
 class _Part(NamedTuple):

@@ -41,7 +41,8 @@ def degrees_line(config: Configuration, degrees: Iterable[Degrees]) -> str:
 
 def tensor_text(degrees: Iterable[Degrees]) -> str:
     """GPUs of a tensor group, *4 where 4 of them share a stage; all kinds if they differ."""
-    return " / ".join(dict.fromkeys(map(_short, degrees))) or "by stage"
+    words = (f"{d.tp}*{d.parts}" if d.parts > 1 else f"{d.tp}" for d in degrees)
+    return " / ".join(dict.fromkeys(words)) or "by stage"
 
 
 def experts_text(config: Configuration) -> str:
@@ -61,10 +62,6 @@ def one_line(config: Configuration) -> str:
         f"micro-batch {config.micro_batch}, {config.schedule}, recomputed "
         f"{' or '.join(config.recompute)}, ZeRO {config.zero}, nodes {nodes}"
     )
-
-
-def _short(degrees: Degrees) -> str:
-    return f"{degrees.tp}" + (f"*{degrees.parts}" if degrees.parts > 1 else "")
 
 
 def by_group(instance: Instance, config: Configuration) -> str | None:

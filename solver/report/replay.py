@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from solver.replay.policy import Policy
 from solver.replay.spans import CAUSES, Cause, Replay
 from solver.report.chart import COLOURS, Axis, Chart, key, key_width, picture, round_ticks, written
-from solver.report.layout import labelled, table
+from solver.report.layout import Grid, Labelled
 from solver.report.quantities import percent, significant
 
 _UNITS = ((86400e9, "d"), (3600e9, "h"), (60e9, "min"), (1e9, "s"), (1e6, "ms"))
@@ -59,7 +59,7 @@ def replay_text(
         *((", ".join(names), source) for source, names in users.items()),
         *([("plans", plans)] if plans else []),
     ]
-    return [labelled(lines), "", table(("",), tuple(runs), rows)]
+    return [Labelled(lines), "", Grid(("",), tuple(runs), rows)]
 
 
 def replay_json(runs: Mapping[str, tuple[Policy, Replay]]) -> dict[str, object]:

@@ -9,7 +9,7 @@ from formulations.costs.transfers import neighbours
 from formulations.instance.instance import MEMORY_MODEL_ERROR
 from formulations.instance.machines import NOT_STATED
 from solver.document import MemoryDocument, PlanDocument, StageDocument
-from solver.report.layout import Grid, Lines, table, table_of
+from solver.report.layout import Grid, Lines, table_of
 from solver.report.naming import layers_text
 from solver.report.quantities import (
     node_ranges,
@@ -165,7 +165,7 @@ def memory_table(document: PlanDocument) -> Grid:
         if not row.chunk
     ]
     names = [f"{part.removesuffix('_bytes')} {size.name}" for part in parts]
-    return table(("stage", "replicas"), names, rows)
+    return Grid(("stage", "replicas"), names, rows)
 
 
 def placement_table(document: PlanDocument) -> Grid:
@@ -184,7 +184,7 @@ def placement_table(document: PlanDocument) -> Grid:
             node = ("", "")
         if not runs[name]:
             rows.append((*node, "idle", "", ""))
-    return table(("node", "GPU type", "GPUs"), ("stage", "replica"), rows)
+    return Grid(("node", "GPU type", "GPUs"), ("stage", "replica"), rows)
 
 
 def tightest(document: PlanDocument) -> str:

@@ -17,7 +17,7 @@ from solver.report.chart import (
     written,
 )
 from solver.report.html.page import section, sections_page
-from solver.report.layout import Lines, labelled, table
+from solver.report.layout import Grid, Labelled, Lines
 from solver.report.naming import tensor_text
 from solver.report.quantities import (
     counted,
@@ -83,23 +83,21 @@ def switch_text(document: SwitchDocument) -> list[RenderableType]:
             [name, *(unit.text(size) if size else "0" for size in volumes)]
             for name, volumes in rows
         ]
-        parts += [table(["node: GPUs, each"], list(COLUMNS), cells), ""]
-    return [*parts, labelled(_lines(document))]
+        parts += [Grid(["node: GPUs, each"], list(COLUMNS), cells), ""]
+    return [*parts, Labelled(_lines(document))]
 
 
 def switch_page(document: SwitchDocument) -> str:
     """One HTML file that needs nothing else: figures, volumes, who sends what to whom."""
-    parts = [section("Switch", labelled(_lines(document)).html())]
+    parts = [section("Switch", Labelled(_lines(document)).html())]
     if rows := device_rows(document):
         unit = size_unit(max(max(volumes) for _, volumes in rows))
         cells = [[name, *map(unit.number, volumes)] for name, volumes in rows]
-        devices = table(["node: GPUs, each"], COLUMNS, cells).html()
+        devices = Grid(["node: GPUs, each"], COLUMNS, cells).html()
         parts += [
             section("Time and volumes", switch_picture(document)),
             section("GPUs", devices, f"In {unit.name}."),
-            section(
-                "Sendings", table(_SENDINGS[:5], _SENDINGS[5:], _sending_rows(document)).html()
-            ),
+            section("Sendings", Grid(_SENDINGS[:5], _SENDINGS[5:], _sending_rows(document)).html()),
         ]
     return sections_page(f"{document.workload.name}: switch", parts)
 

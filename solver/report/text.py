@@ -23,7 +23,7 @@ from solver.report.assumptions import (
     renting_lines,
 )
 from solver.report.critical import busy_share, summary
-from solver.report.layout import Lines, labelled
+from solver.report.layout import Labelled, Lines
 from solver.report.naming import by_group, degrees_of, experts_text, layers_text, tensor_text
 from solver.report.quantities import (
     counted,
@@ -211,28 +211,27 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
 
 def figures(document: PlanDocument) -> Lines:
     """Step time, throughput, money and tightest memory; empty without a plan."""
-    step_s, rate = document.step_time_s, document.throughput_sequences_per_s
-    per_step, per_hour = document.cost_usd_per_step, document.price_usd_per_hour
     config = document.config
-    if step_s is None or rate is None or per_step is None or per_hour is None or config is None:
+    if config is None:
         return []
-    workload = document.instance.workload
-    rounding = time_text(document.rounding_error_s or 0.0)
+    workload, rate = document.instance.workload, document.throughput_sequences_per_s or 0.0
+    step, rounding = map(time_text, (document.step_time_s or 0.0, document.rounding_error_s or 0.0))
     per_gpu = significant((document.model_flop_per_s_per_gpu or 0.0) / 1e12)
     mfu = f"MFU {percent(document.mfu or 0.0)} of the dense {workload.precision} peaks"
     tokens = significant(rate * workload.sequence_length)
     lines = [
-        ("step time", f"{time_text(step_s)}, of which at most {rounding} is rounding up"),
+        ("step time", f"{step}, of which at most {rounding} is rounding up"),
         ("throughput", f"{significant(rate)} sequences/s, {tokens} tokens/s"),
         ("model FLOPs", f"{per_gpu} TFLOP/s per GPU, {mfu}"),
     ]
-    if per_hour:
+    if per_hour := document.price_usd_per_hour:
         steps, training = document.instance.objective.steps, document.training_cost_usd
         of_all = f", {money(training or 0.0)} for {steps:,} steps" if steps else ""
-        lines.append(("money", f"{money(per_step)} per step, {money(per_hour)} per hour{of_all}"))
+        per_step = money(document.cost_usd_per_step or 0.0)
+        lines.append(("money", f"{per_step} per step, {money(per_hour)} per hour{of_all}"))
     launchers = [TARGETS[target].name for target in able(document.instance, plan_of(document))]
     names = ", ".join(launchers) or "no launch target that is known"
-    busy = percent(busy_share(document) or 0.0)
+    busy = percent(busy_share(document))
     sources = ", ".join(_SOURCES[source] for source in document.time_sources)
     idle = node_ranges(document.idle_nodes)
     return [
@@ -270,21 +269,21 @@ def solution_text(
     others: Sequence[OtherTarget] = (),
 ) -> list[RenderableType]:
     """Everything that `solve` prints for people, in order; without a plan what is in the way."""
-    parts: list[RenderableType] = [labelled(heading_lines(document)), ""]
+    parts: list[RenderableType] = [Labelled(heading_lines(document)), ""]
     if document.config is not None:
         lines = figures(document) + summary(document, simulate_step(costs_of(document)))
-        parts += [_table_note(document), stage_table(document), "", labelled(lines)]
-    parts.append(labelled(outcome(document, others)))
+        parts += [_table_note(document), stage_table(document), "", Labelled(lines)]
+    parts.append(Labelled(outcome(document, others)))
     if infeasibility is not None:
         reason = [("not met", infeasibility.constraint), ("would help", infeasibility.remedy)]
-        parts.append(labelled(reason))
+        parts.append(Labelled(reason))
     return parts
 
 
 def plan_text(document: PlanDocument, step: Step) -> list[RenderableType]:
     """Everything that `show` prints, in order."""
     return [
-        labelled(heading_lines(document)),
+        Labelled(heading_lines(document)),
         "",
         _table_note(document),
         stage_table(document),
@@ -299,5 +298,5 @@ def plan_text(document: PlanDocument, step: Step) -> list[RenderableType]:
         "",
         text_timeline(document, step),
         "",
-        labelled(figures(document) + outcome(document)),
+        Labelled(figures(document) + outcome(document)),
     ]

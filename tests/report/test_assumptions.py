@@ -17,7 +17,7 @@ from solver.report.assumptions import (
     flash_lines,
     renting_lines,
 )
-from solver.report.layout import labelled
+from solver.report.layout import Labelled
 from solver.report.naming import degrees_of
 from solver.report.quantities import percent, size_text
 from solver.search.driver import solve
@@ -167,7 +167,7 @@ def test_what_small_plans_rest_on(name: str) -> None:
     assert document.config is not None
     strategies = assumptions(document.instance, document.config, degrees_of(document))
     for lines in (strategies, evidence_lines(document), renting_lines(document)):
-        assert drawn(labelled(lines)) in stored(name)
+        assert drawn(Labelled(lines)) in stored(name)
 
 
 def test_spot_prices_that_the_objective_leaves_out_are_named() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from solver.plan_figures import costs_of
 from solver.report.critical import busy_share, by_type, improvements, shares, summary
-from solver.report.layout import labelled
+from solver.report.layout import Labelled
 from solver.simulate import Operation, simulate_step, step_time_ns
 from tests.certified_cases import CASES
 from tests.hand_made import document_of, results
@@ -74,4 +74,4 @@ def test_limits_of_small_plans(name: str) -> None:
     """What the step waits for, by GPU type with its stages, and what 10 % less time saves."""
     document = plan(name)
     step = simulate_step(costs_of(document))
-    assert drawn(labelled(summary(document, step))) in stored(name)
+    assert drawn(Labelled(summary(document, step))) in stored(name)

@@ -1,11 +1,11 @@
-"""Tables and labelled lines fit a page of any width, and a page of HTML."""
+"""Tables and Labelled lines fit a page of any width, and a page of HTML."""
 
 from collections.abc import Sequence
 
 import pytest
 from rich.console import Console, RenderableType
 
-from solver.report.layout import labelled, table
+from solver.report.layout import Grid, Labelled
 from solver.report.stages import memory_table, stage_table, traffic_table
 from tests.hand_made import document_of, results
 from tests.seeds import few_and_many
@@ -33,7 +33,7 @@ def test_tables_fit_a_terminal_of_eighty_columns(seeds: Sequence[int]) -> None:
 
 def test_words_are_broken_where_nothing_else_helps() -> None:
     """A column of text keeps eight characters a line; no number loses a digit."""
-    lines = drawn(table(["node"], ["time ms"], [["abcdefghijkl", "123456.789"]]), 20)
+    lines = drawn(Grid(["node"], ["time ms"], [["abcdefghijkl", "123456.789"]]), 20)
     assert [line.split() for line in lines] == [
         ["node", "time", "ms"],
         ["─" * 20],
@@ -54,22 +54,22 @@ def test_words_are_broken_where_nothing_else_helps() -> None:
 )
 def test_what_gives_way_on_narrow_pages(page: int, widths: list[int]) -> None:
     """Headings between words, then cells of text, then their words; a number keeps its digits."""
-    grid = table(["from", "a long heading"], ["size"], [["some texts x", "words", "1234 B"]])
+    grid = Grid(["from", "a long heading"], ["size"], [["some texts x", "words", "1234 B"]])
     assert grid.widths(page) == widths
 
 
 def test_lines_keep_numbers_with_their_units() -> None:
-    """A labelled line breaks before a number, not behind it."""
-    lines = drawn(labelled([("GPUs", "none, ZeRO 1, 12.5 % and 4 GiB")]), 22)
+    """A Labelled line breaks before a number, not behind it."""
+    lines = drawn(Labelled([("GPUs", "none, ZeRO 1, 12.5 % and 4 GiB")]), 22)
     assert [line[14:].rstrip() for line in lines] == ["none,", "ZeRO 1,", "12.5 %", "and", "4 GiB"]
 
 
 def test_pages_have_the_same_cells() -> None:
     """Numbers have their class; what HTML reserves is escaped."""
-    grid = table(["a<b"], ["n"], [["x & y", "1"]])
+    grid = Grid(["a<b"], ["n"], [["x & y", "1"]])
     assert grid.html() == (
         "<table><tr><th>a&lt;b</th><th class=number>n</th></tr>"
         "<tr><td>x &amp; y</td><td class=number>1</td></tr></table>"
     )
     row = "<tr><th scope=row>step</th><td>&lt; 1 s</td></tr>"
-    assert labelled([("step", "< 1 s")]).html() == f"<table class=lines>{row}</table>"
+    assert Labelled([("step", "< 1 s")]).html() == f"<table class=lines>{row}</table>"

@@ -4,7 +4,7 @@ import pytest
 
 from formulations.decisions import Decisions
 from formulations.instance import ZoneLink
-from solver.report.layout import labelled
+from solver.report.layout import Labelled
 from solver.report.stages import (
     memory_table,
     placement_table,
@@ -24,7 +24,7 @@ def test_tables_of_small_plans(name: str) -> None:
     document = plan(name)
     for table in (stage_table, memory_table, traffic_table, placement_table):
         assert drawn(table(document)) in stored(name)
-    assert drawn(labelled(zone_lines(document))) in stored(name)
+    assert drawn(Labelled(zone_lines(document))) in stored(name)
     assert tightest(document) in " ".join(stored(name).split())
 
 

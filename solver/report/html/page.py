@@ -10,7 +10,7 @@ from formulations.instance.targets import TARGETS
 from solver.document import MemoryDocument, PlanDocument
 from solver.report.chart import Axis, Chart
 from solver.report.critical import SPEED_UP_PERCENT, by_type, improvements
-from solver.report.layout import labelled
+from solver.report.layout import Labelled
 from solver.report.naming import layers_text
 from solver.report.quantities import percent, significant, size_text, time_text
 from solver.report.stages import alike, all_stages, num_stages, placed
@@ -43,17 +43,17 @@ def html_page(document: PlanDocument, step: Step) -> str:
     """One HTML file that needs nothing else, for a document with a plan and its simulated step."""
     title = ": ".join(dict.fromkeys((document.instance.name, document.instance.workload.name)))
     data = json.dumps(timeline_data(document, step), separators=(",", ":")).replace("<", "\\u003c")
-    proof = labelled(outcome(document)).html() + search_chart(document)
+    proof = Labelled(outcome(document)).html() + search_chart(document)
     parts = [
         f"<header><h1>{escape(title)}</h1>{_headline(document)}</header><main>",
-        section("Plan", labelled(heading_lines(document)).html()),
+        section("Plan", Labelled(heading_lines(document)).html()),
         section("Stages", stages(document), "Layers of the model, stage by stage."),
         section("Machines", machines(document), "The number on a GPU is the stage it runs."),
         section("Memory", memory(document), "Peak on each GPU; the mark is the limit."),
         section("One step", _TIMELINE),
         section("Where the time goes", time_spent(document, step)),
         section("Proof", proof),
-        section("Figures and assumptions", labelled(figures(document)).html()),
+        section("Figures and assumptions", Labelled(figures(document)).html()),
         "</main>",
         f'<script type="application/json" id=data>{data}</script>'
         f"<script>{_asset('page.js')}</script>",
@@ -87,11 +87,8 @@ def _headline(document: PlanDocument) -> str:
     if document.lower_bound_s is not None and document.gap is not None:
         headline.append(("no plan is below", time_text(document.lower_bound_s)))
         headline.append(("gap", percent(document.gap)))
-    if document.throughput_sequences_per_s is not None:
-        rate = f"{significant(document.throughput_sequences_per_s)} sequences/s"
-        headline.append(("throughput", rate))
-    if document.mfu is not None:
-        headline.append(("MFU", percent(document.mfu)))
+    rate = f"{significant(document.throughput_sequences_per_s or 0.0)} sequences/s"
+    headline += [("throughput", rate), ("MFU", percent(document.mfu or 0.0))]
     cells = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in headline
     )
