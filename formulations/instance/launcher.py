@@ -7,7 +7,7 @@ Rules about what is trained no search can change: fields of `workload`, its `lay
 `Demands`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -64,7 +64,7 @@ class Refusal(NamedTuple):
 class Launcher:
     """A framework.
 
-    zero_stages: those that it runs, in pipelines of so many stages, of what several GPUs have.
+    zero_stages: those that it runs of what several GPUs have, with one pipeline stage and several.
     distributed: formats of optimizer states that it keeps with ZeRO alone. shared_in_one_stage:
     does it need one stage where embedding and head have one matrix, or several heads? together:
     what else it refuses. free_if_alike: fields whose rules hold only where stages recompute unlike.
@@ -73,7 +73,7 @@ class Launcher:
     name: str
     search: Mapping[str, Rule] = field(default_factory=dict)
     workload: Mapping[str, Rule] = field(default_factory=dict)
-    zero_stages: Callable[[int], tuple[int, ...]] = lambda pp: (0, 1, 2, 3)
+    zero_stages: Sequence[tuple[int, ...]] = ((0, 1, 2, 3),) * 2
     distributed: tuple[OptimizerState, ...] = ()
     shared_in_one_stage: bool = False
     together: Callable[[Workload, Demands], Iterator[Refusal]] = lambda workload, demands: iter(())
@@ -114,7 +114,7 @@ class Launcher:
 
     def refused(self, workload: Workload, demands: Demands) -> Iterator[Refusal]:
         """What of a configuration does not go together, beside rules about single fields."""
-        zero, stages = demands.zero, self.zero_stages(demands.pp)
+        zero, stages = demands.zero, self.zero_stages[demands.pp > 1]
         if not zero and workload.optimizer_state in self.distributed:
             yield Refusal("zero", zero, "whose optimizer with states in bf16 is distributed")
         elif demands.copied and zero not in stages:

@@ -20,7 +20,7 @@ def test_rules_keep_what_they_allow() -> None:
 
 def test_states_are_split_among_gpus_that_have_the_same() -> None:
     """Those that are distributed are split with ZeRO alone, whatever GPUs have."""
-    launcher = Launcher("x", zero_stages=lambda pp: (0, pp), distributed=("bf16",))
+    launcher = Launcher("x", zero_stages=((0, 1), (0, 2)), distributed=("bf16",))
     halves = PLAIN.but(optimizer_bytes=8)
     for zero, pp, copied, fields in (
         (0, 1, True, []),
