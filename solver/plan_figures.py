@@ -32,7 +32,7 @@ from solver.document import (
 from solver.files import digest, sealed
 from solver.options import SolveOptions
 from solver.result import Result, objective_weight, price_usd_per_hour
-from solver.simulate import critical_path, replica_times
+from solver.simulate import replica_times, simulate_step
 
 #: Part of the step that every kind of operation on the critical path counts for.
 PATH_FIELDS = {
@@ -126,7 +126,7 @@ def peak_flop_per_s(instance: Instance, config: Configuration) -> float:
 
 def _critical_path(costs: PlanCosts) -> StepDocument:
     """Where the time goes along one longest path; gaps between its operations are transfers."""
-    path = critical_path(costs)
+    path = simulate_step(costs).critical_path
     parts = Counter(transfers_s=sum(b.start_ns - a.end_ns for a, b in pairwise(path)))
     for operation in path:
         field = PATH_FIELDS.get(operation.kind, "compute_s")

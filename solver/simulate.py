@@ -148,12 +148,6 @@ def replica_times(costs: PlanCosts, replicas: Sequence[int]) -> Times:
     )
 
 
-def replica_graph(costs: PlanCosts, replica: int) -> ScheduleGraph:
-    """The operation graph of one replica."""
-    config = costs.config
-    return schedule_graph(config.schedule, config.pp, costs.micro_batches[replica], config.vpp)
-
-
 def pipeline_times(costs: PipelineTimes) -> Times:
     """Times of a pipeline of a template, N = 1."""
     return Times(
@@ -189,15 +183,15 @@ def _replica_ends(costs: PlanCosts) -> list[tuple[ScheduleGraph, Array]]:
 
     Unlike replicas with equally many micro-batches are simulated together.
     """
-    alike: dict[int, list[int]] = {}
+    config, alike = costs.config, dict[int, list[int]]()
     for r, m in enumerate(costs.micro_batches):
         alike.setdefault(m, []).append(r)
     ends: dict[int, tuple[ScheduleGraph, Array]] = {}
-    for replicas in alike.values():
+    for m, replicas in alike.items():
         times = replica_times(costs, replicas)
         columns = np.concatenate([times.weights, times.send])
         _, first, number = np.unique(columns, axis=1, return_index=True, return_inverse=True)
-        graph = replica_graph(costs, replicas[0])
+        graph = schedule_graph(config.schedule, config.pp, m, config.vpp)
         end = simulate(graph, replica_times(costs, [replicas[i] for i in first]))
         columns_of = zip(replicas, number.ravel().tolist(), strict=True)
         ends |= {r: (graph, end[:, i : i + 1]) for r, i in columns_of}
@@ -208,11 +202,6 @@ def step_time_ns(costs: PlanCosts) -> int:
     """Simulated step time only."""
     ready = [end[graph.last, 0] for graph, end in _replica_ends(costs)]
     return int(tail_ns(costs, np.max(ready, axis=0)).max())
-
-
-def critical_path(costs: PlanCosts) -> tuple[Operation, ...]:
-    """Operations of one longest path, in order; between them are transfers."""
-    return simulate_step(costs).critical_path
 
 
 def simulate_step(costs: PlanCosts) -> Step:

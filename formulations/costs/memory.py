@@ -71,16 +71,6 @@ class LayerMemory:
         return self.weights_bytes + self.gradients_bytes + self.optimizer_bytes
 
     @property
-    def activation_bytes(self) -> Bytes:
-        """[layer] per micro-batch in flight, where as little is recomputed as the config allows."""
-        return self.kept[0].activation_bytes
-
-    @property
-    def workspace_bytes(self) -> Bytes:
-        """[layer] once per stage, the largest of its layers, in that case."""
-        return self.kept[0].workspace_bytes
-
-    @property
     def fixed_bytes(self) -> int:
         """What a GPU needs whatever its layers."""
         return self.buffers_bytes + self.reserve_bytes

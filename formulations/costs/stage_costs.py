@@ -82,11 +82,6 @@ class Choices:
     way: Array  #: index into the ways of the configuration
     blocks: Array
 
-    @property
-    def fits(self) -> Mask:
-        """[N] whether there is room at all."""
-        return self.extra_ns < NEVER
-
 
 class StageCosts:
     """Costs of the stages of one configuration.
@@ -226,7 +221,7 @@ class StageCosts:
         if not self.has_choice:
             return least_recomputed(self.tables, layers)
         choice = self._choose(group, moments, *(np.array([boundary]) for boundary in layers))
-        if choice.fits[0]:
+        if choice.extra_ns[0] < NEVER:
             return Recomputed(way=self.ways[int(choice.way[0])], blocks=int(choice.blocks[0]))
         return least_recomputed(self.tables, layers)
 

@@ -75,41 +75,6 @@ class ScheduleGraph:
         return Operation(Kind(kind), stage, int(self.micro_batch[number]))
 
 
-def _operations(
-    schedule: ScheduleName, p: int, m: int, chunks: int
-) -> tuple[Index, Index, Index, Index]:
-    """Index [kinds, S, m]; device before, weight and micro-batch of every operation."""
-    kinds = 3 if SCHEDULES[schedule].splits_backward else 2
-    stages = p * chunks
-    none = kinds * stages * m
-    index = np.empty((kinds, stages, m), dtype=np.int64)
-    weight, micro = np.empty(none, dtype=np.int64), np.empty(none, dtype=np.int64)
-    each = none // p
-    for d in range(p):
-        order = as_array(device_order(schedule, p, d, m, chunks))
-        numbers = np.arange(d * each, (d + 1) * each)
-        index[tuple(order.T)] = numbers
-        weight[numbers], micro[numbers] = order[:, 0] * stages + order[:, 1], order[:, 2]
-    device = np.arange(none) - 1
-    device[::each] = none
-    return index, device, weight, micro
-
-
-def _data_edges(index: Index) -> tuple[Index, Index]:
-    """What every operation waits for beside its device, and over which transfer."""
-    stages, none = index.shape[1], index.size
-    data, transfer = np.full(none, none), np.full(none, 2 * stages - 2)
-    forward, backward = index[0], index[1]
-    data[forward[1:]] = forward[:-1]
-    data[backward[:-1]] = backward[1:]
-    data[backward[-1]] = forward[-1]
-    transfer[forward[1:]] = np.arange(stages - 1)[:, None]
-    transfer[backward[:-1]] = np.arange(stages - 1, 2 * stages - 2)[:, None]
-    if len(index) > Kind.WEIGHT:
-        data[index[Kind.WEIGHT]] = backward
-    return data, transfer
-
-
 def _depths(device: Index, data: Index) -> Index:
     """Longest number of edges to each operation, by waves of ready operations."""
     none = len(device)
@@ -137,11 +102,33 @@ def schedule_graph(
     schedule: ScheduleName, num_devices: int, micro_batches: int, chunks: int = 1
 ) -> ScheduleGraph:
     """Operation graph, the same for all splits. O(m S)."""
-    index, device, weight, micro = _operations(schedule, num_devices, micro_batches, chunks)
-    data, transfer = _data_edges(index)
+    # operations device by device, in order
+    kinds, stages = 3 if SCHEDULES[schedule].splits_backward else 2, num_devices * chunks
+    none = kinds * stages * micro_batches
+    index = np.empty((kinds, stages, micro_batches), dtype=np.int64)
+    weight, micro = np.empty(none, dtype=np.int64), np.empty(none, dtype=np.int64)
+    each = none // num_devices
+    for d in range(num_devices):
+        order = as_array(device_order(schedule, num_devices, d, micro_batches, chunks))
+        numbers = np.arange(d * each, (d + 1) * each)
+        index[tuple(order.T)] = numbers
+        weight[numbers], micro[numbers] = order[:, 0] * stages + order[:, 1], order[:, 2]
+    device = np.arange(none) - 1
+    device[::each] = none
+
+    # what each waits for beside its device, and over which transfer
+    data, transfer = np.full(none, none), np.full(none, 2 * stages - 2)
+    forward, backward = index[0], index[1]
+    data[forward[1:]] = forward[:-1]
+    data[backward[:-1]] = backward[1:]
+    data[backward[-1]] = forward[-1]
+    transfer[forward[1:]] = np.arange(stages - 1)[:, None]
+    transfer[backward[:-1]] = np.arange(stages - 1, 2 * stages - 2)[:, None]
+    if len(index) > Kind.WEIGHT:
+        data[index[Kind.WEIGHT]] = backward
     return ScheduleGraph(
         num_devices=num_devices,
-        num_stages=num_devices * chunks,
+        num_stages=stages,
         micro_batches=micro_batches,
         index=index,
         device_before=device,

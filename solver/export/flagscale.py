@@ -68,14 +68,20 @@ def _device_types(job: Job) -> list[str]:
 
 def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
-    types, config = _device_types(job), job.config
+    types, planned, config = _device_types(job), meshes(job), job.config
     head = (
         f"FlagScale arguments of {job.title}.",
         "Add those of the model. The order of the hosts (hosts.txt) places the stages.",
         "Every host passes its own --hetero-current-device-type: torchrun.sh does.",
     )
     options: dict[str, object] = {
-        **_degrees(job),
+        "enable_hetero": True,
+        "tensor_model_parallel_size": planned[0].tp,
+        "pipeline_model_parallel_size": config.pp,
+        "hetero_process_meshes": [size for mesh in planned for size in mesh.sizes],
+        "hetero_device_types": [mesh.device_type for mesh in planned],
+        "hetero_pipeline_layer_split": [len(piece.blocks) for piece in job.pieces],
+        _EXPERT_TP: [config.etp] * len(planned) if config.etp else None,
         **batches(job, config.micro_batch // job.degrees(0).parts),
         **strategies(job),
         "use_partial_reduce_for_shared_embedding": config.zero > 0,
@@ -97,20 +103,6 @@ def files(job: Job) -> dict[str, str]:
     command = f'{COMMAND} --hetero-current-device-type "$DEVICE_TYPE"'
     launch = launcher_files(job, USAGE, command, setup(job, ARGUMENTS), exports)
     return {ARGUMENTS: argument_file(head, options), **launch}
-
-
-def _degrees(job: Job) -> dict[str, object]:
-    """Those of the first mesh, and of all."""
-    planned, etp = meshes(job), job.config.etp
-    return {
-        "enable_hetero": True,
-        "tensor_model_parallel_size": planned[0].tp,
-        "pipeline_model_parallel_size": job.config.pp,
-        "hetero_process_meshes": [size for mesh in planned for size in mesh.sizes],
-        "hetero_device_types": [mesh.device_type for mesh in planned],
-        "hetero_pipeline_layer_split": [len(piece.blocks) for piece in job.pieces],
-        _EXPERT_TP: [etp] * len(planned) if etp else None,
-    }
 
 
 def check(job: Job, texts: Mapping[str, str]) -> None:

@@ -123,11 +123,6 @@ class Job:
         return self.instance.workload.num_blocks
 
     @property
-    def num_mtp(self) -> int:
-        """Modules of multi-token prediction, in the head."""
-        return self.instance.workload.mtp_layers
-
-    @property
     def sequence_parallel(self) -> bool:
         """Whether tensor groups split the sequence between their products."""
         several = [tp for k in range(self.config.pp) if (tp := self.degrees(k).tp) > 1]

@@ -132,7 +132,7 @@ def setup(job: Job, arguments: str) -> str:
 
 def degrees(job: Job) -> Options:
     """Degrees, how GPUs share sequences and experts, and the layout of several pieces."""
-    config = job.config
+    config, num_mtp = job.config, job.instance.workload.mtp_layers
     methods = [CONTEXT_METHODS[method] for method in context_methods(job.instance, config)]
     experts: Options = {
         "expert_model_parallel_size": config.ep,
@@ -146,7 +146,7 @@ def degrees(job: Job) -> Options:
         "cp_comm_type": (methods if len(set(methods)) > 1 else methods[:1]) or None,
         **(experts if config.has_expert_grid else {}),
         "pipeline_model_parallel_layout": (
-            written(job.pieces, job.num_mtp) if len(job.pieces) > 1 else None
+            written(job.pieces, num_mtp) if len(job.pieces) > 1 else None
         ),
     }
 
@@ -156,7 +156,7 @@ def batches(job: Job, micro_batch: int) -> Options:
     workload = job.instance.workload
     return {
         "num_layers": job.num_blocks,
-        "mtp_num_layers": job.num_mtp or None,
+        "mtp_num_layers": workload.mtp_layers or None,
         "seq_length": workload.sequence_length,
         "micro_batch_size": micro_batch,
         "global_batch_size": workload.global_batch,
@@ -220,8 +220,9 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
 
 def check_layout(job: Job, text: str) -> None:
     """A layout, parsed as Megatron-LM does, against the pieces."""
-    stages = parsed(text, job.config.pp, job.num_blocks, job.num_mtp)
+    pp, num_mtp = job.config.pp, job.instance.workload.mtp_layers
+    stages = parsed(text, pp, job.num_blocks, num_mtp)
     for i, piece in enumerate(job.pieces):
         names = ["embedding"] * piece.embedding + ["decoder"] * len(piece.blocks)
-        names += (["mtp"] * job.num_mtp + ["loss"]) * piece.head
-        expect(f"piece {i} of the layout", stages[i % job.config.pp][i // job.config.pp], names)
+        names += (["mtp"] * num_mtp + ["loss"]) * piece.head
+        expect(f"piece {i} of the layout", stages[i % pp][i // pp], names)

@@ -63,6 +63,7 @@ def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
     workload, hidden = job.instance.workload, strategies(job)
     overlap = {name: hidden[name] for name in ("tp_comm_overlap", "overlap_grad_reduce")}
+    overlap["overlap_param_gather"] = False
     formats, weights = _PRECISION[workload.precision]
     precision = f"{formats}, params_dtype=torch.{weights}, pipeline_dtype=torch.{weights}"
     lines = [f"    cfg.{name} = {value!r}" for name, value in settings(job).items()]
@@ -70,14 +71,13 @@ def files(job: Job) -> dict[str, str]:
         title=job.title,
         layers=job.num_blocks,
         precision=f"{precision}, grad_reduce_in_fp32={workload.gradient_bytes == 4}",
-        overlap=", ".join(f"{n}={on}" for n, on in {**overlap, **_NO_GATHER}.items()),
+        overlap=", ".join(f"{n}={on}" for n, on in overlap.items()),
         lines="\n".join(lines + _MOMENTS * (workload.optimizer_state == "bf16")),
     )
     usage = "SCRIPT [ARGUMENTS]    (a script that trains with apply(RECIPE()))"
     return {RECIPE: module, **launcher_files(job, usage, '"$@"', IMPORTABLE)}
 
 
-_NO_GATHER = {"overlap_param_gather": False}
 #: Fields of `model` that a recipe may have set, and the plan does without.
 _CLEARED = {
     **dict.fromkeys(

@@ -49,16 +49,18 @@ def apply(config):
 
 def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
+    config = job.config
     lines = [f"    config.{name} = {value!r}" for name, value in settings(job).items()]
     if job.recompute_way == "full":
         lines.append("    from torchtitan.distributed.activation_checkpoint import FullAC")
     checkpoint = "FullAC.Config()" if job.recompute_way == "full" else "None"
     lines.append(f"    config.activation_checkpoint = {checkpoint}")
     schedule = {}
-    if job.config.pp > 1:
+    if config.pp > 1:
         lines.append(f'    config.{Field.CSV} = str(HERE / "{SCHEDULE}")')
         page = io.StringIO()
-        csv.writer(page, lineterminator="\n").writerows(operations(job))
+        rows = schedule_rows(config.schedule, config.pp, config.vpp, job.micro_batches)
+        csv.writer(page, lineterminator="\n").writerows(rows)
         schedule = {SCHEDULE: page.getvalue()}
     text = _TEXT.format(title=job.title, layers=job.num_blocks, lines="\n".join(lines))
     usage = "--config NAME [ARGUMENTS]    (NAME: a function of planned_config.py)"
@@ -125,14 +127,8 @@ def modules(piece: Piece) -> list[str]:
     return [*["tok_embeddings"] * piece.embedding, *blocks, *["norm", "lm_head"] * piece.head]
 
 
-def operations(job: Job) -> list[list[str]]:
-    """Per pipeline rank, its operations in order."""
-    config = job.config
-    return schedule_rows(config.schedule, config.pp, config.vpp, job.micro_batches)
-
-
 def schedule_rows(name: ScheduleName, pp: int, vpp: int, micro_batches: int) -> list[list[str]]:
-    """The same of a schedule, for so many stages, chunks per rank and micro-batches."""
+    """Per pipeline rank its operations in order, of so many stages, chunks and micro-batches."""
     backward = "I" if SCHEDULES[name].splits_backward else "B"
     letters = {Kind.FORWARD: "F", Kind.BACKWARD: backward, Kind.WEIGHT: "W"}
     return [
@@ -157,7 +153,8 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     expect("sequences per rank", told[Field.LOCAL], job.micro_batches * config.micro_batch)
     expect("modules", told[Field.PARTS], [modules(piece) for piece in job.pieces])
     rows = list(csv.reader(io.StringIO(texts[SCHEDULE])))
-    expect("operations", rows, operations(job))
+    planned = schedule_rows(config.schedule, config.pp, config.vpp, job.micro_batches)
+    expect("operations", rows, planned)
     # every micro-batch forward and backward once on every stage of every rank
     kinds = 3 if SCHEDULES[config.schedule].splits_backward else 2
     counts = [len(set(row)) for row in rows]

@@ -70,14 +70,14 @@ def instance_text(
     model = training.model
     if isinstance(model, Path):
         name = model.resolve().parent.name if model.stem == "config" else model.stem
-        origin = f"huggingface: {_scalar(os.path.relpath(model.resolve(), folder.resolve()))}"
+        origin = f"huggingface: {json.dumps(os.path.relpath(model.resolve(), folder.resolve()))}"
     else:
-        name, origin = model, f"catalogue: {_scalar(model)}"
+        name, origin = model, f"catalogue: {json.dumps(model)}"
     types = [gpus[kind.gpu] for kind in machines]
     precision = next(p for p in _PRECISIONS if all(p in gpu.peak_flops for gpu in types))
     lines = [
         "# Written by `hetplan init`.",
-        f"name: {_scalar(name)}",
+        f"name: {json.dumps(name)}",
         "workload:",
         f"  {origin}",
         f"  sequence_length: {training.sequence_length}  # tokens",
@@ -97,15 +97,10 @@ def instance_text(
             f"      nodes: {kind.nodes}",
         ]
         if kind.network is not None:
-            lines.append(f"      inter_node: {_scalar(kind.network)}")
+            lines.append(f"      inter_node: {json.dumps(kind.network)}")
         elif sum(each.nodes for each in machines) > 1:
             network, owner = assumed_network(kind)
             assumed = f"assumed, as {owner}; or such as 400 Gbit/s"
             lines.append(f"      inter_node: {network}  # {assumed}")
         lines.append("      # price: 30 USD/h  # of one node")
     return "\n".join(lines) + "\n" + _MORE
-
-
-def _scalar(text: str) -> str:
-    """A text in quotes, which JSON and YAML share."""
-    return json.dumps(text)
