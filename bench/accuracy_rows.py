@@ -13,7 +13,6 @@ where the row does not say otherwise. Stages have as many blocks each, or where
 that cannot be as much work.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from bench.records import json_of
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions
@@ -72,9 +72,9 @@ class Case:
 
 def cases(reference: Path) -> Iterator[Case]:
     """Every row of both files."""
-    for row in json.loads((reference / "simumax" / "b200_steps.json").read_text())["rows"]:
+    for row in json_of(reference / "simumax" / "b200_steps.json")["rows"]:
         yield _simumax(row)
-    for row in json.loads((reference / "megatron_bridge" / "throughput.json").read_text())["rows"]:
+    for row in json_of(reference / "megatron_bridge" / "throughput.json")["rows"]:
         yield _bridge(row)
 
 

@@ -3,7 +3,7 @@
     python -m bench calculon_study [--schedules NAME ...] [--time-limit S] [--gap G] [--workers N]
 
 The plan space is that of `bench/calculon/*.yaml`, which has every configuration of Calculon's that
-`calculon_rows` expresses, and more: any degrees, splits, and recomputation per stage. Records go to
+`calculon` expresses, and more: any degrees, splits, and recomputation per stage. Records go to
 bench/results/calculon_study.jsonl. Fails if a plan of Calculon's that fits is below our bound.
 """
 
@@ -13,8 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.accuracy_rows import Row
-from bench.calculon import FILE, configurations, instances
-from bench.calculon_rows import planned, why_not
+from bench.calculon import FILE, configurations, instances, planned, why_not
 from bench.command import command, search_options
 from bench.records import append, record, reference
 from bench.scaling import measure

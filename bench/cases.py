@@ -4,8 +4,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.fasop_plans import their_space
-from bench.minmax import exact_minmax
+import numpy as np
+
+from bench.fasop import their_space
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables
@@ -15,13 +16,55 @@ from formulations.plan import Configuration
 from formulations.space import configs
 from solver.enumeration.engine import solve_split
 from solver.graph.placements import fixed_order, replica_classes
-from solver.graph.problem import Intervals, SplitProblem
+from solver.graph.problem import INFINITY, Array, Intervals, SplitProblem
 from solver.heuristics.balance import Split, SplitSpace, order_balance
 from solver.heuristics.baselines import minmax_of
 from solver.heuristics.node_orders import ORDER_LIMIT, node_orders
 from solver.heuristics.time_tables import TimeTables
 from solver.search.enumeration import lacks_memory
 from solver.simulate import step_time_ns
+
+
+def stage_times(problem: SplitProblem) -> Array:
+    """[p, n, n] forward + backward of one micro-batch on the slowest replica, one node order.
+
+    INFINITY for layers that the stage may not hold.
+    """
+    work = problem.forward + problem.backward
+    rows = [
+        np.where(stage.allowed[0], work[stage.column[0]].max(axis=0), INFINITY)
+        for stage in problem.stages
+    ]
+    return np.stack(rows)
+
+
+def exact_minmax(problem: SplitProblem) -> tuple[Split, int] | None:
+    """A split whose largest stage time is least, and that time; None if no split is allowed.
+
+    Among those, one of the least sum of stage times. Two dynamic programs over (stage, layer),
+    O(p L^2): the least largest time, then the least sum of stages that keep to it.
+    """
+    times = stage_times(problem)
+    p, size = times.shape[0], times.shape[-1]
+    worst = np.full(size, INFINITY)
+    worst[-1] = 0
+    for k in range(p - 1, -1, -1):
+        worst = np.maximum(times[k], worst[None, :]).min(axis=1)
+    limit = int(worst[0])
+    if limit >= INFINITY:
+        return None
+    kept = np.where(times <= limit, times, INFINITY)
+    total = np.full(size, INFINITY)
+    total[-1] = 0
+    choice = np.zeros((p, size), dtype=np.int64)
+    for k in range(p - 1, -1, -1):
+        sums = kept[k] + total[None, :]
+        choice[k] = sums.argmin(axis=1)
+        total = np.minimum(sums.min(axis=1), INFINITY)
+    split = [0]
+    for k in range(p):
+        split.append(int(choice[k, split[-1]]))
+    return tuple(split), limit
 
 
 @dataclass(frozen=True)

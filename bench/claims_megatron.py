@@ -1,6 +1,5 @@
 """Findings of Narayanan et al. (SC 2021, arXiv 2104.04473) on Megatron-LM and A100-80."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from bench.claims import FOLDER, Outcome, Point, Study, Values, falls, speed, throughput
 from bench.published_times import gpt
 from bench.read_published import MEGATRON_RUNS, MEGATRON_VOCABULARY
+from bench.records import json_of
 from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.load import load_instance
 
@@ -284,7 +284,7 @@ def recompute_for_larger_micro_batch() -> Study:
 
 def rows(reference: Path) -> Study:
     """Table 1, as far as the reference folder has it."""
-    found = json.loads((reference / "megatron" / "throughput_2021.json").read_text())["rows"]
+    found = json_of(reference / "megatron" / "throughput_2021.json")["rows"]
     published = {f"{row[0]} B": float(row[-1]) for row in found}
 
     def figures(outcomes: Sequence[Outcome]) -> Values:

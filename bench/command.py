@@ -2,14 +2,14 @@
 
 import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from bench.records import RESULTS
+from bench.records import RESULTS, config_text
 from solver.options import SolveOptions
 
 #: Options of several benchmarks, each with its own default.
@@ -52,6 +52,39 @@ def new_table(texts: Iterable[str], numbers: Iterable[str], more: Iterable[str] 
     for name in more:
         found.add_column(name)
     return found
+
+
+#: A field as it is; a number, that of a field or one worked out, times a factor, with so many
+#: digits; or words.
+Column = str | tuple[str | Callable[[Any], float | None], float, int] | Callable[[Any], str]
+
+
+def figure_table(records: Iterable[Any], columns: Mapping[str, Column]) -> Table:
+    """A line per record, with columns by heading; numbers that a record lacks are empty."""
+    found = Table()
+    for heading, column in columns.items():
+        found.add_column(heading, justify="right" if isinstance(column, tuple) else "left")
+
+    def cell(one: Any, column: Column) -> str:
+        if not isinstance(column, tuple):
+            return str(one[column]) if isinstance(column, str) else column(one)
+        figure, factor, digits = column
+        value = one.get(figure) if isinstance(figure, str) else figure(one)
+        return "" if value is None else f"{factor * value:,.{digits}f}"
+
+    for one in records:
+        found.add_row(*(cell(one, column) for column in columns.values()))
+    return found
+
+
+def config_of(one: Any) -> str:
+    """The configuration of a record, see `config_text`."""
+    return config_text(one.get("shape"))
+
+
+def num_open(one: Any) -> float:
+    """Configurations of a record that a search left open."""
+    return float(one.get("shapes", {}).get("open", 0))
 
 
 def wide_console(width: int = 120) -> Console:

@@ -8,16 +8,21 @@ memory (`accuracy_rows`). Records go to bench/results/experts.jsonl. A plan of o
 than 1.15 times as long fails the run.
 """
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.table import Table
-
 from bench.accuracy_rows import step_of_row
-from bench.command import all_cores, command, new_table, search_options, wide_console
-from bench.records import ROOT, append, record, reference
+from bench.command import (
+    Column,
+    all_cores,
+    command,
+    figure_table,
+    num_open,
+    search_options,
+    wide_console,
+)
+from bench.records import ROOT, append, json_of, record, reference
 from bench.scaling import measure
 from bench.searches import Figures, apart
 from formulations.instance.load import load_instance
@@ -34,7 +39,7 @@ MOST = 1.15
 
 def recipe_s(folder: Path, model: str, system: str) -> float:
     """Step, by our model, of the degrees of the newest row."""
-    rows = json.loads((folder / "megatron_bridge" / "throughput.json").read_text())["rows"]
+    rows = json_of(folder / "megatron_bridge" / "throughput.json")["rows"]
     return step_of_row(next(r for r in rows if (r["model"], r["system"]) == (model, system)))
 
 
@@ -55,24 +60,16 @@ def too_slow(one: Figures) -> bool:
     return bool(recipe) and (step_ns is None or step_ns / 1e9 > MOST * recipe)
 
 
-def table(records: list[Figures]) -> Table:
-    """One line per record."""
-    result = new_table(
-        ("instance", "status"),
-        ("step s", "recipe s", "gap %", "open configurations", "seconds", "CPU s"),
-    )
-    for one in records:
-        result.add_row(
-            one["instance"],
-            one["status"],
-            f"{one['step_time_ns'] / 1e9:.3f}" if one["step_time_ns"] else "",
-            f"{one['recipe_s']:.3f}" if one["recipe_s"] else "",
-            f"{100 * one['gap']:.2f}" if one["gap"] is not None else "",
-            str(one.get("shapes", {}).get("open", 0)),
-            f"{one.get('runtime_s', 0):.1f}",
-            f"{one.get('cpu_s', 0):.1f}",
-        )
-    return result
+TABLE: dict[str, Column] = {
+    "instance": "instance",
+    "status": "status",
+    "step s": ("step_time_ns", 1e-9, 3),
+    "recipe s": ("recipe_s", 1, 3),
+    "gap %": ("gap", 100, 2),
+    "open configurations": (num_open, 1, 0),
+    "seconds": ("runtime_s", 1, 1),
+    "CPU s": ("cpu_s", 1, 1),
+}
 
 
 def main() -> None:
@@ -85,6 +82,6 @@ def main() -> None:
         records.append(solved(name, folder, options))
         append(chosen.out, records[-1:])
     console = wide_console()
-    console.print(table(records))
+    console.print(figure_table(records, TABLE))
     if any(map(too_slow, records)):
         sys.exit(f"a step of more than {MOST} times that of a recipe's degrees")

@@ -7,28 +7,131 @@ the instance, and "theirs", the same search in FASOP's smaller plan space. FASOP
 of the reference folder; its seconds, of another day, are compared with nothing. Records go to
 bench/results/fasop.jsonl. Exit status 1 if a plan of theirs that is in our plan space is faster
 than ours or than our bound.
+
+plans.json of the reference (FASOP, HPDC 2024, public code) has, per cluster and model, the best
+five plans of its search, and the best five within its own memory estimate. A plan is a node order,
+degrees, micro-batch size and numbers of layers; ranks are laid out as in Megatron-LM. It recomputes
+nothing, shards no optimizer, uses all nodes, and schedules 1F1B.
 """
 
+import json
 import os
 import sys
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
+from textwrap import shorten
+from typing import Any
 
+import numpy as np
 from rich.table import Table
 
-from bench.command import command, new_table, search_options, wide_console
-from bench.fasop_plans import CASES, judge, read_plan, read_published, their_space
+from bench.command import Column, command, config_of, figure_table, search_options, wide_console
 from bench.gap import measure
-from bench.records import INSTANCES, ROOT, append, config_text, record, reference
+from bench.records import INSTANCES, ROOT, append, json_of, record, reference
 from bench.searches import Figures, apart
 from bench.start import timed
+from formulations.costs.plan_costs import PlanCosts, plan_costs
+from formulations.costs.tables import build_tables
+from formulations.decisions import Decisions
 from formulations.errors import InstanceError
+from formulations.instance import Instance
 from formulations.instance.load import load_instance
-from formulations.units import seconds
+from formulations.instance.search import RECOMPUTE_WAYS
+from formulations.plan import Configuration, Plan, uniform_degrees
+from formulations.space import configs
+from formulations.units import GIB, seconds
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.plan_figures import plan_of
+from solver.simulate import step_time_ns
+
+#: Name in plans.json: our instance of the same cluster, model and profile.
+CASES = {
+    "bert_homo": "homo_small",
+    "bert_hetero": "hetero_small",
+    "gpt2XL_homo": "homo_large_gpt2xl",
+    "gpt2XL_hetero": "hetero_large_gpt2xl",
+}
+#: Its node types by our node groups.
+GROUPS = {"A100 node": "a100", "A10 node": "a10"}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A plan by our simulator, all transfers between stages charged.
+
+    outside: why no plan of the instance's plan space is like this; empty if it is one.
+    """
+
+    config: Configuration
+    partition: tuple[int, ...]
+    step_time_ns: int
+    outside: tuple[str, ...]
+
+
+def read_published(reference: Path, case: str) -> tuple[dict[str, Any], ...]:
+    """Different plans of a case as they stand there; InstanceError without the reference file."""
+    path = reference / "fasop" / "plans.json"
+    try:
+        found = json_of(path)[case]
+    except OSError as error:
+        allowed = "the reference folder, named by HETPLAN_REFERENCE"
+        raise InstanceError(str(path), str(error.strerror), allowed) from None
+    plans = {json.dumps(plan): plan for plan in [*found["best5_within_memory"], *found["best5"]]}
+    return tuple(plans.values())
+
+
+def read_plan(instance: Instance, entry: dict[str, Any]) -> Plan:
+    """A plan of the file, on the instance's nodes."""
+    names = [group.name for group in instance.cluster.groups]
+    order = [names.index(GROUPS[node]) for node in entry["placement"]]
+    config = Configuration(
+        degrees=uniform_degrees(instance, entry["tp"]),
+        dp=entry["dp"],
+        pp=entry["pp"],
+        micro_batch=entry["mbs"],
+        schedule="1f1b",
+        recompute=tuple(way for way in RECOMPUTE_WAYS if way in instance.search.recompute),
+        zero=0,
+        nodes_used=tuple(order.count(j) for j in range(len(names))),
+    )
+    boundaries = tuple(accumulate(entry["partition"], initial=0))
+    counts = [entry["num_microbatches"]] * config.dp
+    return Decisions(tuple(order), boundaries, tuple(counts)).plan(build_tables(instance, config))
+
+
+def _outside(instance: Instance, plan: Plan, costs: PlanCosts) -> list[str]:
+    reasons = []
+    if plan.config not in set(configs(instance)):
+        reasons.append("configuration not in the plan space")
+    blocks = [layer.is_block for layer in instance.workload.layers]
+    ends = [stage.layers for stage in plan.replicas[0].stages]
+    bare = [k for k, (begin, end) in enumerate(ends) if not any(blocks[begin:end])]
+    if bare and not instance.search.embedding_only_stages:
+        reasons.append(f"no block on stage {bare[0]}")
+    over = costs.memory_bytes - costs.limit_bytes
+    if over.max() > 0:
+        k, r = np.unravel_index(int(over.argmax()), over.shape)
+        need, limit = costs.memory_bytes[k, r] / GIB, costs.limit_bytes[k, r] / GIB
+        reasons.append(f"memory of stage {k}: {need:.1f} of {limit:.1f} GiB")
+    return reasons
+
+
+def judge(instance: Instance, plan: Plan) -> Judgement:
+    """Step time of a plan by the simulator, and what keeps it out of the plan space."""
+    costs = plan_costs(instance, plan)
+    ends = (0, *(stage.layers[1] for stage in plan.replicas[0].stages))
+    partition = tuple(end - begin for begin, end in pairwise(ends))
+    outside = tuple(_outside(instance, plan, costs))
+    return Judgement(plan.config, partition, step_time_ns(costs), outside)
+
+
+def their_space(instance: Instance) -> Instance:
+    """The instance with the plan space of FASOP: all nodes, no recomputation, no ZeRO."""
+    narrow = {"recompute": ("none",), "zero": (0,), "idle_nodes": False}
+    return instance.but(search=narrow)
 
 
 def _no_plan(instance: str) -> InstanceError:
@@ -119,56 +222,38 @@ def plans(case: str, ours: Figures, folder: Path) -> list[Figures]:
     return records
 
 
-def fastest(runs: list[Figures], field: str) -> float:
-    """Least seconds of several runs of one search."""
-    return min(float(one[field]) for one in runs)
-
-
 def search_table(records: list[Figures]) -> Table:
     """One line per case and space: the fastest of our runs."""
-    result = new_table(
-        ("case", "space", "status"), ("step ms", "gap %", "search s", "its cpu s", "process s")
-    )
-    keys = dict.fromkeys((one["case"], one["space"]) for one in records if one["kind"] == "search")
-    for case, space in keys:
-        runs = [one for one in records if (one["case"], one.get("space")) == (case, space)]
-        first = runs[0]
-        gap = 1 - first["bound_s"] / first["step_time_s"]
-        result.add_row(
-            case,
-            space,
-            first["status"],
-            f"{1000 * first['step_time_s']:.3f}",
-            f"{100 * gap:.3f}",
-            f"{fastest(runs, 'search_s'):.3f}",
-            f"{fastest(runs, 'search_cpu_s'):.3f}",
-            f"{fastest(runs, 'process_s'):.2f}" if space == "full" else "",
-        )
-    return result
+    columns: dict[str, Column] = {
+        "case": "case",
+        "space": "space",
+        "status": "status",
+        "step ms": ("step_time_s", 1000, 3),
+        "gap %": (lambda one: 1 - one["bound_s"] / one["step_time_s"], 100, 3),
+        "search s": ("search_s", 1, 3),
+        "its cpu s": ("search_cpu_s", 1, 3),
+        "process s": ("process_s", 1, 2),
+    }
+    searches = [one for one in records if one["kind"] == "search"]
+    rows = []
+    for case, space in dict.fromkeys((one["case"], one["space"]) for one in searches):
+        runs = [one for one in searches if (one["case"], one["space"]) == (case, space)]
+        times = ("search_s", "search_cpu_s", "process_s")
+        least = {name: min(one[name] for one in runs) for name in times if name in runs[0]}
+        rows.append(runs[0] | least)
+    return figure_table(rows, columns)
 
 
-def plan_table(records: list[Figures]) -> Table:
-    """One line per plan of FASOP's: its own figure, ours, and the distance to our plan."""
-    result = new_table(
-        ("case", "tp x dp x pp, b", "order", "split"),
-        ("FASOP ms", "simulated ms", "above ours %"),
-        ("outside our plan space",),
-    )
-    for one in records:
-        if one["kind"] == "plan":
-            order = "".join("H" if node.startswith("A100") else "." for node in one["placement"])
-            split = " ".join(map(str, one["partition"]))
-            result.add_row(
-                one["case"],
-                config_text(one["shape"]),
-                order,
-                split if len(split) <= 20 else f"{split[:17]}...",
-                f"{1000 * one['published_step_time_s']:.1f}",
-                f"{1000 * one['step_time_s']:.1f}",
-                f"{100 * one['above_ours']:.2f}",
-                "; ".join(one["outside"]),
-            )
-    return result
+PLANS: dict[str, Column] = {
+    "case": "case",
+    "tp x dp x pp, b": config_of,
+    "order": lambda one: "".join("H" if n.startswith("A100") else "." for n in one["placement"]),
+    "split": lambda one: shorten(" ".join(map(str, one["partition"])), 20, placeholder="..."),
+    "FASOP ms": ("published_step_time_s", 1000, 1),
+    "simulated ms": ("step_time_s", 1000, 1),
+    "above ours %": ("above_ours", 100, 2),
+    "outside our plan space": lambda one: "; ".join(one["outside"]),
+}
 
 
 def contradictions(records: list[Figures]) -> list[str]:
@@ -204,6 +289,6 @@ def main() -> None:
         sys.exit(2)
     console.print(search_table(records))
     console.print("H: node of A100, .: node of A10")
-    console.print(plan_table(records))
+    console.print(figure_table([one for one in records if one["kind"] == "plan"], PLANS))
     if wrong := contradictions(records):
         sys.exit("\n".join(wrong))

@@ -11,9 +11,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.published_times import Observation, PassTimes
+from bench.published_times import Observation, PassTimes, one_node
 from formulations.costs.compute import Passes, analytic_s
-from formulations.instance import GpuType, Layer, NodeGroup
+from formulations.instance import GpuType, Layer
 from formulations.instance.workload import Precision
 
 Floats = NDArray[np.float64]
@@ -25,15 +25,7 @@ DIFFERENCE = 1e-4
 
 def pass_times(gpu: GpuType, precision: Precision) -> PassTimes:
     """Seconds of the passes of any layer on this GPU."""
-    group = NodeGroup(
-        name=gpu.name,
-        gpu=gpu,
-        gpus_per_node=1,
-        nodes=1,
-        price_usd_per_hour=0,
-        intra_node=gpu.link,
-        inter_node=gpu.link,
-    )
+    group = one_node(gpu, 1)
 
     @cache
     def passes_s(layer: Layer, tp: int, micro_batch: int) -> Passes:
@@ -42,14 +34,15 @@ def pass_times(gpu: GpuType, precision: Precision) -> PassTimes:
     return passes_s
 
 
-def _without_host(gpu: GpuType, on_device: bool) -> GpuType:
-    return gpu.but(launch_overhead_s=0.0) if on_device else gpu
-
-
 def log_errors(observations: Sequence[Observation], gpus: Mapping[str, GpuType]) -> Floats:
     """log(model / published) of every observation."""
     keys = {(one.gpu, one.precision, one.on_device) for one in observations}
-    times = {key: pass_times(_without_host(gpus[key[0]], key[2]), key[1]) for key in keys}
+    times = {
+        (gpu, precision, on_device): pass_times(
+            gpus[gpu].but(launch_overhead_s=0.0) if on_device else gpus[gpu], precision
+        )
+        for gpu, precision, on_device in keys
+    }
     ratios = [
         one.prediction.predicted_s(times[one.gpu, one.precision, one.on_device]) / one.published_s
         for one in observations

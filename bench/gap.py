@@ -7,18 +7,16 @@ peak memory is its own. Records go to bench/results/gap.jsonl; time-outs too.
 """
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
-from bench.command import command, new_table, search_options, wide_console
-from bench.methods import METHODS
+from bench.command import Column, command, config_of, figure_table, search_options, wide_console
 from bench.records import (
     INSTANCES,
     append,
-    config_text,
     cpu_seconds,
     peak_rss_bytes,
     record,
@@ -27,7 +25,71 @@ from bench.searches import Figures, apart, head, outcome_of
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
+from formulations.space import configs
+from solver.heuristics.baselines import Found, equal_split_plan, megatron_rule, minmax_plan
 from solver.options import SolveOptions
+from solver.result import Result, SearchLog, Status, Termination, objective_weight
+from solver.search.driver import solve
+
+Method = Callable[[Instance, SolveOptions], Result]
+Stop = Callable[[], bool]
+
+
+def _stop(options: SolveOptions, start_s: float) -> Stop:
+    limit_s = options.time_limit_s
+    return lambda: limit_s is not None and time.perf_counter() - start_s > limit_s
+
+
+def _outcome(
+    instance: Instance, find: Callable[[Instance, Stop], Found], options: SolveOptions
+) -> Result:
+    start_s = time.perf_counter()
+    stop = _stop(options, start_s)
+    found = find(instance, stop)
+    runtime_s = time.perf_counter() - start_s
+    ended = Termination.TIME_LIMIT if stop() else Termination.HEURISTIC
+    plan, step_time_ns = found or (None, None)
+    objective = found and found[1] * objective_weight(instance, found[0].config)
+    return Result(
+        instance=instance,
+        status=Status.UNKNOWN if plan is None else Status.FEASIBLE,
+        termination=ended,
+        plan=plan,
+        step_time_ns=step_time_ns,
+        objective=objective,
+        bound=None,
+        runtime_s=runtime_s,
+        log=SearchLog(),
+        method="minmax",
+    )
+
+
+def minmax(instance: Instance, options: SolveOptions) -> Result:
+    """Min-max splits of all configurations and FASOP's node orders, the best by simulation."""
+    return _outcome(instance, lambda i, stop: minmax_plan(i, configs(i), stop=stop), options)
+
+
+def equal(instance: Instance, options: SolveOptions) -> Result:
+    """Even splits of the same configurations and orders, the best by simulation."""
+    return _outcome(instance, lambda i, stop: equal_split_plan(i, configs(i), stop=stop), options)
+
+
+def megatron(instance: Instance, options: SolveOptions) -> Result:
+    """The one plan of Megatron's rule of thumb."""
+    return _outcome(instance, lambda i, _: megatron_rule(i, configs(i)), options)
+
+
+def exact(instance: Instance, options: SolveOptions) -> Result:
+    """The exact search, with its proved bound."""
+    return solve(instance, options)
+
+
+METHODS: dict[str, Method] = {
+    "minmax": minmax,
+    "equal": equal,
+    "megatron": megatron,
+    "exact": exact,
+}
 
 
 def measure(instance: Instance, method: str, options: SolveOptions) -> Figures:
@@ -62,32 +124,16 @@ def compare(
     ]
 
 
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.2f}"
-
-
-def _number(value: float | None, factor: float, digits: int) -> str:
-    return "" if value is None else f"{value * factor:.{digits}f}"
-
-
-def table(records: Iterable[Figures]) -> Table:
-    """The records as a table, one line each."""
-    result = new_table(
-        ("instance", "method", "configuration tp x dp x pp, b", "status"),
-        ("step ms", "above bound %", "seconds", "peak MiB"),
-    )
-    for one in records:
-        result.add_row(
-            one["instance"],
-            one["method"],
-            config_text(one.get("shape")),
-            one["status"],
-            _number(one["step_time_ns"], 1e-6, 3),
-            _percent(one["above_bound"]),
-            _number(one.get("runtime_s"), 1, 2),
-            _number(one.get("peak_rss_bytes"), 1 / 2**20, 0),
-        )
-    return result
+TABLE: dict[str, Column] = {
+    "instance": "instance",
+    "method": "method",
+    "configuration tp x dp x pp, b": config_of,
+    "status": "status",
+    "step ms": ("step_time_ns", 1e-6, 3),
+    "above bound %": ("above_bound", 100, 2),
+    "seconds": ("runtime_s", 1, 2),
+    "peak MiB": ("peak_rss_bytes", 1 / 2**20, 0),
+}
 
 
 def summary(records: Iterable[Figures]) -> list[str]:
@@ -98,7 +144,7 @@ def summary(records: Iterable[Figures]) -> list[str]:
             distances.setdefault(one["method"], []).append(one["above_bound"])
     return [
         f"{method}: at most 0.01 % above the bound on {sum(d <= 1e-4 for d in found)} of "
-        f"{len(found)}, mean {_percent(sum(found) / len(found))} %, worst {_percent(max(found))} %"
+        f"{len(found)}, mean {sum(found) / len(found):.2%}, worst {max(found):.2%}"
         for method, found in distances.items()
     ]
 
@@ -147,6 +193,6 @@ def main() -> None:
         return compare(name, instance, chosen.methods, options)
 
     records = each_instance(console, chosen.instance, chosen.out, compared)
-    console.print(table(records))
+    console.print(figure_table(records, TABLE))
     for line in summary(records):
         console.print(line)

@@ -16,8 +16,16 @@ from pathlib import Path
 
 from rich.table import Table
 
-from bench.command import all_cores, command, new_table, search_options, wide_console
-from bench.records import ROOT, append, record
+from bench.command import (
+    Column,
+    all_cores,
+    command,
+    figure_table,
+    num_open,
+    search_options,
+    wide_console,
+)
+from bench.records import ROOT, append, json_of, record
 from bench.scaling import measure
 from bench.searches import Figures, apart, head
 from formulations.instance.load import load_instance
@@ -64,24 +72,22 @@ def improved(known: Known, records: Iterable[Figures]) -> Known:
 
 def table(records: Iterable[Figures]) -> Table:
     """One line per record."""
-    result = new_table(
-        ("instance", "status"),
-        ("step s", "above best %", "gap %", "open configurations", "seconds", "CPU s"),
-    )
-    for one in records:
+
+    def above(one: Figures) -> float | None:
         step, known = one.get("step_time_ns"), one["best_known"]
-        above = f"{100 * (step / known['step_time_ns'] - 1):.2f}" if step and known else ""
-        result.add_row(
-            one["instance"],
-            one["status"],
-            f"{step / 1e9:.4f}" if step else "",
-            above,
-            f"{100 * one['gap']:.2f}" if one["gap"] is not None else "",
-            str(one.get("shapes", {}).get("open", 0)),
-            f"{one.get('runtime_s', 0):.1f}",
-            f"{one.get('cpu_s', 0):.1f}",
-        )
-    return result
+        return step / known["step_time_ns"] - 1 if step and known else None
+
+    columns: dict[str, Column] = {
+        "instance": "instance",
+        "status": "status",
+        "step s": ("step_time_ns", 1e-9, 4),
+        "above best %": (above, 100, 2),
+        "gap %": ("gap", 100, 2),
+        "open configurations": (num_open, 1, 0),
+        "seconds": ("runtime_s", 1, 1),
+        "CPU s": ("cpu_s", 1, 1),
+    }
+    return figure_table(records, columns)
 
 
 def arguments() -> argparse.Namespace:
@@ -101,7 +107,7 @@ def main() -> None:
     """Runs the benchmark; a record is stored after every instance, best values at the end."""
     chosen = arguments()
     options = search_options(chosen)
-    known: Known = json.loads(BEST_KNOWN.read_text(encoding="utf-8"))
+    known: Known = json_of(BEST_KNOWN)
     console, records = wide_console(), []
     for name in chosen.instances:
         console.print(f"{name} ...")

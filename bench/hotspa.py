@@ -7,12 +7,11 @@ combination that no shorter one has share what these leave. So each published st
 published, and so does every other tour of these switches: all ways around go through the same sums.
 """
 
-import json
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from bench.records import reference
+from bench.records import json_of, reference
 from formulations.lengths.problem import Atom, Mixed, Strategy, Switching
 from formulations.lengths.tour import Tour
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
@@ -25,7 +24,7 @@ Edge = tuple[str, str]
 def table() -> dict[str, Any]:
     """Table 3 as it is stored."""
     path = reference("hotspa/table3.json") / "hotspa" / "table3.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found: dict[str, Any] = json_of(path)
     return found
 
 

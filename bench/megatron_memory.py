@@ -6,12 +6,12 @@ out, a block of any kind keeps s b h (18 + 4 f / h) with sequence parallelism an
 selective recomputation, and s b h (10 + 24 / t), 5 % more for the rest, without either.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.records import json_of
 from formulations.instance.sizes import MoeSizes, TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Layer
@@ -134,7 +134,7 @@ class Estimator:
 
 def estimates(path: Path) -> Iterator[tuple[str, str, float, float]]:
     """Case, figure, Megatron's bytes and ours."""
-    for number, case in enumerate(json.loads(path.read_text())["cases"]):
+    for number, case in enumerate(json_of(path)["cases"]):
         estimator, printed = Estimator(case["inputs"]), case["outputs"]
         name = f"{number} {case['model']}"
         static = printed["weight_and_optimizer_bytes"]

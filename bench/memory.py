@@ -8,7 +8,6 @@ while one block is recomputed. Megatron-LM's estimator: see
 `bench.megatron_memory`.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from bench.megatron_memory import estimates
-from bench.records import reference
+from bench.published_times import gpt, one_node
+from bench.records import json_of, reference
 from formulations.costs.memory import MemoryParts, layer_memory
-from formulations.instance import Cluster, Instance, Limits, NodeGroup, SearchSpace, Workload
+from formulations.instance import Cluster, Instance, Limits, SearchSpace, Workload
 from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.documents import resource
 from formulations.instance.sizes import TransformerSizes
@@ -57,16 +57,7 @@ class MemoryRow:
 
 def _instance(workload: Workload, *, split: bool) -> Instance:
     """The workload on one node; its GPU does not matter for what is used."""
-    gpu = gpu_catalogue()["B200"]
-    group = NodeGroup(
-        name="node",
-        gpu=gpu,
-        gpus_per_node=8,
-        nodes=1,
-        price_usd_per_hour=0,
-        intra_node=gpu.link,
-        inter_node=gpu.link,
-    )
+    group = one_node(gpu_catalogue()["B200"], 8)
     return Instance(
         name="memory",
         source="bench",
@@ -115,7 +106,7 @@ def _devices(
 
 def measured_on_b200(folder: Path) -> Iterator[MemoryRow]:
     """Llama-3-70B and DeepSeek-V2, cut to some layers."""
-    found = json.loads((folder / "simumax" / "b200_steps.json").read_text())
+    found = json_of(folder / "simumax" / "b200_steps.json")
     known: Any = resource("workloads.yaml").value
     for row in found["rows"]:
         sizes = TransformerSizes.model_validate(known[B200_MODELS[row["model"]]]["sizes"])
@@ -144,27 +135,15 @@ def measured_on_b200(folder: Path) -> Iterator[MemoryRow]:
 
 def recompute_2022(folder: Path) -> Iterator[MemoryRow]:
     """Parameters with optimizer of the mean stage, activations of the first."""
-    found = json.loads((folder / "megatron" / "recompute_2022.json").read_text())
+    found = json_of(folder / "megatron" / "recompute_2022.json")
     modes: dict[str, tuple[bool, Recompute]] = {
         "none": (False, "none"),
         "seqsel": (True, "selective"),
     }
     for name, case in found["cases"].items():
         run: dict[str, Any] = case["config"]
-        sizes = TransformerSizes(
-            hidden_size=run["hidden"],
-            layers=run["layers"],
-            heads=run["heads"],
-            vocabulary_size=found["vocabulary"],
-            learned_positions=found["sequence_length"],
-        )
-        workload = build_workload(
-            sizes,
-            name=name,
-            source="bench",
-            sequence_length=found["sequence_length"],
-            global_batch=run["global_batch"],
-        )
+        sizes = (run["hidden"], run["heads"], run["layers"])
+        workload = gpt(*sizes, found["sequence_length"], found["vocabulary"], "bf16")
         degrees = {"tp": run["tp"], "dp": 1, "pp": run["pp"], "zero": 0}
         for mode, published in case["memory_gib"].items():
             split, recompute = modes[mode]

@@ -10,7 +10,6 @@ status 1 if one of them lies beyond our front, or a front takes more CPU seconds
 on the machine hardly changes, than it may take on a machine of its own.
 """
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -20,14 +19,21 @@ from typing import Any
 
 from rich.table import Table
 
-from bench.command import all_cores, command, new_table, wide_console
-from bench.fasop_plans import judge, read_plan
+from bench.command import (
+    Column,
+    all_cores,
+    command,
+    config_of,
+    figure_table,
+    wide_console,
+)
+from bench.fasop import judge, read_plan
 from bench.records import (
     INSTANCES,
     ROOT,
     append,
-    config_text,
     cpu_seconds,
+    json_of,
     peak_rss_bytes,
     record,
     reference,
@@ -102,7 +108,7 @@ def run(name: str, time_limit_s: float | None, workers: int) -> tuple[FrontDocum
 def published(folder: Path, document: FrontDocument) -> list[Figures]:
     """One record per plan of FASOP's, judged on our instance and held against our front."""
     path = folder / "fasop" / "pareto_gpt2xl.json"
-    found = json.loads(path.read_text(encoding="utf-8"))
+    found = json_of(path)
     front = {tuple(nodes) for nodes in found["front"]}
     return [judged(document, one, front) for one in found["best"]]
 
@@ -150,47 +156,33 @@ def judged(document: FrontDocument, one: Figures, front: set[tuple[int, ...]]) -
     return record("pareto", figures)
 
 
-def front_table(records: list[Figures]) -> Table:
-    """One line per family."""
-    result = new_table(
-        ("family", "ended"),
-        ("clusters", "gap %", "points", "searched", "by bounds %", "seconds", "CPU s"),
-    )
-    for one in records:
-        result.add_row(
-            one["case"],
-            one["termination"],
-            f"{one['clusters']:,}",
-            f"{100 * one['gap']:g}",
-            str(one["points"]),
-            str(one["searched"]),
-            f"{100 * one['closed_by_bounds'] / one['clusters']:.1f}",
-            f"{one['runtime_s']:.1f}",
-            f"{one['cpu_s']:.1f}",
-        )
-    return result
+FRONTS: dict[str, Column] = {
+    "family": "case",
+    "ended": "termination",
+    "clusters": ("clusters", 1, 0),
+    "gap %": ("gap", 100, 1),
+    "points": ("points", 1, 0),
+    "searched": ("searched", 1, 0),
+    "by bounds %": (lambda one: one["closed_by_bounds"] / one["clusters"], 100, 1),
+    "seconds": ("runtime_s", 1, 1),
+    "CPU s": ("cpu_s", 1, 1),
+}
 
 
 def plan_table(document: FrontDocument, plans: list[Figures]) -> Table:
     """One line per plan of FASOP's, in its order."""
-    result = new_table(
-        ("cluster", "tp x dp x pp, b", "its front"),
-        ("FASOP ms", "simulated ms", "USD", "behind %"),
-        ("better", "outside our plan space"),
-    )
-    for one in plans:
-        result.add_row(
-            cluster_name(document, one["nodes"]),
-            config_text(one["shape"]),
-            "yes" if one["on_their_front"] else "",
-            f"{1000 * one['published_step_time_s']:.1f}",
-            f"{1000 * one['step_time_s']:.1f}",
-            f"{one['training_cost_usd']:,.0f}",
-            f"{100 * one['behind']:.2f}",
-            cluster_name(document, one["better"]),
-            "; ".join(one["outside"]),
-        )
-    return result
+    columns: dict[str, Column] = {
+        "cluster": lambda one: cluster_name(document, one["nodes"]),
+        "tp x dp x pp, b": config_of,
+        "its front": lambda one: "yes" if one["on_their_front"] else "",
+        "FASOP ms": ("published_step_time_s", 1000, 1),
+        "simulated ms": ("step_time_s", 1000, 1),
+        "USD": ("training_cost_usd", 1, 0),
+        "behind %": ("behind", 100, 2),
+        "better": lambda one: cluster_name(document, one["better"]),
+        "outside our plan space": lambda one: "; ".join(one["outside"]),
+    }
+    return figure_table(plans, columns)
 
 
 def marks(document: FrontDocument, plans: list[Figures]) -> list[Mark]:
@@ -239,6 +231,6 @@ def main() -> None:
             picture = front_picture(document, marks(document, plans), theirs)
             chosen.out.with_name("pareto_gpt2xl.svg").write_text(picture, encoding="utf-8")
             console.print(plan_table(document, plans))
-    console.print(front_table(fronts))
+    console.print(figure_table(fronts, FRONTS))
     if wrong := faults(fronts, plans):
         sys.exit("\n".join(wrong))

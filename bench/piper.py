@@ -8,18 +8,14 @@ is asked for a shorter time, and has to refute it. Fails if a published value is
 Records go to bench/results/piper.jsonl.
 """
 
-import json
 import sys
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from bench.command import command
-from bench.piper_model import PiperModel
-from bench.piper_problem import PS_PER_S, Edge, ThroughputProblem, Way
-from bench.piper_search import ThroughputSearch
-from bench.records import append, cpu_seconds, record, reference
+from bench.piper_problem import PS_PER_S, Edge, PiperModel, ThroughputProblem, ThroughputSearch, Way
+from bench.records import append, cpu_seconds, json_of, record, reference
 from solver.backends import cpsat
 from solver.options import SolveOptions
 from solver.result import Status
@@ -151,10 +147,10 @@ def main() -> None:
     chosen = parser.parse_args()
     folder = reference("piper/expected.json") / "piper"
     failed = False
-    for case in json.loads((folder / "expected.json").read_text(encoding="utf-8"))["cases"]:
+    for case in json_of(folder / "expected.json")["cases"]:
         if case["k"] > chosen.gpus_at_most:
             continue
-        graph = json.loads(Path(folder / case["file"]).read_text(encoding="utf-8"))
+        graph = json_of(folder / case["file"])
         figures = measured(graph, case, chosen.time_limit)
         print(line(figures), flush=True)
         append(chosen.out, [record("piper", figures)])

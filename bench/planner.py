@@ -6,7 +6,6 @@ figure of the files, and its half, quarter and eighth, is a whole number. A stag
 (pipeline_template.cpp, StageExecutionResult).
 """
 
-import json
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.records import json_of
 from formulations.costs.intervals import interval_sums
 from formulations.costs.stage_costs import NEVER
 from formulations.node_sharing import NodeSplit, filled
@@ -100,7 +100,7 @@ def _template(fields: dict[str, Any], gpus_per_node: int) -> PlannerTemplate:
 
 def read_case(path: Path) -> PlannerCase:
     """The case of one file."""
-    fields = json.loads(path.read_text(encoding="utf-8"))
+    fields = json_of(path)
     gpus = fields["case"]["gpus_per_node"]
     return PlannerCase(
         name=path.stem,

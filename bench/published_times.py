@@ -14,7 +14,7 @@ from typing import Protocol
 
 from formulations.costs.collectives import ALL_REDUCE, ring_s, ring_share
 from formulations.costs.compute import Passes
-from formulations.instance import Layer, Link, Workload
+from formulations.instance import GpuType, Layer, Link, NodeGroup, Workload
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Precision
@@ -66,6 +66,20 @@ class LayerTime:
         return passes_s(layer, self.tp, self.micro_batch)[self.backward] + traffic_s
 
 
+def _bare_layer(sharded_parameters: int = 0, **flops: int) -> Layer:
+    """A layer of which nothing counts but these figures."""
+    return Layer(
+        kind="kernel",
+        is_block=True,
+        sharded_parameters=sharded_parameters,
+        replicated_parameters=0,
+        replicated_activation_bytes=0,
+        sharded_activation_bytes=0,
+        input_bytes=0,
+        **flops,  # type: ignore[arg-type]
+    )
+
+
 @dataclass(frozen=True)
 class KernelTime:
     """One product, or fused causal attention, of which half the scores are worked out."""
@@ -76,18 +90,11 @@ class KernelTime:
 
     def predicted_s(self, passes_s: PassTimes) -> float:
         """Time of a layer that has nothing else."""
-        layer = Layer(
-            kind="kernel",
-            is_block=True,
-            sharded_parameters=0,
-            replicated_parameters=0,
+        layer = _bare_layer(
             forward_flops=self.flops,
             unweighted_flops=self.flops * self.attention,
             attention_flops=self.flops // 2 * self.attention,
             kernels=0 if self.attention else 1,
-            replicated_activation_bytes=0,
-            sharded_activation_bytes=0,
-            input_bytes=0,
         )
         return passes_s(layer, 1, 1)[self.backward]
 
@@ -102,18 +109,12 @@ class GroupedTime:
 
     def predicted_s(self, passes_s: PassTimes) -> float:
         """Time of a layer that has nothing else."""
-        layer = Layer(
-            kind="experts",
-            is_block=True,
+        layer = _bare_layer(
             sharded_parameters=self.parameters,
-            replicated_parameters=0,
             forward_flops=self.flops,
             expert_flops=self.flops,
             expert_parameters=self.parameters,
             kernels=0,
-            replicated_activation_bytes=0,
-            sharded_activation_bytes=0,
-            input_bytes=0,
         )
         return passes_s(layer, 1, 1)[self.backward]
 
@@ -192,6 +193,19 @@ class StepTime:
         size_bytes = GRADIENT_BYTES * self._stage_parameters()
         moved_bytes = ring_share(ALL_REDUCE, self.dp) * size_bytes
         return moved_bytes * rings / link.bandwidth_bytes_per_s
+
+
+def one_node(gpu: GpuType, gpus: int) -> NodeGroup:
+    """So many of these GPUs, linked as they are inside nodes."""
+    return NodeGroup(
+        name="node",
+        gpu=gpu,
+        gpus_per_node=gpus,
+        nodes=1,
+        price_usd_per_hour=0,
+        intra_node=gpu.link,
+        inter_node=gpu.link,
+    )
 
 
 @cache

@@ -14,7 +14,6 @@ Megatron-LM's examples/sc21/run_table_1.sh, step time from the FLOPs formula in 
 """
 
 import csv
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import log2
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.published_times import GroupedTime, KernelTime, LayerTime, Observation, StepTime, gpt
+from bench.records import json_of
 from formulations.instance import GpuType, Layer, Link
 from formulations.instance.workload import Precision
 
@@ -50,10 +50,6 @@ def read_all(reference: Path, gpus: Gpus) -> list[Observation]:
         *_sailor(reference, gpus),
         *_simumax(reference, gpus),
     ]
-
-
-def _json(path: Path) -> Any:
-    return json.loads(path.read_text())
 
 
 def _on_a100(
@@ -147,7 +143,7 @@ def _vtrain(reference: Path, gpus: Gpus, nodes: str) -> Iterator[Observation]:
 
 def _megatron(reference: Path, gpus: Gpus) -> Iterator[Observation]:
     s, v = 2048, MEGATRON_VOCABULARY
-    for row in _json(reference / "megatron" / "throughput_2021.json")["rows"]:
+    for row in json_of(reference / "megatron" / "throughput_2021.json")["rows"]:
         billions, heads, h, blocks, tp, pp, num_gpus, batch, teraflops = row
         b, chunks = MEGATRON_RUNS[billions]
         dp = num_gpus // (tp * pp)
@@ -168,7 +164,7 @@ def _megatron(reference: Path, gpus: Gpus) -> Iterator[Observation]:
 
 
 def _recompute(reference: Path, gpus: Gpus) -> Iterator[Observation]:
-    found = _json(reference / "megatron" / "recompute_2022.json")
+    found = json_of(reference / "megatron" / "recompute_2022.json")
     for name, case in found["cases"].items():
         run = case["config"]
         dp = run["gpus"] // (run["tp"] * run["pp"])
@@ -191,7 +187,7 @@ def _recompute(reference: Path, gpus: Gpus) -> Iterator[Observation]:
 def _simumax(reference: Path, gpus: Gpus) -> Iterator[Observation]:
     """Products, fused attention forward and backward, and grouped products of experts."""
     for file, name in SIMUMAX_GPUS.items():
-        kernels = _json(reference / "simumax" / f"{file}_kernels.json")["kernels"]
+        kernels = json_of(reference / "simumax" / f"{file}_kernels.json")["kernels"]
         for row in kernels["matmul"]["rows"]:
             flops = 2 * row["b"] * row["m"] * row["k"] * row["n"]
             label = f"m {row['m']} k {row['k']} n {row['n']} {row['layout']}"
@@ -249,8 +245,8 @@ def _fasop(reference: Path, gpus: Gpus) -> Iterator[Observation]:
 
     The head's times are left out: the file does not say for which micro-batch size they hold.
     """
-    profiles = _json(reference / "fasop" / "profiles.json")
-    links = _json(reference / "fasop" / "clusters.json")["links_bits_per_s"]
+    profiles = json_of(reference / "fasop" / "profiles.json")
+    links = json_of(reference / "fasop" / "clusters.json")["links_bits_per_s"]
     for profile in profiles["profiles"]:
         gpu = gpus[FASOP_GPUS[profile["gpu"]]]
         sizes = profiles["models"][profile["model"]]
@@ -279,12 +275,12 @@ def _fasop(reference: Path, gpus: Gpus) -> Iterator[Observation]:
 
 def _sailor(reference: Path, gpus: Gpus) -> Iterator[Observation]:
     """Block times, and the head's where the profile's last layer holds the projection (OPT)."""
-    links = _json(reference / "sailor" / "intra_node_bandwidths.json")
+    links = json_of(reference / "sailor" / "intra_node_bandwidths.json")
     for path in sorted((reference / "sailor" / "profiles").glob("*.json")):
         model, gpu_name = path.stem.split("_")
         gpu, blocks = gpus[gpu_name], SAILOR_MODELS[model][2]
         parts = {"block": 2, "head": blocks + 1} if model == "OPT-350" else {"block": 2}
-        for b, by_tp in _json(path).items():
+        for b, by_tp in json_of(path).items():
             for tp, layers in by_tp.items():
                 link = _sailor_link(links[gpu_name], gpu.link, model, int(tp), int(b))
                 if link is None:

@@ -36,6 +36,11 @@ def reference(*patterns: str, folder: Path | None = None) -> Path:
     return found
 
 
+def json_of(path: Path) -> Any:
+    """What a file holds."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 def processor() -> str:
     """Model name of the CPU."""
     info = Path("/proc/cpuinfo")

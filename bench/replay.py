@@ -7,21 +7,78 @@ is further from the paper than `TOLERANCES` allow; exit code 2 without the refer
 go to bench/results/replay.jsonl.
 """
 
-import json
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.command import command
-from bench.published_inputs import published_policy, published_trace
 from bench.published_rules import Bamboo, Case, Varuna
-from bench.records import append, record, reference
+from bench.records import append, json_of, record, reference
 from formulations.instance.preemption import MEASURED
 from solver.replay.player import replay
-from solver.replay.policy import InFlight
+from solver.replay.policy import Checkpoints, Configuration, InFlight, Policy, Recovery
 from solver.replay.spans import Replay
+from solver.replay.trace import Trace, failures_trace
+
+NS_PER_MS = 1_000_000
+MOST_NODES = 30
+NODES = tuple(f"node-{i}" for i in range(MOST_NODES))
+
+
+def published_trace(content: Mapping[str, Any], name: str) -> Trace:
+    """The failures of that name, each of a node at random."""
+    times_ns = [time_ms * NS_PER_MS for time_ms in content["traces_removal_ms"][name]]
+    return failures_trace(NODES, times_ns, seed=0)
+
+
+def published_policy(
+    content: Mapping[str, Any], name: str, model: str, in_flight: InFlight = "lost"
+) -> Policy:
+    """How oobleck, varuna or bamboo trains and recovers a model; in_flight is for the first two."""
+    samples = content["samples_per_step"][model]
+    step_ns = {
+        MOST_NODES - i: math.ceil(samples / per_s * 1e9)
+        for i, per_s in enumerate(content["throughput_by_nodes"][name][model])
+        if per_s
+    }
+    ready_ns = content.get("node_ready_ms", 0) * NS_PER_MS
+    if name == "oobleck":
+        pause_ns = _by_nodes(content["oobleck_reconfig_ms"][model])
+        recovery = Recovery(in_flight, None, ready_ns)
+    elif name == "varuna":
+        costs = content["varuna"]
+        pause_ns = _by_nodes(costs["restart_ms"][model])
+        time_ns = _by_nodes(costs["checkpoint_ms"][model])(MOST_NODES)
+        checkpoints = Checkpoints(costs["checkpoint_every_steps"], time_ns)
+        recovery = Recovery(in_flight, checkpoints, ready_ns)
+    else:
+        costs = content["bamboo"]
+        pause_ns = _by_nodes(costs["rebalance_ms"][model])
+        fatal_ns = costs["restart_ms"] * NS_PER_MS
+        recovery = Recovery("slowed", None, ready_ns, costs["slowdown_percent"], fatal_ns)
+
+    def reconfigure(_: Configuration | None, ready: frozenset[str]) -> Configuration | None:
+        count = min(len(ready), max(step_ns))
+        if count not in step_ns:
+            return None
+        return Configuration(ready, step_ns[count], pause_ns(count))
+
+    return Policy(name, reconfigure, recovery, samples)
+
+
+def _by_nodes(value: float | Mapping[str, float]) -> Callable[[int], int]:
+    """Nanoseconds by number of nodes; between two listed numbers, the smaller one's."""
+    listed = value if isinstance(value, Mapping) else {"0": value}
+    times = sorted((int(nodes), math.ceil(ms * NS_PER_MS)) for nodes, ms in listed.items())
+
+    def time_ns(nodes: int) -> int:
+        return next((ns for fewest, ns in reversed(times) if fewest <= nodes), times[0][1])
+
+    return time_ns
+
 
 INTERVALS = ("6h", "1h", "10m")
 MODELS = ("BERT-large", "GPT-2-ours", "GPT-3-medium", "GPT-3-2_7b", "GPT-3-6_7b")
@@ -100,7 +157,7 @@ class Row:
 
 def completed(folder: Path) -> dict[str, Any]:
     """The published inputs with what they leave out, in the same format."""
-    content: dict[str, Any] = json.loads((folder / INPUTS).read_text(encoding="utf-8"))
+    content: dict[str, Any] = json_of(folder / INPUTS)
     content["varuna"]["restart_ms"]["BERT-large"] = {str(n): ms for n, ms in _RESTART_MS.items()}
     content["throughput_by_nodes"]["bamboo"] = _BAMBOO_PER_S
     content["bamboo"] = {

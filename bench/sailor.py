@@ -6,15 +6,15 @@ Sailor (SOSP 2025) splits layers evenly among stages, whatever GPUs they lie on,
 degrees per GPU type. `even` is the best plan with such splits over all configurations and node
 orders, by our simulator; `ours` the optimum of the same plan space, and `verify` repeats its proof.
 Both with one degree for all (`uniform`) and with one per GPU type (`per_type`, emulated by
-`super_gpus.py`: the best over all pairs of degrees). The instances, bench/sailor, hold measured
+`super_gpus`: the best over all pairs of degrees). The instances, bench/sailor, hold measured
 layer times. Fails if an even split is below our bound, or the verifier objects. Records go to
 bench/results/sailor.jsonl.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,79 @@ from typing import Any
 import hetplan
 from bench.command import command
 from bench.records import ROOT, append, cpu_seconds, record
-from bench.super_gpus import degrees_per_group, super_gpus
 from formulations.costs.tables import CostTables
-from formulations.instance import Instance
+from formulations.instance import Instance, Workload
+from formulations.instance.cluster import NodeGroup
 from formulations.instance.load import load_instance
+from formulations.instance.profile import Profile, ProfileEntry
 from formulations.space import configs
 from formulations.units import seconds
 from solver.heuristics.balance import Balance, Split, least_ends
 from solver.heuristics.baselines import Found
 from solver.heuristics.node_orders import best_plan
+
+
+def _replicated_share(workload: Workload) -> float:
+    """Largest share of a layer's activations that tensor parallelism does not split.
+
+    That of parameters is smaller: biases, norms, positions.
+    """
+    layers = [run.layer for run in workload.layer_runs]
+    pairs = [(one.replicated_activation_bytes, one.sharded_activation_bytes) for one in layers]
+    return max(whole / (whole + split) for whole, split in pairs if whole)
+
+
+def _merged(group: NodeGroup, tp: int, instance: Instance) -> NodeGroup:
+    """The group with gpus_per_node / tp GPUs; headroom and reserve come off each of the tp."""
+    gpu, limits = group.gpu, instance.limits
+    left, reserve_bytes = 1 - limits.memory_headroom, limits.framework_reserve_bytes
+    larger = tp / (1 + (tp - 1) * _replicated_share(instance.workload))
+    usable_bytes = larger * (gpu.memory_bytes * left - reserve_bytes)
+    changes = {
+        "name": f"{tp} {gpu.name}",
+        "memory_bytes": int((usable_bytes + reserve_bytes) / left),
+        "memory_bandwidth_bytes_per_s": tp * gpu.memory_bandwidth_bytes_per_s,
+    }
+    size = group.gpus_per_node // tp
+    return group.but(gpu=gpu.model_copy(update=changes), gpus_per_node=size)
+
+
+def _renamed(profile: Profile, group: NodeGroup, tp: int) -> Iterator[ProfileEntry]:
+    for entry in profile.entries:
+        if (entry.gpu, entry.tp) == (group.gpu.name, tp):
+            yield entry.but(gpu=f"{tp} {group.gpu.name}", tp=1)
+
+
+def super_gpus(instance: Instance, degrees: Sequence[int]) -> Instance:
+    """Tensor degrees per node group, written as machines of larger GPUs: each of tp GPUs of a node.
+
+    An emulation of plans with other degrees on every GPU type, for searches that know one degree.
+    Layer times are those measured at the group's degree. Memory: of what a stage holds, P bytes, at
+    most the share r is whole on each of the tp GPUs, so that each holds at most (r + (1 - r) / tp)
+    P. A larger GPU has tp / (1 + (tp - 1) r) times the memory, and what fits there fits. What it
+    cannot tell: the tp lanes of a message between stages travel once, as with scatter and gather.
+    """
+    assert instance.profile is not None
+    pairs = list(zip(instance.cluster.groups, degrees, strict=True))
+    known = {e for group, tp in pairs for e in _renamed(instance.profile, group, tp)}
+    profile = Profile(
+        source=instance.profile.source,
+        includes_tensor_parallel_traffic=True,
+        entries=tuple(sorted(known, key=repr)),
+    )
+    groups = tuple(_merged(group, tp, instance) for group, tp in pairs)
+    return instance.but(
+        profile=profile, cluster={"groups": groups}, search={"tensor_parallel": (1,)}
+    )
+
+
+def degrees_per_group(instance: Instance) -> Iterator[tuple[int, ...]]:
+    """All choices of a tensor degree per group that tile its nodes."""
+    allowed = instance.search.tensor_parallel or ()
+    yield from product(
+        *([tp for tp in allowed if g.gpus_per_node % tp == 0] for g in instance.cluster.groups)
+    )
+
 
 CASES = ROOT / "bench" / "sailor"
 NAMES = ("opt_16_32", "opt_32_96", "neo_4_16", "neo_4_32", "neo_16_32", "neo_32_96")

@@ -12,11 +12,17 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rich.table import Table
-
-from bench.command import all_cores, command, new_table, search_options, wide_console
+from bench.command import (
+    Column,
+    all_cores,
+    command,
+    config_of,
+    figure_table,
+    search_options,
+    wide_console,
+)
 from bench.lines import Panel, line_picture
-from bench.records import ROOT, append, config_text, cpu_seconds, peak_rss_bytes, record
+from bench.records import ROOT, append, cpu_seconds, peak_rss_bytes, record
 from bench.searches import Figures, apart, head, outcome_of
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
@@ -99,25 +105,16 @@ def picture(records: Sequence[Figures]) -> str:
     )
 
 
-def table(records: Iterable[Figures]) -> Table:
-    """One line per record."""
-    result = new_table(
-        ("nodes", "status", "configuration tp x dp x pp, b"),
-        ("step s", "gap %", "seconds", "CPU s", "peak MiB"),
-    )
-    for one in records:
-        known = one["gap"] is not None
-        result.add_row(
-            str(one["nodes"]),
-            one["status"],
-            config_text(one.get("shape")),
-            f"{one['step_time_ns'] / 1e9:.3f}" if known else "",
-            f"{100 * one['gap']:.3f}" if known else "",
-            f"{one['runtime_s']:.2f}" if known else "",
-            f"{one['cpu_s']:.2f}" if known else "",
-            f"{one['peak_rss_bytes'] / 2**20:.0f}" if known else "",
-        )
-    return result
+TABLE: dict[str, Column] = {
+    "nodes": ("nodes", 1, 0),
+    "status": "status",
+    "configuration tp x dp x pp, b": config_of,
+    "step s": ("step_time_ns", 1e-9, 3),
+    "gap %": ("gap", 100, 3),
+    "seconds": ("runtime_s", 1, 2),
+    "CPU s": ("cpu_s", 1, 2),
+    "peak MiB": ("peak_rss_bytes", 1 / 2**20, 0),
+}
 
 
 def main() -> None:
@@ -133,6 +130,6 @@ def main() -> None:
         append(chosen.out, [solved(files[nodes], options)])
     lines = chosen.out.read_text(encoding="utf-8").splitlines()
     records = latest(json.loads(line) for line in lines)
-    console.print(table(records))
+    console.print(figure_table(records, TABLE))
     if len(records) > 1:
         chosen.out.with_suffix(".svg").write_text(picture(records), encoding="utf-8")

@@ -5,14 +5,12 @@
 Each schedule alone, then all of them together. Records go to bench/results/schedules.jsonl.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import get_args
 
-from rich.table import Table
-
-from bench.command import command, new_table, search_options, wide_console
+from bench.command import Column, command, config_of, figure_table, search_options, wide_console
 from bench.gap import each_instance
-from bench.records import config_text, cpu_seconds, peak_rss_bytes, record
+from bench.records import cpu_seconds, peak_rss_bytes, record
 from bench.searches import Figures, apart, head, outcome_of
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
@@ -61,32 +59,18 @@ def compare(name: str, instance: Instance, options: SolveOptions) -> list[Figure
     return found
 
 
-def table(records: Iterable[Figures]) -> Table:
-    """The records as a table, one line each."""
-    result = new_table(
-        ("instance", "schedules", "configuration tp x dp x pp x vpp, b", "chosen", "status"),
-        ("step ms", "over 1F1B", "gap %", "most GiB on a GPU", "seconds"),
-    )
-    for one in records:
-        config = one.get("shape")
-        figures = ["-"] * 4
-        if config:
-            figures = [
-                f"{one['step_time_ns'] / 1e6:.1f}",
-                f"{one['step_over_1f1b']:.3f}" if one["step_over_1f1b"] else "-",
-                f"{100 * one['gap']:.2f}" if one["gap"] is not None else "-",
-                f"{one['memory_bytes'] / 2**30:.2f}",
-            ]
-        result.add_row(
-            one["instance"],
-            one["schedules"],
-            config_text(config),
-            config["schedule"] if config else "",
-            one["status"],
-            *figures,
-            f"{one.get('runtime_s', 0):.1f}",
-        )
-    return result
+TABLE: dict[str, Column] = {
+    "instance": "instance",
+    "schedules": "schedules",
+    "configuration tp x dp x pp x vpp, b": config_of,
+    "chosen": lambda one: one["shape"]["schedule"] if one.get("shape") else "",
+    "status": "status",
+    "step ms": ("step_time_ns", 1e-6, 1),
+    "over 1F1B": ("step_over_1f1b", 1, 3),
+    "gap %": ("gap", 100, 2),
+    "most GiB on a GPU": ("memory_bytes", 1 / 2**30, 2),
+    "seconds": ("runtime_s", 1, 1),
+}
 
 
 def main() -> None:
@@ -100,4 +84,5 @@ def main() -> None:
     def compared(name: str, instance: Instance) -> list[Figures]:
         return compare(name, instance, options)
 
-    console.print(table(each_instance(console, chosen.instance, chosen.out, compared)))
+    records = each_instance(console, chosen.instance, chosen.out, compared)
+    console.print(figure_table(records, TABLE))

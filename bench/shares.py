@@ -13,9 +13,9 @@ from typing import Literal, get_args
 
 from rich.table import Table
 
-from bench.command import command, new_table, search_options, wide_console
+from bench.command import Column, command, config_of, figure_table, search_options, wide_console
 from bench.gap import instance_files, measure
-from bench.records import append, config_text, record
+from bench.records import append, record
 from bench.searches import Figures, apart
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
@@ -49,24 +49,19 @@ def shorter(even: Figures, uneven: Figures) -> float | None:
 
 def table(records: Sequence[Figures]) -> Table:
     """One line per instance and kind of shares; the saving on the second."""
-    result = new_table(
-        ("instance", "micro-batches", "tp x dp x pp, b", "status"),
-        ("step ms", "bound ms", "shorter %", "seconds"),
-    )
-    for even, uneven in zip(records[::2], records[1::2], strict=True):
-        saved = shorter(even, uneven)
-        for one in (even, uneven):
-            result.add_row(
-                one["instance"],
-                one["micro_batches"],
-                config_text(one.get("shape")),
-                one["status"],
-                "" if one["step_time_ns"] is None else f"{one['step_time_ns'] / 1e6:.3f}",
-                "" if one["bound"] is None else f"{one['bound'] / 1e6:.3f}",
-                f"{100 * saved:.2f}" if one is uneven and saved is not None else "",
-                f"{one.get('runtime_s', 0):.2f}",
-            )
-    return result
+    columns: dict[str, Column] = {
+        "instance": "instance",
+        "micro-batches": "micro_batches",
+        "tp x dp x pp, b": config_of,
+        "status": "status",
+        "step ms": ("step_time_ns", 1e-6, 3),
+        "bound ms": ("bound", 1e-6, 3),
+        "shorter %": ("shorter", 100, 2),
+        "seconds": ("runtime_s", 1, 2),
+    }
+    pairs = zip(records[::2], records[1::2], strict=True)
+    rows = [row for a, b in pairs for row in (a, b | {"shorter": shorter(a, b)})]
+    return figure_table(rows, columns)
 
 
 def main() -> None:

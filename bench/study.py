@@ -24,7 +24,7 @@ from rich.table import Table
 from bench.cases import Case, ConfigStudy, cases
 from bench.command import command, new_table, wide_console
 from bench.curves import distribution_picture
-from bench.fasop_plans import CASES, judge, read_plan, read_published
+from bench.fasop import CASES, judge, read_plan, read_published
 from bench.gap import instance_files
 from bench.records import INSTANCES, append, cpu_seconds, record, reference
 from formulations.costs.tables import build_tables

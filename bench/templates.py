@@ -9,7 +9,6 @@ bench/results/templates.jsonl.
 """
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from typing import Any
 from bench.command import command
 from bench.oobleck_templates import oobleck_templates, step_time, value_of
 from bench.planner import PS_PER_MS, PlannerCase, places, read_case
-from bench.records import append, cpu_seconds, record, reference
+from bench.records import append, cpu_seconds, json_of, record, reference
 from formulations.template import Template
 from solver.graph.places import PlaceCosts
 from solver.interrupt import Deadline
@@ -134,7 +133,7 @@ def quality_line(name: str, figures: dict[str, Any]) -> str:
 
 def grid(folder: Path) -> Iterator[tuple[PlannerCase, dict[str, Any]]]:
     """Cases of Table 3 with the paper's and measured seconds; layers repeat those of the files."""
-    rows = json.loads((folder / "table3.json").read_text(encoding="utf-8"))["rows"]
+    rows = json_of(folder / "table3.json")["rows"]
     for row in rows:
         name = f"L24_N{row['nodes']}_G{row['gpus_per_node']}.json"
         case = read_case(folder / "planner" / name)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from bench.accuracy_rows import Row
-from bench.calculon import Figures, compared, configurations, error, instances
-from bench.calculon_rows import planned, why_not
+from bench.calculon import Figures, compared, configurations, error, instances, planned, why_not
 from bench.calculon_study import priced, with_schedules
 from bench.calculon_terms import Calculon
 from formulations.costs.plan_costs import plan_costs

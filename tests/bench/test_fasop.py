@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from bench.fasop import contradictions, plans
-from bench.fasop_plans import CASES, judge, read_plan, read_published, their_space
+from bench.fasop import CASES, contradictions, judge, plans, read_plan, read_published, their_space
 from bench.records import INSTANCES
 from formulations.instance.load import load_instance
 from formulations.space import configs

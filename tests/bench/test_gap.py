@@ -2,8 +2,7 @@
 
 import pytest
 
-from bench.gap import above_bound, compare
-from bench.methods import METHODS
+from bench.gap import METHODS, above_bound, compare
 from solver.options import SolveOptions
 from tests.seeds import one_each
 from tests.small_instances import random_instance

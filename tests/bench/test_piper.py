@@ -8,9 +8,15 @@ from random import Random
 import pytest
 
 from bench.piper import EQUAL, read_problem
-from bench.piper_model import PiperModel
-from bench.piper_problem import PS_PER_S, Edge, ThroughputProblem, Way, choices
-from bench.piper_search import ThroughputSearch
+from bench.piper_problem import (
+    PS_PER_S,
+    Edge,
+    PiperModel,
+    ThroughputProblem,
+    ThroughputSearch,
+    Way,
+    choices,
+)
 from solver.backends import cpsat
 from solver.options import SolveOptions
 from solver.result import Status

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.published_inputs import published_policy, published_trace
+from bench.replay import published_policy, published_trace
 from solver.replay.player import replay
 from tests.seeds import one_each
 

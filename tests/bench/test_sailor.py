@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bench.sailor import CASES, sailor_split
-from bench.super_gpus import super_gpus
+from bench.sailor import CASES, sailor_split, super_gpus
 from formulations.costs.tables import build_tables
 from formulations.instance.load import load_instance
 from formulations.space import configs
