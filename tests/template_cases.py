@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import combinations, pairwise, product
 from random import Random
 from typing import Any
 
@@ -16,7 +16,7 @@ from formulations.costs.template_costs import template_costs
 from formulations.fleet import Strategy
 from formulations.instance import Instance
 from formulations.node_sharing import NodeSplit, filled
-from formulations.plan import Recomputed, Stage
+from formulations.plan import Recomputed
 from formulations.space.configurations import pipeline_strategies
 from formulations.template import Template, stage_on
 from solver.graph.gpu_graph import Counts
@@ -100,15 +100,6 @@ def _arrangements(gpus: int, split: NodeSplit, offset: int = 0) -> Iterator[tupl
                 yield size, *rest
 
 
-def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    if parts == 1:
-        yield (total,)
-        return
-    for first in range(1, total - parts + 2):
-        for rest in _compositions(total - first, parts - 1):
-            yield first, *rest
-
-
 def all_templates(places: Places, num_nodes: int) -> Iterator[Template]:
     """Every template of so many nodes, of all mixes and orders of the groups."""
     for order in product(range(len(places.nodes)), repeat=num_nodes):
@@ -116,21 +107,12 @@ def all_templates(places: Places, num_nodes: int) -> Iterator[Template]:
             continue
         options = [list(_arrangements(places.node_gpus[j], places.split)) for j in order]
         for sizes in product(*options):
-            stages = [(i, g) for i, own in enumerate(sizes) for g in own]
-            firsts = [sum(own[:i]) for own in sizes for i in range(len(own))]
-            if len(stages) > places.num_layers:
-                continue
-            for lengths in _compositions(places.num_layers, len(stages)):
-                ends = np.cumsum(lengths).tolist()
-                yield Template(
-                    node_groups=order,
-                    stages=tuple(
-                        stage_on(layers=(end - length, end), node=node, first_gpu=first, gpus=g)
-                        for (node, g), first, end, length in zip(
-                            stages, firsts, ends, lengths, strict=True
-                        )
-                    ),
-                )
+            # Node, first GPU and GPUs of every stage
+            at = [(i, sum(own[:k]), g) for i, own in enumerate(sizes) for k, g in enumerate(own)]
+            for cuts in combinations(range(1, places.num_layers), len(at) - 1):
+                layers = pairwise((0, *cuts, places.num_layers))
+                stages = (stage_on(run, *where) for run, where in zip(layers, at, strict=True))
+                yield Template(node_groups=order, stages=tuple(stages))
 
 
 def recomputing(
@@ -141,20 +123,14 @@ def recomputing(
     for k, stage in enumerate(template.stages):
         tried = []
         for recomputed in _options(instance, strategy, stage.layers):
-            one = _recomputing(stage, recomputed)
-            alike = [_recomputing(other, recomputed) for other in template.stages]
-            whole = template.but(stages=tuple(alike))
-            costs = template_costs(instance, strategy, whole)
+            alike = tuple(one.but(recomputed=recomputed) for one in template.stages)
+            costs = template_costs(instance, strategy, template.but(stages=alike))
             if costs.used_bytes(micro_batches)[k] <= costs.limit_bytes[k]:
-                tried.append((int(costs.backward_ns[k]), one))
+                tried.append((int(costs.backward_ns[k]), alike[k]))
         if not tried:
             return None
         stages.append(min(tried, key=lambda pair: pair[0])[1])
     return template.but(stages=tuple(stages))
-
-
-def _recomputing(stage: Stage, recomputed: Recomputed) -> Stage:
-    return stage.but(recomputed=recomputed)
 
 
 def _options(

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import PlannerError
-from formulations.instance import Instance, ZoneLink
+from formulations.instance import Instance
 from formulations.instance.load import parse_instance
-from formulations.instance.machines import ZonePair
 from formulations.node_sharing import NodeSplit
 from formulations.units import seconds
 from solver.graph.gpu_graph import Counts
 from solver.result import Status
 from solver.templates.generate import TemplateEntry, TemplateGenerator, TemplateOptions
+from tests.random_configs import zoned
 from tests.seeds import one_each
 from tests.small_instances import random_instance
 from tests.template_cases import interrupted_once, values_of_all, with_long_optimizers
@@ -69,27 +69,6 @@ def test_best_of_all_templates_with_long_optimizers(seed: int, blocking: bool) -
     check_all_mixes(with_long_optimizers(seed, blocking), seed)
 
 
-def in_zones(instance: Instance) -> Instance:
-    """Every group in a zone of its own, with links between them that are slower than all.
-
-    A group of several nodes lies in two zones.
-    """
-    cluster = instance.cluster
-    parts = [
-        group.but(name=f"{group.name}{part}", nodes=count)
-        for group in cluster.groups
-        for part, count in enumerate((1, group.nodes - 1))
-        if count
-    ]
-    groups = tuple(own.but(zone=f"zone-{j}") for j, own in enumerate(parts))
-    slowest = min(group.inter_node.bandwidth_bytes_per_s for group in groups)
-    link, slower = (
-        ZoneLink(bandwidth_bytes_per_s=slowest / share, latency_s=1e-3) for share in (4, 16)
-    )
-    own = ZonePair(zones=("zone-1", "zone-0"), link=slower)
-    return instance.but(cluster=cluster.but(groups=groups, zone_link=link, zone_links=(own,)))
-
-
 # Instances of two node groups, with tied embeddings.
 @pytest.mark.parametrize("seed", one_each((9, 4, 10, 13, 14, 16, 20, 25, 26, 32, 35, 37), 6))
 def test_best_of_all_templates_across_zones(seed: int) -> None:
@@ -97,7 +76,7 @@ def test_best_of_all_templates_across_zones(seed: int) -> None:
     instance = random_instance(seed)
     assert len(instance.cluster.groups) == 2
     assert any(one.tied_copy for one in instance.workload.layers)
-    check_all_mixes(in_zones(instance), seed)
+    check_all_mixes(zoned(instance, seed), seed)
 
 
 def test_bug_templates_of_any_split_keep_to_the_degrees_listed() -> None:
@@ -143,18 +122,6 @@ def test_bug_tail_of_the_first_stage_counted_in_every_round(blocking: bool) -> N
         assert result.status is Status.OPTIMAL
         steps_s.append(result.step_time_s)
     assert steps_s[0] == steps_s[1]
-
-
-@pytest.mark.parametrize("seed", one_each(range(40), 20))
-def test_more_ways_to_recompute_never_make_a_template_slower(seed: int) -> None:
-    """Each way alone for all stages, beside both, of which every stage chooses."""
-    steps = (
-        [entry.step_time_s for entry in entries(random_instance(seed).but(search={"recompute": w}))]
-        for w in (("none",), ("full",), ("none", "full"))
-    )
-    for alone, other, both in zip(*steps, strict=True):
-        known = [value for value in (alone, other) if value is not None]
-        assert not known or (both is not None and both <= min(known))
 
 
 def test_mixes_of_a_large_cluster_take_no_product_of_all_groups() -> None:
