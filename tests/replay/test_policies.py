@@ -10,8 +10,6 @@ import pytest
 from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
-from formulations.instance.machines import ZoneLink
-from formulations.instance.preemption import costs_of_size
 from formulations.units import seconds
 from solver.fleets.designs import designs_of, fleet_templates, generator_for
 from solver.fleets.fleet import start_fleet
@@ -195,19 +193,6 @@ def test_every_number_of_nodes_is_planned_once(monkeypatch: pytest.MonkeyPatch) 
         assert nodes <= names - {instance.cluster.node_names[-1]}
 
 
-def test_group_without_nodes_and_its_zone_are_left_out() -> None:
-    """One zone is left, so that there is no link between zones."""
-    cluster = TWO_GROUPS.cluster
-    pairs = zip(cluster.groups, ("east", "west"), strict=True)
-    groups = tuple(group.but(zone=zone) for group, zone in pairs)
-    link = ZoneLink(bandwidth_bytes_per_s=1e9, latency_s=1e-3)
-    zoned = TWO_GROUPS.but(cluster=cluster.but(groups=groups, zone_link=link))
-    assert instance_with(zoned, (1, 1)).cluster.zone_link == link
-    rest = instance_with(zoned, (0, 1)).cluster
-    assert [(group.zone, group.nodes) for group in rest.groups] == [("west", 1)]
-    assert rest.zone_link is None
-
-
 def test_search_without_a_plan_or_a_proof_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """No plan found in time is not the same as that there is none."""
     unknown = planless_result(Status.UNKNOWN, Termination.TIME_LIMIT)
@@ -226,22 +211,6 @@ def test_redundancy_pays_for_redundant_forward_passes() -> None:
     assert redundant is not None
     assert redundant.step_ns == -(-plain.step_ns * 4 // 3)
     assert (plain.pause_ns, redundant.pause_ns) == (5, 5)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "model", "factor"),
-    [
-        (335_141_888, "BERT-large", 1),
-        (335_141_889, "GPT-2", 1),
-        (2 * 6_658_404_352, "GPT-3 6.7B", 2),
-    ],
-)
-def test_costs_are_those_of_the_next_larger_model(
-    parameters: int, model: str, factor: float
-) -> None:
-    """Above the largest one, in proportion to the size."""
-    costs, scale = costs_of_size(parameters)
-    assert (costs.model, scale) == (model, factor)
 
 
 def test_published_costs_of_restarts() -> None:
