@@ -33,15 +33,10 @@ from itertools import product
 from math import ceil
 from typing import Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from formulations.instance import Cluster, Workload
 from formulations.switching.shards import Kind, Layout, SliceClass, first_gpus, slice_classes
 from formulations.transition import Links, ns_per_byte
 from formulations.units import ceil_ns
-
-Numbers = NDArray[np.int64]
 
 
 class Line(NamedTuple):
@@ -91,27 +86,6 @@ class Network:
         if zones[0] == zones[1]:
             return links
         return *links, self._out + 2 * nodes + zones[0] * self._zones + zones[1]
-
-    def loads(self, hops: Numbers) -> list[int]:
-        """Bytes by line of copies [from, to, bytes] between GPUs."""
-        loads = np.zeros(len(self.lines), dtype=np.int64)
-        source, target, size = hops.T
-        np.add.at(loads, source, size)
-        np.add.at(loads, self.num_gpus + target, size)
-        node, zone = np.array(self.node_of), np.array(self._zone_of)
-        crosses = node[source] != node[target]
-        out, into, size = node[source][crosses], node[target][crosses], size[crosses]
-        np.add.at(loads, self._out + out, size)
-        np.add.at(loads, self._out + len(zone) + into, size)
-        pair, between = zone[out] * self._zones + zone[into], zone[out] != zone[into]
-        np.add.at(loads, self._out + 2 * len(zone) + pair[between], size[between])
-        by_line: list[int] = loads.tolist()
-        return by_line
-
-    def busiest_ns(self, loads: Sequence[int]) -> Fraction:
-        """Time of the busiest port or link; loads: bytes by line."""
-        used = zip(loads, self.ns_per_byte, strict=True)
-        return max((load * rate for load, rate in used if load), default=Fraction(0))
 
 
 class Sending(NamedTuple):
@@ -183,8 +157,14 @@ class Switch:
 
     def loads(self, sendings: Iterable[Sending]) -> list[int]:
         """Bytes on every port and link."""
-        hops = [(*hop, way.end - way.begin) for way in sendings for hop in way.hops()]
-        return self.network.loads(np.array(hops, dtype=np.int64).reshape(-1, 3))
+        network, loads = self.network, [0] * len(self.network.lines)
+        for sending in sendings:
+            size = sending.end - sending.begin
+            for source, target in sending.hops():
+                nodes = network.node_of[source], network.node_of[target]
+                for line in (source, network.receives(target), *network.between(*nodes)):
+                    loads[line] += size
+        return loads
 
     def volumes(self, sendings: Iterable[Sending]) -> dict[int, list[int]]:
         """Bytes of every GPU with some: sent inside nodes and between, received inside, between."""
@@ -206,8 +186,10 @@ class Switch:
         return self.network.inside_latency_ns + crosses * self.network.between_latency_ns
 
     def time_ns(self, sendings: Iterable[Sending]) -> int:
-        """Time until everything has arrived, rounded up."""
-        return ceil(self.network.busiest_ns(self.loads(sendings))) + self.latency_ns
+        """Time until everything has arrived, rounded up: that of the busiest port or link."""
+        used = zip(self.loads(sendings), self.network.ns_per_byte, strict=True)
+        busiest_ns = max((load * rate for load, rate in used if load), default=Fraction(0))
+        return ceil(busiest_ns) + self.latency_ns
 
 
 def by_node(gpus: Iterable[int], node_of: Sequence[int]) -> dict[int, list[int]]:
