@@ -100,70 +100,57 @@ def _padded(strategy: Strategy, tokens: Sequence[int]) -> Strategy:
 
 
 def set_ns(mixed: Mixed, strategy: int, atoms: Sequence[int]) -> int | None:
-    """Time of a strategy for a set of atoms and of the visit, by definition."""
-    rows_ns = _rows_ns(mixed, strategy, atoms)
-    return None if rows_ns is None else rows_ns + mixed.strategies[strategy].visit_ns
-
-
-def _rows_ns(mixed: Mixed, strategy: int, atoms: Sequence[int]) -> int | None:
-    """The same in fractions without the visit."""
-    one = mixed.strategies[strategy]
-    if one.atoms_ns:
-        cells = [one.atoms_ns[k] for k in atoms]
-        return None if None in cells else sum(ns for ns in cells if ns is not None)
-    chosen = [mixed.atoms[k] for k in atoms]
-    if any(atom.tokens > replica.longest_row for atom in chosen for replica in one.pipelines):
+    """Time of a strategy for a set of atoms and of the visit, by definition, in fractions."""
+    own = mixed.strategies[strategy]
+    if own.atoms_ns:
+        cells = [own.atoms_ns[k] for k in atoms]
+        return None if None in cells else own.visit_ns + sum(ns or 0 for ns in cells)
+    chosen, replicas, padded = (
+        [mixed.atoms[k] for k in atoms],
+        own.pipelines,
+        mixed.rows == "padded",
+    )
+    if max(atom.tokens for atom in chosen) > own.longest:
         return None
-    padded, dp = mixed.rows == "padded", len(one.pipelines)
-    tokens = sum(atom.count * atom.tokens for atom in chosen)
-    wholes, peaks = [], []
-    for replica in one.pipelines:
-        each = [_sequence_ns(replica, atom, padded) for atom in chosen]
+    tokens, dp = sum(atom.count * atom.tokens for atom in chosen), len(replicas)
+    parts = []  # of every replica: fill, time of a row beside its sequences, work, sequences
+    for replica in replicas:
+        row_ns = replica.time.per_row_ns
+        each = [replica.time.sequence_ns(atom.tokens) + padded * row_ns for atom in chosen]
+        row_ns *= not padded
         fit = [1 if padded else replica.longest_row // atom.tokens for atom in chosen]
-        row = 0 if padded else replica.time.per_row_ns
-        peaks.append(max(n * ns + row for n, ns in zip(fit, each, strict=True)))
+        peak = max(n * ns + row_ns for n, ns in zip(fit, each, strict=True))
         work = sum(atom.count * ns for atom, ns in zip(chosen, each, strict=True))
-        wholes.append(work + row * -(-tokens // replica.longest_row))
-        if len(set(one.pipelines)) == 1:
-            share = max(-(-work // dp), _apart_ns(one, chosen, padded))
-            rows_each = -(-tokens // (replica.longest_row * dp))
-            return share + rows_each * row + (replica.stages - 1) * peaks[0]
+        parts.append(((replica.stages - 1) * peak, row_ns, work, each))
+    # The n longest sequences on any replicas, whole, each as short as the shortest of them
+    numbers = [sum(a.count for a in chosen if a.tokens >= atom.tokens) for atom in chosen]
+    alone = zip(numbers, zip(*(each for *_, each in parts), strict=True), strict=True)
+    apart = max(_apart_ns(number, each) for number, each in alone)
+    if len(set(replicas)) == 1:
+        fill, row_ns, work, _ = parts[0]
+        num_rows = -(-tokens // (replicas[0].longest_row * dp))
+        return own.visit_ns + max(-(-work // dp), apart) + num_rows * row_ns + fill
 
     def enough(time: int) -> bool:
-        return _enough(one, time, wholes, peaks)
+        """Whether the shares that unlike replicas do in a time add up."""
+        shares = 0
+        for replica, (fill, row_ns, work, _) in zip(replicas, parts, strict=True):
+            whole = work + row_ns * -(-tokens // replica.longest_row)
+            if time >= fill:
+                share = Fraction(time - fill, whole) if whole else Fraction(1)
+                shares += min(PARTS, int(share * PARTS // 1))
+        return shares >= PARTS
 
-    return max(bisect_left(range(1 << 40), True, key=enough), _apart_ns(one, chosen, padded))
-
-
-def _sequence_ns(replica: Replica, atom: Atom, padded: bool) -> int:
-    """What a sequence adds to its row; padded, it is one."""
-    own = replica.time.sequence_ns(atom.tokens)
-    return own + replica.time.per_row_ns if padded else own
-
-
-def _apart_ns(one: Strategy, atoms: Sequence[Atom], padded: bool) -> int:
-    """The n longest sequences on any replicas, whole, each as short as the shortest of them."""
-    found = 0
-    for atom in atoms:
-        number = sum(other.count for other in atoms if other.tokens >= atom.tokens)
-        each = [_sequence_ns(replica, atom, padded) for replica in one.pipelines]
-
-        def enough(time: int, each: Sequence[int] = each, number: int = number) -> bool:
-            return sum(time // ns for ns in each) >= number
-
-        if min(each):  # else some replica runs them all in no time
-            found = max(found, bisect_left(range(number * max(each) + 1), True, key=enough))
-    return found
+    return own.visit_ns + max(bisect_left(range(1 << 40), True, key=enough), apart)
 
 
-def _enough(one: Strategy, time: int, wholes: Sequence[int], peaks: Sequence[int]) -> bool:
-    """Whether the shares that unlike replicas do in a time add up."""
-    shares = 0
-    for replica, whole, peak in zip(one.pipelines, wholes, peaks, strict=True):
-        left = time - (replica.stages - 1) * peak
-        if left >= 0:
-            shares += min(PARTS, int(Fraction(left, whole) * PARTS // 1)) if whole else PARTS
-    return shares >= PARTS
+def _apart_ns(number: int, each: Sequence[int]) -> int:
+    """Least time in which replicas run so many sequences of these times; 0 where one takes none."""
+
+    def enough(time: int) -> bool:
+        return sum(time // ns for ns in each) >= number
+
+    return bisect_left(range(number * max(each) + 1), True, key=enough) if min(each) else 0
 
 
 def tour_ns(mixed: Mixed, tour: Tour) -> int | None:

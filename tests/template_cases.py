@@ -3,7 +3,6 @@
 import signal
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise, product
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -41,34 +40,27 @@ def random_places(
 
     With `room`, a stage of n layers has room for `room` GPUs / n micro-batches or so.
     """
-    random = Random(seed)
+    rng = np.random.default_rng(seed)
     pairs = [
         (j, g)
         for j, gpus in enumerate(node_gpus)
         for g in range(1, gpus + 1)
         if split is NodeSplit.ANY or g & (g - 1) == 0
     ]
-    size = (len(pairs), num_layers)
-    scale = np.array([[2 + g] for _, g in pairs])
+    gpus = np.array([[[g]] for _, g in pairs])
+    ends, number = np.arange(num_layers + 1), len(pairs)
+    layers = np.broadcast_to(ends - ends[:, None], (number, *(2 * ends.shape)))
 
     def times() -> Array:
-        drawn = [[random.randint(1, most) for _ in range(num_layers)] for _ in pairs]
-        found: Array = np.array(drawn, dtype=np.int64).reshape(size) * 3 // scale + 1
-        return found
-
-    ends = np.arange(num_layers + 1)
-    layers = ends - ends[:, None]
-    inside = np.broadcast_to(layers > 0, (len(pairs), *layers.shape))
-    fits = np.full(inside.shape, 1 << 40)
-    if room is not None:
-        gpus = np.array([g for _, g in pairs])[:, None, None]
-        fits = room * gpus // np.maximum(layers, 1)
-    square = (2, len(pairs), len(pairs))
+        drawn = rng.integers(1, most, (number, num_layers), endpoint=True)
+        return interval_sums(drawn * 3 // (2 + gpus[:, 0]) + 1)
 
     def sends() -> Array:
-        drawn = [random.randint(0, most // 4) for _ in range(int(np.prod(square)))]
-        return np.array(drawn, dtype=np.int64).reshape(square)
+        return rng.integers(0, most // 4, (2, number, number), endpoint=True)
 
+    fits = np.full(layers.shape, 1 << 40)
+    if room is not None:
+        fits = room * gpus // np.maximum(layers, 1)
     return Places(
         split=split,
         nodes=tuple(nodes),
@@ -77,10 +69,10 @@ def random_places(
         ),
         group=tuple(j for j, _ in pairs),
         gpus=tuple(g for _, g in pairs),
-        forward=interval_sums(times()),
-        backward=interval_sums(times()),
-        finish=interval_sums(times()),
-        memory=Room(np.where(inside, fits, 0)),
+        forward=times(),
+        backward=times(),
+        finish=times(),
+        memory=Room(np.where(layers > 0, fits, 0)),
         send=sends(),
         send_back=sends(),
         embedding=sends()[:, 0],
