@@ -58,13 +58,14 @@ def test_bug_there_is_a_fleet_until_no_template_holds_a_step(seed: int) -> None:
     names = list(instance.cluster.node_names)
     random.Random(seed).shuffle(names)
     while fleet is not None and len(names) > 1:
-        lost = names.pop()
+        lost, hour = names.pop(), Horizon(3600 * 10**9)
         try:
-            fleet = next_fleet(fleet, [lost], [], Horizon(3600 * 10**9))
+            fleet = next_fleet(fleet, [lost], [], hour)
         except RecoveryError:
             assert not holds_a_step(instance, names)
             break
         assert verify_fleet(fleet).problems == ()
+        assert verify_fleet(next_fleet(fleet, names[:1], [lost], hour)).problems == ()
 
 
 def test_bug_pipelines_of_fewer_nodes_than_n0() -> None:

@@ -5,8 +5,6 @@ from pathlib import Path
 from statistics import pvariance
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from solver.files import to_json
 from solver.fleet_document import FleetDocument
@@ -73,23 +71,6 @@ def test_micro_batches_by_variance(fleet: FleetDocument) -> None:
     spreads = [pvariance([one.step_time_s for one in f.pipelines]) for f in (even, fleet)]
     assert spreads[0] <= spreads[1]
     assert verify_fleet(even).problems == ()
-
-
-@settings(max_examples=8, deadline=None)
-@given(st.data())
-def test_every_recovery_is_verified(data: st.DataObject) -> None:
-    """Nodes leave and come back one or two at a time; every file on the way holds."""
-    document = start_fleet(fleet_instance(6), even_designs(range(1, 4)), 1)
-    names = document.instance.cluster.node_names
-    for _ in range(3):
-        ready = [name for name in names if name not in document.away]
-        lost = data.draw(st.lists(st.sampled_from(ready), unique=True, max_size=2), label="lost")
-        joined = [name for name in document.away if data.draw(st.booleans(), label=name)]
-        if len(ready) - len(lost) + len(joined) < 1:
-            break
-        document = next_fleet(document, lost, joined, HOUR)
-        assert verify_fleet(document).problems == ()
-        assert set(lost) <= set(document.away)
 
 
 def test_a_fleet_that_goes_on_is_verified() -> None:

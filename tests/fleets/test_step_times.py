@@ -6,13 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from formulations.costs.template_costs import TemplateCosts, template_costs
-from formulations.fleet import Design
+from formulations.costs.template_costs import TemplateCosts
 from formulations.instance.search import ScheduleName
-from solver.fleets.step_times import kinds_of, step_times_ns
+from solver.fleets.step_times import step_times_ns
 from solver.simulate import Array, pipeline_step_ns
-from tests.random_fleets import STRATEGY, random_template
-from tests.small_instances import random_instance
 
 
 def random_costs(rng: random.Random, schedule: ScheduleName = "1f1b") -> TemplateCosts:
@@ -57,16 +54,3 @@ def test_times_end_where_memory_does() -> None:
     for limit_bytes, number in ((5, 5), (0, 0)):
         limits = np.full(costs.num_stages, limit_bytes)
         assert len(step_times_ns(replace(costs, limit_bytes=limits), 20)) == number
-
-
-def test_kinds_of_templates() -> None:
-    for seed in range(10):
-        instance, rng = random_instance(seed), random.Random(seed)
-        num_layers = len(instance.workload.layers)
-        groups = instance.cluster.node_groups[: min(3, num_layers)]
-        gpus = [group.gpus_per_node for group in instance.cluster.groups]
-        design = Design(template=random_template(rng, num_layers, groups, gpus), strategy=STRATEGY)
-        (kind,) = kinds_of(instance, [design])
-        assert kind.nodes == design.template.counts(len(gpus))
-        costs = template_costs(instance, STRATEGY, design.template)
-        assert list(kind.times_ns) == step_times_ns(costs, instance.workload.global_batch)
