@@ -183,13 +183,10 @@ class Cluster(Record):
         numbers = {zone: number for number, zone in enumerate(self.zones)}
         return tuple(numbers[group.zone] for group in self.groups)
 
-    @cached_property
-    def _own_links(self) -> dict[frozenset[str | None], ZoneLink]:
-        return {frozenset(pair.zones): pair.link for pair in self.zone_links}
-
     def link_between(self, first: str | None, second: str | None) -> ZoneLink:
         """The link that joins two zones."""
-        link = self._own_links.get(frozenset((first, second)), self.zone_link)
+        named = (pair.link for pair in self.zone_links if {*pair.zones} == {first, second})
+        link = next(named, self.zone_link)
         assert link is not None  # validated: two zones have one
         return link
 
@@ -329,14 +326,11 @@ def resolve_cluster(written: ClusterFile, place: Place) -> Cluster:
 def _group(written: NodeGroupFile, place: Place, *, alone: bool) -> NodeGroup:
     """One group; `alone`: the cluster is a single node and needs no network."""
     wrong, links = Mistakes(), link_catalogue()
-    gpu: GpuType | None = None
     at = place.at("gpu")
     if isinstance(written.gpu, GpuFile):
         gpu = wrong.of(gpu_type, written.gpu, at, links)
-    elif written.gpu in gpu_catalogue():
-        gpu = gpu_catalogue()[written.gpu]
     else:
-        wrong.errors.append(at.unknown("GPU", written.gpu, gpu_catalogue()))
+        gpu = wrong.of(at.pick, "GPU", written.gpu, gpu_catalogue())
     inside = outside = None
     if written.intra_node is not None:
         inside = wrong.of(find_link, written.intra_node, place.at("intra_node"), links)
@@ -351,9 +345,8 @@ def _group(written: NodeGroupFile, place: Place, *, alone: bool) -> NodeGroup:
     if written.memory_bytes is not None:
         memory = {"memory_bytes": written.memory_bytes, "memory_source": NOT_STATED}
         gpu = gpu.model_copy(update={**memory, "memory_kind": "assumed"})
-    price, spot = written.price_usd_per_hour, None
-    if written.spot is not None:
-        spot = Spot.model_validate({**dict(written.spot), "only": price is None})
+    price, terms = written.price_usd_per_hour, written.spot
+    spot = Spot.model_validate({**dict(terms), "only": price is None}) if terms else None
     return NodeGroup(
         name=written.name,
         gpu=gpu,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import yaml
 
@@ -32,6 +32,7 @@ from formulations.instance.record import (
     printable,
 )
 
+Entry = TypeVar("Entry")
 Part = str | int | float | bool | None  #: key of a mapping, or index in a list
 
 
@@ -107,6 +108,12 @@ class Place:
     def error(self, found: str, allowed: str) -> InstanceError:
         """The error to raise for this field."""
         return InstanceError(self.document.where(self.path), found, allowed)
+
+    def pick(self, kind: str, name: str, entries: Mapping[str, Entry]) -> Entry:
+        """The entry of that name. Raises InstanceError without one."""
+        if name not in entries:
+            raise self.unknown(kind, name, entries)
+        return entries[name]
 
     def unknown(self, kind: str, name: str, names: Iterable[str]) -> InstanceError:
         """The error for a name that is not among those that there are."""

@@ -221,8 +221,6 @@ def _values(
 
 def reader_of(config: Mapping[str, object], where: str) -> ConfigReader:
     """The fields of a file. Raises InstanceError for a model type that is not in the table."""
-    if not isinstance(config, Mapping):
-        raise InstanceError(where, f"a {type(config).__name__}", "an object with a model_type")
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in model_types():
         hint = spelling_of(model_type, list(model_types()))

@@ -221,17 +221,11 @@ def _unlike(given: Given, place: Place) -> Iterator[InstanceError]:
         problem = f"{workload.precision}, for which {gpu} of group {group!r} has no peak"
         yield place.error(problem, ", ".join(shared) or "GPUs that share a precision")
     for name in ("precision", "hidden_size", "sequence_length"):
-        if profile is None:
-            break
-        measured, trained = getattr(profile.file, name), getattr(workload, name)
-        if measured in (None, trained):
-            continue
-        problem = f"times of {name.replace('_', ' ')} {measured}, for a workload of {trained}"
-        allowed = f"times of {trained}, or a workload of {measured}"
-        if name == "precision":
-            problem = f"times in {measured}, for a workload in {trained}"
-            allowed = f"times in {trained}, or workload.precision: {measured}"
-        yield profile.place.at(name).error(problem, allowed)
+        measured, trained = profile and getattr(profile.file, name), getattr(workload, name)
+        if profile and measured not in (None, trained):
+            problem = f"times of {name.replace('_', ' ')} {measured}, for a workload of {trained}"
+            allowed = f"times of {trained}, or a workload of {measured}"
+            yield profile.place.at(name).error(problem, allowed)
 
 
 def _check_objective(written: InstanceFile, place: Place) -> None:

@@ -274,9 +274,7 @@ def find_link(
     """The link of a written name or of written figures; `latency_s`: where none is written."""
     if isinstance(written, LinkFile):
         return as_link(written, latency_s)
-    if written not in links:
-        raise place.unknown("link", written, links)
-    return links[written]
+    return place.pick("link", written, links)
 
 
 def as_link(written: LinkFile, latency_s: float) -> Link:

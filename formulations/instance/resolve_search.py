@@ -126,8 +126,6 @@ def resolve_search(wrong: Mistakes, given: Given) -> tuple[Profile | None, Searc
         return None
     times, strategies = groups
     overlap = search.overlap
-    if isinstance(overlap, str):
-        overlap = overlap_catalogue()[overlap]
     strategies |= {
         "expert_parallel": experts,
         "recompute": [way for way in search.recompute if not (flash and way == "selective")],

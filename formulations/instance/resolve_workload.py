@@ -79,10 +79,9 @@ def resolve_workload(
         name, source = config_name(path), printable(str(path))
     else:
         name, entries = written.catalogue or "", workload_catalogue()
-        if name not in entries:
-            raise place.at("catalogue").unknown("workload", name, entries)
-        architecture, source = entries[name].sizes, entries[name].source
-        length, batch = length or entries[name].sequence_length, batch or entries[name].global_batch
+        entry = place.at("catalogue").pick("workload", name, entries)
+        architecture, source = entry.sizes, entry.source
+        length, batch = length or entry.sequence_length, batch or entry.global_batch
     if length is None:
         raise place.at("sequence_length").error("missing", "tokens per sequence, such as 2048")
     if batch is None:
