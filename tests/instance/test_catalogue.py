@@ -11,32 +11,19 @@ from formulations.instance.catalogue import (
     workload_catalogue,
 )
 from formulations.instance.documents import parse_document
-from formulations.instance.workload import Precision
+from formulations.units import parse_quantity
 from tests.architectures import COUNTED, PUBLISHED
+from tests.conftest import ROOT
 from tests.instance_texts import LINKS, ONE_GPU
 
 GPUS = gpu_catalogue()
 WORKLOADS = workload_catalogue()
 
-#: GiB that datasheets print, in the GB of 2^30 bytes that GPU memory is built in; a dense peak in
-#: TFLOP/s, where the comment has the one with sparsity that is printed, if any.
-PRINTED: dict[str, tuple[int, Precision, float]] = {
-    "V100-16": (16, "fp16", 125),
-    "V100-32": (32, "fp16", 125),
-    "T4": (16, "fp16", 65),
-    "RTX-3090": (24, "fp16", 71),  # 142; and 142 dense only with FP16 accumulation
-    "A10": (24, "bf16", 125),  # 250
-    "A10G": (24, "bf16", 70),  # 140
-    "A40": (48, "bf16", 149.7),  # 299.4
-    "A100-40": (40, "bf16", 312),  # 624
-    "A100-80": (80, "tf32", 156),  # 312
-    "A800-80": (80, "bf16", 312),
-    "L4": (24, "fp8", 242.5),  # 485
-    "L40S": (48, "bf16", 362.05),  # 733
-    "H100": (80, "bf16", 989.5),  # 1979
-    "H200": (141, "fp8", 1979),  # 3958
-    "B200": (180, "bf16", 2250),  # 4500
-}
+PRINTED = dict(
+    row.partition("#")[0].strip().split(" ", 1)
+    for row in (ROOT / "tests" / "data" / "datasheets.txt").read_text(encoding="utf-8").splitlines()
+    if not row.startswith("#")
+)
 
 
 @pytest.mark.parametrize("name", GPUS)
@@ -56,9 +43,10 @@ def test_every_gpu_has_sources_and_figures_that_fit(name: str) -> None:
     assert ("bf16" in peak) == ((gpu.compute_capability or 0) >= 8)  # not before Ampere
     # Of the memory less can be allocated than is printed, by at most 10 %.
     if name in PRINTED:
-        gib, precision, tera_flops = PRINTED[name]
-        assert peak[precision] == pytest.approx(tera_flops * 1e12)
-        assert 0.9 * gib < gpu.memory_bytes / 2**30 < gib
+        memory, _, rate = PRINTED[name].partition(", ")
+        precision, _, figure = rate.partition(" ")
+        assert peak[precision] == pytest.approx(parse_quantity(figure, "compute"))  # type: ignore[index]
+        assert 0.9 < gpu.memory_bytes / parse_quantity(memory, "size") < 1
     # Half of what datasheets print for both directions.
     assert name != "A100-80" or gpu.link.bandwidth_bytes_per_s == 300e9
 

@@ -114,12 +114,6 @@ def test_bug_names_that_reach_the_terminal_are_refused(name: str) -> None:
         assert NAMES.validate_python(name) == name
 
 
-def test_unprintable_text_is_escaped_and_cut() -> None:
-    """What a message quotes is one short line."""
-    assert printable("a\x1b\nb") == "a\\x1b\\nb"
-    assert printable("x" * 10, 8) == "xxxxx..."
-
-
 def test_sums_and_steps_beyond_a_limit() -> None:
     """3 + 4 is within 7; 32,768 micro-batches of one stage, or 524,288 passes of all, too."""
     assert first_beyond([3, 4], 7) is None
@@ -127,3 +121,5 @@ def test_sums_and_steps_beyond_a_limit() -> None:
     assert can_be_simulated(8, 1 << 15, 1 << 15)
     assert not can_be_simulated(8, (1 << 15) + 1, 1 << 15)
     assert not can_be_simulated(1, 1 << 16, (1 << 15) + 1)
+    # what a message quotes is one short line
+    assert (printable("a\x1b\nb"), printable("x" * 10, 8)) == ("a\\x1b\\nb", "xxxxx...")
