@@ -13,15 +13,8 @@ from formulations.costs.plan_costs import plan_costs
 from solver.options import SolveOptions
 from solver.search.driver import solve
 from solver.simulate import step_time_ns
+from tests.bench.bounds import bounds
 
-#: With Calculon's figures of the machine, (sequence parallel, overlap) -> bounds of the mean and
-#: of the largest |error| of the step over the rows priced: those found, times 1.1.
-TIMES = {
-    ("rs_ag", "ring"): (0.017, 0.091),
-    ("rs_ag", "none"): (0.143, 0.20),
-    ("ar", "ring"): (0.088, 0.106),
-    ("ar", "none"): (0.099, 0.163),
-}
 #: Every so many rows are priced.
 EVERY = 12
 
@@ -68,8 +61,8 @@ def test_steps_and_memory_are_near_calculons(rows: list[Figures]) -> None:
     Without recomputation Calculon keeps 26 s b h / t of a block and micro-batch, we 34: it keeps no
     input of the activation function (8 s b h / t). It splits gradients.
     """
-    kinds = [(row["row"]["tp_comm"], row["row"]["tp_overlap"]) for row in rows]
-    for wanted, (mean_bound, bound) in TIMES.items():
+    kinds = [f"{row['row']['tp_comm']}, {row['row']['tp_overlap']}" for row in rows]
+    for wanted, (_, mean_bound, bound) in bounds("calculon").items():
         named = [row for row, kind in zip(rows, kinds, strict=True) if kind == wanted]
         errors = np.array([error(row, "s") for row in named])
         assert abs(errors.mean()) <= mean_bound
