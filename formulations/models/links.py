@@ -17,7 +17,7 @@ replicas or stages.
 Every count is at least what it counts. Costs grow with it, so that minimisation makes it equal.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 from typing import Any
@@ -29,6 +29,7 @@ from formulations.costs.transfers import Pair, RingRate, ZoneTerms
 from formulations.decisions import Start
 from formulations.models.layer_to_stage import Split
 from formulations.models.model import (
+    Choice,
     Costs,
     Linear,
     Literal,
@@ -108,9 +109,7 @@ class ZoneVariables:
             crossing.append(self._crosses(19, s, (s + config.dp) % config.slots, [pair], name))
         return self._count(19, crossing, f"flows_{stage}_{pair[0]}_{pair[1]}")
 
-    def sends(
-        self, slot: int
-    ) -> Iterator[tuple[tuple[Literal, ...], list[tuple[Literal, tuple[int, ...]]]]]:
+    def sends(self, slot: int) -> Iterator[Choice]:
         """(15) Ends of messages to the next stage; numbers of flows, and messages [K] then, ns."""
         nothing = (0,) * len(self.terms.tables.tensors)
         for i, source in self.owners[slot]:
@@ -142,36 +141,27 @@ class ZoneVariables:
         joining = [self._joins(k, pair) for k in range(self.config.pp)]
         return self._count(20, joining, f"rings_{pair[0]}_{pair[1]}")
 
-    def ring_rates(
-        self, stage: int
-    ) -> Iterator[tuple[tuple[Literal, ...], list[tuple[Literal, RingRate]]]]:
+    def ring_rates(self, stage: int) -> Iterator[Choice]:
         """(17) Whether a stage's ring passes between two zones, and the rates there."""
         for pair in self.pairs:
             rates = [(b, self.terms.ring_rate(pair, n)) for b, n in self._rings(pair)]
             yield (self._joins(stage, pair),), rates
 
-    def ring_latencies(
-        self, stage: int
-    ) -> Iterator[tuple[tuple[Literal, ...], list[tuple[Literal, float]]]]:
+    def ring_latencies(self, stage: int) -> Iterator[Choice]:
         """(17) Whether a stage's ring passes between two zones, and the latency there."""
         for pair in self.pairs:
             yield (self._joins(stage, pair),), [(1, self.terms.link(pair).latency_s)]
 
-    def embeddings(self) -> list[list[tuple[Literal, int]]]:
+    def embeddings(self) -> Iterator[Choice]:
         """(18), (21) Numbers of lanes, and times that the tied matrix takes then at least, ns."""
-        last, choices = (self.config.pp - 1) * self.config.dp, []
+        last = (self.config.pp - 1) * self.config.dp
         for y, z in self.pairs:
             crossing = [
                 self._crosses(21, r, last + r, [(y, z), (z, y)], f"crosses_tied_{r}_{y}_{z}")
                 for r in range(self.config.dp)
             ]
             lanes = self._count(21, crossing, f"lanes_{y}_{z}")
-            choices.append([(b, self.terms.embedding_ns((y, z), n) if n else 0) for b, n in lanes])
-        return choices
-
-
-#: Conditions, and options of which exactly one holds: literals and what they choose.
-Choice = tuple[tuple[Literal, ...], Sequence[tuple[Literal, Any]]]
+            yield (), [(b, self.terms.embedding_ns((y, z), n) if n else 0) for b, n in lanes]
 
 
 class RingTimes:
@@ -200,72 +190,79 @@ class RingTimes:
             parts += self._bytes(phase, stage, split, layers, name, place)
         return total_of(*parts)
 
-    def _nodes(self, stage: int) -> Iterable[list[tuple[Literal, Start, Any]]]:
-        """Of every slot of a stage the starts that may cover it, with their terms."""
-        for slot in stage_slots(self.tables.config, stage):
-            yield [(covers, key, self.placer.terms(*key)) for covers, key in self._covering[slot]]
-
-    def _largest(
-        self, costs: Costs[Any], choices: Iterable[Choice], stage: int | None, name: str
+    def _slowest(
+        self,
+        stage: int,
+        of_node: Callable[[Start, Any], Any],
+        costs_of: Callable[[set[Any]], Costs[Any]],
+        name: str,
+        between: Iterable[Choice] | None = None,
     ) -> Term:
-        """Largest cost of a choice that holds; of pairs at the number of nodes of a stage."""
-        spans = None if stage is None else self._spans[stage]
-        rows = [
-            row
-            for holds, options in choices
-            for row in self.model.choose(costs, options, spans, holds)
-        ]
-        return self.model.maximum(17, rows, costs.upper, name)
+        """(17) The largest cost of the nodes of a stage.
+
+        between: the same of zones that its ring passes; costs are then of pairs with the number of
+        its nodes.
+        """
+        choices: list[Choice] = []
+        for slot in stage_slots(self.tables.config, stage):
+            starts = self._covering[slot]
+            nodes = [(holds, of_node(key, self.placer.terms(*key))) for holds, key in starts]
+            choices.append(((), nodes))
+        choices += between or ()
+        costs = costs_of({term for _, options in choices for _, term in options})
+        seconds = None if between is None else self._spans[stage]
+        return self.model.largest(17, costs, choices, name, seconds)
 
     def _start_up(self, phase: SyncPhase, stage: int, name: str) -> list[Term]:
         """Latencies of the rings inside and between the nodes."""
         groups, spans = self.tables.instance.cluster.groups, self._spans[stage]
-        inside: list[Choice] = [
-            ((), [(covers, node.inside_latency_s[stage]) for covers, _, node in nodes])
-            for nodes in self._nodes(stage)
+        return [
+            self._slowest(
+                stage,
+                lambda _, node: node.inside_latency_s[stage],
+                lambda all_s: of_numbers({s: phase.latency_ns(s, 1, 0.0) for s in all_s}),
+                f"{name}_inside_start_{stage}",
+            ),
+            self._slowest(
+                stage,
+                lambda key, _: groups[key[0]].inter_node.latency_s,
+                lambda all_s: of_numbers(
+                    {(s, n): phase.latency_ns(0.0, n, s) for s in all_s for n in spans}
+                ),
+                f"{name}_outside_start_{stage}",
+                self._zones.ring_latencies(stage),
+            ),
         ]
-        latencies = {latency_s for _, options in inside for _, latency_s in options}
-        costs = of_numbers({s: phase.latency_ns(s, 1, 0.0) for s in latencies})
-        first = self._largest(costs, inside, None, f"{name}_inside_start_{stage}")
-        outside: list[Choice] = [
-            ((), [(covers, groups[key[0]].inter_node.latency_s) for covers, key, _ in nodes])
-            for nodes in self._nodes(stage)
-        ]
-        outside += self._zones.ring_latencies(stage)
-        latencies = {latency_s for _, options in outside for _, latency_s in options}
-        pairs = of_numbers({(s, n): phase.latency_ns(0.0, n, s) for s in latencies for n in spans})
-        return [first, self._largest(pairs, outside, stage, f"{name}_outside_start_{stage}")]
 
     def _bytes(
         self, phase: SyncPhase, stage: int, split: Split, layers: Array, name: str, place: str
     ) -> list[Term]:
         """Bytes of some layers [L] inside and between the nodes."""
         config, efficiency = self.tables.config, self.tables.instance.cluster.efficiency
-        stages = config.stages_of(stage)
-        inside: list[Choice] = [
-            ((), [(covers, node.inside[stage]) for covers, _, node in nodes])
-            for nodes in self._nodes(stage)
+        stages, spans = config.stages_of(stage), self._spans[stage]
+        return [
+            self._slowest(
+                stage,
+                lambda _, node: node.inside[stage],
+                lambda rates: split.of_layers(
+                    stages, {rate: phase.inside_ns(rate) * layers for rate in rates}
+                ),
+                f"{name}_inside_{place}",
+            ),
+            self._slowest(
+                stage,
+                lambda key, node: node.outside.get(
+                    stage, RingRate(0.0, lanes_like(config, key[0]))
+                ),
+                lambda rates: split.of_layers(
+                    stages,
+                    {
+                        (rate, n): phase.outside_ns(rate, n, efficiency(n)) * layers
+                        for rate in rates
+                        for n in spans
+                    },
+                ),
+                f"{name}_outside_{place}",
+                self._zones.ring_rates(stage),
+            ),
         ]
-        rates = {rate for _, options in inside for _, rate in options}
-        times = {rate: phase.inside_ns(rate) * layers for rate in rates}
-        costs = split.of_layers(stages, times)
-        first = self._largest(costs, inside, None, f"{name}_inside_{place}")
-
-        def outside_rate(key: Start, node: Any) -> RingRate:
-            nothing = RingRate(0.0, lanes_like(config, key[0]))
-            rate: RingRate = node.outside.get(stage, nothing)
-            return rate
-
-        outside: list[Choice] = [
-            ((), [(covers, outside_rate(key, node)) for covers, key, node in nodes])
-            for nodes in self._nodes(stage)
-        ]
-        outside += self._zones.ring_rates(stage)
-        rates = {rate for _, options in outside for _, rate in options}
-        between = {
-            (rate, n): phase.outside_ns(rate, n, efficiency(n)) * layers
-            for rate in rates
-            for n in self._spans[stage]
-        }
-        pairs = split.of_layers(stages, between)
-        return [first, self._largest(pairs, outside, stage, f"{name}_outside_{place}")]

@@ -36,6 +36,9 @@ Literal: TypeAlias = Term  #: worth 0 or 1 in every solution
 Pairs: TypeAlias = Iterable[tuple[Linear, int]]  #: variables and values
 Row: TypeAlias = tuple[tuple[Literal, ...], Term]  #: a term, and the literals under which it counts
 
+#: Literals under which it counts, and options of which exactly one holds, with what they choose.
+Choice: TypeAlias = tuple[tuple[Literal, ...], Sequence[tuple[Literal, Any]]]
+
 #: By how much a row must give way at most where its literals do not hold.
 GiveWay: TypeAlias = Callable[[], int] | None
 
@@ -278,6 +281,20 @@ class Model(ABC):
 
         `upper` bounds all of them. Minimisation makes it the maximum: nothing else pulls it up.
         """
+
+    def largest(
+        self,
+        number: int,
+        costs: Costs[Any],
+        choices: Iterable[Choice],
+        name: str,
+        seconds: Mapping[Any, Literal] | None = None,
+    ) -> Term:
+        """The largest cost of what is chosen, over all choices; see `choose` and `maximum`."""
+        rows = [
+            row for holds, options in choices for row in self.choose(costs, options, seconds, holds)
+        ]
+        return self.maximum(number, rows, costs.upper, name)
 
     # The whole model
 

@@ -32,7 +32,7 @@ from typing import TypeAlias
 
 from formulations.costs.placement import Placer
 from formulations.costs.stage_places import placement_of
-from formulations.costs.tables import CostTables
+from formulations.costs.tables import Array, CostTables
 from formulations.decisions import Given, only_order, possible_starts
 from formulations.models.layer_to_stage import Split
 from formulations.models.links import RingTimes, ZoneVariables
@@ -113,28 +113,22 @@ class FreeOrder:
     def send(self, stage: int, replica: int, split: Split) -> Term:
         """(15) Transfer from a virtual stage to the next, ns."""
         if (stage, replica) not in self._sends:
-            config = self.tables.config
+            config, placer = self.tables.config, self.placer
             slot = stage % config.pp * config.dp + replica
-            self._sends[stage, replica] = self._send(slot, stage, replica, split)
+            choices = list(self._zones.sends(slot))
+            for end in (slot, (slot + config.dp) % config.slots):
+                starts = self._covering[end]
+                times = [(self.start[key], placer.terms(*key).send_ns[slot]) for key in starts]
+                choices.append(((), times))
+            messages = {times_ns for _, options in choices for _, times_ns in options}
+            costs = Costs(
+                {times_ns: split.message_ns(self.tables, times_ns, stage) for times_ns in messages},
+                lambda a, b: max(first - second for first, second in zip(a, b, strict=True)),
+                {times_ns: max(times_ns) for times_ns in messages},
+            )
+            send = self.model.largest(15, costs, choices, f"send_{stage}_{replica}")
+            self._sends[stage, replica] = send
         return self._sends[stage, replica]
-
-    def _send(self, slot: int, stage: int, replica: int, split: Split) -> Term:
-        choices = list(self._zones.sends(slot))
-        for end in (slot, (slot + self.tables.config.dp) % self.tables.config.slots):
-            times = [(key, self.placer.terms(*key).send_ns[slot]) for key in self._covering[end]]
-            choices.append(((), [(self.start[key], own_ns) for key, own_ns in times]))
-        messages = {times_ns for _, options in choices for _, times_ns in options}
-        costs = Costs(
-            {times_ns: split.message_ns(self.tables, times_ns, stage) for times_ns in messages},
-            lambda a, b: max(first - second for first, second in zip(a, b, strict=True)),
-            {times_ns: max(times_ns) for times_ns in messages},
-        )
-        rows = [
-            row
-            for holds, options in choices
-            for row in self.model.choose(costs, options, None, holds)
-        ]
-        return self.model.maximum(15, rows, costs.upper, f"send_{stage}_{replica}")
 
     def sync(self, device: int, split: Split) -> Term:
         """Gradient sync of a device, ns."""
@@ -149,13 +143,13 @@ class FreeOrder:
     def embedding(self) -> Term:
         """(18) All-reduce of the tied embeddings, ns."""
         config = self.tables.config
-        choices = self._zones.embeddings() if self.tables.tied else []
+        choices = list(self._zones.embeddings()) if self.tables.tied else []
         for slot in {*range(config.dp), *range(config.slots - config.dp, config.slots)}:
-            terms = [(key, self.placer.terms(*key)) for key in self._covering[slot]]
-            choices.append([(self.start[key], node.embedding_ns) for key, node in terms])
-        costs = of_numbers({ns: ns for options in choices for _, ns in options})
-        rows = [row for options in choices for row in self.model.choose(costs, options)]
-        return self.model.maximum(18, rows, costs.upper, "embedding")
+            starts = self._covering[slot]
+            times = [(self.start[key], self.placer.terms(*key).embedding_ns) for key in starts]
+            choices.append(((), times))
+        costs = of_numbers({ns: ns for _, options in choices for _, ns in options})
+        return self.model.largest(18, costs, choices, "embedding")
 
     def assignment(self, order: Sequence[int]) -> Pairs:
         """The starts of an order."""
@@ -197,15 +191,15 @@ class FixedOrder:
 
     def sync(self, device: int, split: Split) -> Term:
         """Gradient sync of a device, ns."""
-        costs, stages = self._costs, self._tables.config.stages_of(device)
-        total = split.device_sum(stages, costs.sync_ns[device])
-        return total_of(total, int(costs.sync_latency_ns[device]))
+        return self._sum(device, split, self._costs.sync_ns, self._costs.sync_latency_ns)
 
     def gather(self, device: int, split: Split) -> Term:
         """Parameter gather of a device, ns."""
-        costs, stages = self._costs, self._tables.config.stages_of(device)
-        total = split.device_sum(stages, costs.gather_ns[device])
-        return total_of(total, int(costs.gather_latency_ns[device]))
+        return self._sum(device, split, self._costs.gather_ns, self._costs.gather_latency_ns)
+
+    def _sum(self, device: int, split: Split, layers_ns: Array, start_ns: Array) -> Term:
+        stages = self._tables.config.stages_of(device)
+        return total_of(split.device_sum(stages, layers_ns[device]), int(start_ns[device]))
 
     def embedding(self) -> Term:
         """All-reduce of the tied embeddings, ns."""

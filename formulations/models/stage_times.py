@@ -179,8 +179,7 @@ class StageTimes:
         owners = [(owner, j) for j, owner in self.order.types(self._slot(stage, replica))]
         times = {(j, w): self.tables.recompute_ns[w][:, j] for _, j in owners for w in ways}
         costs = self.split.of_layers([stage], times)
-        rows = self.model.choose(costs, owners, ways)
-        return self.model.maximum(1, rows, costs.upper, f"again_{stage}_{replica}")
+        return self.model.largest(1, costs, [((), owners)], f"again_{stage}_{replica}", ways)
 
     def _fit_chunks(self, device: int) -> None:
         """(2) Every slot of a device with several chunks, for every moment and way there may be."""

@@ -169,17 +169,6 @@ class Balance:
         """All allowed ends of stage k if it starts at `start`."""
         return range(int(self.space.least_ends[start]), int(self.farthest[k, start]) + 1)
 
-    def earliest_starts(self) -> list[int]:
-        """Least start of each stage and, last, of none, [pp + 1]; above 0 for stage 0: none fits.
-
-        No split that fits memory has an earlier boundary. Proof: memory grows with the layers, so
-        stage k cannot start earlier than where it is full if it ends as early as it may.
-        """
-        starts = [self.space.tables.num_layers]
-        for farthest in self.farthest[::-1]:
-            starts.append(int(np.searchsorted(farthest[: starts[-1]], starts[-1])))
-        return starts[::-1]
-
     def takes(self, split: Split) -> bool:
         """Whether `fits` holds of one split."""
         return bool(self.fits(np.array([split]))[0])
@@ -197,17 +186,6 @@ class Balance:
     def times_ns(self, split: Split) -> list[int]:
         """Forward and backward of one micro-batch on the slowest replica of every stage."""
         return [max(times.values()) for times in self.kind_times_ns(split)]
-
-    def replica_times_ns(self, split: Split) -> Array:
-        """[S, dp] forward and backward of one micro-batch on every replica."""
-        return np.array(
-            [
-                [times[kind] for kind in zip(groups, self.shares, strict=True)]
-                for times, groups in zip(
-                    self.kind_times_ns(split), self.groups.tolist(), strict=True
-                )
-            ]
-        )
 
     def work(self, split: Split) -> int:
         """Work of the most loaded stage, in ns."""

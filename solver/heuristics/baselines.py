@@ -47,8 +47,7 @@ def even_split(tables: CostTables) -> Split:
     earliest_end = least_ends(tables)
     if all(end >= earliest_end[start] for start, end in pairwise(target)):
         return target
-    anywhere = (*range(stages), layers)
-    split = nearest_split(target, lambda k, start: range(earliest_end[start], layers + 1), anywhere)
+    split = nearest_split(target, lambda k, start: range(earliest_end[start], layers + 1))
     if split is None:
         raise ValueError(f"{layers} layers are too few for {stages} stages")
     return split
@@ -79,8 +78,7 @@ def fitting_even_split(costs: Balance) -> Split | None:
     split = even_split(costs.space.tables)
     if costs.takes(split):
         return split
-    earliest = costs.earliest_starts()
-    return nearest_split(split, costs.ends, earliest) if earliest[0] == 0 else None
+    return nearest_split(split, costs.ends)
 
 
 def minmax_of(costs: Balance) -> Split | None:

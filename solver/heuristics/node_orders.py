@@ -73,13 +73,11 @@ def node_orders(nodes_used: Sequence[int], limit: int) -> Iterator[Order]:
         yield tuple(order)
 
 
-def nearest_split(
-    target: Split, ends: Callable[[int, int], range], earliest: Sequence[int]
-) -> Split | None:
+def nearest_split(target: Split, ends: Callable[[int, int], range]) -> Split | None:
     """The split closest to `target`, boundary by boundary from the left; None iff there is none.
 
-    `ends(k, start)`: all allowed ends of stage k. `earliest`: [pp + 1] no boundary of any split
-    is below; it saves time. Depth first, every dead end (stage, start) visited once.
+    `ends(k, start)`: all allowed ends of stage k. Depth first, every dead end (stage, start)
+    visited once.
     """
     layers = target[-1]
     dead: set[tuple[int, int]] = set()
@@ -89,8 +87,7 @@ def nearest_split(
             return () if start == layers else None
         if (k, start) in dead:
             return None
-        candidates = (end for end in ends(k, start) if end >= earliest[k + 1])
-        for end in sorted(candidates, key=lambda end: (abs(end - target[k + 1]), end)):
+        for end in sorted(ends(k, start), key=lambda end: (abs(end - target[k + 1]), end)):
             following = rest(k + 1, end)
             if following is not None:
                 return (end, *following)
@@ -109,7 +106,10 @@ def compute_bound_ns(costs: Balance, split: Split) -> int:
     micro-batches, and its last backward is followed by that micro-batch's backwards on the stages
     before it: their sum is the longest path at least.
     """
-    times = costs.replica_times_ns(split)
+    rows = zip(costs.groups.tolist(), costs.kind_times_ns(split), strict=True)
+    times = np.array(
+        [[of_kind[j, m] for j, m in zip(row, costs.shares, strict=True)] for row, of_kind in rows]
+    )
     keeps_backwards = not SCHEDULES[costs.space.tables.config.schedule].splits_backward
     before = (np.cumsum(times, axis=0) - times) * keeps_backwards
     return int((before + times * np.array(costs.shares)).max())

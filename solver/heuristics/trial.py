@@ -15,8 +15,8 @@ from formulations.costs.placement import PlacementCosts
 from formulations.costs.tables import Array
 from formulations.plan import Configuration
 from formulations.schedules import schedule_graph
-from solver.graph.problem import distinct, distinct_rows
-from solver.heuristics.balance import Balance, Mask
+from solver.graph.problem import distinct
+from solver.heuristics.balance import Balance
 from solver.simulate import Times, simulate, trace
 
 #: End times held at once by a batch simulation.
@@ -57,10 +57,7 @@ class Trial(ABC):
 
     @abstractmethod
     def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
-        """Micro-batches, and times [S, C * N] of the C kinds of replicas with them, kind by kind.
-
-        Every kind under every split; those that may finish last are there.
-        """
+        """Micro-batches, and times [S, C * N] of the C kinds of replicas with them, by kind."""
 
     @abstractmethod
     def tail_ns(self, splits: Array) -> Array:
@@ -106,35 +103,16 @@ class OrderTrial(Trial):
 
     @cached_property
     def lanes(self) -> list[Lanes]:
-        """Kinds of replicas that may finish last, by micro-batches.
-
-        Left out are those that another kind outdoes in every forward, backward and transfer, with
-        no fewer micro-batches: all their operations end no later. Nor does one with more room,
-        or other degrees, where room decides what is recomputed.
-        """
-        tables = self.tables
-        recomputed = [*tables.recompute_ns, -tables.capacity_bytes[None]]
-        passes = [np.diff(part, axis=0) for part in self.space.passes]
-        times = np.concatenate(passes + recomputed * self.space.intervals.stages.has_choice)
-        slower: Mask = np.all(times[:, :, None] >= times[:, None, :], axis=0)
-        if self.space.intervals.stages.has_choice:
-            degrees = np.array([self.config.degrees.index(rows) for rows in self.config.degrees])
-            slower &= degrees[:, None] == degrees
+        """Kinds of replicas, by micro-batches."""
         boundaries = np.arange(self.config.num_stages - 1) % self.config.pp
-        groups = self.balance.groups.T
-        send = self.placement.send_ns[:, boundaries].transpose(2, 0, 1).reshape(len(groups), -1)
-        shares = np.array(self.balance.shares)[:, None]
-        kept = np.empty((0, 1 + groups.shape[1] + send.shape[1]), dtype=np.int64)
-        p, kinds = groups.shape[1], len(self.tables.tensors)
-        for row in distinct_rows(np.concatenate([shares, groups, send], axis=1))[::-1]:
-            outdone = (kept[:, 0] >= row[0]) & (kept[:, p + 1 :] >= row[p + 1 :]).all(axis=1)
-            if not (outdone & slower[kept[:, 1 : p + 1], row[1 : p + 1]].all(axis=1)).any():
-                kept = np.concatenate([kept, row[None]])
-        return [
-            Lanes(int(m), rows[:, 1 : p + 1], rows[:, p + 1 :].reshape(len(rows), kinds, p - 1))
-            for m in distinct(kept[:, 0])
-            for rows in [kept[kept[:, 0] == m]]
-        ]
+        groups, shares = self.balance.groups.T, np.array(self.balance.shares)
+        send = self.placement.send_ns[:, boundaries].transpose(2, 0, 1)  # [dp, K, S - 1]
+        lanes = []
+        for m in distinct(shares).tolist():
+            replicas = np.flatnonzero(shares == m).tolist()
+            kinds = {groups[r].tobytes() + send[r].tobytes(): r for r in replicas}
+            lanes.append(Lanes(m, groups[[*kinds.values()]], send[[*kinds.values()]]))
+        return lanes
 
     def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
         """Of every lane."""
