@@ -3,7 +3,8 @@
 `python -m tests.report.shown` writes them anew; the figures are held by other tests.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from io import StringIO
 
 from rich.console import RenderableType
@@ -11,16 +12,20 @@ from rich.console import RenderableType
 from solver.document import PlanDocument
 from solver.files import sealed
 from solver.plan_figures import costs_of
+from solver.replay.spans import Replay, Span
 from solver.report.compared import difference
 from solver.report.fleet import fleet_text
 from solver.report.front import front_report
-from solver.report.front_picture import front_picture
+from solver.report.front_picture import front_page, front_picture
 from solver.report.layout import draw
+from solver.report.replay import replay_picture
+from solver.report.switch import switch_page, switch_text
 from solver.report.text import plan_text, solution_text
 from solver.simulate import simulate_step
 from tests.certified_cases import CASES
 from tests.conftest import ROOT
 from tests.report.cases import fleets, front, subsets
+from tests.switch_cases import example
 
 FOLDER = ROOT / "tests" / "data" / "shown"
 #: Plans that together have zones, chunks, experts, spot nodes, split backward passes, idle nodes.
@@ -53,16 +58,42 @@ def report_on(name: str) -> str:
     return drawn(*shown, "", *solution_text(document), "", *other)
 
 
-def reports() -> Iterator[tuple[str, str]]:
-    """The name and the text of everything that is stored."""
-    yield from ((name, report_on(name)) for name in PLANS)
-    yield "front", drawn(*front_report(front()))
-    yield "front_picture", front_picture(front())
-    yield "subsets", drawn(*front_report(subsets()))
-    for n, fleet in enumerate(fleets()):
-        yield f"fleet_{n}", drawn(*fleet_text(fleet, 2 * fleet.step_time_s))
+def fleet(n: int) -> str:
+    """What `recover` prints of one of three fleets, of which some nodes may be idle."""
+    document = fleets()[n]
+    return drawn(*fleet_text(document, 2 * document.step_time_s))
+
+
+def body(page: str) -> str:
+    """A page without the style that all pages share."""
+    return page.partition("<body>")[2]
+
+
+def replays() -> dict[str, Replay]:
+    """Two steps of 10 samples in 0..4 s, nothing to 6 s, one step to 10 s; the same twice."""
+    spans = ((0, 4, "training", 3, 2), (4, 6, "waiting", 0, 0), (6, 10, "training", 3, 1))
+    run = tuple(Span(begin * 10**9, end * 10**9, *rest) for begin, end, *rest in spans)  # type: ignore[arg-type]
+    return {"ours": Replay(run, 10), "restart": Replay(run, 10)}
+
+
+REPORTS: dict[str, Callable[[], str]] = {
+    **{name: partial(report_on, name) for name in PLANS},
+    "front": lambda: drawn(*front_report(front())),
+    "front_picture": lambda: front_picture(front()),
+    "front_page": lambda: body(front_page(front())),
+    "subsets": lambda: drawn(*front_report(subsets())),
+    **{f"fleet_{n}": partial(fleet, n) for n in range(3)},
+    "switch": lambda: drawn(*switch_text(example().but(runtime_s=2.0))),
+    "switch_page": lambda: body(switch_page(example().but(runtime_s=2.0))),
+    "replay_picture": lambda: replay_picture("x", replays()),
+}
+
+
+def as_stored(name: str) -> tuple[str, str]:
+    """A report as it is made today, and as it is stored."""
+    return REPORTS[name](), stored(name)
 
 
 if __name__ == "__main__":
-    for name, text in reports():
-        (FOLDER / f"{name}.txt").write_text(text, encoding="utf-8")
+    for name, report in REPORTS.items():
+        (FOLDER / f"{name}.txt").write_text(report(), encoding="utf-8")
