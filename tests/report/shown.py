@@ -11,19 +11,25 @@ from rich.console import RenderableType
 
 from solver.document import PlanDocument
 from solver.files import sealed
+from solver.lengths.choose import build_lengths, choose
+from solver.lengths_document import LengthsDocument
 from solver.plan_figures import costs_of
 from solver.replay.spans import Replay, Span
 from solver.report.compared import difference
 from solver.report.fleet import fleet_text
 from solver.report.front import front_report
 from solver.report.front_picture import front_page, front_picture
+from solver.report.html.page import html_page
 from solver.report.layout import draw
+from solver.report.lengths import lengths_page, step_text
 from solver.report.replay import replay_picture
+from solver.report.step import chrome_trace
 from solver.report.switch import switch_page, switch_text
 from solver.report.text import plan_text, solution_text
-from solver.simulate import simulate_step
+from solver.simulate import Step, simulate_step
 from tests.certified_cases import CASES
 from tests.conftest import ROOT
+from tests.mixed_lengths import random_mixed
 from tests.report.cases import fleets, front, subsets
 from tests.switch_cases import example
 
@@ -50,10 +56,15 @@ def plan(name: str) -> PlanDocument:
     return sealed(CASES[name]().but(closed_configs=(), configs=log))
 
 
+def step_of(document: PlanDocument) -> Step:
+    """The simulated step of a plan."""
+    return simulate_step(costs_of(document))
+
+
 def report_on(name: str) -> str:
     """What `show` prints of a plan, then `solve`, then `diff` with the first of PLANS."""
     document = plan(name)
-    shown = plan_text(document, simulate_step(costs_of(document)))
+    shown = plan_text(document, step_of(document))
     other = difference(plan(PLANS[0]), document, (PLANS[0], name))
     return drawn(*shown, "", *solution_text(document), "", *other)
 
@@ -76,15 +87,24 @@ def replays() -> dict[str, Replay]:
     return {"ours": Replay(run, 10), "restart": Replay(run, 10)}
 
 
+def lengths() -> LengthsDocument:
+    """Of a random problem, in which a switch pays."""
+    chosen = choose(random_mixed(7), "ascending")
+    return build_lengths(chosen, "tiny").but(runtime_s=2.0)
+
+
 REPORTS: dict[str, Callable[[], str]] = {
     **{name: partial(report_on, name) for name in PLANS},
     "front": lambda: drawn(*front_report(front())),
     "front_picture": lambda: front_picture(front()),
     "front_page": lambda: body(front_page(front())),
+    "page": lambda: body(html_page(plan("zones"), step_of(plan("zones")))).partition("<script")[0],
     "subsets": lambda: drawn(*front_report(subsets())),
     **{f"fleet_{n}": partial(fleet, n) for n in range(3)},
     "switch": lambda: drawn(*switch_text(example().but(runtime_s=2.0))),
     "switch_page": lambda: body(switch_page(example().but(runtime_s=2.0))),
+    "trace": lambda: chrome_trace(plan("interleaved"), step_of(plan("interleaved"))),
+    "lengths": lambda: drawn(*step_text(lengths())) + body(lengths_page(lengths())),
     "replay_picture": lambda: replay_picture("x", replays()),
 }
 

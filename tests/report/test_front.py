@@ -30,6 +30,13 @@ def test_all_clusters_stand_somewhere() -> None:
     assert lines["search"].endswith("the time limit was reached")
 
 
+@pytest.mark.parametrize(("aim", "words"), [("money", "least cost is"), ("time", "least time is")])
+def test_the_least_there_is(aim: str, words: str) -> None:
+    """Cost or time of the point, who reaches it, and whether that is proved."""
+    text = least_text(front().but(aim=aim, points=front().points[:1]))
+    assert f"no cluster within the limits: the {words}" in text
+
+
 def test_idle_nodes_of_subsets_have_a_reason() -> None:
     """What is known of the cluster with one node more than the fastest plan uses."""
     fastest = min(subsets().points, key=lambda point: point.plan.step_time_s or 0.0)

@@ -1,17 +1,15 @@
 """The timeline of a step agrees with the simulator, as text, as data of the page and as a trace."""
 
-import json
 from collections.abc import Sequence
-from itertools import pairwise
 
 import pytest
 
 from solver.document import PlanDocument
 from solver.plan_figures import costs_of
-from solver.report.step import chrome_trace, fold_for, marks, rows_of, text_timeline
+from solver.report.step import fold_for, marks, rows_of, text_timeline
 from solver.simulate import Operation, Step, simulate_step
 from tests.hand_made import document_of, results, timeline
-from tests.report.shown import PLANS, drawn, plan, stored
+from tests.report.shown import PLANS, as_stored, drawn, plan, stored
 from tests.seeds import few_and_many
 
 
@@ -76,25 +74,7 @@ def test_fold_hides_nothing_but_what_lies_in_it(
     assert fold.end_ns - fold.skipped_ns == fold.start_ns + fold.width_ns
 
 
-def test_trace_has_the_fields_of_its_format(document: PlanDocument, step: Step) -> None:
-    """Trace Event Format: complete and metadata events; as long as the step, none overlapping."""
-    trace = json.loads(chrome_trace(document, step))
-    assert set(trace) == {"displayTimeUnit", "traceEvents"}
-    assert trace["displayTimeUnit"] in ("ms", "ns")
-    bars: dict[tuple[int, int], list[tuple[float, float]]] = {}
-    for event in trace["traceEvents"]:
-        assert isinstance(event["pid"], int)
-        if event["ph"] == "M":
-            assert event["name"] in ("process_name", "thread_name", "thread_sort_index")
-            assert set(event["args"]) <= {"name", "sort_index"}
-            continue
-        assert event["ph"] == "X"
-        assert set(event) == {"ph", "name", "cat", "pid", "tid", "ts", "dur", "args"}
-        assert event["ts"] >= 0 <= event["dur"]
-        bars.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["dur"]))
-    assert set(bars) == {(row.replicas[0], row.stage) for row in rows_of(document, step)}
-    end = max(start + duration for spans in bars.values() for start, duration in spans)
-    assert end == pytest.approx((document.step_time_s or 0) * 1e6)
-    for spans in bars.values():
-        for (start, duration), (later, _) in pairwise(sorted(spans)):
-            assert start + duration <= later + 1e-6
+def test_traces_are_as_they_are_stored() -> None:
+    """Trace Event Format: complete and metadata events, of every stage and group of replicas."""
+    made, stored = as_stored("trace")
+    assert made == stored
