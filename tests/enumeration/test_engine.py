@@ -9,10 +9,8 @@ import pytest
 from bench.splits import chain_problem
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.search import ScheduleName
-from solver.bounds.latency_bottleneck import tighten
 from solver.enumeration import engine
 from solver.enumeration.engine import SplitOutcome, solve_split
-from solver.graph.edges import build_layers
 from solver.graph.problem import SplitProblem
 from tests import recursion
 from tests.random_configs import crowded_instance, random_config, scheduled
@@ -76,15 +74,6 @@ def test_chain_equals_brute_force(seed: int) -> None:
     assert (found.step_time_ns, found.bound_ns, found.complete) == (best, best, True)
     assert solve_split(problem, best) == SplitOutcome(None, None, None, best, True)
     assert solve_split(problem, best + 1).step_time_ns == best
-
-
-def test_long_transfers_are_bounded_by_rounds() -> None:
-    """Two stages of 1 + 1 ns, 10 ns apart: micro-batches 0, 2 and 4 go round in 24 ns each."""
-    times = np.ones((2, 2), dtype=np.int64)
-    problem = chain_problem("1f1b", 5, times, times, [10], [10])
-    assert solve_split(problem, NO_CUTOFF).step_time_ns == 72
-    assert tighten(problem, build_layers(problem, 72), 72) is None
-    assert tighten(problem, build_layers(problem, 73), 73) is not None
 
 
 def even_tables(seed: int, schedule: ScheduleName | None = None) -> CostTables | None:

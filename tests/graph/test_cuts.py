@@ -26,13 +26,3 @@ def test_cuts_bound_every_split_and_reach_that_they_come_from(seed: int) -> None
         path = [number[run] for run in zip(*splits[:, k : k + 2].T.tolist(), strict=True)]
         lengths += found.cuts.values(k, edges)[:, path]
     assert (lengths.max(axis=0) == found.step_time).all()
-
-
-def test_stopped_between_batches_the_first_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One split a batch, stopped at once: one step time."""
-    monkeypatch.setattr("solver.graph.cuts.BATCH_BYTES", 1)
-    problem = random_chain(7)
-    splits = np.array(list(chain_splits(problem)))
-    arcs = np.zeros((len(splits), problem.num_stages), dtype=np.int64)
-    assert len(splits) > 1
-    assert len(evaluate(problem, arcs, splits, stop=lambda: True).step_time) == 1

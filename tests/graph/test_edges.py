@@ -1,13 +1,11 @@
 """Edges of the layered graph, and sums along its paths, by hand."""
 
 import numpy as np
-import pytest
 
 from bench.splits import chain_problem
 from solver.graph.edges import (
     Level,
     build_layers,
-    has_split,
     renumbered,
     shortest_path,
     so_far,
@@ -45,19 +43,9 @@ def test_edges_are_the_runs_of_layers_on_ways_to_the_end() -> None:
     assert (first.work[0].tolist(), last.tail.tolist()) == ([2, 5], [0, 0])
 
 
-def test_devices_busy_until_the_cutoff_have_no_edge() -> None:
-    """Layers 2 and 3 take 2 * 9 ns on one stage: below 18 ns the last stage has layer 3 alone."""
-    assert [len(edges) for edges in build_layers(chain(), 18)] == [2, 2, 1]
-
-
 def test_nodes_are_numbered_anew() -> None:
     """Without the edges from layer 2 on the middle nodes that are left are 0 and 1."""
     layers = build_layers(chain(), 1 << 40)
     left = renumbered(taken(layers, [edges.start != 2 for edges in layers]))
     assert [edges.num_targets for edges in left][-1] == 1
     assert left[0].source.tolist() == [0, 0]
-
-
-@pytest.mark.parametrize(("layers", "fits"), [(3, True), (2, False)])
-def test_every_stage_needs_a_layer(layers: int, fits: bool) -> None:
-    assert has_split(chain(layers)) is fits

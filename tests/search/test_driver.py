@@ -34,7 +34,7 @@ Make = Callable[[int], Instance]
 @pytest.mark.parametrize(("name", "seed"), cases())
 def test_search_equals_brute_force_and_is_verified(name: str, seed: int) -> None:
     """The plan is the best of every config, order, split and share; the log is proved again."""
-    instance = SPACES[name].make(seed)
+    instance = SPACES[name](seed)
     result = solve(instance)
     assert result.objective == least_objective(instance)
     assert result.status is (Status.INFEASIBLE if result.objective is None else Status.OPTIMAL)

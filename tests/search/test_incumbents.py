@@ -9,13 +9,10 @@ from solver.search import incumbents
 from solver.search.plan_search import PlanSearch
 from tests.small_instances import random_instance
 
-#: More often than any start may ask here.
-FOR_EVER = 100_000
-
 
 def asks(stop: Callable[[], bool]) -> int:
     """How often a search asks that ends only when it is told to."""
-    return next(n for n in range(1, FOR_EVER) if stop())
+    return next(n for n in range(1, 100_000) if stop())
 
 
 @pytest.mark.parametrize("limit_s", [None, 1000.0])

@@ -3,11 +3,6 @@
 import os
 import signal
 import socket
-import sqlite3
-import subprocess
-import sys
-import time
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,38 +19,15 @@ from solver.search import plan_search, speculation
 from solver.search.driver import solve
 from solver.search.enumeration import Stop, enumerate_config
 from solver.search.ray_pool import RayCrew
-from solver.study.store import open_study
 from tests.said import said
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "instances" / "hetero_small.yaml"
 SMALL = load_instance(PATH)
 
-needs_ray = pytest.mark.skipif(not find_spec("ray"), reason="needs Ray: pip install 'hetplan[ray]'")
 
-#: A search with Ray and a study, slow enough to be killed.
-SEARCH = f"""
-import sys, time
-from pathlib import Path
-sys.path.insert(0, {str(ROOT)!r})
-from formulations.instance.load import load_instance
-from solver.options import SolveOptions
-from solver.search import driver, plan_search, speculation
-from solver.search.enumeration import enumerate_config
-from solver.study.store import open_study
-speculation.ALONE_S = 0.0
-def slow(*question):
-    time.sleep(0.5)
-    return enumerate_config(*question)
-plan_search.enumerate_config = slow
-instance = load_instance(Path({str(PATH)!r}))
-with open_study(Path(sys.argv[1]), instance) as study:
-    driver.solve(instance, SolveOptions(workers=2, engine="ray"), None, study)
-"""
-
-
-@needs_ray
 @pytest.mark.ray
+@pytest.mark.skipif(not find_spec("ray"), reason="needs Ray: pip install 'hetplan[ray]'")
 def test_worker_killed_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its configurations are closed by others; plan, bound and log are those of one process."""
     monkeypatch.setattr(speculation, "ALONE_S", 0.0)
@@ -72,33 +44,6 @@ def test_worker_killed_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert said(solve(SMALL, SolveOptions(workers=2, engine="ray"))) == alone
     assert mark.exists()
     __import__("ray").shutdown()
-
-
-@needs_ray
-@pytest.mark.ray
-def test_driver_killed_and_resumed(tmp_path: Path) -> None:
-    """What the workers had answered is in the study; it is gone on from without Ray."""
-
-    def answers() -> int:
-        with suppress(sqlite3.OperationalError):
-            connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-            count = "select count(*) from records where kind = 'config'"
-            return int(connection.execute(count).fetchone()[0])
-        return 0
-
-    path = tmp_path / "study.db"
-    search = subprocess.Popen([sys.executable, "-c", SEARCH, str(path)], start_new_session=True)
-    try:
-        deadline_s = time.monotonic() + 120
-        while answers() < 4 and search.poll() is None and time.monotonic() < deadline_s:
-            time.sleep(0.2)
-        assert search.poll() is None
-        search.kill()
-    finally:
-        search.wait()
-    assert answers() >= 4
-    with open_study(path, SMALL) as study:
-        assert said(solve(SMALL, None, None, study)) == said(solve(SMALL))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from formulations.space.launch import widened
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.report.text import outcome
-from solver.result import OtherTarget, Result
+from solver.result import OtherTarget
 from solver.search import targets
 from solver.search.driver import solve as solve_alone
 from solver.search.targets import solve
@@ -100,20 +100,6 @@ def test_interrupt_keeps_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     result = solve(for_megatron(0))
     assert result.plan is not None
     assert result.other_targets == ()
-
-
-def test_time_limit_covers_the_look_at_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A twentieth of it is kept for that; nothing is beyond the widest target."""
-    limits: list[float | None] = []
-
-    def recorded(instance: Instance, options: SolveOptions, *_: object) -> Result:
-        limits.append(options.time_limit_s)
-        return solve_alone(instance, options)
-
-    monkeypatch.setattr("solver.search.targets.solve_instance", recorded)
-    solve(for_megatron(0), SolveOptions(time_limit_s=100))
-    assert solve(random_instance(0), SolveOptions(time_limit_s=100)).other_targets == ()
-    assert limits == [95, 100]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,6 @@ class Doubler:
 
 
 def asked(position: int, task: int, best: float | None = None) -> Any:
-    """A question."""
     return Asked(position, task, best)  # type: ignore[arg-type]
 
 
