@@ -19,7 +19,8 @@ def chain_instance(
 
     Every layer has 10^7 parameters and 8 * 10^6 bytes of activations.
     """
-    layers = [layer(kind, work, 10**7, 8 * 10**6) for kind, work in _kinds(gflops)]
+    kinds = [("embedding", 0), *(("block", work) for work in gflops), ("head", 0)]
+    layers = [layer(kind, work, 10**7, 8 * 10**6) for kind, work in kinds]
     link = Link(bandwidth_bytes_per_s=1e9, latency_s=0)
     groups = tuple(
         nodes_of(gpu(name, tflops, memory_gib), name=f"{name}{i}", intra_node=link, inter_node=link)
@@ -27,10 +28,6 @@ def chain_instance(
     )
     work = workload(layers, 4, 1000, tied=False)
     return instance_of("chain", work, groups, search=search or SearchSpace())
-
-
-def _kinds(gflops: list[int]) -> list[tuple[str, int]]:
-    return [("embedding", 0), *(("block", work) for work in gflops), ("head", 0)]
 
 
 def chain_tables(instance: Instance, dp: int = 1) -> CostTables:

@@ -12,7 +12,6 @@ from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.search.driver import solve
-from solver.verify import Effort, verify_document
 from tests import brute_force
 from tests.random_configs import random_config, scheduled
 from tests.small_instances import random_instance
@@ -71,17 +70,6 @@ def one_degree(seed: int, schedule: str, **fields: object) -> Instance:
     instance, config = cramped_instance(seed, schedule)
     degrees = {"pipeline_parallel": (config.pp,), "data_parallel": (config.dp,), "zero": (0,)}
     return instance.but(search=degrees | fields)
-
-
-def check_optimum(instance: Instance, best_ns: int | None) -> None:
-    """The search finds the best plan, or that there is none; verify proves it."""
-    document = build_document(solve(instance), SolveOptions())
-    if best_ns is None:
-        assert document.status == "infeasible"
-        return
-    assert document.status == "optimal"
-    assert document.step_time_s == best_ns / 1e9
-    assert verify_document(document, Effort()).complete
 
 
 def recomputing(instances: Iterable[Instance]) -> PlanDocument:

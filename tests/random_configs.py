@@ -16,7 +16,6 @@ from tests.small_instances import (
     gpu,
     instance_of,
     nodes_of,
-    plain_config,
     random_instance,
     random_layers,
     two_tensors,
@@ -112,49 +111,6 @@ def unlike_replicas(seed: int, single: bool = True) -> Instance:
         ),
         limits=ROOMY,
     )
-
-
-def three_types(seed: int) -> CostTables:
-    """Tables of two or three replicas on nodes of one GPU of three types, even shares.
-
-    No type has nodes for whole stages. Memory is short in every fourth.
-    """
-    rng = random.Random(seed)
-    counts, dp = rng.choice(
-        [((3, 2, 3), 2), ((3, 3, 2), 2), ((1, 3, 2), 2), ((2, 2, 5), 3), ((2, 4, 3), 3)]
-    )
-    pp = sum(counts) // dp
-    chain = random_layers(rng, with_ends(pp + rng.randint(2, 5)), 20)
-    speeds = [rng.choice([130, 100]), rng.choice([50, 60, 70]), rng.choice([40, 45])]
-    rng.shuffle(speeds)
-    groups = tuple(
-        nodes_of(
-            gpu(f"g{j}", speeds[j], rng.choice([1.2, 8]) if seed % 4 == 0 else 8),
-            nodes=count,
-            intra_node=Link(bandwidth_bytes_per_s=4e10, latency_s=1e-6),
-            inter_node=_between_nodes(rng, 5e10),
-        )
-        for j, count in enumerate(counts)
-    )
-    schedule: ScheduleName = rng.choice(["1f1b", "1f1b", "1f1b", "gpipe"])
-    instance = instance_of(
-        f"three_types_{seed}",
-        workload(chain, dp * rng.randint(2, 8), rng.randint(1, 20) * 10**6, seed % 2 == 0),
-        groups,
-        (2, 0.9),
-        (4, 0.7),
-        search=SearchSpace(
-            tensor_parallel=(1,),
-            micro_batch=(1,),
-            idle_nodes=False,
-            data_parallel=(dp,),
-            blocking_sends=rng.random() < 0.2,
-            embedding_only_stages=rng.random() < 0.5,
-            schedule=(schedule,),
-        ),
-        limits=ROOMY,
-    )
-    return build_tables(instance, plain_config(counts, dp=dp, pp=pp, schedule=schedule))
 
 
 def zoned(instance: Instance, seed: int) -> Instance:
