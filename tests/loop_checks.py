@@ -13,8 +13,7 @@ from formulations.instance import Limits
 from formulations.plan import Configuration, Plan
 from solver.options import SolveOptions
 from solver.result import max_step_time_ns
-from solver.search.critical_path import CutLoop, Found
-from solver.search.engines import ModelEngine
+from solver.search.critical_path import CutLoop, Found, ModelEngine
 from solver.search.paths import CutPool, OpenConfig
 from tests import brute_force
 from tests.random_configs import random_optimum_ns, random_tables

@@ -45,7 +45,7 @@ import numpy as np
 
 from formulations.schedules import SCHEDULES
 from solver.bounds.latency_bottleneck import latencies, least_term, rounds
-from solver.graph.edges import Layers, shortest_path, so_far, to_go
+from solver.graph.edges import ArrayRecord, Layers, shortest_path, so_far, to_go
 from solver.graph.problem import INFINITY, Array, Mask, SplitProblem, runs
 
 #: Classes at first, and how often the one of least bound is halved: more if that is as near as this
@@ -61,7 +61,7 @@ MOST_COMPARED = 1 << 21
 
 
 @dataclass(frozen=True)
-class Labels:
+class Labels(ArrayRecord):
     """L ways to run the stages from one on, sorted by node, ns.
 
     node: [L] where they start. latency: with the transfers into the first stage, and the tail of
@@ -78,10 +78,6 @@ class Labels:
     count: Array
     edge: Array
     onward: Array
-
-    def take(self, keep: Array) -> "Labels":
-        """The labels with these indices."""
-        return Labels(*(getattr(self, name)[keep] for name in self.__dataclass_fields__))
 
 
 def undominated(labels: Labels, keys: list[Array], max_compared: int) -> Labels:

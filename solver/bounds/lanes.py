@@ -93,7 +93,7 @@ def lane_places(intervals: Intervals, placer: Placer, split: bool) -> LanePlaces
     config, width = tables.config, lane_width(tables)
     slots = zip(config.nodes_used, tables.slots_per_node, strict=True)
     each = [nodes * size // width for nodes, size in slots]
-    classes = classes_of(intervals, 0.0)
+    classes = classes_of(intervals)
     while True:
         lane = LanePlaces(
             number=config.dp // width,

@@ -66,17 +66,11 @@ def _least_ring(rings: Sequence[tuple[Array, int]]) -> tuple[Array, int]:
 NodeClass = tuple[int, ...]  #: node groups
 
 
-def classes_of(intervals: Intervals, apart: float) -> list[NodeClass]:
-    """The groups used, those together whose speeds are less than this relative difference apart."""
+def classes_of(intervals: Intervals) -> list[NodeClass]:
+    """The groups used, a class each, the fastest first."""
     work = (intervals.forward + intervals.backward)[:, 0, -1]
     used = np.flatnonzero(intervals.tables.config.nodes_used)
-    classes: list[list[int]] = []
-    for j in used[np.argsort(work[used], kind="stable")].tolist():
-        if classes and work[j] < work[classes[-1][0]] * (1 + apart):
-            classes[-1].append(j)
-        else:
-            classes.append([j])
-    return [tuple(node_class) for node_class in classes]
+    return [(j,) for j in used[np.argsort(work[used], kind="stable")].tolist()]
 
 
 def least_of(values: Array, classes: Sequence[NodeClass]) -> Array:

@@ -15,8 +15,7 @@ every group, and a knapsack over these weights is part of the state. Paths: thos
 Shared split. All replicas have the same layers on a stage: what a surrogate replica cannot run on a
 stage, on any group, no replica runs there.
 
-Ranks number the node classes by speed, 0 the fastest. Masks are per stage [J, n, n]: the layers
-that may run on each of the J classes.
+Masks are per stage [J, n, n]: the layers that may run on each of the J classes.
 """
 
 from collections.abc import Callable, Sequence
@@ -79,7 +78,7 @@ class Thinned:
 
 
 class SurrogateReplica:
-    """The one replica of a configuration; J classes, ranked by speed, rank 0 the fastest."""
+    """The one replica of a configuration; J classes."""
 
     def __init__(self, intervals: Intervals, placer: Placer, classes: Sequence[NodeClass]) -> None:
         self.tables = intervals.tables
@@ -89,8 +88,9 @@ class SurrogateReplica:
         slots = np.array(config.nodes_used) * self.tables.slots_per_node
         self.slots = np.array([slots[list(node_class)].sum() for node_class in classes])
         work = self.costs.work[:, 0, -1]
-        self.rank = np.argsort(np.argsort(work, kind="stable"))
-        self.weightings = self._weights(work)
+        # [J] weights to try: of the fastest class alone, and like the speeds.
+        speeds = np.maximum(1, np.round(FINEST_WEIGHT * work.min() / work)).astype(np.int64)
+        self.weightings = [np.array(np.arange(len(work)) == work.argmin(), dtype=np.int64), speeds]
         self.allowed = [
             np.stack(
                 [allowed_on(intervals, k, node_class, self.micro_batches) for node_class in classes]
@@ -98,32 +98,12 @@ class SurrogateReplica:
             for k in range(config.pp)
         ]
 
-    def _weights(self, work: Array) -> list[Array]:
-        """[J] weights to try: of the fastest class alone, of it above all, and like the speeds."""
-        speeds = np.maximum(1, np.round(FINEST_WEIGHT * work.min() / work)).astype(np.int64)
-        slower = len(work) - 1 - self.rank
-        fastest = self.rank == 0
-        alone = fastest.astype(np.int64)
-        if len(work) < 3:
-            return [alone, speeds]
-        # The least weight of the fastest class with which one slot per replica more than its mean,
-        # rounded down, is too heavy. The lighter it is, the more the others weigh.
-        dp = self.tables.config.dp
-        more = dp - int(self.slots[fastest].sum()) % dp
-        heavy = int(slower[~fastest] @ self.slots[~fastest]) // more + 1
-        return [alone, np.where(fastest, heavy, slower), speeds]
-
     def weighed(self, weights: Array, unit: int = 1) -> Resources:
         """With the most that the surrogate replica weighs, in these units."""
         max_weight = int(weights @ self.slots) // self.tables.config.dp
         return Resources(
             tuple((weight // unit,) for weight in weights.tolist()), (max_weight // unit,)
         )
-
-    @property
-    def merged(self) -> bool:
-        """Whether some groups are taken for one class."""
-        return any(len(node_class) > 1 for node_class in self.classes)
 
     def tightened(self, problem: SplitProblem, cutoff: int) -> Thinned | None:
         """What the surrogate replica may use below the cutoff; None if there is nothing."""
@@ -192,7 +172,7 @@ class Relaxation:
         Of any replica, and of the one that is light in the first of the weights.
         """
         replica = self.replica
-        any_replica = replica.weighed(np.zeros_like(replica.rank))
+        any_replica = replica.weighed(np.zeros_like(replica.slots))
         graph = replica.graph(self.common, any_replica, MOST_OF_ALL)
         if graph is None:
             return False

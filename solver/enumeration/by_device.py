@@ -58,33 +58,6 @@ def best_by_device(
     return None if layers is None else search.run(layers)
 
 
-class _Orders:
-    """Plans with all their costs, order by order."""
-
-    def __init__(self, intervals: Intervals, placer: Placer, share: int) -> None:
-        self.intervals, self.placer, self.share = intervals, placer, share
-        self._known: dict[tuple[int, ...], SplitProblem] = {}
-
-    def problem(self, order: tuple[int, ...]) -> SplitProblem:
-        """The problem of one order."""
-        if order not in self._known:
-            placement = self.placer.costs(order)
-            classes = replica_classes(placement, self.intervals.tables.config.dp)
-            shares = [self.share] * len(classes)
-            self._known[order] = fixed_order(self.intervals, placement, classes, shares)
-        return self._known[order]
-
-    @staticmethod
-    def arcs(problem: SplitProblem, splits: Array) -> tuple[Array, Array]:
-        """Of splits [N, S + 1] the arcs [M, S], and the splits, of those that are allowed."""
-        arcs, possible = [], np.ones(len(splits), dtype=bool)
-        for k, stage in enumerate(problem.stages):
-            allowed = np.stack([mask[splits[:, k], splits[:, k + 1]] for mask in stage.allowed])
-            arcs.append(allowed.argmax(axis=0))
-            possible &= allowed.any(axis=0)
-        return np.column_stack(arcs)[possible], splits[possible]
-
-
 class _Search:
     """The best plan so far, and the paths known."""
 
@@ -99,8 +72,8 @@ class _Search:
     ) -> None:
         self.graph, self.problem = DeviceGraph(intervals, problem), problem
         self.gap, self.stop = gap, stop
-        self.orders = _Orders(intervals, placer, self.graph.share)
-        self.tables = intervals.tables
+        self.intervals, self.placer, self.tables = intervals, placer, intervals.tables
+        self.of_order = dict[tuple[int, ...], SplitProblem]()
         self.num_nodes = sum(self.tables.config.nodes_used)
         self.best: Plan | None = None
         self.best_time = cutoff
@@ -200,8 +173,20 @@ class _Search:
         )
 
     def _look(self, order: tuple[int, ...], splits: Array) -> bool:
-        problem = self.orders.problem(order)
-        arcs, splits = self.orders.arcs(problem, splits)
+        if order not in self.of_order:  # with all its costs
+            placement = self.placer.costs(order)
+            classes = replica_classes(placement, self.tables.config.dp)
+            shares = [self.graph.share] * len(classes)
+            self.of_order[order] = fixed_order(self.intervals, placement, classes, shares)
+        problem = self.of_order[order]
+        # The arcs of those splits that are allowed.
+        masks = [
+            np.stack([mask[splits[:, k], splits[:, k + 1]] for mask in stage.allowed])
+            for k, stage in enumerate(problem.stages)
+        ]
+        possible = np.all([mask.any(axis=0) for mask in masks], axis=0)
+        arcs = np.column_stack([mask.argmax(axis=0) for mask in masks])[possible]
+        splits = splits[possible]
         if not len(splits):
             return True
         if len(splits) > 1:

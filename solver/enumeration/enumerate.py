@@ -14,7 +14,7 @@ import numpy as np
 
 from solver.bounds.latency_bottleneck import latencies, least_term, path_of, terms
 from solver.graph.cuts import Cuts, evaluate, join_cuts
-from solver.graph.edges import Layers, to_go
+from solver.graph.edges import ArrayRecord, Layers, to_go
 from solver.graph.problem import Array, Mask, SplitProblem, runs
 
 #: Prefixes extended at once.
@@ -78,10 +78,10 @@ class CutTables:
 
 
 @dataclass(frozen=True)
-class Prefixes:
+class Prefixes(ArrayRecord):
     """N placements of the first k stages; R lanes, ns.
 
-    edges: [N, k]. node: [N]. latency, term: [R, N] of these stages, and the largest of what one of
+    edges: [k, N]. node: [N]. latency, term: [R, N] of these stages, and the largest of what one of
     them adds to the latency of a split. bound: [N] no split that begins like this is faster. cuts:
     [C, N] values of the cuts of a round.
     """
@@ -93,18 +93,6 @@ class Prefixes:
     bound: Array
     cuts: Array
     round: int
-
-    def take(self, keep: Array | Mask | slice) -> "Prefixes":
-        """The prefixes with these indices."""
-        return Prefixes(
-            self.edges[keep],
-            self.node[keep],
-            self.latency[:, keep],
-            self.term[:, keep],
-            self.bound[keep],
-            self.cuts[:, keep],
-            self.round,
-        )
 
 
 def below(time_ns: int, gap: float) -> int:
@@ -145,7 +133,7 @@ class Enumerator:
         if prefixes.round == self.cuts.round:
             return prefixes
         cuts = np.zeros((len(self.cuts.refuted), len(prefixes.node)), dtype=np.int64)
-        for k, edge in enumerate(prefixes.edges.T):
+        for k, edge in enumerate(prefixes.edges):
             cuts += self.cuts.values[k][:, edge]
         return replace(prefixes, cuts=cuts, round=self.cuts.round)
 
@@ -169,7 +157,7 @@ class Enumerator:
         bound = np.maximum(bound[keep], completed.max(axis=0))
         order = np.argsort(bound, kind="stable")
         order = order[: np.searchsorted(bound[order], self.cutoff)]
-        path = np.column_stack([prefixes.edges[parent], edge])
+        path = np.vstack([prefixes.edges[:, parent], edge])
         latency, term = latency[:, keep], term[:, keep]
         return Prefixes(path, node, latency, term, bound, cuts, prefixes.round).take(order)
 
@@ -178,7 +166,7 @@ class Enumerator:
         memory, p = self.problem.memory, self.problem.num_devices
         if memory is None or k < p:
             return True
-        chunk_edges = [*(prefixes.edges[parent, s] for s in range(k % p, k, p)), edge]
+        chunk_edges = [*(prefixes.edges[s, parent] for s in range(k % p, k, p)), edge]
         layers = self.layers[k % p :: p]
         first, last = (
             np.array(
@@ -195,7 +183,7 @@ class Enumerator:
         """Simulates complete splits; the number of those that it came to before `stop`."""
         if not len(prefixes.node):
             return 0
-        arcs, splits = path_of(self.layers, prefixes.edges)
+        arcs, splits = path_of(self.layers, prefixes.edges.T)
         times = evaluate(self.problem, arcs, splits, stop=stop).step_time
         index = int(times.argmin())
         if times[index] < self.cutoff:
@@ -205,7 +193,7 @@ class Enumerator:
             sample = np.linspace(0, len(times) - 1, SAMPLE).astype(np.int64)
             cuts = evaluate(self.problem, arcs[sample], splits[sample], harvest=True).cuts
             if cuts is not None:
-                self.cuts.learn(cuts, prefixes.edges, self.cutoff)
+                self.cuts.learn(cuts, prefixes.edges.T, self.cutoff)
         return len(times)
 
     def run(self, stop: Callable[[], bool]) -> int:
@@ -214,7 +202,7 @@ class Enumerator:
         term = np.array([[least_term(self.layers, lane)] for lane in lanes], dtype=np.int64)
         by_lane = self.onward[0][:, :1] + term
         root = Prefixes(
-            edges=np.zeros((1, 0), dtype=np.int64),
+            edges=np.zeros((0, 1), dtype=np.int64),
             node=np.zeros(1, dtype=np.int64),
             latency=np.zeros_like(term),
             term=term,

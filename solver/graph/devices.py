@@ -93,29 +93,25 @@ class LeastChunks:
         W where none has. No plan with such chunks takes one before it.
         """
         tables, needs = self.intervals.tables, dict[int, Array]()
-        for memory in tables.memory:
-            if id(memory) not in needs:
-                needs[id(memory)] = self._bytes(k, sizes, memory)
+        stages = np.arange(k, self.p * self.v, self.p)[:, None]
+        in_flight = held(self.problem.schedule, self.p, k, self.share, self.v).whole
+        for memory in {id(memory): memory for memory in tables.memory}.values():
+            # [W, N] bytes that the device needs at least.
+            static, kept = self._memory(memory)
+            stays = static[stages, sizes].sum(axis=0) + memory.fixed_bytes
+            needs[id(memory)] = np.stack(
+                [
+                    stays
+                    + (in_flight @ activation[stages, sizes]).max(axis=0)
+                    + workspace[stages, sizes].max(axis=0)
+                    for activation, workspace in kept
+                ]
+            )
         first_ways = []
         for memory, capacity in zip(tables.memory, tables.capacity_bytes.tolist(), strict=True):
             room = needs[id(memory)] <= capacity
             first_ways.append(np.where(room.any(axis=0), room.argmax(axis=0), len(room)))
         return np.stack(first_ways)
-
-    def _bytes(self, k: int, sizes: Array, memory: LayerMemory) -> Array:
-        """[W, N] that device k needs at least with chunks of these sizes [v, N]."""
-        stages = np.arange(k, self.p * self.v, self.p)[:, None]
-        static, kept = self._memory(memory)
-        in_flight = held(self.problem.schedule, self.p, k, self.share, self.v).whole
-        stays = static[stages, sizes].sum(axis=0) + memory.fixed_bytes
-        return np.stack(
-            [
-                stays
-                + (in_flight @ activation[stages, sizes]).max(axis=0)
-                + workspace[stages, sizes].max(axis=0)
-                for activation, workspace in kept
-            ]
-        )
 
     def within(self, k: int, cutoff: int) -> Array:
         """[v, N] sizes of chunks with which device k is not busy until the cutoff on every group.

@@ -15,8 +15,18 @@ import numpy as np
 from solver.graph.problem import INFINITY, Array, Mask, SplitProblem
 
 
+class ArrayRecord:
+    """A dataclass of arrays whose last axis is that of the things they describe."""
+
+    def take(self, keep: Mask | Array | slice) -> Self:
+        """Some of the things, in their order."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        arrays = (n for n, value in values.items() if isinstance(value, np.ndarray))
+        return type(self)(**values | {name: values[name][..., keep] for name in arrays})
+
+
 @dataclass(frozen=True)
-class Level:
+class Level(ArrayRecord):
     """M edges from the nodes of one depth to those of the next, sorted by source.
 
     source, target: [M] node ids.
@@ -29,12 +39,6 @@ class Level:
 
     def __len__(self) -> int:
         return len(self.source)
-
-    def take(self, keep: Mask | Array) -> Self:
-        """Some of the edges, in their order."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        arrays = (n for n, value in values.items() if isinstance(value, np.ndarray))
-        return type(self)(**values | {name: values[name][..., keep] for name in arrays})
 
     @cached_property
     def first(self) -> Array:
@@ -153,17 +157,6 @@ def renumbered(layers: Layers) -> Layers:
     return numbered
 
 
-def _least_send(problem: SplitProblem, stage: int) -> Array:
-    """[states, R] least transfer to the stage after `stage`, by state after it."""
-    config = (problem.stages[stage].num_states, problem.num_lanes)
-    if stage + 1 == problem.num_stages:
-        return np.zeros(config, dtype=np.int64)
-    after = problem.stages[stage + 1]
-    sends = np.full(config, INFINITY)
-    np.minimum.at(sends, after.source, after.send)
-    return sends
-
-
 @dataclass(frozen=True)
 class _Runs:
     """Arcs [A] of a stage that may run the same layers [start, end), [M]."""
@@ -263,8 +256,12 @@ def edges_of(problem: SplitProblem, stage: int, arc: Array, start: Array, end: A
     send, send_back = arcs.send[arc].T, arcs.send_back[arc].T
     ahead, behind = forward, backward
     if problem.blocking:
-        least_send = _least_send(problem, stage)
-        ahead = forward + least_send[arcs.target[arc]].T
+        if stage + 1 < problem.num_stages:
+            # The least transfer to the next stage, by state after this one.
+            onward = problem.stages[stage + 1]
+            least_sends = np.full((arcs.num_states, problem.num_lanes), INFINITY)
+            np.minimum.at(least_sends, onward.source, onward.send)
+            ahead = forward + least_sends[arcs.target[arc]].T
         behind = backward + send_back
     work = ahead + behind
     weight = None if problem.weight is None else problem.weight[columns, start, end]

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.intervals import between, interval_maxima, interval_sums
-from formulations.costs.memory import LayerMemory
 from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import CostTables
 from formulations.instance.search import ScheduleName
@@ -116,26 +115,6 @@ def longest(*times: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(map(max, *times))
 
 
-class HeldIntervals:
-    """[n, n] bytes of layers [a, b) on a GPU of some node groups."""
-
-    def __init__(self, memory: LayerMemory) -> None:
-        self.memory = memory
-        self.static = interval_sums(memory.static_bytes)
-
-    def room(self, capacity: int) -> Array:
-        """Micro-batches in flight that have room beside all else, 0 if there is none.
-
-        With as much recomputed as may be, and no room for it while it is: never below the truth.
-        """
-        kept = self.memory.kept
-        activations = np.min([interval_sums(way.activation_bytes) for way in kept], axis=0)
-        workspace = np.min([interval_maxima(way.workspace_bytes) for way in kept], axis=0)
-        free = capacity - self.memory.fixed_bytes - self.static - workspace
-        num_in_flight = np.where(activations > 0, free // np.maximum(activations, 1), INFINITY)
-        return np.where(free < 0, 0, num_in_flight)
-
-
 class Intervals:
     """Interval sums of one CostTables, shared by all its orders and micro-batch shares."""
 
@@ -144,8 +123,6 @@ class Intervals:
         self.forward = between(self.stages.forward)  # [J, n, n]
         self.backward = between(self.stages.backward)
         self.optimizer = between(self.stages.optimizer)
-        interval_memory = {id(memory): HeldIntervals(memory) for memory in tables.memory}
-        self.held = [interval_memory[id(memory)] for memory in tables.memory]  # [J]
         blocks = tables.blocks_before[None, :] - tables.blocks_before[:, None]
         ends = np.arange(tables.num_layers + 1)
         self.allowed = (blocks >= tables.min_blocks) & (ends[None, :] > ends[:, None])
@@ -161,11 +138,18 @@ class Intervals:
 
     @cached_property
     def room(self) -> Array:
-        """[J, n, n] micro-batches in flight that layers have room for, see `HeldIntervals`."""
-        capacities = self.tables.capacity_bytes.tolist()
-        rooms = [
-            memory.room(capacity) for memory, capacity in zip(self.held, capacities, strict=True)
-        ]
+        """[J, n, n] micro-batches in flight that have room beside all else, 0 if there is none.
+
+        With as much recomputed as may be, and no room for it while it is: never below the truth.
+        """
+        rooms, capacities = list[Array](), self.tables.capacity_bytes.tolist()
+        for memory, capacity in zip(self.tables.memory, capacities, strict=True):
+            sums = [interval_sums(way.activation_bytes) for way in memory.kept]
+            workspace = [interval_maxima(way.workspace_bytes) for way in memory.kept]
+            free = capacity - memory.fixed_bytes - interval_sums(memory.static_bytes)
+            free, activations = free - np.min(workspace, axis=0), np.min(sums, axis=0)
+            most = np.where(activations > 0, free // np.maximum(activations, 1), INFINITY)
+            rooms.append(np.where(free < 0, 0, most))
         return np.where(self.allowed, np.stack(rooms), 0)
 
 
@@ -296,7 +280,7 @@ class ChunkMemory:
     @cached_property
     def _kinds(self) -> list[list[int]]:
         """Per device its groups; of those whose GPUs hold as much, one of least memory."""
-        capacity, memories = self.intervals.tables.capacity_bytes, self.intervals.held
+        capacity, memories = self.intervals.tables.capacity_bytes, self.intervals.tables.memory
         return [
             list(
                 {id(memories[j]): j for j in sorted(set(row), key=lambda j: -capacity[j])}.values()

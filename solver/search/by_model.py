@@ -23,8 +23,7 @@ from solver.enumeration.engine import ConfigAnswer
 from solver.graph.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import ConfigRecord, Reason, objective_weight
-from solver.search.critical_path import CutLoop, Found
-from solver.search.engines import Family, model_engine
+from solver.search.critical_path import CutLoop, Family, Found, model_engine
 from solver.search.enumeration import Stop, enumerate_config
 from solver.search.fathoming import Closer, Closing
 from solver.search.incumbents import Incumbent

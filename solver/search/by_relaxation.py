@@ -26,8 +26,6 @@ PATIENCE = 100
 NEAR = 1.01
 #: Moves that are worth asking whether to stop.
 MOVES_PER_STOP = 100
-#: Groups with less difference in speed are first taken for one class.
-ALIKE = 0.02
 #: The first trial time is below the target by this part of it, the last ones apart by that part.
 FIRST, RESOLUTION = 16, 512
 
@@ -87,21 +85,11 @@ class ByRelaxation:
             self.plan = even_plan(tables, state.order, np.array(state.split))
 
     def run(self) -> bool:
-        """Whether relaxations close the configuration: of groups of unlike speed, then of all."""
-        for apart in (ALIKE, 0.0):
-            classes = classes_of(self.intervals, apart)
-            replica = SurrogateReplica(self.intervals, self.placer, classes)
-            if self._closes(replica):
-                return True
-            if not replica.merged or self.stop():
-                break
-        return False
-
-    def _closes(self, replica: SurrogateReplica) -> bool:
-        """Whether its surrogate replicas do, at once or by bisection of trial times.
+        """Whether surrogate replicas close the configuration, at once or by bisection of times.
 
         A high cutoff leaves many edges: what takes long below it is often refuted below lower ones.
         """
+        replica = SurrogateReplica(self.intervals, self.placer, classes_of(self.intervals))
         if Relaxation(replica, self.target).refutes_at_once():
             self.bound_ns = self.target
             return True

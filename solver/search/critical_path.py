@@ -21,21 +21,24 @@ knows, within its tolerances; that plan is excluded.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
 
 from formulations.costs.plan_costs import split_costs
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.stage_places import placement_of
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
+from formulations.models.model import Model
 from formulations.plan import Configuration
 from formulations.space.layouts import slots_of
 from formulations.space.slots import runs_order
 from solver.backends.outcome import Outcome
-from solver.interrupt import Deadline
+from solver.interrupt import Deadline, held_back
 from solver.options import SolveOptions
 from solver.result import Status, Termination
-from solver.search.engines import ModelEngine
 from solver.search.enumeration import Stop
 from solver.search.paths import CutPool, Harvest, HeldConfigs, OpenConfig, harvest
 
@@ -47,6 +50,40 @@ COARSE = 0.02
 #: Step times of a configuration that are of no interest, from this one on, with the best objective
 #: known.
 Beyond = Callable[[Configuration, float | None], int]
+
+
+Family = Literal["cpsat", "milp"]
+
+
+@dataclass(frozen=True)
+class ModelEngine:
+    """A family of models and its engine, whose library is loaded when it is asked for.
+
+    model: an empty model. run: what the engine finds out about a native model. write: writes a
+    native model in the format of a file's suffix. counts_whole: in integers. An engine that counts
+    in floats may propose plans that the model rules out, which must be left out one by one, and
+    may call a model infeasible that has plans.
+    """
+
+    model: Callable[[], Model]
+    run: Callable[[Any, SolveOptions], Outcome]
+    write: Callable[[Any, Path], None]
+    counts_whole: bool
+
+
+def model_engine(family: Family) -> ModelEngine:
+    """The engine of a family."""
+    with held_back():
+        if family == "cpsat":
+            from formulations.models.cpsat import CpSat
+            from solver.backends import cpsat
+
+            run = partial(cpsat.run, lean=True)
+            return ModelEngine(CpSat, run, cpsat.write, counts_whole=True)
+        from formulations.models.milp import Milp
+        from solver.backends import highs
+
+        return ModelEngine(Milp, highs.run, highs.write, counts_whole=False)
 
 
 class Trouble(Exception):
@@ -118,7 +155,7 @@ class CutLoop:
         self._gap = COARSE
         self._beyond = beyond
         self._pool = CutPool() if pool is None else pool
-        self.model = HeldConfigs(engine, configs, self._pool)
+        self.model = HeldConfigs(engine.model(), configs, self._pool)
         self._excluded = set[tuple[int, Decisions]]()
         self._stages = dict[int, StageCosts]()
         if start is not None:

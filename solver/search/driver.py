@@ -102,5 +102,4 @@ def search_overview(study: Study, notes: dict[str, str]) -> SearchOverview | Non
         for record in standing.records
     }
     records = sorted(standing.records, key=lambda record: weighted[record.config])
-    incumbent, objective, bound = standing.incumbent, standing.objective, standing.bound
-    return SearchOverview(tuple(records), incumbent, objective, bound, standing.complete, spent_s)
+    return SearchOverview(**vars(replace(standing, records=tuple(records))), spent_s=spent_s)

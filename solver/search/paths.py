@@ -15,12 +15,12 @@ from formulations.costs.tables import Array, CostTables
 from formulations.decisions import ALL_FREE, Decisions, Given, even_shares, share_range
 from formulations.instance.search import ScheduleName
 from formulations.models.degrees import ManyConfigs
+from formulations.models.model import Model
 from formulations.models.step_time import OneConfig
 from formulations.paths import PathCut
 from formulations.plan import Configuration
 from formulations.schedules import SCHEDULES, ScheduleGraph, schedule_graph
 from solver.graph.placements import replica_classes
-from solver.search.engines import ModelEngine
 from solver.simulate import Times, simulate, tail_ns, trace
 
 #: End times held at once when the neighbours of a split are simulated.
@@ -217,8 +217,8 @@ class HeldConfigs:
     weights: of every configuration, held or not. built: the model.
     """
 
-    def __init__(self, engine: ModelEngine, configs: Sequence[OpenConfig], pool: CutPool) -> None:
-        self.built, self.configs, self._pool = ManyConfigs(engine.model()), configs, pool
+    def __init__(self, model: Model, configs: Sequence[OpenConfig], pool: CutPool) -> None:
+        self.built, self.configs, self._pool = ManyConfigs(model), configs, pool
         self.weights = whole_weights(configs)
         self.held: list[int] = []
         self.shares: dict[int, Sequence[int]] = {}

@@ -8,16 +8,15 @@ import pytest
 from formulations.costs.compute import layer_times
 from formulations.costs.tables import CostTables
 from formulations.instance.search import ScheduleName
-from formulations.space import PlanSpace, configs
-from solver.bounds.closed_forms import ClosedForms, closed_forms
-from solver.bounds.packing import Packing, packed_ns, refuted
+from formulations.space import PlanSpace
+from solver.bounds.closed_forms import ClosedForms
+from solver.bounds.packing import Packing
 from solver.verify import closed_forms as verified_forms
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms as VerifiedForms
 from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
-from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables, zoned
+from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables
 from tests.seeds import few_and_many
-from tests.small_instances import random_instance
 
 #: Optimizer of one layer of a chain: 10,000,007 parameters * (4 + 2 * 12 + 2) B at 1e12 B/s.
 OPTIMIZER_NS = 300_001
@@ -75,21 +74,3 @@ def test_filling_bound_of_one_stage_is_its_step_time() -> None:
     """
     bounds = bounds_of(chain_tables(chain_instance([1, 1], [FAST, SLOW]), dp=2))
     assert bounds.filling_ns()[0] == 12_000_000 + 4 * (40_000_028 + OPTIMIZER_NS)
-
-
-def test_many_configs_at_once_are_bounded_as_one_by_one() -> None:
-    for seed in range(3):
-        instance = zoned(random_instance(seed), seed) if seed % 2 else random_instance(seed)
-        space = list(configs(instance))
-        times = [
-            layer_times(instance, one.degrees, one.micro_batch, one.recompute[0]) for one in space
-        ]
-        forms = closed_forms(instance, space, times)
-        known = [form.bound_ns for form in forms]
-        single = list(zip(space, times, known, strict=True))
-        assert forms == [closed_forms(instance, [s], [t])[0] for s, t, _ in single]
-        packed = packed_ns(instance, space, times, known)
-        assert packed == [packed_ns(instance, [s], [t], [ns])[0] for s, t, ns in single]
-        closed = refuted(instance, space, times, packed)
-        for bound, form, shut in zip(packed, known, closed, strict=True):
-            assert bound == form or (bound > form and shut)

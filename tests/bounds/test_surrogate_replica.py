@@ -25,7 +25,7 @@ def test_one_replica_is_never_slower_than_the_best_plan(
     best = None if tables is None else brute_force.optimum_ns(tables)
     if tables is not None and best is not None:
         intervals = Intervals(tables)
-        replica = SurrogateReplica(intervals, Placer(tables), classes_of(intervals, 0.0))
+        replica = SurrogateReplica(intervals, Placer(tables), classes_of(intervals))
         relaxation = Relaxation(replica, best + 1)
         assert not relaxation.refutes(lambda: False)
         assert relaxation.problem is not None

@@ -17,7 +17,7 @@ from formulations.instance import Workload, ZoneLink
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 from solver.graph.problem import Intervals
-from solver.search.engines import model_engine
+from solver.search.critical_path import model_engine
 from solver.search.enumeration import enumerate_config
 from tests import brute_force
 from tests.equal_nodes import equal_nodes

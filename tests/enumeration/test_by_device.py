@@ -11,7 +11,7 @@ from solver.enumeration.by_device import best_by_device
 from solver.enumeration.engine import ConfigAnswer
 from solver.graph import devices
 from solver.graph.problem import Intervals
-from solver.search.enumeration import enumerate_config
+from solver.search.enumeration import after, enumerate_config
 from tests.random_configs import random_optimum_ns, random_tables
 from tests.seeds import few_and_many
 
@@ -20,16 +20,10 @@ NO_CUTOFF = 1 << 50
 
 def answer(tables: CostTables, cutoff: int = NO_CUTOFF, asks: int = 10**6) -> ConfigAnswer:
     """Of a search that may ask so often whether to stop."""
-    left = iter(range(asks))
-    found = best_by_device(
-        Intervals(tables), Placer(tables), cutoff, 0.0, lambda: next(left, None) is None
-    )
+    stop = after(asks, lambda: False)
+    found = best_by_device(Intervals(tables), Placer(tables), cutoff, 0.0, stop)
     assert found is not None
     return found
-
-
-def optimum(seed: int, zones: bool) -> int | None:
-    return random_optimum_ns(seed, zones, "interleaved")
 
 
 @pytest.mark.parametrize("zones", [False, True])
@@ -42,7 +36,7 @@ def test_bounds_of_searches_cut_short_are_below_the_optimum(
     monkeypatch.setattr(by_device, "FIRST_HALVES", 1)
     monkeypatch.setattr(by_device, "HALVES_PER_STOP", 1)
     for seed in seeds:
-        best = optimum(seed, zones)
+        best = random_optimum_ns(seed, zones, "interleaved")
         tables = random_tables(seed, zones, "interleaved")
         if best is None:
             assert answer(tables).plan is None, seed
@@ -61,4 +55,7 @@ def test_graphs_that_are_too_big_are_left_to_single_orders(monkeypatch: pytest.M
     monkeypatch.setattr(devices, "MOST_EDGES", 0)
     assert best_by_device(Intervals(tables), Placer(tables), NO_CUTOFF, 0, lambda: False) is None
     found = enumerate_config(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
-    assert (found.step_time_ns, found.complete) == (optimum(1, False), True)
+    assert (found.step_time_ns, found.complete) == (
+        random_optimum_ns(1, False, "interleaved"),
+        True,
+    )

@@ -13,8 +13,7 @@ from formulations.space import configs
 from solver.options import SolveOptions
 from solver.result import max_step_time_ns, objective_weight
 from solver.search import critical_path
-from solver.search.critical_path import CutLoop
-from solver.search.engines import Family, model_engine
+from solver.search.critical_path import CutLoop, Family, model_engine
 from solver.search.paths import OpenConfig, whole_weights
 from tests.brute_force import optimum_ns
 from tests.loop_checks import judge

@@ -12,8 +12,8 @@ from solver.backends.outcome import Outcome
 from solver.options import Method, SolveOptions
 from solver.result import Status, Termination
 from solver.search import by_model
+from solver.search.critical_path import Family, ModelEngine, model_engine
 from solver.search.driver import solve
-from solver.search.engines import Family, ModelEngine, model_engine
 from solver.search.plan_search import PlanSearch
 from tests.best_plans import check_verified
 from tests.search.spaces import SPACES, cases

@@ -10,11 +10,13 @@ import pytest
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.search import ScheduleName
+from formulations.models.cpsat import CpSat
+from formulations.models.milp import Milp
+from formulations.models.model import weighted
 from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import Status, Termination
-from solver.search.critical_path import broken_rule
-from solver.search.engines import Family, ModelEngine, model_engine
+from solver.search.critical_path import Family, ModelEngine, broken_rule, model_engine
 from solver.search.paths import CutPool
 from tests import brute_force
 from tests.brute_force import all_decisions
@@ -34,6 +36,24 @@ from tests.small_instances import random_instance
 
 CPSAT, MILP = model_engine("cpsat"), model_engine("milp")
 both = pytest.mark.parametrize("family", ["cpsat", "milp"])
+
+
+@pytest.mark.parametrize(
+    ("family", "model", "whole"), [("cpsat", CpSat, True), ("milp", Milp, False)]
+)
+def test_each_family_runs_its_own_models(family: Family, model: type, whole: bool) -> None:
+    """The least 3 a + 5 b with a or b, and not a alone, is 5."""
+    engine = model_engine(family)
+    assert engine.counts_whole is whole
+    built = engine.model()
+    assert isinstance(built, model)
+    a, b, time = built.literal("a"), built.literal("b"), built.time("time", 100)
+    built.some_of(1, [a, b])
+    built.at_most(2, a, b)
+    built.at_most(3, weighted([3, 5], [a, b]), time)
+    built.minimize(time)
+    assert engine.run(built.native, SolveOptions()).objective == 5
+
 
 # Optima
 

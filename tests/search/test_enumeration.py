@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -27,8 +26,8 @@ from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
+from solver.search.critical_path import Family, model_engine
 from solver.search.driver import solve
-from solver.search.engines import Family, model_engine
 from solver.search.enumeration import enumerate_config, lacks_memory, least_vectors, shares
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
@@ -101,23 +100,13 @@ def test_bug_plans_were_lost_or_did_not_fit() -> None:
 # Shares of micro-batches, and efforts
 
 
-def test_least_vectors_just_cover_all_micro_batches() -> None:
-    """Held against all vectors: those that cover the total, and no longer with one less anywhere.
-
-    But where a class has one micro-batch each, which is the least.
-    """
-    for counts, most, total in (((2, 1), (5, 9), 10), ((1, 1, 2), (4, 3, 4), 9), ((3,), (2,), 6)):
-        expected = []
-        for vector in product(*(range(1, m + 1) for m in most)):
-            surplus = sum(n * v for n, v in zip(counts, vector, strict=True)) - total
-            tight = all(v == 1 or surplus < n for n, v in zip(counts, vector, strict=True))
-            expected += [list(vector)] * (surplus >= 0 and tight)
-        assert sorted(least_vectors(counts, most, total)) == sorted(expected)
-    assert not list(least_vectors((2, 1), (0, 9), 3))
-
-
 def test_the_surplus_is_taken_off_again() -> None:
-    """Two replicas of four and one of two make ten; eight are run: (3, 3, 2)."""
+    """Two replicas of four and one of two make ten; eight are run: (3, 3, 2).
+
+    Of two classes that may have 5 and 9, ten are just covered by 1 + 1 + 8, 2 + 2 + 6, ..
+    """
+    vectors = sorted(least_vectors((2, 1), (5, 9), 10))
+    assert vectors == [[1, 8], [2, 6], [3, 4], [4, 2], [5, 1]]
     classes = [ReplicaClass((0, 2), (0,), ()), ReplicaClass((1,), (1,), ())]
     assert shares(classes, (4, 2), 10) == (4, 2, 4)
     assert shares(classes, (4, 2), 8) == (3, 2, 3)
