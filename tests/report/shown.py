@@ -26,6 +26,7 @@ from solver.report.replay import replay_picture
 from solver.report.step import chrome_trace
 from solver.report.switch import switch_page, switch_text
 from solver.report.text import plan_text, solution_text
+from solver.result import Moment
 from solver.simulate import Step, simulate_step
 from tests.certified_cases import CASES
 from tests.conftest import ROOT
@@ -80,6 +81,16 @@ def body(page: str) -> str:
     return page.partition("<body>")[2]
 
 
+def page() -> str:
+    """What a page shows without its script, of a plan that was found on the way to the bound."""
+    document = plan("zones")
+    step_s = document.step_time_s or 0.0
+    notes = ((1.0, 1.5 * step_s, 0.5), (2.0, step_s, 0.9), (3.0, step_s, 1.0))
+    history = tuple(Moment(elapsed_s=s, step_time_s=t, bound=share) for s, t, share in notes)
+    text = html_page(sealed(document.but(history=history, runtime_s=4.0)), step_of(document))
+    return body(text).partition("<script")[0]
+
+
 def replays() -> dict[str, Replay]:
     """Two steps of 10 samples in 0..4 s, nothing to 6 s, one step to 10 s; the same twice."""
     spans = ((0, 4, "training", 3, 2), (4, 6, "waiting", 0, 0), (6, 10, "training", 3, 1))
@@ -98,7 +109,7 @@ REPORTS: dict[str, Callable[[], str]] = {
     "front": lambda: drawn(*front_report(front())),
     "front_picture": lambda: front_picture(front()),
     "front_page": lambda: body(front_page(front())),
-    "page": lambda: body(html_page(plan("zones"), step_of(plan("zones")))).partition("<script")[0],
+    "page": page,
     "subsets": lambda: drawn(*front_report(subsets())),
     **{f"fleet_{n}": partial(fleet, n) for n in range(3)},
     "switch": lambda: drawn(*switch_text(example().but(runtime_s=2.0))),

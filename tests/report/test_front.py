@@ -2,10 +2,7 @@
 
 import pytest
 
-from solver.report.front import (
-    search_lines,
-    subset_lines,
-)
+from solver.report.front import least_text, search_lines, subset_lines
 from tests.report.cases import front, subsets
 from tests.report.shown import as_stored
 
