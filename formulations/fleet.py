@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from pydantic import Field
 
@@ -35,11 +36,6 @@ class Pipeline:
     nodes: tuple[int, ...]
     micro_batches: int
 
-    @property
-    def node_layers(self) -> dict[int, range]:
-        """Layers that every node holds."""
-        return dict(zip(self.nodes, layers_by_position(self.template), strict=True))
-
 
 def layers_by_position(template: Template) -> tuple[range, ...]:
     """Layers that each of the template's nodes holds."""
@@ -54,4 +50,5 @@ def layers_by_position(template: Template) -> tuple[range, ...]:
 
 def holdings(pipelines: Iterable[Pipeline]) -> dict[int, range]:
     """Layers on every node of the pipelines."""
-    return {node: layers for p in pipelines for node, layers in p.node_layers.items()}
+    pairs = (zip(p.nodes, layers_by_position(p.template), strict=True) for p in pipelines)
+    return dict(chain.from_iterable(pairs))

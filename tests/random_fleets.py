@@ -1,6 +1,7 @@
 """Templates cut at random, fleets of them on nodes, and instances for both."""
 
 import random
+from collections.abc import Iterable
 from itertools import pairwise
 
 from formulations.fleet import Design, Pipeline, Strategy
@@ -45,19 +46,25 @@ def enlarged(seed: int) -> Instance:
     return instance_with(instance, counts)
 
 
+def template_of(
+    node_groups: tuple[int, ...], places: Iterable[tuple[int, int]], cuts: Iterable[int]
+) -> Template:
+    """Stages of one GPU, at a node and GPU each; cuts: first layers of stages, and the end."""
+    stages = (
+        stage_on(layers=layers, node=node, first_gpu=gpu, gpus=1)
+        for layers, (node, gpu) in zip(pairwise(cuts), places, strict=True)
+    )
+    return Template(node_groups=node_groups, stages=tuple(stages))
+
+
 def even_designs(sizes: range) -> list[Design]:
     """One stage of one GPU per node, blocks spread as evenly as can be."""
-    found = []
+    designs = []
     for size in sizes:
-        inner = [(LAYERS - 2) * k // size + 1 for k in range(1, size)]
-        cuts = [0, *inner, LAYERS]
-        stages = tuple(
-            stage_on(layers=layers, node=node, first_gpu=0, gpus=1)
-            for node, layers in enumerate(pairwise(cuts))
-        )
-        template = Template(node_groups=(0,) * size, stages=stages)
-        found.append(Design(template=template, strategy=STRATEGY))
-    return found
+        cuts = [0, *((LAYERS - 2) * k // size + 1 for k in range(1, size)), LAYERS]
+        template = template_of((0,) * size, [(node, 0) for node in range(size)], cuts)
+        designs.append(Design(template=template, strategy=STRATEGY))
+    return designs
 
 
 def random_template(
@@ -73,11 +80,7 @@ def random_template(
         counts = [node for node, _ in places]
         places.remove(next(place for place in places if counts.count(place[0]) > 1))
     cuts = [0, *sorted(rng.sample(range(1, num_layers), len(places) - 1)), num_layers]
-    stages = (
-        stage_on(layers=layers, node=node, first_gpu=gpu, gpus=1)
-        for layers, (node, gpu) in zip(pairwise(cuts), places, strict=True)
-    )
-    return Template(node_groups=node_groups, stages=tuple(stages))
+    return template_of(node_groups, places, cuts)
 
 
 def fleet_of(templates: list[Template], first_node: int = 0) -> list[Pipeline]:

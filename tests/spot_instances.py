@@ -29,23 +29,16 @@ def with_spot(instance: Instance, seed: int) -> Instance:
     return instance.model_copy(update=update)
 
 
-def few_stages(seed: int) -> Instance:
-    """A random instance, small enough for brute force."""
-    instance = random_instance(seed)
-    return instance.but(search={"pipeline_parallel": (1, 2, 3)})
-
-
 def spot_instance(seed: int) -> Instance:
-    """The same with such groups."""
-    return with_spot(few_stages(seed), seed)
+    """A random instance with such groups, small enough for brute force."""
+    return with_spot(random_instance(seed).but(search={"pipeline_parallel": (1, 2, 3)}), seed)
 
 
 def rates_times(instance: Instance, factor: float) -> Instance:
     """The instance with so many times the preemptions."""
-    groups = tuple(
-        group.but(spot={"preemptions_per_hour": group.spot.preemptions_per_hour * factor})
-        if group.spot
-        else group
-        for group in instance.cluster.groups
-    )
-    return instance.but(cluster={"groups": groups})
+    groups = list(instance.cluster.groups)
+    for j, group in enumerate(groups):
+        if group.spot:
+            rate = group.spot.preemptions_per_hour * factor
+            groups[j] = group.but(spot={"preemptions_per_hour": rate})
+    return instance.but(cluster={"groups": tuple(groups)})

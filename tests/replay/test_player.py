@@ -71,16 +71,6 @@ def test_failure_loses_the_step_in_flight() -> None:
     assert outcome(run) == (4, times)
 
 
-def test_failure_with_checkpoints_loses_all_steps_since_the_last() -> None:
-    """The second checkpoint, 48..51, is cut short at 50, so the steps of 28..48 are lost.
-
-    Steps end at 15, 25; checkpoint 25..28; steps end at 38, 48; pause 50..55.
-    """
-    run = played("50 a fail", 60, by_count({4: 10, 3: 20}), Recovery("lost", Checkpoints(2, 3)))
-    lost = {"checkpoint": 5, "lost": 20, "unfinished": 5}
-    assert outcome(run) == (2, {"reconfiguration": 10, "training": 20, **lost})
-
-
 def test_idle_node_fails_without_a_loss() -> None:
     """A configuration that leaves d idle does not notice its failure."""
     run = played("12 d fail", 35, lambda _, ready: Configuration(ready - {"d"}, 10, 5))
