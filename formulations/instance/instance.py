@@ -11,12 +11,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from formulations.instance.calibration import Calibration
 from formulations.instance.cluster import Cluster
 from formulations.instance.lengths import Lengths
 from formulations.instance.machines import Evidence, GpuEvidence
 from formulations.instance.preemption import Preemption
-from formulations.instance.profile import Profile
+from formulations.instance.profile import Calibration, Profile
 from formulations.instance.record import (
     MOST_CHOICES_OF_TERMS,
     Bytes,

@@ -12,7 +12,6 @@ from pydantic import Field
 from formulations.errors import all_of
 from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
-from formulations.instance.flash import flash_remedy
 from formulations.instance.length_classes import (
     LengthClass,
     classes_of,
@@ -33,7 +32,7 @@ from formulations.instance.record import (
     first_beyond,
     shown,
 )
-from formulations.instance.resolve_workload import WorkloadFile, only_origin
+from formulations.instance.resolve_workload import WorkloadFile, flash_remedy, only_origin
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import Workload
 from formulations.units import ceil_div

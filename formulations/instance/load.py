@@ -10,10 +10,8 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from formulations.errors import InstanceError, Mistakes, joined
-from formulations.instance.calibration import Calibration, check_calibration
 from formulations.instance.cluster import ClusterFile, CountRange, resolve_cluster
 from formulations.instance.documents import Place, parse_document, read_text
-from formulations.instance.flash import resolve_flash
 from formulations.instance.instance import (
     MOST_MEMBERS,
     Family,
@@ -29,7 +27,12 @@ from formulations.instance.lengths import (
     with_lengths,
 )
 from formulations.instance.preemption import PreemptionFile, resolve_preemption
-from formulations.instance.profile import ProfileFile, WrittenProfile
+from formulations.instance.profile import (
+    Calibration,
+    ProfileFile,
+    WrittenProfile,
+    check_calibration,
+)
 from formulations.instance.record import MOST_CHOICES_OF_TERMS, Name, NameOr, Section, Text
 from formulations.instance.resolve_search import (
     Given,
@@ -38,7 +41,7 @@ from formulations.instance.resolve_search import (
     resolve_search,
     untrained_errors,
 )
-from formulations.instance.resolve_workload import WorkloadFile, resolve_workload
+from formulations.instance.resolve_workload import WorkloadFile, resolve_flash, resolve_workload
 from formulations.instance.search import SearchFile
 from formulations.instance.validation import validated
 from formulations.instance.workload import PRECISIONS

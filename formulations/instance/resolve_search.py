@@ -13,8 +13,6 @@ from formulations.errors import InstanceError, Mistakes
 from formulations.instance.catalogue import overlap_catalogue
 from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
-from formulations.instance.flash import as_measured, flash_remedy
-from formulations.instance.launcher import Demands, Rule
 from formulations.instance.profile import (
     Profile,
     WrittenProfile,
@@ -23,9 +21,9 @@ from formulations.instance.profile import (
     resolve_profile,
 )
 from formulations.instance.record import shown
-from formulations.instance.resolve_workload import WorkloadFile
+from formulations.instance.resolve_workload import WorkloadFile, as_measured, flash_remedy
 from formulations.instance.search import Overlap, PlainSchedule, SearchFile, SearchSpace
-from formulations.instance.targets import TARGETS, launchers
+from formulations.instance.targets import TARGETS, Demands, Rule, launchers
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import (
     ExpertSplit,

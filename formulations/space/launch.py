@@ -4,9 +4,8 @@ from typing import Any, NamedTuple, get_args
 
 from formulations.costs.context import context_methods
 from formulations.instance import Instance, SearchSpace
-from formulations.instance.launcher import Demands, Launcher, Refusal
 from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, ZeroStage
-from formulations.instance.targets import LAUNCHERS, TARGETS, Target
+from formulations.instance.targets import LAUNCHERS, TARGETS, Demands, Launcher, Refusal, Target
 from formulations.instance.workload import Recompute
 from formulations.plan import PARAMETERS_SPLIT, STATES_SPLIT, Configuration, Plan
 from formulations.space.slots import mesh_fault, runs_degrees

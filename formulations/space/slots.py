@@ -6,8 +6,7 @@ from itertools import product
 from math import gcd
 
 from formulations.instance import Instance
-from formulations.instance.launcher import Demands
-from formulations.instance.targets import shared_experts
+from formulations.instance.targets import Demands, shared_experts
 from formulations.plan import Configuration, Degrees, Place
 from formulations.units import powers_of_two
 

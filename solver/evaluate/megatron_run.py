@@ -13,8 +13,8 @@ from itertools import accumulate
 from typing import Any, cast
 
 from formulations.instance import Instance
-from formulations.instance.launcher import ONE_STACK, chain_of
 from formulations.instance.search import ZeroStage
+from formulations.instance.targets import ONE_STACK, chain_of
 from formulations.instance.workload import Precision, Recompute
 from solver.evaluate.launched import Launched
 from solver.evaluate.megatron_flags import Flag, Flags

@@ -12,9 +12,9 @@ from typing import Any
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.documents import csv_rows, read_text
-from formulations.instance.launcher import ONE_STACK, chain_of
 from formulations.instance.record import can_be_simulated
 from formulations.instance.search import ScheduleName, ZeroStage
+from formulations.instance.targets import ONE_STACK, chain_of
 from formulations.schedules import SCHEDULES
 from solver.evaluate.launched import Launched
 from solver.export.job import assignments

@@ -10,9 +10,9 @@ from formulations.costs.experts import members_of
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.renting import in_whole_steps
 from formulations.instance import Instance
-from formulations.instance.flash import has_flash
 from formulations.instance.machines import NOT_STATED, Evidence
 from formulations.instance.preemption import Preemption
+from formulations.instance.resolve_workload import has_flash
 from formulations.instance.search import Overlap
 from formulations.instance.workload import FLASH_PRECISIONS, FORMATS, MASTER_BYTES, OPTIMIZER_BYTES
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Configuration, Degrees

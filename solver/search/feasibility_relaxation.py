@@ -13,8 +13,8 @@ from typing import Any
 
 from formulations.costs.renting import rent_usd_per_hour
 from formulations.instance import Instance
-from formulations.instance.flash import has_flash
 from formulations.instance.profile import covered_degrees
+from formulations.instance.resolve_workload import has_flash
 from formulations.instance.targets import TARGETS
 from formulations.plan import PARAMETERS_SPLIT, Configuration
 from formulations.space import configs, configs_of

@@ -1,13 +1,21 @@
-"""Promises of formulations.instance.resolve_workload: a model by name, by its file or sizes."""
+"""A model by name, by its file or sizes; who has flash attention, and what would help others."""
 
 from pathlib import Path
 
 import pytest
 
 from formulations.errors import InstanceError
+from formulations.instance import Cluster
+from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.huggingface import sizes_from_config
-from formulations.instance.resolve_workload import config_name, from_config
-from formulations.instance.workload import Workload
+from formulations.instance.resolve_workload import (
+    config_name,
+    flash_obstacle,
+    flash_remedy,
+    from_config,
+    has_flash,
+)
+from formulations.instance.workload import Precision, Workload
 from tests.instance_texts import DATA, MINIMAL, parsed
 
 
@@ -54,3 +62,27 @@ def test_odd_config_gives_one_line(data: bytes, line: str, tmp_path: Path) -> No
         from_config(tmp_path / "config.json", sizes_from_config)
     assert str(caught.value).startswith(f"{tmp_path}/{line}")
     assert str(caught.value).isprintable()
+
+
+GROUP = parsed(MINIMAL).cluster.groups[0]
+AMPERE = Cluster(groups=(GROUP,))
+MIXED = Cluster(groups=(GROUP, GROUP.but(name="old", gpu=gpu_catalogue()["V100-16"])))
+UNKNOWN = Cluster(groups=(GROUP.but(gpu=GROUP.gpu.but(compute_capability=None)),))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "precision", "able", "remedy"),
+    [
+        (AMPERE, "bf16", True, "workload.flash_attention: true"),
+        (AMPERE, "tf32", False, "workload.precision among fp16, bf16, fp8"),
+        (MIXED, "fp16", False, "GPUs of compute capability 8.0 (Ampere) or later"),
+        (UNKNOWN, "bf16", False, "workload.flash_attention: true"),
+    ],
+)
+def test_flash_attention_is_of_ampere_in_16_bit(
+    cluster: Cluster, precision: Precision, able: bool, remedy: str
+) -> None:
+    """What keeps GPUs from it is named; a GPU of no known capability is no obstacle."""
+    assert has_flash(cluster, precision) is able
+    assert flash_remedy(cluster, precision) == remedy
+    assert (flash_obstacle(cluster, precision) is None) == remedy.endswith("true")

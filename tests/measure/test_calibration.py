@@ -7,8 +7,8 @@ import pytest
 
 from formulations.costs.compute import TimeColumns
 from formulations.instance import Instance
-from formulations.instance.calibration import Calibration
 from formulations.instance.load import load_instance, parse_instance
+from formulations.instance.profile import Calibration
 from formulations.plan import Degrees
 from solver.measure.calibration import Factors, Kernels, MeasuredStep, corrections, fit
 from solver.measure.steps_file import read_steps
