@@ -17,6 +17,7 @@ from formulations.costs.renting import (
 from formulations.instance import Instance
 from formulations.instance.machines import Spot
 from formulations.instance.preemption import Preemption
+from tests.oracles.preemption import all_terms
 from tests.small_instances import random_instance
 from tests.spot_instances import USEFUL, spot_instance
 
@@ -86,23 +87,11 @@ def test_terms_that_are_worth_it() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_terms_are_the_best_of_all(seed: int) -> None:
+    """The oracle tries every choice by group, and sums up failed attempts."""
     instance = spot_instance(seed)
-    assert instance.preemption is not None
-    groups = instance.cluster.groups
-    useful = []
-    for choice in product((False, True), repeat=len(groups)):
-        pairs = list(zip(choice, groups, strict=True))
-        if any(
-            not group.spot if chosen else group.spot and group.spot.only for chosen, group in pairs
-        ):
-            continue
-        spots = [(group.nodes, group.spot) for chosen, group in pairs if chosen and group.spot]
-        rent = sum(group.nodes * group.price_usd_per_hour for chosen, group in pairs if not chosen)
-        rent += sum(nodes * spot.price_usd_per_hour for nodes, spot in spots)
-        rate = sum(nodes * spot.preemptions_per_hour / 3600 for nodes, spot in spots)
-        useful.append(rent * slowdown(instance.preemption, rate))
-    terms = terms_of(instance, tuple(group.nodes for group in groups))
-    assert terms.useful_usd_per_hour == pytest.approx(min(useful), rel=1e-12)
+    used = tuple(group.nodes for group in instance.cluster.groups)
+    least = min(terms.useful_usd_per_hour for terms in all_terms(instance, used))
+    assert terms_of(instance, used).useful_usd_per_hour == pytest.approx(least, rel=1e-7)
 
 
 RATES = [0.0, 1e-12, 1e-6, 1e-4, 1e-3, 0.01, 0.3, 10.0]

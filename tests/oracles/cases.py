@@ -189,9 +189,8 @@ def _plan(rng: random.Random, instance: Instance, config: Configuration) -> Plan
     if not order or not splits:
         return None
     plan = Decisions(order, rng.choice(splits), even_shares(tables)).plan(tables)
-    return (
-        plan if len(config.recompute) == 1 or config.vpp > 1 else _recomputing(rng, instance, plan)
-    )
+    free = len(config.recompute) > 1 and config.vpp == 1
+    return _recomputing(rng, instance, plan) if free else plan
 
 
 def _recomputing(rng: random.Random, instance: Instance, plan: Plan) -> Plan:

@@ -45,13 +45,8 @@ def counted(instance: Instance, plan: Plan, model: Model) -> Counted:
     passes, replicas, devices = Passes(at, rings), range(plan.config.dp), range(plan.config.pp)
     times = [[passes.times_ns(s, r) for r in replicas] for s in range(len(at.stages))]
     forward, backward, weight = ([[one[i] for one in row] for row in times] for i in range(3))
-    sync, gather = (
-        [rings.after_ns(d, f, width) for d in devices]
-        for f, width in (
-            (rings.sync_factor, model.gradient_bytes),
-            (rings.gather_factor, model.parameter_bytes),
-        )
-    )
+    sync = [rings.after_ns(d, rings.sync_factor, model.gradient_bytes) for d in devices]
+    gather = [rings.after_ns(d, rings.gather_factor, model.parameter_bytes) for d in devices]
     usable = 1 - instance.limits.memory_headroom
     return Counted(
         forward_ns=forward,
@@ -92,10 +87,8 @@ class Messages:
         ]
         leaving = sum(a == nodes[0] for a, _ in pairs)
         entering = sum(b == nodes[1] for _, b in pairs)
-        ends = [
-            (source, at.of(nodes[0]).inter_node, leaving),
-            (target, at.of(nodes[1]).inter_node, entering),
-        ]
+        links = [at.of(node).inter_node for node in nodes]
+        ends = [(source, links[0], leaving), (target, links[1], entering)]
         zones = at.of(nodes[0]).zone, at.of(nodes[1]).zone
         if zones[0] != zones[1]:
             flows = sum((at.of(a).zone, at.of(b).zone) == zones for a, b in pairs)

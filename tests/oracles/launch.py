@@ -63,12 +63,8 @@ def zero_stages(instance: Instance, config: Configuration, target: Target) -> li
 
     Of those that are the same, as nothing is held twice, the least.
     """
-    workload = instance.workload
-    if (
-        target == "torchtitan"
-        and config.pp > 1
-        and (workload.tied_embeddings or workload.mtp_layers)
-    ):
+    one_stage = instance.workload.tied_embeddings or instance.workload.mtp_layers > 0
+    if target == "torchtitan" and config.pp > 1 and one_stage:
         return []  # it keeps the matrix, and all heads, in one stage
     often = config.pp == 1 and instance.search.micro_batches == "even"
     stages = [

@@ -59,10 +59,8 @@ class Model:
         """On one GPU: without those of routed experts, and all of these that tp GPUs share."""
         padded = 128 * tp * ceil(layer.vocabulary / (128 * tp))
         vocabulary = 0 if layer.copy and pp == 1 else padded // tp * self.hidden
-        return (
-            layer.parameters.sharded // tp + layer.parameters.replicated + vocabulary,
-            layer.parameters.experts,
-        )
+        dense = layer.parameters.sharded // tp + layer.parameters.replicated
+        return dense + vocabulary, layer.parameters.experts
 
     def flops(self, layer: Row) -> int:
         """Of a sequence forward: 2 s x (parameters of products) + 4 s^2 x (heads x head size)."""
@@ -125,12 +123,9 @@ class Model:
         sizes, dim = self.sizes, self._head_dim
         queries, values = sizes.heads * dim, (sizes.kv_heads or sizes.heads) * dim
         columns = queries + 2 * values
-        return Parameters(
-            sharded=self.hidden * (columns + queries)
-            + columns * sizes.qkv_biases
-            + sizes.heads * sizes.attention_sinks,
-            replicated=self.hidden * sizes.output_bias + 2 * dim * sizes.qk_norms,
-        )
+        sharded = self.hidden * (columns + queries) + columns * sizes.qkv_biases
+        sharded += sizes.heads * sizes.attention_sinks
+        return Parameters(sharded, self.hidden * sizes.output_bias + 2 * dim * sizes.qk_norms)
 
     def _network(self, width: int, biases: bool) -> Parameters:
         inner = 2 if self.sizes.gated_ffn else 1
@@ -173,20 +168,11 @@ class Model:
             for part in (*[self._norm] * (2 + sizes.final_norm), last.parameters):
                 parameters += part
             parameters += Parameters(sharded=2 * self.hidden**2)
-            forward, backward = (
-                forward + 2 + last.all_reduces[0],
-                backward + 2 + last.all_reduces[1],
-            )
+            forward += 2 + last.all_reduces[0]
+            backward += 2 + last.all_reduces[1]
         copy = sizes.tied_embeddings or sizes.mtp_layers > 0
         if copy and not sizes.tied_embeddings:
             parameters += Parameters(sharded=sizes.vocabulary_size * self.hidden)
         predicts = sizes.mtp_layers > 0
-        return Row(
-            "head",
-            parameters,
-            (forward, backward),
-            sizes.vocabulary_size,
-            copy,
-            routed=predicts and last.routed,
-            attention=predicts,
-        )
+        figures = parameters, (forward, backward), sizes.vocabulary_size, copy
+        return Row("head", *figures, routed=predicts and last.routed, attention=predicts)

@@ -22,18 +22,17 @@ class Memory:
         slot = at.stages[k][r].degrees
         layers = [x for row in at.stages[k :: config.pp] for x in range(*row[r].layers)]
         states = [self._split(x, k, r, 1) for x in layers]
+        parameters, gradients = (sum(self._split(x, k, r, n) for x in layers) for n in (3, 2))
         blocks = sum(ceil(count / QUANTIZED_BLOCK) for count in states)
+        quantized = workload.optimizer_block_bytes * blocks
         copies = sum(sum(self._whole(x, k, r)) for x in layers if layer_of(at, x).is_block)
         tensors = max(layer.output_tensors for layer in workload.layers)
         message = ceil(at.sequences(slot) * tensors * workload.boundary_bytes / slot.cp)
         sent = ceil(message / (slot.tp if at.splits(slot.tp) else 1))
         return {
-            "weights_bytes": workload.parameter_bytes * sum(self._split(x, k, r, 3) for x in layers)
-            + workload.copy_bytes * copies,
-            "gradients_bytes": workload.gradient_bytes
-            * sum(self._split(x, k, r, 2) for x in layers),
-            "optimizer_bytes": workload.optimizer_bytes * sum(states)
-            + workload.optimizer_block_bytes * blocks,
+            "weights_bytes": workload.parameter_bytes * parameters + workload.copy_bytes * copies,
+            "gradients_bytes": workload.gradient_bytes * gradients,
+            "optimizer_bytes": workload.optimizer_bytes * sum(states) + quantized,
             "activations_bytes": self._in_flight(k, r) + self._one_layer(k, r),
             "buffers_bytes": 2 * sent if config.pp > 1 else 0,
             "reserve_bytes": at.instance.limits.framework_reserve_bytes,

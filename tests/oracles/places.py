@@ -79,9 +79,8 @@ class Places:
     @cached_property
     def widest(self) -> Degrees:
         """Degrees of the widest tensor groups."""
-        return max(
-            (stage.degrees for row in self.stages for stage in row), key=lambda slot: slot.tp
-        )
+        slots = (stage.degrees for row in self.stages for stage in row)
+        return max(slots, key=lambda slot: slot.tp)
 
     def nodes(self, device: int) -> Counter[int]:
         """Slots of a device's stage on each of its nodes."""

@@ -93,17 +93,11 @@ def _slots_of(instance: Instance, nodes: tuple[int, ...], gpus: int) -> Iterator
     open_flash = instance.fused is not None and all(group.gpu.has_flash for group in used)
     degrees = search.tensor_parallel or _powers(gpus)
     for tp, parts, cp in product(range(1, gpus + 1), repeat=3):
-        if tp not in degrees or cp not in search.context_parallel:
-            continue
-        if gpus % (tp * parts * cp) or work.kv_heads % tp:
-            continue
-        if cp > 1 and not (work.flash_attention or open_flash):
-            continue
-        if cp > 1 and work.sequence_length % (2 * cp * tp):
-            continue
-        if cp > 1 and search.context_method == "all_to_all" and work.kv_heads % (tp * cp):
-            continue
-        yield Slot(tp, parts, cp)
+        fills = tp in degrees and not gpus % (tp * parts * cp) and not work.kv_heads % tp
+        shares = (work.flash_attention or open_flash) and not work.sequence_length % (2 * cp * tp)
+        shares &= search.context_method != "all_to_all" or not work.kv_heads % (tp * cp)
+        if fills and cp in search.context_parallel and (cp == 1 or shares):
+            yield Slot(tp, parts, cp)
 
 
 def _stage_counts(instance: Instance) -> range:
@@ -130,14 +124,15 @@ def _pipelines(
     number = sum(n * (group.gpus_per_node // slot.width) for (n, group), slot in pairs)
     for pp, b in product(_stage_counts(instance), _sizes(instance)):
         dp, total = number // pp, instance.workload.global_batch // b
-        if dp * pp != number or any(b % slot.parts for slot in slots):
-            continue
-        if search.data_parallel and dp not in search.data_parallel:
-            continue
-        if search.pipeline_parallel and pp not in search.pipeline_parallel:
-            continue
-        if total >= dp and (search.micro_batches == "uneven" or total % dp == 0):
+        fills = dp * pp == number and not any(b % slot.parts for slot in slots)
+        even = search.micro_batches == "uneven" or total % max(dp, 1) == 0
+        if fills and total >= dp and even and _listed(instance, dp, pp):
             yield dp, pp, b
+
+
+def _listed(instance: Instance, dp: int, pp: int) -> bool:
+    replicas, stages = instance.search.data_parallel, instance.search.pipeline_parallel
+    return (not replicas or dp in replicas) and (not stages or pp in stages)
 
 
 def _experts(
@@ -147,20 +142,16 @@ def _experts(
     search, work = instance.search, instance.workload
     used = [group for group, n in zip(instance.cluster.groups, nodes, strict=True) if n]
     wide = any(slot.tp > 1 for slot in slots)
+    apart = len({group.zone for group in used}) > 1
+    split = search.sequence_parallel and search.split_tokens % slots[0].tp == 0
     for ep, etp in product(search.expert_parallel, search.expert_tensor_parallel):
-        special = ep > 1 or (etp == 1 and wide)
-        if special and (len(set(slots)) > 1 or not work.experts or work.experts % ep):
+        special, lanes = ep > 1 or (etp == 1 and wide), slots[0].tp if etp == "tp" else 1
+        alike = len(set(slots)) == 1 and work.experts > 0 and work.experts % ep == 0
+        if special and not (alike and (split or not wide)):
             continue
-        split = search.sequence_parallel and search.split_tokens % slots[0].tp == 0
-        if special and wide and not split:
-            continue
-        lanes = slots[0].tp if etp == "tp" else 1
-        apart = len({group.zone for group in used}) > 1
-        if dp * slots[0].width // lanes % ep:
-            continue
-        if apart and any(group.gpus_per_node // lanes % ep for group in used):
-            continue
-        yield ep, etp if wide else "tp"  # an expert on a tensor group of one GPU is whole
+        in_node = not any(group.gpus_per_node // lanes % ep for group in used)
+        if dp * slots[0].width // lanes % ep == 0 and (in_node or not apart):
+            yield ep, etp if wide else "tp"  # an expert on a tensor group of one GPU is whole
 
 
 def _schedules(instance: Instance, dp: int, pp: int, b: int) -> Iterator[tuple[str, int]]:
@@ -215,14 +206,10 @@ def _renamed(instance: Instance, config: Config) -> Iterator[Config]:
         ways = config.recompute if alike else next(_recompute(instance, lowest))
         config = config._replace(zero=lowest, recompute=ways)
     groups = instance.cluster.groups
+    nodes = [(group, n) for group, n in zip(groups, config.nodes, strict=True) if n]
     used = [
-        (groups[j].model_copy(update={"name": "", "nodes": n}), slot)
-        for j, n, slot in zip(
-            (j for j, n in enumerate(config.nodes) if n),
-            filter(None, config.nodes),
-            config.slots,
-            strict=True,
-        )
+        (group.model_copy(update={"name": "", "nodes": n}), slot)
+        for (group, n), slot in zip(nodes, config.slots, strict=True)
     ]
     machines = [machine for machine, _ in used]
     for order in permutations(used):
@@ -235,9 +222,8 @@ def _by_replicas(config: Config) -> Iterator[Config]:
     for n in range(2, common + 1):
         if common % n == 0:
             slots = tuple(slot._replace(parts=slot.parts // n) for slot in config.slots)
-            yield config._replace(
-                slots=slots, dp=config.dp * n, micro_batch=config.micro_batch // n
-            )
+            dp, b = config.dp * n, config.micro_batch // n
+            yield config._replace(slots=slots, dp=dp, micro_batch=b)
 
 
 class StageConfig(NamedTuple):
@@ -254,8 +240,7 @@ def stage_configurations(instance: Instance) -> set[StageConfig]:
 
     With one stage they are among those by group.
     """
-    search = instance.search
-    if search.degrees != "per_stage":
+    if instance.search.degrees != "per_stage":
         return set()
     num_gpus = sum(group.nodes * group.gpus_per_node for group in instance.cluster.groups)
     return {
@@ -265,8 +250,7 @@ def stage_configurations(instance: Instance) -> set[StageConfig]:
         if pp > 1
         and list(_zero(instance, pp))
         and instance.workload.global_batch // b % dp == 0
-        and (not search.data_parallel or dp in search.data_parallel)
-        and (not search.pipeline_parallel or pp in search.pipeline_parallel)
+        and _listed(instance, dp, pp)
         and _can_stand(instance, nodes, dp, pp, b)
     }
 
