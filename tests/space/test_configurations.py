@@ -148,6 +148,7 @@ def test_all_that_the_documentation_describes_is_listed(
             if config.per_stage
         }
         assert stage_configurations(instance) <= stages, seed
+        assert not stages or instance.search.degrees == "per_stage", seed
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(40), 10))
