@@ -72,11 +72,10 @@ class Comparison:
                 said = f"its plan takes {finding.step_time_ns} ns by its own account"
                 what = "does not fit memory" if finding.judged_ns is None else simulated
                 clashes.append(f"{name}: {said}, {what}")
-        for finding in self.findings:
             gap, asked = finding.gap, finding.requested_gap
             if finding.status is Status.OPTIMAL and not proves(gap, asked):
                 said = f"optimal by its own account, with gap {gap}; asked for: {asked}"
-                clashes.append(f"{finding.method}: {said}")
+                clashes.append(f"{name}: {said}")
         for proof in self.findings:
             for plan in self.findings:
                 if plan.objective is None:

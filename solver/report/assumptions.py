@@ -194,7 +194,7 @@ def evidence_lines(document: PlanDocument) -> Lines:
         figures: dict[str, list[str]] = {}
         for name, text in words.items():
             figures.setdefault(_kind_text(getattr(evidence, name)), []).append(text)
-        parts = [f"{', '.join(figures_alike)} {kind}" for kind, figures_alike in figures.items()]
+        parts = [f"{', '.join(alike)} {kind}" for kind, alike in figures.items()]
         lines.append(("" if lines else "rests on", f"{evidence.gpu}: {'; '.join(parts)}"))
     return lines
 

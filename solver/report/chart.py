@@ -140,7 +140,6 @@ def picture(
     parts: Iterable[str],
     style: str = STYLE,
     of: str = "",
-    title_y: float = 28,
 ) -> str:
     """A whole file: the parts on white, below a title; `of`: its class, for pages with several."""
     named = f' class="{of}"' if of else ""
@@ -150,7 +149,7 @@ def picture(
         f"<title>{escape(title)}</title>",
         f"<style>{style}</style>",
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
-        written(16, title_y, title, ' class="t"'),
+        written(16, 28, title, ' class="t"'),
         *parts,
         "</svg>",
     ]

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from rich.console import RenderableType
@@ -243,23 +244,22 @@ def _best_of_sizes(document: FrontDocument) -> dict[int, PointDocument]:
 def _size_table(document: FrontDocument) -> Grid:
     """The best of every number of nodes that brings something."""
     longest_s = max(map(_step_s, document.points))
-    rows, before = [], None
-    for size, point in _best_of_sizes(document).items():
-        adds = "" if before is None else percent(_step_s(before) / _step_s(point) - 1)
-        rows.append(
-            [
-                cluster_name(document, point.nodes),
-                degrees_text(point.plan),
-                f"{size}",
-                time_text(_step_s(point), longest_s),
-                significant(point.plan.throughput_sequences_per_s or 0.0),
-                adds,
-                _gap_text(point),
-            ]
-        )
-        before = point
-    numbers = ["nodes", "step", "sequences/s", "faster by", "gap"]
-    return Grid(["best subset", DEGREES], numbers, rows)
+    best = [*_best_of_sizes(document).values()]
+    adds = [percent(_step_s(few) / _step_s(many) - 1) for few, many in pairwise(best)]
+    return table_of(
+        zip(best, ["", *adds], strict=True),
+        {
+            "best subset": lambda row: cluster_name(document, row[0].nodes),
+            DEGREES: lambda row: degrees_text(row[0].plan),
+        },
+        {
+            "nodes": lambda row: f"{sum(row[0].nodes)}",
+            "step": lambda row: time_text(_step_s(row[0]), longest_s),
+            "sequences/s": lambda row: significant(row[0].plan.throughput_sequences_per_s or 0.0),
+            "faster by": lambda row: row[1],
+            "gap": lambda row: _gap_text(row[0]),
+        },
+    )
 
 
 def _longer(document: FrontDocument, best: PointDocument, slower: PointDocument | None) -> str:

@@ -88,21 +88,6 @@ def test_bug_a_pipe_without_a_writer_was_waited_for(command: str, tmp_path: Path
     assert writer.wait() == 0
 
 
-@pytest.mark.parametrize("command", ["templates FILE", "replay FILE --every 10m"])
-def test_bug_unknown_schedule_of_a_command(command: str, tmp_path: Path) -> None:
-    """It is named with its place; only `solve` knows all schedules."""
-    instances = ROOT / "instances"
-    text = (instances / "homo_small.yaml").read_text(encoding="utf-8")
-    text = text.replace("search:\n", "search:\n  schedule: [1f1b, zb-h1]\n", 1)
-    path = tmp_path / "x.yaml"
-    path.write_text(text.replace("profiles/", f"{instances}/profiles/"))
-    err = refused(*(path if word == "FILE" else word for word in command.split()))
-    line = next(n for n, row in enumerate(path.read_text().splitlines(), 1) if "zb-h1" in row)
-    allowed = "1f1b or gpipe; solve takes the others"
-    where = f"error: {path}:{line}:20 search.schedule[1]"
-    assert err == f"{where}: the schedule zb-h1; allowed: {allowed}\n"
-
-
 HOSTILE = {
     "instance.cluster.groups.0.name": "\x1b[31mred\n",
     "instance.workload.layer_runs.1.count": 10**9,

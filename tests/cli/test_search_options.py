@@ -3,19 +3,10 @@
 import os
 
 import pytest
-import typer
 
 from formulations.errors import PlannerError
-from solver.cli.search_options import all_cores, finite, num_workers, positive
+from solver.cli.search_options import all_cores, num_workers
 from solver.options import MAX_WORKERS
-
-
-def test_numbers_are_finite_and_above_0() -> None:
-    """None stays None; 0 is finite, but not above 0."""
-    assert (finite(None), finite(0.0), positive(None), positive(0.5)) == (None, 0.0, None, 0.5)
-    for refused in (float("nan"), float("inf"), -1.0, 0.0):
-        with pytest.raises(typer.BadParameter):
-            positive(refused)
 
 
 def test_workers_are_as_many_as_cores() -> None:
