@@ -61,6 +61,7 @@ ANY_TIME_NS = NEVER - 1
 
 #: Degrees by node group, micro-batch size, recomputation.
 TimesKey = tuple[tuple[Degrees, ...], int, Recompute, Members]
+StageTimes = tuple[Array, Array, Array]  #: forward, backward, weight gradients that are put off
 
 
 def config_key(instance: Instance, config: Configuration) -> TimesKey:
@@ -103,11 +104,8 @@ class Prover:
         paced = [with_exchanges(self.instance, config, by_way) for by_way in times]
         return build_tables(self.instance, config, paced)
 
-    def stage_times(self, config: Configuration) -> tuple[Array, Array, Array]:
-        """[J, n, n] ns of layers [a, b): forward, backward, weight gradients that are put off.
-
-        With as little recomputed as the configuration allows.
-        """
+    def stage_times(self, config: Configuration) -> StageTimes:
+        """[J, n, n] ns of layers [a, b), with as little recomputed as the configuration allows."""
         splits = SCHEDULES[config.schedule].splits_backward
         exchanges = config.zero >= GRADIENTS_SPLIT
         return self._intervals(config if exchanges else config_key(self.instance, config), splits)
@@ -116,9 +114,7 @@ class Prover:
         """Layer times of a config, with what its replicas exchange with every micro-batch."""
         return with_exchanges(self.instance, config, self.times(*config_key(self.instance, config)))
 
-    def _interval_times(
-        self, key: Configuration | TimesKey, splits: bool
-    ) -> tuple[Array, Array, Array]:
+    def _interval_times(self, key: Configuration | TimesKey, splits: bool) -> StageTimes:
         times = self.times_of(key) if isinstance(key, Configuration) else self.times(*key)
         weight = times.weight_ns * splits
         parts = (times.forward_ns, times.backward_ns - weight, weight)

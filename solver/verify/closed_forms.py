@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from formulations.plan import GRADIENTS_SPLIT, Configuration
 from formulations.schedules import SCHEDULES
 from solver.verify.bounds import Prover, config_key
-from solver.verify.least_costs import LeastCosts
+from solver.verify.epilogue import LeastCosts
 
 Numbers = NDArray[np.float64]
 Array = NDArray[np.int64]
@@ -56,12 +56,6 @@ Mask = NDArray[np.bool_]
 MARGIN = 1e-12
 #: No bound is above this, so that it stays within 64 bits.
 LARGEST = float(1 << 60)
-
-
-def whole_ns(bound: Numbers) -> Array:
-    """Rounded up, as times are whole, less a margin for float noise."""
-    rounded: Array = np.ceil(np.minimum(bound * (1 - MARGIN), LARGEST)).astype(np.int64)
-    return rounded
 
 
 def passes_left(configs: Sequence[Configuration], shares: Numbers, micro_batches: Array) -> Numbers:
@@ -120,8 +114,7 @@ class ClosedForms:
     @cached_property
     def work(self) -> Numbers:
         """[N, U, J] all that one layer takes per micro-batch."""
-        work: Numbers = self.layers.sum(axis=0)
-        return work
+        return np.asarray(self.layers.sum(axis=0))
 
     @cached_property
     def tails(self) -> tuple[Numbers, Numbers]:
@@ -153,19 +146,16 @@ class ClosedForms:
             [n // slot.width for n, slot in zip(gpus, config.degrees, strict=True)]
             for config in self.configs
         ]
-        slots: Numbers = (self.nodes * np.array(sizes)).astype(np.float64)
-        return slots
+        return np.asarray((self.nodes * np.array(sizes)).astype(np.float64))
 
     @cached_property
     def total(self) -> Array:
         """[N] micro-batches of a step."""
-        total: Array = self.prover.instance.workload.global_batch // self.column("micro_batch")
-        return total
+        return np.asarray(self.prover.instance.workload.global_batch // self.column("micro_batch"))
 
     def least(self, values: Numbers, among: Mask) -> Numbers:
         """[N, U] least of [N, U, J] over the groups of `among` [N, J]."""
-        lowest: Numbers = np.where(among[:, None, :], values, np.inf).min(axis=2)
-        return lowest
+        return np.asarray(np.where(among[:, None, :], values, np.inf).min(axis=2))
 
     def work_ns(self) -> Array:
         """[N] the work bound."""
@@ -179,7 +169,9 @@ class ClosedForms:
         else:
             per_layer = self.least(scale * work, used) + self.least(scale * tail, used)
         speed = (weights * self.slots).sum(axis=1)
-        return whole_ns((per_layer * self.counts).sum(axis=1) / speed + self.tails[1])
+        bound = (per_layer * self.counts).sum(axis=1) / speed + self.tails[1]
+        # rounded up, as times are whole, less a margin for float noise
+        return np.asarray(np.ceil(np.minimum(bound * (1 - MARGIN), LARGEST)).astype(np.int64))
 
 
 #: More blocks than all stages can hold.
@@ -261,11 +253,15 @@ class _Blocks:
         gain = ((slow - passed) / self.weight).max(axis=1)
         on_all, on_slow = (blocks @ self.forms.counts[self.is_block] for blocks in (passed, slow))
         limit = limits * (1 + SLACK) - self.forms.tails[1]
+        # of what is no block the latency and tail of stage 0
+        other_tails = self.forms.least(self.forms.tails[0], self.used) * self.places[0]
+        passing = self.forms.least(self.passed, self.used) * ~self.is_block * self.forms.counts
+        limit_first = limit - (other_tails + passing).sum(axis=1)
         on_fast, first = np.where(fast > 0, self.number, 0), np.full(len(limit), float(self.least))
         shown = np.zeros(len(limit), dtype=bool)
         for _ in range(STEPS):
             latency = np.maximum(on_slow - on_fast * gain, on_all)
-            room = limit - self._fixed_ns - latency
+            room = limit_first - latency
             on_a = self._held(limit, room, first * tail, work, tail)
             on_b = self._held(limit, room, first * tail, slow_work, slow_tail)
             capacity = on_b.sum(axis=1) + _largest(on_a - on_b, fast)
@@ -277,8 +273,7 @@ class _Blocks:
     def _of_block(self, values: Numbers, among: Mask) -> Numbers:
         """[N] least of [N, U, J] over blocks and these groups."""
         each = values[:, self.is_block] / self.weight[:, :, None]
-        lowest: Numbers = self.forms.least(each, among).min(axis=1)
-        return lowest
+        return np.asarray(self.forms.least(each, among).min(axis=1))
 
     @cached_property
     def places(self) -> tuple[Array, Array]:
@@ -290,14 +285,6 @@ class _Blocks:
         parts = run[: blocks[0]], run[blocks[-1] + 1 :]
         first, last = (np.bincount(part, minlength=len(self.is_block)) for part in parts)
         return first * ~self.is_block, last * ~self.is_block
-
-    @cached_property
-    def _fixed_ns(self) -> Numbers:
-        """[N] of what is no block the latency and tail of stage 0."""
-        tails = self.forms.least(self.forms.tails[0], self.used)
-        passed = self.forms.least(self.passed, self.used) * ~self.is_block
-        fixed: Numbers = (tails * self.places[0] + passed * self.forms.counts).sum(axis=1)
-        return fixed
 
     @cached_property
     def others(self) -> Numbers:
@@ -327,5 +314,4 @@ def _largest(values: Numbers, number: Array) -> Numbers:
     """[N] sum of so many [N] of the largest values [N, P], none of them negative."""
     ordered = np.cumsum(np.maximum(np.sort(values, axis=1)[:, ::-1], 0), axis=1)
     padded = np.concatenate([np.zeros((len(values), 1)), ordered], axis=1)
-    sums: Numbers = np.take_along_axis(padded, number[:, None], axis=1)[:, 0]
-    return sums
+    return np.asarray(np.take_along_axis(padded, number[:, None], axis=1)[:, 0])

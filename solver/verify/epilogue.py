@@ -1,14 +1,32 @@
-"""What follows the last backward of a stage, by the nodes that it stands on."""
+"""What follows the last backward of a stage: by the nodes that it stands on, and at least on any.
+
+At least: every figure is one of `formulations.costs`, with the unknown node replaced by the best
+one used and the unknown number of nodes by its least value. Rounded up where the real cost is,
+after a margin for float noise. Links between zones are left out, which keeps every figure a lower
+bound: a collective takes as long as the slowest of its links, and here one may be missing.
+
+Slots are in node order: a node of group j covers c_j of them in a row, stage k of replica r has
+slot k dp + r.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from formulations.costs.intervals import interval_sums
+from formulations.costs.memory import layer_parameters
 from formulations.costs.placement import Placer
+from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS, expert_rings_ns
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import neighbours
+from formulations.instance import Instance, NodeGroup
+from formulations.plan import Configuration
+from formulations.units import NANOSECONDS_PER_SECOND, ceil_div
+from solver.verify.findings import NOISE
 
 Array = NDArray[np.int64]
 #: Gradient sync and gather of a stage by layer [L], each with its start.
@@ -80,5 +98,115 @@ class Epilogues:
         Both reduce tied embeddings together, as fast as the slower one. other_rows: [N].
         """
         embeddings = np.array(self.embeddings)
-        waits: Array = np.maximum(embeddings[other_rows].min() - embeddings[rows], 0)
-        return waits
+        return np.asarray(np.maximum(embeddings[other_rows].min() - embeddings[rows], 0))
+
+
+def at_least_ns(seconds: ArrayLike) -> Array:
+    """Nanoseconds rounded up, after taking off twice the noise that rounding up forgives."""
+    exact = np.asarray(seconds, dtype=np.float64) * NANOSECONDS_PER_SECOND
+    return np.asarray(np.ceil(exact * (1 - 2 * NOISE)).astype(np.int64))
+
+
+@dataclass(frozen=True)
+class LeastCosts:
+    """Lower bounds for the stages of any replica of a configuration; U runs of equal layers."""
+
+    instance: Instance
+    config: Configuration
+
+    @cached_property
+    def used(self) -> tuple[int, ...]:
+        """Node groups of the nodes used."""
+        return tuple(self.config.groups_used)
+
+    @cached_property
+    def groups(self) -> tuple[NodeGroup, ...]:
+        """The same, as records."""
+        return tuple(self.instance.cluster.groups[j] for j in self.used)
+
+    def spans(self) -> range:
+        """Numbers of nodes that one stage may lie on.
+
+        Proof: a stage is dp slots in a row, and borders of nodes and of stages lie at multiples of
+        q = gcd(dp, all c_j). On N nodes it has largest c_j of them at most per node. A stage of q
+        slots is on one node. Else all its nodes but the first and the last are whole, c_j slots
+        each, and these two have q at least: (N - 2) least c_j + 2 q <= dp. A single stage is on all
+        nodes used.
+        """
+        dp, nodes = self.config.dp, sum(self.config.nodes_used)
+        widths = (self.config.degrees[j].width for j in self.used)
+        pairs = zip(self.groups, widths, strict=True)
+        slots = [group.gpus_per_node // width for group, width in pairs]
+        q = gcd(dp, *slots)
+        if self.config.pp == 1:
+            return range(nodes, nodes + 1)
+        if dp == q:
+            return range(1, 2)
+        fewest, widest = ceil_div(dp, max(slots)), 2 + (dp - 2 * q) // min(slots)
+        return range(fewest, max(fewest, min(widest, nodes)) + 1)
+
+    def tail_ns(self) -> tuple[Array, int]:
+        """[U, used groups] per layer of a run, and once: what follows the last backward of a stage.
+
+        Gradient sync, optimizer (of a replica on that group; the slowest counts), gather: one
+        after the other. Rings of experts that GPUs share take the same time in any order.
+        """
+        workload, config = self.instance.workload, self.config
+        counts = [layer_parameters(workload, config, j) for j in range(len(config.degrees))]
+        parameters, experts = np.array(counts, dtype=np.int64).transpose(1, 2, 0)  # [U, J] each
+        hidden = self.instance.search.overlap.hidden_sync(config.pp, config.vpp)
+        layers, start = np.zeros(len(parameters), dtype=np.int64), 0
+        for factor, width in (
+            ((1 - hidden) * SYNC_FACTORS[config.zero], workload.gradient_bytes),
+            (float(GATHER_FACTORS[config.zero]), workload.parameter_bytes),
+        ):
+            if factor:
+                each, once = self._collective_ns(factor, width * parameters[:, self.used])
+                layers, start = layers + each, start + once
+            layers = layers + expert_rings_ns(self.instance, config, factor, width * experts)
+        return layers[:, None] + self._optimizer_ns(parameters, experts), start
+
+    def _optimizer_ns(self, parameters: Array, experts: Array) -> Array:
+        """[U, used groups] of so many parameters."""
+        workload, columns = self.instance.workload, []
+        touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
+        for j, group in zip(self.used, self.groups, strict=True):
+            rows = zip(parameters[:, j].tolist(), experts[:, j].tolist(), strict=True)
+            states = np.array([self.config.own_states(n, j, routed) for n, routed in rows])
+            columns.append(at_least_ns(touched * states / group.gpu.memory_bandwidth_bytes_per_s))
+        return np.stack(columns, axis=1)
+
+    def _collective_ns(self, factor: float, sizes_bytes: Array) -> tuple[Array, int]:
+        """[U] ring collective of any stage, and its start; sizes_bytes: [U, used groups].
+
+        For each number N of nodes that the stage may lie on; the least over N counts, layer by
+        layer. One node holds ceil(dp / N) slots or more, which a ring joins inside. If N > 1, tp
+        rings cross each border at least, and one of the N nodes' links is no faster than the N-th
+        fastest of all. Where groups differ in their degrees, buffers are as small as on any of
+        them, lanes as few, and a slot has as few parts.
+        """
+        degrees = [self.config.degrees[j] for j in self.used]
+        copies = min(slot.copies for slot in degrees)
+        smallest = sizes_bytes.min(axis=1)
+        crossing = (sizes_bytes * [slot.tp for slot in degrees]).min(axis=1)
+        inner = max(group.intra_node.bandwidth_bytes_per_s for group in self.groups)
+        outer = sorted(
+            (
+                group.inter_node.bandwidth_bytes_per_s
+                for j, group in zip(self.used, self.groups, strict=True)
+                for _ in range(self.config.nodes_used[j])
+            ),
+            reverse=True,
+        )
+        inner_s = min(group.intra_node.latency_s for group in self.groups)
+        outer_s = min(group.inter_node.latency_s for group in self.groups)
+        layers, starts = [], []
+        for nodes in self.spans():
+            ranks = ceil_div(self.config.dp, nodes) * copies
+            efficiency = self.instance.cluster.efficiency(nodes)
+            between = factor * (nodes - 1) / nodes / outer[nodes - 1] / efficiency
+            inside = factor * (ranks - 1) / ranks / inner
+            layers.append(at_least_ns(smallest * inside) + at_least_ns(crossing * between))
+            delays = factor * inner_s * (ranks - 1), factor * outer_s * (nodes - 1)
+            starts.append(sum(map(int, at_least_ns(delays))))
+        return np.min(layers, axis=0), min(starts)

@@ -110,22 +110,20 @@ class Findings:
 
         but: fields that are not looked at.
         """
-        names = set[str]()
-        if isinstance(expected, Record):
-            names = {*type(expected).model_fields}
-        elif is_dataclass(expected):
-            names = {part.name for part in fields(expected)}
-        if names:
-            for name in sorted(names - but):
-                pair = getattr(stated, name, None), getattr(expected, name)
-                self.compare(f"{field}.{name}", *pair, but)
-        elif isinstance(expected, tuple) and len(stated or ()) == len(expected) > 0:
-            for i, pair in enumerate(zip(stated, expected, strict=True)):
-                self.compare(f"{field}[{i}]", *pair, but)
-        elif isinstance(expected, float) and stated is not None:
+        parts, stated_parts = _parts(expected), _parts(stated)
+        if parts and parts.keys() == stated_parts.keys():
+            for name in parts:
+                if name.strip(".") not in but:
+                    self.compare(f"{field}{name}", stated_parts[name], parts[name], but)
+        elif isinstance(expected, float) and isinstance(stated, float):
             self.close(field, stated, expected)
         else:
-            self.equal(field, stated, expected)
+            self.num_figures += 1
+            found, wanted = (
+                f"{len(value)} entries" if isinstance(value, tuple) and value else repr(value)
+                for value in (stated, expected)
+            )
+            self.require(stated == expected, field, found, wanted)
 
     def note(self, text: str) -> None:
         """Adds a line to what was checked."""
@@ -161,23 +159,18 @@ def verification(document: Envelope, check: Callable[[Findings], None]) -> Verif
 
 def instance_differences(stated: Instance, expected: Instance) -> tuple[str, ...]:
     """One line per field in which two instances differ: field, found, expected."""
-    pair = (instance.model_dump(mode="json") for instance in (stated, expected))
-    return tuple(differences("instance", *pair))
+    findings = Findings()
+    findings.compare("instance", stated, expected)
+    return tuple(findings.problems)
 
 
-def differences(field: str, stated: Any, expected: Any) -> Iterator[str]:
-    """One line per field in which two documents differ."""
-    if isinstance(stated, dict) and isinstance(expected, dict):
-        for name in sorted(stated.keys() | expected.keys()):
-            yield from differences(f"{field}.{name}", stated.get(name), expected.get(name))
-    elif isinstance(stated, list) and isinstance(expected, list) and len(stated) == len(expected):
-        for i, (entry, wanted) in enumerate(zip(stated, expected, strict=True)):
-            yield from differences(f"{field}[{i}]", entry, wanted)
-    elif stated != expected:
-        yield f"{field}: found {_shown(stated)}, expected {_shown(expected)}"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return f"{len(value)} entries"
-    return "a mapping" if isinstance(value, dict) else repr(value)
+def _parts(value: Any) -> dict[str, Any]:
+    """Fields and entries of a value by name, in order; none of one without."""
+    if isinstance(value, tuple | list):
+        return {f"[{i}]": entry for i, entry in enumerate(value)}
+    named = value if isinstance(value, dict) else {}
+    if isinstance(value, Record):
+        named = {name: getattr(value, name) for name in type(value).model_fields}
+    elif is_dataclass(value):
+        named = {part.name: getattr(value, part.name) for part in fields(value)}
+    return {f".{name}": named[name] for name in sorted(named)}

@@ -153,16 +153,14 @@ def _check_strategies(
     findings.equal("problem.rows", problem.rows, instance.lengths.rows)
     findings.equal("problem.atoms", problem.atoms, atoms_of(instance.lengths))
     findings.equal("problem.parameters_return", problem.switching.parameters_return, False)
-    if not findings.equal("plans: number", len(document.plans), len(problem.strategies)):
-        return []
+    findings.equal("plans: number", len(document.plans), len(problem.strategies))
+    findings.halt()
     timed, plans = instance_of_time(instance), list[tuple[Plan, PlanDocument]]()
     findings.equal("above: number", len(document.above), len(document.plans))
     for q, (strategy, file) in enumerate(zip(problem.strategies, document.plans, strict=True)):
         clock.check()
         field = f"problem.strategies[{q}]"
         plan = _plan_of(timed, strategy, file, f"plans[{q}]", findings)
-        if plan is None:
-            return []
         # Degrees in the name, rows that fit, and all times of the strategy
         name = strategy.name.split(", rows of ")[0].split(" (")[0]
         findings.equal(f"{field}.name", name, plan_name(plan))
@@ -178,33 +176,32 @@ def _check_strategies(
         findings.equal(f"above of {field}", document.above[q : q + 1], (defined.above,))
         plans.append((plan, file))
     findings.note(f"rows, reduction of gradients and optimizer of {len(plans)} strategies")
-    return [] if findings.problems else plans
+    findings.halt()
+    return plans
 
 
 def _plan_of(
     timed: Instance, strategy: Strategy, file: PlanDocument, field: str, findings: Findings
-) -> Plan | None:
+) -> Plan:
     """The plan of a strategy, if it is one of the instance with rows as long as they get."""
     if strategy.atoms_ns:
         findings.refuse(f"{field}: strategy", "measured", "as many replicas as a plan has")
-        return None
-    tokens, longest = timed.workload.sequence_length, max(r.longest_row for r in strategy.replicas)
-    if not findings.require(longest <= tokens, f"{field}: longest_row", longest, f"up to {tokens}"):
-        return None
+    findings.halt()
+    longest = max(replica.longest_row for replica in strategy.replicas)
+    findings.at_most(f"{field}: longest_row", longest, timed.workload.sequence_length)
     num_rows = sum(replica.micro_batches for replica in file.replicas)
     same = file.instance == of_rows(timed, strategy.longest, num_rows)
     allowed = f"that of the file with rows of {strategy.longest} tokens"
     findings.require(same, f"{field}.instance", "another", allowed)
     for problem in verify_document(file, Effort(prove="nothing")).problems:
         findings.refuse(field, problem, "a plan file that verify accepts")
-    if findings.problems:
-        return None
+    findings.halt()
     plan = checked_plan(PlanSpace(file.instance), file, Findings())
-    if findings.require(plan is not None, f"{field}.configuration", None, "a plan") and plan:
-        dp = plan.config.dp
-        if findings.equal(f"{field}: replicas of its strategy", strategy.dp, dp):
-            return plan
-    return None
+    dp = None if plan is None else plan.config.dp
+    findings.equal(f"{field}: replicas of its strategy", strategy.dp, dp)
+    findings.halt()
+    assert plan is not None
+    return plan
 
 
 def _check_switches(
@@ -214,8 +211,8 @@ def _check_switches(
     switching = document.problem.switching
     tables = {"parameters": switching.parameters_ns, "gradients": switching.gradients_ns}
     pairs = [(hop, kind) for hop in document.switches for kind in KINDS[hop.moves]]
-    if not findings.equal("switch_plans: number", len(document.switch_plans), len(pairs)):
-        return
+    findings.equal("switch_plans: number", len(document.switch_plans), len(pairs))
+    findings.halt()
     for n, ((hop, kind), file) in enumerate(zip(pairs, document.switch_plans, strict=True)):
         field, (before, before_file) = f"switch_plans[{n}]", plans[hop.leaves]
         findings.equal(f"{field}.moves", file.moves, kind)

@@ -1,14 +1,14 @@
 """The log of closed configs: whether it is complete, what records claim, whether it holds."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
 from formulations.instance import Instance
 from formulations.plan import Configuration
 from formulations.space import PlanSpace
-from formulations.space.configurations import Nodes, may_use
+from formulations.space.configurations import may_use
 from solver.document import PlanDocument, config_counts
 from solver.result import ConfigRecord, Proof, Reason, longest_step_ns, objective_weight
 from solver.verify.bounds import ANY_TIME_NS, Prover
@@ -162,16 +162,13 @@ def _check_coverage(
     # a file may ask for more than can be listed
     expected = Counter(islice(space.configs(), number + 1))
     closed = Counter(record.config for record in document.closed_configs)
-    _name_some("closed_configs: missing configurations", (expected - closed).keys(), findings)
-    if expected.total() <= number:
-        _name_some("closed_configs: closed twice or outside", (closed - expected).keys(), findings)
+    surplus = closed - expected if expected.total() <= number else Counter[Configuration]()
+    for what, wrong in (
+        ("missing configurations", expected - closed),
+        ("closed twice or outside", surplus),
+    ):
+        names = sorted(map(repr, wrong))
+        more = f" and {len(names) - EXAMPLES} more" if len(names) > EXAMPLES else ""
+        shown, text = "; ".join(names[:EXAMPLES]), "every configuration of the plan space once"
+        findings.require(not names, f"closed_configs: {what}", f"{shown}{more}", text)
     return expected.keys()
-
-
-def _name_some(field: str, items: Iterable[Configuration | Nodes], findings: Findings) -> None:
-    names = sorted(map(repr, items))
-    shown = "; ".join(names[:EXAMPLES])
-    more = f" and {len(names) - EXAMPLES} more" if len(names) > EXAMPLES else ""
-    findings.require(
-        not names, field, f"{shown}{more}", "every configuration of the plan space once"
-    )

@@ -35,8 +35,7 @@ from formulations.costs.transfers import inside_ns, outside_ns
 from formulations.instance import Link
 from formulations.plan import Configuration, Degrees
 from formulations.space.slots import limits_orders, may_follow
-from solver.verify.epilogue import Epilogues
-from solver.verify.least_costs import LeastCosts
+from solver.verify.epilogue import Epilogues, LeastCosts
 from solver.verify.zone_links import passing, zone_legs, zone_slots
 
 Array = NDArray[np.int64]
@@ -114,13 +113,8 @@ class OrderGraph:
         self.sizes = tables.slots_per_node
         self.width = gcd(self.config.dp, *(self.sizes[j] for j in tables.used))
         self.lanes = range(0, self.config.dp, self.width)
-        self.epilogues = Epilogues(tables)
+        self.epilogues, self.most_steps = Epilogues(tables), MOST_STEPS
         self._transfer_ns = lru_cache(maxsize=None)(self._send_ns)
-
-    @property
-    def most_steps(self) -> int:
-        """Steps times lanes of one stage with which the graph is still built."""
-        return MOST_STEPS
 
     @cached_property
     def steps(self) -> tuple[Step, ...] | None:
@@ -160,12 +154,16 @@ class OrderGraph:
         for index, (used, before, first) in enumerate(states):
             for after, spots in self._placed(k, used, before):
                 begun = first or (self.config.degrees[spots[0].group] if self.limited else None)
-                if begun and not self._launched(k, begun, spots):
-                    continue
+                if begun:
+                    degrees, *unlike = {self.config.degrees[spot.group] for spot in spots}
+                    launched = (self.instance, self.config.zero, begun, degrees)
+                    if unlike or not may_follow(*launched, k + 1 == self.config.pp):
+                        continue
                 target = targets.setdefault((after, spots, begun), len(targets))
                 rows.append((index, target, before, spots))
                 if len(rows) * len(self.lanes) > self.most_steps:
                     return None
+        stage = stage_slots(self.config, k)
         # many rows differ in what is used up alone
         places = [spots for _, _, _, spots in rows]
         moves = [(before, spots) for _, _, before, spots in rows]
@@ -188,16 +186,12 @@ class OrderGraph:
                 size
             ),
             tail=np.array([tails[spots] for spots in places], dtype=np.int64),
-            begins=tuple(self._begins(k, spots) for spots in places),
+            begins=tuple(
+                tuple(spot.group for spot in spots if spot.slots.start in stage) for spots in places
+            ),
             num_targets=len(targets),
         )
         return step, list(targets)
-
-    def _launched(self, k: int, first: Degrees, spots: Sequence[Spot]) -> bool:
-        """Whether the target runs stage k on these nodes behind a first one."""
-        degrees, *unlike = {self.config.degrees[spot.group] for spot in spots}
-        last = k + 1 == self.config.pp
-        return not unlike and may_follow(self.instance, self.config.zero, first, degrees, last)
 
     def _placed(
         self, k: int, used: Used, before: tuple[Spot, ...]
@@ -229,11 +223,6 @@ class OrderGraph:
         """[R] node of stage k of every lane."""
         slots = (k * self.config.dp + r for r in self.lanes)
         return [next(spot for spot in spots if slot in spot.slots) for slot in slots]
-
-    def _begins(self, k: int, spots: tuple[Spot, ...]) -> tuple[int, ...]:
-        """Groups of the nodes whose first slots are of stage k."""
-        stage = stage_slots(self.config, k)
-        return tuple(spot.group for spot in spots if spot.slots.start in stage)
 
     def _back_ns(self, spot: Spot, r: int) -> list[int]:
         """[K] to replica r of the first stage on this node from that of the last."""
@@ -309,31 +298,21 @@ class LaneGraph(OrderGraph):
     ) -> None:
         super().__init__(tables, tally, apart)
         self.hosts, self.least, self.number = hosts, lowest, self.config.dp // self.width
-        self.lanes = range(1)
+        self.lanes, self.most_steps = range(1), sys.maxsize  # they are few for one lane
         sizes = {self.sizes[j] for j in tables.used}
         self.unlike = self.number > 1 and sizes != {self.width}
-        if apart:
-            self._count_zones()
+        if apart:  # weighs the stages in every zone too: every lane has as many there as all stages
+            groups, zones = self.instance.cluster.groups, zone_slots(tables)
+            stages = [size // self.config.dp if self.number == 1 else 1 for size in self.sizes]
+            in_zones = [
+                (*weights_of, *(count * (group.zone == zone) for zone in zones))
+                for weights_of, count, group in zip(tally.weights, stages, groups, strict=True)
+            ]
+            stages_of = tuple(slots // self.config.dp for slots in zones.values())
+            self.tally = Tally(tuple(in_zones), (*tally.most, *stages_of))
+            self.least = (*lowest, *stages_of)
         weights = [self.tally.weights[j] for j in tables.used]
         self.lightest, self.heaviest = (tuple(map(f, *weights, weights[0])) for f in (min, max))
-
-    def _count_zones(self) -> None:
-        """Weighs the stages in every zone too: every lane has as many there as all stages."""
-        groups, config = self.instance.cluster.groups, self.config
-        zones = zone_slots(self.tables)
-        stages = [size // config.dp if self.number == 1 else 1 for size in self.sizes]
-        weights = [
-            (*weights_of, *(count * (group.zone == zone) for zone in zones))
-            for weights_of, count, group in zip(self.tally.weights, stages, groups, strict=True)
-        ]
-        stages_of = tuple(slots // config.dp for slots in zones.values())
-        self.tally = Tally(tuple(weights), (*self.tally.most, *stages_of))
-        self.least = (*self.least, *stages_of)
-
-    @property
-    def most_steps(self) -> int:
-        """Any number: they are few for one lane."""
-        return sys.maxsize
 
     def _placed(
         self, k: int, used: Used, before: tuple[Spot, ...]

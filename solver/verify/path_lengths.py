@@ -138,8 +138,7 @@ class LaneWays:
 
         See the head of `refutation`.
         """
-        fits: Mask = np.all(self.lengths(k, members) <= limit, axis=0)
-        return fits
+        return np.asarray(np.all(self.lengths(k, members) <= limit, axis=0))
 
     def added(self, k: int, members: Sequence[Member]) -> Array:
         """[M] what paths that come back from all devices after k add to the latency, at least."""

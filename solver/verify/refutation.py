@@ -92,14 +92,14 @@ class Refutation:
         """The same of even shares by classes and windows of stages, see there; slower."""
         if not (self.stages.even and self.stages.chunks == 1):
             return choices
-        return _joined(self._windowed(case, below_ns - 1) for case in self._by_embedding(choices))
-
-    def _windowed(self, choices: Remaining, limit: int) -> Remaining | None:
-        remaining = self._narrowed(choices, limit)
-        for lane in self.stages.lanes:
-            self.clock.check()
-            remaining = remaining and by_windows(self.stages, remaining, lane, limit)
-        return remaining
+        cases, limit = list[Remaining | None](), below_ns - 1
+        for case in self._by_embedding(choices):
+            remaining = self._narrowed(case, limit)
+            for lane in self.stages.lanes:
+                self.clock.check()
+                remaining = remaining and by_windows(self.stages, remaining, lane, limit)
+            cases.append(remaining)
+        return _joined(cases)
 
     def _by_embedding(self, choices: Remaining) -> list[Remaining]:
         """By what the links of the last stage take for tied embeddings, if it has any."""
@@ -167,8 +167,7 @@ class Refutation:
         lane_counts: [R] lanes that each row of `most` stands for.
         """
         total = np.tensordot(lane_counts, np.minimum(most, self.needed), axes=1)
-        enough: Mask = (most >= self.stages.least).all(axis=0) & (total >= self.needed)
-        return enough
+        return np.asarray((most >= self.stages.least).all(axis=0) & (total >= self.needed))
 
     def most(
         self, remaining: Remaining, r: int, limit: int, asked: bool = False

@@ -7,7 +7,7 @@ that of the lane. Or all nodes hold whole stages: then all replicas are one lane
 
 Nodes of other sizes are places of q slots each, q the greatest divisor of dp and all sizes: borders
 of nodes and stages lie at its multiples, so no lane is parted. Every node order deals the places
-to stages and lanes, though not every dealing is one; tails are those of `least_costs`, and two
+to stages and lanes, though not every dealing is one; tails are those of `LeastCosts`, and two
 stages of a lane may be on one node only if both fit there. So lanes are a relaxation, not tried.
 
 Light lane. Let a node of group j weigh w_j, all nodes W, and the lanes do s_l micro-batches per
@@ -71,11 +71,6 @@ class LanesLeft:
         """Per stage [n, n] layers, whatever the group."""
         return [np.asarray(mask.any(axis=0)) for mask in self.allowed]
 
-    def with_runs(self, k: int, runs: Mask) -> "LanesLeft":
-        """With these layers only on stage k."""
-        allowed = [*self.allowed[:k], self.allowed[k] & runs, *self.allowed[k + 1 :]]
-        return replace(self, allowed=allowed)
-
     def with_ways(self, ways: Iterable[Remaining]) -> "LanesLeft | None":
         """With the layers of these ways of a lane only; None if there are none."""
         runs = [np.zeros_like(mask) for mask in self.runs]
@@ -94,7 +89,8 @@ class LanesLeft:
         for part in (slice(None, len(first) // 2), slice(len(first) // 2, None)):
             run = np.zeros_like(runs[k])
             run[first[part], last[part]] = True
-            parts.append(self.with_runs(k, run))
+            allowed = [*self.allowed[:k], self.allowed[k] & run, *self.allowed[k + 1 :]]
+            parts.append(replace(self, allowed=allowed))
         return parts if len(first) > 1 else []
 
 

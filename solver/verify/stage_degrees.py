@@ -246,8 +246,7 @@ class StageWork:
         v = {j: 1 / float(busy[group == j].min()) for j in set(group.tolist())}
         sizes = [node_group.gpus_per_node for node_group in self.instance.cluster.groups]
         gpus = sum(v[j] * config.nodes_used[j] * sizes[j] for j in v)
-        weights: Numbers = np.array([v[j] for j in group.tolist()]) * width / gpus
-        return weights
+        return np.asarray(np.array([v[j] for j in group.tolist()]) * width / gpus)
 
     def bound_ns(self, config: Configuration) -> int:
         """No plan has a shorter step."""
@@ -260,8 +259,12 @@ class StageWork:
         shares[:2, 0] = np.where(work > 0, times / np.maximum(work, 1), 0.0).max(axis=(1, 2))
         c = max(0.0, float(passes_left([config], shares, np.array([m])).min()))
         by_gpus, once_ns = self._by_gpus(config, places, work), self._once_ns(config, tables)
-        bounds = []
-        for weights in _with_even(by_gpus, 1 / (dp * config.pp), config.pp / max(c, 1.0)):
+        # by GPUs, with even ones, or less these up to where none is negative
+        bounds, evenly, lowest = [], 1 / (dp * config.pp), float(by_gpus.min())
+        far = config.pp / max(c, 1.0)
+        far = far if lowest >= evenly else min(far, lowest / (evenly - lowest))
+        for part in (0, 0.5, -far):
+            weights = np.maximum((1 - part) * by_gpus + part * evenly, 0.0)
             bounds.append((work * (1 + c * dp * weights)).min(axis=1).sum() + once_ns)
             bounds.append((work * (m * dp * weights)).min(axis=1).sum())
         return int(max(bounds) * (1 - 1000 * NOISE))
@@ -277,14 +280,6 @@ class StageWork:
             widest_span = max(widest_span, span)
         borders = ceil_div(sum(config.nodes_used), widest_span) - 1
         return 2.0 * borders * min(times)
-
-
-def _with_even(gpus: Numbers, evenly: float, far: float) -> Iterator[Numbers]:
-    """Weights of places, none negative: those by GPUs, with even ones, or less these up to far."""
-    lowest = float(gpus.min())
-    farthest = far if lowest >= evenly else min(far, lowest / (evenly - lowest))
-    for part in (0, 0.5, -farthest):
-        yield np.maximum((1 - part) * gpus + part * evenly, 0.0)
 
 
 class StageTrial(Trial):

@@ -108,8 +108,7 @@ class Stages:
         """
         work = np.sum(self.passes(k), axis=(0, 1))
         busy = np.where(work > 0, limit // np.maximum(work, 1), NEVER)
-        able: Array = np.minimum(busy, self.held(k)) * self.possible(k)
-        return able
+        return np.asarray(np.minimum(busy, self.held(k)) * self.possible(k))
 
     def possible(self, k: int) -> Mask:
         """[rows] whether layers may be of a device."""
@@ -204,15 +203,13 @@ class ChunkStages(Stages):
         inside = (first >= s) & (last <= self.length - (stages - 1 - s))
         outer = ((s > 0) | (first == 0)) & ((s < stages - 1) | (last == self.length))
         enough = self.prover.enough_blocks[ends[:-1, None], np.minimum(last[0], self.length)]
-        places: Mask = np.logical_and(inside & outer, (last <= self.length) & enough)
-        return places
+        return np.asarray(np.logical_and(inside & outer, (last <= self.length) & enough))
 
     def _least(self, values: Array) -> Array:
         """[S, n] least of [n, n] over the places of so many layers, where there are any."""
         first = np.arange(self.length)[:, None]
         at_place = values[first, np.minimum(first + np.arange(self.size), self.length)]
-        lowest: Array = np.where(self._places, at_place, NEVER).min(axis=1)
-        return lowest
+        return np.asarray(np.where(self._places, at_place, NEVER).min(axis=1))
 
     @cached_property
     def _times(self) -> Array:

@@ -40,9 +40,10 @@ def _check_content(document: SwitchDocument, findings: Findings) -> None:
     before, after = (layout_of(cluster, plan) for plan in (document.before, document.after))
     switch = switch_of(cluster, document.workload, before, after, KINDS[document.moves])
     slices = [written.slices for written in document.classes]
-    if slices != [defined.slices for defined in switch.classes]:
-        findings.refuse("classes: slices", "others", "those into which both plans cut what moves")
-        return
+    same = slices == [defined.slices for defined in switch.classes]
+    text = "those into which both plans cut what moves"
+    findings.require(same, "classes: slices", "others", text)
+    findings.halt()
     number = {name: n for n, name in enumerate(gpu_names(cluster))}
     sendings = list[Sending]()
     for n, (written, defined) in enumerate(zip(document.classes, switch.classes, strict=True)):
