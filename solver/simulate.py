@@ -224,7 +224,6 @@ _BARS = {Kind.FORWARD: "forward", Kind.BACKWARD: "backward", Kind.WEIGHT: "weigh
 def _operations(
     costs: PlanCosts, replica: int, graph: ScheduleGraph, end: Array, numbers: Array
 ) -> list[Operation]:
-    """These operations of a replica."""
     row = graph.weight[numbers]
     ends = end[numbers, 0]
     starts = ends - replica_times(costs, [replica]).weights[row, 0]

@@ -20,7 +20,6 @@ _LINK = {"bandwidth": "10 Gbit/s", "latency": "10 us"}
 
 
 def _choice(rng: random.Random, values: list[Any]) -> list[Any]:
-    """Some of the values, in any order."""
     return rng.sample(values, rng.randint(1, len(values)))
 
 
@@ -80,7 +79,6 @@ def _search(rng: random.Random, target: Target, experts: bool) -> dict[str, Any]
 
 
 def written_instance(seed: int, target: Target) -> str:
-    """An instance file, which may be refused."""
     rng = random.Random(seed)
     experts = rng.random() < 0.4
     sizes: dict[str, Any] = {

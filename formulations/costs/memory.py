@@ -126,7 +126,6 @@ def layer_memory(instance: Instance, config: Configuration) -> tuple[LayerMemory
 
 
 def _memory_on(instance: Instance, config: Configuration, j: int) -> LayerMemory:
-    """Memory of every layer on a GPU of node group j."""
     workload, degrees = instance.workload, config.degrees[j]
     workload = workload.whole_experts if config.etp else workload
     b, tp, cp = degrees.sequences(config.micro_batch), degrees.tp, degrees.cp

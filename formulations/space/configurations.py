@@ -50,7 +50,6 @@ def node_vectors(instance: Instance, check: Check = lambda: None) -> Iterator[No
 
 
 def _counts(instance: Instance) -> list[range]:
-    """Numbers of nodes that may be used, per group."""
     idle = instance.search.idle_nodes
     return [range(0 if idle else g.nodes, g.nodes + 1) for g in instance.cluster.groups]
 

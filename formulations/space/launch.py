@@ -68,12 +68,20 @@ def first_blocks(instance: Instance, plan: Plan) -> int | None:
 
 def obstacles(instance: Instance, plan: Plan, target: str) -> list[Obstacle]:
     """The decisions of a plan that one of `LAUNCHERS` cannot run; none where it can launch it."""
-    launcher = LAUNCHERS[target]
+    launcher, decided = LAUNCHERS[target], decisions(instance, plan)
     untrained = list(launcher.untrained(instance.workload))
-    refused = [*_barred(instance, plan, target), *_unlike(instance, plan, target)]
-    refused += launcher.refused(
-        instance.workload, _demands(instance, plan.config, plan.config.zero)
-    )
+    # what rules about single fields of `search` exclude, then those about several
+    rules = launcher.rules(decided["recompute_per"][0])
+    if target == "megatron" and first_blocks(instance, plan) is not None:
+        del rules["recompute_per"]  # its method `block`
+    refused = [
+        Refusal(field, value, rule.reason, rule.allowed)
+        for field, rule in rules.items()
+        for value in decided.get(field, ())
+        if value not in rule.allowed
+    ]
+    demands = _demands(instance, plan.config, plan.config.zero)
+    refused += [*_unlike(instance, plan, target), *launcher.refused(instance.workload, demands)]
     barring = []
     for refusal in (*untrained, *refused):
         value = str(refusal.value).lower() if isinstance(refusal.value, bool) else refusal.value
@@ -86,20 +94,6 @@ def obstacles(instance: Instance, plan: Plan, target: str) -> list[Obstacle]:
             change = f"search.target: {target}"
         barring.append(Obstacle(refusal.field, refusal.value, text, f"{change}, and solve again"))
     return barring
-
-
-def _barred(instance: Instance, plan: Plan, target: str) -> list[Refusal]:
-    """What rules about single fields of `search` exclude."""
-    decided = decisions(instance, plan)
-    rules = LAUNCHERS[target].rules(decided["recompute_per"][0])
-    if target == "megatron" and first_blocks(instance, plan) is not None:
-        del rules["recompute_per"]  # its method `block`
-    return [
-        Refusal(field, value, rule.reason, rule.allowed)
-        for field, rule in rules.items()
-        for value in decided.get(field, ())
-        if value not in rule.allowed
-    ]
 
 
 def _unlike(instance: Instance, plan: Plan, target: str) -> list[Refusal]:

@@ -198,7 +198,6 @@ def read_flags(text: str, name: str) -> Flags:
 
 
 def _flags(text: str, name: str) -> Iterator[tuple[str, Stated]]:
-    """All flags with their values, in order."""
     flag, values, since = "", list[str](), 0
     for number, line in enumerate(text.splitlines(), 1):
         try:

@@ -128,7 +128,6 @@ def _step(
 
 
 def _check_model(row: StepRow, place: Place, instance: Instance) -> None:
-    """Raises InstanceError for a row of another model."""
     workload = instance.workload
     expected = {
         "model": workload.name,

@@ -72,12 +72,10 @@ profile:
 
 
 def lacking(sizes: tuple[int, int], degrees: tuple[Degrees, Degrees], more: str = "") -> Instance:
-    """The instance of `text_of`."""
     return parse_instance(text_of(sizes, degrees, more), "x.yaml", Path())
 
 
 def forward_ns(instance: Instance, tp: int) -> list[int]:
-    """Of a block, by node group."""
     times: list[int] = layer_times(instance, uniform_degrees(instance, tp), 1, "none").forward_ns[1]
     return [int(time_ns) for time_ns in times]
 

@@ -38,7 +38,6 @@ search: {{context_parallel: [1, 2, 4]{search}}}
 
 
 def traffic_s(one: Instance, tp: int, cp: int, b: int) -> tuple[float, float]:
-    """Of a block."""
     own, layer = Degrees(tp=tp, cp=cp), one.workload.layers[1]
     return context_s(one, layer, one.cluster.groups[0], own, b)
 

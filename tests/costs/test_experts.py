@@ -20,7 +20,6 @@ EXPERT = 3 * 4096 * 14336  # parameters
 
 
 def mixtral() -> Workload:
-    """Mixtral 8x7B with steps of 64 sequences."""
     return build_workload(MIXTRAL, name="m", source="test", sequence_length=4096, global_batch=64)
 
 

@@ -28,7 +28,6 @@ def read(text: str, instance: Instance | None = None) -> Launched:
 
 
 def with_nodes(nodes: int, gpus_per_node: int = 4) -> Instance:
-    """A model of eight blocks on such nodes."""
     text = f"""
 name: x
 workload:
@@ -97,7 +96,6 @@ def test_refused(text: str, message: str) -> None:
 
 
 def test_encoder_and_decoder_are_refused() -> None:
-    """Layouts know one stack of blocks."""
     with pytest.raises(PlanError, match="an encoder and a decoder"):
         read(f"{PP} 2", instance_of("catalogue: t5-3b"))
 

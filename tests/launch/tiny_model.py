@@ -22,7 +22,6 @@ class Tiny(nn.Module):  # type: ignore[misc,unused-ignore]  # torch may be absen
         self.lm_head: nn.Module | None = nn.Linear(WIDTH, WORDS, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, or what the next part takes."""
         if self.tok_embeddings is not None:
             x = self.tok_embeddings(x)
         for layer in self.layers.values():

@@ -25,7 +25,6 @@ class Seconds(NamedTuple):
 
 
 def layer_of(at: Places, x: int) -> Layer:
-    """A layer as the instance lists it on these nodes."""
     return at.instance.on(at.plan.config.nodes_used).workload.layers[x]
 
 
@@ -52,7 +51,6 @@ class Compute:
     at: Places
 
     def of(self, x: int, j: int, slot: Degrees) -> Seconds:
-        """All of a layer."""
         layer, sequences = layer_of(self.at, x), self.at.sequences(slot) / slot.cp
         forward, backward = self._passes(layer, j, slot.tp, sequences)
         products, core = layer.forward_flops, 0.0

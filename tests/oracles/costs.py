@@ -39,7 +39,6 @@ class Counted:
 
 
 def counted(instance: Instance, plan: Plan, model: Model) -> Counted:
-    """All costs of a plan."""
     at = Places(instance, plan, model)
     rings, messages, memory = Rings(at), Messages(at), Memory(at)
     passes, replicas, devices = Passes(at, rings), range(plan.config.dp), range(plan.config.pp)

@@ -62,7 +62,6 @@ class Holdings:
         self._known: dict[object, Holding] = {}
 
     def of(self, sort: Sort, kind: Kind) -> Holding:
-        """GPUs of the parts of some tensors that are not empty."""
         rows = self._workload.layers[sort.layer].vocabulary_rows
         places = tuple(bisect(self.edges, home) for home in sort.homes)
         key = kind, sort.what, rows if sort.what == "vocabulary" else 0, places
@@ -75,7 +74,6 @@ class Holdings:
         return self._known[key]
 
     def _held(self, home: int, what: str, rows: int, kind: Kind) -> Iterator[tuple[Part, int]]:
-        """Parts and GPUs, rank by rank."""
         config = self._plan.config
         shares = config.ep if what == "experts" else 1
         splits = config.zero >= (3 if kind == "parameters" else 1)

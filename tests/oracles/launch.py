@@ -21,7 +21,6 @@ def _tensors(config: Configuration, degrees: Degrees) -> Iterator[tuple[str, int
 
 
 def held_twice(config: Configuration) -> bool:
-    """Whether two GPUs of a stage have the same."""
     return any(max(Counter(_tensors(config, used)).values()) > 1 for used in config.degrees_used)
 
 
@@ -42,7 +41,6 @@ def runs_states(instance: Instance, target: Target, zero: int) -> bool:
 
 
 def _splits(instance: Instance, config: Configuration) -> bool:
-    """Whether all tensor groups split the sequence."""
     tokens = instance.search.split_tokens
     even = all(tokens % degrees.tp == 0 for degrees in config.degrees_used)
     return instance.search.sequence_parallel and even

@@ -48,11 +48,9 @@ class Model:
 
     @property
     def hidden(self) -> int:
-        """Width of the residual stream."""
         return self.sizes.hidden_size
 
     def layers(self) -> list[Row]:
-        """Embedding, blocks, head."""
         return [self._embedding(), *self._blocks(), self._head()]
 
     def parameters(self, layer: Row, tp: int, pp: int) -> tuple[int, int]:
@@ -94,12 +92,10 @@ class Model:
         return 2 * s * self.hidden * 2 * (queries + values) + 4 * s * s * queries
 
     def key_value_bytes(self) -> int:
-        """Keys and values of a sequence."""
         heads = self.sizes.kv_heads or self.sizes.heads
         return 2 * self.element_bytes * self.tokens * heads * self._head_dim
 
     def query_bytes(self) -> int:
-        """Queries and weighted sums of a sequence."""
         return 2 * self.element_bytes * self.tokens * self.sizes.heads * self._head_dim
 
     @property

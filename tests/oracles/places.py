@@ -36,7 +36,6 @@ class Places:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The chain."""
         return self.model.layers()
 
     @cached_property
@@ -56,19 +55,15 @@ class Places:
         return search.sequence_parallel and search.split_tokens % tp == 0
 
     def group(self, node: int) -> int:
-        """Its number."""
         return self.instance.cluster.node_groups[node]
 
     def nodes_like(self, j: int) -> NodeGroup:
-        """A node group."""
         return self.instance.cluster.groups[j]
 
     def of(self, node: int) -> NodeGroup:
-        """The node group of a node."""
         return self.nodes_like(self.group(node))
 
     def zone_link(self, pair: Pair) -> Link:
-        """The link that joins two zones."""
         first, second = pair
         return self.instance.cluster.link_between(first, second)
 

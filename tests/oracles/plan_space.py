@@ -26,7 +26,6 @@ class Slot(NamedTuple):
 
     @property
     def width(self) -> int:
-        """All of them."""
         return self.tp * self.parts * self.cp
 
 

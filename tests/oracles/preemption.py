@@ -25,7 +25,6 @@ class Rented(NamedTuple):
 
     @property
     def useful_usd_per_hour(self) -> float:
-        """Money per hour of steps that are kept."""
         return self.usd_per_hour * self.slowdown
 
 

@@ -30,7 +30,6 @@ class Need(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole class."""
         return sum(size for _, size in self.slices)
 
 
@@ -72,7 +71,6 @@ class Network:
         return [*lines, ("send", source, None)]
 
     def longest_ns(self, bytes_of: dict[Line, int]) -> Fraction:
-        """The longest time of lines with so many bytes."""
         times = (size * self.ns_per_byte(line) for line, size in bytes_of.items())
         return max(times, default=Fraction(0))
 

@@ -89,7 +89,6 @@ def test_bad_slurm_files_are_refused(text: str, message: str, tmp_path: Path) ->
 
 
 def _driver(names: list[str]) -> SimpleNamespace:
-    """A stand-in for the module pynvml of a machine with these GPUs."""
     return SimpleNamespace(
         NVMLError=OSError,
         nvmlInit=lambda: None,
