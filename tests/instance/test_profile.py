@@ -61,18 +61,6 @@ def test_profile_in_seconds() -> None:
     assert covered_degrees(profile, kinds, instance.cluster, [1, 2, 3, 4]) == [1, 2, 3]
 
 
-def test_profile_of_a_small_node_needs_no_large_degree() -> None:
-    """Times at degree 4 are not asked of a GPU whose nodes hold 2."""
-    small = "    - {name: b, gpu: A10, gpus_per_node: 2, nodes: 1, inter_node: Ethernet 40G}\n"
-    text = MINIMAL + small + PROFILE + "search: {tensor_parallel: [1, 2, 4]}\n"
-    curve = "{1: {1: 1.0}, 2: {1: 1.0}"
-    table = f"{{A100-40: {curve}, 4: {{1: 1.0}}}}, A10: {curve}}}}}"
-    for kind in ("embedding", "block", "head"):
-        line = next(line for line in PROFILE.splitlines() if line.startswith(f"    {kind}:"))
-        text = text.replace(line, f"    {kind}: {table}")
-    assert parsed(text).search.tensor_parallel == (1, 2, 4)
-
-
 CALIBRATION = Calibration(
     source="t",
     factors={"block": {"X": {1: {1: 2.0}, 2: {1: 0.5}}, "Y": {1: {1: 3.0}}}},

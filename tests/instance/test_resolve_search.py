@@ -32,19 +32,6 @@ search: {{micro_batch: 1{search}}}
 
 
 @pytest.mark.parametrize(
-    ("gpu", "flash"), [("A100-40", True), ("H100", True), ("V100-16", False), ("T4", False)]
-)
-def test_flash_attention_where_the_gpu_has_it(gpu: str, flash: bool) -> None:
-    """By default Ampere and later have it, and then selective recomputation is no choice."""
-    instance = small(gpu)
-    assert instance.workload.flash_attention == flash
-    recompute = ("none", "full") if flash else ("none", "selective", "full")
-    assert instance.search.recompute == recompute
-    off = small(gpu, "precision: fp16, flash_attention: false").workload
-    assert off.with_flash().layers == instance.workload.with_flash().layers
-
-
-@pytest.mark.parametrize(
     ("tokens", "search", "split"),
     [
         ("512", "", True),
