@@ -25,14 +25,7 @@ from solver.report.assumptions import (
 from solver.report.critical import busy_share, summary
 from solver.report.layout import Labelled, Lines
 from solver.report.naming import by_group, degrees_of, experts_text, layers_text, tensor_text
-from solver.report.quantities import (
-    counted,
-    money,
-    node_ranges,
-    percent,
-    significant,
-    time_text,
-)
+from solver.report.quantities import counted, money, node_ranges, percent, significant, time_text
 from solver.report.stages import (
     all_stages,
     memory_table,

@@ -7,12 +7,7 @@ import pytest
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.instance.search import Overlap, ZeroStage
-from solver.report.assumptions import (
-    assumptions,
-    evidence_lines,
-    flash_lines,
-    renting_lines,
-)
+from solver.report.assumptions import assumptions, evidence_lines, flash_lines, renting_lines
 from solver.report.layout import Labelled
 from solver.report.naming import degrees_of
 from tests.flash_families import mixed

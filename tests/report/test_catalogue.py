@@ -6,9 +6,7 @@ from pathlib import Path
 from formulations.instance import Workload
 from formulations.instance.huggingface import sizes_from_config
 from formulations.instance.transformer import build_workload
-from solver.report.catalogue import (
-    workload_report,
-)
+from solver.report.catalogue import workload_report
 from solver.report.text import chain_text
 from tests.command_line import printed
 

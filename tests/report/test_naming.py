@@ -1,13 +1,7 @@
 """Layers, degrees and configurations in words."""
 
 from formulations.plan import Degrees
-from solver.report.naming import (
-    by_group,
-    degrees_line,
-    degrees_of,
-    one_line,
-    tensor_text,
-)
+from solver.report.naming import by_group, degrees_line, degrees_of, one_line, tensor_text
 from tests.certified_cases import CASES
 from tests.small_instances import plain_config
 
