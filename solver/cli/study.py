@@ -70,31 +70,27 @@ def show_study(path: Path, as_json: bool) -> None:
 def _search_text(instance: Instance, search: SearchOverview) -> list[RenderableType]:
     """How many configs are closed, the best plan, and the open configs of the lowest bounds."""
     best = "none yet" if search.step_time_ns is None else time_text(search.step_time_ns / 1e9)
+    closed = f"{search.closed} configurations closed, {len(search.open)} open"
+    spent = f"{time_text(search.spent_s)} of processors on the configurations that took a search"
     lines = [
-        (
-            "solve",
-            f"{instance.name}, {search.closed} configurations closed, {len(search.open)} open",
-        ),
+        ("solve", f"{instance.name}, {closed}"),
         ("best plan", f"{best}, gap {gap_text(search.gap)}"),
-        (
-            "spent",
-            f"{time_text(search.spent_s)} of processors on the configurations that took a search",
-        ),
+        ("spent", spent),
     ]
     parts: list[RenderableType] = [Labelled(lines)]
     if listed := search.open[:MOST_LISTED]:
         open_configs = table_of(
             listed,
             {
-                "open configurations": lambda record: degrees_line(
-                    record.config, record.config.degrees_used
+                "open configurations": lambda row: degrees_line(
+                    row.config, row.config.degrees_used
                 ),
-                "nodes": lambda record: _nodes(instance, record.config.nodes_used),
-                "schedule": lambda record: record.config.schedule,
-                "recompute": lambda record: "/".join(record.config.recompute),
-                "ZeRO": lambda record: str(record.config.zero),
+                "nodes": lambda row: _nodes(instance, row.config.nodes_used),
+                "schedule": lambda row: row.config.schedule,
+                "recompute": lambda row: "/".join(row.config.recompute),
+                "ZeRO": lambda row: str(row.config.zero),
             },
-            {"bound": lambda record: time_text((record.bound_ns or 0) / 1e9)},
+            {"bound": lambda row: time_text((row.bound_ns or 0) / 1e9)},
         )
         parts += ["", open_configs]
     if more := len(search.open) - len(listed):
@@ -126,6 +122,5 @@ def _open(instance: Instance, open_nodes: Sequence[Sequence[int]]) -> Lines:
 
 
 def _nodes(instance: Instance, counts: Sequence[int]) -> str:
-    """Numbers of nodes by group."""
     pairs = zip(counts, instance.cluster.groups, strict=True)
     return " + ".join(f"{count} {group.name}" for count, group in pairs if count)

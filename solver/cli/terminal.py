@@ -113,10 +113,8 @@ def _search_text(progress: "Progress") -> str:
     """Incumbent, bound, gap, and how long it may still take where that is known."""
     from solver.report.quantities import time_text
 
-    incumbent, bound = (
-        "none yet" if time_ns is None else time_text(time_ns / 1e9)
-        for time_ns in (progress.incumbent_ns, progress.bound_ns)
-    )
+    times_ns = progress.incumbent_ns, progress.bound_ns
+    incumbent, bound = ("none yet" if ns is None else time_text(ns / 1e9) for ns in times_ns)
     to_go = "" if progress.left_s is None else f", at most {progress.left_s:.0f} s to go"
     return (
         f"best plan {incumbent}, bound {bound}, gap {gap_text(progress.gap)}, "

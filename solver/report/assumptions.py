@@ -30,8 +30,6 @@ _FIGURES = {
     "intra_node": "links in nodes",
     "inter_node": "between nodes",
 }
-#: Smaller shares of time are not worth a word.
-_LEAST_SHARE = 1e-4
 _STATES = {sizes: name for name, sizes in OPTIMIZER_BYTES.items()}
 
 
@@ -259,7 +257,8 @@ def renting_lines(document: PlanDocument) -> Lines:
         return [*lines, ("assumed", "nodes on demand are never lost")]
     steps, slowdown = in_whole_steps(preemption, rate / SECONDS_PER_HOUR, step_s)
     more = slowdown * renting.availability - 1
-    longer = f"; whole steps take {percent(more)} more time" if more > _LEAST_SHARE else ""
+    # Smaller shares of time are not worth a word
+    longer = f"; whole steps take {percent(more)} more time" if more > 1e-4 else ""
     checkpoint, restart = time_text(preemption.checkpoint_s), time_text(preemption.restart_s)
     due = f"{checkpoint} after {time_text(every_s)} of training, {counted(steps, 'step')}{longer}"
     assumed = (

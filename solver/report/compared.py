@@ -27,14 +27,12 @@ _ALIKE = 0.0005
 def comparison_text(comparison: Comparison) -> list[RenderableType]:
     """The findings, one line per method, and whether they agree."""
     by_time = comparison.instance.objective.minimize == "step_time"
-    longest_ns = max(comparison.objective or 0.0, comparison.bound or 0.0)
+    longest_s = max(comparison.objective or 0.0, comparison.bound or 0.0) / 1e9
 
     def worth(objective: float | None) -> str:
         if objective is None:
             return "-"
-        if by_time:
-            return time_text(objective / 1e9, longest_ns / 1e9)
-        return money(objective / _HOUR_NS)
+        return time_text(objective / 1e9, longest_s) if by_time else money(objective / _HOUR_NS)
 
     def share(share: float | None) -> str:
         return "-" if share is None else percent(share)

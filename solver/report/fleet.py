@@ -187,7 +187,6 @@ def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lin
 
 
 def _idle_text(document: FleetDocument, all_nodes_step_s: float | None) -> str:
-    """Why nodes are idle."""
     if all_nodes_step_s is None:
         one_each = len(document.pipelines) == document.micro_batches
         why = ": every pipeline has one micro-batch, and there are no more" if one_each else ""

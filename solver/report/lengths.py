@@ -22,23 +22,11 @@ from solver.report.quantities import counted, percent, round_time_text, time_tex
 
 #: Of sequences of so many tokens the rows are shown.
 SHOWN = (1024, 4096, 32768)
-#: Columns of the groups: of text, of numbers.
-_TEXTS = ("strategy", "tokens")
-_NUMBERS = ("sequences", "micro-batches", "time", "switch before")
 
 # Sizes and colours of the picture
 _WIDTH, _LEFT, _RIGHT, _BAR, _GAP = 900, 110, 60, 46, 14
 _TOP, _LINE = 64, 22
-_FILLS = (
-    "#4c86c6",
-    "#3f9a5b",
-    "#e39a2d",
-    "#b279c9",
-    "#b5567f",
-    "#8c6d5a",
-    "#5fb3b3",
-    "#a3a832",
-)
+_FILLS = ["#4c86c6", "#3f9a5b", "#e39a2d", "#b279c9", "#b5567f", "#8c6d5a", "#5fb3b3", "#a3a832"]
 _SWITCH, _VISIT, _ANCHOR = "#d62728", "#555", "#111"
 _OTHERS = {_SWITCH: "switches", _VISIT: "reduction of gradients", _ANCHOR: "optimizer"}
 _STYLE = (
@@ -80,7 +68,8 @@ def _groups(document: LengthsDocument) -> Grid:
         times = [unit.text(seconds(group.time_ns)), unit.text(switch_s)]
         name = names[group.strategy]
         rows.append([name, _tokens(group), f"{group.sequences:,}", rows_each, *times])
-    return Grid(_TEXTS, _NUMBERS, rows)
+    numbers = ("sequences", "micro-batches", "time", "switch before")
+    return Grid(("strategy", "tokens"), numbers, rows)
 
 
 def _in_order(document: LengthsDocument) -> Iterator[tuple[Hop | None, GroupFigures | None]]:

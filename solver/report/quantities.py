@@ -92,7 +92,7 @@ def money(usd: float) -> str:
 
 def counted(count: int, noun: str) -> str:
     """Number and noun, in the plural where it is due: "1 stage", "2,048 stages"."""
-    plural = "es" if noun.endswith("ch") else "s"
+    plural = "es" if noun.endswith(("ch", "ss")) else "s"
     return f"{count:,} {noun}{plural * (count != 1)}"
 
 

@@ -30,7 +30,6 @@ from solver.report.quantities import (
 )
 from solver.switch_document import SwitchDocument, Volumes
 
-_SENDINGS = ("class", "slices", "from", "by way of", "to", "bytes")
 _MOVES = {
     "parameters": "parameters",
     "gradients": "accumulated gradients as their reduction leaves them",
@@ -69,7 +68,7 @@ def few_rows(document: SwitchDocument) -> list[tuple[str, Volumes]]:
     if len(rows) <= MOST_ROWS:
         return rows
     rest = rows[MOST_ROWS - 1 :]
-    sent, away, received, into = (max(row[1][n] for row in rest) for n in range(4))
+    sent, away, received, into = map(max, zip(*(volumes for _, volumes in rest), strict=True))
     more = f"{len(rest)} more rows, at most", (sent, away, received, into)
     return [*rows[: MOST_ROWS - 1], more]
 
@@ -97,13 +96,12 @@ def switch_page(document: SwitchDocument) -> str:
         parts += [
             section("Time and volumes", switch_picture(document)),
             section("GPUs", devices, f"In {unit.name}."),
-            section("Sendings", Grid(_SENDINGS[:5], _SENDINGS[5:], _sending_rows(document)).html()),
+            section("Sendings", _sendings(document).html()),
         ]
     return sections_page(f"{document.workload.name}: switch", parts)
 
 
-def _sending_rows(document: SwitchDocument) -> list[list[str]]:
-    """Class, its slices, from, by way of, to, bytes of every sending."""
+def _sendings(document: SwitchDocument) -> Grid:
     rows = []
     for n, moved in enumerate(document.classes):
         what = "; ".join(map(_slice_text, moved.slices))
@@ -111,7 +109,7 @@ def _sending_rows(document: SwitchDocument) -> list[list[str]]:
             receivers = ", ".join(gpu for gpu in way.receivers if gpu != way.via)
             span = f"{way.begin:,} to {way.end:,}"
             rows.append([f"{n}", what, way.source, way.via or "", receivers, span])
-    return rows
+    return Grid(("class", "slices", "from", "by way of", "to"), ("bytes",), rows)
 
 
 def _slice_text(piece: Slice) -> str:
@@ -142,7 +140,7 @@ def _lines(document: SwitchDocument) -> Lines:
     num_slices = sum(end - start for start, end in slices)
     sendings = sum(len(moved.sendings) for moved in document.classes)
     time_s, rule_s = document.time_s, document.published_s
-    classes = f"{len(document.classes):,} class{'es' if len(document.classes) > 1 else ''}"
+    classes = counted(len(document.classes), "class")
     bound = f"no plan takes less than {time_text(document.lower_bound_s, time_s)}"
     return [
         *lines,
@@ -196,11 +194,8 @@ def switch_picture(document: SwitchDocument) -> str:
     ticks = round_ticks(longest)
     parts += _axis(ticks, _TOP, 3, lambda tick: round_time_text(tick, longest))
     for n, ((name, fill), time_s) in enumerate(zip(_TIMES, times, strict=True)):
-        y, width, text = (
-            _TOP + n * _STEP + 4,
-            _WIDTH * time_s / ticks[-1],
-            time_text(time_s, longest),
-        )
+        y, width = _TOP + n * _STEP + 4, _WIDTH * time_s / ticks[-1]
+        text = time_text(time_s, longest)
         parts += [_name(name, y), bar(0, y, width, 18, fill, f"{name}: {text}")]
         parts.append(written(width + 6, y + _BAR + 3, text))
     # Volumes
