@@ -20,7 +20,6 @@ from formulations.costs.stage_costs import (
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance, Profile, ProfileEntry
 from formulations.instance.workload import Recompute
-from formulations.models.stage_times import least_runs
 from formulations.plan import Degrees, Recomputed
 from formulations.space import PlanSpace
 from solver.verify.bounds import Prover
@@ -80,21 +79,6 @@ def test_chosen_blocks_are_those_of_the_time(seed: int) -> None:
             need = sum(memory_parts(tables, [(a, b)], k, j, m, [found]))
             fits = need <= tables.capacity_bytes[j]
             assert (fits, time_ns) == ((True, extra) if extra < NEVER else (False, 0))
-
-
-@pytest.mark.parametrize("seed", one_each(range(40), 20))
-def test_rows_of_the_models_give_the_time(seed: int) -> None:
-    """The largest of the least runs that a stage holds is its time, and it never falls."""
-    tables = cramped_tables(seed)
-    extra = StageCosts(tables).extra(0, 0, 3)
-    runs = least_runs(extra)
-    for a, b in zip(*np.triu_indices(len(extra), k=1), strict=True):
-        held = [
-            NEVER if run.extra_ns is None else run.extra_ns
-            for run in runs
-            if a <= run.start and run.end <= b
-        ]
-        assert max(held, default=0) == extra[a, b]
 
 
 @pytest.mark.parametrize("seed", one_each(range(24), 12))

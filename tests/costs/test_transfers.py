@@ -10,20 +10,14 @@ import pytest
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.plan_costs import plan_costs
-from formulations.costs.tables import CostTables, build_tables
+from formulations.costs.tables import build_tables
 from formulations.costs.transfers import neighbours
 from formulations.decisions import Decisions
-from formulations.instance import Workload, ZoneLink
+from formulations.instance import ZoneLink
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
-from solver.graph.problem import Intervals
-from solver.search.critical_path import model_engine
-from solver.search.enumeration import enumerate_config
-from tests import brute_force
 from tests.equal_nodes import equal_nodes
-from tests.loop_checks import solve_config
 from tests.oracles.agreement import pages_suffice
-from tests.random_configs import random_tables
 
 test_pages_suffice = pages_suffice(8, 34, 41, 59)
 
@@ -57,29 +51,6 @@ def test_bug_encoder_boundaries_are_charged_one_tensor(
     instance = plain.instance.but(workload=workload)
     plan = Decisions((0, 0, 0), tuple(cuts), (4,)).plan(build_tables(instance, plain.config))
     assert plan_costs(instance, plan).send_ns.ravel().tolist() == expected
-
-
-@pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seed", [10, 46, 74])
-def test_cut_that_decides_its_message_is_chosen_exactly(seed: int, zones: bool) -> None:
-    """Enumeration, CP-SAT and MILP find the best of all plans, faster than two tensors allow."""
-    tables = random_tables(seed, zones)
-    best = brute_force.optimum_ns(tables)
-    assert best is not None
-    slower = brute_force.optimum_ns(of_two_tensors(tables))
-    assert slower is not None
-    assert best < slower
-    assert enumerate_config(Intervals(tables), 1 << 56, 0.0, lambda: False).step_time_ns == best
-    for method in ("cpsat", "milp"):
-        found = solve_config(tables, model_engine(method))
-        assert found.step_time_ns == found.bound_ns == best
-
-
-def of_two_tensors(tables: CostTables) -> CostTables:
-    workload = tables.instance.workload
-    runs = tuple(run.but(layer={"output_tensors": 2}) for run in workload.layer_runs)
-    twice = Workload.model_validate(workload.model_dump() | {"layer_runs": runs})
-    return build_tables(tables.instance.but(workload=twice), tables.config)
 
 
 def placed(

@@ -19,7 +19,7 @@ def check_costs(seed: int) -> None:
     """Every time and size of the plans of a seed, to the ns and the byte."""
     for case in cases(seed):
         costs = plan_costs(case.instance, case.plan)
-        for name, figures in vars(counted(*case)).items():
+        for name, figures in counted(*case).items():
             stated = np.asarray(getattr(costs, name))
             worked_out = np.array(figures, dtype=np.int64).reshape(stated.shape)
             assert np.array_equal(worked_out, stated), (seed, case.plan.config, name)

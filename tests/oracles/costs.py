@@ -18,27 +18,8 @@ from tests.oracles.places import Places, ns
 from tests.oracles.rings import Rings
 
 
-@dataclass(frozen=True)
-class Counted:
-    """Costs of one plan: p devices, S stages, R replicas; see `PlanCosts`.
-
-    forward_ns, backward_ns, weight_ns: [S][R]. send_ns: [S - 1][R]. sync_ns, optimizer_ns,
-    gather_ns: [p]. memory_bytes, limit_bytes: [p][R].
-    """
-
-    forward_ns: list[list[int]]
-    backward_ns: list[list[int]]
-    weight_ns: list[list[int]]
-    send_ns: list[list[int]]
-    sync_ns: list[int]
-    optimizer_ns: list[int]
-    gather_ns: list[int]
-    embedding_ns: int
-    memory_bytes: list[list[int]]
-    limit_bytes: list[list[int]]
-
-
-def counted(instance: Instance, plan: Plan, model: Model) -> Counted:
+def counted(instance: Instance, plan: Plan, model: Model) -> dict[str, object]:
+    """All costs of a plan, by their names in `PlanCosts`."""
     at = Places(instance, plan, model)
     rings, messages, memory = Rings(at), Messages(at), Memory(at)
     passes, replicas, devices = Passes(at, rings), range(plan.config.dp), range(plan.config.pp)
@@ -47,21 +28,22 @@ def counted(instance: Instance, plan: Plan, model: Model) -> Counted:
     sync = [rings.after_ns(d, rings.sync_factor, model.gradient_bytes) for d in devices]
     gather = [rings.after_ns(d, rings.gather_factor, model.parameter_bytes) for d in devices]
     usable = 1 - instance.limits.memory_headroom
-    return Counted(
-        forward_ns=forward,
-        backward_ns=backward,
-        weight_ns=weight,
-        send_ns=[[messages.time_ns(s, r) for r in replicas] for s in range(len(at.stages) - 1)],
-        sync_ns=sync,
-        optimizer_ns=[max(memory.optimizer_ns(d, r) for r in replicas) for d in devices],
-        gather_ns=gather,
-        embedding_ns=rings.embedding_ns(),
-        memory_bytes=[[sum(memory.parts(d, r).values()) for r in replicas] for d in devices],
-        limit_bytes=[
+    boundaries = range(len(at.stages) - 1)
+    return {
+        "forward_ns": forward,
+        "backward_ns": backward,
+        "weight_ns": weight,
+        "send_ns": [[messages.time_ns(s, r) for r in replicas] for s in boundaries],
+        "sync_ns": sync,
+        "optimizer_ns": [max(memory.optimizer_ns(d, r) for r in replicas) for d in devices],
+        "gather_ns": gather,
+        "embedding_ns": rings.embedding_ns(),
+        "memory_bytes": [[sum(memory.parts(d, r).values()) for r in replicas] for d in devices],
+        "limit_bytes": [
             [int(at.of(at.stages[d][r].group.node).gpu.memory_bytes * usable) for r in replicas]
             for d in devices
         ],
-    )
+    }
 
 
 @dataclass(frozen=True)
