@@ -16,7 +16,6 @@ from tests.oracles.places import Places
 
 
 def check_costs(seed: int) -> None:
-    """Every time and size of the plans of a seed, to the ns and the byte."""
     for case in cases(seed):
         costs = plan_costs(case.instance, case.plan)
         for name, figures in counted(*case).items():
@@ -26,7 +25,6 @@ def check_costs(seed: int) -> None:
 
 
 def check_memory(seed: int) -> None:
-    """What the memory of every GPU holds, part by part."""
     for case in cases(seed):
         memory = Memory(Places(*case))
         for r, replica in enumerate(plan_memory(case.instance, case.plan)):
@@ -35,7 +33,6 @@ def check_memory(seed: int) -> None:
 
 
 def check_layers(seed: int) -> None:
-    """FLOPs, parameters and all-reduces of every layer, from the sizes of the model."""
     for case in cases(seed, number=1):
         for row, layer in zip(case.model.layers(), case.instance.workload.layers, strict=True):
             assert case.model.flops(row) == layer.forward_flops, (seed, row.kind)

@@ -33,27 +33,19 @@ class Case(NamedTuple):
 
 
 def cases(seed: int, number: int = 4) -> Iterator[Case]:
-    """Some random plans of one random instance."""
     rng = random.Random(seed)
     kind = rng.choice(["dense", "dense", "experts", "experts", "two stacks"])
     per = rng.choice(["uniform", "uniform", "per_group", "per_stage"])
     precision: Precision = rng.choice(["bf16", "bf16", "fp32", "fp8"])
     width, gradient = (4, 4) if precision == "fp32" else (2, rng.choice([2, 4]))
     sizes = _sizes(rng, kind)
+    named: dict[str, Any] = {"name": f"traffic_{seed}", "source": "test"}
+    formats: dict[str, Any] = {"precision": precision, "gradient_bytes": gradient}
+    formats["flash_attention"] = precision != "fp32" and rng.random() < 0.7
+    formats["optimizer_state"] = rng.choice(get_args(OptimizerState))
     instance = Instance(
-        name=f"traffic_{seed}",
-        source="test",
-        workload=build_workload(
-            sizes,
-            name="w",
-            source="test",
-            sequence_length=TOKENS,
-            global_batch=8,
-            precision=precision,
-            gradient_bytes=gradient,
-            flash_attention=precision != "fp32" and rng.random() < 0.7,
-            optimizer_state=rng.choice(get_args(OptimizerState)),
-        ),
+        **named,
+        workload=build_workload(sizes, sequence_length=TOKENS, global_batch=8, **named, **formats),
         cluster=_cluster(rng, zones=per != "per_stage" and rng.random() < 0.3),
         search=_search(rng, kind, per, precision),
         limits=ROOMY,
@@ -76,15 +68,10 @@ def _configs(rng: random.Random, instance: Instance, number: int) -> list[Config
 
 
 def _sizes(rng: random.Random, kind: str) -> TransformerSizes:
-    fields: dict[str, Any] = {
-        "hidden_size": rng.choice([32, 64]),
-        "heads": 8,
-        "kv_heads": rng.choice([4, 8]),
-        "layers": rng.randint(2, 4),
-        "vocabulary_size": rng.choice([500, 1000, 1024]),
-        "norm": rng.choice(["layernorm", "rmsnorm"]),
-        "ffn_size": rng.choice([64, 128]),
-    }
+    fields: dict[str, Any] = {"hidden_size": rng.choice([32, 64]), "heads": 8}
+    fields |= {"kv_heads": rng.choice([4, 8]), "layers": rng.randint(2, 4)}
+    fields |= {"vocabulary_size": rng.choice([500, 1000, 1024])}
+    fields |= {"norm": rng.choice(["layernorm", "rmsnorm"]), "ffn_size": rng.choice([64, 128])}
     flags = "tied_embeddings gated_ffn qkv_biases output_bias ffn_biases branch_norms final_norm"
     fields |= {flag: rng.random() < 0.5 for flag in flags.split()}
     if kind == "two stacks":
@@ -92,13 +79,10 @@ def _sizes(rng: random.Random, kind: str) -> TransformerSizes:
         return TransformerSizes(**fields)
     fields |= {"qk_norms": rng.random() < 0.3, "learned_positions": rng.choice([None, TOKENS])}
     if kind == "experts":
-        fields["moe"] = MoeSizes(
-            experts=4,
-            experts_per_token=rng.choice([1, 2]),
-            ffn_size=32,
-            shared_experts=rng.choice([0, 0, 1, 2]),
-            dense_first_layers=rng.choice([0, 1]),
-        )
+        moe: dict[str, Any] = {"experts_per_token": rng.choice([1, 2])}
+        moe["shared_experts"] = rng.choice([0, 0, 1, 2])
+        moe["dense_first_layers"] = rng.choice([0, 1])
+        fields["moe"] = MoeSizes(experts=4, ffn_size=32, **moe)
         fields["mtp_layers"] = rng.choice([0, 0, 1])
     return TransformerSizes(**fields)
 
@@ -109,7 +93,6 @@ def _link(rng: random.Random, bandwidth: float) -> Link:
 
 
 def _gpu(rng: random.Random) -> GpuType:
-    """One whose every figure counts for layers as small as these."""
     bf16 = 1e10 * rng.randint(1, 3)
     return gpu("g", 1, 80).but(
         peak_flops={"bf16": bf16, "fp32": bf16 / 2, "fp8": 2 * bf16},
@@ -126,7 +109,6 @@ def _gpu(rng: random.Random) -> GpuType:
 
 
 def _cluster(rng: random.Random, zones: bool) -> Cluster:
-    """One to three node groups, in zones where they stand in several."""
     number = rng.randint(1, 3)
     names = [rng.choice("wxyz") if zones else None for _ in range(number)]
     groups = [
@@ -151,31 +133,26 @@ def _search(rng: random.Random, kind: str, per: Any, precision: Precision) -> Se
     routes, by_stage = kind == "experts" and per != "per_stage", per == "per_stage"
     sequences = precision != "fp32" and not by_stage and kind != "two stacks"
     schedules: list[ScheduleName] = rng.sample(["1f1b", "gpipe", "interleaved", "zb-h1"], 2)
-    return SearchSpace(
-        degrees=per,
-        idle_nodes=False,
-        micro_batch=(1, 2, 4),
-        zero=(0, 1, 2, 3) if per == "uniform" else (0, 1),
-        schedule=("1f1b",) if by_stage else tuple(schedules),
-        recompute=("none", "selective", "full") if free else (rng.choice(WAYS),),
-        recompute_per="stage" if free else "plan",
-        sequence_parallel=kind == "experts" or rng.random() < 0.5,
-        scatter_gather=rng.random() < 0.5,
-        expert_parallel=(1, 2, 4) if routes else (1,),
-        expert_tensor_parallel=(1, "tp") if routes else ("tp",),
-        context_parallel=(1, 2) if sequences else (1,),
-        context_method=rng.choice([None, "ring", "all_to_all"]),
-        embedding_only_stages=rng.random() < 0.5,
-        overlap=Overlap(
-            tensor_parallel=rng.choice([0, 0.3]),
-            gradient_sync=rng.choice([0, 0.7]),
-            sharding=rng.choice([0, 0.4]),
-        ),
-    )
+    fields: dict[str, Any] = {"degrees": per, "idle_nodes": False, "micro_batch": (1, 2, 4)}
+    fields["zero"] = (0, 1, 2, 3) if per == "uniform" else (0, 1)
+    fields["schedule"] = ("1f1b",) if by_stage else tuple(schedules)
+    fields["recompute"] = ("none", "selective", "full") if free else (rng.choice(WAYS),)
+    fields["recompute_per"] = "stage" if free else "plan"
+    fields["sequence_parallel"] = kind == "experts" or rng.random() < 0.5
+    fields["scatter_gather"] = rng.random() < 0.5
+    fields["expert_parallel"] = (1, 2, 4) if routes else (1,)
+    fields["expert_tensor_parallel"] = (1, "tp") if routes else ("tp",)
+    fields["context_parallel"] = (1, 2) if sequences else (1,)
+    fields["context_method"] = rng.choice([None, "ring", "all_to_all"])
+    fields["embedding_only_stages"] = rng.random() < 0.5
+    hidden: dict[str, Any] = {
+        "tensor_parallel": rng.choice([0, 0.3]),
+        "gradient_sync": rng.choice([0, 0.7]),
+    }
+    return SearchSpace(**fields, overlap=Overlap(**hidden, sharding=rng.choice([0, 0.4])))
 
 
 def _plan(rng: random.Random, instance: Instance, config: Configuration) -> Plan | None:
-    """A random order, or layout, and cut; None where there is none."""
     if config.per_stage:
         tables = stage_tables(instance, config, stage_places(instance, config))
         assert tables.by_place is not None

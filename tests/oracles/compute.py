@@ -5,7 +5,6 @@ A layer's FLOPs, kernels and bytes are data here; `layers` counts FLOPs and para
 
 from dataclasses import dataclass
 from math import ceil
-from typing import NamedTuple
 
 from formulations.instance import Layer
 from formulations.plan import Degrees
@@ -15,13 +14,8 @@ from tests.oracles.places import Places
 ATTENTION_RATE = 0.85
 
 
-class Seconds(NamedTuple):
-    """Of a layer: forward, backward, of that weight gradients; the attention core forward."""
-
-    forward: float
-    backward: float
-    weight: float
-    core: float
+#: Of a layer: forward, backward, of that weight gradients; the attention core forward.
+Seconds = tuple[float, float, float, float]
 
 
 def layer_of(at: Places, x: int) -> Layer:
@@ -57,7 +51,7 @@ class Compute:
         share = (products - layer.unweighted_flops) / (2 * products) if products else 0.0
         if layer.core_kernels:
             core = self._core_s(layer, j, slot.tp, sequences)
-        return Seconds(forward, backward, share * backward, core)
+        return forward, backward, share * backward, core
 
     def _peaks(self, j: int) -> tuple[float, float]:
         """Of products of blocks, and of all else: with fp8 in 16 bit."""

@@ -53,7 +53,6 @@ class Messages:
     at: Places
 
     def time_ns(self, s: int, r: int) -> int:
-        """From virtual stage s to the next, of replica r."""
         at = self.at
         source, target = at.stages[s][r], at.stages[s + 1][r]
         tensors = 2 if at.rows[source.layers[1] - 1].kind == "decoder" else 1
@@ -90,7 +89,6 @@ class Messages:
         return size / link.bandwidth_bytes_per_s + link.latency_s
 
     def _outside_s(self, end: Stage, link: Link, flows: int, tensors: int, widest: int) -> float:
-        """A message over a link, as one of its ends has it."""
         search, slot = self.at.instance.search, end.degrees
         splits = (self.at.splits(slot.tp) and self.at.splits(widest)) or search.scatter_gather
         size = tensors * self._message_bytes(slot)

@@ -25,7 +25,6 @@ def held_twice(config: Configuration) -> bool:
 
 
 def runs_zero(instance: Instance, config: Configuration, target: Target, zero: int) -> bool:
-    """Whether replicas may split so much, where anything is held twice."""
     if target == "torchtitan":
         shared = config.ep > 1 or config.degrees[0].cp > 1
         return zero in ((2, 3) if config.pp == 1 else (1,) if shared else (0, 1))

@@ -17,7 +17,6 @@ class Memory:
     at: Places
 
     def parts(self, k: int, r: int) -> dict[str, int]:
-        """Bytes on a GPU of device k of replica r, by what they are."""
         at, workload, config = self.at, self.at.instance.workload, self.at.plan.config
         slot = at.stages[k][r].degrees
         layers = [x for row in at.stages[k :: config.pp] for x in range(*row[r].layers)]
@@ -97,7 +96,6 @@ class Memory:
         return ceil(b * kept / slot.cp), ceil(b * besides / slot.cp) + width * shared
 
     def _one_layer(self, k: int, r: int) -> int:
-        """What the largest layer needs besides."""
         stages = range(k, len(self.at.stages), self.at.plan.config.pp)
         pairs = [pair for s in stages for pair in self._ways(s, r)]
         return max(self._kept(x, k, r, way)[1] for x, way in pairs)

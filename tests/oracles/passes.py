@@ -20,7 +20,6 @@ class Passes:
     rings: Rings
 
     def times_ns(self, s: int, r: int) -> tuple[int, int, int]:
-        """Forward and backward pass of virtual stage s of replica r; of that weight gradients."""
         stage, rows = self.at.stages[s][r], self.at.rows
         blocks = [x for x in range(*stage.layers) if rows[x].kind in ("block", "decoder")]
         again = dict.fromkeys(blocks[: stage.recomputed.blocks], stage.recomputed.way)
@@ -48,17 +47,17 @@ class Passes:
         if self.rings.in_lockstep(x) or (at.grid and at.together < at.plan.config.ep):
             each = [self._alone(x, j, at.degrees(j), again) for j in at.used]
         else:
-            each = [self._alone(x, at.group(stage.group.node), stage.degrees, again)]
+            j = at.instance.cluster.node_groups[stage.group.node]
+            each = [self._alone(x, j, stage.degrees, again)]
         forward, inputs, weight = (max(times) for times in zip(*each, strict=True))
         return forward, inputs, weight
 
     def _alone(self, x: int, j: int, slot: Degrees, again: Recompute) -> tuple[int, int, int]:
-        """The same on one node group, whatever others do."""
-        seconds, traffic = Compute(self.at).of(x, j, slot), self._layer_s(x, j, slot)
-        forward = seconds.forward + traffic[0]
-        repeated = {"none": 0.0, "selective": seconds.core, "full": forward}[again]
-        weight = int(seconds.weight * 1e9)
-        return ns(forward), ns(seconds.backward + traffic[1] + repeated) - weight, weight
+        forward_s, backward_s, weight_s, core_s = Compute(self.at).of(x, j, slot)
+        traffic, weight = self._layer_s(x, j, slot), int(weight_s * 1e9)
+        forward_s += traffic[0]
+        repeated_s = {"none": 0.0, "selective": core_s, "full": forward_s}[again]
+        return ns(forward_s), ns(backward_s + traffic[1] + repeated_s) - weight, weight
 
     def _layer_s(self, x: int, j: int, slot: Degrees) -> tuple[float, float]:
         """Traffic in the forward and in the backward pass of a layer on a node group."""

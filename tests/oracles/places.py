@@ -45,7 +45,6 @@ class Places:
 
     @cached_property
     def used(self) -> list[int]:
-        """Node groups with nodes that the plan uses."""
         groups = self.instance.cluster.node_groups
         return sorted({groups[stage.group.node] for row in self.stages for stage in row})
 
@@ -54,31 +53,25 @@ class Places:
         search = self.instance.search
         return search.sequence_parallel and search.split_tokens % tp == 0
 
-    def group(self, node: int) -> int:
-        return self.instance.cluster.node_groups[node]
-
     def nodes_like(self, j: int) -> NodeGroup:
         return self.instance.cluster.groups[j]
 
     def of(self, node: int) -> NodeGroup:
-        return self.nodes_like(self.group(node))
+        return self.nodes_like(self.instance.cluster.node_groups[node])
 
     def zone_link(self, pair: Pair) -> Link:
         first, second = pair
         return self.instance.cluster.link_between(first, second)
 
     def degrees(self, group: int) -> Degrees:
-        """Those of the slots on a node group; where every stage has its own, of none."""
         return self.plan.config.degrees[group]
 
     @cached_property
     def widest(self) -> Degrees:
-        """Degrees of the widest tensor groups."""
         slots = (stage.degrees for row in self.stages for stage in row)
         return max(slots, key=lambda slot: slot.tp)
 
     def nodes(self, device: int) -> Counter[int]:
-        """Slots of a device's stage on each of its nodes."""
         return Counter(stage.group.node for stage in self.stages[device])
 
     def tensor_group(self, device: int, node: int) -> Degrees:
@@ -86,7 +79,6 @@ class Places:
         return next(stage.degrees for stage in self.stages[device] if stage.group.node == node)
 
     def efficiency(self, num_nodes: int) -> float:
-        """The entry with the most nodes up to so many."""
         return max(e for e in self.instance.cluster.network_efficiency if e[0] <= num_nodes)[1]
 
     def sequences(self, slot: Degrees) -> int:
@@ -120,6 +112,5 @@ class Places:
 
     @property
     def zone_links(self) -> Iterator[Link]:
-        """Those between any two zones that the plan uses."""
         zones = {self.nodes_like(j).zone for j in self.used}
         return (self.zone_link(frozenset(pair)) for pair in combinations(zones, 2))

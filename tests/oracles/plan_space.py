@@ -46,7 +46,6 @@ class Config(NamedTuple):
 
 
 def configurations(instance: Instance) -> set[Config]:
-    """Those in which node groups have degrees, or all nodes the same."""
     return {
         Config(nodes, slots, dp, pp, b, *experts, *schedule, zero, recompute)
         for nodes in _nodes(instance)
@@ -107,7 +106,6 @@ def _stage_counts(instance: Instance) -> range:
 
 
 def _sizes(instance: Instance) -> list[int]:
-    """Micro-batches that divide the global batch."""
     total = instance.workload.global_batch
     sizes = instance.search.micro_batch or _powers(64)
     return [b for b in range(1, total + 1) if total % b == 0 and b in sizes]
@@ -225,13 +223,8 @@ def _by_replicas(config: Config) -> Iterator[Config]:
             yield config._replace(slots=slots, dp=dp, micro_batch=b)
 
 
-class StageConfig(NamedTuple):
-    """One in which every stage has degrees of its own."""
-
-    nodes: tuple[int, ...]
-    dp: int
-    pp: int
-    micro_batch: int
+#: One in which every stage has degrees of its own: nodes, dp, pp, micro-batch.
+StageConfig = tuple[tuple[int, ...], int, int, int]
 
 
 def stage_configurations(instance: Instance) -> set[StageConfig]:
@@ -243,7 +236,7 @@ def stage_configurations(instance: Instance) -> set[StageConfig]:
         return set()
     num_gpus = sum(group.nodes * group.gpus_per_node for group in instance.cluster.groups)
     return {
-        StageConfig(nodes, dp, pp, b)
+        (nodes, dp, pp, b)
         for nodes in _nodes(instance)
         for dp, pp, b in product(range(1, num_gpus + 1), _stage_counts(instance), _sizes(instance))
         if pp > 1

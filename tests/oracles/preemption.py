@@ -52,7 +52,6 @@ def interval_s(preemption: Preemption, rate: float) -> float | None:
 
 
 def slowdown(preemption: Preemption, rate: float) -> float:
-    """Time per time of steps that are kept, at a rate per second."""
     every_s = interval_s(preemption, rate)
     if every_s is None:
         return 1.0
@@ -67,7 +66,6 @@ def slowdown(preemption: Preemption, rate: float) -> float:
 
 
 def all_terms(instance: Instance, nodes: Sequence[int]) -> Iterator[Rented]:
-    """All terms on which these nodes can be rented, within the limit on price."""
     assert instance.preemption is not None
     used = [(n, g) for n, g in zip(nodes, instance.cluster.groups, strict=True) if n]
     limit = instance.limits.max_price_usd_per_hour

@@ -50,7 +50,6 @@ class Rings:
         return gather, reduce
 
     def in_lockstep(self, x: int) -> bool:
-        """Whether replicas go through a layer together."""
         return self.at.plan.config.zero >= 2 and self._is_shared(x)
 
     def _is_shared(self, x: int) -> bool:
@@ -136,7 +135,6 @@ class Rings:
         return sum(self._hierarchical_ns(f, inside, between, min(same, nodes)))
 
     def embedding_ns(self) -> int:
-        """The slowest pair of slots that hold a tied matrix."""
         at, p = self.at, self.at.plan.config.pp
         if p == 1 or not at.rows[-1].copy:
             return 0

@@ -114,7 +114,6 @@ class SwitchOracle:
         return needs
 
     def times_ns(self, before: Plan, after: Plan, kind: Kind) -> tuple[int, int]:
-        """What no switch plan goes below, and what that of the published rule takes."""
         network, needs = self.network, self.needs(before, after, kind)
         sent = defaultdict[Line, int](int)
         for source, gpu, size in self._rule(needs):

@@ -30,7 +30,6 @@ from tests.brute_force import optimum_ns
 from tests.oracles.plan_space import (
     Config,
     Slot,
-    StageConfig,
     configurations,
     covers,
     stage_configurations,
@@ -143,7 +142,7 @@ def test_all_that_the_documentation_describes_is_listed(
         assert listed <= space, seed
         assert not [c for c in space if not covers(instance, listed, space, c)], seed
         stages = {
-            StageConfig(config.nodes_used, config.dp, config.pp, config.micro_batch)
+            (config.nodes_used, config.dp, config.pp, config.micro_batch)
             for config in configs(instance)
             if config.per_stage
         }
