@@ -221,8 +221,7 @@ class CountRange(Section):
 
 
 NumNodes = Annotated[
-    Annotated[Count, Tag(NUMBER)] | Annotated[CountRange, Tag(MAPPING)],
-    NUMBER_OR_MAPPING,
+    Annotated[Count, Tag(NUMBER)] | Annotated[CountRange, Tag(MAPPING)], NUMBER_OR_MAPPING
 ]
 
 

@@ -20,12 +20,7 @@ from formulations.instance.instance import (
     LimitsFile,
     Objective,
 )
-from formulations.instance.lengths import (
-    LengthsFile,
-    read_classes,
-    resolve_lengths,
-    with_lengths,
-)
+from formulations.instance.lengths import LengthsFile, read_classes, resolve_lengths, with_lengths
 from formulations.instance.preemption import PreemptionFile, resolve_preemption
 from formulations.instance.profile import (
     Calibration,

@@ -10,18 +10,11 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from formulations.instance.machines import NOT_STATED, Kind
-from formulations.instance.record import (
-    Quantity,
-    Seconds,
-    Section,
-    Text,
-)
+from formulations.instance.record import Quantity, Seconds, Section, Text
 
 Pause = Annotated[Seconds, Quantity("time", most="100 h", example="2 min")]
 CheckpointEvery = Annotated[
-    float,
-    Field(ge=1e-6, le=1e9),
-    Quantity("time", least="1 ms", most="10000 h", example="10 min"),
+    float, Field(ge=1e-6, le=1e9), Quantity("time", least="1 ms", most="10000 h", example="10 min")
 ]
 
 

@@ -67,11 +67,7 @@ class Record(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        validate_by_name=True,
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_by_name=True
     )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:

@@ -25,11 +25,7 @@ from formulations.instance.resolve_workload import WorkloadFile, as_measured, fl
 from formulations.instance.search import Overlap, PlainSchedule, SearchFile, SearchSpace
 from formulations.instance.targets import TARGETS, Demands, Rule, launchers
 from formulations.instance.transformer import Architecture
-from formulations.instance.workload import (
-    ExpertSplit,
-    OptimizerState,
-    Workload,
-)
+from formulations.instance.workload import ExpertSplit, OptimizerState, Workload
 
 _FIRST_EXCHANGING = 2  # ZeRO stage that exchanges gradients with every micro-batch
 #: Pieces of a sequence per GPU that shares it: one from each end (formulations.costs.context).

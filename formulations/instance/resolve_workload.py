@@ -18,12 +18,7 @@ from formulations.instance.profile import WrittenProfile
 from formulations.instance.record import Batch, Name, Section, Text, printable, shown
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import Architecture, build_workload
-from formulations.instance.workload import (
-    FLASH_PRECISIONS,
-    OptimizerState,
-    Precision,
-    Workload,
-)
+from formulations.instance.workload import FLASH_PRECISIONS, OptimizerState, Precision, Workload
 
 
 class WorkloadFile(Section):

@@ -62,8 +62,7 @@ def test_profile_in_seconds() -> None:
 
 
 CALIBRATION = Calibration(
-    source="t",
-    factors={"block": {"X": {1: {1: 2.0}, 2: {1: 0.5}}, "Y": {1: {1: 3.0}}}},
+    source="t", factors={"block": {"X": {1: {1: 2.0}, 2: {1: 0.5}}, "Y": {1: {1: 3.0}}}}
 )
 
 

@@ -8,7 +8,7 @@ from tests.architectures import GPT2, LLAMA3, T5_SMALL, build
 from tests.oracles.agreement import check_layers
 
 
-@pytest.mark.parametrize("seed", range(40, 80))
+@pytest.mark.parametrize("seed", range(40, 64))
 def test_chains_are_those_of_the_pages(seed: int) -> None:
     """FLOPs, parameters and all-reduces of every layer, prediction modules among them."""
     check_layers(seed)
