@@ -3,46 +3,15 @@
 from itertools import product
 from typing import get_args
 
-import pytest
-
 from bench.switching import TABLE_3, in_order, llama_32b
 from formulations.instance import Workload
 from formulations.switching.shards import (
     Kind,
     Layout,
     Seat,
-    grid_of,
-    holders,
     slice_classes,
-    tensors_of,
 )
-from formulations.units import ceil_div
 from tests.small_instances import layer, workload
-
-
-def held_elements(layout: Layout, kind: Kind) -> dict[int, int]:
-    """Elements on every GPU, parts rounded up one by one."""
-    elements: dict[int, int] = {}
-    for tensors in tensors_of(llama_32b(), kind, set()):
-        grid = grid_of([layout], tensors)
-        for part, gpus in holders(layout, tensors, kind, grid).items():
-            share, whole = tensors.elements, 1
-            for (low, high), units in zip(part, grid, strict=True):
-                share, whole = share * (high - low), whole * units
-            for gpu in gpus:
-                length = tensors.layers[1] - tensors.layers[0]
-                elements[gpu] = elements.get(gpu, 0) + ceil_div(share, whole) * length
-    return elements
-
-
-@pytest.mark.parametrize("tp", [1, 2, 4, 8])
-def test_gpus_hold_the_parameters_that_the_memory_model_counts(tp: int) -> None:
-    """But for the padding of the vocabulary, which the last ranks of both its matrices have."""
-    model = llama_32b()
-    counted = sum(one.parameters_per_gpu(tp, 1) for one in model.layers)
-    held = held_elements(in_order((1, tp, 1), 0), "parameters")
-    assert held[0] == counted
-    assert min(held.values()) >= counted - 2 * 128 * tp * model.hidden_size
 
 
 def test_thousands_of_transfers_are_few_classes() -> None:
