@@ -7,12 +7,12 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.switching.shards import Kind, layout_of
-from formulations.switching.switch import port_bound, published_plan, switch_of
+from formulations.switching.switch import Sending, port_bound, published_plan, switch_of
 from solver.switch_document import gpu_names
 from tests.expert_instances import expert_instance
 from tests.oracles.switch import SwitchOracle
 from tests.small_instances import random_instance
-from tests.switch_cases import switches, zoned_instance
+from tests.switch_cases import SIZE, cluster, machines, switches, whole_switch, zoned_instance
 from tests.unlike_degrees import unlike_instance
 
 
@@ -38,3 +38,14 @@ def test_classes_bound_and_rule_are_those_of_the_oracle(
         )
         rule_ns = switch.time_ns(published_plan(switch)) if switch.demands else 0
         assert (port_bound(switch).time_ns, rule_ns) == oracle.times_ns(*ends, kind)
+
+
+def test_a_sending_by_way_of_a_gpu() -> None:
+    """S bytes to both GPUs of another node at 1 GB/s: twice over the links, or once and on."""
+    switch = whole_switch(cluster(machines(2, 2, 1e9, 1e9)), [0], [2, 3])
+    [demand], way = switch.demands, Sending(0, 0, SIZE, 0, 2, (2, 3))
+    assert list(way.hops()) == [(0, 2), (2, 3)]
+    assert [switch.time_ns([sending]) for sending in (demand.direct(), way)] == [2 * SIZE, SIZE]
+    assert switch.volumes([way]) == {0: [0, SIZE, 0, 0], 2: [SIZE, 0, 0, SIZE], 3: [0, 0, SIZE, 0]}
+    [single] = whole_switch(cluster(machines(2, 2)), [0], [2]).demands
+    assert (demand.is_free, single.is_free) == (True, False)
