@@ -13,11 +13,7 @@ from formulations.decisions import even_shares
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.record import TOO_LONG
-from formulations.instance.resolve_search import (
-    context_fault,
-    expert_fault,
-    expert_split_fault,
-)
+from formulations.instance.resolve_search import context_fault, expert_fault, expert_split_fault
 from formulations.instance.search import RECOMPUTE_WAYS
 from formulations.instance.targets import TARGETS
 from formulations.instance.workload import Recompute

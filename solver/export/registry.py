@@ -8,14 +8,7 @@ from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import Plan
 from formulations.space.launch import Obstacle, obstacles
-from solver.export import (
-    accelerate,
-    deepspeed,
-    flagscale,
-    megatron,
-    megatron_bridge,
-    torchtitan,
-)
+from solver.export import accelerate, deepspeed, flagscale, megatron, megatron_bridge, torchtitan
 from solver.export.job import Job, host_faults
 from solver.export.launcher import check_launcher
 from solver.options import ExportTarget

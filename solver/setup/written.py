@@ -61,10 +61,7 @@ def assumed_network(machines: Machines) -> tuple[str, str]:
 
 
 def instance_text(
-    training: Training,
-    machines: Sequence[Machines],
-    gpus: Mapping[str, GpuType],
-    folder: Path,
+    training: Training, machines: Sequence[Machines], gpus: Mapping[str, GpuType], folder: Path
 ) -> str:
     """A commented instance, with paths relative to the folder that it will stand in."""
     model = training.model

@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 
-from formulations.costs.collectives import (
-    ALL_REDUCE,
-    HALF,
-    ring_s,
-    wire_ns,
-)
+from formulations.costs.collectives import ALL_REDUCE, HALF, ring_s, wire_ns
 from formulations.instance import Link
 
 

@@ -4,29 +4,18 @@ import pytest
 
 from formulations.costs.template_costs import exchange_times_ns, template_costs
 from formulations.fleet import Design, Strategy
-from formulations.instance import Instance, Link
+from formulations.instance import Link
 from formulations.instance.search import Overlap
 from formulations.template import Template, stage_on
 from tests.equal_nodes import equal_nodes
 from tests.random_fleets import STRATEGY as FLEET_STRATEGY
-from tests.random_fleets import even_designs, fleet_instance
+from tests.random_fleets import even_designs, fleet_instance, template_of
 from tests.small_instances import layer, workload
 
 STRATEGY = Strategy(micro_batch=1, recompute=("none",), schedule="1f1b")
-CUTS = ((0, 2), (2, 4))
 #: Two GPUs of a node, and one of each of two.
-INSIDE = Template(
-    node_groups=(0,),
-    stages=tuple(
-        stage_on(layers=layers, node=0, first_gpu=k, gpus=1) for k, layers in enumerate(CUTS)
-    ),
-)
-BETWEEN = Template(
-    node_groups=(0, 0),
-    stages=tuple(
-        stage_on(layers=layers, node=k, first_gpu=0, gpus=1) for k, layers in enumerate(CUTS)
-    ),
-)
+INSIDE = template_of((0,), [(0, 0), (0, 1)], (0, 2, 4))
+BETWEEN = template_of((0, 0), [(0, 0), (1, 0)], (0, 2, 4))
 
 
 @pytest.mark.parametrize(
@@ -53,41 +42,27 @@ PAIR = even_designs(range(2, 3))[0]
 SIZE = 4 * (2 * 10**8 + 10**7 + 21)
 
 
-def with_efficiency(instance: Instance, *table: tuple[int, float]) -> Instance:
-    """The instance with another network efficiency."""
-    return instance.but(cluster={"network_efficiency": table})
-
-
-def test_one_pipeline_exchanges_nothing() -> None:
-    """Two send all of it once, three 4/3 of it, over 1 GB/s; rounded up to a nanosecond."""
-    found = exchange_times_ns(fleet_instance(7), PAIR, 3)
-    assert found[:2] == (0, SIZE)
-    assert found[2] == pytest.approx(SIZE * 4 / 3, abs=1)
-
-
-def test_efficiency_of_the_network_by_pipelines() -> None:
-    """From 3 on the network gives half of its bandwidth: 8/3 of the bytes' time."""
-    instance = with_efficiency(fleet_instance(7), (1, 1.0), (3, 0.5))
-    found = exchange_times_ns(instance, PAIR, 3)
-    assert found[1] == SIZE
-    assert found[2] == pytest.approx(SIZE * 8 / 3, abs=1)
+@pytest.mark.parametrize(
+    ("table", "share"),
+    [
+        (((1, 1.0),), 4 / 3),
+        (((1, 1.0), (3, 0.5)), 8 / 3),  # from 3 on the network gives half of its bandwidth
+    ],
+)
+def test_efficiency_of_the_network(table: tuple[tuple[int, float], ...], share: float) -> None:
+    """One sends nothing, two all of it once, three 4/3 of it, over 1 GB/s; rounded up."""
+    instance = fleet_instance(7).but(cluster={"network_efficiency": table})
+    alone, two, three = exchange_times_ns(instance, PAIR, 3)
+    assert (alone, two) == (0, SIZE)
+    assert three == pytest.approx(SIZE * share, abs=1)
 
 
 def test_stages_of_a_node_share_its_link() -> None:
     """All layers on one node, in two stages or in one on two GPUs: 4e8 + 2e7 parameters."""
-    instance = fleet_instance(7)
-    two = Template(
-        node_groups=(0,),
-        stages=(
-            stage_on(layers=(0, 3), node=0, first_gpu=0, gpus=1),
-            stage_on(layers=(3, 6), node=0, first_gpu=1, gpus=1),
-        ),
-    )
+    two = template_of((0,), [(0, 0), (0, 1)], (0, 3, 6))
     one = Template(node_groups=(0,), stages=(stage_on(layers=(0, 6), node=0, first_gpu=0, gpus=2),))
-    times = [
-        exchange_times_ns(instance, Design(template=template, strategy=FLEET_STRATEGY), 2)[1]
-        for template in (two, one)
-    ]
+    designs = (Design(template=template, strategy=FLEET_STRATEGY) for template in (two, one))
+    times = [exchange_times_ns(fleet_instance(7), design, 2)[1] for design in designs]
     # 7 parameters of every layer are on both GPUs of a tensor-parallel group
     assert times == [4 * (42 * 10**7 + 42), 4 * (42 * 10**7 + 84)]
 
@@ -118,14 +93,8 @@ def test_sync_of_single_stages_hides() -> None:
     """Three quarters behind the backward passes of one stage, nothing of two."""
     plain = fleet_instance(7)
     hidden = plain.but(search={"overlap": Overlap(gradient_sync=0.75)})
-    for stages, seen in (((0, 6),), 0.25), (((0, 3), (3, 6)), 1):
-        template = Template(
-            node_groups=(0,),
-            stages=tuple(
-                stage_on(layers=layers, node=0, first_gpu=k, gpus=1)
-                for k, layers in enumerate(stages)
-            ),
-        )
+    for cuts, seen in (((0, 6), 0.25), ((0, 3, 6), 1)):
+        template = template_of((0,), [(0, k) for k in range(len(cuts) - 1)], cuts)
         design = Design(template=template, strategy=FLEET_STRATEGY)
-        whole, left = (exchange_times_ns(one, design, 2)[1] for one in (plain, hidden))
-        assert left == pytest.approx(seen * whole, abs=2)
+        times = [exchange_times_ns(instance, design, 2)[1] for instance in (plain, hidden)]
+        assert times[1] == pytest.approx(seen * times[0], abs=2)

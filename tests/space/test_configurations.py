@@ -27,13 +27,7 @@ from solver.verify.feasibility import check_config
 from solver.verify.findings import Findings
 from tests.best_plans import check_space, check_verified
 from tests.brute_force import optimum_ns
-from tests.oracles.plan_space import (
-    Config,
-    Slot,
-    configurations,
-    covers,
-    stage_configurations,
-)
+from tests.oracles.plan_space import Config, Slot, configurations, covers, stage_configurations
 from tests.random_spaces import perturbed, random_space
 from tests.seeds import few_and_many
 
