@@ -310,7 +310,7 @@ class Lane:
         rows = np.array([self._tail(hosts or (j,)) for j in classes])
         tails = list(self._tails.values())
         return self.costs.arcs(
-            k, stage_steps, [masks[step.now] for step in stage_steps], rows, tails, share
+            k, stage_steps, [masks[step.what.now] for step in stage_steps], rows, tails, share
         )
 
     def _tail(self, hosts: tuple[int, ...]) -> int:

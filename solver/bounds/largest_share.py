@@ -46,7 +46,6 @@ from solver.graph.edges import (
     Edges,
     Layers,
     build_layers,
-    edges_of,
     so_far,
     taken,
     to_go,
@@ -54,8 +53,6 @@ from solver.graph.edges import (
 from solver.graph.placements import StageZones
 from solver.graph.problem import INFINITY, Array, Intervals, Mask, SplitProblem
 
-#: Shares below the first bound that are tried before it is taken as it is.
-TRIES = 3
 #: A bound is found to this part of itself.
 RESOLUTION = 500
 #: Trial times grow by this part until one is possible.
@@ -186,19 +183,7 @@ def largest_share(problem: SplitProblem, room: Array, most_share: int, cutoff: i
     problem: a fixed order with that one lane, and one micro-batch.
     """
     shared = shared_out(problem, room, cutoff)
-    if shared is None:
-        return 0
-    share = min(most_share, shared.largest)
-    for _ in range(TRIES):
-        # Whether the bounds leave a split for this share.
-        larger, edges_left = replace(problem, micro_batches=(share,)), []
-        for k, (edges, edge_shares) in enumerate(zip(shared.layers, shared.shares, strict=True)):
-            kept = edges.take(edge_shares >= share)
-            edges_left.append(edges_of(larger, k, kept.arc, kept.start, kept.end))
-        if share == 0 or tighten(larger, edges_left, cutoff) is not None:
-            break
-        share -= 1
-    return share
+    return min(most_share, shared.largest) if shared else 0
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ and the resources used by the stages so far: the weight of a surrogate replica, 
 One way is a word of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import gcd, lcm
+from math import gcd, inf, lcm
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from formulations.costs.placement import NodeTerms, Placer, SyncPhase
 from formulations.costs.transfers import ZoneTerms
 from formulations.units import ceil_div
 from solver.graph.placements import Columns, allowed_layers
-from solver.graph.problem import Arcs, Array, Intervals, Mask, SplitProblem
+from solver.graph.problem import Arcs, Array, Intervals, Mask, Move, SplitProblem, walk
 
 
 @dataclass(frozen=True)
@@ -144,39 +144,38 @@ class Resources:
         return after if all(map(int.__le__, needed, self.most)) else None
 
 
-class Step(NamedTuple):
-    """One stage: states before and after, classes before and now."""
+State = tuple[int, tuple[int, ...]]  #: class of the last stage, resources used
 
-    source: int
-    target: int
+
+class Between(NamedTuple):
+    """Classes of the stage before, and of this one."""
+
     before: int
     now: int
 
 
+Step = Move[Between]
+
+
 def steps(
-    classes: Sequence[Mapping[int, int]], resources: Resources, max_edges: int | None = None
+    classes: Sequence[Mapping[int, int]], resources: Resources, max_edges: float = inf
 ) -> list[list[Step]] | None:
     """The steps of every stage; None if they have `max_edges` edges.
 
     classes: per stage those that it may stand on, with the edges of each.
     """
-    states = {(0, (0,) * len(resources.most)): 0}
-    stages, edges = [], 0
-    for k, sizes in enumerate(classes):
-        numbers: dict[tuple[int, tuple[int, ...]], int] = {}
-        stage_steps = []
-        for (before, used), index in states.items():
-            for node_class, size in sizes.items():
-                after = resources.after(used, node_class, len(classes) - 1 - k)
-                if after is not None:
-                    target = numbers.setdefault((node_class, after), len(numbers))
-                    stage_steps.append(Step(index, target, before, node_class))
-                    edges += size
-            if max_edges is not None and edges >= max_edges:
-                return None
-        stages.append(stage_steps)
-        states = numbers
-    return stages
+    edges = 0
+
+    def moves(k: int, state: State) -> Iterator[tuple[State, Between]]:
+        nonlocal edges
+        for node_class, size in classes[k].items() if edges < max_edges else ():
+            after = resources.after(state[1], node_class, len(classes) - 1 - k)
+            if after is not None:
+                edges += size
+                yield (node_class, after), Between(state[0], node_class)
+
+    stages = walk((0, (0,) * len(resources.most)), len(classes), moves)
+    return stages if edges < max_edges else None
 
 
 def _starts(placer: Placer, j: int) -> list[int]:
@@ -299,7 +298,8 @@ class ClassGraph:
 
         Of replicas with `share` micro-batches, or more.
         """
-        source, target, before, now = np.array(steps).T
+        source, target = np.array([step[:2] for step in steps]).T
+        before, now = np.array([step.what for step in steps]).T
         send = self._send_ns[before, now][:, None] * (stage > 0)
         last = stage == self.tables.config.pp - 1
         embedding = np.array([tail.embedding[last] for tail in tails], dtype=np.int64)

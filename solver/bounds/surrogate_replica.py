@@ -136,7 +136,7 @@ class SurrogateReplica:
         tails, rows = self.costs.tails, np.arange(len(self.classes))
         arcs = [
             self.costs.arcs(
-                k, ways, [mask[step.now] for step in ways], rows, tails, self.micro_batches
+                k, ways, [mask[step.what.now] for step in ways], rows, tails, self.micro_batches
             )
             for k, (ways, mask) in enumerate(zip(stages, masks, strict=True))
             if all(stages)

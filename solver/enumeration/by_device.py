@@ -200,7 +200,7 @@ class _Search:
             self.learn(np.append(simulated.cuts.rows[0], simulated.cuts.device[0]))
         if simulated.step_time[0] < self.nearest:
             self.nearest = int(simulated.step_time[0])
-            split, time_ns = descend(problem, arcs[0], splits[0], self.stop)
+            split, time_ns, _ = descend(problem, arcs[0], splits[0], self.stop)
             if time_ns < self.best_time:
                 self.best, self.best_time = even_plan(self.tables, order, split), time_ns
         return True

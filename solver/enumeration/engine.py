@@ -74,19 +74,13 @@ def neighbours(problem: SplitProblem, arcs: Array, split: Array) -> Array:
     return moves[keep & problem.fits(moves)]
 
 
-def descend(problem: SplitProblem, arcs: Array, start: Array, stop: Stop) -> tuple[Array, int]:
-    """Local optimum and its step time.
+def descend(
+    problem: SplitProblem, arcs: Array, start: Array, stop: Stop, harvest: bool = False
+) -> tuple[Array, int, list[Cuts]]:
+    """Local optimum and its step time; if harvested the critical paths of all splits looked at.
 
     Steps of so many micro-batches that each sweep takes long are given up when `stop` says so.
     """
-    best, time, _ = _descended(problem, arcs, start, stop, harvest=False)
-    return best, time
-
-
-def _descended(
-    problem: SplitProblem, arcs: Array, start: Array, stop: Stop, harvest: bool
-) -> tuple[Array, int, list[Cuts]]:
-    """The same, and if harvested the critical paths of all splits looked at."""
     long = max(problem.micro_batches) > MANY_MICRO_BATCHES
     first = evaluate(problem, arcs[None], start[None], harvest)
     best, time = start, int(first.step_time[0])
@@ -110,7 +104,7 @@ def best_start(problem: SplitProblem, layers: Layers, stop: Stop) -> tuple[Array
     arcs, splits = path_of(layers, starts(layers))
     result = evaluate(problem, arcs, splits, harvest=True, stop=stop)
     index = int(result.step_time.argmin())
-    best, time, cuts = _descended(problem, arcs[index], splits[index], stop, harvest=True)
+    best, time, cuts = descend(problem, arcs[index], splits[index], stop, harvest=True)
     return arcs[index], best, time, join_cuts([*cuts, *([result.cuts] if result.cuts else [])])
 
 
@@ -204,7 +198,7 @@ class _Search:
                 return
             arcs, splits = path_of(layers, bounds.path[None])
             self._use(taken(layers, bounds.useful))
-            split, time = descend(self.problem, arcs[0], splits[0], stop)
+            split, time, _ = descend(self.problem, arcs[0], splits[0], stop)
             self._keep(arcs[0], split, time)
 
     def enumerate(self, stop: Stop) -> bool:

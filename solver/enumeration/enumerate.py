@@ -3,78 +3,24 @@
 A prefix is dropped if some critical-path cut plus its cheapest completion, or for some lane latency
 plus the largest term of a stage (see `latency_bottleneck`), reaches the cutoff. Chunks of prefixes
 are extended depth first, so that memory stays small and every complete split lowers the cutoff for
-the rest. Splits that only the simulation refutes give new cuts: their critical paths refute those
-like them.
+the rest.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from solver.bounds.latency_bottleneck import latencies, least_term, path_of, terms
-from solver.graph.cuts import Cuts, evaluate, join_cuts
+from solver.graph.cuts import Cuts, evaluate
 from solver.graph.edges import ArrayRecord, Layers, to_go
 from solver.graph.problem import Array, Mask, SplitProblem, runs
 
 #: Prefixes extended at once.
 CHUNK = 4096
-#: Cuts kept, and entries of their tables; cuts learned at a time.
+#: Cuts kept, and entries of their tables.
 MAX_CUTS = 192
 MOST_ENTRIES = 1 << 25
-LEARNED = 8
-#: Refuted splits whose critical paths are looked at, at a time.
-SAMPLE = 64
-
-
-class CutTables:
-    """Cuts of one round.
-
-    values: per stage [C, M] what an edge adds. completions: [C, nodes] least sums to the end.
-    refuted: [C] prefixes that a cut has refuted.
-    """
-
-    def __init__(self, layers: Layers, cuts: Cuts) -> None:
-        self.layers, self.round = layers, 0
-        self.most_cuts = max(1, min(MAX_CUTS, MOST_ENTRIES // sum(map(len, layers))))
-        self._use(self._strongest(cuts))
-
-    def _strongest(self, cuts: Cuts) -> Cuts:
-        """The cuts with the highest bounds over all splits."""
-        sample = cuts.take(np.arange(0, len(cuts), max(1, len(cuts) // (8 * self.most_cuts))))
-        roots = []
-        for first in range(0, len(sample), 64):
-            part = sample.take(np.arange(first, min(first + 64, len(sample))))
-            values = [part.values(k, edges) for k, edges in enumerate(self.layers)]
-            roots.append(to_go(self.layers, values)[0][:, 0])
-        keep = np.argsort(-np.concatenate(roots), kind="stable")[: self.most_cuts]
-        return sample.take(keep)
-
-    def _use(self, cuts: Cuts) -> None:
-        self.cuts = cuts
-        self.values = [cuts.values(k, edges) for k, edges in enumerate(self.layers)]
-        self.refuted = np.zeros(len(self.values[0]), dtype=np.int64)
-        self.completions = to_go(self.layers, self.values)
-
-    def learn(self, cuts: Cuts, edges: Array, cutoff: int) -> None:
-        """Takes those of `cuts` that together refute most of the complete splits `edges` [N, p].
-
-        Beyond the number that is kept, the cuts that refuted least have to go.
-        """
-        values = [
-            cuts.values(k, stage_edges)[:, edges[:, k]] for k, stage_edges in enumerate(self.layers)
-        ]
-        refutes = np.sum(values, axis=0) >= cutoff
-        chosen: list[int] = []
-        while len(chosen) < LEARNED and refutes.any():
-            chosen.append(int(refutes.sum(axis=1).argmax()))
-            refutes = refutes & ~refutes[chosen[-1]]
-        if chosen:
-            room = self.most_cuts - len(chosen)
-            refuted = self.refuted[: len(self.cuts)]
-            old = self.cuts.take(np.argsort(-refuted, kind="stable")[: max(0, room)])
-            self.round += 1
-            self._use(join_cuts([old, cuts.take(np.array(chosen))]))
 
 
 @dataclass(frozen=True)
@@ -92,7 +38,6 @@ class Prefixes(ArrayRecord):
     term: Array
     bound: Array
     cuts: Array
-    round: int
 
 
 def below(time_ns: int, gap: float) -> int:
@@ -126,16 +71,21 @@ class Enumerator:
         self.onward = to_go(layers, self.latency)
         self.best: tuple[Array, Array] | None = None
         self.best_time: int | None = None
-        self.cuts = CutTables(layers, cuts)
+        cuts = self._strongest(cuts)
+        #: Per stage [C, M] what an edge adds to a cut; [C, nodes] least sums to the end.
+        self.values = [cuts.values(k, edges) for k, edges in enumerate(layers)]
+        self.completions = to_go(layers, self.values)
 
-    def _refresh(self, prefixes: Prefixes) -> Prefixes:
-        """The prefixes with the values of the present cuts."""
-        if prefixes.round == self.cuts.round:
-            return prefixes
-        cuts = np.zeros((len(self.cuts.refuted), len(prefixes.node)), dtype=np.int64)
-        for k, edge in enumerate(prefixes.edges):
-            cuts += self.cuts.values[k][:, edge]
-        return replace(prefixes, cuts=cuts, round=self.cuts.round)
+    def _strongest(self, cuts: Cuts) -> Cuts:
+        """The cuts with the highest bounds over all splits."""
+        most_cuts = max(1, min(MAX_CUTS, MOST_ENTRIES // sum(map(len, self.layers))))
+        sample = cuts.take(np.arange(0, len(cuts), max(1, len(cuts) // (8 * most_cuts))))
+        roots = []
+        for first in range(0, len(sample), 64):
+            part = sample.take(np.arange(first, min(first + 64, len(sample))))
+            values = [part.values(k, edges) for k, edges in enumerate(self.layers)]
+            roots.append(to_go(self.layers, values)[0][:, 0])
+        return sample.take(np.argsort(-np.concatenate(roots), kind="stable")[:most_cuts])
 
     def _extend(self, k: int, prefixes: Prefixes) -> Prefixes:
         """All prefixes with one stage more that may still be below the cutoff, best bound first."""
@@ -151,15 +101,14 @@ class Enumerator:
         keep = np.flatnonzero((bound < self.cutoff) & self._fit(k, prefixes, parent, edge))
         parent, edge, node = parent[keep], edge[keep], node[keep]
         # Every cut plus the least that it still costs, [C, N].
-        cuts = prefixes.cuts[:, parent] + self.cuts.values[k][:, edge]
-        completed = cuts + self.cuts.completions[k + 1][:, node]
-        self.cuts.refuted += (completed >= self.cutoff).sum(axis=1)
+        cuts = prefixes.cuts[:, parent] + self.values[k][:, edge]
+        completed = cuts + self.completions[k + 1][:, node]
         bound = np.maximum(bound[keep], completed.max(axis=0))
         order = np.argsort(bound, kind="stable")
         order = order[: np.searchsorted(bound[order], self.cutoff)]
         path = np.vstack([prefixes.edges[:, parent], edge])
         latency, term = latency[:, keep], term[:, keep]
-        return Prefixes(path, node, latency, term, bound, cuts, prefixes.round).take(order)
+        return Prefixes(path, node, latency, term, bound, cuts).take(order)
 
     def _fit(self, k: int, prefixes: Prefixes, parent: Array, edge: Array) -> Mask | bool:
         """[N] whether the device of stage k has room for its chunks so far."""
@@ -189,11 +138,6 @@ class Enumerator:
         if times[index] < self.cutoff:
             self.best, self.best_time = (arcs[index], splits[index]), int(times[index])
             self.cutoff = below(self.best_time, self.gap)
-        if len(times) > SAMPLE:
-            sample = np.linspace(0, len(times) - 1, SAMPLE).astype(np.int64)
-            cuts = evaluate(self.problem, arcs[sample], splits[sample], harvest=True).cuts
-            if cuts is not None:
-                self.cuts.learn(cuts, prefixes.edges.T, self.cutoff)
         return len(times)
 
     def run(self, stop: Callable[[], bool]) -> int:
@@ -206,16 +150,15 @@ class Enumerator:
             node=np.zeros(1, dtype=np.int64),
             latency=np.zeros_like(term),
             term=term,
-            bound=np.full(1, max(by_lane.max(), self.cuts.completions[0][:, 0].max(initial=0))),
-            cuts=np.zeros((len(self.cuts.refuted), 1), dtype=np.int64),
-            round=self.cuts.round,
+            bound=np.full(1, max(by_lane.max(), self.completions[0][:, 0].max(initial=0))),
+            cuts=np.zeros((len(self.completions[0]), 1), dtype=np.int64),
         )
         stack = [(0, root)]
         while stack:
             if stop():
                 return min(int(prefixes.bound.min()) for _, prefixes in stack)
             k, prefixes = stack.pop()
-            prefixes = self._refresh(prefixes.take(prefixes.bound < self.cutoff))
+            prefixes = prefixes.take(prefixes.bound < self.cutoff)
             if k == self.problem.num_stages:
                 seen = self._finish(prefixes, stop)
                 if seen < len(prefixes.node):

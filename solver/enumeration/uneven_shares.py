@@ -286,12 +286,7 @@ def _hosted(lanes: Uneven, remaining: Remaining, order: tuple[int, ...]) -> Iter
             yield replace(remaining, stages=remaining.stages.with_hosts(k, hosts))
 
 
-@dataclass(frozen=True)
-class _Way:
-    """The largest share of a lane, and the node group of each of its stages."""
-
-    share: int
-    groups: tuple[int, ...]
+_Way = tuple[int, tuple[int, ...]]  #: largest share of a lane, node group of each of its stages
 
 
 def _ways(lanes: Uneven, remaining: Remaining, cutoff: int) -> dict[Counts, _Way]:
@@ -302,7 +297,7 @@ def _ways(lanes: Uneven, remaining: Remaining, cutoff: int) -> dict[Counts, _Way
             problem = lanes.lane.problem(counts, remaining.stages, share)
             arcs = solve_split(problem, cutoff).arcs
             if arcs is not None:
-                ways[counts] = _Way(share, problem.order(arcs.tolist()))
+                ways[counts] = share, problem.order(arcs.tolist())
                 break
     return ways
 
@@ -313,15 +308,15 @@ def _dealing(lanes: Uneven, remaining: Remaining, cutoff: int) -> tuple[Decision
     None if there is none.
     """
     ways = _ways(lanes, remaining, cutoff)
-    shares = {counts: way.share for counts, way in ways.items()}
+    shares = {counts: share for counts, (share, _) in ways.items()}
     if lanes.together(shares) < lanes.total:
         return None
     chosen = [ways[counts] for counts in dealt(shares, lanes.places.number, lanes.places.there)]
     order = tuple(
-        group for stage in zip(*(way.groups for way in chosen), strict=True) for group in stage
+        group for stage in zip(*(groups for _, groups in chosen), strict=True) for group in stage
     )
     split = (0, *(int(np.argwhere(mask)[0, 1]) for mask in remaining.stages.layers))
-    each = [way.share for way in chosen for _ in range(lanes.places.width)]
+    each = [share for share, _ in chosen for _ in range(lanes.places.width)]
     # Shares that add up to all micro-batches: the largest ones less by what is over.
     for _ in range(sum(each) - lanes.tables.num_micro_batches):
         each[each.index(max(each))] -= 1

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, product
-from typing import Protocol
 
 import numpy as np
 
@@ -52,11 +51,8 @@ def after(effort: int | None, stop: Stop) -> Stop:
     return lambda: next(questions, None) is None or stop()
 
 
-class ConfigEngine(Protocol):
-    """An exact method for one configuration."""
-
-    def __call__(self, intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ConfigAnswer:
-        """The best plan of the configuration with a step time below `cutoff`."""
+#: An exact method for one configuration: its best plan with a step time below a cutoff, to a gap.
+ConfigEngine = Callable[[Intervals, int, float, Stop], ConfigAnswer]
 
 
 def lacks_memory(intervals: Intervals) -> bool:

@@ -92,19 +92,6 @@ def test_groups_and_zones_have_no_order(make: Make, seed: int) -> None:
     assert solve(instance).objective == solve(moved).objective
 
 
-@pytest.mark.parametrize(
-    ("fields", "step_ns"),
-    [
-        ({"degrees": "per_group"}, 806_111_691),
-        ({"degrees": "per_stage", "data_parallel": (2,), "micro_batch": (16,)}, 775_833_724),
-    ],
-)
-def test_figures_of_hetero_small(fields: dict[str, Any], step_ns: int) -> None:
-    """Proved to 0.1 %: degrees by node group, and by stage (two replicas); equal ones: 860.6 ms."""
-    result = solve(SMALL.but(search=fields), SolveOptions(gap=0.001))
-    assert (result.status, result.step_time_ns) == (Status.OPTIMAL, step_ns)
-
-
 # Limits of a search
 
 

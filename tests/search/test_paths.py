@@ -84,11 +84,6 @@ def test_pool_keeps_schedules_and_stages_apart() -> None:
     assert not pool.of(config.but(vpp=2))
 
 
-def test_a_single_stage_has_one_path_through_all_operations() -> None:
-    paths = {(cut.operations, cut.transfers) for cut in first_cuts("1f1b", 1, 5)}
-    assert paths == {(((5,), (5,)), ())}
-
-
 @pytest.mark.parametrize("seeds", few_and_many(range(0, 80, 4), 6))
 def test_largest_share_never_excludes_a_plan(seeds: Sequence[int]) -> None:
     """No plan within a step time has a replica with more micro-batches than the bound."""

@@ -62,11 +62,3 @@ def test_a_worker_that_dies_is_replaced(caplog: pytest.LogCaptureFixture) -> Non
         round_.submit([asked(4, 1)])
         assert replies(round_, 1) == {4: Reply(4, 2.0)}  # type: ignore[arg-type]
     assert "a worker was lost" in caplog.text
-
-
-def test_workers_end_with_the_time_of_the_search() -> None:
-    """They ask its clock themselves; there are no more of them than tasks."""
-    with Forks(4).round(Doubler(), 1, lambda: True) as round_:  # type: ignore[arg-type]
-        round_.submit([asked(0, 99)])
-        assert round_.room == 0
-        assert replies(round_, 1) == {0: Reply(0, 198.0)}  # type: ignore[arg-type]
