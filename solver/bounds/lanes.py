@@ -19,7 +19,7 @@ have with t places by class, G_0(0) = 0 and G_l(t) = max over counts c of G_{l-1
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
@@ -207,16 +207,6 @@ class Stages:
 
     layers: tuple[Mask, ...]
     hosts: tuple[Hosts, ...]
-
-    def with_layers(self, k: int, start: int, end: int) -> "Stages":
-        """Only these layers on stage k."""
-        only = np.zeros_like(self.layers[k])
-        only[start, end] = True
-        return replace(self, layers=(*self.layers[:k], only, *self.layers[k + 1 :]))
-
-    def with_hosts(self, k: int, hosts: Hosts) -> "Stages":
-        """These hosts of stage k."""
-        return replace(self, hosts=(*self.hosts[:k], hosts, *self.hosts[k + 1 :]))
 
 
 class Lane:

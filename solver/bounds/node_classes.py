@@ -39,11 +39,6 @@ class NodeCosts:
     gather: tuple[Array, int]
     embedding: tuple[int, int]
 
-    @property
-    def sync_ns(self) -> int:
-        """Of all layers."""
-        return int(self.sync[0].sum()) + self.sync[1]
-
 
 def cheapest(parts: Sequence[NodeCosts]) -> NodeCosts:
     """What the nodes of several groups cost at least."""
@@ -259,9 +254,8 @@ class ClassGraph:
     ) -> None:
         self.tables = intervals.tables
         costs = {j: least_costs(placer, j) for node_class in classes for j in node_class}
-        self.classes = [
-            tuple(sorted(node_class, key=lambda j: costs[j].sync_ns)) for node_class in classes
-        ]
+        syncs = {j: int(cost.sync[0].sum()) + cost.sync[1] for j, cost in costs.items()}
+        self.classes = [tuple(sorted(node_class, key=syncs.__getitem__)) for node_class in classes]
         self._least = [cheapest([costs[j] for j in node_class]) for node_class in classes]
         self._send_ns = least_sends(self._least, classes, placer.zones, flows)
         self._columns = Columns(intervals, classes)

@@ -272,7 +272,10 @@ def _parts(remaining: Remaining) -> Iterator[Remaining]:
     if several:
         k = min(several, key=lambda k: sizes[k])
         for start, end in np.argwhere(remaining.stages.layers[k]).tolist():
-            yield replace(remaining, stages=remaining.stages.with_layers(k, start, end))
+            layers = list(remaining.stages.layers)
+            layers[k] = np.zeros_like(layers[k])
+            layers[k][start, end] = True
+            yield replace(remaining, stages=replace(remaining.stages, layers=tuple(layers)))
 
 
 def _hosted(lanes: Uneven, remaining: Remaining, order: tuple[int, ...]) -> Iterator[Remaining]:
@@ -283,7 +286,8 @@ def _hosted(lanes: Uneven, remaining: Remaining, order: tuple[int, ...]) -> Iter
     k = (mixed or undecided)[0]
     for size in range(1, min(len(classes), number) + 1):
         for hosts in combinations(classes, size):
-            yield replace(remaining, stages=remaining.stages.with_hosts(k, hosts))
+            chosen = (*remaining.stages.hosts[:k], hosts, *remaining.stages.hosts[k + 1 :])
+            yield replace(remaining, stages=replace(remaining.stages, hosts=chosen))
 
 
 _Way = tuple[int, tuple[int, ...]]  #: largest share of a lane, node group of each of its stages

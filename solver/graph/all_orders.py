@@ -4,7 +4,7 @@ States are the nodes of every group that are used up, and the nodes of the last 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import gcd
@@ -295,13 +295,17 @@ def order_graph(
     virtual = steps * config.vpp if all(steps) else []
     stages = [build.stage(s, stage_steps) for s, stage_steps in enumerate(virtual)]
     alike = all(arcs.alike for arcs in stages)
+    if alike:  # then the first lane stands for all
+        names = ("column", "send", "send_back")
+        first = ({name: getattr(arcs, name)[:, :1] for name in names} for arcs in stages)
+        stages = [replace(arcs, **lane) for arcs, lane in zip(stages, first, strict=True)]
     none = np.zeros_like(intervals.forward[:1])
     forward, backward, weight = build.columns.times()
     return SplitProblem(
         schedule=config.schedule,
         blocking=tables.instance.search.blocking_sends,
         tied=tables.tied,
-        stages=tuple(arcs.first_lane if alike else arcs for arcs in stages),
+        stages=tuple(stages),
         micro_batches=(share,) * (1 if alike else len(build.lanes)),
         forward=forward,
         backward=backward,

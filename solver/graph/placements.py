@@ -116,11 +116,6 @@ class ReplicaClass:
     groups: tuple[int, ...]
     send_ns: tuple[tuple[int, ...], ...]
 
-    @property
-    def count(self) -> int:
-        """Number of replicas."""
-        return len(self.replicas)
-
 
 def replica_classes(placement: PlacementCosts, dp: int) -> list[ReplicaClass]:
     """Classes of one placement in order of their first replica."""

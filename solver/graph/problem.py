@@ -14,7 +14,7 @@ Layers [a, b) of a stage cost what the matrices below say at [a, b]; n = L + 1.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 from typing import Generic, NamedTuple, TypeVar
@@ -179,16 +179,6 @@ class Arcs:
         """Whether all lanes have equal columns and transfers on every arc."""
         per_lane = (self.column, self.send, self.send_back)
         return all(bool((values == values[:, :1]).all()) for values in per_lane)
-
-    @property
-    def first_lane(self) -> "Arcs":
-        """The arcs of the first lane alone."""
-        return replace(
-            self,
-            column=self.column[:, :1],
-            send=self.send[:, :1],
-            send_back=self.send_back[:, :1],
-        )
 
     @property
     def num_states(self) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import cast
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
@@ -16,14 +17,6 @@ from solver.result import Status, Termination, objective_weight
 from solver.search.driver import solve
 from solver.search.progress import Report
 from solver.simulate import step_time_ns
-
-#: The methods of `solve`.
-SOLVED: dict[CheckMethod, Method] = {
-    CheckMethod.MINMAX: "minmax",
-    CheckMethod.EXACT: "exact",
-    CheckMethod.CPSAT: "cpsat",
-    CheckMethod.MILP: "milp",
-}
 
 
 def judged_ns(instance: Instance, plan: Plan) -> int | None:
@@ -92,7 +85,7 @@ def cross_check(
         if method is CheckMethod.LOCAL:
             findings.append(_searched(instance, options))
         else:
-            chosen = replace(options, method=SOLVED[method])
+            chosen = replace(options, method=cast(Method, method.value))
             findings.append(_solved(instance, chosen, progress))
         if findings[-1].termination is Termination.INTERRUPTED:
             break

@@ -86,7 +86,7 @@ def _share_vectors(
     total, dp = tables.num_micro_batches, tables.config.dp
     if tables.instance.search.micro_batches == "even":
         return [[total // dp] * len(classes)]
-    counts, largest = [alike.count for alike in classes], []
+    counts, largest = [len(alike.replicas) for alike in classes], []
     for alike in classes:
         if stop():
             return None
