@@ -17,8 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.calibrate import FIGURES, FITS, fit_all
-from bench.fitting import log_errors
+from bench.calibrate import FIGURES, FITS, fit_all, log_errors
 from bench.published_times import Observation
 from bench.read_published import read_all
 from formulations.instance.catalogue import gpu_catalogue

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.fitting import fit, pass_times
+from bench.calibrate import fit, pass_times
 from bench.published_times import LayerTime, Observation, gpt
 from formulations.instance import GpuType, Link
 

@@ -4,7 +4,7 @@ import json
 import xml.etree.ElementTree as ElementTree
 
 from bench.records import ROOT
-from bench.scaling import INSTANCES, latest, measure, picture
+from bench.scaling import INSTANCES, growth_picture, latest, measure
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
 from tests.small_instances import random_instance
@@ -33,4 +33,4 @@ def test_bug_gaps_were_noted_that_were_never_reached() -> None:
     # two dots each of wall time, CPU time and gap
     drawn = latest([{"nodes": nodes, "run": nodes} | records[0] for nodes in (4, 2, 4)])
     svg = "{http://www.w3.org/2000/svg}circle"
-    assert len(ElementTree.fromstring(picture(drawn)).findall(svg)) == 6
+    assert len(ElementTree.fromstring(growth_picture(drawn)).findall(svg)) == 6
