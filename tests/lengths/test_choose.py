@@ -32,7 +32,7 @@ def check_free(mixed: Mixed) -> None:
 
 
 @pytest.mark.parametrize("rows", ["packed", "padded"])
-@pytest.mark.parametrize("seeds", few_and_many(range(200, 210), 10))
+@pytest.mark.parametrize("seeds", few_and_many(range(209, 199, -1), 10))
 def test_free_is_the_best_of_both(seeds: range, rows: Rows) -> None:
     for seed in seeds:
         check_free(random_mixed(seed, rows=rows))
