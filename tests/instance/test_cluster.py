@@ -3,9 +3,10 @@
 import pytest
 from pydantic import ValidationError
 
+from formulations.errors import InstanceError
 from formulations.instance import Cluster
 from formulations.instance.catalogue import gpu_catalogue, link_catalogue
-from formulations.instance.cluster import zone_faults
+from formulations.instance.cluster import NodeGroupFile, zone_faults
 from formulations.instance.machines import ZoneLink
 from formulations.units import GIB
 from tests.instance_texts import MINIMAL, parsed
@@ -40,6 +41,16 @@ def test_inline_gpu_of_a_single_node() -> None:
     assert (gpu.name, gpu.peak_flops, gpu.efficiency_half_flops) == ("K80", {"bf16": 4e12}, 1e8)
     assert (gpu.memory_bytes, gpu.memory_bandwidth_bytes_per_s) == (11 * GIB, 240e9)
     assert gpu.link == link_catalogue()["PCIe 3 x16"]
+
+
+def test_numbers_of_nodes() -> None:
+    """A million GPUs are the most, of a range its upper end counts."""
+    assert parsed(MINIMAL.replace("nodes: 2", "nodes: 250000")).cluster.num_gpus == 10**6
+    with pytest.raises(InstanceError, match="more than 1000000 GPUs up to this group"):
+        parsed(MINIMAL.replace("nodes: 2", "nodes: 250001"))
+    fields = {"name": "a", "gpu": "A10", "gpus_per_node": 4, "nodes": {"min": 1, "max": 3}}
+    group = NodeGroupFile.model_validate(fields)
+    assert (group.fewest_nodes, group.most_nodes) == (1, 3)
 
 
 def test_nodes_are_numbered_group_by_group() -> None:

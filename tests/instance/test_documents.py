@@ -32,6 +32,7 @@ def test_positions_of_fields() -> None:
     assert [document.where(path) for path in paths] == places.split("|")
     assert document.where(("a", 1, "b c"), key=True) == "f:1:13 a[1].b c"
     assert document.where(("d",), key=True) == "f:3:2 d"
+    assert parse_document("a:\nb: 1", "f").where(("a",)) == "f:1:1 a"  # where its value would be
 
 
 def test_bug_a_field_twice_was_read_as_its_last_value() -> None:
@@ -48,8 +49,10 @@ def test_bug_a_field_twice_was_read_as_its_last_value() -> None:
         ("a: '" + "x" * 10_001 + "'", "1:4: a text of 10,001 characters; allowed: at most 10,000"),
         ("a: " + "1:" * 6000 + "1", "1:4: a text of 12,001 characters"),
         ("#" * (1 << 20) + "\na: 1", " more than 1 MiB"),
+        ("a: !!bool x", "1:4: not a value of the kind bool"),
+        ("a: 2001-99-99", "1:4: month must be in 1..12"),
     ],
-    ids=range(3),
+    ids=range(5),
 )
 def test_bug_hostile_yaml_is_one_line(text: str, line: str) -> None:
     """Texts that take long to read are told with a place; others stand in tests/data."""

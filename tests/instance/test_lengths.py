@@ -5,6 +5,9 @@ Its errors have their files in tests/data.
 
 from pathlib import Path
 
+import pytest
+
+from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.lengths.row_times import of_rows
 from tests.instance.test_length_classes import HEAD, LENGTHS, classes
@@ -32,6 +35,8 @@ def test_histogram() -> None:
     # Rows may hold more tokens; such as long as the catalogue's sequences are its workload.
     longer = HISTOGRAM.replace("llama2-7b", "llama2-7b, sequence_length: 8192, global_batch: 9")
     assert parsed(longer).workload.sequence_length == 8192
+    with pytest.raises(InstanceError, match="packed rows without flash attention"):
+        parsed(HISTOGRAM.replace("llama2-7b", "llama2-7b, flash_attention: false"))
     rows = of_rows(instance, 4096, 1024)
     assert (rows.workload, rows.lengths) == (parsed(HEAD).workload, None)
 
