@@ -5,23 +5,10 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import PlanError
-from solver.cli.kinds import KINDS, checked_kind, read_kind
-from solver.files import sealed, to_json
+from solver.cli.kinds import checked_kind
+from solver.files import to_json
 from solver.result import Status, Termination
 from tests.hand_made import document_of, heuristic_result, planless_result
-from tests.report.cases import fleets, front
-
-
-def test_every_kind_is_read_as_itself(tmp_path: Path) -> None:
-    """A front, a fleet and a plan, each with the row of its kind; of a plan its step is traced."""
-    path = tmp_path / "file.json"
-    for document in (front(), fleets()[0], document_of(heuristic_result())):
-        path.write_text(to_json(sealed(document)), encoding="utf-8")
-        kind, read = read_kind(path)
-        assert read == sealed(document)
-        assert kind.file is type(document)
-        assert (kind.trace is not None) == (kind.file.kind_name() == "plan")
-    assert len({kind.file.kind_name() for kind in KINDS}) == 5
 
 
 def test_files_without_a_plan_are_not_shown(tmp_path: Path) -> None:

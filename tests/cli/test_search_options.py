@@ -3,9 +3,10 @@
 import os
 
 import pytest
+import typer
 
 from formulations.errors import PlannerError
-from solver.cli.search_options import all_cores, num_workers
+from solver.cli.search_options import all_cores, num_workers, positive
 from solver.options import MAX_WORKERS
 
 
@@ -17,3 +18,11 @@ def test_workers_are_as_many_as_cores() -> None:
     assert num_workers(None, "ray", "host:1") == MAX_WORKERS
     with pytest.raises(PlannerError, match="--address is that of a Ray cluster; found: --engine"):
         num_workers(None, "processes", "host:1")
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_limits_are_finite_and_above_0(value: float) -> None:
+    """None stays None."""
+    assert positive(None) is None
+    with pytest.raises(typer.BadParameter):
+        positive(value)

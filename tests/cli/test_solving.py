@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from typer.testing import CliRunner
 
 from formulations.errors import PlannerError
 from solver.cli import app
@@ -109,21 +108,6 @@ except SystemExit:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] in ("[]", "['pydantic']")  # newer Typer needs pydantic
-
-
-@pytest.mark.parametrize(
-    ("words", "completed"),
-    [("hetplan so", ["solve"]), ("hetplan export x --to mega", ["megatron", "megatron-bridge"])],
-)
-def test_shells_complete_commands_and_values(
-    words: str, completed: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the script of `--show-completion` asks for at every press of Tab."""
-    monkeypatch.setenv("_HETPLAN_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", words)
-    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
-    done = CliRunner().invoke(app, prog_name="hetplan")
-    assert done.stdout.split() == completed
 
 
 # Output of solve

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from solver.plan_figures import costs_of
-from solver.report.critical import busy_share, by_type, improvements, shares, summary
+from solver.report.critical import by_type, improvements, shares, summary
 from solver.report.layout import Labelled
 from solver.simulate import Operation, simulate_step, step_time_ns
 from tests.certified_cases import CASES
@@ -58,15 +58,6 @@ def test_bug_faster_gpus_put_off_shorter_weight_gradients() -> None:
         weight_ns=costs.weight_ns * 9 // 10,
     )
     assert max(saved.values()) <= 1 - step_time_ns(faster) / step_time_ns(costs) + 1e-9
-
-
-@pytest.mark.parametrize("case", ["interleaved", "split_backward"])
-def test_busy_share_is_that_of_the_gpus(case: str) -> None:
-    """Bars of compute over two GPUs' steps, whatever the number of chunks."""
-    document = CASES[case]()
-    step = simulate_step(costs_of(document))
-    busy_ns = sum(bar.end_ns - bar.start_ns for bar in step.operations(0))
-    assert busy_share(document) == pytest.approx(busy_ns / (2 * step.step_time_ns), rel=1e-6)
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -31,17 +31,6 @@ def test_tables_fit_a_terminal_of_eighty_columns(seeds: Sequence[int]) -> None:
             assert words <= {word for line in lines for word in line.split()}
 
 
-def test_words_are_broken_where_nothing_else_helps() -> None:
-    """A column of text keeps eight characters a line; no number loses a digit."""
-    lines = drawn(Grid(["node"], ["time ms"], [["abcdefghijkl", "123456.789"]]), 20)
-    assert [line.split() for line in lines] == [
-        ["node", "time", "ms"],
-        ["─" * 20],
-        ["abcdefgh", "123456.789"],
-        ["ijkl"],
-    ]
-
-
 @pytest.mark.parametrize(
     ("page", "widths"),
     [
