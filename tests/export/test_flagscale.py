@@ -6,7 +6,7 @@ from formulations.errors import PlannerError
 from formulations.plan import Degrees
 from solver.export import flagscale
 from solver.export.registry import EXPORTERS
-from tests.export.stored import SLOTS, cases, check_stored, in_parts
+from tests.export.stored import cases, check_stored, in_parts
 from tests.export_cases import job_of
 
 FLAGSCALE = EXPORTERS["flagscale"]
@@ -36,11 +36,3 @@ def test_parts_of_the_ends_divide_with_zero_1() -> None:
     FLAGSCALE.check(four, flagscale.files(four))
     with pytest.raises(PlannerError, match="first and last dp read back as 1"):
         FLAGSCALE.check(three, flagscale.files(three))
-
-
-def test_unlike_degrees_need_sequence_parallelism() -> None:
-    """And equal tensor groups for tied embeddings; FlagScale ends other jobs at start."""
-    (fault,) = FLAGSCALE.faults(in_parts(*SLOTS, search="target: any, sequence_parallel: false"))
-    assert "whose unlike tensor groups need sequence_parallel" in fault.found
-    (tied,) = FLAGSCALE.faults(in_parts(*SLOTS, workload="catalogue: gpt2"))
-    assert "whose tied embeddings lie on tensor groups of one size" in tied.found

@@ -119,9 +119,3 @@ def test_bug_tf32_plans_ran_in_fp32(name: str, told: bool) -> None:
     """PyTorch takes tf32 for products only where it is told."""
     text = megatron.files(JOBS[name])["torchrun.sh"]
     assert ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1" in text) == told
-
-
-def test_odd_instance_name_stays_one_word() -> None:
-    """Names are quoted where a shell reads them."""
-    lines = megatron.files(JOBS["odd_name"])["slurm.sh"].splitlines()
-    assert all(line.startswith("#SBATCH") for line in lines[1:5])
