@@ -36,12 +36,10 @@ from tests.export_cases import (
 FOLDER = ROOT / "tests" / "data" / "exported"
 
 
-def in_parts(
-    *degrees: Degrees, micro_batch: int = 2, search: str = "target: any", workload: str = UNTIED
-) -> Job:
+def in_parts(*degrees: Degrees, micro_batch: int = 2) -> Job:
     """One replica of two stages, of 9 and 5 layers, in parts on the A100 node and one of A10."""
     plan = {"cuts": (0, 9, 14), "shares": (8,), "order": (0, 1)}
-    job = job_of(search, workload, micro_batch=micro_batch, pp=2, dp=1, **plan)
+    job = job_of(workload=UNTIED, micro_batch=micro_batch, pp=2, dp=1, **plan)
     (replica,) = job.plan.replicas
     stages = tuple(
         stage.but(group=Group(node=node, gpus=tuple(range(slot.width))), degrees=slot)
@@ -62,9 +60,6 @@ def sharing(method: str) -> Job:
 
 MTP = f"{UNTIED.removesuffix('}, sequence_length: 1024')}, mtp_layers: 1}}, sequence_length: 1024"
 ALONE = "target: any, embedding_only_stages: true"
-#: Tensor groups of two beside such of one.
-SLOTS = Degrees(tp=2, parts=2), Degrees(tp=1, parts=2)
-
 JOBS: dict[str, Job] = {
     "uneven": UNEVEN,
     "chunks": CHUNKS,
@@ -84,7 +79,7 @@ JOBS: dict[str, Job] = {
     "no_zero": job_of(workload=UNTIED, zero=0, order=(0, 1, 1)),
     "two_meshes": job_of(order=(0, 1, 1)),
     "mixed_stage": job_of(pp=1, dp=8, cuts=(0, 14), shares=(1,) * 8, order=(1, 0, 1)),
-    "unlike": in_parts(*SLOTS),
+    "unlike": in_parts(Degrees(tp=2, parts=2), Degrees(tp=1, parts=2)),
     "recomputing": recomputing(UNEVEN, (3, 3, 2, 4)),
     "first_blocks": recomputing(UNEVEN, (2, 2, 2, 2)),
     "stage_by_stage": recomputing(UNEVEN, (3, 1, 0, 0)),
