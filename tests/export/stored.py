@@ -8,6 +8,7 @@ plan, file, what is changed into what, and the begin of what the check says of i
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ FOLDER = ROOT / "tests" / "data" / "exported"
 
 def in_parts(*degrees: Degrees, micro_batch: int = 2) -> Job:
     """One replica of two stages, of 9 and 5 layers, in parts on the A100 node and one of A10."""
-    plan = {"cuts": (0, 9, 14), "shares": (8,), "order": (0, 1)}
+    plan: dict[str, Any] = {"cuts": (0, 9, 14), "shares": (8,), "order": (0, 1)}
     job = job_of(workload=UNTIED, micro_batch=micro_batch, pp=2, dp=1, **plan)
     (replica,) = job.plan.replicas
     stages = tuple(
