@@ -7,11 +7,12 @@ import pytest
 
 from formulations.costs.placement import Placer
 from solver.graph.all_orders import order_graph
+from solver.graph.cuts import family_cuts
 from solver.graph.devices import DeviceGraph
 from solver.graph.problem import Intervals
 from tests import brute_force
 from tests.enumeration.test_engine import NO_CUTOFF
-from tests.random_configs import random_tables
+from tests.random_configs import random_optimum_ns, random_tables
 from tests.seeds import few_and_many
 
 
@@ -22,7 +23,8 @@ def test_the_graph_holds_every_plan(seeds: Sequence[int], zones: bool) -> None:
     for seed in seeds:
         tables = random_tables(seed, zones, "interleaved")
         intervals = Intervals(tables)
-        problem = order_graph(intervals, Placer(tables), tables.num_micro_batches)
+        share = tables.num_micro_batches // tables.config.dp
+        problem = order_graph(intervals, Placer(tables), share)
         assert problem is not None
         graph = DeviceGraph(intervals, problem)
         left = graph.everything(NO_CUTOFF)
@@ -36,3 +38,9 @@ def test_the_graph_holds_every_plan(seeds: Sequence[int], zones: bool) -> None:
         assert set(plans) <= known
         if (tables.capacity_bytes >= 8e9).all():
             assert set(plans) == known
+        # What paths of any schedule refute is below the best plan, but a tenth of it is refuted.
+        best, paths = random_optimum_ns(seed, zones, "interleaved"), family_cuts(problem)
+        if best is not None:
+            for cutoff, holds in ((best + 1, True), (best // 10, False)):
+                kept = graph.thinned(left, paths.rows, paths.device, cutoff)
+                assert (kept is not None) == holds, seed
