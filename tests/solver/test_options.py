@@ -33,3 +33,5 @@ def test_values_at_the_edge_are_taken() -> None:
     SolveOptions(gap=0.0, workers=MAX_WORKERS, seed=(1 << 31) - 1, time_limit_s=0.0)
     SolveOptions(method="cpsat", gap=0.999, write_model=Path("m.pbtxt"))
     SolveOptions(method="milp", write_model=Path("m.mps"))
+    with pytest.raises(PlannerError, match=r"written as .* by cpsat, .* by milp$"):
+        SolveOptions(method="cpsat", write_model=Path("m.mps"))
