@@ -19,7 +19,6 @@ from tests.brute_force import optimum_ns
 
 
 def optima_ns(instance: Instance) -> dict[Configuration, int]:
-    """Least step time of every configuration that has a plan."""
     known = {config: optimum_ns(build_tables(instance, config)) for config in configs(instance)}
     return {config: ns for config, ns in known.items() if ns is not None}
 
@@ -31,7 +30,6 @@ def all_tables(instances: Iterable[Instance]) -> Iterator[CostTables]:
 
 
 def least_ns(instance: Instance) -> int | None:
-    """Least step time of all plans; None if nothing fits."""
     return min(optima_ns(instance).values(), default=None)
 
 
@@ -42,7 +40,6 @@ def least_objective(instance: Instance) -> float | None:
 
 
 def check_verified(result: Result, options: SolveOptions | None = None) -> None:
-    """The verifier has no objection to what a search says."""
     found = verify_document(build_document(result, options or SolveOptions()))
     assert found.ok, found.problems
 

@@ -87,7 +87,6 @@ def solve_config(
 
 
 def random_decisions(tables: CostTables, seed: int) -> Decisions:
-    """Any decisions, in memory or not."""
     rng = random.Random(seed)
     return Decisions(
         rng.choice(brute_force.all_orders(tables)),
@@ -110,7 +109,6 @@ def need_bytes(tables: CostTables, boundaries: Sequence[int], shares: Iterable[i
 
 
 def feasible(seeds: Iterable[int]) -> list[tuple[CostTables, int]]:
-    """Random tables that have a plan, and its best step time."""
     known = [(random_tables(seed), random_optimum_ns(seed)) for seed in seeds]
     return [(tables, best) for tables, best in known if best is not None]
 
@@ -147,6 +145,5 @@ def finds_the_best(engine: ModelEngine, tables: CostTables, free: Free, seed: in
 
 
 def limited(tables: CostTables, **limits: float) -> CostTables:
-    """Tables of the same instance with these limits."""
     update = {"limits": Limits.model_validate(limits)}
     return replace(tables, instance=tables.instance.model_copy(update=update))

@@ -37,7 +37,6 @@ def searched(family: Family, measure: Measure | None = None, gap: float = 0.0) -
 
 @cache
 def found(seed: int) -> FrontDocument:
-    """The front of a small family."""
     return searched(small_family(seed))
 
 
@@ -78,12 +77,10 @@ def front_of(measure: Measure, times: dict[Counts, int | None]) -> set[Figures]:
 
 
 def step_ns(point: PointDocument) -> int:
-    """Step time of a point."""
     return round(1e9 * (point.plan.step_time_s or 0))
 
 
 def points_of(measure: Measure, front: FrontDocument) -> set[Figures]:
-    """Figures of the points of a front."""
     return {
         measure.figures(point.nodes, step_ns(point), terms)
         for point in front.points

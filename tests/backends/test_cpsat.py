@@ -13,7 +13,6 @@ from tests.backends import test_highs as test_highs_backend
 
 
 def least(bound: int) -> cp_model.CpModel:
-    """Minimise x, with bound <= x <= 10."""
     model = cp_model.CpModel()
     x = model.new_int_var(0, 10, "x")
     model.add(x >= bound)
@@ -26,7 +25,6 @@ Solved = Callable[[int], Outcome]
 
 @pytest.fixture(params=["cpsat", "highs"])
 def solved(request: pytest.FixtureRequest) -> Solved:
-    """What an engine says of such a model."""
     if request.param == "highs":
         return lambda bound: highs.run(test_highs_backend.least(bound), SolveOptions())
     return lambda bound: cpsat.run(least(bound), SolveOptions())

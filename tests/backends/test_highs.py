@@ -94,7 +94,6 @@ def test_hint_is_where_it_starts() -> None:
 
 
 def test_model_without_literals() -> None:
-    """A linear program has an optimum and a bound too."""
     model = pulp.LpProblem("linear")
     time = model.add_variable("time", 7)
     model.setObjective(time)
@@ -104,7 +103,6 @@ def test_model_without_literals() -> None:
 
 
 def test_equal_names_are_refused() -> None:
-    """Two variables of one name would be taken for one."""
     model = least(3)
     model.addConstraint(model.add_variable("time", 0) >= 1)
     with pytest.raises(ValueError, match="same name"):
@@ -162,7 +160,6 @@ def test_bound_is_rounded_up_less_the_tolerances() -> None:
 
 
 def test_interrupt_ends_the_run() -> None:
-    """Ctrl-C stops the engine at once and is passed on."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
     try:
         threading.Timer(0.3, _thread.interrupt_main).start()

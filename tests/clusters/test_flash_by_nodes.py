@@ -73,7 +73,6 @@ def test_solve_has_plans_of_new_nodes_with_flash_attention(seed: int, method: Me
 
 
 def as_if(instance: Instance, flash: bool) -> Instance:
-    """The instance with or without flash attention on all GPUs."""
     workload = instance.fused if flash else instance.workload
     return instance.model_copy(update={"workload": workload, "fused": None})
 

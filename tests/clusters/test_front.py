@@ -47,7 +47,6 @@ def spot_family(seed: int, limit: float | None = None) -> Family:
 
 @cache
 def front(seed: int = SEEDS[0], limit: float | None = None) -> FrontDocument:
-    """The front of such a family, and its file."""
     return searched(spot_family(seed, limit))
 
 
@@ -136,6 +135,5 @@ def several(seed: int) -> int:
     ],
 )
 def test_forged_terms_are_refused(changes: Changes, named: str) -> None:
-    """Terms that are missing, not offered, or better than they are."""
     found = verify_front(resealed(front(), changes))
     assert any(named in problem for problem in found.problems)

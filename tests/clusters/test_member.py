@@ -34,7 +34,6 @@ class Killed(BaseException):
 
 
 def few(nodes: int) -> Family:
-    """Up to so many nodes of either kind."""
     family = load_family(BERT)
     cluster = family.instance.cluster
     groups = tuple(group.but(nodes=nodes) for group in cluster.groups)
@@ -43,7 +42,6 @@ def few(nodes: int) -> Family:
 
 
 def overview(path: Path) -> FamilyOverview:
-    """What a study shows of its only question."""
     with read_study(path) as (_, notes):
         (shown,) = family_overviews(notes)
         return shown
@@ -90,7 +88,6 @@ def test_bug_study_showed_clusters_as_open_that_bounds_had_closed(tmp_path: Path
 def searched_with(
     path: Path | None, family: Family, measured: Callable[[Family], Measure] = TimeAndMoney
 ) -> FrontDocument:
-    """A front with a study."""
     with study_at(path, family.instance) as study:
         search = FamilySearch(family, measured(family), SolveOptions(), study)
         return outcome(search, search.run())

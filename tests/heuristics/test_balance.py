@@ -33,7 +33,6 @@ def cases(seeds: range) -> Iterator[tuple[CostTables, Balance, list[Split]]]:
 
 
 def work(tables: CostTables, balance: Balance, split: Split) -> int:
-    """Forward and backward of all micro-batches on the most loaded group."""
     times = tables.forward_ns + tables.backward_ns
     return max(
         m * int(times[start:end, j].sum())

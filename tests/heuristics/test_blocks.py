@@ -106,7 +106,6 @@ def timed_tables() -> CostTables:
 
 
 def start(search: ConfigSearch, split: tuple[int, ...] = (0, 9, 10, 11, 12)) -> State:
-    """The plan of `ALIKE` with this split."""
     shares = (search.starts.tables.num_micro_batches // 4,) * 4
     state = search.starts.judged(ALIKE, shares, split)
     assert state is not None
@@ -119,7 +118,6 @@ def blocks_of(tables: CostTables) -> BlockSearch:
 
 
 def walk(blocks: BlockSearch, steps: int, seed: int) -> Iterator[Patterns]:
-    """Patterns that there are nodes for, near one another, from that of `ALIKE` on."""
     random = Random(seed)
     pattern = blocks.along(start(blocks.search))
     for _ in range(steps):

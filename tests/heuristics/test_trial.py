@@ -18,7 +18,6 @@ from tests.seeds import one_each
 
 
 def trials(tables: CostTables) -> Iterator[OrderTrial]:
-    """Every order, with up to four of the share vectors."""
     space, placer, config = SplitSpace(tables), Placer(tables), tables.config
     vectors = list(brute_force.all_shares(tables))
     for order in brute_force.all_orders(tables):

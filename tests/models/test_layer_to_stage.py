@@ -9,10 +9,8 @@ import pytest
 
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables, build_tables
-from formulations.decisions import Given
 from formulations.instance import SearchSpace
 from formulations.models.layer_to_stage import Split, excess, longest_path, possible_runs
-from formulations.models.step_time import OneConfig
 from tests import brute_force
 from tests.brute_force import all_splits
 from tests.loop_checks import judge
@@ -22,15 +20,13 @@ from tests.small_instances import (
     gpu,
     instance_of,
     layer,
-    layers_of,
     nodes_of,
     plain_config,
     workload,
 )
-from tests.twins import TWINS, Twin, all_solutions, fix, has_solution, least_values
+from tests.twins import TWINS, Twin, all_solutions, fix, least_values
 
 Sizes = tuple[int, ...]
-NOTHING = (0, 0, 0, 0)
 
 
 def chain(kinds: str, pp: int, embedding_only: bool = False) -> CostTables:
@@ -57,7 +53,6 @@ def test_solutions_are_the_splits(twin: Twin, kinds: str, pp: int, embedding_onl
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 def test_stage_terms_are_sums(twin: Twin) -> None:
-    """(8) A stage's sum is that of its layers."""
     values, tables = [3, 0, 7, 7, 2, 5], chain("bbbbbb", 3)
     for boundaries in ((0, 1, 2, 6), (0, 3, 4, 6)):
         model = twin.model()
@@ -67,41 +62,7 @@ def test_stage_terms_are_sums(twin: Twin) -> None:
         assert least_values(model, terms) == [sum(values[a:b]) for a, b in pairwise(boundaries)]
 
 
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-@pytest.mark.parametrize(("spare", "feasible"), [(0, True), (-1, False)])
-@pytest.mark.parametrize(
-    ("static", "activation", "workspace", "micro_batches", "least"),
-    [
-        # Two layers on each of two stages.
-        ((5, 4, 4, 5), NOTHING, NOTHING, 1, 9),
-        # In flight, the first of two stages of 1F1B holds two micro-batches, the second one:
-        # [4 | 3 2 3] holds 2 x 4 and 3 + 2 + 3: 8; [4 3 | 2 3] 14.
-        (NOTHING, (4, 3, 2, 3), NOTHING, 4, 8),
-        # Of workspaces the largest, not the sum: two and two layers, 1 + 1 + 9 = 11 on the second
-        # stage; three on the stage that has the 9: 12.
-        ((1, 1, 1, 1), NOTHING, (3, 3, 9, 1), 1, 11),
-    ],
-)
-def test_memory(
-    twin: Twin,
-    static: Sizes,
-    activation: Sizes,
-    workspace: Sizes,
-    micro_batches: int,
-    least: int,
-    spare: int,
-    feasible: bool,
-) -> None:
-    """(2) Four layers on two stages, with just the bytes that they take at best, or one less."""
-    memory = layers_of(np.array(static), np.array(activation), np.array(workspace))
-    capacity = np.array([least + spare])
-    tables = replace(chain("bbbb", 2), memory=(memory,), capacity_bytes=capacity)
-    given = Given(order=[0, 0], micro_batches=[micro_batches])
-    assert has_solution(OneConfig(twin.model(), tables, given).model) == feasible
-
-
 def as_sets(tables: CostTables, share: int = 1, limit_ns: int | None = None) -> list[set[Sizes]]:
-    """What `possible_runs` says."""
     runs = possible_runs(StageCosts(tables), share, limit_ns)
     return [set(map(tuple, of_stage.tolist())) for of_stage in runs]
 
@@ -133,14 +94,12 @@ def test_no_plan_within_the_limits_is_lost(seed: int) -> None:
 
 
 def random_runs(length: int, seed: int) -> Array:
-    """Some runs of layers that a stage may be."""
     rng = random.Random(seed)
     every = list(combinations(range(length + 1), 2))
     return np.array(sorted(rng.sample(every, 6)), dtype=np.int64)
 
 
 def values(length: int, seed: int) -> Array:
-    """Random values per layer."""
     return np.random.default_rng(seed).integers(0, 100, length)
 
 
@@ -156,7 +115,6 @@ def test_excess_is_the_largest_difference(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_longest_path_is_the_longest(seed: int) -> None:
-    """No split of 6 layers over 3 stages has a longer path, and one has this."""
     rng = random.Random(seed)
     columns = [[values(6, seed + 7 * k), values(6, seed + 9 * k + 1)] for k in range(3)]
     splits = [(0, a, b, 6) for a, b in combinations(range(1, 6), 2) if rng.random() < 0.7]

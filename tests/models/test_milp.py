@@ -11,7 +11,6 @@ from tests.models.test_layer_to_stage import random_runs, values
 
 
 def value(term: Term) -> int:
-    """Of a term of constants."""
     assert isinstance(term, int)
     return term
 
@@ -35,7 +34,6 @@ def test_choice_rows_value_the_choice(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_pair_rows_value_both_choices(seed: int) -> None:
-    """Whichever pair of options holds, the largest row is its cost on every run."""
     intervals = random_runs(6, seed)
     keys = list(product(range(3), (1, 2)))
     costs = {key: values(6, seed + 10 * n) for n, key in enumerate(keys)}

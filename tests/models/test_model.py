@@ -54,7 +54,6 @@ def test_rows_hold_under_all_their_literals(twin: Twin, holds: Holds) -> None:
 @ENGINES
 @pytest.mark.parametrize(("holds", "largest"), [((0, 0), 2), ((1, 0), 7), ((1, 1), 9)])
 def test_maximum(twin: Twin, holds: Holds, largest: int) -> None:
-    """The largest of 2, of 7 under the first and of 9 under both literals."""
     model = twin.model()
     first, second = model.literal("first"), model.literal("second")
     for literal, value in zip((first, second), holds, strict=True):

@@ -22,13 +22,11 @@ SEEDS = few_and_many(range(120), 7)
 
 
 def mixed(seeds: Sequence[int]) -> list[CostTables]:
-    """Random tables with nodes of two groups."""
     known = [random_tables(seed) for seed in seeds]
     return [tables for tables in known if len(tables.used) == len(tables.config.nodes_used) == 2]
 
 
 def in_zones(seeds: Sequence[int]) -> list[CostTables]:
-    """Random tables with nodes in several zones, each a group of its own."""
     known = [random_tables(seed, zones=True) for seed in seeds]
     return [tables for tables in known if sum(tables.config.nodes_used) > 1]
 
@@ -61,7 +59,6 @@ def least_terms(
 def counted_terms(
     tables: CostTables, order: tuple[int, ...], boundaries: tuple[int, ...]
 ) -> list[int]:
-    """The same, counted slot by slot."""
     placed = brute_force.place(tables, order)
     stages = [slice(a, b) for a, b in pairwise(boundaries)]
     syncs = [sum(placed.sync[k][own]) + placed.sync_start[k] for k, own in enumerate(stages)]

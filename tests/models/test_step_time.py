@@ -24,7 +24,6 @@ LONG_NS = 500_000_000
 
 
 def with_first_cuts(tables: CostTables, built: OneConfig) -> OneConfig:
-    """The model with the paths that the loop starts from."""
     config = tables.config
     for m in range(1, tables.num_micro_batches + 1):
         for cut in first_cuts(config.schedule, config.pp, m):

@@ -28,7 +28,6 @@ def covers(sizes: tuple[int, ...], nodes: range, faults: int) -> bool:
 def test_the_model_has_the_fewest_sizes(
     twin: Twin, nodes: range, least_size: int, faults: int
 ) -> None:
-    """And its solution covers all numbers."""
     known = range(least_size, max(nodes) - faults * least_size + 1)
     fewest = next(
         count

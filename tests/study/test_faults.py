@@ -31,7 +31,6 @@ OTHER = load_instance(INSTANCES / "two_zones.yaml")
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A finished study."""
     path = tmp_path_factory.mktemp("whole") / "study.db"
     with open_study(path, SMALL) as study:
         solve(SMALL, None, None, study)
@@ -40,7 +39,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture
 def path(tmp_path: Path, whole: bytes) -> Path:
-    """A copy of it."""
     path = tmp_path / "study.db"
     path.write_bytes(whole)
     return path
@@ -56,7 +54,6 @@ def refused(path: Path, instance: Instance = SMALL) -> str:
 
 
 def change(path: Path, statement: str) -> None:
-    """Changes the file as its writer never does."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(statement)
 
@@ -110,7 +107,6 @@ def opened(path: Path, instance: Instance, **options: Any) -> dict[str, Any] | s
 
 
 def shown(path: Path) -> SearchOverview | str | None:
-    """The same of `study show`."""
     try:
         with read_study(path, patience_s=0.1) as (study, notes):
             return search_overview(study, notes)

@@ -31,7 +31,6 @@ FORK = multiprocessing.get_context("fork")
 
 
 def overview(path: Path) -> SearchOverview:
-    """What `study show` says."""
     with read_study(path) as (study, notes):
         found = search_overview(study, notes)
     assert found is not None
@@ -39,7 +38,6 @@ def overview(path: Path) -> SearchOverview:
 
 
 def solved(path: Path, instance: Instance = SMALL, **options: Any) -> Result:
-    """With a study."""
     with open_study(path, instance) as study:
         return solve(instance, SolveOptions(**options), None, study)
 
@@ -143,7 +141,6 @@ def random_limits(rng: random.Random, best_ns: int) -> dict[str, float]:
 def test_study_of_any_limits_gives_what_a_fresh_search_gives(
     seeds: Sequence[int], tmp_path: Path
 ) -> None:
-    """One study after the other limit and gap: status, plan and bound are those without it."""
     for seed in seeds:
         rng, instance, path = random.Random(seed), random_instance(seed), tmp_path / f"{seed}.db"
         best_ns = solve(instance).step_time_ns
