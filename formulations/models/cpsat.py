@@ -140,29 +140,8 @@ class CpSat(Model):
             rows.append((holds, costs.floor()))
         return rows
 
-    def maximum(self, number: int, rows: Iterable[Row], upper: int, name: str) -> Term:
-        """A variable, where the rows do not tell the value."""
-        kept = {
-            (tuple(map(id, literals)), id(term)): (literals, term)
-            for literals, term in rows
-            if not (isinstance(term, int) and term <= 0)
-            and not any(isinstance(literal, int) and not literal for literal in literals)
-        }
-        certain = [
-            term
-            for literals, term in kept.values()
-            if all(isinstance(literal, int) for literal in literals)
-        ]
-        if len(certain) == len(kept):
-            numbers = [term for term in certain if isinstance(term, int)]
-            if len(numbers) == len(certain):
-                return max(numbers, default=0)
-            if len(certain) == 1:
-                return certain[0]
-        largest = self.time(name, upper)
-        for literals, term in kept.values():
-            self.at_most(number, term, largest, *literals)
-        return largest
+    def _is_value(self, term: Linear) -> bool:
+        return True
 
     def circuit(self, arcs: Iterable[tuple[int, int, Literal]]) -> None:
         """Arcs (tail, head, literal) that hold make one circuit; loops leave a node out."""

@@ -177,30 +177,9 @@ class Milp(Model):
         unmet = total_of(*map(negated, holds))
         return [((), weighted([1, -largest], [term, unmet])) for term in terms]
 
-    def maximum(self, number: int, rows: Iterable[Row], upper: int, name: str) -> Term:
-        """A variable, unless there is only one row, of a term that is never negative."""
-        constant, kept = 0, list[Row]()
-        for literals, term in rows:
-            if any(isinstance(literal, int) and not literal for literal in literals):
-                continue
-            free: tuple[Literal, ...] = tuple(b for b in literals if isinstance(b, Linear))
-            if isinstance(term, int) and not free:
-                constant = max(constant, term)
-            elif not (isinstance(term, int) and term <= 0):
-                kept.append((free, term))
-        if not kept:
-            return constant
-        if len(kept) == 1 and not constant and not kept[0][0]:
-            term = kept[0][1]
-            assert isinstance(term, Linear)
-            if term.constant >= 0 and min(term.terms.values()) >= 0:
-                return term
-        value = self.time(name, upper)
-        if constant:
-            self.at_most(number, constant, value)
-        for free, term in kept:
-            self.at_most(number, term, value, *free)
-        return value
+    def _is_value(self, term: Linear) -> bool:
+        """What gives way may be negative."""
+        return term.constant >= 0 and min(term.terms.values()) >= 0
 
     def minimize(self, term: Term) -> None:
         """What is minimised."""

@@ -276,11 +276,35 @@ class Model(ABC):
         """
 
     @abstractmethod
+    def _is_value(self, term: Linear) -> bool:
+        """Whether a term that is the only one to count may stand for the maximum."""
+
     def maximum(self, number: int, rows: Iterable[Row], upper: int, name: str) -> Term:
         """A value >= 0 and >= every term whose literals all hold; not made smaller than needed.
 
         `upper` bounds all of them. Minimisation makes it the maximum: nothing else pulls it up.
+        A variable, where the rows do not tell the value.
         """
+        constant, kept = 0, dict[object, tuple[tuple[Linear, ...], Term]]()
+        for literals, term in rows:
+            free = tuple(literal for literal in literals if isinstance(literal, Linear))
+            if any(isinstance(literal, int) and not literal for literal in literals):
+                continue
+            if isinstance(term, int) and not free:
+                constant = max(constant, term)
+            elif not isinstance(term, int) or term > 0:
+                kept[(*map(id, free), id(term))] = free, term
+        if not kept:
+            return constant
+        [(free, term), *more] = kept.values()
+        if isinstance(term, Linear) and not (more or free or constant) and self._is_value(term):
+            return term
+        largest = self.time(name, upper)
+        if constant:
+            self.at_most(number, constant, largest)
+        for free, term in kept.values():
+            self.at_most(number, term, largest, *free)
+        return largest
 
     def largest(
         self,

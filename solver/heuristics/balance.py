@@ -198,26 +198,17 @@ class Balance:
 
     def _reach(self, limits: Array) -> list[Array]:
         """Per stage, [limits, n] last end that fits memory and keeps each limit on the work."""
-        if self.after is not None:
-            return [self._reach_with(k, sums, limits) for k, sums in enumerate(self.after)]
-        time = {}
-        for j, m in {kind for kinds in self.kinds for kind in kinds}:
-            work = self.space.work[:, j]
-            ends = np.searchsorted(work, (work[None, :] + limits[:, None] // m).ravel(), "right")
-            time[j, m] = ends.reshape(len(limits), -1) - 1
-        within = {
-            kinds: np.min([time[kind] for kind in kinds], axis=0) for kinds in set(self.kinds)
-        }
-        return [np.minimum(within[kinds], self.farthest[k]) for k, kinds in enumerate(self.kinds)]
-
-    def _reach_with(self, k: int, after: Array, limits: Array) -> Array:
-        """The same for stage k, where `after` [n] counts."""
-        ends = []
-        for j, m in self.kinds[k]:
-            load = m * self.space.work[:, j] + after
-            last = np.searchsorted(load, (load[None, :] + limits[:, None]).ravel(), "right") - 1
-            ends.append(last.reshape(len(limits), -1))
-        reach: Array = np.minimum(np.min(ends, axis=0), self.farthest[k])
+        ends: dict[tuple[int, int, int | None], Array] = {}
+        reach = []
+        for k, kinds in enumerate(self.kinds):
+            after, place = (0, None) if self.after is None else (self.after[k], k)
+            for j, m in kinds:
+                if (j, m, place) not in ends:
+                    load = m * self.space.work[:, j] + after
+                    last = np.searchsorted(load, (load + limits[:, None]).ravel(), "right") - 1
+                    ends[j, m, place] = last.reshape(len(limits), -1)
+            within = np.min([ends[j, m, place] for j, m in kinds], axis=0)
+            reach.append(np.minimum(within, self.farthest[k]))
         return reach
 
     def feasible(self, limits: Array) -> Mask:

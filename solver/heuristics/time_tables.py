@@ -21,116 +21,92 @@ from solver.result import objective_weight
 Known = TypeVar("Known")
 
 
-class _SideTables:
-    """What configs share of one side of an instance: layer times, and what their bounds are."""
+class TimeTables:
+    """What the configurations of an instance share, each on its side of the instance."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        self._columns = TimeColumns(instance)
-        self._known: dict[tuple[tuple[Degrees, ...], int, Recompute, Members], LayerTimes] = {}
+        self._columns = [TimeColumns(side) for side in instance.sides]
+        self._choices = [StageChoice(side) for side in instance.sides]
+        self._known: dict[tuple[int, tuple[Degrees, ...], int, Recompute, Members], LayerTimes] = {}
         self._forms: dict[Configuration, ClosedForm] = {}
-        self._choice = StageChoice(instance)
         self._by_place: dict[Configuration, CostTables] = {}
 
-    def afresh(self) -> "_SideTables":
+    def afresh(self) -> "TimeTables":
+        """The same layer times without bounds of configs, which fill memory where many pass."""
         fresh = copy(self)
         fresh._forms, fresh._by_place = {}, {}
         return fresh
 
     def _ways(self, config: Configuration) -> list[LayerTimes]:
         """Layer times of a configuration, per way to recompute."""
-        members = members_of(self.instance, config)
-        keys = [(config.degrees, config.micro_batch, way, members) for way in config.recompute]
-        for key in keys:
+        side, instance = self.instance.side(config.nodes_used), self.instance.on(config.nodes_used)
+        members = members_of(instance, config)
+        times = []
+        for way in config.recompute:
+            key = side, config.degrees, config.micro_batch, way, members
             if key not in self._known:
-                self._known[key] = self._columns.times(*key)
-        return [with_exchanges(self.instance, config, self._known[key]) for key in keys]
+                self._known[key] = self._columns[side].times(*key[1:])
+            times.append(with_exchanges(instance, config, self._known[key]))
+        return times
 
-    def times(self, config: Configuration) -> LayerTimes:
-        return self._ways(config)[0]
-
-    def costs(self, config: Configuration) -> CostTables:
-        if not config.per_stage:
-            return build_tables(self.instance, config, self._ways(config))
-        # costs by place are the same for every number of stages
-        of_two = config.but(pp=2)
-        if of_two not in self._by_place:
-            places = stage_places(self.instance, of_two)
-            self._by_place[of_two] = stage_tables(self.instance, of_two, places)
-        return with_stages(self._by_place[of_two], config.pp)
-
-    def forms(self, configs: Sequence[Configuration]) -> list[ClosedForm]:
-        new = [config for config in configs if config not in self._forms and not config.per_stage]
-        forms = closed_forms(self.instance, new, [self.times(config) for config in new])
-        self._forms.update(zip(new, forms, strict=True))
-        for config in configs:
-            if config not in self._forms:
-                self._forms[config] = ClosedForm(self._choice.bound_ns(config), "filling")
-        return [self._forms[config] for config in configs]
-
-    def refuted(self, configs: Sequence[Configuration], below_ns: Sequence[int]) -> list[bool]:
-        """It knows no stages with degrees of their own, and refutes none of their configs."""
-        pairs = zip(configs, below_ns, strict=True)
-        uniform = {config: ns for config, ns in pairs if not config.per_stage}
-        times = [self.times(config) for config in uniform]
-        closed = refuted(self.instance, [*uniform], times, [*uniform.values()])
-        shut = dict(zip(uniform, closed, strict=True))
-        return [shut.get(config, False) for config in configs]
-
-    def packed_ns(self, configs: Sequence[Configuration]) -> list[int]:
-        bounds = dict(zip(configs, (form.bound_ns for form in self.forms(configs)), strict=True))
-        uniform = {config: ns for config, ns in bounds.items() if not config.per_stage}
-        times = [self.times(config) for config in uniform]
-        packed = packed_ns(self.instance, [*uniform], times, [*uniform.values()])
-        bounds |= zip(uniform, packed, strict=True)
-        return [bounds[config] for config in configs]
-
-
-class TimeTables:
-    """What the configurations of an instance share: a table for each of its sides."""
-
-    def __init__(self, instance: Instance) -> None:
-        self.instance = instance
-        self._sides = [_SideTables(side) for side in instance.sides]
-
-    def afresh(self) -> "TimeTables":
-        """The same layer times without bounds of configs, which fill memory where many pass."""
-        fresh = copy(self)
-        fresh._sides = [side.afresh() for side in self._sides]
-        return fresh
-
-    def _by_side(
+    def _asked(
         self,
-        ask: Callable[..., list[Known]],
+        ask: Callable[..., Sequence[Known]],
         configs: Sequence[Configuration],
         *columns: Sequence[int],
     ) -> list[Known]:
-        """What the side of each configuration answers, asked once for all its configurations."""
-        if self.instance.fused is None:
-            return ask(self._sides[0], configs, *columns)
+        """What a bound says of configurations without degrees per stage, asked once per side."""
         answers: dict[int, Known] = {}
         side_of = [self.instance.side(config.nodes_used) for config in configs]
-        for number, side in enumerate(self._sides):
+        for number, side in enumerate(self.instance.sides):
             places = [i for i, side_number in enumerate(side_of) if side_number == number]
-            asked = ([column[i] for i in places] for column in (configs, *columns))
-            answers |= zip(places, ask(side, *asked), strict=True)
+            asked = [configs[i] for i in places]
+            times = [self._ways(config)[0] for config in asked]
+            values = ([column[i] for i in places] for column in columns)
+            answers |= zip(places, ask(side, asked, times, *values), strict=True)
         return [answers[i] for i in range(len(configs))]
 
     def costs(self, config: Configuration) -> CostTables:
         """All costs of a configuration."""
-        return self._sides[self.instance.side(config.nodes_used)].costs(config)
+        instance = self.instance.on(config.nodes_used)
+        if not config.per_stage:
+            return build_tables(instance, config, self._ways(config))
+        # costs by place are the same for every number of stages
+        of_two = config.but(pp=2)
+        if of_two not in self._by_place:
+            places = stage_places(instance, of_two)
+            self._by_place[of_two] = stage_tables(instance, of_two, places)
+        return with_stages(self._by_place[of_two], config.pp)
 
     def forms(self, configs: Sequence[Configuration]) -> list[ClosedForm]:
         """Closed-form bounds of configurations, in their order."""
-        return self._by_side(_SideTables.forms, configs)
+        new = [config for config in configs if config not in self._forms and not config.per_stage]
+        self._forms.update(zip(new, self._asked(closed_forms, new), strict=True))
+        for config in configs:
+            if config not in self._forms:
+                choice = self._choices[self.instance.side(config.nodes_used)]
+                self._forms[config] = ClosedForm(choice.bound_ns(config), "filling")
+        return [self._forms[config] for config in configs]
 
     def refuted(self, configs: Sequence[Configuration], below_ns: Sequence[int]) -> list[bool]:
-        """Whether whole blocks leave no plan of each config below these times, see `packing`."""
-        return self._by_side(_SideTables.refuted, configs, below_ns)
+        """Whether whole blocks leave no plan of each config below these times, see `packing`.
+
+        They know no stages with degrees of their own, and refute none of their configs.
+        """
+        pairs = zip(configs, below_ns, strict=True)
+        uniform = {config: ns for config, ns in pairs if not config.per_stage}
+        asked = self._asked(refuted, [*uniform], [*uniform.values()])
+        closed = dict(zip(uniform, asked, strict=True))
+        return [closed.get(config, False) for config in configs]
 
     def packed_ns(self, configs: Sequence[Configuration]) -> list[int]:
         """Bounds of the step times of configurations, by `packing` from those in closed form."""
-        return self._by_side(_SideTables.packed_ns, configs)
+        bounds = dict(zip(configs, (form.bound_ns for form in self.forms(configs)), strict=True))
+        uniform = {config: ns for config, ns in bounds.items() if not config.per_stage}
+        packed = self._asked(packed_ns, [*uniform], [*uniform.values()])
+        bounds |= zip(uniform, packed, strict=True)
+        return [bounds[config] for config in configs]
 
     def by_bound(self, configs: Iterable[Configuration]) -> list[tuple[float, Configuration]]:
         """Lower bound of the objective, and configuration that can be simulated.
