@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import permutations, product
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
@@ -79,33 +79,26 @@ class Bench:
 
     def _tables(self) -> CostTables:
         """Columns of the tables in which one group has these degrees."""
-        each = []
+        each, numbers = [], range(len(self.groups))
         for j, own in self.columns:
-            degrees = tuple(own if i == j else Degrees(tp=1) for i in range(len(self.groups)))
-            config = self.config.but(degrees=degrees)
-            each.append((build_tables(self.instance, config), j))
-
-        def stacked(name: str) -> NDArray[np.int64]:
-            return np.stack([getattr(one, name)[:, j] for one, j in each], axis=1)
-
-        first = each[0][0]
-        return replace(
-            first,
-            forward_ns=stacked("forward_ns"),
-            backward_ns=stacked("backward_ns"),
-            weight_ns=stacked("weight_ns"),
-            optimizer_ns=stacked("optimizer_ns"),
-            gradient_bytes=stacked("gradient_bytes"),
-            gather_bytes=stacked("gather_bytes"),
-            recompute_ns=tuple(
-                np.stack([one.recompute_ns[way][:, j] for one, j in each], axis=1)
-                for way in range(len(first.recompute_ns))
-            ),
-            memory=tuple(one.memory[j] for one, j in each),
-            capacity_bytes=np.array([one.capacity_bytes[j] for one, j in each]),
-            send_bytes=tuple(one.send_bytes[j] for one, j in each),
-            embedding_bytes=tuple(one.embedding_bytes[j] for one, j in each),
+            degrees = tuple(own if i == j else Degrees(tp=1) for i in numbers)
+            each.append((build_tables(self.instance, self.config.but(degrees=degrees)), j))
+        by_layer = ("forward_ns", "backward_ns", "weight_ns", "optimizer_ns")
+        stacked = {
+            name: np.stack([getattr(tables, name)[:, j] for tables, j in each], axis=1)
+            for name in (*by_layer, "gradient_bytes", "gather_bytes")
+        }
+        by_place = {
+            name: tuple(getattr(tables, name)[j] for tables, j in each)
+            for name in ("memory", "send_bytes", "embedding_bytes")
+        }
+        first, capacities = each[0][0], [tables.capacity_bytes[j] for tables, j in each]
+        recompute_ns = tuple(
+            np.stack([tables.recompute_ns[way][:, j] for tables, j in each], axis=1)
+            for way in range(len(first.recompute_ns))
         )
+        fields: dict[str, Any] = stacked | by_place | {"recompute_ns": recompute_ns}
+        return replace(first, **fields, capacity_bytes=np.array(capacities))
 
     def layouts(self) -> Iterator[tuple[tuple[int, ...], Layout]]:
         """Node orders, with every way to deal their GPUs to stages, one slot after the other."""

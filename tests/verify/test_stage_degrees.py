@@ -3,26 +3,12 @@
 import pytest
 
 from formulations.costs.plan_costs import plan_costs
-from formulations.plan import Degrees
 from formulations.space import PlanSpace, configs
 from solver.simulate import step_time_ns
 from solver.verify.bounds import Clock, Prover
-from solver.verify.stage_degrees import StageWork, exhaust_stages, places_of
+from solver.verify.stage_degrees import StageWork, exhaust_stages
 from tests.seeds import one_each
 from tests.stage_degrees import Bench, stage_instance
-
-
-def test_places_divide_nodes_and_micro_batches() -> None:
-    """Slots whose parts divide the micro-batch and whose width divides the node."""
-    space = PlanSpace(stage_instance(0))
-    config = next(config for config in configs(space.instance) if config.per_stage)
-    places = places_of(space, config)
-    assert places
-    for j, degrees in places:
-        assert config.nodes_used[j]
-        assert config.micro_batch % degrees.parts == 0
-        assert space.instance.cluster.groups[j].gpus_per_node % degrees.width == 0
-    assert all(isinstance(degrees, Degrees) for _, degrees in places)
 
 
 @pytest.mark.parametrize("seed", one_each(range(12), 6))
