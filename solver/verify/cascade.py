@@ -83,13 +83,10 @@ def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
         by_prover.setdefault(prover.on(claim.config.nodes_used), []).append(claim)
     argument_of = dict[int, Argument]()
     for side, claimed in by_prover.items():
-        by_stage = StageWork(side)
-        grouped = [
-            claim
-            for claim in claimed
-            if claim.below_ns < ANY_TIME_NS and not claim.config.per_stage
-        ]
+        by_stage, grouped = StageWork(side), list[Claim]()
         for claim in claimed:
+            if claim.below_ns < ANY_TIME_NS and not claim.config.per_stage:
+                grouped.append(claim)
             config = claim.config
             if claim.nothing_fits and not config.per_stage and side.lacks_memory(config):
                 argument_of[claim.index] = "memory"
@@ -178,7 +175,7 @@ def searched(prover: Prover, claim: Claim, clock: Clock) -> Verdict:
         clock.check()
         outcome = _exhausted(prover, claim, clock)
     except TimeUpError:
-        return Verdict(claim)
+        outcome = None
     if outcome is None:
         return Verdict(claim)
     if outcome.plan is not None:

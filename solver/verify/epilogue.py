@@ -164,17 +164,14 @@ class LeastCosts:
                 each, once = self._collective_ns(factor, width * parameters[:, self.used])
                 layers, start = layers + each, start + once
             layers = layers + expert_rings_ns(self.instance, config, factor, width * experts)
-        return layers[:, None] + self._optimizer_ns(parameters, experts), start
-
-    def _optimizer_ns(self, parameters: Array, experts: Array) -> Array:
-        """[U, used groups] of so many parameters."""
-        workload, columns = self.instance.workload, []
+        # the optimizer, [U, used groups]
+        columns = []
         touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
         for j, group in zip(self.used, self.groups, strict=True):
             rows = zip(parameters[:, j].tolist(), experts[:, j].tolist(), strict=True)
             states = np.array([self.config.own_states(n, j, routed) for n, routed in rows])
             columns.append(at_least_ns(touched * states / group.gpu.memory_bandwidth_bytes_per_s))
-        return np.stack(columns, axis=1)
+        return layers[:, None] + np.stack(columns, axis=1), start
 
     def _collective_ns(self, factor: float, sizes_bytes: Array) -> tuple[Array, int]:
         """[U] ring collective of any stage, and its start; sizes_bytes: [U, used groups].

@@ -49,17 +49,21 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Plans:
-    """N orders with splits: steps of the graph [p, N], boundaries of virtual stages [S + 1, N]."""
+    """N orders with splits: steps of the graph [p, N], boundaries of virtual stages [S + 1, N].
+
+    choices: [p, N] of what is left of every stage.
+    """
 
     steps: Array
     ends: Array
+    choices: Array
 
     def __len__(self) -> int:
         return len(self.ends[0])
 
     def take(self, chosen: Array | slice) -> "Plans":
         """Some of them."""
-        return Plans(self.steps[:, chosen], self.ends[:, chosen])
+        return Plans(self.steps[:, chosen], self.ends[:, chosen], self.choices[:, chosen])
 
 
 class PlanTimes:
@@ -96,10 +100,9 @@ class PlanTimes:
         if not self.room_varies:
             return latest
         groups = self._groups(plans, r)
-        extra = [
-            self.prover.extra(self.config, s, graph.micro_batches)[place]
-            for s, place in enumerate(zip(groups, plans.ends[:-1], plans.ends[1:], strict=True))
-        ]
+        places = zip(groups, plans.ends[:-1], plans.ends[1:], strict=True)
+        m, prover = graph.micro_batches, self.prover
+        extra = [prover.extra(self.config, s, m)[place] for s, place in enumerate(places)]
         return np.where(np.max(extra, axis=0) < NEVER, latest, NEVER)
 
     def _groups(self, plans: Plans, r: int) -> Array:
@@ -172,13 +175,6 @@ def ended(graph: OrderGraph, ready: Array, rows: Array, tail: Array, sync: Array
 
 #: Complete plans that are simulated rather than halved further.
 FEW = 2048
-
-
-@dataclass(frozen=True)
-class ChosenPlans(Plans):
-    """choices: [p, N] of what is left of every stage."""
-
-    choices: Array
 
 
 def exhaust(
@@ -266,7 +262,7 @@ class Trial:
                 return faster
         return None
 
-    def plans(self, remaining: Remaining) -> ChosenPlans:
+    def plans(self, remaining: Remaining) -> Plans:
         """All complete plans."""
         chosen = np.empty((0, 1), dtype=np.int64)
         state = end = np.zeros(1, dtype=np.int64)
@@ -279,24 +275,20 @@ class Trial:
         sizes = [self.stages.sizes(k)[:, choices.row[x]] for k, (choices, x) in enumerate(pairs)]
         stacked = np.stack(sizes, axis=1).reshape(self.config.num_stages, -1)
         ends = np.concatenate([0 * stacked[:1], stacked.cumsum(axis=0)])
-        return ChosenPlans(np.stack([choices.step[x] for choices, x in pairs]), ends, chosen)
+        return Plans(np.stack([choices.step[x] for choices, x in pairs]), ends, chosen)
 
     def _suffice(self, shares: Array) -> Mask:
         """[N] whether lanes with these most micro-batches per replica [lanes, N] do all."""
         return self.question.suffice(shares, np.array(list(self.stages.lanes.values())))
 
-    def _shares(self, plans: ChosenPlans, remaining: Remaining) -> Array:
+    def _shares(self, plans: Plans, remaining: Remaining) -> Array:
         """[lanes, N] most micro-batches per replica below the claim, where that may suffice."""
-        upper = np.full(len(plans), self.stages.least if self.stages.even else self.question.needed)
-        shares = np.stack(
-            [
-                upper if self.stages.even else self.most(plans, remaining, r, upper)
-                for r in self.stages.lanes
-            ]
-        )
+        lanes, even = self.stages.lanes, self.stages.even
+        upper = np.full(len(plans), self.stages.least if even else self.question.needed)
+        shares = np.stack([upper if even else self.most(plans, remaining, r, upper) for r in lanes])
         settled = np.zeros(shares.shape, dtype=bool)
         while (todo := ~settled & self._suffice(shares)).any():
-            for lane, r in enumerate(self.stages.lanes):
+            for lane, r in enumerate(lanes):
                 for m in np.unique(shares[lane, todo[lane]]).tolist():
                     rows = np.flatnonzero(todo[lane] & (shares[lane] == m))
                     slow = self.times.of(plans.take(rows), r, m) >= self.below_ns
@@ -305,7 +297,7 @@ class Trial:
                     todo[lane, rows] = False
         return shares
 
-    def most(self, plans: ChosenPlans, remaining: Remaining, r: int, upper: Array) -> Array:
+    def most(self, plans: Plans, remaining: Remaining, r: int, upper: Array) -> Array:
         """[N] most micro-batches, `upper` at most, that the bounds leave to lane r."""
         by_stage = self.question.most(remaining, r, self.below_ns - 1)
         rows = [most[chosen] for most, chosen in zip(by_stage, plans.choices, strict=True)]
@@ -355,10 +347,8 @@ class Trial:
                 plan = self.prover.plan(self.config, order, ends, upper_shares)
                 costs = plan_costs(self.instance, plan)
                 columns = {name: getattr(costs, name)[:, r : r + 1] for name in names}
-                if (
-                    step_time_ns(replace(costs, micro_batches=(upper_shares[r],), **columns))
-                    < self.below_ns
-                ):
+                alone = replace(costs, micro_batches=(upper_shares[r],), **columns)
+                if step_time_ns(alone) < self.below_ns:
                     break
                 upper_shares[r] -= 1
                 if upper_shares[r] < fewest:

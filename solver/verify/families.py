@@ -86,13 +86,9 @@ def families(schedule: ScheduleName, p: int, m: int, chunks: int) -> tuple[tuple
         longest = list[Member]()
         for path in _paths(graph, k):
             member = _member(graph, k, path)
-            if member is not None and not any(
-                path_before.covers(member) for path_before in longest
-            ):
-                longest = [
-                    *(path_before for path_before in longest if not member.covers(path_before)),
-                    member,
-                ]
+            if member and not any(longer.covers(member) for longer in longest):
+                kept = (shorter for shorter in longest if not member.covers(shorter))
+                longest = [*kept, member]
         by_device.append(tuple(longest))
     return tuple(by_device)
 

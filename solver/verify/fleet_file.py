@@ -20,6 +20,7 @@ design among x pipelines; neighbouring x go together.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import ceil, prod
 
 import numpy as np
@@ -168,15 +169,13 @@ def _check_steps(
         design.template: template_costs(instance, design.strategy, design.template)
         for design in used
     }
-    unlike = {(pipeline.template, pipeline.micro_batches) for pipeline in fleet}
-    times = {(template, m): pipeline_step_ns(costs_of[template], m) for template, m in unlike}
-    steps = []
+    simulated, steps = cache(lambda template, m: pipeline_step_ns(costs_of[template], m)), []
     for n, pipeline in enumerate(fleet):
         costs, m = costs_of[pipeline.template], pipeline.micro_batches
         memory = zip(costs.used_bytes(m), costs.limit_bytes, strict=True)
         for k, (used_bytes, limit) in enumerate(memory):
             findings.at_most(f"{field}[{n}], stage {k}: bytes", used_bytes, limit)
-        steps.append(times[pipeline.template, m])
+        steps.append(simulated(pipeline.template, m))
         findings.close(f"{field}[{n}].step_time_s", pipelines[n].step_time_s, seconds(steps[-1]))
     batch = sum(pipeline.micro_batches for pipeline in fleet) * micro_batch
     findings.equal(f"{field}: sequences of a step", batch, instance.workload.global_batch)

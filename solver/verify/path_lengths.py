@@ -90,20 +90,21 @@ class LaneWays:
         ]
         self._num_nodes = [size, *(step.num_targets * size for step in steps)]
         self.passed = lru_cache(maxsize=None)(self._passed)
-        self.before = lru_cache(maxsize=None)(self._before)
-        self.after = lru_cache(maxsize=None)(self._after)
+        # shortest ways from the start to every choice, and from every choice to the end, without it
+        self.before = lru_cache(maxsize=None)(
+            lambda visits, back: self.ways_before(self.passed(visits, back))
+        )
+        self.after = lru_cache(maxsize=None)(
+            lambda visits: self.ways_after(self.passed(visits, False))
+        )
 
     def _passed(self, visits: Visits, back: bool) -> list[Array]:
         """What every choice adds to ways with these visits; back: that return to the first."""
         first, *others = (device.visited(visits) for device in self.costs)
         return [first + self.once if back else first, *others]
 
-    def _before(self, visits: Visits, back: bool) -> list[Array]:
-        """Shortest ways from the start to every choice, without it."""
-        return self.ways_before(self.passed(visits, back))
-
     def ways_before(self, passed: list[Array]) -> list[Array]:
-        """The same where the choices take so long."""
+        """From the start, where the choices take so long."""
         reached, ways = np.full(self.size, NEVER), list[Array]()
         reached[0] = 0
         arcs = zip(self.nodes, passed, self._num_nodes[1:], strict=True)
@@ -113,12 +114,8 @@ class LaneWays:
             np.minimum.at(reached, target, ways[-1] + cost)
         return ways
 
-    def _after(self, visits: Visits) -> list[Array]:
-        """Shortest ways from every choice, without it, to the end."""
-        return self.ways_after(self.passed(visits, False))
-
     def ways_after(self, passed: list[Array]) -> list[Array]:
-        """The same where the choices take so long."""
+        """To the end, where the choices take so long."""
         reached, ways = np.zeros(self._num_nodes[-1], dtype=np.int64), list[Array]()
         arcs = zip(self.nodes, passed, self._num_nodes[:-1], strict=True)
         for (source, target), cost, num_nodes in reversed(list(arcs)):

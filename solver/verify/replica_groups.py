@@ -258,14 +258,10 @@ def exhaust_lanes(lanes: Lanes, everything: LanesLeft) -> Outcome | None:
             return None
         # by all sets of groups that the first undecided stage may stand on
         k, used = lanes_left.hosts.index(None), [j for j, count in enumerate(nodes_used) if count]
+        before, after = lanes_left.hosts[:k], lanes_left.hosts[k + 1 :]
         for size in range(1, min(len(used), lanes.number) + 1):
             for groups in combinations(used, size):
-                stack.append(
-                    replace(
-                        lanes_left,
-                        hosts=(*lanes_left.hosts[:k], groups, *lanes_left.hosts[k + 1 :]),
-                    )
-                )
+                stack.append(replace(lanes_left, hosts=(*before, groups, *after)))
     return Outcome(True)
 
 

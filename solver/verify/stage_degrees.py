@@ -64,13 +64,12 @@ class Standing(NamedTuple):
 
 def places_of(space: PlanSpace, config: Configuration) -> list[Place]:
     """The places that stages of a configuration may have."""
-    b, groups = config.micro_batch, space.instance.cluster.groups
-    used = config.groups_used
+    groups = space.instance.cluster.groups
     return [
         (j, degrees)
-        for j in used
+        for j in config.groups_used
         for degrees in slot_degrees(space.instance, groups[j].gpus_per_node, 1)
-        if b % degrees.parts == 0
+        if config.micro_batch % degrees.parts == 0
     ]
 
 
@@ -125,9 +124,8 @@ class StageGraph(OrderGraph):
         for k in range(1, self.whole.pp + 1):
             levels.append([])
             for move in (move for state in states for move in self._moves(state)):
-                degrees = self.places[move.after.place][1]
+                degrees, last = self.places[move.after.place][1], k == self.whole.pp
                 first = move.after.first or degrees
-                last = k == self.whole.pp
                 if may_follow(self.instance, self.whole.zero, first, degrees, last):
                     levels[-1].append(move)
             states = list(dict.fromkeys(move.after for move in levels[-1]))
@@ -147,14 +145,13 @@ class StageGraph(OrderGraph):
             return None
         steps, numbers = list[Step](), dict[Standing | None, int]({None: 0})
         for k, moves in enumerate(self._levels):
-            after = {
-                standing: i for i, standing in enumerate(dict.fromkeys(m.after for m in moves))
-            }
+            after = dict[Standing | None, int]()
+            target = [after.setdefault(move.after, len(after)) for move in moves]
             sends = np.array([[self._sends(move)] for move in moves], dtype=np.int64)
             steps.append(
                 Step(
                     source=np.array([numbers[move.before] for move in moves]),
-                    target=np.array([after[move.after] for move in moves]),
+                    target=np.array(target),
                     group=np.array([[move.after.place] for move in moves]),
                     send=sends,
                     back=0 * sends,
@@ -163,7 +160,7 @@ class StageGraph(OrderGraph):
                     num_targets=len(after),
                 )
             )
-            numbers = dict(after.items())
+            numbers = after
         return tuple(steps)
 
     def _sends(self, move: Move) -> list[int]:
