@@ -47,3 +47,5 @@ def test_solutions_are_the_shares_of_equal_replicas_descending(
                 )
             ]
             assert all_solutions(model, part) == sorted(expected)
+            least, too_many = share_range(tables).start, share_range(tables).stop
+            assert (part.at_least(0, least), part.at_least(0, too_many)) == (1, 0)
