@@ -111,8 +111,6 @@ class Findings:
         but: fields that are not looked at.
         """
         parts, stated_parts = _parts(expected), _parts(stated)
-        if but and isinstance(expected, tuple) and not field.endswith(("replicas", "stages")):
-            parts = {}  # of a plan file these alone are told entry by entry
         if parts and parts.keys() == stated_parts.keys():
             for name in parts:
                 if name.strip(".") not in but:
@@ -169,8 +167,7 @@ def instance_differences(stated: Instance, expected: Instance) -> tuple[str, ...
 def _parts(value: Any) -> dict[str, Any]:
     """Fields and entries of a value by name, in order; none of one without."""
     if isinstance(value, tuple | list):
-        several = any(isinstance(entry, Record) or is_dataclass(entry) for entry in value)
-        return {f"[{i}]": entry for i, entry in enumerate(value)} if several else {}
+        return {f"[{i}]": entry for i, entry in enumerate(value)}
     named = value if isinstance(value, dict) else {}
     if isinstance(value, Record):
         named = {name: getattr(value, name) for name in type(value).model_fields}
