@@ -7,56 +7,12 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from solver.export.job import IMPORTABLE, Job, read_settings
+from solver.export.job import IMPORTABLE, Job, read_settings, template
 from solver.export.launcher import expect, launcher_files
 
 MODULE = "planned_accelerator.py"
 
 _PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "fp32": "no", "tf32": "no"}
-
-_TEXT = '''\
-"""Accelerate configuration of {title}.
-
-accelerator() returns an Accelerator of the plan; data loaders take batches of MICRO_BATCH
-sequences. Train inside `with accelerator.accumulate(model)`, and call recomputed(model) first.
-"""
-
-from accelerate import Accelerator
-from accelerate.parallelism_config import ParallelismConfig
-from accelerate.utils import FullyShardedDataParallelPlugin, GradientAccumulationPlugin
-
-BLOCKS = {blocks}
-MICRO_BATCH = {micro_batch}
-GLOBAL_BATCH = {global_batch}
-PROCESSES = {world}
-#: Of ParallelismConfig; None: data parallelism alone, nothing sharded.
-SIZES = {sizes}
-#: Of FullyShardedDataParallelPlugin; None: parameters are not sharded.
-SHARDING = {sharding}
-ACCUMULATION = {accumulation}
-PRECISION = {precision!r}
-RECOMPUTES = {recomputes}
-
-
-def accelerator(**options):
-    """An Accelerator that runs the plan."""
-    return Accelerator(
-        parallelism_config=SIZES and ParallelismConfig(**SIZES),
-        fsdp_plugin=SHARDING and FullyShardedDataParallelPlugin(**SHARDING),
-        gradient_accumulation_plugin=GradientAccumulationPlugin(**ACCUMULATION),
-        mixed_precision=PRECISION,
-        **options,
-    )
-
-
-def recomputed(model):
-    """The model of the transformers library, recomputing its blocks if the plan does."""
-    if model.config.num_hidden_layers != BLOCKS:
-        raise ValueError(f"the plan is for {{BLOCKS}} blocks")
-    if RECOMPUTES:
-        model.gradient_checkpointing_enable()
-    return model
-'''
 
 
 def files(job: Job) -> dict[str, str]:
@@ -73,7 +29,7 @@ def files(job: Job) -> dict[str, str]:
             "reshard_after_forward": job.config.zero == 3,
             "auto_wrap_policy": "transformer_based_wrap",  # else the model is gathered whole
         }
-    text = _TEXT.format(
+    text = template(MODULE).format(
         title=job.title,
         blocks=job.num_blocks,
         micro_batch=job.config.micro_batch,

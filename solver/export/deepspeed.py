@@ -8,44 +8,10 @@ import json
 from collections.abc import Mapping
 
 from formulations.instance.targets import mixed_gradients
-from solver.export.job import IMPORTABLE, Job, read_settings
+from solver.export.job import IMPORTABLE, Job, read_settings, template
 from solver.export.launcher import expect, launcher_files
 
 CONFIG, MODULE = "ds_config.json", "planned_pipeline.py"
-
-_TEXT = '''\
-"""DeepSpeed pipeline of {title}.
-
-PlannedPipeline(layers, loss_fn=...) takes the layers in order: embedding, blocks, head, each one
-entry{tied}. The order of the hosts (hosts.txt) places the stages.
-"""
-
-from deepspeed.pipe import PipelineModule
-from deepspeed.runtime.pipe.topology import PipeDataParallelTopology
-
-#: First layer of each stage, and the number of layers.
-PARTS = {parts}
-STAGES = {pp}
-REPLICAS = {dp}
-#: Layers per recomputed run; 0: none is recomputed.
-RECOMPUTED_RUN = {run}
-
-
-class PlannedPipeline(PipelineModule):
-    """A pipeline whose stages are the plan's."""
-
-    def __init__(self, layers, **options):
-        if len(layers) != PARTS[-1]:
-            raise ValueError(f"the plan is for {{PARTS[-1]}} layers, not {{len(layers)}}")
-        topology = PipeDataParallelTopology(num_pp=STAGES, num_dp=REPLICAS)
-        run = RECOMPUTED_RUN
-        super().__init__(layers, topology=topology, activation_checkpoint_interval=run, **options)
-
-    def _partition_layers(self, method="uniform"):
-        self.parts = list(PARTS)
-        stage = self._topo.get_coord(self.global_rank).pipe
-        self._set_bounds(start=self.parts[stage], stop=self.parts[stage + 1])
-'''
 
 
 def files(job: Job) -> dict[str, str]:
@@ -67,7 +33,7 @@ def files(job: Job) -> dict[str, str]:
         configuration["tensor_parallel"] = {"autotp_size": job.tp}
     texts = {CONFIG: json.dumps(configuration, indent=1) + "\n"}
     if config.pp > 1:
-        texts[MODULE] = _TEXT.format(
+        texts[MODULE] = template(MODULE).format(
             title=job.title,
             parts=_parts(job),
             tied=", the tied ones as TiedLayerSpec" * workload.tied_embeddings,

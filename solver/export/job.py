@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import resources
 from itertools import groupby
 from typing import NamedTuple
 
@@ -190,6 +191,12 @@ def host_faults(job: Job) -> Iterator[Obstacle]:
 
 #: For the shell: programs started from there find the modules of this folder.
 IMPORTABLE = 'export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"'
+
+
+def template(file: str) -> str:
+    """The text of an exported file, in which braces stand for what a plan decides."""
+    path = resources.files("solver.export").joinpath("templates", f"{file}.txt")
+    return path.read_text(encoding="utf-8")
 
 
 def read_settings(text: str) -> dict[str, object]:

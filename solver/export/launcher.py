@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import chain
 
 from formulations.errors import PlannerError
-from solver.export.job import Job, Rank, host_names, word
+from solver.export.job import Job, Rank, host_names, template, word
 
 PORT = 29500
 TORCHRUN, SLURM, RANKS, HOSTS = "torchrun.sh", "slurm.sh", "ranks.csv", "hosts.txt"
@@ -20,44 +20,11 @@ TORCHRUN, SLURM, RANKS, HOSTS = "torchrun.sh", "slurm.sh", "ranks.csv", "hosts.t
 #: PyTorch multiplies fp32 matrices in fp32 unless told (its notes, "CUDA environment variables").
 _TF32 = "export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1\n"
 
-_TORCHRUN = """\
-#!/bin/bash
-# Starts the processes of one host:  bash {name} HOST {usage}
-# HOST: a name of the plan, or its place in it. The order of the hosts places the stages.
-# MASTER_ADDR is the address of the first host, MASTER_PORT a free port on it.
-set -euo pipefail
-here="$(cd "$(dirname "$0")" && pwd)"
-master="${{MASTER_ADDR:-{master}}}" port="${{MASTER_PORT:-{port}}}"
-host="${{1:?usage: bash {name} HOST {usage}}}"
-shift
-{setup}
-case "$host" in
-{cases}
-  *) echo "unknown host $host; the plan has {names}" >&2; exit 2 ;;
-esac
-"""
 _CASE = """\
   {name}|{place})  # {gpu_type}, ranks {first}-{last}
     export CUDA_VISIBLE_DEVICES={gpus}{more}
     torchrun --nnodes {nnodes} --node-rank {place} --nproc-per-node {nproc} \
 --master-addr "$master" --master-port "$port" {command} ;;"""
-
-_SLURM = """\
-#!/bin/bash
-#SBATCH --job-name={job}
-#SBATCH --nodes={nnodes}
-#SBATCH --ntasks-per-node=1
-#SBATCH --exclusive
-#SBATCH --mem=0
-# From this folder:  sbatch --nodefile={hosts} {name} {usage}
-# {hosts} has the hosts in plan order, one a line: put the names of your machines there.
-set -euo pipefail
-export SLURM_HOSTFILE="$PWD/{hosts}"
-export MASTER_ADDR="$(head -n 1 "$SLURM_HOSTFILE")"
-srun --ntasks={nnodes} --distribution=arbitrary \
-bash -c 'bash {torchrun} "$SLURM_PROCID" "$@"' _ "$@"
-"""
-
 
 #: Patterns of a host, its GPUs, number of nodes, node rank, number of processes.
 _CASE_READ = re.compile(
@@ -95,7 +62,7 @@ def launcher_files(
         )
         for place, host in enumerate(hosts)
     ]
-    torchrun = _TORCHRUN.format(
+    torchrun = template(TORCHRUN).format(
         name=TORCHRUN,
         usage=usage,
         master=hosts[0].name,
@@ -104,7 +71,7 @@ def launcher_files(
         cases="\n".join(cases),
         names=", ".join(host.name for host in hosts),
     )
-    slurm = _SLURM.format(
+    slurm = template(SLURM).format(
         job=word(job.instance.name),
         nnodes=len(hosts),
         name=SLURM,

@@ -9,40 +9,11 @@ layout, and gives the data the model's sequence length, without which `validate`
 
 from collections.abc import Mapping
 
-from solver.export.job import IMPORTABLE, Job, read_settings
+from solver.export.job import IMPORTABLE, Job, read_settings, template
 from solver.export.launcher import expect, launcher_files
 from solver.export.megatron import batches, check_layout, degrees, recomputation, strategies
 
 RECIPE = "planned_recipe.py"
-
-_MODULE = '''\
-"""Megatron-Bridge recipe of {title}.
-
-    from planned_recipe import apply
-    cfg = apply(RECIPE())  # such as llama3_8b_pretrain_config of megatron.bridge.recipes
-
-The order of the hosts (hosts.txt) places the stages.
-"""
-
-LAYERS = {layers}
-
-
-def apply(cfg):
-    """The configuration of a recipe, with all that the plan decides."""
-    if cfg.model.num_layers != LAYERS:
-        raise ValueError(f"the plan is for {{LAYERS}} layers, not {{cfg.model.num_layers}}")
-    import torch
-    from megatron.bridge.training.comm_overlap import CommOverlapConfig
-    from megatron.bridge.training.mixed_precision import MixedPrecisionConfig
-
-    cfg.mixed_precision = MixedPrecisionConfig({precision})
-    cfg.comm_overlap = CommOverlapConfig({overlap})
-{lines}
-    for name in ("seq_length", "sequence_length"):
-        if hasattr(cfg.dataset, name):
-            setattr(cfg.dataset, name, cfg.model.seq_length)
-    return cfg
-'''
 
 #: Fields of MixedPrecisionConfig, and the format of weights and of what stages send.
 _PRECISION = {
@@ -67,7 +38,7 @@ def files(job: Job) -> dict[str, str]:
     formats, weights = _PRECISION[workload.precision]
     precision = f"{formats}, params_dtype=torch.{weights}, pipeline_dtype=torch.{weights}"
     lines = [f"    cfg.{name} = {value!r}" for name, value in settings(job).items()]
-    module = _MODULE.format(
+    module = template(RECIPE).format(
         title=job.title,
         layers=job.num_blocks,
         precision=f"{precision}, grad_reduce_in_fp32={workload.gradient_bytes == 4}",

@@ -16,35 +16,10 @@ from enum import StrEnum
 from formulations.instance.search import ScheduleName
 from formulations.schedules import SCHEDULES, device_order
 from formulations.schedules.operations import Kind
-from solver.export.job import IMPORTABLE, Job, Piece, read_settings
+from solver.export.job import IMPORTABLE, Job, Piece, read_settings, template
 from solver.export.launcher import expect, launcher_files
 
 MODULE, SCHEDULE = "planned_config.py", "schedule.csv"
-
-_TEXT = '''\
-"""torchtitan configuration of {title}.
-
-    torchtitan.train --module planned_config --config NAME
-with a function NAME here that returns apply(RECIPE()), where RECIPE is a function of a model's
-config_registry, such as torchtitan.models.llama3.config_registry.llama3_8b.
-
-The order of the hosts (hosts.txt) places the stages. Receives are posted early and may block
-compute (github.com/pytorch/pytorch/issues/172668): then steps are longer than planned.
-"""
-
-from pathlib import Path
-
-HERE = Path(__file__).resolve().parent
-LAYERS = {layers}
-
-
-def apply(config):
-    """The configuration of a recipe, with all that the plan decides."""
-    if len(config.model_spec.model.layers) != LAYERS:
-        raise ValueError(f"the plan is for {{LAYERS}} layers")
-{lines}
-    return config
-'''
 
 
 def files(job: Job) -> dict[str, str]:
@@ -62,7 +37,7 @@ def files(job: Job) -> dict[str, str]:
         rows = schedule_rows(config.schedule, config.pp, config.vpp, job.micro_batches)
         csv.writer(page, lineterminator="\n").writerows(rows)
         schedule = {SCHEDULE: page.getvalue()}
-    text = _TEXT.format(title=job.title, layers=job.num_blocks, lines="\n".join(lines))
+    text = template(MODULE).format(title=job.title, layers=job.num_blocks, lines="\n".join(lines))
     usage = "--config NAME [ARGUMENTS]    (NAME: a function of planned_config.py)"
     command = '-m torchtitan.train --module planned_config "$@"'
     return {MODULE: text, **schedule, **launcher_files(job, usage, command, IMPORTABLE)}
