@@ -1,8 +1,8 @@
 """Argument files of Megatron-LM, flag by flag with its line.
 
-Flags are those that decide a plan, those that no plan describes, and all others. They stand as on
-a command line: several a line, `--flag=value`, a backslash at the end of a line, remarks behind
-`#`. Source: `megatron/training/arguments.py` at 000c4ac2, and core 0.20.
+Flags are those that decide a plan, and those of `megatron_flags.yaml`: that no plan describes, and
+all others. They stand as on a command line: several a line, `--flag=value`, a backslash at the end
+of a line, remarks behind `#`. Source: `megatron/training/arguments.py` at 000c4ac2, and core 0.20.
 """
 
 import re
@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import NamedTuple
+from importlib import resources
+from typing import Any, NamedTuple
 
 from formulations.errors import PlanError
+from formulations.instance.documents import parse_document
 
 
 class Flag(StrEnum):
@@ -71,47 +73,11 @@ class Flag(StrEnum):
     SECOND_MOMENT = "--exp-avg-sq-dtype"
 
 
-#: Flags of runs that no plan describes, and what to write instead.
-NOT_PLANNED: Mapping[str, str] = {
-    "use-torch-fsdp2|torch-fsdp2-.*|use-custom-fsdp|fsdp-.*": "--use-megatron-fsdp, or no FSDP",
-    "enable-full-sharding-in-hsdp|outer-dp-sharding-strategy": "one kind of replicas",
-    "num-distributed-optimizer-instances": "states split over all replicas, or none",
-    "cpu-offloading.*|optimizer-cpu-offload|optimizer-offload-.*|offload-.*": "all on the GPU",
-    "use-torch-optimizer-for-cpu-offload|overlap-cpu-optimizer-.*": "all on the GPU",
-    "fine-grained-activation-offloading": "all on the GPU",
-    "(encoder|decoder)-(tensor|pipeline)-model-parallel-size": "one pipeline for all layers",
-    "(default-)?hierarchical-context-parallel.*": "--context-parallel-size 1",
-    "hybrid-.*": "a chain of embedding, blocks and head",
-    "model-parallel-size": "--tensor-model-parallel-size",
-    "checkpoint-activations": "--recompute-activations, or a --recompute-granularity",
-    "distribute-saved-activations": "activations kept whole",
-    "defer-embedding-wgrad-compute|wgrad-deferral-limit|delay-wgrad-compute": "one backward pass",
-    "fp32-residual-connection": "residuals in the precision of the products",
-}
-
-#: First words of flags that decide nothing of a plan: data, tokenizer, learning, files, logs,
-#: kernels, and the model's own, which the instance has.
-_OTHERS = """
-adam add adlr align apply async attention auto-detect bert bias cache calculate check checkpoint
-ckpt clip clone-scatter-output-in-embedding cosine create cross-entropy cuda-graph
-data dataloader dataset ddp decay decoupled deterministic disable dist distrib-optim distributed
-dump-param-to-param-group-map empty-unused-memory-level enable end-weight-decay eod error eval
-exit ffn fim first-last fp16-lm-cross-entropy fp8 full-validation gradient-accumulation-fusion
-gradient-reduce-div-fusion group head hidden-dropout high-priority hysteresis inference init
-initial-loss-scale initialization iter iterations-to-skip kv layernorm lazy legacy load
-local-rank log loss lr make manual-gc mask masked-softmax max memory-snapshot-path merge
-microbatch-group-size min mmap mock moe mscale multi multiple-validation-sets muon nccl norm
-normalization num one-logger openai overlap-moe overlap-p2p overlap-param-gather override
-padded-vocab-size per persist pin position pretrained-checkpoint profile q qk rampup record
-reduce replication rerun reset result-rejected reuse-grad-buf rope rotary router run sample save
-scatter-gather-tensors-in-pipeline seed sgd sharp-enabled-group short skip spec split squared
-start straggler swiglu te tensorboard test tiktoken timing tokenizer tp-comm train transformer
-trust-remote untie use-checkpoint use-cpu-init use-dist-ckpt use-flash-attn use-fused use-legacy
-use-mcore use-mp-args use-nccl-ub use-one-sent use-persistent use-precision-aware
-use-pytorch-profiler use-ring use-rope use-rotary use-sharp use-te-rng use-tokenizer v-head
-valid vocab wandb warmup weight weighted-loss yaml
-"""
-OTHERS = re.compile(rf"--(no-)?({'|'.join(_OTHERS.split())})(-[a-z0-9-]+)?")
+_TABLE: Any = parse_document(
+    resources.files("solver.evaluate").joinpath("megatron_flags.yaml").read_text(encoding="utf-8"),
+    "megatron_flags.yaml",
+).value
+_OTHERS = re.compile(rf"--(no-)?({'|'.join(_TABLE['others'].split())})(-[a-z0-9-]+)?")
 
 
 class Stated(NamedTuple):
@@ -187,11 +153,11 @@ def read_flags(text: str, name: str) -> Flags:
                 raise PlanError(where, f"{flag} with {len(values)} values", allowed)
             stated[flag] = Stated(values, line)
             continue
-        for pattern, instead in NOT_PLANNED.items():
+        for pattern, instead in _TABLE["not_planned"].items():
             if re.fullmatch(f"--({pattern})", flag):
                 raise PlanError(where, f"{flag}, which no plan describes", instead)
         near = get_close_matches(flag, Flag, n=1, cutoff=_NEAR)
-        if near or not OTHERS.fullmatch(flag):
+        if near or not _OTHERS.fullmatch(flag):
             allowed = "flags of Megatron-LM; leave out one that changes neither time nor memory"
             raise PlanError(where, f"the unknown flag {flag}", near[0] if near else allowed)
     return Flags(name, stated)
