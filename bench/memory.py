@@ -29,7 +29,7 @@ from formulations.instance.sizes import MoeSizes, TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Layer, Recompute
 from formulations.plan import Configuration, Degrees, Recomputed
-from formulations.schedules import held
+from formulations.schedules.registry import held
 from formulations.units import GIB
 
 BYTES_PER_PARAMETER = 18  # 2 + 4 of gradients + 12 of optimizer

@@ -25,7 +25,7 @@ from formulations.costs.magnitude import check_memory
 from formulations.instance import Instance, Workload
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Configuration, Degrees, Recomputed
-from formulations.schedules import Held
+from formulations.schedules.registry import Held
 from formulations.units import ceil_div
 
 Bytes = NDArray[np.int64]

@@ -16,7 +16,8 @@ from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import GRADIENTS_SPLIT, Choose, Configuration, Plan, Recomputed, Replica
-from formulations.schedules import SCHEDULES, schedule_graph
+from formulations.schedules.graph import schedule_graph
+from formulations.schedules.registry import SCHEDULES
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from formulations.costs.memory import HeldBytes, Mask, MemoryParts, Moments, bef
 from formulations.costs.tables import Array, CostTables
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
-from formulations.schedules import Held, held, stage_moments
+from formulations.schedules.registry import Held, held, stage_moments
 
 
 def least_recomputed(tables: CostTables, layers: tuple[int, int]) -> Recomputed:

@@ -15,7 +15,7 @@ from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
 from formulations.costs.sharding import GATHER_FACTORS, config_times, expert_rings_ns
 from formulations.instance import Instance
 from formulations.plan import ByPlace, Configuration, Degrees
-from formulations.schedules import SCHEDULES
+from formulations.schedules.registry import SCHEDULES
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div
 
 Array = NDArray[np.int64]

@@ -29,7 +29,7 @@ from formulations.instance import Instance, Link, NodeGroup
 from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit, is_power_of_two
 from formulations.plan import Configuration, uniform_degrees
-from formulations.schedules import Held, in_flight
+from formulations.schedules.registry import Held, in_flight
 from formulations.template import Template
 from formulations.units import ceil_ns, powers_of_two
 

@@ -20,7 +20,7 @@ from formulations.models.microbatches import Shares
 from formulations.models.model import Literal, Model, Row, Term, negated, total_of, weighted
 from formulations.models.node_order import Order
 from formulations.plan import Configuration
-from formulations.schedules import held
+from formulations.schedules.registry import held
 
 Moment = tuple[int, ...]  #: [v + 1] whole micro-batches per chunk, and those put off
 

@@ -59,7 +59,7 @@ from formulations.models.model import Literal, Model, Pairs, Term, negated, tota
 from formulations.models.node_order import order_part
 from formulations.models.stage_times import StageTimes
 from formulations.paths import PathCut
-from formulations.schedules import SCHEDULES
+from formulations.schedules.registry import SCHEDULES
 
 
 class OneConfig:

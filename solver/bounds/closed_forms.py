@@ -63,8 +63,8 @@ import numpy as np
 from formulations.costs.compute import LayerTimes
 from formulations.instance import Instance
 from formulations.plan import Configuration
-from formulations.schedules import SCHEDULES
 from formulations.schedules.interleaved import forwards_before_return
+from formulations.schedules.registry import SCHEDULES
 from solver.bounds.placement_independent import (
     Array,
     ConfigColumns,

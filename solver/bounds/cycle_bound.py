@@ -43,7 +43,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from formulations.schedules import SCHEDULES
+from formulations.schedules.registry import SCHEDULES
 from solver.bounds.latency_bottleneck import latencies, least_term, rounds
 from solver.graph.edges import ArrayRecord, Layers, shortest_path, so_far, to_go
 from solver.graph.problem import INFINITY, Array, Mask, SplitProblem, runs

@@ -38,7 +38,7 @@ from functools import cached_property
 import numpy as np
 
 from formulations.costs.placement import Placer
-from formulations.schedules import SCHEDULES, in_flight
+from formulations.schedules.registry import SCHEDULES, in_flight
 from formulations.units import ceil_div
 from solver.bounds.latency_bottleneck import tighten
 from solver.graph.all_orders import lane_width, order_graph

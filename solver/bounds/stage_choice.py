@@ -38,7 +38,7 @@ from formulations.costs.stage_places import with_places
 from formulations.costs.tables import embedding_bytes, send_bytes
 from formulations.instance import Instance
 from formulations.plan import Configuration, Place, num_gpus
-from formulations.schedules import SCHEDULES
+from formulations.schedules.registry import SCHEDULES
 from formulations.space.slots import stage_places
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_div
 

@@ -12,7 +12,7 @@ import numpy as np
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions, even_shares
 from formulations.plan import Plan
-from formulations.schedules import SCHEDULES
+from formulations.schedules.registry import SCHEDULES
 from solver.bounds.cycle_bound import by_windows
 from solver.bounds.latency_bottleneck import least_path, least_term, path_of, tighten
 from solver.enumeration.enumerate import Enumerator, below

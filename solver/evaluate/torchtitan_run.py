@@ -15,7 +15,7 @@ from formulations.instance.documents import csv_rows, read_text
 from formulations.instance.record import can_be_simulated
 from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.targets import ONE_STACK, chain_of
-from formulations.schedules import SCHEDULES
+from formulations.schedules.registry import SCHEDULES
 from solver.evaluate.launched import Launched
 from solver.export.job import assignments
 from solver.export.torchtitan import MODULE, SCHEDULE, Field, schedule_rows

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from formulations.instance.search import ScheduleName
-from formulations.schedules import SCHEDULES, device_order
 from formulations.schedules.operations import Kind
+from formulations.schedules.registry import SCHEDULES, device_order
 from solver.export.job import IMPORTABLE, Job, Piece, read_settings, template
 from solver.export.launcher import expect, launcher_files
 

@@ -12,7 +12,7 @@ from formulations.coverage import consecutive_for_merging
 from formulations.fleet import Design
 from formulations.instance import Instance
 from formulations.pipelines import InstantiationProblem
-from formulations.schedules import in_flight
+from formulations.schedules.registry import in_flight
 from formulations.space.configurations import longest_pipeline, micro_batches
 from solver.fleets.instantiate import instantiate
 from solver.fleets.step_times import kinds_of

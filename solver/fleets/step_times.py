@@ -14,7 +14,7 @@ from formulations.costs.template_costs import TemplateCosts, exchange_times_ns, 
 from formulations.fleet import Design
 from formulations.instance import Instance
 from formulations.pipelines import PipelineKind
-from formulations.schedules import SCHEDULES
+from formulations.schedules.registry import SCHEDULES
 from solver.simulate import Array, pipeline_end_ns, pipeline_step_ns, pipeline_times
 
 

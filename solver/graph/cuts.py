@@ -5,14 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from formulations.schedules import (
-    PathCounts,
-    device_path,
-    last_down,
-    path_counts,
-    returned,
-    schedule_graph,
-)
+from formulations.schedules.graph import schedule_graph
+from formulations.schedules.paths import PathCounts, device_path, last_down, path_counts, returned
 from solver.graph.edges import Edges
 from solver.graph.problem import INFINITY, Array, SplitProblem, distinct_rows
 from solver.simulate import Times, simulate, trace

@@ -18,7 +18,7 @@ import numpy as np
 
 from formulations.costs.intervals import interval_maxima, interval_sums
 from formulations.costs.memory import LayerMemory
-from formulations.schedules import held
+from formulations.schedules.registry import held
 from solver.graph.edges import Level, so_far, taken, to_go
 from solver.graph.problem import INFINITY, Array, Intervals, Mask, SplitProblem
 

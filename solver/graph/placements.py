@@ -16,7 +16,7 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.stage_costs import NEVER
 from formulations.costs.transfers import Pair, ZoneRing, neighbours
-from formulations.schedules import SCHEDULES
+from formulations.schedules.registry import SCHEDULES
 from solver.graph.problem import (
     Arcs,
     Array,

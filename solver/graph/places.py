@@ -21,7 +21,7 @@ from formulations.instance import Instance, Link
 from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit, filled
 from formulations.plan import ByPlace, Recomputed
-from formulations.schedules import in_flight
+from formulations.schedules.registry import in_flight
 from solver.graph.problem import Array, Intervals, Mask
 
 

@@ -26,7 +26,7 @@ from formulations.costs.intervals import between, interval_maxima, interval_sums
 from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import CostTables
 from formulations.instance.search import ScheduleName
-from formulations.schedules import SCHEDULES
+from formulations.schedules.registry import SCHEDULES
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array, CostTables
-from formulations.schedules import SCHEDULES
+from formulations.schedules.registry import SCHEDULES
 from solver.graph.placements import Columns, chunk_memory
 from solver.graph.problem import ChunkMemory, Intervals, distinct
 

@@ -12,7 +12,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions, even_shares
 from formulations.instance import Instance
 from formulations.plan import Configuration, Plan
-from formulations.schedules import SCHEDULES
+from formulations.schedules.registry import SCHEDULES
 from formulations.space.slots import runs_order
 from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
 from solver.heuristics.time_tables import TimeTables

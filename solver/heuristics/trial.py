@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from formulations.costs.placement import PlacementCosts
 from formulations.costs.tables import Array
 from formulations.plan import Configuration
-from formulations.schedules import schedule_graph
+from formulations.schedules.graph import schedule_graph
 from solver.graph.problem import distinct
 from solver.heuristics.balance import Balance
 from solver.simulate import Times, simulate, trace

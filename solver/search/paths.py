@@ -19,7 +19,8 @@ from formulations.models.model import Model
 from formulations.models.step_time import OneConfig
 from formulations.paths import PathCut
 from formulations.plan import Configuration
-from formulations.schedules import SCHEDULES, ScheduleGraph, schedule_graph
+from formulations.schedules.graph import ScheduleGraph, schedule_graph
+from formulations.schedules.registry import SCHEDULES
 from solver.graph.placements import replica_classes
 from solver.simulate import Times, simulate, tail_ns, trace
 

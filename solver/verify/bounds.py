@@ -19,7 +19,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Configuration, Degrees, Plan, uniform_plan
-from formulations.schedules import SCHEDULES, in_flight, stage_moments
+from formulations.schedules.registry import SCHEDULES, in_flight, stage_moments
 from formulations.space import PlanSpace
 from formulations.space.configurations import Nodes
 from solver.verify.families import NEVER

@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.plan import GRADIENTS_SPLIT, Configuration
-from formulations.schedules import SCHEDULES
+from formulations.schedules.registry import SCHEDULES
 from solver.verify.bounds import Prover, config_key
 from solver.verify.epilogue import LeastCosts
 

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.plan import Configuration, Plan
-from formulations.schedules import SCHEDULES, ScheduleGraph, schedule_graph
+from formulations.schedules.graph import ScheduleGraph, schedule_graph
+from formulations.schedules.registry import SCHEDULES
 from solver.simulate import Times, simulate, step_time_ns
 from solver.verify.bounds import Clock, Prover
 from solver.verify.families import NEVER

@@ -27,15 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.instance.search import ScheduleName
-from formulations.schedules import (
-    SCHEDULES,
-    ScheduleGraph,
-    device_path,
-    last_down,
-    path_counts,
-    returned,
-    schedule_graph,
-)
+from formulations.schedules.graph import ScheduleGraph, schedule_graph
+from formulations.schedules.paths import device_path, last_down, path_counts, returned
+from formulations.schedules.registry import SCHEDULES
 
 Path = NDArray[np.int64]
 Count = int | NDArray[np.int64]

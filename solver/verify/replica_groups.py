@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.plan import Configuration, Plan
-from formulations.schedules import SCHEDULES
+from formulations.schedules.registry import SCHEDULES
 from formulations.units import ceil_div
 from solver.simulate import step_time_ns
 from solver.verify.bounds import Clock, Prover

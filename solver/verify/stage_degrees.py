@@ -37,7 +37,7 @@ from formulations.costs.tables import CostTables
 from formulations.costs.transfers import outside_ns
 from formulations.instance import Instance
 from formulations.plan import Configuration, Degrees, Group, Place, Plan, Replica, Stage
-from formulations.schedules import in_flight
+from formulations.schedules.registry import in_flight
 from formulations.space import PlanSpace
 from formulations.space.slots import may_follow, slot_degrees
 from formulations.units import ceil_div

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.intervals import interval_maxima, interval_sums
 from formulations.plan import Configuration
-from formulations.schedules import SCHEDULES, held
+from formulations.schedules.registry import SCHEDULES, held
 from solver.verify.bounds import Prover
 from solver.verify.families import NEVER, Member, families, members_of
 from solver.verify.orders import OrderGraph

@@ -45,7 +45,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.instance.search import ScheduleName
-from formulations.schedules import Kind, schedule_graph
+from formulations.schedules.graph import schedule_graph
+from formulations.schedules.operations import Kind
 from solver.verify.families import BACK, NEVER
 from solver.verify.path_lengths import Remaining
 from solver.verify.stages import Stages

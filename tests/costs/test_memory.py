@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from formulations.plan import Recomputed
-from formulations.schedules import Held
+from formulations.schedules.registry import Held
 from tests.oracles.agreement import check_memory, pages_suffice
 from tests.small_instances import layers_of
 

@@ -5,7 +5,8 @@ from itertools import accumulate
 from math import ceil
 
 from formulations.instance.workload import QUANTIZED_BLOCK, Recompute
-from formulations.schedules import Kind, device_order
+from formulations.schedules.operations import Kind
+from formulations.schedules.registry import device_order
 from tests.oracles.compute import kept_bytes, layer_of
 from tests.oracles.places import Places, ns
 

@@ -3,7 +3,8 @@
 import numpy as np
 
 from formulations.instance.search import ScheduleName
-from formulations.schedules import SCHEDULES, Kind, Operation, device_order
+from formulations.schedules.operations import Kind, Operation
+from formulations.schedules.registry import SCHEDULES, device_order
 from tests.recursion import operations
 
 

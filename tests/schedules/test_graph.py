@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from formulations.instance.search import ScheduleName
-from formulations.schedules import SCHEDULES, Kind, schedule_graph
+from formulations.schedules.graph import schedule_graph
+from formulations.schedules.operations import Kind
+from formulations.schedules.registry import SCHEDULES
 
 
 @pytest.mark.parametrize("schedule", get_args(ScheduleName))

@@ -5,8 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from formulations.schedules import Kind, device_order
 from formulations.schedules.interleaved import forwards_before_return
+from formulations.schedules.operations import Kind
+from formulations.schedules.registry import device_order
 from tests.schedules.orders import check_device
 
 SIZES = [(p, v, m * p) for p, v, m in product((2, 3, 4), (2, 3), (1, 2, 5))]

@@ -8,16 +8,9 @@ import numpy as np
 import pytest
 
 from formulations.instance.search import ScheduleName
-from formulations.schedules import (
-    SCHEDULES,
-    ScheduleGraph,
-    device_path,
-    last_down,
-    path_counts,
-    returned,
-    schedule_graph,
-    turns,
-)
+from formulations.schedules.graph import ScheduleGraph, schedule_graph
+from formulations.schedules.paths import device_path, last_down, path_counts, returned, turns
+from formulations.schedules.registry import SCHEDULES
 from solver.simulate import Array, Times, simulate
 
 NAMES: tuple[ScheduleName, ...] = get_args(ScheduleName)

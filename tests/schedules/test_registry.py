@@ -8,15 +8,10 @@ import pytest
 from numpy.typing import NDArray
 
 from formulations.instance.search import ScheduleName
-from formulations.schedules import (
-    device_order,
-    held,
-    in_flight,
-    registry,
-    schedule_graph,
-    stage_moments,
-)
+from formulations.schedules import registry
+from formulations.schedules.graph import schedule_graph
 from formulations.schedules.operations import Kind
+from formulations.schedules.registry import device_order, held, in_flight, stage_moments
 from solver.simulate import Times, simulate
 from tests.recursion import most_in_flight
 

@@ -13,7 +13,7 @@ from formulations.costs.plan_costs import PlanCosts, plan_costs, split_costs
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
 from formulations.instance.search import ScheduleName
-from formulations.schedules import schedule_graph
+from formulations.schedules.graph import schedule_graph
 from solver.simulate import Operation, Times, simulate, simulate_step, step_time_ns, trace
 from tests import brute_force, recursion
 from tests.hand_made import timeline

@@ -5,7 +5,8 @@ import pytest
 from numpy.typing import NDArray
 
 from formulations.instance.search import ScheduleName
-from formulations.schedules import SCHEDULES, schedule_graph
+from formulations.schedules.graph import schedule_graph
+from formulations.schedules.registry import SCHEDULES
 from solver.simulate import Times, simulate
 from solver.verify.families import Member, Visits, families, members_of, of_one_chunk
 

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.load import load_instance
-from formulations.schedules import Kind, ScheduleGraph, path_counts, schedule_graph
+from formulations.schedules.graph import ScheduleGraph, schedule_graph
+from formulations.schedules.operations import Kind
+from formulations.schedules.paths import path_counts
 from formulations.space import PlanSpace, configs
 from solver.verify import windows
 from solver.verify.bounds import Clock, Prover
