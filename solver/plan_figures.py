@@ -42,25 +42,12 @@ PATH_FIELDS = {
     "optimizer": "optimizer_s",
 }
 
-
 #: The fields of `PlanDocument` that hold figures, and what stands there without a plan.
 NO_FIGURES: dict[str, Any] = {
-    "step_time_s": None,
-    "config": None,
-    "critical_path": None,
-    "rounding_error_s": None,
-    "throughput_sequences_per_s": None,
-    "model_flop_per_s_per_gpu": None,
-    "mfu": None,
-    "price_usd_per_hour": None,
-    "cost_usd_per_step": None,
-    "training_cost_usd": None,
-    "renting": None,
-    "evidence": (),
-    "time_sources": (),
-    "node_order": (),
-    "idle_nodes": (),
-    "replicas": (),
+    **dict.fromkeys(("step_time_s", "config", "critical_path", "rounding_error_s", "renting")),
+    **dict.fromkeys(("throughput_sequences_per_s", "model_flop_per_s_per_gpu", "mfu")),
+    **dict.fromkeys(("price_usd_per_hour", "cost_usd_per_step", "training_cost_usd")),
+    **dict.fromkeys(("evidence", "time_sources", "node_order", "idle_nodes", "replicas"), ()),
 }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from rich.console import RenderableType
 
@@ -27,19 +27,11 @@ from solver.report.switch import switch_page, switch_picture, switch_text
 from solver.report.text import plan_text
 from solver.simulate import Step, simulate_step
 from solver.switch_document import SwitchDocument
-from solver.switching.documented import unlike
-from solver.verify import (
-    Effort,
-    Verification,
-    instance_differences,
-    verify_document,
-    verify_fleet,
-    verify_front,
-    verify_lengths,
-    verify_switch,
-)
 
-Part = Literal["differs", "picture", "page", "trace"]
+if TYPE_CHECKING:
+    from solver.verify import Effort, Verification
+
+Part = Literal["picture", "page", "trace"]
 
 D = TypeVar("D", bound=Envelope)
 T = TypeVar("T")
@@ -49,14 +41,13 @@ T = TypeVar("T")
 class Kind(Generic[D]):
     """What commands do with one kind of files; None: they do not.
 
-    differs: what is wrong if it should be for an instance file. picture: SVG; page: HTML; trace:
-    JSON for Perfetto. claims: whether it has a bound that only `verify` proves.
+    verify: the name of the check in `solver.verify`, which is slow to import. picture: SVG; page:
+    HTML; trace: JSON for Perfetto. claims: whether it has a bound that only `verify` proves.
     """
 
     file: type[D]
-    verify: Callable[[D, Effort], Verification]
+    verify: str
     text: Callable[[D], list[RenderableType]]
-    differs: Callable[[D, Path], Sequence[str]] | None = None
     picture: Callable[[D], str] | None = None
     page: Callable[[D], str] | None = None
     trace: Callable[[D], str] | None = None
@@ -68,69 +59,58 @@ def _of_step(write: Callable[[PlanDocument, Step], T]) -> Callable[[PlanDocument
     return lambda document: write(document, simulate_step(costs_of(document)))
 
 
-def _differs(document: PlanDocument | FleetDocument, path: Path) -> tuple[str, ...]:
-    return instance_differences(document.instance, load_family(path).instance)
-
-
-def _front_differs(front: FrontDocument, path: Path) -> list[str]:
-    family, fewest = load_family(path), front.family.fewest
-    problems = list(instance_differences(front.family.instance, family.instance))
-    if front.aim != "subsets" and fewest != family.fewest:  # of every group
-        problems.append(f"fewest nodes: found {fewest}, expected {family.fewest}")
-    return problems
-
-
-def _switch_differs(switch: SwitchDocument, path: Path) -> list[str]:
-    instance = load_instance(path)
-    pair = (switch.workload, switch.cluster), (instance.workload, instance.cluster)
-    return [
-        f"{field}: found {found}, expected {expected}" for field, found, expected in unlike(*pair)
-    ]
-
-
-def _lengths_differs(lengths: LengthsDocument, path: Path) -> tuple[str, ...]:
-    if lengths.instance is None:
-        return ("instance: found none, expected that of the file",)
-    return instance_differences(lengths.instance, load_instance(path))
-
-
 KINDS: tuple[Kind[Any], ...] = (
     Kind(
         PlanDocument,
-        verify_document,
+        "verify_document",
         _of_step(plan_text),
-        _differs,
         page=_of_step(html_page),
         trace=_of_step(chrome_trace),
         claims=lambda document: bool(document.closed_configs),
     ),
-    Kind(
-        FrontDocument,
-        verify_front,
-        front_report,
-        _front_differs,
-        picture=front_picture,
-        page=front_page,
-    ),
-    Kind(FleetDocument, verify_fleet, fleet_report, _differs),
-    Kind(
-        SwitchDocument,
-        verify_switch,
-        switch_text,
-        _switch_differs,
-        picture=switch_picture,
-        page=switch_page,
-    ),
+    Kind(FrontDocument, "verify_front", front_report, front_picture, front_page),
+    Kind(FleetDocument, "verify_fleet", fleet_report),
+    Kind(SwitchDocument, "verify_switch", switch_text, switch_picture, switch_page),
     Kind(
         LengthsDocument,
-        verify_lengths,
+        "verify_lengths",
         step_text,
-        _lengths_differs,
         picture=lengths_picture,
         page=lengths_page,
         claims=lambda _: True,
     ),
 )
+
+
+def verified(document: Envelope, effort: "Effort") -> "Verification":
+    """The document checked by the verifier of its kind."""
+    import solver.verify
+
+    kind = next(row for row in KINDS if row.file is type(document))
+    verification: Verification = getattr(solver.verify, kind.verify)(document, effort)
+    return verification
+
+
+def differences(document: Any, path: Path) -> Sequence[str]:
+    """What is wrong with a file if it should be for the instance file at `path`."""
+    from solver.switching.documented import unlike
+    from solver.verify import instance_differences
+
+    if isinstance(document, SwitchDocument):
+        instance = load_instance(path)
+        pair = (document.workload, document.cluster), (instance.workload, instance.cluster)
+        return [f"{field}: found {a}, expected {b}" for field, a, b in unlike(*pair)]
+    if isinstance(document, LengthsDocument):
+        if document.instance is None:
+            return ["instance: found none, expected that of the file"]
+        return instance_differences(document.instance, load_instance(path))
+    family = load_family(path)
+    if not isinstance(document, FrontDocument):
+        return instance_differences(document.instance, family.instance)
+    problems = instance_differences(document.family.instance, family.instance)
+    if document.aim != "subsets" and (fewest := document.family.fewest) != family.fewest:
+        problems += (f"fewest nodes: found {fewest}, expected {family.fewest}",)  # of every group
+    return problems
 
 
 def part_of(kind: Kind[Any], part: Part, option: str) -> Callable[..., Any]:
@@ -170,8 +150,10 @@ def deliver(
 
 def checked_kind(path: Path) -> tuple[Kind[Any], Any]:
     """As `read_kind`, checked but for what takes long to prove; PlanError if it was changed."""
+    from solver.verify import Effort
+
     kind, document = read_kind(path)
     if isinstance(document, PlanDocument):
         refuse_planless(path, document)
-    refuse_changed(path, kind.verify(document, Effort(prove="nothing")))
+    refuse_changed(path, verified(document, Effort(prove="nothing")))
     return kind, document

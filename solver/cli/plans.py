@@ -1,6 +1,5 @@
 """What is done with files: check, show, draw, compare, explain, launch; the switch between two."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -47,22 +46,21 @@ def verify_command(
     Exit code 0: all is proved; 5: nothing is wrong, but the claims that are listed were not proved
     again; 1: refused, with field, found and expected; 2: not a plan file.
     """
-    from solver.cli.kinds import part_of, read_kind
+    from solver.cli.kinds import differences, read_kind, verified
     from solver.report.naming import one_line
     from solver.verify import Effort
 
-    kind, document = read_kind(plan)
-    differs = instance and partial(part_of(kind, "differs", "--instance"), document, instance)
+    _, document = read_kind(plan)
     with steps_display("claims proved again") as show:
         effort = Effort(time_limit, "quick" if quick else "all", show)
-        verification = kind.verify(document, effort)
+        verification = verified(document, effort)
     for index in verification.unproved[:EXAMPLES]:
         record = document.closed_configs[index]
         what = one_line(record.config)
         say(f"not proved again: closed_configs[{index}], closed by {record.proof}: {what}")
     if (more := len(verification.unproved) - EXAMPLES) > 0:
         say(f"not proved again: {more} more")
-    problems = [*verification.problems, *(differs() if differs else ())]
+    problems = [*verification.problems, *(differences(document, instance) if instance else ())]
     for line in verification.checked:
         say(f"checked: {line}")
     for line in problems:

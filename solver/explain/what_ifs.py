@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TypeVar
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.renting import chooses_terms
@@ -38,10 +37,17 @@ class WhatIf:
 
 def what_ifs(instance: Instance) -> Iterator[WhatIf]:
     """Machines first, then links, terms and memory, the batch, the target, single strategies."""
-    yield from _machines(instance)
-    yield from _links(instance)
-    yield from _terms(instance)
     groups = instance.cluster.groups
+    for j, group in enumerate(groups):
+        kind = f"{group.gpus_per_node} {group.gpu.name}"
+        more = [*groups[:j], group.but(nodes=group.nodes + 1), *groups[j + 1 :]]
+        yield WhatIf(f"one more node of {kind} ({group.name})", _with_groups(instance, more))
+    for j, group in enumerate(groups):
+        if others := [*groups[:j], *groups[j + 1 :]]:
+            yield WhatIf(f"without {group.name}", _with_groups(instance, others))
+    yield from _links(instance)
+    if chooses_terms(instance):
+        yield from _terms(instance)
     roomier = (group.but(gpu={"memory_bytes": 2 * group.gpu.memory_bytes}) for group in groups)
     yield WhatIf("twice the memory on every GPU", _with_groups(instance, roomier))
     half, odd = divmod(instance.workload.global_batch, 2)
@@ -55,41 +61,16 @@ def _with_groups(instance: Instance, groups: Iterable[NodeGroup]) -> Instance:
     return instance.but(cluster=instance.cluster.with_groups([*groups]))
 
 
-def _machines(instance: Instance) -> Iterator[WhatIf]:
-    groups = instance.cluster.groups
-    for j, group in enumerate(groups):
-        kind = f"{group.gpus_per_node} {group.gpu.name}"
-        more = [*groups[:j], group.but(nodes=group.nodes + 1), *groups[j + 1 :]]
-        yield WhatIf(f"one more node of {kind} ({group.name})", _with_groups(instance, more))
-    for j, group in enumerate(groups):
-        others = [*groups[:j], *groups[j + 1 :]]
-        if others:
-            yield WhatIf(f"without {group.name}", _with_groups(instance, others))
-
-
-LinkOf = TypeVar("LinkOf", bound=Link)
-
-
-def _faster(link: LinkOf) -> LinkOf:
-    return link.but(bandwidth_bytes_per_s=2 * link.bandwidth_bytes_per_s)
-
-
 def _links(instance: Instance) -> Iterator[WhatIf]:
-    groups = instance.cluster.groups
+    cluster, groups = instance.cluster, instance.cluster.groups
     if sum(group.nodes for group in groups) > 1:
         yield from _doubled(instance, "inter_node", "between nodes", range(len(groups)))
     inside = [j for j, group in enumerate(groups) if group.gpus_per_node > 1]
     yield from _doubled(instance, "intra_node", "inside nodes", inside)
-    if instance.cluster.has_zones:
-        yield from _between_zones(instance)
-
-
-def _between_zones(instance: Instance) -> Iterator[WhatIf]:
-    """Each link between zones, twice as fast between all pairs that have it."""
-    cluster = instance.cluster
-    links = cluster.links_among(range(len(cluster.groups)))
+    # Each link between zones, twice as fast between all pairs that have it
+    links = cluster.links_among(range(len(groups))) if cluster.has_zones else ()
     for link in links:
-        swap = {link: _faster(link)}
+        swap = {link: link.but(bandwidth_bytes_per_s=2 * link.bandwidth_bytes_per_s)}
         pairs = tuple(pair.but(link=swap.get(pair.link, pair.link)) for pair in cluster.zone_links)
         default = cluster.zone_link and swap.get(cluster.zone_link, cluster.zone_link)
         wider = cluster.model_copy(update={"zone_link": default, "zone_links": pairs})
@@ -99,31 +80,28 @@ def _between_zones(instance: Instance) -> Iterator[WhatIf]:
             if cluster.link_between(first, second) == link
         )
         between = f"zones {', '.join(joined)}" if len(links) > 1 else "zones"
-        change = f"twice the bandwidth between {between}"
-        yield WhatIf(change, instance.but(cluster=wider))
+        yield WhatIf(f"twice the bandwidth between {between}", instance.but(cluster=wider))
 
 
 def _doubled(instance: Instance, field: str, where: str, having: Sequence[int]) -> Iterator[WhatIf]:
     """Each link that some groups have, twice as fast in all of these groups."""
     groups = instance.cluster.groups
-    alike = dict[tuple[float, float], dict[int, Link]]()  # links of groups, by what they can do
+    alike = dict[tuple[float, float], dict[int, Link]]()  # faster ones, by what links can do today
     for j in having:
         link: Link = getattr(groups[j], field)
-        alike.setdefault((link.bandwidth_bytes_per_s, link.latency_s), {})[j] = link
+        faster = link.but(bandwidth_bytes_per_s=2 * link.bandwidth_bytes_per_s)
+        alike.setdefault((link.bandwidth_bytes_per_s, link.latency_s), {})[j] = faster
     for links in alike.values():
         wider = [
-            group.model_copy(update={field: _faster(links[j])}) if j in links else group
+            group.model_copy(update={field: links[j]}) if j in links else group
             for j, group in enumerate(groups)
         ]
         whose = f" of {', '.join(groups[j].name for j in links)}" if len(alike) > 1 else ""
-        change = f"twice the bandwidth {where}{whose}"
-        yield WhatIf(change, _with_groups(instance, wider))
+        yield WhatIf(f"twice the bandwidth {where}{whose}", _with_groups(instance, wider))
 
 
 def _terms(instance: Instance) -> Iterator[WhatIf]:
-    """On which nodes are rented, where that is a choice."""
-    if not chooses_terms(instance):
-        return
+    """On which nodes are rented."""
     steady, rarer = [], []
     for group in instance.cluster.groups:
         offered = group.spot is None or group.spot.only
@@ -144,7 +122,6 @@ _WIDER = {
     "recompute_per": "recomputation per stage",
     "zero": "more ZeRO stages",
 }
-
 
 #: Strategies that may be off: a change, the field of `search`, and its simpler value.
 _SIMPLER: tuple[tuple[str, str, object], ...] = (
@@ -226,7 +203,22 @@ def kept(plan: Plan, instance: Instance, changed: Instance) -> tuple[Plan, int] 
     config = _config_of(plan, instance, changed)
     if config is None:
         return None
-    moved = _moved(plan, instance, changed, config)
+    # The nodes of the same names, and as large a part of the batch per replica
+    number = {name: n for n, name in enumerate(changed.cluster.node_names)}
+    names = instance.cluster.node_names
+    before, after = (each.workload.global_batch for each in (instance, changed))
+    replicas = (
+        Replica(
+            micro_batches=replica.micro_batches * after // before,
+            stages=tuple(
+                stage.but(group={"node": number[names[stage.group.node]]})
+                for stage in replica.stages
+            ),
+        )
+        for replica in plan.replicas
+    )
+    order = tuple(number[names[node]] for node in plan.node_order)
+    moved = Plan(config=config, node_order=order, replicas=tuple(replicas))
     even = changed.search.micro_batches == "even"
     shares = {replica.micro_batches for replica in moved.replicas}
     sequences = config.micro_batch * sum(replica.micro_batches for replica in moved.replicas)
@@ -266,19 +258,3 @@ def _config_of(plan: Plan, instance: Instance, changed: Instance) -> Configurati
         if ways <= {*recompute} and PlanSpace(changed).departure(config) is None:
             return config
     return None
-
-
-def _moved(plan: Plan, instance: Instance, changed: Instance, config: Configuration) -> Plan:
-    """The plan on the nodes of the same names, with as large a part of the batch per replica."""
-    number = {name: n for n, name in enumerate(changed.cluster.node_names)}
-    names = instance.cluster.node_names
-    before, after = (each.workload.global_batch for each in (instance, changed))
-
-    def moved(replica: Replica) -> Replica:
-        stages = (
-            stage.but(group={"node": number[names[stage.group.node]]}) for stage in replica.stages
-        )
-        return Replica(micro_batches=replica.micro_batches * after // before, stages=tuple(stages))
-
-    order = tuple(number[names[node]] for node in plan.node_order)
-    return Plan(config=config, node_order=order, replicas=tuple(map(moved, plan.replicas)))

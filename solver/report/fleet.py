@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 
 from formulations.transition import Links
-from solver.fleet_document import CopyDocument, FleetDocument, PipelineDocument, RecoveryDocument
+from solver.fleet_document import CopyDocument, FleetDocument, RecoveryDocument
 from solver.report.assumptions import hidden
 from solver.report.layout import Grid, Labelled, Lines, table_of
 from solver.report.naming import layers_text
@@ -40,10 +40,7 @@ def fleet_text(
 
 def _pipeline_table(document: FleetDocument) -> Grid:
     longest_s = max(pipeline.step_time_s for pipeline in document.pipelines)
-
-    def num_stages(pipeline: PipelineDocument) -> int:
-        return document.designs[pipeline.design].template.num_stages
-
+    templates = [design.template for design in document.designs]
     changes = pipeline_changes(document)
     return table_of(
         enumerate(document.pipelines),
@@ -53,7 +50,7 @@ def _pipeline_table(document: FleetDocument) -> Grid:
             "from" if document.recovery else "": lambda row: changes[row[0]],
         },
         {
-            "stages": lambda row: f"{num_stages(row[1])}",
+            "stages": lambda row: f"{templates[row[1].design].num_stages}",
             "micro-batches": lambda row: f"{row[1].micro_batches}",
             "step": lambda row: time_text(row[1].step_time_s, longest_s),
         },
