@@ -182,7 +182,7 @@ class _Slot:
         """
         degrees, workload, link = self.degrees, self.instance.workload, self.group.intra_node
         forward_s, backward_s = 0.0, 0.0
-        if degrees.tp > 1 and not timed:
+        if not timed:
             seen = 1 - self.instance.search.overlap.tensor_parallel
             size_bytes = self.share * workload.boundary_bytes
             one_s = seen * ring_s(ALL_REDUCE, degrees.tp, size_bytes, link)

@@ -60,6 +60,5 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     if job.config.pp > 1:
         module = read_settings(texts[MODULE])
         expect("parts", module["PARTS"], _parts(job))
-        expect("layers", _parts(job)[-1], job.num_blocks + 2)
         grid = module["STAGES"], module["REPLICAS"]
         expect("stages x replicas", grid, (job.config.pp, job.config.dp))

@@ -107,32 +107,29 @@ def files(job: Job) -> dict[str, str]:
 
 def check(job: Job, texts: Mapping[str, str]) -> None:
     """Raises PlannerError unless the arguments say what the plan does, and the job would start."""
-    flags, config = read_arguments(texts[ARGUMENTS]), job.config
-    expect("layers", flags["--num-layers"], [str(job.num_blocks)])
-    micro, total = (int(flags[f"--{name}-batch-size"][0]) for name in ("micro", "global"))
-    flat = list(map(int, flags["--hetero-process-meshes"]))
+    told, config = read_arguments(texts[ARGUMENTS]), job.config
+    expect("layers", told["num_layers"], [str(job.num_blocks)])
+    micro, total = (int(told[f"{name}_batch_size"][0]) for name in ("micro", "global"))
+    flat = list(map(int, told["hetero_process_meshes"]))
     sizes = [tuple(flat[i : i + 5]) for i in range(0, len(flat), 5)]
     first, last = sizes[0], sizes[-1]
-    split = list(map(int, flags["--hetero-pipeline-layer-split"]))
+    split = list(map(int, told["hetero_pipeline_layer_split"]))
     expect("blocks per stage", split, [len(piece.blocks) for piece in job.pieces])
 
     # what the runtime asserts before the first step
     expect("sequences of the first mesh", micro * meshes(job)[0].dp, config.micro_batch * config.dp)
     expect("micro-batches", divmod(total, micro * meshes(job)[0].dp), (job.micro_batches, 0))
-    types = flags["--hetero-device-types"]
+    types = told["hetero_device_types"]
     expect("device types per mesh", len(types), len(sizes))
-    expert_tp = flags.get("--" + _EXPERT_TP.replace("_", "-"))
     planned = [str(config.etp)] * len(sizes) if config.etp else None
-    expect("expert tensor parallelism per mesh", expert_tp, planned)
-    expect("stages of all meshes", sum(size[4] for size in sizes), config.pp)
-    expect("ranks", sum(tp * cp * dp * pp for tp, cp, _, dp, pp in sizes), job.world)
+    expect("expert tensor parallelism per mesh", told.get(_EXPERT_TP), planned)
     expect("cp and ep of the meshes", {size[1:3] for size in sizes}, {(1, config.ep)})
     expect("mesh batches", {first[3] * micro % size[3] for size in sizes}, {0})
     if job.instance.workload.tied_embeddings:
         expect("tp of the last mesh, for tied embeddings", last[0], first[0])
     alike = len({size[0] for size in sizes}) == 1
-    expect("sequence parallel", alike or "--sequence-parallel" in flags, True)
-    if "--use-distributed-optimizer" in flags:
+    expect("sequence parallel", alike or "sequence_parallel" in told, True)
+    if "use_distributed_optimizer" in told:
         few, many = sorted((first[3], last[3]))
         expect("first and last dp", many % few, 0)
 
@@ -151,7 +148,7 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     expect("order of the ranks by device type", order, sorted(order))
 
     # each stage's number of blocks, for as many micro-batches as there are
-    rows = flags.get("--" + _PER_STAGE.format("num-layers").replace("_", "-"))
+    rows = told.get(_PER_STAGE.format("num_layers"))
     if rows is not None:
         recomputed = [tuple(map(int, row.strip("[]").split(","))) for row in rows]
         blocks = [(1, job.micro_batches, stage.blocks) for stage in job.recomputed]

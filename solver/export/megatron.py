@@ -75,7 +75,6 @@ def parsed(text: str, pp: int, num_layers: int, num_mtp: int = 0) -> list[list[l
 Options = dict[str, bool | int | str | list[str] | None]
 
 ARGUMENTS = "megatron_args.txt"
-LAYOUT = "--pipeline-model-parallel-layout"
 USAGE = "pretrain_gpt.py [ARGUMENTS OF THE MODEL]"
 COMMAND = '"$1" "${plan[@]}" "${@:2}"'
 _ONE_QUEUE = """\
@@ -115,9 +114,9 @@ def argument_file(head: Sequence[str], options: Mapping[str, object]) -> str:
 
 
 def read_arguments(text: str) -> dict[str, list[str]]:
-    """Flags of an argument file with their values; remarks are left out."""
+    """Options of an argument file, by name, with their values; remarks are left out."""
     lines = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
-    return {words[0]: words[1:] for words in lines}
+    return {words[0][2:].replace("-", "_"): words[1:] for words in lines}
 
 
 def setup(job: Job, arguments: str) -> str:
@@ -202,27 +201,27 @@ def recomputation(job: Job) -> Options:
 
 
 def check(job: Job, texts: Mapping[str, str]) -> None:
-    """Raises PlannerError unless the arguments, read back, say what the plan does.
+    """Raises PlannerError unless the arguments, read back, say what the plan does."""
+    options = read_arguments(texts[ARGUMENTS])
+    check_options(job, {name: values[0] for name, values in options.items() if values})
 
-    The layout is parsed as Megatron-LM does; micro-batches of a replica result from the batches.
+
+def check_options(job: Job, options: Mapping[str, str]) -> None:
+    """Raises PlannerError unless options sum to the plan; its layout is read as Megatron-LM does.
+
+    Micro-batches of a replica result from the batches.
     """
-    flags = read_arguments(texts[ARGUMENTS])
-    number = {flag: int(words[0]) for flag, words in flags.items() if words and words[0].isdigit()}
-    tp, pp = number["--tensor-model-parallel-size"], number["--pipeline-model-parallel-size"]
-    dp = job.world // (tp * pp * number["--context-parallel-size"])
+    names = "tensor_model_parallel", "pipeline_model_parallel", "context_parallel"
+    tp, pp, cp = (int(options[f"{name}_size"]) for name in names)
+    dp, num_mtp = job.world // (tp * pp * cp), job.instance.workload.mtp_layers
     expect("degrees", (tp, dp, pp), (job.tp, job.config.dp, job.config.pp))
-    expect("layers", number["--num-layers"], job.num_blocks)
-    share, rest = divmod(number["--global-batch-size"], number["--micro-batch-size"] * dp)
-    expect("micro-batches per replica", (share, rest), (job.micro_batches, 0))
+    expect("layers", int(options["num_layers"]), job.num_blocks)
+    micro, total = (int(options[f"{name}_batch_size"]) for name in ("micro", "global"))
+    expect("micro-batches per replica", divmod(total, micro * dp), (job.micro_batches, 0))
     if len(job.pieces) > 1:
-        check_layout(job, flags.get(LAYOUT, ["none"])[0])
-
-
-def check_layout(job: Job, text: str) -> None:
-    """A layout, parsed as Megatron-LM does, against the pieces."""
-    pp, num_mtp = job.config.pp, job.instance.workload.mtp_layers
-    stages = parsed(text, pp, job.num_blocks, num_mtp)
-    for i, piece in enumerate(job.pieces):
-        names = ["embedding"] * piece.embedding + ["decoder"] * len(piece.blocks)
-        names += (["mtp"] * num_mtp + ["loss"]) * piece.head
-        expect(f"piece {i} of the layout", stages[i % pp][i // pp], names)
+        layout = options["pipeline_model_parallel_layout"]
+        stages = parsed(layout, pp, job.num_blocks, num_mtp)
+        for i, piece in enumerate(job.pieces):
+            planned = ["embedding"] * piece.embedding + ["decoder"] * len(piece.blocks)
+            planned += (["mtp"] * num_mtp + ["loss"]) * piece.head
+            expect(f"piece {i} of the layout", stages[i % pp][i // pp], planned)

@@ -10,8 +10,8 @@ layout, and gives the data the model's sequence length, without which `validate`
 from collections.abc import Mapping
 
 from solver.export.job import IMPORTABLE, Job, read_settings, template
-from solver.export.launcher import expect, launcher_files
-from solver.export.megatron import batches, check_layout, degrees, recomputation, strategies
+from solver.export.launcher import launcher_files
+from solver.export.megatron import batches, check_options, degrees, recomputation, strategies
 
 RECIPE = "planned_recipe.py"
 
@@ -100,10 +100,5 @@ def settings(job: Job) -> dict[str, object]:
 def check(job: Job, texts: Mapping[str, str]) -> None:
     """Raises PlannerError unless the recipe, read back, says what the plan does."""
     told = read_settings(texts[RECIPE])
-    model = [told[f"model.{name}_model_parallel_size"] for name in ("tensor", "pipeline")]
-    expect("tensor and pipeline degrees", model, [job.tp, job.config.pp])
-    expect("layers", told["LAYERS"], job.num_blocks)
-    if len(job.pieces) > 1:
-        check_layout(job, str(told["model.pipeline_model_parallel_layout"]))
-    sizes = told["train.global_batch_size"], told["train.micro_batch_size"]
-    expect("global and micro batch", sizes, (job.sequences, job.config.micro_batch))
+    fields = {name.rpartition(".")[2]: str(value) for name, value in told.items()}
+    check_options(job, fields | {"num_layers": fields["LAYERS"]})

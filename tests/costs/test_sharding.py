@@ -5,6 +5,7 @@ import pytest
 
 from formulations.costs.sharding import (
     config_times,
+    expert_rings_ns,
     lanes_like,
     layers_alike,
     message_lanes,
@@ -62,6 +63,15 @@ def test_rings_over_unlike_links_start_with_the_slowest() -> None:
     # step of 5 us; half between two nodes at 0.5 GB/s: 7,999,972 ns, and one step of 30 us.
     (seen,) = set((times.backward_ns - plain.backward_ns).ravel().tolist())
     assert seen == (399_999 + 5_000) + (7_999_972 + 30_000)
+
+
+def test_rings_of_experts_on_stages_that_straddle_nodes() -> None:
+    """10 ranks on nodes of 6 reach 3 of 5: rings of 5, 3 of them on a node, and 4 on a link."""
+    instance, config = equal_nodes(5, 6, 1, 1, 1).instance, plain_config((5,), dp=10, pp=3, ep=2)
+    sizes = np.array([[1_000_000]], dtype=np.int64)
+    (ring_ns,) = expert_rings_ns(instance, config, 2, sizes)
+    # two thirds of 2 MB at 10 GB/s, and 4 starts of 1 us; of 8 MB at 0.5 GB/s, and 4 of 10 us
+    assert ring_ns == (133_334 + 4_000) + (10_666_667 + 40_000)
 
 
 #: Tensor groups of 2 in three parts, of 1, of 2, and of 4 on nodes that are not used.

@@ -35,6 +35,12 @@ def test_links_of_a_template(template: Template, send_ns: int, embedding_ns: int
     costs = template_costs(tied, STRATEGY, template)
     assert costs.send_ns.tolist() == costs.send_back_ns.tolist() == [send_ns]
     assert costs.embedding_ns == embedding_ns
+    # all-reduced with an end on a link of a quarter of the bandwidth
+    (group,) = tied.cluster.groups
+    slow = group.but(name="slow", nodes=1, inter_node={"bandwidth_bytes_per_s": 0.25e9})
+    unlike = tied.but(cluster={"groups": (group.but(nodes=1), slow)})
+    apart = template_costs(unlike, STRATEGY, BETWEEN.but(node_groups=(0, 1)))
+    assert apart.embedding_ns == 4 * 4_096_000 + 20_000
 
 
 PAIR = even_designs(range(2, 3))[0]

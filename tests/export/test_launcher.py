@@ -102,7 +102,7 @@ def test_script_starts_the_processes_of_a_host(host: str, tmp_path: Path) -> Non
     expected = "--nnodes 3 --node-rank 1 --nproc-per-node 4 --master-addr 10.0.0.1"
     assert " ".join(words[1:9]) == expected
     assert words[11] == "pretrain_gpt.py"
-    assert words[words.index(megatron.LAYOUT) + 1] == "Et*3|t*3|t*2|t*4L"
+    assert words[words.index("--pipeline-model-parallel-layout") + 1] == "Et*3|t*3|t*2|t*4L"
     assert words[-2:] == ["--vocab-file", "a b"]
 
 
