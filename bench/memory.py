@@ -207,11 +207,15 @@ def _devices(
     micro_batches: int,
     recompute: Recompute = "none",
     chunks: int = 1,
+    workspace: bool = False,
     tp: int,
     cp: int = 1,
     **degrees: int,
 ) -> list[MemoryParts]:
-    """Memory of each device of a replica, without workspace; equally many blocks on every chunk."""
+    """Memory of each device of a replica; equally many blocks on every chunk.
+
+    workspace: with what exists for one layer at a time.
+    """
     config = Configuration(
         schedule="interleaved" if chunks > 1 else "1f1b",
         recompute=(recompute,),
@@ -221,8 +225,9 @@ def _devices(
         **degrees,  # type: ignore[arg-type]
     )
     (memory,) = layer_memory(_instance(workload, split=split), config)
-    kept = [one._replace(workspace_bytes=0 * one.workspace_bytes) for one in memory.kept]
-    without = replace(memory, kept=tuple(kept))
+    if not workspace:
+        kept = [way._replace(workspace_bytes=0 * way.workspace_bytes) for way in memory.kept]
+        memory = replace(memory, kept=tuple(kept))
     is_block = np.array([layer.is_block for layer in workload.layers])
     every = Recomputed(way=recompute, blocks=len(workload.layers))
     blocks = len(workload.layers) - 2
@@ -232,7 +237,7 @@ def _devices(
     for device in range(config.pp):
         layers = [(cuts[s], cuts[s + 1]) for s in config.stages_of(device)]
         most = held(config.schedule, config.pp, device, micro_batches, chunks)
-        found.append(without.parts(layers, most, is_block, [every] * chunks))
+        found.append(memory.parts(layers, most, is_block, [every] * chunks))
     return found
 
 
@@ -253,7 +258,11 @@ def measured_on_b200(folder: Path) -> Iterator[MemoryRow]:
         names = ("tp", "dp", "pp", "cp", "ep")
         degrees = {name: row[name] for name in names} | {"micro_batch": 1, "zero": 1}
         devices = _devices(
-            workload, split=row["tp"] > 1, micro_batches=row["micro_batches"], **degrees
+            workload.with_fused_cross_entropy(),
+            split=row["tp"] > 1,
+            micro_batches=row["micro_batches"],
+            workspace=True,
+            **degrees,
         )
         yield MemoryRow(
             "B200, measured",

@@ -9,6 +9,13 @@ micro-batches in flight. Full recomputation keeps the input of every block and, 
 is recomputed, that block's activations; selective recomputation all but the core of attention and,
 while one block is recomputed, that core.
 
+Gradients on their way: Megatron-LM adds weight gradients up in place, in fp32, and Transformer
+Engine hands autograd a dummy of the weight's format instead, which it keeps for each shape of a
+weight (`get_dummy_wgrad`, release 2.3). The shapes of a block are those of its matrices, so its
+workspace has a copy of them; experts have none. The product of the head has a whole gradient of
+its own while its backward pass runs, and beside it, gathered over the tensor group, its input and
+that one's gradient. Measured on B200: `bench.memory`.
+
 `HeldBytes` has memory in sums up to each layer boundary, on one node group.
 """
 
@@ -23,7 +30,7 @@ from numpy.typing import NDArray
 from formulations.costs.intervals import interval_maxima
 from formulations.costs.magnitude import check_memory
 from formulations.instance import Instance, Workload
-from formulations.instance.workload import Recompute
+from formulations.instance.workload import Recompute, padded_vocabulary
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Configuration, Degrees, Recomputed
 from formulations.schedules.registry import Held
 from formulations.units import ceil_div
@@ -146,6 +153,7 @@ def _memory_on(instance: Instance, config: Configuration, j: int) -> LayerMemory
     width += workload.parameter_bytes * (config.zero >= PARAMETERS_SPLIT)
     shared = config.ranks(j) > 1, config.expert_ranks(j) > 1
     gathered = [width * (n * shared[0] + e * shared[1]) for n, e in counts]
+    on_the_way = _gradients_on_the_way(instance, config, j)
 
     def per_layer(values: Iterable[int]) -> Bytes:
         return np.repeat(np.array(list(values), dtype=np.int64), [run.count for run in runs])
@@ -155,9 +163,8 @@ def _memory_on(instance: Instance, config: Configuration, j: int) -> LayerMemory
     for way in config.recompute:
         pairs = [layer.recomputed_bytes(way, tp, split) for layer in layers]
         activation = [ceil_div(b * in_flight, cp) for in_flight, _ in pairs]
-        workspace = [
-            ceil_div(b * again, cp) + n for (_, again), n in zip(pairs, gathered, strict=True)
-        ]
+        beside = zip(pairs, gathered, on_the_way, strict=True)
+        workspace = [ceil_div(b * again, cp) + whole + sent for (_, again), whole, sent in beside]
         rows = zip(runs, static, activation, workspace, strict=True)
         step_bytes = sum(
             run.count * (always + workload.global_batch * (in_flight + again))
@@ -179,6 +186,28 @@ def _memory_on(instance: Instance, config: Configuration, j: int) -> LayerMemory
         buffers_bytes=2 * ceil_div(message_bytes, tp if split else 1) if config.pp > 1 else 0,
         reserve_bytes=instance.limits.framework_reserve_bytes,
     )
+
+
+def _gradients_on_the_way(instance: Instance, config: Configuration, j: int) -> list[int]:
+    """[runs of layers] bytes on a GPU of node group j of weight gradients not yet added up.
+
+    ZeRO 2 and 3 count whole gradients of a layer by themselves.
+    """
+    workload, degrees = instance.workload, config.degrees[j]
+    layers, tp = [run.layer for run in workload.layer_runs], degrees.tp
+    if config.zero >= GRADIENTS_SPLIT:
+        return [0] * len(layers)
+    matrices = [layer.but(vocabulary_rows=0).dense_per_gpu(tp, config.pp) for layer in layers]
+    pairs = zip(layers, matrices, strict=True)
+    *blocks, _ = [workload.parameter_bytes * count * layer.is_block for layer, count in pairs]
+    # The head: its matrix's gradient, that of the logits, input and input gradient gathered
+    head = layers[-1]
+    rows = padded_vocabulary(head.vocabulary_rows, tp) // tp
+    around = 0 if workload.fused_cross_entropy else workload.logits_bytes // tp
+    around += 2 * workload.boundary_bytes * instance.splits_sequence(tp)
+    whole = workload.parameter_bytes * rows * head.vocabulary_columns
+    whole += ceil_div(degrees.sequences(config.micro_batch) * around, degrees.cp)
+    return [*blocks, max(blocks) + whole]
 
 
 def layer_parameters(

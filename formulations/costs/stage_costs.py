@@ -288,7 +288,7 @@ class StageCosts:
     ) -> tuple[Array, Array]:
         """The same if the first blocks are recomputed, as few as fit, and no others.
 
-        What is kept falls with the number of these blocks, the workspace grows: that of one block.
+        What is kept falls with the number of these blocks, the workspace grows: that of one layer.
         So for each size of it, the least number with which everything fits at this size.
         """
         sums, room = self._held[group], self._room(group)
@@ -297,7 +297,8 @@ class StageCosts:
         static = sums.static[end] - sums.static[start]
         waiting = sums.put_off[end] - sums.put_off[start]
         last = np.full(len(start), len(spared), dtype=np.int64)
-        for size in np.unique(sums.memory.kept[way].workspace_bytes).tolist():
+        layers = np.concatenate([sums.memory.kept[i].workspace_bytes for i in (0, way)])
+        for size in np.unique(layers).tolist():
             first = start
             for in_flight, late in moments:
                 # Boundary up to which recomputed blocks spare what is too much at this moment
@@ -308,7 +309,8 @@ class StageCosts:
                 )
                 first = np.maximum(first, np.where(over > 0, reach, start))
             inside = np.minimum(first, end)
-            valid = (first <= end) & (sums.largest[way][start, inside] <= size)
+            largest = np.maximum(sums.largest[way][start, inside], sums.largest[0][inside, end])
+            valid = (first <= end) & (largest <= size)
             last = np.where(valid, np.minimum(last, first), last)
         extra, ends = self._extra[way][:, group], np.minimum(last, end)
         time = np.where(last <= end, extra[ends] - extra[start], NEVER)

@@ -39,10 +39,8 @@ core/transformer/multi_latent_attention.py).
 from collections import Counter
 
 from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
-from formulations.instance.workload import CORE_PRODUCTS, Layer
+from formulations.instance.workload import CORE_PRODUCTS, LOGIT_BYTES, LOSS_KERNELS, Layer
 
-#: Kernels of the loss without fusion: cast, max, subtract, pick target, exp, sum, log.
-LOSS_KERNELS = 7
 TOKEN_ID_BYTES = 8
 
 #: Costs of a piece of a layer for one sequence, by the names of `Layer`; those that are not there
@@ -127,8 +125,8 @@ def projection(s: int, h: int, v: int) -> Part:
         kernels=1,
         backward_all_reduces=1,
         replicated_activation_bytes=2 * s * h,
-        sharded_activation_bytes=4 * s * v,
-        fixed_sharded_bytes=4 * s * v,
+        sharded_activation_bytes=LOGIT_BYTES * s * v,
+        fixed_sharded_bytes=LOGIT_BYTES * s * v,
     ) + memory_kernels(LOSS_KERNELS)
 
 

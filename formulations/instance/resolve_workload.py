@@ -49,6 +49,9 @@ class WorkloadFile(Section):
     flash_attention: bool | None = None
     """Are attention scores recomputed instead of stored? Default: what the profile says, else in
     fp16, bf16 and fp8 in plans whose GPUs are all Ampere or later."""
+    fused_cross_entropy: bool = False
+    """Is the loss one kernel that keeps logits in 16 bit? Megatron-LM's
+    --cross-entropy-loss-fusion; else they are kept in 32 bit."""
 
 
 T = TypeVar("T")
@@ -97,6 +100,8 @@ def resolve_workload(
         )
     except InstanceError as error:
         raise place.at("sequence_length").error(error.found, error.allowed) from None
+    if written.fused_cross_entropy:
+        workload = workload.with_fused_cross_entropy()
     return architecture, workload
 
 

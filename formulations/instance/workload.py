@@ -34,6 +34,9 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16", "bf16", "fp8")
 #: In which fused attention has kernels (Dao et al. 2022; Dao 2023; fp8 keeps it in 16 bit).
 FLASH_PRECISIONS: tuple[Precision, ...] = ("fp16", "bf16", "fp8")
 
+#: Without fusion of the loss: kernels that cast, max, subtract, pick the target, exp, sum, log, and
+#: bytes of the logits kept (Korthikanti et al. 2023, section 4.3).
+LOSS_KERNELS, LOGIT_BYTES = 7, 4
 MASTER_BYTES = 4  # per parameter, of the optimizer's fp32 copy
 
 
@@ -262,6 +265,7 @@ class Workload(Record):
     gradient_bytes: Width = 4  #: per parameter, also on the wire
     optimizer_bytes: Width = 12  #: per parameter, see `OPTIMIZER_BYTES`
     flash_attention: bool = False
+    fused_cross_entropy: bool = False  #: logits stay in 16 bit, and their gradients take their place
     optimizer_block_bytes: int = Field(default=0, ge=0, le=64)  #: per `QUANTIZED_BLOCK` of them
 
     @model_validator(mode="after")
@@ -284,6 +288,25 @@ class Workload(Record):
         """The workload with flash attention."""
         runs = [run.but(layer=run.layer.with_flash()) for run in self.layer_runs]
         return self.but(layer_runs=tuple(runs), flash_attention=True)
+
+    @property
+    def logits_bytes(self) -> int:
+        """Of one sequence, as the product gives them; those of multi-token prediction by turns."""
+        rows = self.layer_runs[-1].layer.vocabulary_rows
+        return FORMATS[self.precision].element_bytes * self.sequence_length * rows
+
+    def with_fused_cross_entropy(self) -> "Workload":
+        """The workload whose loss is one kernel, which keeps logits as the product gives them."""
+        *runs, last = self.layer_runs
+        losses = 1 + self.mtp_layers
+        wide = LOGIT_BYTES * self.sequence_length * last.layer.vocabulary_rows
+        head = last.layer.but(
+            kernels=last.layer.kernels - losses * (LOSS_KERNELS - 1),
+            memory_kernels=last.layer.memory_kernels - losses * (LOSS_KERNELS - 1),
+            sharded_activation_bytes=last.layer.sharded_activation_bytes
+            - losses * (wide - self.logits_bytes),
+        )
+        return self.but(layer_runs=(*runs, last.but(layer=head)), fused_cross_entropy=True)
 
     @cached_property
     def whole_experts(self) -> "Workload":

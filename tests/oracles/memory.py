@@ -94,7 +94,25 @@ class Memory:
         pairs = zip(self._whole(x, k, r), self._copies(k, r), strict=True)
         shared = sum(count for count, copies in pairs if copies > 1)
         width = (zero >= 2) * workload.gradient_bytes + (zero >= 3) * workload.parameter_bytes
-        return ceil(b * kept / slot.cp), ceil(b * besides / slot.cp) + width * shared
+        whole = width * shared + (zero < 2) * self._on_the_way(x, k, r)
+        return ceil(b * kept / slot.cp), ceil(b * besides / slot.cp) + whole
+
+    def _on_the_way(self, x: int, k: int, r: int) -> int:
+        """Weight gradients before they are added up: of a block's matrices, or of the head's."""
+        at, slot, workload = self.at, self.at.stages[k][r].degrees, self.at.instance.workload
+        parts = [row.parameters for row in at.rows if row.kind not in ("embedding", "head")]
+        dense = [ceil((part.sharded) / slot.tp) + part.replicated for part in parts]
+        if layer_of(at, x).is_block:
+            own = at.rows[x].parameters
+            return workload.parameter_bytes * (ceil(own.sharded / slot.tp) + own.replicated)
+        if x == 0:
+            return 0
+        padded = 128 * slot.tp * ceil(at.rows[x].vocabulary / (128 * slot.tp))
+        logits = at.model.tokens * at.rows[x].vocabulary * (2 if workload.parameter_bytes == 2 else 4)
+        beside = 0 if workload.fused_cross_entropy else logits // slot.tp
+        beside += 2 * workload.boundary_bytes * at.splits(slot.tp)
+        matrix = padded // slot.tp * at.model.hidden + max(dense)
+        return workload.parameter_bytes * matrix + ceil(at.sequences(slot) * beside / slot.cp)
 
     def _one_layer(self, k: int, r: int) -> int:
         stages = range(k, len(self.at.stages), self.at.plan.config.pp)
