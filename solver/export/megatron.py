@@ -181,6 +181,8 @@ def strategies(job: Job) -> Options:
         "accumulate_allreduce_grads_in_fp32": in_fp32,
         "grad_reduce_in_bf16": not in_fp32 and workload.precision != "fp16",
         "attention_backend": "flash" if workload.flash_attention else None,
+        "cross_entropy_loss_fusion": workload.fused_cross_entropy,
+        "cross_entropy_fusion_impl": "te" if workload.fused_cross_entropy else None,
     }
 
 

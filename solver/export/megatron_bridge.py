@@ -81,6 +81,9 @@ def settings(job: Job) -> dict[str, object]:
         "mtp_num_layers": sizes["mtp_num_layers"],
         "seq_length": sizes["seq_length"],
     }
+    if job.instance.workload.fused_cross_entropy:
+        fused = ("cross_entropy_loss_fusion", "cross_entropy_fusion_impl")
+        model |= {name: hidden[name] for name in fused}
     match model["cp_comm_type"]:
         case [method]:  # of all layers
             model["cp_comm_type"] = method
