@@ -265,7 +265,7 @@ class Workload(Record):
     gradient_bytes: Width = 4  #: per parameter, also on the wire
     optimizer_bytes: Width = 12  #: per parameter, see `OPTIMIZER_BYTES`
     flash_attention: bool = False
-    fused_cross_entropy: bool = False  #: logits stay in 16 bit, and their gradients take their place
+    fused_cross_entropy: bool = False  #: logits stay in 16 bit, their gradients in their place
     optimizer_block_bytes: int = Field(default=0, ge=0, le=64)  #: per `QUANTIZED_BLOCK` of them
 
     @model_validator(mode="after")

@@ -108,7 +108,7 @@ class Memory:
         if x == 0:
             return 0
         padded = 128 * slot.tp * ceil(at.rows[x].vocabulary / (128 * slot.tp))
-        logits = at.model.tokens * at.rows[x].vocabulary * (2 if workload.parameter_bytes == 2 else 4)
+        logits = at.model.element_bytes * at.model.tokens * at.rows[x].vocabulary
         beside = 0 if workload.fused_cross_entropy else logits // slot.tp
         beside += 2 * workload.boundary_bytes * at.splits(slot.tp)
         matrix = padded // slot.tp * at.model.hidden + max(dense)
