@@ -191,11 +191,11 @@ def _memory_on(instance: Instance, config: Configuration, j: int) -> LayerMemory
 def _gradients_on_the_way(instance: Instance, config: Configuration, j: int) -> list[int]:
     """[runs of layers] bytes on a GPU of node group j of weight gradients not yet added up.
 
-    ZeRO 2 and 3 count whole gradients of a layer by themselves.
+    Where ZeRO 2 and 3 split gradients, those of a layer are counted whole instead.
     """
     workload, degrees = instance.workload, config.degrees[j]
     layers, tp = [run.layer for run in workload.layer_runs], degrees.tp
-    if config.zero >= GRADIENTS_SPLIT:
+    if config.zero >= GRADIENTS_SPLIT and config.ranks(j) > 1:
         return [0] * len(layers)
     matrices = [layer.but(vocabulary_rows=0).dense_per_gpu(tp, config.pp) for layer in layers]
     pairs = zip(layers, matrices, strict=True)

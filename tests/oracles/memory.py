@@ -94,7 +94,8 @@ class Memory:
         pairs = zip(self._whole(x, k, r), self._copies(k, r), strict=True)
         shared = sum(count for count, copies in pairs if copies > 1)
         width = (zero >= 2) * workload.gradient_bytes + (zero >= 3) * workload.parameter_bytes
-        whole = width * shared + (zero < 2) * self._on_the_way(x, k, r)
+        split = zero >= 2 and self._copies(k, r)[0] > 1
+        whole = width * shared + (not split) * self._on_the_way(x, k, r)
         return ceil(b * kept / slot.cp), ceil(b * besides / slot.cp) + whole
 
     def _on_the_way(self, x: int, k: int, r: int) -> int:
