@@ -29,5 +29,5 @@ def test_measured_memory_on_b200(reference: Path) -> None:
     """Within 3 % of 22 measured runs, 6 with experts and 4 with sequences that GPUs share."""
     rows = list(measured_on_b200(reference))
     assert len(rows) == 22
-    assert max(abs(row.error) for row in rows) <= 0.03
+    assert max(abs(row.error) for row in rows) <= 0.01
     assert max(abs(row.other_error) for row in rows if row.other_error is not None) <= 0.014

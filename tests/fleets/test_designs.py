@@ -69,8 +69,8 @@ def test_bug_there_is_a_fleet_until_no_template_holds_a_step(seed: int) -> None:
 
 
 def test_bug_pipelines_of_fewer_nodes_than_n0() -> None:
-    """Of instance 12 any three of four nodes hold the model, and some pairs: two pipelines fit."""
-    generator = TemplateGenerator(enlarged(12), ONE)
+    """Of instance 16 any three of four nodes hold the model, and some pairs: two pipelines fit."""
+    generator = TemplateGenerator(enlarged(16), ONE)
     document = templates_document(generator, 1)
     assert (document.least_nodes, document.available) == (3, 4)
     [line] = document.coverage

@@ -152,10 +152,10 @@ def test_after_an_interrupt_the_rest_is_what_the_starts_give(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ctrl-C in the first search: templates all the same, none above its bound, all reported."""
-    best = entries(random_instance(5))
+    best = entries(random_instance(7))
     told = list[tuple[int, int]]()
     interrupted_once(monkeypatch)
-    cut = entries(random_instance(5), lambda *done: told.append(done))
+    cut = entries(random_instance(7), lambda *done: told.append(done))
     assert told == [(i, len(cut)) for i in range(len(cut))]
     for entry, known in zip(cut, best, strict=True):
         assert known.step_time_s is not None

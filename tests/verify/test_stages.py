@@ -32,7 +32,7 @@ def test_the_optimum_is_proved_and_no_more(
 
 def test_too_many_ways_are_no_question() -> None:
     """Nothing is said of a configuration whose devices have more ways than are looked at."""
-    tables = random_tables(1, schedule="interleaved")
+    tables = random_tables(2, schedule="interleaved")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ChunkStages, "most_choices", 1)
         with pytest.raises(TimeUpError):
