@@ -96,16 +96,16 @@ class Comparison:
 class Answer:
     """What is known of a change of an instance.
 
-    step_time_s: of the best plan found with it. least, most: share of the objective, for each
-    sequence trained, that the best plan with it saves against the plan that is explained; negative
-    where it costs. None: there is no plan, or none was found.
+    step_time_s: of the best plan found with it. saves_at_least, saves_at_most: share of the
+    objective, for each sequence trained, that the best plan with it saves against the plan that is
+    explained; negative where it costs. None: there is no plan, or none was found.
     """
 
     change: str
     status: Status
     step_time_s: float | None = None
-    least: float | None = None
-    most: float | None = None
+    saves_at_least: float | None = None
+    saves_at_most: float | None = None
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,6 @@ def plan_figures(
 def _renting(
     instance: Instance, config: Configuration, step_time_s: float
 ) -> RentingDocument | None:
-    """The terms that the objective chose, if it chose any."""
     if instance.objective.minimize != "cost_per_useful_sequence" or instance.preemption is None:
         return None
     terms = terms_of(instance, config.nodes_used)

@@ -12,7 +12,7 @@ with loading():
     import typer
 
     from formulations.errors import PlannerError
-    from solver.cli import clusters, fleets, lengths, plans, replay, setup, solving
+    from solver.cli import clusters, fleets, plans, setup, solving
     from solver.cli.terminal import say
 
 app = typer.Typer(
@@ -64,7 +64,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "solve": solving.solve_command,
     "cross-check": solving.cross_check_command,
     "pareto": clusters.pareto_command,
-    "lengths": lengths.lengths_command,
+    "lengths": solving.lengths_command,
     "templates": fleets.templates_command,
     "verify": plans.verify_command,
     "show": plans.show_command,
@@ -75,7 +75,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": plans.export_command,
     "recover": fleets.recover_command,
     "switch": plans.switch_command,
-    "replay": replay.replay_command,
+    "replay": fleets.replay_command,
     "catalogue": setup.catalogue_command,
 }
 for name, command in COMMANDS.items():

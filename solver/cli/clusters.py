@@ -128,7 +128,6 @@ def _check_ranges(family: "Family", path: Path) -> None:
 def _limited(
     family: "Family", sequences: int | None, budget: float | None, deadline: str | None
 ) -> "Family":
-    """The family with the options as steps and limits."""
     instance = family.instance
     steps = instance.objective.steps
     if sequences is not None:
@@ -148,7 +147,6 @@ def _limited(
 def _search(
     family: "Family", measure: "Measure", options: SolveOptions, study: Path | None
 ) -> "FrontDocument":
-    """Searches, and tells on stderr how far it is."""
     from solver.clusters.search import FamilySearch, outcome
     from solver.study.store import study_at
 

@@ -139,7 +139,6 @@ def _target(path: Path) -> Path:
 
 
 def _is_device(target: Path) -> bool:
-    """Whether the path is a pipe or device, which is written to and never replaced."""
     return target.exists() and not target.is_file()
 
 

@@ -81,47 +81,42 @@ def gone(text: str) -> Any:
     return typer.Option(None, hidden=True, callback=with_error_line(refuse))
 
 
-def _shared(text: str, **settings: Any) -> Any:
-    """An option of several commands, which say its default."""
-    return typer.Option(help=text, **settings)
-
-
 InstanceArgument = Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance file (YAML).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 EngineOption = Annotated[
     Engine,
-    _shared(
-        "What runs the workers: processes of this machine, or ray: a Ray cluster "
+    typer.Option(
+        help="What runs the workers: processes of this machine, or ray: a Ray cluster "
         "(pip install 'hetplan[ray]')."
     ),
 ]
 AddressOption = Annotated[
     str | None,
-    _shared(
-        "Of the Ray cluster, or auto; unless given, one is started on this machine.",
+    typer.Option(
+        help="Of the Ray cluster, or auto; unless given, one is started on this machine.",
         metavar="HOST:PORT",
     ),
 ]
 StudyOption = Annotated[
     Path | None,
-    _shared(
-        "Keep what is closed in this file, and go on from there: the same command after a "
+    typer.Option(
+        help="Keep what is closed in this file, and go on from there: the same command after a "
         "kill loses the work in hand only. On a disk of this machine, not of the network."
     ),
 ]
 GapOption = Annotated[
     float,
-    _shared(
-        "Relative distance to the best plan that is good enough, such as 0.01.",
+    typer.Option(
+        help="Relative distance to the best plan that is good enough, such as 0.01.",
         min=0.0,
         callback=_below_one,
     ),
 ]
-SeedOption = Annotated[int, _shared("Seed of everything random.", min=0, max=2**31 - 1)]
+SeedOption = Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=2**31 - 1)]
 WorkersOption = Annotated[
     int | None,
-    _shared(
-        "Processes of the exact search, threads of HiGHS; unless given, one a core.",
+    typer.Option(
+        help="Processes of the exact search, threads of HiGHS; unless given, one a core.",
         min=1,
         max=MAX_WORKERS,
     ),

@@ -68,7 +68,6 @@ def show_study(path: Path, as_json: bool) -> None:
 
 
 def _search_text(instance: Instance, search: SearchOverview) -> list[RenderableType]:
-    """How many configs are closed, the best plan, and the open configs of the lowest bounds."""
     best = "none yet" if search.step_time_ns is None else time_text(search.step_time_ns / 1e9)
     closed = f"{search.closed} configurations closed, {len(search.open)} open"
     spent = f"{time_text(search.spent_s)} of processors on the configurations that took a search"
@@ -99,7 +98,6 @@ def _search_text(instance: Instance, search: SearchOverview) -> list[RenderableT
 
 
 def _family_text(instance: Instance, family: FamilyOverview) -> RenderableType:
-    """What was asked of the clusters, and how many of them are closed."""
     asked = [instance.name]
     if any(family.fewest):
         asked.append(f"{_nodes(instance, family.fewest)} at least")
@@ -116,7 +114,6 @@ def _family_text(instance: Instance, family: FamilyOverview) -> RenderableType:
 
 
 def _open(instance: Instance, open_nodes: Sequence[Sequence[int]]) -> Lines:
-    """A line with the numbers of nodes that are open, if there are any."""
     named = ", ".join(_nodes(instance, counts) for counts in open_nodes[:MOST_LISTED])
     return [("open", named + ", ..." * (len(open_nodes) > MOST_LISTED))] if open_nodes else []
 

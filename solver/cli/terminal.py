@@ -110,7 +110,6 @@ def family_display() -> "Iterator[Callable[[FamilyProgress], None] | None]":
 
 
 def _search_text(progress: "Progress") -> str:
-    """Incumbent, bound, gap, and how long it may still take where that is known."""
     from solver.report.quantities import time_text
 
     times_ns = progress.incumbent_ns, progress.bound_ns

@@ -93,7 +93,7 @@ def single_changes(planned: Planned, objective: float, best: Plan) -> list[Answe
     if planned.instance != planned.space:
         name = "overlap and sequence parallelism of the instance, its way to share sequences"
         answers += _answers(name, planned.space, planned.plan, objective)
-    return sorted(answers, key=lambda answer: (answer.least is None, -(answer.least or 0.0)))
+    return sorted(answers, key=lambda a: (a.saves_at_least is None, -(a.saves_at_least or 0.0)))
 
 
 def _answers(name: str, instance: Instance, plan: Plan, objective: float) -> Iterator[Answer]:

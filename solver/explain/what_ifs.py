@@ -101,7 +101,6 @@ def _doubled(instance: Instance, field: str, where: str, having: Sequence[int]) 
 
 
 def _terms(instance: Instance) -> Iterator[WhatIf]:
-    """On which nodes are rented."""
     steady, rarer = [], []
     for group in instance.cluster.groups:
         offered = group.spot is None or group.spot.only

@@ -36,6 +36,17 @@ _STATES = {sizes: name for name, sizes in OPTIMIZER_BYTES.items()}
 def assumptions(instance: Instance, config: Configuration, degrees: Sequence[Degrees]) -> Lines:
     """One line each, Labelled; `degrees`: of its stages."""
     overlap, exchanges = instance.search.overlap, config.zero >= GRADIENTS_SPLIT
+    # What would cost nothing; strategies of a profile are as it was measured
+    unused: Lines = []
+    analytic = instance.profile is None and instance.fused is None
+    flash = instance.workload.flash_attention
+    if analytic and not flash and has_flash(instance.cluster, instance.workload.precision):
+        text = "workload.flash_attention is off, although every GPU here has it: less memory"
+        unused.append(("unused", text))
+    spot = ", ".join(group.name for group in instance.cluster.groups if group.spot)
+    if spot and instance.objective.minimize != "cost_per_useful_sequence":
+        text = f"spot prices of {spot}: the objective cost_per_useful_sequence uses them"
+        unused.append(("unused", text))
     return [
         *(("assumed", text) for text in _assumed(instance, config, degrees)),
         *hidden(
@@ -44,7 +55,7 @@ def assumptions(instance: Instance, config: Configuration, degrees: Sequence[Deg
             sync=overlap.hidden_sync(config.pp, config.vpp) * (config.dp > 1 and not exchanges),
             sharding=overlap.sharding * (config.dp > 1 and exchanges),
         ),
-        *(("unused", text) for text in _unused(instance)),
+        *unused,
     ]
 
 
@@ -122,17 +133,6 @@ def hidden(overlap: Overlap, *, tensor: float, sync: float, sharding: float = 0)
     )
     text = ", ".join(f"{percent(share)} of {what}" for share, what in shares if share)
     return [(overlap.kind, f"hidden {text} ({overlap.source})")] if text else []
-
-
-def _unused(instance: Instance) -> Iterator[str]:
-    """What would cost nothing; strategies of a profile are as it was measured."""
-    analytic = instance.profile is None and instance.fused is None
-    flash = instance.workload.flash_attention
-    if analytic and not flash and has_flash(instance.cluster, instance.workload.precision):
-        yield "workload.flash_attention is off, although every GPU here has it: less memory"
-    spot = [group.name for group in instance.cluster.groups if group.spot]
-    if spot and instance.objective.minimize != "cost_per_useful_sequence":
-        yield f"spot prices of {', '.join(spot)}: the objective cost_per_useful_sequence uses them"
 
 
 def cost_without_flash(document: PlanDocument, config: Configuration) -> Lines:

@@ -13,7 +13,6 @@ from solver.report.quantities import decimal_text, decimal_unit, significant, si
 
 
 def _state_bytes(workload: Workload, parameters: int) -> int:
-    """Parameters, gradients and optimizer state."""
     each = workload.parameter_bytes + workload.gradient_bytes
     return each * parameters + workload.state_bytes(parameters)
 

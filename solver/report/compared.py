@@ -1,6 +1,7 @@
 """Answers side by side: methods, two plans, what runs and the best, a plan and its changes."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import NamedTuple
 
 from rich.console import RenderableType
@@ -113,7 +114,6 @@ class Field(NamedTuple):
 
 
 def _of_path(field: str) -> Callable[[PlanDocument], float | None]:
-    """A term of the critical path."""
     return lambda plan: getattr(plan.critical_path, field, None)
 
 
@@ -200,25 +200,23 @@ def evaluation_text(
         note = "one decision of the best plan put into this one, alone"
         changes = _changes(
             evaluation.changes,
-            lambda change: "does not fit" if change.least is None else percent(change.least),
+            lambda a: "does not fit" if a.saves_at_least is None else percent(a.saves_at_least),
         )
         parts += ["", note, changes]
     return parts
 
 
 def _changes(answers: Sequence[Answer], saved: Callable[[Answer], str]) -> Grid:
-    """Every change with the step that it leads to, and what it saves."""
-    longest_s = max((answer.step_time_s or 0.0 for answer in answers), default=0.0)
-
-    def step_time(answer: Answer) -> str:
-        return "-" if answer.step_time_s is None else time_text(answer.step_time_s, longest_s)
-
-    columns = {"step time": step_time, "saved": saved}
-    return table_of(answers, {"change": lambda answer: answer.change}, columns)
+    times_s = [answer.step_time_s for answer in answers]
+    longest_s = max(filter(None, times_s), default=0.0)
+    rows = [
+        [answer.change, "-" if time_s is None else time_text(time_s, longest_s), saved(answer)]
+        for answer, time_s in zip(answers, times_s, strict=True)
+    ]
+    return Grid(("change",), ("step time", "saved"), rows)
 
 
 def _distance(document: PlanDocument, evaluation: Evaluation) -> Lines:
-    """How far the plan is from the best one."""
     best, above = evaluation.best, evaluation.above_best
     if best is None:
         return []
@@ -234,9 +232,11 @@ def _distance(document: PlanDocument, evaluation: Evaluation) -> Lines:
         ("best plan", f"{time_text(best.step_time_ns / 1e9)}, {best.status} for {target}"),
         ("distance", distance),
     ]
-    saving = next((change for change in evaluation.changes if (change.least or 0.0) > 0), None)
+    saving = next(
+        (change for change in evaluation.changes if (change.saves_at_least or 0.0) > 0), None
+    )
     if saving is not None:
-        saved = percent(saving.least or 0.0)
+        saved = percent(saving.saves_at_least or 0.0)
         lines.append(("most brings", f"{saving.change}, alone: {saved} saved"))
     return lines
 
@@ -276,7 +276,7 @@ def explanation(
 ) -> list[RenderableType]:
     """What the time of a step goes into, and every change with what it saves, most first."""
     what = "time" if document.minimize == "step_time" else "money"
-    by_gain = sorted(answers, key=lambda answer: (answer.least is None, -(answer.least or 0.0)))
+    by_gain = sorted(answers, key=lambda a: (a.saves_at_least is None, -(a.saves_at_least or 0.0)))
     note = (
         "changes, each solved again from this plan where it stays possible;\n"
         f"saved: {what} per sequence against it, as proved"
@@ -290,24 +290,15 @@ def gain_text(answer: Answer) -> str:
     def signed(share: float) -> str:
         return percent(share) if abs(share) >= _ALIKE else "0 %"
 
-    if answer.least is None:
+    if answer.saves_at_least is None:
         return "no plan" if answer.status == "infeasible" else "not reached in time"
-    if answer.most is None:
-        return f"{signed(answer.least)} at least, not reached in time"
-    if answer.most - answer.least < _ALIKE:
-        return signed(answer.least)
-    return f"{signed(answer.least)} to {signed(answer.most)}"
+    if answer.saves_at_most is None:
+        return f"{signed(answer.saves_at_least)} at least, not reached in time"
+    if answer.saves_at_most - answer.saves_at_least < _ALIKE:
+        return signed(answer.saves_at_least)
+    return f"{signed(answer.saves_at_least)} to {signed(answer.saves_at_most)}"
 
 
 def answers_json(answers: Sequence[Answer]) -> list[dict[str, object]]:
     """The same as data."""
-    return [
-        {
-            "change": answer.change,
-            "status": str(answer.status),
-            "step_time_s": answer.step_time_s,
-            "saves_at_least": answer.least,
-            "saves_at_most": answer.most,
-        }
-        for answer in answers
-    ]
+    return [asdict(answer) for answer in answers]

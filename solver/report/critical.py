@@ -1,7 +1,7 @@
 """What limits a step: where the time of its critical path goes, and what would shorten it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -80,8 +80,13 @@ def by_type(document: PlanDocument, step: Step) -> list[tuple[str, int]]:
     return sorted(times_ns, key=lambda item: -item[1])
 
 
-def _what_ifs(document: PlanDocument, costs: PlanCosts) -> Iterator[tuple[str, PlanCosts]]:
-    """Costs of the same plan with one kind of work taking 10 % less time everywhere."""
+def improvements(document: PlanDocument, step: Step) -> list[tuple[str, float]]:
+    """What saves which share of the step if it took 10 % less time everywhere; most first.
+
+    Each is found by simulating the same plan again, so that it says what is gained in truth, not
+    only on today's critical path.
+    """
+    costs, faster = step.costs, dict[str, PlanCosts]()
 
     def less(time_ns: Array) -> Array:
         return time_ns * (100 - SPEED_UP_PERCENT) // 100
@@ -95,28 +100,16 @@ def _what_ifs(document: PlanDocument, costs: PlanCosts) -> Iterator[tuple[str, P
             for time_ns in (costs.forward_ns, costs.backward_ns, costs.weight_ns)
         )
         passes = replace(costs, forward_ns=forward_ns, backward_ns=backward_ns, weight_ns=weight_ns)
-        yield f"compute on {name}", passes
-    yield _TRANSFERS, replace(costs, send_ns=less(costs.send_ns))
-    syncs = replace(
+        faster[f"compute on {name}"] = passes
+    faster[_TRANSFERS] = replace(costs, send_ns=less(costs.send_ns))
+    faster["gradient sync"] = replace(
         costs,
         sync_ns=less(costs.sync_ns),
         gather_ns=less(costs.gather_ns),
         embedding_ns=costs.embedding_ns * (100 - SPEED_UP_PERCENT) // 100,
     )
-    yield "gradient sync", syncs
-    yield "the optimizer", replace(costs, optimizer_ns=less(costs.optimizer_ns))
-
-
-def improvements(document: PlanDocument, step: Step) -> list[tuple[str, float]]:
-    """What saves which share of the step if it took 10 % less time; most first.
-
-    Each is found by simulating the same plan again, so that it says what is gained in truth, not
-    only on today's critical path.
-    """
-    gains = [
-        (name, 1 - step_time_ns(faster) / step.step_time_ns)
-        for name, faster in _what_ifs(document, step.costs)
-    ]
+    faster["the optimizer"] = replace(costs, optimizer_ns=less(costs.optimizer_ns))
+    gains = [(name, 1 - step_time_ns(new) / step.step_time_ns) for name, new in faster.items()]
     return sorted((gain for gain in gains if gain[1] > 0), key=lambda gain: -gain[1])
 
 

@@ -31,18 +31,10 @@ def fleet_text(
 
     all_nodes_step_s: shortest step without idle nodes, where there are some; None: there is none.
     """
-    parts: list[RenderableType] = [_pipeline_table(document)]
-    if document.recovery and document.recovery.copies:
-        parts += ["", _copy_table(document, document.recovery)]
-    lines = [*_recovery_lines(document), *_fleet_lines(document, all_nodes_step_s)]
-    return [*parts, "", Labelled(lines)]
-
-
-def _pipeline_table(document: FleetDocument) -> Grid:
     longest_s = max(pipeline.step_time_s for pipeline in document.pipelines)
     templates = [design.template for design in document.designs]
     changes = pipeline_changes(document)
-    return table_of(
+    pipelines = table_of(
         enumerate(document.pipelines),
         {
             "pipeline": lambda row: f"{row[0]}",
@@ -55,6 +47,11 @@ def _pipeline_table(document: FleetDocument) -> Grid:
             "step": lambda row: time_text(row[1].step_time_s, longest_s),
         },
     )
+    parts: list[RenderableType] = [pipelines]
+    if document.recovery and document.recovery.copies:
+        parts += ["", _copy_table(document, document.recovery)]
+    lines = [*_recovery_lines(document), *_fleet_lines(document, all_nodes_step_s)]
+    return [*parts, "", Labelled(lines)]
 
 
 def _names(nodes: Sequence[str]) -> str:
@@ -94,7 +91,6 @@ def pipeline_changes(document: FleetDocument) -> list[str]:
 
 
 def _copy_table(document: FleetDocument, recovery: RecoveryDocument) -> Grid:
-    """What every node receives, from whom, and how long that would take alone."""
     grouped: dict[tuple[str, str | None, int | None], list[CopyDocument]] = defaultdict(list)
     for copy in recovery.copies:
         grouped[copy.target, copy.source, copy.replica].append(copy)

@@ -242,7 +242,6 @@ def _best_of_sizes(document: FrontDocument) -> dict[int, PointDocument]:
 
 
 def _size_table(document: FrontDocument) -> Grid:
-    """The best of every number of nodes that brings something."""
     longest_s = max(map(_step_s, document.points))
     best = [*_best_of_sizes(document).values()]
     adds = [percent(_step_s(few) / _step_s(many) - 1) for few, many in pairwise(best)]

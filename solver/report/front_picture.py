@@ -103,7 +103,14 @@ def front_picture(
     if everything:
         best = [mark for mark in marks if mark.kind == "best"]
         faint = [mark for mark in marks if mark.kind != "best"]
-        parts += [*chart.grid(), *_stairs(chart, best), *map(dot, (*faint, *others))]
+        parts += chart.grid()
+        if best:
+            # At every throughput the least cost, from the fastest, which the upper edge ends
+            lowest = accumulate((mark.at.paid for mark in best), min)
+            corners = zip((mark.at.throughput for mark in best), lowest, strict=True)
+            edge = best[0].at.throughput, chart.up.high
+            parts.append(chart.steps([edge, *corners], chart.across.low, 'class="f"'))
+        parts += map(dot, (*faint, *others))
         parts += [*_names(chart, best), *map(dot, best)]
     title = (
         f"{document.family.instance.workload.name}: {len(document.clusters):,} clusters, "
@@ -127,11 +134,10 @@ def _axis(values: Sequence[float], form: str) -> Axis:
 def _marks(document: FrontDocument, cluster: ClusterRecord) -> Iterator[Mark]:
     """On all terms that keep some of the time; none for a cluster of which nothing is to show."""
     time_ns = cluster.step_time_ns if cluster.standing != "open" else cluster.bound_ns
-    kind: _Kind = "bound" if time_ns is None else "known"
+    kind: _Kind = "known" if time_ns else "bound"
     if cluster.standing == "open":
         kind = "open"
-    time_ns = time_ns or cluster.bound_ns
-    if not time_ns:
+    if not (time_ns := time_ns or cluster.bound_ns):
         return
     listed = next((point.terms for point in document.points if point.nodes == cluster.nodes), ())
     best = {terms.on_spot for terms in listed} if cluster.standing == "best" else set()
@@ -152,17 +158,7 @@ def _marks(document: FrontDocument, cluster: ClusterRecord) -> Iterator[Mark]:
         yield Mark("best" if terms.on_spot in best else kind, at, name, text)
 
 
-def _stairs(chart: Chart, best: Sequence[Mark]) -> Iterator[str]:
-    """At every throughput the least cost, from the fastest point, which the upper edge ends."""
-    lowest = accumulate((mark.at.paid for mark in best), min)
-    corners = [(mark.at.throughput, paid) for mark, paid in zip(best, lowest, strict=True)]
-    if corners:
-        edge = corners[0][0], chart.up.high
-        yield chart.steps([edge, *corners], chart.across.low, 'class="f"')
-
-
 def _names(chart: Chart, best: Sequence[Mark]) -> Iterator[str]:
-    """Those of the points, where there is room."""
     taken: list[tuple[float, float, float]] = []
     for mark in best:
         x, y = chart.x(mark.at.throughput), chart.y(mark.at.paid)
@@ -205,8 +201,8 @@ def front_page(document: FrontDocument) -> str:
     )
     parts = [
         section("Front", front_picture(document), note),
-        section("Points", point_table(document).html()),
-        section("Proof", Labelled(lines).html()),
-        section("Other clusters", others.html()),
+        section("Points", point_table(document)),
+        section("Proof", Labelled(lines)),
+        section("Other clusters", others),
     ]
     return sections_page(f"{instance.name}: {instance.workload.name}", parts)

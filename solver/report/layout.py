@@ -55,7 +55,6 @@ class Grid:
         return [*self.texts, *self.numbers]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The table in the columns that there are."""
         grid = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
         widths = iter(self.widths(options.max_width))
         for heading in self.texts:
@@ -128,7 +127,6 @@ class Labelled:
     lines: Lines
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The lines in the columns that there are."""
         label_width = max([_LABEL_WIDTH, *(len(label) for label, _ in self.lines)])
         width = max(_FOLDED, options.max_width - label_width - _GAP)
         grid = Table.grid(padding=(0, _GAP))

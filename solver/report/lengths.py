@@ -288,7 +288,6 @@ def _run(
 
 
 def _optimizer(document: LengthsDocument, anchor: int) -> Iterator[_Part]:
-    """The end of a step."""
     strategy = document.problem.strategies[anchor]
     if once_s := seconds(strategy.anchor_ns):
         yield _Part(once_s, _ANCHOR, f"optimizer of {strategy.name}, {time_text(once_s)}")

@@ -93,7 +93,6 @@ def stage_table(document: PlanDocument) -> Grid:
     recomputed = any(stage.recomputed.blocks for stage in stages)
 
     def recomputed_text(stage: StageDocument) -> str:
-        """How many of a stage's blocks are recomputed in every backward pass."""
         blocks = sum(layer.is_block for layer in workload.layers[slice(*stage.layers)])
         way = "" if stage.recomputed.way == "full" else f", {stage.recomputed.way}"
         return f"{stage.recomputed.blocks} of {blocks}{way}" if stage.recomputed.blocks else "none"

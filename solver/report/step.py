@@ -184,15 +184,6 @@ class Fold:
         if end_ns > self.end_ns:
             yield max(start_ns, self.end_ns) - self.skipped_ns, end_ns - self.skipped_ns
 
-    def num_hidden(self, row: Row) -> int:
-        """Micro-batches of a row of which no pass is shown."""
-        shown = {
-            bar.micro_batch
-            for bar in row.bars
-            if bar.start_ns < self.start_ns or bar.end_ns > self.end_ns
-        }
-        return len({bar.micro_batch for bar in row.bars} - shown)
-
 
 def fold_for(rows: Sequence[Row], step_time_ns: int, num_bars: int) -> Fold:
     """The fold that leaves about so many bars, half of them on each side; an empty one if all."""
@@ -218,11 +209,16 @@ def timeline_data(document: PlanDocument, step: Step) -> dict[str, object]:
     names = _kind_names(document, rows)
     number_of_kind = {kind: number for number, kind in enumerate(names)}
     replica = next(bar.replica for bar in step.critical_path if bar.replica is not None)
+
+    def shown(row: Row) -> set[int | None]:
+        """Micro-batches of a row of which some pass is shown."""
+        return {bar.micro_batch for bar in row.bars if any(fold.parts(bar.start_ns, bar.end_ns))}
+
     row_of_stage = {row.stage: i for i, row in enumerate(rows) if replica in row.replicas}
     return {
         "step": step.step_time_ns,
         "fold": [fold.start_ns, fold.end_ns, fold.width_ns],
-        "hidden": max(fold.num_hidden(row) for row in rows),
+        "hidden": max(len({bar.micro_batch for bar in row.bars} - shown(row)) for row in rows),
         "kinds": list(names.items()),
         "rows": [
             {

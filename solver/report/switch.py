@@ -154,7 +154,6 @@ def _lines(document: SwitchDocument) -> Lines:
 
 
 def _limits(document: SwitchDocument) -> str:
-    """The ports and links that the bound counts on."""
     kinds: dict[str, list[str]] = {}
     for channel in document.bound_by:
         name = channel.at if channel.to is None else f"{channel.at} to {channel.to}"
@@ -228,6 +227,5 @@ def _name(name: str, y: float) -> str:
 def _axis(
     ticks: Sequence[float], top: float, rows: int, text: Callable[[float], str]
 ) -> Iterator[str]:
-    """Lines behind the rows, with their names below."""
     places = ((_WIDTH * tick / ticks[-1], text(round(tick, 12)) if tick else "0") for tick in ticks)
     yield from upright_lines(places, top - 4, top + rows * _STEP + 4, 14)

@@ -98,15 +98,6 @@ def cluster_text(instance: Instance) -> str:
     )
 
 
-def workload_text(workload: Workload) -> str:
-    """Name, size and batch."""
-    return (
-        f"{workload.name}: {significant(workload.parameters / 1e6)} million parameters, "
-        f"{counted(workload.global_batch, 'sequence')} of {workload.sequence_length:,} tokens "
-        "per step"
-    )
-
-
 def lengths_lines(instance: Instance) -> Lines:
     """That a plan leaves the lengths of sequences out of account, where an instance says them."""
     if instance.lengths is None:
@@ -146,11 +137,13 @@ def batches_text(document: PlanDocument, config: Configuration) -> str:
 
 def heading_lines(document: PlanDocument) -> Lines:
     """What was asked, and the configuration of the plan if there is one."""
-    instance, config = document.instance, document.config
+    instance, config, workload = document.instance, document.config, document.instance.workload
+    size = f"{significant(workload.parameters / 1e6)} million parameters"
+    sequences = f"{counted(workload.global_batch, 'sequence')} of {workload.sequence_length:,}"
     lines = [
-        ("workload", workload_text(instance.workload)),
+        ("workload", f"{workload.name}: {size}, {sequences} tokens per step"),
         *lengths_lines(instance),
-        ("layers", chain_text(instance.workload)),
+        ("layers", chain_text(workload)),
         ("cluster", cluster_text(instance)),
     ]
     if config is not None:

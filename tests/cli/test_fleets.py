@@ -1,4 +1,4 @@
-"""The commands `templates` and `recover`."""
+"""The commands `templates`, `recover` and `replay`."""
 
 from pathlib import Path
 
@@ -15,6 +15,12 @@ from tests.docs_pages import shown_and_printed
 def test_consoles_of_fleets() -> None:
     """Templates of several clusters, a fleet and what is left of it, and what is refused."""
     shown, printed = shown_and_printed("fleets")
+    assert printed == shown
+
+
+def test_consoles_of_replays() -> None:
+    """Two policies side by side, as data, and what is refused."""
+    shown, printed = shown_and_printed("replay")
     assert printed == shown
 
 

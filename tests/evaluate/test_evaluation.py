@@ -31,7 +31,7 @@ def test_each_decision_alone() -> None:
     names = [one.change.split()[0] for one in found.changes]
     assert {"node", "split", "schedule", "ZeRO"} <= set(names)
     assert "tensor" not in names
-    saved = [one.least for one in found.changes if one.least is not None]
+    saved = [one.saves_at_least for one in found.changes if one.saves_at_least is not None]
     assert saved == sorted(saved, reverse=True)
     assert saved[0] > 0
 
@@ -41,7 +41,7 @@ def test_saving_is_that_of_the_changed_plan() -> None:
     found = evaluated("pp=4,micro_batch=2,split=6/2/2/2,zero=1")
     split = next(one for one in found.changes if one.change.startswith("split "))
     again = evaluated(f"pp=4,micro_batch=2,split={split.change.split()[1]},zero=1")
-    assert split.least == pytest.approx(1 - again.objective / found.objective)
+    assert split.saves_at_least == pytest.approx(1 - again.objective / found.objective)
     assert split.step_time_s == again.objective / 1e9
 
 
@@ -64,7 +64,7 @@ def test_other_degrees_bring_their_own_split_and_hosts() -> None:
     """Tensor, data, pipeline and the nodes they fill are one decision."""
     found = evaluated("tp=2,pp=4,micro_batch=2", search="target: any")
     change = next(one for one in found.changes if one.change.startswith("tensor "))
-    assert (change.least or 0) > 0
+    assert (change.saves_at_least or 0) > 0
 
 
 def test_change_that_does_not_fit_saves_nothing() -> None:
@@ -75,7 +75,7 @@ def test_change_that_does_not_fit_saves_nothing() -> None:
     own = read_run(instance, stated=text, order="small,big,small")
     found = compared(own, predicted(own)[1], SolveOptions(gap=0.01), solve)
     assert found.above_bound is not None
-    broken = [one for one in found.changes if one.least is None]
+    broken = [one for one in found.changes if one.saves_at_least is None]
     assert list(found.changes[len(found.changes) - len(broken) :]) == broken
 
 
@@ -91,7 +91,7 @@ def test_settings_of_the_instance_are_a_change() -> None:
     _, alone = predicted(own)
     [change] = single_changes(own, alone.objective, own.plan)
     assert change.change.startswith("overlap and sequence parallelism")
-    assert (change.least or 0) > 0
+    assert (change.saves_at_least or 0) > 0
 
 
 def test_no_change_beats_the_best_plan() -> None:
@@ -106,7 +106,7 @@ def test_no_change_beats_the_best_plan() -> None:
     least = 1 - found.best.objective / found.objective
     own_decisions = [one for one in found.changes if not one.change.startswith("overlap")]
     assert own_decisions
-    assert all(one.least is None or one.least <= least for one in own_decisions)
+    assert all(one.saves_at_least is None or one.saves_at_least <= least for one in own_decisions)
 
 
 def test_bug_chunks_with_other_micro_batches() -> None:

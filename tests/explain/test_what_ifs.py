@@ -52,8 +52,8 @@ def test_every_change_is_solved_as_an_instance_of_its_own(
         result = solve(one.instance)
         assert result.objective is not None
         more = few_choices().workload.global_batch / one.instance.workload.global_batch
-        assert answer.least == pytest.approx(1 - result.objective * more / best)
-        assert answer.least == answer.most
+        assert answer.saves_at_least == pytest.approx(1 - result.objective * more / best)
+        assert answer.saves_at_least == answer.saves_at_most
 
 
 def changes_of(workload: str, groups: str, search: str = "{}", more: str = "") -> list[str]:
@@ -122,11 +122,11 @@ def test_bug_changes_that_keep_the_plan_had_no_plan_without_time(
     for answer, what_if in zip(found, what_ifs(instance), strict=True):
         start = kept(plan, instance, what_if.instance)
         if start is None:
-            assert (answer.least, answer.step_time_s) == (None, None)
+            assert (answer.saves_at_least, answer.step_time_s) == (None, None)
             assert gain_text(answer) == "not reached in time"
         else:
             assert answer.step_time_s == pytest.approx(start[1] / 1e9)
-            assert answer.most is None
+            assert answer.saves_at_most is None
             assert gain_text(answer).endswith("at least, not reached in time")
 
 

@@ -10,7 +10,7 @@ from formulations.instance.targets import TARGETS
 from solver.document import MemoryDocument, PlanDocument
 from solver.report.chart import Axis, Chart
 from solver.report.critical import SPEED_UP_PERCENT, by_type, improvements
-from solver.report.layout import Labelled
+from solver.report.layout import Grid, Labelled
 from solver.report.naming import layers_text
 from solver.report.quantities import percent, significant, size_text, time_text
 from solver.report.stages import alike, all_stages, num_stages, placed
@@ -44,16 +44,27 @@ def html_page(document: PlanDocument, step: Step) -> str:
     title = ": ".join(dict.fromkeys((document.instance.name, document.instance.workload.name)))
     data = json.dumps(timeline_data(document, step), separators=(",", ":")).replace("<", "\\u003c")
     proof = Labelled(outcome(document)).html() + search_chart(document)
+    # The figures that matter most, each with its name
+    status = f"{document.status} for {TARGETS[document.target].name}"
+    headline = [("step time", time_text(document.step_time_s or 0.0)), ("status", status)]
+    if document.lower_bound_s is not None and document.gap is not None:
+        headline.append(("no plan is below", time_text(document.lower_bound_s)))
+        headline.append(("gap", percent(document.gap)))
+    rate = f"{significant(document.throughput_sequences_per_s or 0.0)} sequences/s"
+    headline += [("throughput", rate), ("MFU", percent(document.mfu or 0.0))]
+    cells = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in headline
+    )
     parts = [
-        f"<header><h1>{escape(title)}</h1>{_headline(document)}</header><main>",
-        section("Plan", Labelled(heading_lines(document)).html()),
+        f"<header><h1>{escape(title)}</h1><dl class=headline>{cells}</dl></header><main>",
+        section("Plan", Labelled(heading_lines(document))),
         section("Stages", stages(document), "Layers of the model, stage by stage."),
         section("Machines", machines(document), "The number on a GPU is the stage it runs."),
         section("Memory", memory(document), "Peak on each GPU; the mark is the limit."),
         section("One step", _TIMELINE),
         section("Where the time goes", time_spent(document, step)),
         section("Proof", proof),
-        section("Figures and assumptions", Labelled(figures(document)).html()),
+        section("Figures and assumptions", Labelled(figures(document))),
         "</main>",
         f'<script type="application/json" id=data>{data}</script>'
         f"<script>{_asset('page.js')}</script>",
@@ -80,28 +91,14 @@ def _asset(name: str) -> str:
     return resources.files("solver.report.html").joinpath(name).read_text(encoding="utf-8")
 
 
-def _headline(document: PlanDocument) -> str:
-    """The figures that matter most, each with its name."""
-    status = f"{document.status} for {TARGETS[document.target].name}"
-    headline = [("step time", time_text(document.step_time_s or 0.0)), ("status", status)]
-    if document.lower_bound_s is not None and document.gap is not None:
-        headline.append(("no plan is below", time_text(document.lower_bound_s)))
-        headline.append(("gap", percent(document.gap)))
-    rate = f"{significant(document.throughput_sequences_per_s or 0.0)} sequences/s"
-    headline += [("throughput", rate), ("MFU", percent(document.mfu or 0.0))]
-    cells = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in headline
-    )
-    return f"<dl class=headline>{cells}</dl>"
-
-
 # Parts that need no script: figures, machines, stages, memory, time
 
 
-def section(title: str, body: str, note: str = "") -> str:
+def section(title: str, body: str | Grid | Labelled, note: str = "") -> str:
     """A titled part of the page; `note`: a sentence below the title."""
     below = f"<p class=note>{escape(note)}</p>" if note else ""
-    return f"<section><h2>{escape(title)}</h2>{below}{body}</section>"
+    shown = body if isinstance(body, str) else body.html()
+    return f"<section><h2>{escape(title)}</h2>{below}{shown}</section>"
 
 
 def legend(names: Iterable[tuple[str, str]]) -> str:
