@@ -134,9 +134,6 @@ class SyncPhase:
         )
 
 
-_RingKey = tuple[SyncPhase, int, tuple[RingRate, ...], float, tuple[RingRate, ...], float]
-
-
 def _slowest(rates: Iterable[RingRate]) -> tuple[RingRate, ...]:
     """Of rates for equal buffers the largest, ascending by buffers."""
     slowest: dict[int, float] = {}
@@ -152,7 +149,8 @@ class Placer:
         self.tables = tables
         self.zones = ZoneTerms(tables)
         self._terms: dict[tuple[int, int], NodeTerms] = {}
-        self._rings: dict[_RingKey, tuple[Array, int]] = {}
+        #: By number of nodes, rates and start-up inside nodes, rates and start-up between them.
+        self._rings: dict[tuple[object, ...], tuple[Array, int, Array, int]] = {}
         config, overlap = tables.config, tables.instance.search.overlap
         zero, seen = config.zero, 1 - overlap.hidden_sync(config.pp, config.vpp)
         factor = seen * SYNC_FACTORS[zero]
@@ -163,12 +161,8 @@ class Placer:
 
     def terms(self, j: int, start: int) -> NodeTerms:
         """Terms of a node of group j whose first slot is `start`."""
-        key = (j, start)
-        if key not in self._terms:
-            self._terms[key] = self._node_terms(j, start)
-        return self._terms[key]
-
-    def _node_terms(self, j: int, start: int) -> NodeTerms:
+        if (j, start) in self._terms:
+            return self._terms[j, start]
         tables, config = self.tables, self.tables.config
         group, degrees = tables.instance.cluster.groups[j], config.degrees[j]
         stop = start + tables.slots_per_node[j]
@@ -181,7 +175,7 @@ class Placer:
         ranks = {k: count * degrees.copies for k, count in slots.items()}
         like, inside, outside = lanes_like(config, j), group.intra_node, group.inter_node
         across = RingRate(degrees.tp * len(leaving) / outside.bandwidth_bytes_per_s, like)
-        return NodeTerms(
+        self._terms[j, start] = NodeTerms(
             send_ns=_sends(tables, j, start),
             inside={
                 k: RingRate(ring_share(1, n) / inside.bandwidth_bytes_per_s, like)
@@ -191,6 +185,7 @@ class Placer:
             outside=dict.fromkeys(leaving, across),
             embedding_ns=_embedding_ns(tables, j, start),
         )
+        return self._terms[j, start]
 
     def costs(self, order: Sequence[int]) -> PlacementCosts:
         """Costs of the nodes of groups `order[0]`, `order[1]`, ... in node order."""
@@ -239,35 +234,24 @@ class Placer:
         `zones`: of the links between its zones. What bytes take is the most of any node, layer by
         layer, inside nodes and between them.
         """
-        sync, sync_latency = self._phase(self.sync, k, nodes, groups, zones)
-        if self.gather is None:
-            return sync, sync_latency, np.zeros_like(sync), 0
-        return sync, sync_latency, *self._phase(self.gather, k, nodes, groups, zones)
-
-    def _phase(
-        self,
-        phase: SyncPhase,
-        k: int,
-        nodes: Sequence[NodeTerms],
-        groups: Sequence[int],
-        zones: ZoneRing | None,
-    ) -> tuple[Array, int]:
-        """[L] and start-up of rings over the nodes, from the slowest terms among them."""
-        cluster = self.tables.instance.cluster
+        cluster, n = self.tables.instance.cluster, len(nodes)
         inside_latency_s = max(node.inside_latency_s[k] for node in nodes)
         between = [node.outside[k] for node in nodes if k in node.outside]
         latencies_s = [cluster.groups[j].inter_node.latency_s for j in set(groups)]
         if zones is not None:
             between.append(zones[0])
             latencies_s.append(zones[1])
-        inside = _slowest(node.inside[k] for node in nodes)
-        outside, n, latency_s = _slowest(between), len(nodes), max(latencies_s)
-        key = (phase, n, inside, inside_latency_s, outside, latency_s)
+        inside, outside = _slowest(node.inside[k] for node in nodes), _slowest(between)
+        key = (n, inside, inside_latency_s, outside, max(latencies_s))
         if key not in self._rings:
             efficiency = cluster.efficiency(n)
-            layers: Array = np.max([phase.inside_ns(rate) for rate in inside], axis=0)
-            if outside:
-                across = [phase.outside_ns(rate, n, efficiency) for rate in outside]
-                layers = layers + np.max(across, axis=0)
-            self._rings[key] = layers, phase.latency_ns(inside_latency_s, n, latency_s)
+            rings: list[tuple[Array, int]] = []
+            for phase in filter(None, (self.sync, self.gather)):
+                layers: Array = np.max([phase.inside_ns(rate) for rate in inside], axis=0)
+                if outside:
+                    across = [phase.outside_ns(rate, n, efficiency) for rate in outside]
+                    layers = layers + np.max(across, axis=0)
+                rings.append((layers, phase.latency_ns(inside_latency_s, n, max(latencies_s))))
+            sync, gather = rings if len(rings) > 1 else (*rings, (np.zeros_like(rings[0][0]), 0))
+            self._rings[key] = *sync, *gather
         return self._rings[key]
