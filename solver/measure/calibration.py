@@ -15,7 +15,7 @@ measured takes a. Errors are cross-validated on the last linearisation.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from statistics import fmean
@@ -247,6 +247,19 @@ def memory_headroom(measured: Sequence[tuple[MeasuredStep, float | None]]) -> fl
     return max(0.0, *shares) if shares else None
 
 
+def curves(texts: Mapping[tuple[str, Kernels], str]) -> Iterator[str]:
+    """Lines of layer kind -> GPU -> tp -> micro-batch -> text, in the order of the texts."""
+    tree: dict[str, dict[str, dict[int, list[str]]]] = {}
+    for (kind, (gpu, tp, b)), text in texts.items():
+        degrees = tree.setdefault(kind, {}).setdefault(gpu, {})
+        degrees.setdefault(tp, []).append(f"{b}: {text}")
+    for kind, gpus in tree.items():
+        yield f"  {kind}:"
+        for gpu, degrees in gpus.items():
+            yield f"    {json.dumps(gpu)}:"
+            yield from (f"      {tp}: {{{', '.join(curve)}}}" for tp, curve in degrees.items())
+
+
 def section(corrected: Corrected) -> str:
     """The section `calibration`."""
     fit, lines = corrected.fit, ["", "# Written by `hetplan calibrate`.", "calibration:"]
@@ -259,18 +272,12 @@ def section(corrected: Corrected) -> str:
     if corrected.memory_headroom is not None:
         lines.append(f"  memory_headroom: {corrected.memory_headroom:.4f}")
     lines.append("  factors:  # layer kind -> GPU -> tp -> micro-batch -> of the layer's times")
-    tree: dict[str, dict[str, dict[int, dict[int, float]]]] = {}
-    for kernels, factors in sorted(fit.by_kernels.items()):
-        for kind, factor in corrections(corrected.instance, kernels, factors).items():
-            degrees = tree.setdefault(kind, {}).setdefault(kernels.gpu, {})
-            degrees.setdefault(kernels.tp, {})[kernels.micro_batch] = factor
-    for kind, gpus in tree.items():
-        lines.append(f"    {kind}:")
-        for gpu, degrees in gpus.items():
-            lines.append(f"      {json.dumps(gpu)}:")
-            for tp, curve in degrees.items():
-                texts = ", ".join(f"{b}: {factor:.4f}" for b, factor in curve.items())
-                lines.append(f"        {tp}: {{{texts}}}")
+    texts = {
+        (kind, kernels): f"{factor:.4f}"
+        for kernels, factors in sorted(fit.by_kernels.items())
+        for kind, factor in corrections(corrected.instance, kernels, factors).items()
+    }
+    lines += (f"  {line}" for line in curves(texts))
     return "\n".join(lines) + "\n"
 
 

@@ -20,6 +20,7 @@ from formulations.errors import InstanceError, PlannerError
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import FLASH_PRECISIONS, Precision
+from solver.measure.calibration import Kernels, curves
 from solver.measure.torch_layers import layers
 
 RUNS, LEAST_RUN_S, MOST_PASSES = 3, 0.05, 50
@@ -216,9 +217,9 @@ def profile_text(
     """The profile file."""
     source = f"hetplan profile of {wanted.model}, {wanted.sequence_length} tokens per sequence"
     flash = has_flash(device, wanted.precision)
-    times: dict[Key, str] = {}
-    peaks: dict[Key, str] = {}
-    for key, measurement in measurements.items():
+    times, peaks = dict[tuple[str, Kernels], str](), dict[tuple[str, Kernels], str]()
+    for (kind, tp, b), measurement in measurements.items():
+        key = kind, Kernels(gpu, tp, b)
         passes = (measurement.forward_ms, measurement.backward_ms, measurement.weight_ms)
         times[key] = "[" + ", ".join(f"{time:.6f}" for time in passes) + "]"
         peaks[key] = f"{measurement.peak_bytes / MIB:.3f} MiB"
@@ -235,18 +236,8 @@ def profile_text(
         "sequence_parallel: false",
         f"flash_attention: {str(flash).lower()}",
         "times_ms:  # by micro-batch: forward, backward, of that for weight gradients",
-        *_tree(gpu, times),
+        *curves(times),
         "peak_memory:  # of both passes, beyond parameters and input",
-        *_tree(gpu, peaks),
+        *curves(peaks),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _tree(gpu: str, values: dict[Key, str]) -> Iterator[str]:
-    """Kind -> GPU -> tp -> micro-batch -> value."""
-    for kind in dict.fromkeys(kind for kind, _, _ in values):
-        yield f"  {kind}:"
-        yield f"    {json.dumps(gpu)}:"
-        for tp in dict.fromkeys(tp for _, tp, _ in values):
-            curve = [f"{b}: {text}" for (k, t, b), text in values.items() if (k, t) == (kind, tp)]
-            yield f"      {tp}: {{{', '.join(curve)}}}"

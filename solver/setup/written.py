@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 from formulations.instance.machines import GpuType
@@ -21,22 +22,6 @@ _SYSTEMS = {
 _ELSE = "Ethernet 100G", "machines of many clouds"
 #: Least favoured last; the first that all GPUs have is taken.
 _PRECISIONS = ("bf16", "fp16", "fp32")
-
-_MORE = """
-# All of this is optional; what is left out is chosen by hetplan or by its defaults.
-# search:
-#   tensor_parallel: [1, 2, 4, 8]     # GPUs per tensor-parallel group
-#   micro_batch: [1, 2, 4]            # sequences
-#   schedule: [1f1b, interleaved]     # pipeline schedules
-#   overlap: megatron                 # traffic that hides behind computation, by framework
-# limits:
-#   memory_headroom: 5 %              # memory to leave free on every GPU
-#   max_price_per_hour: 100 USD/h     # of all nodes used
-# objective:
-#   minimize: step_time               # or cost_per_step, where the groups above have prices
-# lengths:                            # of sequences, for `hetplan lengths`; the fields
-#   file: lengths.csv                 # sequence_length and global_batch then go
-"""
 
 #: What follows for a model that the default target cannot train.
 WIDEST = """
@@ -100,4 +85,5 @@ def instance_text(
             assumed = f"assumed, as {owner}; or such as 400 Gbit/s"
             lines.append(f"      inter_node: {network}  # {assumed}")
         lines.append("      # price: 30 USD/h  # of one node")
-    return "\n".join(lines) + "\n" + _MORE
+    more = resources.files("solver.setup").joinpath("optional.yaml").read_text(encoding="utf-8")
+    return "\n".join([*lines, "", more])
