@@ -53,11 +53,6 @@ def _up(graph: ScheduleGraph, stage: int, micro_batch: int, last: int = 0) -> Ar
     return graph.index[Kind.BACKWARD, last : stage + 1, micro_batch][::-1]
 
 
-def _rest(graph: ScheduleGraph, first: int, last: int) -> Array:
-    """Operations of one device from one to another, both included."""
-    return np.arange(first, last + 1)
-
-
 def _ended(graph: ScheduleGraph, *parts: Array) -> Array:
     """The parts as one path, with what its last device still does after them."""
     path = np.concatenate(parts)
@@ -75,7 +70,7 @@ def device_path(graph: ScheduleGraph, device: int, ends_at: int | None = None) -
     """
     m = graph.micro_batches
     first, final = graph.index[Kind.FORWARD, device, 0], graph.index[Kind.BACKWARD, device, m - 1]
-    head, work = _down(graph, device - 1, 0), _rest(graph, first, final)
+    head, work = _down(graph, device - 1, 0), np.arange(first, final + 1)
     if ends_at == device:
         return _ended(graph, head, work)
     return _ended(graph, head, work, _up(graph, device - 1, m - 1))
@@ -88,7 +83,7 @@ def returned(graph: ScheduleGraph, stage: int) -> Array:
     """
     m, device, bottom = graph.micro_batches, stage % graph.num_devices, graph.num_stages - 1
     final = int(graph.index[Kind.BACKWARD, device, m - 1])
-    work = _rest(graph, int(graph.index[Kind.BACKWARD, stage, 0]), final)
+    work = np.arange(int(graph.index[Kind.BACKWARD, stage, 0]), final + 1)
     through = _down(graph, bottom, 0), _up(graph, bottom, 0, stage + 1)
     return _ended(graph, *through, work, _up(graph, device - 1, m - 1))
 
@@ -97,7 +92,7 @@ def last_down(graph: ScheduleGraph, stage: int) -> Array:
     """To the device of `stage` and what it does up to F(stage, m - 1), then down and back up."""
     m, device, bottom = graph.micro_batches, stage % graph.num_devices, graph.num_stages - 1
     first = int(graph.index[Kind.FORWARD, device, 0])
-    work = _rest(graph, first, int(graph.index[Kind.FORWARD, stage, m - 1]))
+    work = np.arange(first, int(graph.index[Kind.FORWARD, stage, m - 1]) + 1)
     through = _down(graph, bottom, m - 1, stage + 1), _up(graph, bottom, m - 1)
     return _ended(graph, _down(graph, device - 1, 0), work, *through)
 
@@ -114,5 +109,5 @@ def turns(graph: ScheduleGraph, first: int, last: int, number: int) -> Array:
     for x in range(0, number * n, n):
         parts += [_down(graph, last, x + q, first), _up(graph, last, x + n, first)]
     start = int(parts[-1][-1])
-    rest = _rest(graph, start + 1, int(graph.index[Kind.BACKWARD, first, m - 1]))
+    rest = np.arange(start + 1, int(graph.index[Kind.BACKWARD, first, m - 1]) + 1)
     return np.concatenate([*parts, rest, _up(graph, first - 1, m - 1)])

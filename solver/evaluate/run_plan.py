@@ -81,18 +81,13 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
         allowed = "ranks stage by stage, Megatron-LM's default, with hosts in that order"
         raise run.error("by_replica", problem, allowed)
     space = space_of(instance, run, used)
+    alike = ("ep", "etp", "pp", "micro_batch", "schedule", "zero", "vpp")
     config = Configuration(
         degrees=uniform_degrees(space, run.tp, run.cp),
-        ep=run.ep,
-        etp=run.etp,
         dp=dp,
-        pp=run.pp,
-        micro_batch=run.micro_batch,
-        schedule=run.schedule,
         recompute=(run.recompute,),
-        zero=run.zero,
         nodes_used=used,
-        vpp=run.vpp,
+        **{name: getattr(run, name) for name in alike},
     )
     config = settled(space, config, run.recompute)
     _check_experts(space, run, config)

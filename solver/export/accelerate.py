@@ -17,8 +17,13 @@ _PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "fp32": "no", "tf32
 
 def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
-    sizes: dict[str, int] | None = None
-    sharding: dict[str, object] | None = None
+    text = template(MODULE).format(title=job.title, **settings(job))
+    return {MODULE: text, **launcher_files(job, "SCRIPT [ARGUMENTS]", '"$@"', IMPORTABLE)}
+
+
+def settings(job: Job) -> dict[str, Any]:
+    """What the module assigns."""
+    sizes = sharding = None
     shards = job.config.zero > 0 and job.config.has_copies
     if shards or job.tp > 1:
         shard = job.config.dp if shards else 1
@@ -29,27 +34,23 @@ def files(job: Job) -> dict[str, str]:
             "reshard_after_forward": job.config.zero == 3,
             "auto_wrap_policy": "transformer_based_wrap",  # else the model is gathered whole
         }
-    text = template(MODULE).format(
-        title=job.title,
-        blocks=job.num_blocks,
-        micro_batch=job.config.micro_batch,
-        global_batch=job.instance.workload.global_batch,
-        world=job.world,
-        sizes=sizes,
-        sharding=sharding,
-        accumulation={"num_steps": job.micro_batches, "sync_each_batch": shards},
-        precision=_PRECISIONS[job.instance.workload.precision],
-        recomputes=job.recompute_way == "full",
-    )
-    return {MODULE: text, **launcher_files(job, "SCRIPT [ARGUMENTS]", '"$@"', IMPORTABLE)}
+    return {
+        "BLOCKS": job.num_blocks,
+        "MICRO_BATCH": job.config.micro_batch,
+        "GLOBAL_BATCH": job.instance.workload.global_batch,
+        "PROCESSES": job.world,
+        "SIZES": sizes,
+        "SHARDING": sharding,
+        "ACCUMULATION": {"num_steps": job.micro_batches, "sync_each_batch": shards},
+        "PRECISION": _PRECISIONS[job.instance.workload.precision],
+        "RECOMPUTES": job.recompute_way == "full",
+    }
 
 
 def check(job: Job, texts: Mapping[str, str]) -> None:
     """Raises PlannerError unless the module, read back, says what the plan does."""
     told: dict[str, Any] = read_settings(texts[MODULE])
-    processes = prod(told["SIZES"].values()) if told["SIZES"] else job.world
-    expect("processes", (processes, told["PROCESSES"]), (job.world, job.world))
-    expect("blocks", told["BLOCKS"], job.num_blocks)
-    expect("micro-batches per replica", told["ACCUMULATION"]["num_steps"], job.micro_batches)
-    batches = told["MICRO_BATCH"], told["GLOBAL_BATCH"]
-    expect("micro and global batch", batches, (job.config.micro_batch, job.sequences))
+    for name, planned in settings(job).items():
+        expect(name, told.get(name), planned)
+    expect("processes", prod(told["SIZES"].values()) if told["SIZES"] else job.world, job.world)
+    expect("sequences of a step", told["GLOBAL_BATCH"], job.sequences)

@@ -118,19 +118,10 @@ def schedule_rows(name: ScheduleName, pp: int, vpp: int, micro_batches: int) -> 
 def check(job: Job, texts: Mapping[str, str]) -> None:
     """Raises PlannerError unless the files, read back, say what the plan does."""
     config, told = job.config, read_settings(texts[MODULE])
-    expect("degrees", (told[Field.TP], told[Field.PP]), (job.tp, config.pp))
-    replicas = {told[Field.SHARD], told[Field.REPLICATE]}
-    expect("data-parallel degrees", replicas - {1}, {config.dp} - {1})
-    expect("layers", told["LAYERS"], job.num_blocks)
-    expect("global batch", told[Field.GLOBAL], job.sequences)
-    if config.pp == 1:
-        return
-    expect("sequences per rank", told[Field.LOCAL], job.micro_batches * config.micro_batch)
-    expect("modules", told[Field.PARTS], [modules(piece) for piece in job.pieces])
-    rows = list(csv.reader(io.StringIO(texts[SCHEDULE])))
-    planned = schedule_rows(config.schedule, config.pp, config.vpp, job.micro_batches)
-    expect("operations", rows, planned)
-    # every micro-batch forward and backward once on every stage of every rank
-    kinds = 3 if SCHEDULES[config.schedule].splits_backward else 2
-    counts = [len(set(row)) for row in rows]
-    expect("operations per rank", counts, [kinds * job.micro_batches * config.vpp] * config.pp)
+    for name, planned in (("LAYERS", job.num_blocks), *settings(job).items()):
+        expect(name, told.get(name), planned)
+    expect("sequences of a step", told[Field.GLOBAL], job.sequences)
+    if config.pp > 1:
+        rows = list(csv.reader(io.StringIO(texts[SCHEDULE])))
+        operations = schedule_rows(config.schedule, config.pp, config.vpp, job.micro_batches)
+        expect("operations", rows, operations)
