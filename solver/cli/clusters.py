@@ -12,7 +12,7 @@ from solver.cli import search_options
 from solver.cli.files import check_writable
 from solver.cli.search_options import flag, limit, num_workers, option, positive, time_ns
 from solver.cli.terminal import family_display, say
-from solver.options import SolveOptions
+from solver.options import Engine, SolveOptions
 
 if TYPE_CHECKING:
     from formulations.instance.instance import Family
@@ -26,10 +26,10 @@ MOST_USD = 10**15
 
 
 def pareto_command(
-    instance: search_options.InstanceArgument,
+    instance: Path = search_options.INSTANCE,
     out: Path | None = option("Write the front, its plans and proofs here."),
     svg: Path | None = option("Also draw the front here."),
-    as_json: search_options.JsonOption = False,
+    as_json: bool = search_options.JSON,
     subsets: bool = flag(
         "--subsets",
         "Instead the best subset of every size of the nodes of INSTANCE, and what each "
@@ -43,12 +43,12 @@ def pareto_command(
     ),
     sequences: int | None = option("Of the training; default: objective.steps.", min=1, max=10**15),
     time_limit: float | None = limit("Stop with the front so far."),
-    gap: search_options.GapOption = 0.0,
-    seed: search_options.SeedOption = 0,
-    workers: search_options.WorkersOption = None,
-    study: search_options.StudyOption = None,
-    engine: search_options.EngineOption = "processes",
-    address: search_options.AddressOption = None,
+    gap: float = search_options.gap_option(),
+    seed: int = search_options.SEED,
+    workers: int | None = search_options.WORKERS,
+    study: Path | None = search_options.STUDY,
+    engine: Engine = search_options.ENGINE,
+    address: str | None = search_options.ADDRESS,
 ) -> None:
     """Find the clusters of INSTANCE that no other beats in both throughput and training cost.
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import typer
 
@@ -12,7 +12,7 @@ from formulations.errors import PlanError, PlannerError
 from formulations.node_sharing import NodeSplit
 from solver.cli import search_options
 from solver.cli.files import check_writable, refuse_changed, write_text
-from solver.cli.search_options import all_cores, gone, limit, option, time_ns
+from solver.cli.search_options import all_cores, argument, gone, limit, option, time_ns
 from solver.cli.terminal import print_either, print_report, progress_display, say, steps_display
 from solver.fleets.distribution import Distribution
 from solver.options import SolveOptions
@@ -45,7 +45,7 @@ _GONE = gone("published inputs of a --model are a benchmark, python -m bench rep
 
 
 def templates_command(
-    instance: search_options.InstanceArgument,
+    instance: Path = search_options.INSTANCE,
     faults: int = option("Node failures to survive: f + 1 pipelines.", 1, min=0, max=10**6),
     out: Path | None = option(
         "Write the fleet here: the fastest pipelines of these templates on all nodes, for recover."
@@ -55,7 +55,7 @@ def templates_command(
         "be. variance: their steps vary least, as in Oobleck.",
         "step-time",
     ),
-    as_json: search_options.JsonOption = False,
+    as_json: bool = search_options.JSON,
     objective: str | None = gone(
         "--objective: templates are of least step time; Oobleck's objective is a benchmark, "
         "python -m bench templates"
@@ -79,8 +79,8 @@ def templates_command(
     time_limit: float | None = limit(
         "Time for all templates together; then the best so far, with bounds."
     ),
-    gap: search_options.GapOption = 0.0,
-    study: search_options.StudyOption = None,
+    gap: float = search_options.gap_option(),
+    study: Path | None = search_options.STUDY,
 ) -> None:
     """Find the least number of nodes that holds the model, and the best template of every size.
 
@@ -126,9 +126,7 @@ def templates_command(
 
 
 def recover_command(
-    plan: Annotated[
-        Path, typer.Argument(metavar="PLAN", help="Fleet file written by templates or recover.")
-    ],
+    plan: Path = argument("PLAN", "Fleet file written by templates or recover."),
     lost: str | None = option("Nodes that failed, such as a40-3,a40-7.", metavar="NODES"),
     joined: str | None = option("Lost nodes that are back.", metavar="NODES"),
     horizon: str = option(
@@ -137,7 +135,7 @@ def recover_command(
     restart: str = option("What a recovery takes besides copying layers.", "0s", metavar="TIME"),
     instance: Path | None = option("Instance file that the plan has to be for."),
     out: Path | None = option("Write the next fleet here."),
-    as_json: search_options.JsonOption = False,
+    as_json: bool = search_options.JSON,
     time_limit: float | None = limit("Stop with the best fleet so far, and its gap."),
 ) -> None:
     """Form the next fleet after nodes are lost or join: most steps trained within a horizon.
@@ -175,7 +173,7 @@ def recover_command(
 
 
 def replay_command(
-    instance: search_options.InstanceArgument,
+    instance: Path = search_options.INSTANCE,
     trace: Path | None = option("CSV file of failures: time,node,event (fail or join)."),
     every: str | None = option(
         "One node at random fails every TIME, such as 10m or 6h, until half of them are left.",
@@ -206,11 +204,11 @@ def replay_command(
         "lost",
     ),
     svg: Path | None = option("Draw the throughput over time here."),
-    as_json: search_options.JsonOption = False,
+    as_json: bool = search_options.JSON,
     time_limit: float | None = limit("Stop with what was played so far."),
-    gap: search_options.GapOption = 0.0,
-    seed: search_options.SeedOption = 0,
-    workers: search_options.WorkersOption = None,
+    gap: float = search_options.gap_option(),
+    seed: int = search_options.SEED,
+    workers: int | None = search_options.WORKERS,
     throughput: str | None = _GONE,
     model: str | None = _GONE,
 ) -> None:

@@ -1,14 +1,14 @@
 """What is done with files: check, show, draw, compare, explain, launch; the switch between two."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
 
 from formulations.errors import PlannerError
 from solver.cli import search_options
 from solver.cli.files import check_folder, check_writable, checked_plan, write_folder, write_text
-from solver.cli.search_options import all_cores, flag, limit, option
+from solver.cli.search_options import all_cores, argument, flag, limit, option
 from solver.cli.terminal import print_either, print_report, say, steps_display
 from solver.options import ExportTarget
 
@@ -16,7 +16,7 @@ from solver.options import ExportTarget
 EXAMPLES = 20
 
 PLAN_HELP = "Plan file written by solve --out."
-PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help=PLAN_HELP)]
+PLAN = argument("PLAN", PLAN_HELP)
 
 
 class RefusedError(PlannerError):
@@ -32,9 +32,7 @@ class UnprovedError(PlannerError):
 
 
 def verify_command(
-    plan: Annotated[
-        Path, typer.Argument(metavar="PLAN", help="Plan, front, fleet, switch or lengths file.")
-    ],
+    plan: Path = argument("PLAN", "Plan, front, fleet, switch or lengths file."),
     instance: Path | None = option(
         "Also compare with this instance file, which the plan should be for."
     ),
@@ -116,9 +114,7 @@ def show_command(
 
 
 def report_command(
-    plan: Annotated[
-        Path, typer.Argument(metavar="PLAN", help="Plan, front, switch or lengths file.")
-    ],
+    plan: Path = argument("PLAN", "Plan, front, switch or lengths file."),
     out: Path = option("The page to write.", Path("report.html")),
     trace: Path | None = option("Also write one step here, for Perfetto (ui.perfetto.dev)."),
 ) -> None:
@@ -139,9 +135,9 @@ def report_command(
 
 
 def export_command(
-    plan: PlanArgument,
-    to: Annotated[ExportTarget, typer.Option("--to", help="Who is to run it.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder for the files.")],
+    plan: Path = PLAN,
+    to: ExportTarget = option("Who is to run it.", ...),
+    out: Path = option("New folder for the files.", ..., metavar="DIR"),
 ) -> None:
     """Write the files with which a framework launches PLAN, and what starts its processes.
 
@@ -160,8 +156,8 @@ def export_command(
 
 
 def diff_command(
-    first: PlanArgument,
-    second: Annotated[Path, typer.Argument(metavar="PLAN", help="Another one.")],
+    first: Path = PLAN,
+    second: Path = argument("PLAN", "Another one."),
 ) -> None:
     """Show where two plans differ: degrees, time by cost term, memory, money.
 
@@ -175,11 +171,11 @@ def diff_command(
 
 
 def explain_command(
-    plan: PlanArgument,
-    as_json: search_options.JsonOption = False,
+    plan: Path = PLAN,
+    as_json: bool = search_options.JSON,
     time_limit: float = limit("For all changes together.", 60.0),
-    gap: search_options.GapOption = 0.001,
-    workers: search_options.WorkersOption = None,
+    gap: float = search_options.gap_option(0.001),
+    workers: int | None = search_options.WORKERS,
 ) -> None:
     """Say what limits the step of PLAN, and what other machines or strategies would save.
 
@@ -204,15 +200,13 @@ def explain_command(
 
 
 def switch_command(
-    before: Annotated[Path, typer.Argument(metavar="FROM", help=PLAN_HELP)],
-    after: Annotated[
-        Path, typer.Argument(metavar="TO", help="Another one, of the same model and machines.")
-    ],
+    before: Path = argument("FROM", PLAN_HELP),
+    after: Path = argument("TO", "Another one, of the same model and machines."),
     moves: Literal["parameters", "gradients", "both"] = option(
         "What moves; gradients are accumulated ones, reduced before.", "parameters"
     ),
     out: Path | None = option("Write the switch here."),
-    as_json: search_options.JsonOption = False,
+    as_json: bool = search_options.JSON,
     time_limit: float | None = limit("Longest time to beat the published rule."),
 ) -> None:
     """Plan the switch from one plan to another: who sends which slices to whom, soonest done.

@@ -2,8 +2,7 @@
 
 import math
 import os
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -61,6 +60,11 @@ def option(text: str, default: object = None, **settings: Any) -> Any:
     return typer.Option(default, help=text, **settings)
 
 
+def argument(name: str, text: str) -> Any:
+    """What must be given, by its place, with its help text."""
+    return typer.Argument(..., metavar=name, help=text)
+
+
 def flag(name: str, text: str) -> Any:
     """A switch that is off unless named."""
     return typer.Option(False, name, help=text)
@@ -69,6 +73,12 @@ def flag(name: str, text: str) -> Any:
 def limit(text: str, default: float | None = None) -> Any:
     """A limit in seconds, with what it limits."""
     return option(text, default, callback=positive, metavar="SECONDS")
+
+
+def gap_option(default: float = 0.0) -> Any:
+    """How far from the best plan a plan may be."""
+    text = "Relative distance to the best plan that is good enough, such as 0.01."
+    return option(text, default, min=0.0, callback=_below_one)
 
 
 def gone(text: str) -> Any:
@@ -81,43 +91,24 @@ def gone(text: str) -> Any:
     return typer.Option(None, hidden=True, callback=with_error_line(refuse))
 
 
-InstanceArgument = Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance file (YAML).")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-EngineOption = Annotated[
-    Engine,
-    typer.Option(
-        help="What runs the workers: processes of this machine, or ray: a Ray cluster "
-        "(pip install 'hetplan[ray]')."
-    ),
-]
-AddressOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Of the Ray cluster, or auto; unless given, one is started on this machine.",
-        metavar="HOST:PORT",
-    ),
-]
-StudyOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Keep what is closed in this file, and go on from there: the same command after a "
-        "kill loses the work in hand only. On a disk of this machine, not of the network."
-    ),
-]
-GapOption = Annotated[
-    float,
-    typer.Option(
-        help="Relative distance to the best plan that is good enough, such as 0.01.",
-        min=0.0,
-        callback=_below_one,
-    ),
-]
-SeedOption = Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=2**31 - 1)]
-WorkersOption = Annotated[
-    int | None,
-    typer.Option(
-        help="Processes of the exact search, threads of HiGHS; unless given, one a core.",
-        min=1,
-        max=MAX_WORKERS,
-    ),
-]
+INSTANCE = argument("INSTANCE", "Instance file (YAML).")
+JSON = flag("--json", "Print one JSON object instead of text.")
+ENGINE = option(
+    "What runs the workers: processes of this machine, or ray: a Ray cluster "
+    "(pip install 'hetplan[ray]').",
+    "processes",
+)
+ADDRESS = option(
+    "Of the Ray cluster, or auto; unless given, one is started on this machine.",
+    metavar="HOST:PORT",
+)
+STUDY = option(
+    "Keep what is closed in this file, and go on from there: the same command after a "
+    "kill loses the work in hand only. On a disk of this machine, not of the network."
+)
+SEED = option("Seed of everything random.", 0, min=0, max=2**31 - 1)
+WORKERS = option(
+    "Processes of the exact search, threads of HiGHS; unless given, one a core.",
+    min=1,
+    max=MAX_WORKERS,
+)

@@ -4,14 +4,14 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import typer
 
 from formulations.errors import InstanceError, PlannerError
 from solver.cli import search_options
 from solver.cli.files import check_writable, write_text
-from solver.cli.search_options import flag, option
+from solver.cli.search_options import argument, flag, option
 from solver.cli.terminal import print_either, say
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _asked(option: str, question: str, read: "Callable[[str], Answer]") -> "Answ
 
 
 def calibrate_command(
-    instance: Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance file.")],
+    instance: Path = argument("INSTANCE", "Instance file."),
     measured: Path = option(
         "CSV of measured steps: tensor_parallel, data_parallel, pipeline_parallel, "
         "micro_batch, seconds; also memory, group, global_batch, recompute and others.",
@@ -219,7 +219,7 @@ def catalogue_command(
         help="A workload of the catalogue, or a Hugging Face config.json: parameters, FLOPs "
         "and bytes per layer.",
     ),
-    as_json: search_options.JsonOption = False,
+    as_json: bool = search_options.JSON,
     sequence_length: int | None = option(
         "Tokens per sequence; default: the catalogue's, or what config.json allows "
         f"up to {DEFAULT_TOKENS}.",

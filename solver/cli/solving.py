@@ -11,7 +11,7 @@ from solver.cli import search_options
 from solver.cli.files import check_folder, check_writable, write_folder, write_text
 from solver.cli.search_options import all_cores, finite, flag, limit, num_workers, option
 from solver.cli.terminal import print_either, print_report, progress_display, say, steps_display
-from solver.options import MAX_WORKERS, CheckMethod, Method, SolveOptions
+from solver.options import MAX_WORKERS, CheckMethod, Engine, Method, SolveOptions
 
 #: Methods that `cross-check` compares unless others are named.
 USUAL = (CheckMethod.MINMAX, CheckMethod.LOCAL, CheckMethod.EXACT)
@@ -19,9 +19,9 @@ EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 
 
 def solve_command(
-    instance: search_options.InstanceArgument,
+    instance: Path = search_options.INSTANCE,
     out: Path | None = option("Write the plan, its proof and its figures here."),
-    as_json: search_options.JsonOption = False,
+    as_json: bool = search_options.JSON,
     proof: bool = flag("--proof", "In the JSON object also how every combination was closed."),
     method: Method = option(
         "exact: proved best plan. minmax: heuristic, no proof. "
@@ -29,16 +29,16 @@ def solve_command(
         "exact",
     ),
     time_limit: float | None = limit("Stop with the best plan so far."),
-    gap: search_options.GapOption = 0.0,
-    seed: search_options.SeedOption = 0,
+    gap: float = search_options.gap_option(),
+    seed: int = search_options.SEED,
     write_model: Path | None = option(
         "Write the model of the plan's configuration, with all critical paths found, here: "
         ".pb or .pbtxt by --method cpsat, .lp or .mps by milp."
     ),
-    workers: search_options.WorkersOption = None,
-    study: search_options.StudyOption = None,
-    engine: search_options.EngineOption = "processes",
-    address: search_options.AddressOption = None,
+    workers: int | None = search_options.WORKERS,
+    study: Path | None = search_options.STUDY,
+    engine: Engine = search_options.ENGINE,
+    address: str | None = search_options.ADDRESS,
 ) -> None:
     """Find the best plan of INSTANCE and prove how good it is.
 
@@ -80,16 +80,16 @@ def solve_command(
 
 
 def cross_check_command(
-    instance: search_options.InstanceArgument,
+    instance: Path = search_options.INSTANCE,
     method: list[CheckMethod] | None = option(
         "What to compare; repeat it for several. local: local search, no proof. Unless "
         "given: minmax, local and exact."
     ),
     time_limit: float = limit("For each of the methods.", 60.0),
-    as_json: search_options.JsonOption = False,
-    gap: search_options.GapOption = 0.0,
-    seed: search_options.SeedOption = 0,
-    workers: search_options.WorkersOption = None,
+    as_json: bool = search_options.JSON,
+    gap: float = search_options.gap_option(),
+    seed: int = search_options.SEED,
+    workers: int | None = search_options.WORKERS,
 ) -> None:
     """Compare the plans and the bounds that several methods find for INSTANCE.
 
@@ -108,7 +108,7 @@ def cross_check_command(
 
 
 def evaluate_command(
-    instance: search_options.InstanceArgument,
+    instance: Path = search_options.INSTANCE,
     megatron: Path | None = option("Arguments of Megatron-LM.", metavar="FILE"),
     torchtitan: Path | None = option("Configuration module, and its schedule.", metavar="DIR"),
     degrees: str | None = option(
@@ -122,7 +122,7 @@ def evaluate_command(
         metavar="NAMES",
     ),
     out: Path | None = option("Write the plan here, as solve does."),
-    as_json: search_options.JsonOption = False,
+    as_json: bool = search_options.JSON,
     time_limit: float = option(
         "For the best plan; 0: do not look for it.",
         60.0,
@@ -130,8 +130,8 @@ def evaluate_command(
         callback=finite,
         metavar="SECONDS",
     ),
-    gap: search_options.GapOption = 0.001,
-    workers: search_options.WorkersOption = None,
+    gap: float = search_options.gap_option(0.001),
+    workers: int | None = search_options.WORKERS,
 ) -> None:
     """Predict the step of what runs today on INSTANCE, and say what would make it faster.
 
@@ -171,7 +171,7 @@ def evaluate_command(
 
 
 def lengths_command(
-    instance: search_options.InstanceArgument,
+    instance: Path = search_options.INSTANCE,
     order: Literal["ascending", "free"] = option(
         "Shorter sequences first, or groups of any lengths in any order.", "ascending"
     ),
@@ -181,11 +181,11 @@ def lengths_command(
         "Write plans of what runs, and of the best single strategy, into a new folder.",
         metavar="DIR",
     ),
-    as_json: search_options.JsonOption = False,
+    as_json: bool = search_options.JSON,
     time_limit: float | None = limit("Longest search of a free order."),
-    study: search_options.StudyOption = None,
-    gap: search_options.GapOption = 0.0,
-    seed: search_options.SeedOption = 0,
+    study: Path | None = search_options.STUDY,
+    gap: float = search_options.gap_option(),
+    seed: int = search_options.SEED,
     workers: int = option("Threads of the search of a free order.", 1, min=1, max=MAX_WORKERS),
 ) -> None:
     """Choose which strategy runs which sequences of INSTANCE, whose `lengths` are many.

@@ -12,7 +12,7 @@ from formulations.instance import Instance
 from solver.cli.terminal import gap_text, print_report, say
 from solver.clusters.member import FamilyOverview, family_overviews
 from solver.lengths.candidates import LENGTHS, SWITCH
-from solver.report.layout import Labelled, Lines, table_of
+from solver.report.layout import Labelled, Lines, spaced, table_of
 from solver.report.naming import degrees_line
 from solver.report.quantities import counted, money, time_text
 from solver.search.driver import SearchOverview, search_overview
@@ -63,8 +63,7 @@ def show_study(path: Path, as_json: bool) -> None:
     if as_json:
         say(json.dumps(fields, indent=1))
         return
-    spaced = [line for part in parts for line in ("", *part)]
-    print_report(spaced[1:] or [f"{instance.name}: nothing yet"])
+    print_report(spaced(*parts) or [f"{instance.name}: nothing yet"])
 
 
 def _search_text(instance: Instance, search: SearchOverview) -> list[RenderableType]:

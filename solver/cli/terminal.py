@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from formulations.errors import PlannerError
+from solver.report.quantities import percent, time_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -110,8 +111,6 @@ def family_display() -> "Iterator[Callable[[FamilyProgress], None] | None]":
 
 
 def _search_text(progress: "Progress") -> str:
-    from solver.report.quantities import time_text
-
     times_ns = progress.incumbent_ns, progress.bound_ns
     incumbent, bound = ("none yet" if ns is None else time_text(ns / 1e9) for ns in times_ns)
     to_go = "" if progress.left_s is None else f", at most {progress.left_s:.0f} s to go"
@@ -138,6 +137,4 @@ def _family_text(progress: "FamilyProgress") -> str:
 
 def gap_text(gap: float | None) -> str:
     """How far from the best plan at most."""
-    from solver.report.quantities import percent
-
     return "unknown" if gap is None else percent(gap)

@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from formulations.instance import GpuType, Layer, Workload
 from formulations.instance.workload import PRECISIONS, Precision
 from formulations.units import GIB
-from solver.report.layout import Labelled, table_of
+from solver.report.layout import Labelled, spaced, table_of
 from solver.report.naming import layers_text
 from solver.report.quantities import decimal_text, decimal_unit, significant, size_text, size_unit
 
@@ -98,14 +98,11 @@ def workload_report(workload: Workload) -> list[RenderableType]:
         ),
         ("transfers", f"{message} per sequence from stage to stage, either way"),
     ]
-    return [
-        Labelled(lines),
-        "",
+    note = (
         "per layer of one kind; training state: weights, gradients and optimizer; activations kept",
         "for the backward pass, and FLOPs of the forward pass: per sequence",
-        "",
-        layers,
-    ]
+    )
+    return spaced([Labelled(lines)], note, [layers])
 
 
 def gpu_report(gpus: Mapping[str, GpuType]) -> list[RenderableType]:
@@ -136,13 +133,9 @@ def gpu_report(gpus: Mapping[str, GpuType]) -> list[RenderableType]:
             **{precision: peak(precision) for precision in PRECISIONS},
         },
     )
-    return [
-        "GPUs: memory, its bandwidth, one direction of the link inside a node; peaks in TFLOP/s",
-        "",
-        figures,
-        "",
-        Labelled([(name, sources(gpu)) for name, gpu in gpus.items()]),
-    ]
+    note = "GPUs: memory, its bandwidth, one direction of the link inside a node; peaks in TFLOP/s"
+    sourced = Labelled([(name, sources(gpu)) for name, gpu in gpus.items()])
+    return spaced([note], [figures], [sourced])
 
 
 def workload_list(workloads: Sequence[Workload]) -> list[RenderableType]:

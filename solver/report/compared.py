@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import NamedTuple
 
 from rich.console import RenderableType
 
@@ -10,7 +9,7 @@ from formulations.instance.targets import TARGETS
 from solver.comparison import Answer, Comparison, Evaluation, Finding
 from solver.document import PlanDocument
 from solver.report.critical import summary
-from solver.report.layout import Grid, Labelled, Lines, table_of
+from solver.report.layout import Grid, Labelled, Lines, spaced, table_of
 from solver.report.naming import degrees_line
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.report.stages import alike, all_stages, memory_table, placed, stage_table
@@ -105,40 +104,34 @@ def comparison_json(comparison: Comparison) -> dict[str, object]:
 # Two plans
 
 
-class Field(NamedTuple):
-    """A figure of plans: its label, its text beside a larger one, and its value; None: none."""
-
-    label: str
-    text: Callable[[float, float], str]
-    value: Callable[[PlanDocument], float | None]
-
-
 def _of_path(field: str) -> Callable[[PlanDocument], float | None]:
     return lambda plan: getattr(plan.critical_path, field, None)
 
 
-#: What plans are compared by.
-FIELDS = (
-    Field("step time", time_text, lambda plan: plan.step_time_s),
-    Field("  compute", time_text, _of_path("compute_s")),
-    Field("  transfers between stages", time_text, _of_path("transfers_s")),
-    Field("  gradient sync", time_text, _of_path("gradient_sync_s")),
-    Field("  sync of tied embeddings", time_text, _of_path("embedding_sync_s")),
-    Field("  optimizer", time_text, _of_path("optimizer_s")),
-    Field("lower bound", time_text, lambda plan: plan.lower_bound_s),
-    Field(
+#: What plans are compared by: a label, its text beside a larger one, and its value; None: none.
+FIELDS: tuple[
+    tuple[str, Callable[[float, float], str], Callable[[PlanDocument], float | None]], ...
+] = (
+    ("step time", time_text, lambda plan: plan.step_time_s),
+    ("  compute", time_text, _of_path("compute_s")),
+    ("  transfers between stages", time_text, _of_path("transfers_s")),
+    ("  gradient sync", time_text, _of_path("gradient_sync_s")),
+    ("  sync of tied embeddings", time_text, _of_path("embedding_sync_s")),
+    ("  optimizer", time_text, _of_path("optimizer_s")),
+    ("lower bound", time_text, lambda plan: plan.lower_bound_s),
+    (
         "throughput",
         lambda rate, _: f"{significant(rate)} sequences/s",
         lambda plan: plan.throughput_sequences_per_s,
     ),
-    Field("MFU", lambda share, _: percent(share), lambda plan: plan.mfu),
-    Field(
+    ("MFU", lambda share, _: percent(share), lambda plan: plan.mfu),
+    (
         "fullest GPU",
         size_text,
         lambda plan: max((stage.memory_bytes for stage in all_stages(plan)), default=None),
     ),
-    Field("money per step", lambda usd, _: money(usd), lambda plan: plan.cost_usd_per_step),
-    Field(
+    ("money per step", lambda usd, _: money(usd), lambda plan: plan.cost_usd_per_step),
+    (
         "money per useful sequence",
         lambda usd, _: money(usd),
         lambda plan: plan.renting.cost_usd_per_useful_sequence if plan.renting else None,
@@ -186,16 +179,12 @@ def evaluation_text(
             lines.append(("over memory", f"{placed(row.stages)}: {text}"))
     broken = (text for text in evaluation.broken if text.startswith("instance.limits"))
     lines += [("over limit", text) for text in broken]
-    parts: list[RenderableType] = [
-        Labelled(heading_lines(document)),
-        "",
-        stage_table(document),
-        "",
-        "memory per GPU",
-        memory_table(document),
-        "",
-        Labelled([*lines, *_distance(document, evaluation)]),
-    ]
+    parts = spaced(
+        [Labelled(heading_lines(document))],
+        [stage_table(document)],
+        ["memory per GPU", memory_table(document)],
+        [Labelled([*lines, *_distance(document, evaluation)])],
+    )
     if evaluation.changes:
         note = "one decision of the best plan put into this one, alone"
         changes = _changes(

@@ -24,6 +24,11 @@ _FOLDED = 8  # characters that a broken word keeps on a line
 _TOGETHER = re.compile(r"(?<=\d) (?=(?:[num]?s|[KMGT]?i?B|USD|[GTP]?FLOP)\b|%)|(?<=ZeRO) (?=\d)")
 
 
+def spaced(*groups: Sequence[RenderableType]) -> list[RenderableType]:
+    """Parts of a report in groups, with an empty line between two."""
+    return [part for group in groups for part in ("", *group)][1:]
+
+
 def draw(parts: Sequence[RenderableType], page: IO[str], *, terminal: bool = False) -> None:
     """Writes the parts of a report, 100 columns wide and without colours if that is no terminal."""
     console = Console(
@@ -49,11 +54,6 @@ class Grid:
     numbers: Sequence[str]
     rows: Sequence[Sequence[str]]
 
-    @property
-    def headings(self) -> list[str]:
-        """Of all columns."""
-        return [*self.texts, *self.numbers]
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         grid = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
         widths = iter(self.widths(options.max_width))
@@ -67,7 +67,7 @@ class Grid:
 
     def widths(self, page: int) -> list[int]:
         """Characters of every column, on a page of so many."""
-        headings, num_texts = self.headings, len(self.texts)
+        headings, num_texts = [*self.texts, *self.numbers], len(self.texts)
         columns = list(zip(*self.rows, strict=True)) or [()] * len(headings)
         words = [
             _longest_word([heading, *column])
@@ -105,7 +105,7 @@ class Grid:
             return "".join(f"<{tag}{style}>{escape(cell)}</{tag}>" for style, cell in pairs)
 
         body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in self.rows)
-        return f"<table><tr>{row('th', self.headings)}</tr>{body}</table>"
+        return f"<table><tr>{row('th', (*self.texts, *self.numbers))}</tr>{body}</table>"
 
 
 def _longest_word(texts: Iterable[str]) -> int:

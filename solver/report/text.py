@@ -23,7 +23,7 @@ from solver.report.assumptions import (
     renting_lines,
 )
 from solver.report.critical import busy_share, summary
-from solver.report.layout import Labelled, Lines
+from solver.report.layout import Labelled, Lines, spaced
 from solver.report.naming import by_group, degrees_of, experts_text, layers_text, tensor_text
 from solver.report.quantities import counted, money, node_ranges, percent, significant, time_text
 from solver.report.stages import (
@@ -268,21 +268,13 @@ def solution_text(
 
 def plan_text(document: PlanDocument, step: Step) -> list[RenderableType]:
     """Everything that `show` prints, in order."""
-    return [
-        Labelled(heading_lines(document)),
-        "",
-        _table_note(document),
-        stage_table(document),
-        "",
-        "memory per GPU",
-        memory_table(document),
-        "",
-        "traffic and update; transfers per micro-batch, the rest per step",
-        traffic_table(document),
-        "",
-        placement_table(document),
-        "",
-        text_timeline(document, step),
-        "",
-        Labelled(figures(document) + outcome(document)),
-    ]
+    traffic = "traffic and update; transfers per micro-batch, the rest per step"
+    return spaced(
+        [Labelled(heading_lines(document))],
+        [_table_note(document), stage_table(document)],
+        ["memory per GPU", memory_table(document)],
+        [traffic, traffic_table(document)],
+        [placement_table(document)],
+        [text_timeline(document, step)],
+        [Labelled(figures(document) + outcome(document))],
+    )

@@ -56,7 +56,6 @@ def html_page(document: PlanDocument, step: Step) -> str:
         f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in headline
     )
     parts = [
-        f"<header><h1>{escape(title)}</h1><dl class=headline>{cells}</dl></header><main>",
         section("Plan", Labelled(heading_lines(document))),
         section("Stages", stages(document), "Layers of the model, stage by stage."),
         section("Machines", machines(document), "The number on a GPU is the stage it runs."),
@@ -65,25 +64,22 @@ def html_page(document: PlanDocument, step: Step) -> str:
         section("Where the time goes", time_spent(document, step)),
         section("Proof", proof),
         section("Figures and assumptions", Labelled(figures(document))),
-        "</main>",
-        f'<script type="application/json" id=data>{data}</script>'
-        f"<script>{_asset('page.js')}</script>",
     ]
-    return bare_page(title, "\n".join(parts))
+    script = (
+        f'\n<script type="application/json" id=data>{data}</script>'
+        f"<script>{_asset('page.js')}</script>"
+    )
+    return sections_page(title, parts, f"<dl class=headline>{cells}</dl>", script)
 
 
-def sections_page(title: str, parts: Iterable[str]) -> str:
-    """A page of sections below its title; pictures need no namespace in HTML."""
-    body = "\n".join([f"<header><h1>{escape(title)}</h1></header><main>", *parts, "</main>"])
-    return bare_page(title, body.replace(_NAMESPACE, ""))
-
-
-def bare_page(title: str, body: str) -> str:
-    """A page in our style."""
+def sections_page(title: str, parts: Iterable[str], headline: str = "", script: str = "") -> str:
+    """A page of sections below its title, in our style; pictures need no namespace in HTML."""
+    head = f"<header><h1>{escape(title)}</h1>{headline}</header><main>"
+    body = "\n".join([head, *parts, "</main>"]).replace(_NAMESPACE, "")
     return (
         '<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport content="'
         f'width=device-width,initial-scale=1"><title>{escape(title)}</title>'
-        f"<style>{_asset('page.css')}</style></head><body>\n{body}</body></html>\n"
+        f"<style>{_asset('page.css')}</style></head><body>\n{body}{script}</body></html>\n"
     )
 
 
