@@ -28,7 +28,7 @@ from operator import mul
 import numpy as np
 
 from bench.oobleck_tables import CountedTables, StageRoom, Weights
-from formulations.template import Template
+from formulations.fleet import Template
 from solver.graph.gpu_graph import Counts
 from solver.graph.places import Places
 from solver.graph.problem import INFINITY, Array, Mask

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from formulations.fleet import Template, stage_on
 from formulations.node_sharing import may_start
 from formulations.plan import Stage
-from formulations.template import Template, stage_on
 from solver.graph.gpu_graph import Counts
 from solver.graph.places import Places
 from solver.graph.problem import INFINITY, Array, Mask

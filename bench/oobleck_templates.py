@@ -20,7 +20,7 @@ import numpy as np
 from bench.oobleck_search import BottleneckSearch
 from bench.oobleck_tables import Weights
 from formulations.costs.template_costs import PipelineTimes
-from formulations.template import Template
+from formulations.fleet import Template
 from solver.graph.gpu_graph import Counts
 from solver.graph.places import PlaceCosts, Places
 from solver.graph.problem import Array

@@ -18,9 +18,9 @@ import numpy as np
 from bench.records import json_of
 from formulations.costs.intervals import interval_sums
 from formulations.costs.stage_costs import NEVER
+from formulations.fleet import NOTHING, Template, stage_on
 from formulations.node_sharing import NodeSplit, filled
 from formulations.plan import Recomputed
-from formulations.template import NOTHING, Template, stage_on
 from solver.graph.places import Places
 from solver.graph.problem import Array
 

@@ -18,9 +18,8 @@ from bench.command import command
 from bench.published_rules import Bamboo, Case, Varuna
 from bench.records import append, json_of, record, reference
 from formulations.instance.preemption import MEASURED
-from solver.replay.player import replay
+from solver.replay.player import Replay, replay
 from solver.replay.policy import Checkpoints, Configuration, InFlight, Policy, Recovery
-from solver.replay.spans import Replay
 from solver.replay.trace import Trace, failures_trace
 
 NS_PER_MS = 1_000_000

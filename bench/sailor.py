@@ -23,13 +23,14 @@ import hetplan
 from bench.command import command
 from bench.records import ROOT, append, cpu_seconds, record
 from formulations.costs.tables import CostTables
+from formulations.decisions import least_ends
 from formulations.instance import Instance, Workload
 from formulations.instance.cluster import NodeGroup
 from formulations.instance.load import load_instance
 from formulations.instance.profile import Profile, ProfileEntry
 from formulations.space import configs
 from formulations.units import seconds
-from solver.heuristics.balance import Balance, Split, least_ends
+from solver.heuristics.balance import Balance, Split
 from solver.heuristics.baselines import Found
 from solver.heuristics.node_orders import best_plan
 

@@ -21,7 +21,7 @@ from bench.command import command
 from bench.oobleck_templates import oobleck_templates, step_time, value_of
 from bench.planner import PS_PER_MS, PlannerCase, places, read_case
 from bench.records import append, cpu_seconds, json_of, record, reference
-from formulations.template import Template
+from formulations.fleet import Template
 from solver.graph.places import PlaceCosts
 from solver.interrupt import Deadline
 from solver.templates.step_time import TemplateOutcome, best_template

@@ -1,8 +1,9 @@
 """What is decided inside a configuration, and the ranges that the plan space leaves for it."""
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
@@ -73,10 +74,10 @@ def decisions_of(instance: Instance, plan: Plan) -> Decisions:
     )
 
 
-def least_end(tables: CostTables, start: int) -> int:
-    """Least end of a stage that starts at a layer; L + 1 if there is none."""
-    needed = tables.blocks_before[start] + tables.min_blocks
-    return max(start + 1, bisect_left(tables.blocks_before, needed))
+def least_ends(tables: CostTables) -> list[int]:
+    """Least end of a stage that starts at layer 0 .. L; L + 1 if too few blocks follow."""
+    ends = np.searchsorted(tables.blocks_before, tables.blocks_before + tables.min_blocks)
+    return [max(start + 1, int(end)) for start, end in enumerate(ends)]
 
 
 def only_order(tables: CostTables) -> tuple[int, ...] | None:

@@ -115,12 +115,6 @@ class Instantiation:
         slowest = max(kind.times_ns[shares[0] - 1] for kind, shares in pairs if shares)
         return slowest + problem.slowest_exchange_ns(self.counts)
 
-    def nodes(self, problem: InstantiationProblem) -> tuple[int, ...]:
-        """Nodes of each group that are used."""
-        pairs = list(zip(problem.kinds, self.shares, strict=True))
-        groups = range(len(problem.available))
-        return tuple(sum(kind.nodes[j] * len(shares) for kind, shares in pairs) for j in groups)
-
 
 def conjugate(counts: Sequence[int]) -> tuple[int, ...]:
     """Shares, descending, of which counts[q - 1] are at least q; `counts` is nonincreasing."""

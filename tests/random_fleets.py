@@ -4,9 +4,8 @@ import random
 from collections.abc import Iterable
 from itertools import pairwise
 
-from formulations.fleet import Design, Pipeline, Strategy
+from formulations.fleet import Design, Pipeline, Strategy, Template, stage_on
 from formulations.instance import Cluster, Instance, Limits, Link
-from formulations.template import Template, stage_on
 from solver.replay.policies import instance_with
 from tests.small_instances import gpu, instance_of, layer, nodes_of, random_instance, workload
 

@@ -16,7 +16,7 @@ from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.switch_document import SwitchDocument
-from solver.switching.documented import switch_document
+from solver.switching.quickest import switch_document
 from tests.expert_instances import expert_instance
 from tests.hand_made import result_of, uniform_plans
 from tests.random_configs import zoned

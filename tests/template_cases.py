@@ -12,12 +12,11 @@ from bench.oobleck_templates import places_for, stage_places
 from bench.planner import Room
 from formulations.costs.intervals import interval_sums
 from formulations.costs.template_costs import template_costs
-from formulations.fleet import Strategy
+from formulations.fleet import Strategy, Template, stage_on
 from formulations.instance import Instance
 from formulations.node_sharing import NodeSplit, filled
 from formulations.plan import Recomputed
 from formulations.space.configurations import pipeline_strategies
-from formulations.template import Template, stage_on
 from solver.graph.gpu_graph import Counts
 from solver.graph.places import PlaceCosts, Places, place_costs
 from solver.graph.problem import Array

@@ -24,13 +24,12 @@ from formulations.costs.stage_costs import recomputed_ns
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
 from formulations.errors import PlanError
-from formulations.fleet import Design, Strategy
+from formulations.fleet import Design, Strategy, Template
 from formulations.instance import Instance, Link, NodeGroup
 from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit, is_power_of_two
 from formulations.plan import Configuration, uniform_degrees
 from formulations.schedules.registry import Held, in_flight
-from formulations.template import Template
 from formulations.units import ceil_ns, powers_of_two
 
 

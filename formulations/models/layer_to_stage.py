@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array, CostTables
-from formulations.decisions import least_end
+from formulations.decisions import least_ends
 from formulations.models.model import (
     Costs,
     Key,
@@ -150,10 +150,10 @@ class Split:
         for row in self._begun:
             for first, second in pairwise(row):
                 self._imply(6, first, second)
+        earliest_end = least_ends(tables)
         for row, following in pairwise(self._begun):
             for start in range(1, self.num_layers):
-                end = least_end(tables, start)
-                if end <= self.num_layers:
+                if (end := earliest_end[start]) <= self.num_layers:
                     self._imply(7, following[end - 1], row[start - 1])
 
     def _literal(self, stage: int, layer: int) -> Literal:

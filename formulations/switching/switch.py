@@ -201,11 +201,7 @@ def by_node(gpus: Iterable[int], node_of: Sequence[int]) -> dict[int, list[int]]
 
 
 def switch_of(
-    cluster: Cluster,
-    workload: Workload,
-    before: Layout,
-    after: Layout,
-    kinds: Sequence[Kind],
+    cluster: Cluster, workload: Workload, before: Layout, after: Layout, kinds: Sequence[Kind]
 ) -> Switch:
     """What has to move of some kinds from one layout to another."""
     return Switch(Network(cluster), slice_classes(workload, before, after, kinds))

@@ -20,11 +20,11 @@ from solver.options import SolveOptions
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from formulations.template import Template
+    from formulations.fleet import Template
     from solver.fleet_document import FleetDocument
     from solver.fleets.template_document import TemplatesDocument
+    from solver.replay.player import Replay
     from solver.replay.policy import Policy
-    from solver.replay.spans import Replay
     from solver.templates.generate import TemplateEntry
 
 #: Exit code where some size has no template within the limit.

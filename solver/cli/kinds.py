@@ -93,7 +93,7 @@ def verified(document: Envelope, effort: "Effort") -> "Verification":
 
 def differences(document: Any, path: Path) -> Sequence[str]:
     """What is wrong with a file if it should be for the instance file at `path`."""
-    from solver.switching.documented import unlike
+    from solver.switching.quickest import unlike
     from solver.verify import instance_differences
 
     if isinstance(document, SwitchDocument):

@@ -214,7 +214,7 @@ def switch_command(
     Exit code 0: a plan; 2: bad input.
     """
     from solver.cli.kinds import deliver
-    from solver.switching.documented import check_alike, switch_document
+    from solver.switching.quickest import check_alike, switch_document
 
     check_writable(out, keep=(before, after))
     first, second = checked_plan(before), checked_plan(after)

@@ -17,9 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.fleet import Pipeline, holdings, layers_by_position
+from formulations.fleet import Pipeline, Template, holdings, layers_by_position
 from formulations.instance import Instance
-from formulations.template import Template
 from formulations.transition import Copy, Links, layer_state_bytes, missing
 
 Array = NDArray[np.int64]
@@ -90,13 +89,9 @@ def least_largest(costs: Array) -> int | None:
 
         def placed(row: int, tried: set[int]) -> bool:
             for column in columns[row]:
-                if column not in owner:
-                    owner[column] = row
-                    return True
-            for column in columns[row]:
                 if column not in tried:
                     tried.add(column)
-                    if placed(owner[column], tried):
+                    if column not in owner or placed(owner[column], tried):
                         owner[column] = row
                         return True
             return False
@@ -267,22 +262,12 @@ class NodeAssigner:
         beyond w's layers W. That is no more than what S has beyond R plus what R has beyond W,
         which v and w received before. All four are of one node group.
         """
-        chosen = self._same_layers()
-        rows = [row for row in range(len(self._positions)) if row not in chosen]
-        taken = set(chosen.values())
-        columns = [c for c in range(len(self._situation.ready)) if c not in taken]
-        rest = self._cheapest(self._lacking(rows, columns), rows, columns)
-        chosen |= dict(zip(rows, rest, strict=True))
-        return [chosen[row] for row in range(len(self._positions))]
-
-    def _same_layers(self) -> dict[int, int]:
-        """Columns of nodes that hold just a position's layers, those of its partner first."""
         situation, former = self._situation, self._situation.former
         pools: dict[tuple[int, range], list[int]] = {}
         for column, (node, layers) in enumerate(zip(situation.ready, self._layers, strict=True)):
             pools.setdefault((situation.groups[node], layers), []).append(column)
         chosen = dict[int, int]()
-        for only_partner in (True, False):
+        for only_partner in (True, False):  # nodes of the position's partner first
             for row, position in enumerate(self._positions):
                 pool = pools.get((position.group, position.layers), [])
                 for column in pool if row not in chosen else ():
@@ -291,7 +276,12 @@ class NodeAssigner:
                         chosen[row] = column
                         pool.remove(column)
                         break
-        return chosen
+        rows = [row for row in range(len(self._positions)) if row not in chosen]
+        taken = set(chosen.values())
+        columns = [c for c in range(len(situation.ready)) if c not in taken]
+        rest = self._cheapest(self._lacking(rows, columns), rows, columns)
+        chosen |= dict(zip(rows, rest, strict=True))
+        return [chosen[row] for row in range(len(self._positions))]
 
     def _cheapest(self, costs: Array, rows: Sequence[int], columns: Sequence[int]) -> list[int]:
         """Columns for rows: bytes first; of equal ones one that stays with its pipeline."""

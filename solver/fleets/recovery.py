@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from formulations.errors import PlannerError
-from formulations.fleet import Pipeline
+from formulations.fleet import Pipeline, Template
 from formulations.pipelines import InstantiationProblem, PipelineKind
-from formulations.template import Template
 from solver.fleets.distribution import shortest
 from solver.fleets.instantiate import Choice, choice, instantiate, listed, suffices
 from solver.fleets.node_assignment import NodeAssigner, NodeAssignment, Situation
@@ -122,9 +121,10 @@ class _FleetSearch:
         assert shortest_step is not None
         least_ns = shortest_step.step_ns(problem)
         best: Recovery | None = None
+        starts = list[Recovery]()
         for recovery in self._starts(shortest_step.counts):
-            if best is None or _worth(recovery) > _worth(best):
-                best = recovery
+            starts.append(recovery)
+            best = max(starts, key=lambda r: (r.steps, r.goes_on, -r.assignment.transfer_ns))
             yield _bounded(best, horizon.steps(least_ns, 0))
         assert best is not None
         # No fleet with a longer step trains more: T steps in (H - restart) / T at most.
@@ -156,8 +156,16 @@ class _FleetSearch:
         if sum(survivors) == len(intact):  # all are of these templates
             if len(intact) == len(before):
                 yield from self._as_it_is(survivors)
+            # All that will do of the intact pipelines, and of one kind on the free nodes
             ready.difference_update(node for pipeline in intact for node in pipeline.nodes)
-            fleets += self._with_survivors(survivors, ready)
+            groups = [self.situation.groups[node] for node in ready]
+            available = tuple(map(groups.count, range(len(self.problem.available))))
+            rest = replace(self.problem, available=available)
+            more = (
+                (*survivors[:i], count + rest.most(i), *survivors[i + 1 :])
+                for i, count in enumerate(survivors)
+            )
+            fleets += (fleet for fleet in (survivors, *more) if suffices(self.problem, fleet))
         for fleet in dict.fromkeys(fleets):
             yield self._recovery(choice(self.problem, fleet), self._nodes(fleet))
 
@@ -173,19 +181,6 @@ class _FleetSearch:
         steps = Fraction(self.horizon.time_ns, max(step_ns, 1))
         stays = NodeAssignment(tuple(pipeline.nodes for pipeline in before), (), 0)
         yield Recovery(before, stays, problem.faults, step_ns, steps, bound=steps, goes_on=True)
-
-    def _with_survivors(
-        self, survivors: tuple[int, ...], free: set[int]
-    ) -> Iterator[tuple[int, ...]]:
-        """Fleets that will do with all intact pipelines, and of one kind on the free nodes."""
-        groups = [self.situation.groups[node] for node in free]
-        available = tuple(map(groups.count, range(len(self.problem.available))))
-        rest = replace(self.problem, available=available)
-        for i, count in enumerate(survivors):
-            fleet = (*survivors[:i], count + rest.most(i), *survivors[i + 1 :])
-            for counts in dict.fromkeys((survivors, fleet)):
-                if suffices(self.problem, counts):
-                    yield counts
 
     def _nodes(self, counts: Sequence[int]) -> NodeAssigner:
         return NodeAssigner(self.situation, [self.templates[i] for i in _each(counts)])
@@ -212,8 +207,3 @@ def _each(counts: Sequence[int]) -> list[int]:
 def _bounded(recovery: Recovery, bound: Fraction) -> Recovery:
     """The recovery, where no other one trains more than `bound`."""
     return replace(recovery, bound=max(recovery.steps, bound))
-
-
-def _worth(recovery: Recovery) -> tuple[Fraction, bool, int]:
-    """Larger for what is rather taken of starts."""
-    return recovery.steps, recovery.goes_on, -recovery.assignment.transfer_ns

@@ -11,9 +11,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
+from formulations.fleet import Template, stage_on
 from formulations.node_sharing import may_start
 from formulations.plan import Stage
-from formulations.template import Template, stage_on
 from solver.graph.places import Places
 
 Counts = tuple[int, ...]  #: nodes per node group

@@ -12,19 +12,13 @@ from numpy.typing import NDArray
 
 from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array, CostTables
+from formulations.decisions import least_ends
 from formulations.schedules.registry import SCHEDULES
 from solver.graph.placements import Columns, chunk_memory
 from solver.graph.problem import ChunkMemory, Intervals, distinct
 
 #: Boundaries of a split: pp + 1 layer indices from 0 to the number of layers.
 Split = tuple[int, ...]
-
-
-def least_ends(tables: CostTables) -> list[int]:
-    """Least end of a stage that starts at layer 0 .. L; L + 1 if too few blocks follow."""
-    blocks = tables.blocks_before
-    ends = np.searchsorted(blocks, blocks + tables.min_blocks)
-    return [max(start + 1, int(end)) for start, end in enumerate(ends)]
 
 
 def group_of_slot(tables: CostTables, order: Sequence[int]) -> Array:

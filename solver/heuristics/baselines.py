@@ -18,10 +18,10 @@ from itertools import accumulate, groupby, pairwise
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables
-from formulations.decisions import even_shares
+from formulations.decisions import even_shares, least_ends
 from formulations.instance import Instance
 from formulations.plan import Configuration, Degrees, Plan, simulable
-from solver.heuristics.balance import Balance, Split, SplitSpace, least_ends, order_balance
+from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
 from solver.heuristics.node_orders import (
     Candidate,
     Choice,

@@ -36,7 +36,7 @@ from solver.lengths_document import LengthsDocument, step_figures
 from solver.options import SolveOptions
 from solver.result import Status, Termination, longest_step_ns, proves, relative_gap
 from solver.switch_document import KINDS
-from solver.switching.documented import switch_document
+from solver.switching.quickest import switch_document
 
 
 class NoStepError(PlannerError):

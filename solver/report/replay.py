@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from rich.console import RenderableType
 
+from solver.replay.player import CAUSES, Cause, Replay
 from solver.replay.policy import Policy
-from solver.replay.spans import CAUSES, Cause, Replay
 from solver.report.chart import COLOURS, Axis, Chart, key, key_width, picture, round_ticks, written
 from solver.report.layout import Grid, Labelled
 from solver.report.quantities import percent, significant

@@ -11,13 +11,12 @@ from typing import Any, TypeVar
 
 from formulations.costs.template_costs import template_costs
 from formulations.errors import PlannerError
-from formulations.fleet import Design, Strategy
+from formulations.fleet import Design, Strategy, Template
 from formulations.instance import Instance, ZoneLink
 from formulations.instance.record import Record
 from formulations.node_sharing import NodeSplit
 from formulations.space.configurations import pipeline_strategies
 from formulations.space.fleets import check_fleets
-from formulations.template import Template
 from formulations.units import ceil_div, seconds
 from solver.enumeration.enumerate import below
 from solver.graph.edges import has_split

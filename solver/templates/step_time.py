@@ -7,7 +7,7 @@ The engine of plans solves it, for pipelines of all numbers of stages together, 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from formulations.template import Template, stage_on
+from formulations.fleet import Template, stage_on
 from solver.enumeration.engine import SplitOutcome, deepened, solve_split
 from solver.enumeration.enumerate import below
 from solver.graph.edges import has_split

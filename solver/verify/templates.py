@@ -25,14 +25,13 @@ from formulations.costs.template_costs import (
     tied_ns,
 )
 from formulations.costs.transfers import inside_ns
-from formulations.fleet import Design, Strategy
+from formulations.fleet import Design, Strategy, Template
 from formulations.instance import Instance
 from formulations.instance.record import can_be_simulated
 from formulations.node_sharing import NodeSplit, filled, may_start
 from formulations.plan import Configuration, Degrees, Plan
 from formulations.space import PlanSpace
 from formulations.space.configurations import pipeline_strategies
-from formulations.template import Template
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.fleet_document import FleetDocument, TemplateBound
 from solver.simulate import Times, pipeline_step_ns

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from formulations.fleet import Template
 from formulations.plan import Degrees, Group, Recomputed, Stage
-from formulations.template import Template
 from solver.cli.fleets import recomputed_text, stages_text
 from tests.command_line import run
 from tests.conftest import ROOT

@@ -20,7 +20,7 @@ from solver.lengths.choose import build_lengths, choose
 from solver.lengths_document import LengthsDocument
 from solver.options import SolveOptions
 from solver.result import Infeasibility, Result, Status, Termination
-from solver.switching.documented import switch_document
+from solver.switching.quickest import switch_document
 from tests.command_line import refused, run
 from tests.docs_pages import shown_and_printed
 from tests.hand_made import pipelined_result, planless_result

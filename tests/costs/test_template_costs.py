@@ -3,10 +3,9 @@
 import pytest
 
 from formulations.costs.template_costs import exchange_times_ns, template_costs
-from formulations.fleet import Design, Strategy
+from formulations.fleet import Design, Strategy, Template, stage_on
 from formulations.instance import Link
 from formulations.instance.search import Overlap
-from formulations.template import Template, stage_on
 from tests.equal_nodes import equal_nodes
 from tests.random_fleets import STRATEGY as FLEET_STRATEGY
 from tests.random_fleets import even_designs, fleet_instance, template_of

@@ -21,7 +21,12 @@ from tests.twins import CPSAT, TWINS, Twin
 
 def is_allowed(way: Instantiation, problem: InstantiationProblem) -> bool:
     """Whether all constraints hold."""
-    shares, used = [m for own in way.shares for m in own], way.nodes(problem)
+    shares, pairs = (
+        [m for own in way.shares for m in own],
+        [*zip(problem.kinds, way.counts, strict=True)],
+    )
+    groups = range(len(problem.available))
+    used = tuple(sum(kind.nodes[j] * n for kind, n in pairs) for j in groups)
     fits = all(n <= have for n, have in zip(used, problem.available, strict=True))
     every = used == problem.available or not problem.all_nodes
     enough = sum(shares) == problem.micro_batches and way.num_pipelines > problem.faults

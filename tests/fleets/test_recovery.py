@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formulations.fleet import Pipeline, holdings
+from formulations.fleet import Pipeline, Template, holdings
 from formulations.instance import Cluster
 from formulations.pipelines import PipelineKind
-from formulations.template import Template
 from formulations.transition import Copy, Links, missing
 from solver.fleets import recovery
 from solver.fleets.node_assignment import NodeAssigner, Situation

@@ -28,7 +28,6 @@ def test_step_of_pipelines_and_their_exchange() -> None:
     chosen = Instantiation.of(2, (0, 1, 0), (1, 2, 3))
     assert chosen == Instantiation(((3, 1), (2,)))
     assert (chosen.counts, chosen.num_pipelines) == ((2, 1), 3)
-    assert chosen.nodes(PROBLEM) == (5, 1)
     assert PROBLEM.slowest_exchange_ns(chosen.counts) == 8
     assert chosen.step_ns(PROBLEM) == 25 + 8
     assert Instantiation(((), (2, 2))).step_ns(PROBLEM) == 25

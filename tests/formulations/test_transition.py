@@ -1,9 +1,8 @@
 """What moves between fleets, and how long it takes."""
 
-from formulations.fleet import Pipeline, holdings
+from formulations.fleet import Pipeline, Template, holdings, stage_on
 from formulations.instance import Cluster, Link, NodeGroup
 from formulations.instance.machines import ZoneLink, ZonePair
-from formulations.template import Template, stage_on
 from formulations.transition import Copy, Links, layer_state_bytes, missing
 from tests.small_instances import gpu, layer, nodes_of, workload
 

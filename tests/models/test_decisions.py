@@ -8,7 +8,7 @@ import pytest
 from formulations.decisions import (
     decisions_of,
     even_shares,
-    least_end,
+    least_ends,
     only_order,
     possible_starts,
     share_range,
@@ -44,7 +44,7 @@ def test_ends_leave_enough_blocks(seed: int) -> None:
     runs = [(a, b) for a, b in pairs if blocks[b] - blocks[a] >= fewest]
     for place in range(layers):
         ends = [b for a, b in runs if a == place]
-        assert least_end(tables, place) == min(ends, default=layers + 1)
+        assert least_ends(tables)[place] == min(ends, default=layers + 1)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from solver.files import sealed
 from solver.lengths.choose import build_lengths, choose
 from solver.lengths_document import LengthsDocument
 from solver.plan_figures import costs_of
-from solver.replay.spans import Replay, Span
+from solver.replay.player import Replay, Span
 from solver.report.compared import difference
 from solver.report.fleet import fleet_text
 from solver.report.front import front_report

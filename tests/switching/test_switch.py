@@ -1,6 +1,7 @@
 """What moves, the port bound and the published rule, beside an oracle that goes rank by rank."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -49,3 +50,11 @@ def test_a_sending_by_way_of_a_gpu() -> None:
     assert switch.volumes([way]) == {0: [0, SIZE, 0, 0], 2: [SIZE, 0, 0, SIZE], 3: [0, 0, SIZE, 0]}
     [single] = whole_switch(cluster(machines(2, 2)), [0], [2]).demands
     assert (demand.is_free, single.is_free) == (True, False)
+
+
+def test_the_rule_counts_classes_of_one_owner_first() -> None:
+    """GPU 0 sends what it alone holds; so all that GPU 1 holds too comes from there."""
+    switch = whole_switch(cluster(machines(1, 4)), [0, 1], [2])
+    both, alone = switch.classes[0], replace(switch.classes[0], owners=(0,))
+    sent = published_plan(replace(switch, classes=(both, alone)))
+    assert {(sending.number, sending.source) for sending in sent} == {(0, 1), (1, 0)}

@@ -7,7 +7,7 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.lengths.problem import Moves
-from solver.switching.documented import switch_document
+from solver.switching.quickest import switch_document
 from solver.verify import verify_switch
 from tests.expert_instances import expert_instance
 from tests.resealed import Changes, resealed
