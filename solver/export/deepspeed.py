@@ -34,11 +34,9 @@ def files(job: Job) -> dict[str, str]:
     texts = {CONFIG: json.dumps(configuration, indent=1) + "\n"}
     if config.pp > 1:
         texts[MODULE] = template(MODULE).format(
-            title=job.title,
+            job=job,
             parts=_parts(job),
             tied=", the tied ones as TiedLayerSpec" * workload.tied_embeddings,
-            pp=config.pp,
-            dp=config.dp,
             run=int(job.recompute_way == "full"),
         )
     command = f'"$1" --deepspeed_config "$here/{CONFIG}" "${{@:2}}"'

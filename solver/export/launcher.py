@@ -14,14 +14,13 @@ from itertools import chain
 from formulations.errors import PlannerError
 from solver.export.job import Job, Rank, host_names, template, word
 
-PORT = 29500
 TORCHRUN, SLURM, RANKS, HOSTS = "torchrun.sh", "slurm.sh", "ranks.csv", "hosts.txt"
 
 #: PyTorch multiplies fp32 matrices in fp32 unless told (its notes, "CUDA environment variables").
 _TF32 = "export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1\n"
 
 _CASE = """\
-  {name}|{place})  # {gpu_type}, ranks {first}-{last}
+  {host.name}|{place})  # {host.gpu_type}, ranks {host.first_rank}-{last}
     export CUDA_VISIBLE_DEVICES={gpus}{more}
     torchrun --nnodes {nnodes} --node-rank {place} --nproc-per-node {nproc} \
 --master-addr "$master" --master-port "$port" {command} ;;"""
@@ -49,10 +48,8 @@ def launcher_files(
     hosts, more = job.hosts, exports or {}
     cases = [
         _CASE.format(
-            name=host.name,
+            host=host,
             place=place,
-            gpu_type=host.gpu_type,
-            first=host.first_rank,
             last=host.first_rank + len(host.gpus) - 1,
             gpus=",".join(map(str, host.gpus)),
             more="".join(f" {n}={shlex.quote(v)}" for n, v in more.get(host.name, {}).items()),
@@ -63,22 +60,13 @@ def launcher_files(
         for place, host in enumerate(hosts)
     ]
     torchrun = template(TORCHRUN).format(
-        name=TORCHRUN,
         usage=usage,
         master=hosts[0].name,
-        port=PORT,
         setup=_TF32 * (job.instance.workload.precision == "tf32") + setup,
         cases="\n".join(cases),
         names=", ".join(host.name for host in hosts),
     )
-    slurm = template(SLURM).format(
-        job=word(job.instance.name),
-        nnodes=len(hosts),
-        name=SLURM,
-        usage=usage,
-        hosts=HOSTS,
-        torchrun=TORCHRUN,
-    )
+    slurm = template(SLURM).format(job=word(job.instance.name), nnodes=len(hosts), usage=usage)
     table = io.StringIO()
     csv.writer(table, lineterminator="\n").writerows([Rank._fields, *job.ranks])
     names = "".join(f"{host.name}\n" for host in hosts)

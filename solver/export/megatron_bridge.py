@@ -39,8 +39,7 @@ def files(job: Job) -> dict[str, str]:
     precision = f"{formats}, params_dtype=torch.{weights}, pipeline_dtype=torch.{weights}"
     lines = [f"    cfg.{name} = {value!r}" for name, value in settings(job).items()]
     module = template(RECIPE).format(
-        title=job.title,
-        layers=job.num_blocks,
+        job=job,
         precision=f"{precision}, grad_reduce_in_fp32={workload.gradient_bytes == 4}",
         overlap=", ".join(f"{n}={on}" for n, on in overlap.items()),
         lines="\n".join(lines + _MOMENTS * (workload.optimizer_state == "bf16")),
