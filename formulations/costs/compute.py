@@ -83,14 +83,10 @@ def analytic_s(
     tp: int,
     b: float,
     sequence_parallel: bool = False,
-    ep: int = 1,
+    members: Members = ALONE,
     gradient_bytes: int = 4,
-    etp: int | None = None,
 ) -> Passes:
-    """Both passes of b sequences on one GPU of a group of tp, which has 1/ep of the experts.
-
-    etp: as in `Configuration`.
-    """
+    """Both passes of b sequences on one GPU of a group of tp; members: who shares its experts."""
     gpu = group.gpu
     # Fused attention: a kernel of its own, at a maximum and with a half of its own
     attention_s = 0.0
@@ -98,7 +94,7 @@ def analytic_s(
         speed = gpu.peak_outside_blocks(precision) * gpu.attention_maximum
         ramp_s = gpu.attention_half_flops / (gpu.half_peak * gpu.attention_maximum)
         attention_s = layer.attention_flops * (b / tp) / speed + ramp_s
-    experts = grouped_s(layer, gpu, precision, tp, b, ep, gradient_bytes, etp)
+    experts = grouped_s(layer, gpu, precision, tp, b, members, gradient_bytes)
     flops = layer.forward_flops - layer.expert_flops
     flops -= layer.unweighted_flops if attention_s else 0
     peak = gpu.peak_flops[precision] if layer.is_block else gpu.peak_outside_blocks(precision)
@@ -108,7 +104,7 @@ def analytic_s(
     ramps = layer.kernels - apart if layer.forward_flops else 0
     half_s = gpu.efficiency_half_flops / gpu.half_peak
     products_s = (flops * b / (tp * peak) + ramps * half_s) / gpu.efficiency_maximum
-    copied = layer.copied_bytes * (etp or tp) // tp
+    copied = layer.copied_bytes * (members.etp or tp) // tp
     kept = layer.activation_bytes(tp, sequence_parallel) - copied
     memory_s = MEMORY_PASSES * b * kept / gpu.memory_bandwidth_bytes_per_s
     device_s = products_s + memory_s + apart * (latency_s or 0.0)
@@ -136,17 +132,8 @@ class _Slot:
     def passes_s(self, layer: Layer) -> Passes:
         """By the analytic model."""
         workload, tp = self.instance.workload, self.degrees.tp
-        return analytic_s(
-            layer,
-            self.group,
-            workload.precision,
-            tp,
-            self.share,
-            self.instance.splits_sequence(tp),
-            self.members.ep,
-            workload.gradient_bytes,
-            self.members.etp,
-        )
+        work, split = (layer, self.group, workload.precision), self.instance.splits_sequence(tp)
+        return analytic_s(*work, tp, self.share, split, self.members, workload.gradient_bytes)
 
     def core_share(self, layer: Layer) -> float:
         """Of a forward pass without traffic, the share that selective recomputation repeats."""

@@ -100,21 +100,21 @@ def grouped_s(
     precision: Precision,
     tp: int,
     b: float,
-    ep: int = 1,
+    members: Members = ALONE,
     gradient_bytes: int = 4,
-    etp: int | None = None,
 ) -> tuple[float, float]:
-    """Both passes of b sequences through the routed experts on one GPU; etp: None for tp."""
+    """Both passes of b sequences through the routed experts on one GPU."""
     if not layer.expert_flops:
         return 0.0, 0.0
     peak = gpu.peak_flops[precision] if layer.is_block else gpu.peak_outside_blocks(precision)
     maximum = gpu.grouped_maximum or gpu.efficiency_maximum
     products_s = layer.expert_flops * b / (tp * peak * maximum)
     bandwidth = gpu.memory_bandwidth_bytes_per_s * gpu.grouped_bandwidth
-    weights_s = layer.experts_per_gpu(etp or tp, ep) / bandwidth
+    lanes = members.etp or tp
+    weights_s = layer.experts_per_gpu(lanes, members.ep) / bandwidth
     width = WEIGHT_BYTES[precision]
-    tokens = b * (etp or tp) / tp
-    permuted_bytes = (6 if ep > 1 else 2) * layer.routed_bytes
+    tokens = b * lanes / tp
+    permuted_bytes = (6 if members.ep > 1 else 2) * layer.routed_bytes
     permuted_bytes += 2 * (layer.input_bytes if layer.routed_bytes else 0)
     order_s = permuted_bytes * tokens / gpu.memory_bandwidth_bytes_per_s / gpu.permute_bandwidth
     forward_s = products_s + width * weights_s + order_s

@@ -50,7 +50,7 @@ def test_products_of_experts(ep: int, copies: int) -> None:
         permute_bandwidth=0.25,
         memory_bandwidth_bytes_per_s=2e12,
     )
-    forward, backward = grouped_s(mixtral().layers[1], gpu, "bf16", tp=1, b=3, ep=ep)
+    forward, backward = grouped_s(mixtral().layers[1], gpu, "bf16", 1, 3, Members(ep))
     products = 3 * 2 * 4096 * 2 * EXPERT / 0.5e15
     weights = 8 // ep * EXPERT / 1e12
     # copies of two tokens' widths, and twice the block's input, of three sequences, at 0.5 TB/s
