@@ -19,7 +19,7 @@ Masks are per stage [J, n, n]: the layers that may run on each of the J classes.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,13 +27,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from solver.bounds.cycle_bound import by_windows
 from solver.bounds.latency_bottleneck import path_of, tighten
-from solver.bounds.node_classes import (
-    ClassGraph,
-    NodeClass,
-    Resources,
-    allowed_on,
-    steps,
-)
+from solver.bounds.node_classes import ClassGraph, NodeClass, Resources, allowed_on, steps
 from solver.graph.all_orders import lane_width
 from solver.graph.cuts import evaluate
 from solver.graph.edges import Layers, build_layers, taken
@@ -53,28 +47,14 @@ FINEST_WEIGHT = 24
 Stop = Callable[[], bool]
 
 
-@dataclass(frozen=True)
-class Thinned:
-    """What is left of a graph; once known a bound of the step time, and the groups of its path.
-
-    way_ns: step time of that path.
-    """
-
-    problem: SplitProblem
-    layers: Layers
-    bound_ns: int = 0
-    groups: tuple[int, ...] = ()
-    way_ns: int = 0
-
-    @property
-    def masks(self) -> list[Mask]:
-        """Per stage [J, n, n] what is left."""
-        masks = []
-        for stage, edges in zip(self.problem.stages, self.layers, strict=True):
-            mask = np.zeros(self.problem.sync.shape, dtype=np.bool_)
-            mask[stage.tail[edges.arc], edges.start, edges.end] = True
-            masks.append(mask)
-        return masks
+def masks_of(problem: SplitProblem, layers: Layers) -> list[Mask]:
+    """Per stage [J, n, n] what these edges run."""
+    masks = []
+    for stage, edges in zip(problem.stages, layers, strict=True):
+        mask = np.zeros(problem.sync.shape, dtype=np.bool_)
+        mask[stage.tail[edges.arc], edges.start, edges.end] = True
+        masks.append(mask)
+    return masks
 
 
 class SurrogateReplica:
@@ -104,24 +84,6 @@ class SurrogateReplica:
         return Resources(
             tuple((weight // unit,) for weight in weights.tolist()), (max_weight // unit,)
         )
-
-    def tightened(self, problem: SplitProblem, cutoff: int) -> Thinned | None:
-        """What the surrogate replica may use below the cutoff; None if there is nothing."""
-        if not problem.stages:
-            return None
-        layers = tighten(problem, build_layers(problem, cutoff), cutoff)
-        return None if layers is None else Thinned(problem, layers)
-
-    def windowed(self, thinned: Thinned, cutoff: int, stop: Stop, halve: bool) -> Thinned | None:
-        """What windows leave of that, as far as is known until `stop`; with classes halved."""
-        problem, layers = thinned.problem, thinned.layers
-        bounds = by_windows(problem, layers, cutoff, stop, halve=halve)
-        if bounds.path is None:
-            return None
-        arcs, splits = path_of(layers, bounds.path[None])
-        way_ns = int(evaluate(problem, arcs, splits).step_time[0])
-        useful_layers, groups = taken(layers, bounds.useful), problem.order(arcs[0].tolist())
-        return Thinned(problem, useful_layers, bounds.bound_ns, groups, way_ns)
 
     def graph(self, masks: list[Mask], resources: Resources, max_edges: int) -> SplitProblem | None:
         """All ways of the replica; without stages if there is none, None if there are `max_edges`.
@@ -166,30 +128,28 @@ class Relaxation:
         """From here on surrogate replicas refute no cutoff."""
         return max(self.ways_ns.values(), default=self.cutoff)
 
-    def refutes_at_once(self) -> bool:
-        """Whether latency plus bottleneck shows that nothing is below the cutoff.
+    def _tightened(self, graph: SplitProblem) -> Layers | None:
+        """What latency plus bottleneck leaves below the cutoff; None if that is nothing."""
+        if not graph.stages:
+            return None
+        return tighten(graph, build_layers(graph, self.cutoff), self.cutoff)
 
-        Of any replica, and of the one that is light in the first of the weights.
+    def refutes(self, stop: Stop) -> bool:
+        """Whether no replica that is light in some of the weights is below the cutoff.
+
+        First any replica, by latency plus bottleneck. Then light ones, by windows: by a few classes
+        of all, then, until `stop`, by more of those not known to be in vain.
         """
         replica = self.replica
         any_replica = replica.weighed(np.zeros_like(replica.slots))
         graph = replica.graph(self.common, any_replica, MOST_OF_ALL)
-        if graph is None:
-            return False
-        thinned = replica.tightened(graph, self.cutoff)
-        if thinned is not None:
-            self.common = thinned.masks
-        return thinned is None or self._refutes(0)
-
-    def refutes(self, stop: Stop) -> bool:
-        """Whether that or windows show it, of replicas that are light in any of the weights.
-
-        By a few classes of all, then, until `stop`, by more of those not known to be in vain.
-        """
-        if self.refutes_at_once():
-            return True
+        if graph is not None:
+            layers = self._tightened(graph)
+            if layers is None:
+                return True
+            self.common = masks_of(graph, layers)
         for halve in (False, True):
-            for number in range(len(self.replica.weightings)):
+            for number in range(len(replica.weightings)):
                 if stop():
                     return False
                 in_vain = self.ways_ns.get(number, self.cutoff) < self.cutoff
@@ -197,8 +157,8 @@ class Relaxation:
                     return True
         return False
 
-    def _refutes(self, number: int, stop: Stop | None = None, halve: bool = False) -> bool:
-        """Whether a surrogate replica refutes the cutoff; given `stop` by windows.
+    def _refutes(self, number: int, stop: Stop, halve: bool) -> bool:
+        """Whether windows of a surrogate replica, with classes halved or not, refute the cutoff.
 
         With the finest units that leave few enough edges; if none do, it is in vain.
         """
@@ -209,19 +169,21 @@ class Relaxation:
         if graph is None:
             self.ways_ns[number] = 0
             return False
-        thinned = self.replica.tightened(graph, self.cutoff)
-        if thinned is not None and stop is not None:
-            thinned = self.replica.windowed(thinned, self.cutoff, stop, halve)
-        if thinned is None:
+        layers = self._tightened(graph)
+        if layers is None:
             return True
+        bounds = by_windows(graph, layers, self.cutoff, stop, halve=halve)
+        if bounds.path is None:
+            return True
+        arcs, splits = path_of(layers, bounds.path[None])
+        self.ways_ns[number] = int(evaluate(graph, arcs, splits).step_time[0])
+        masks = masks_of(graph, taken(layers, bounds.useful))
         # Layers that the surrogate replica cannot have on a stage are nobody's.
         self.common = [
-            mask & left.any(axis=0) for mask, left in zip(self.common, thinned.masks, strict=True)
+            mask & left.any(axis=0) for mask, left in zip(self.common, masks, strict=True)
         ]
-        if stop is not None:
-            self.ways_ns[number] = thinned.way_ns
-        if thinned.bound_ns > self.bound_ns:
-            self.bound_ns, self.groups = thinned.bound_ns, thinned.groups
+        if bounds.bound_ns > self.bound_ns:
+            self.bound_ns, self.groups = bounds.bound_ns, graph.order(arcs[0].tolist())
             stages = [
                 replace(
                     stage,
@@ -230,7 +192,7 @@ class Relaxation:
                         for allowed, i in zip(stage.allowed, stage.tail, strict=True)
                     ),
                 )
-                for stage, mask in zip(graph.stages, thinned.masks, strict=True)
+                for stage, mask in zip(graph.stages, masks, strict=True)
             ]
             self.problem = replace(graph, stages=tuple(stages))
         return False

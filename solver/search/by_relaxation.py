@@ -85,14 +85,11 @@ class ByRelaxation:
             self.plan = even_plan(tables, state.order, np.array(state.split))
 
     def run(self) -> bool:
-        """Whether surrogate replicas close the configuration, at once or by bisection of times.
+        """Whether surrogate replicas close the configuration, by bisection of times.
 
         A high cutoff leaves many edges: what takes long below it is often refuted below lower ones.
         """
         replica = SurrogateReplica(self.intervals, self.placer, classes_of(self.intervals))
-        if Relaxation(replica, self.target).refutes_at_once():
-            self.bound_ns = self.target
-            return True
         high, failed = self.target, None
         while self.bound_ns < high and not self.stop():
             near = high - self.bound_ns <= high // RESOLUTION

@@ -138,9 +138,8 @@ def shares(classes: Sequence[ReplicaClass], vector: Sequence[int], total: int) -
 def enumerate_config(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ConfigAnswer:
     """All orders at once where that is possible, else a relaxation, then one after the other.
 
-    Where stages may span zones, those orders first in which none does, which are few. A cutoff is
-    lowered to what is above any step time, also when the gap is off it. A configuration whose steps
-    are too long to be simulated stays open.
+    A cutoff is lowered to what is above any step time, also when the gap is off it. A configuration
+    whose steps are too long to be simulated stays open.
     """
     tables = intervals.tables
     if not simulable(tables.instance, tables.config):
@@ -149,21 +148,9 @@ def enumerate_config(intervals: Intervals, cutoff: int, gap: float, stop: Stop) 
     if tables.by_place is not None:
         return best_by_stage(intervals, tables.by_place, cutoff, gap, stop)
     placer = Placer(tables)
-    zones = StageZones(placer)
     if tables.config.vpp > 1:
         return _chunked(intervals, placer, cutoff, gap, stop)
-    if not zones.known or not zones.aligned or zones.split_by(cutoff):
-        return _closed(intervals, placer, cutoff, gap, stop)
-    problem = _of_all_orders(intervals, placer, split=True)
-    best = ConfigAnswer(None, None, False)
-    if problem is not None and problem.stages:
-        best = _solved(intervals, problem, cutoff, gap, stop)
-    rest = _closed(intervals, placer, best.step_time_ns or cutoff, gap, stop)
-    return (
-        rest
-        if best.plan is None or rest.plan is not None
-        else replace(best, complete=rest.complete, bound_ns=rest.bound_ns)
-    )
+    return _closed(intervals, placer, cutoff, gap, stop)
 
 
 def _of_all_orders(intervals: Intervals, placer: Placer, split: bool) -> SplitProblem | None:

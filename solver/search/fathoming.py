@@ -183,10 +183,6 @@ class Cutoffs:
         """Bounds of at least this close a configuration. The gap is not taken off a limit."""
         return min(self.refused(config), self._reached(config, best, self.gap))
 
-    def beyond(self, objective: float, best: float | None) -> bool:
-        """Whether nothing with this objective or more can beat the incumbent."""
-        return best is not None and objective >= best * (1 - self.gap)
-
     def question(self, config: Configuration, best: float | None, effort: int | None) -> Question:
         """Below which step time to look for the best plan, and to what gap. A limit has none."""
         refused, reached = self.refused(config), self._reached(config, best, 0.0)
@@ -261,7 +257,7 @@ class Closer:
 
     def beyond(self, task: Task, best: float | None) -> bool:
         """Whether neither this task nor any later one can beat the incumbent."""
-        return self.cutoffs.beyond(task.objective, best)
+        return best is not None and task.objective >= best * (1 - self.options.gap)
 
     def by_bound(self, task: Task, best: float | None) -> Closing:
         """By the bound of the task if that is beyond a limit or the incumbent; else open."""

@@ -27,6 +27,7 @@ from solver.interrupt import GRACE_S, Deadline, TimeUp, time_up_after
 from solver.result import Infeasibility, max_step_time_ns, price_usd_per_hour
 from solver.search.enumeration import MOST_GAP, Stop, enumerate_config, lacks_memory
 from solver.search.fathoming import ANY_TIME
+from solver.study.store import FREE_LIMITS
 
 #: Memory is added to every GPU in steps of this size, up to a size at which every plan fits.
 MEMORY_STEP_GIB = 1 / 16
@@ -133,42 +134,41 @@ def relaxations(instance: Instance) -> Iterator[tuple[str, Instance]]:
 
 def _left_out(instance: Instance) -> Iterator[tuple[str, dict[str, Any]]]:
     """Wider values of fields, by section, whoever can run them."""
-    search, unmeasured = instance.search, instance.profile is None
-    if "full" not in search.recompute:
-        yield "search.recompute: full", {"search": {"recompute": (*search.recompute, "full")}}
-    if "selective" not in search.recompute and not instance.workload.flash_attention:
-        yield (
-            "search.recompute: selective",
-            {"search": {"recompute": (*search.recompute, "selective")}},
-        )
-    if unmeasured and not search.sequence_parallel:
-        choices = (
-            choice for used in node_vectors(instance) for choice in group_degrees(instance, used)
-        )
-        sizes = {degrees.tp for choice in choices for degrees in choice if degrees.tp > 1}
-        if any(instance.workload.sequence_length % tp == 0 for tp in sizes):
-            yield "search.sequence_parallel: true", {"search": {"sequence_parallel": True}}
-    flash = has_flash(instance.cluster, instance.workload.precision)
-    if unmeasured and not instance.workload.flash_attention and flash:
-        yield "workload.flash_attention: true", {"workload": instance.workload.with_flash()}
-    if max(search.zero) < 1:
-        yield "search.zero: 1", {"search": {"zero": (*search.zero, 1)}}
+    search, workload, unmeasured = instance.search, instance.workload, instance.profile is None
+    choices = (
+        choice for used in node_vectors(instance) for choice in group_degrees(instance, used)
+    )
+    sizes = {degrees.tp for choice in choices for degrees in choice if degrees.tp > 1}
+    splits = any(workload.sequence_length % tp == 0 for tp in sizes)
+    plain = not workload.flash_attention
+    # A field of `search`, a value that it may have too, and whether that may help.
+    table: tuple[tuple[str, Any, bool], ...] = (
+        ("recompute", "full", True),
+        ("recompute", "selective", plain),
+        ("sequence_parallel", True, unmeasured and splits),
+        ("zero", 1, max(search.zero) < 1),
+        ("micro_batches", "uneven", True),
+        ("idle_nodes", True, True),
+        ("embedding_only_stages", True, True),
+    )
+    for name, value, helps in table:
+        given = getattr(search, name)
+        several = isinstance(given, tuple)
+        if helps and value not in (given if several else (given,)):
+            wider = (*given, value) if several else value
+            yield f"search.{name}: {str(value).lower()}", {"search": {name: wider}}
+    if unmeasured and plain and has_flash(instance.cluster, workload.precision):
+        yield "workload.flash_attention: true", {"workload": workload.with_flash()}
     if max(search.zero) < PARAMETERS_SPLIT and search.micro_batches == "even":
         yield "search.zero: 3", {"search": {"zero": tuple(range(PARAMETERS_SPLIT + 1))}}
     if search.micro_batch is not None and 1 not in search.micro_batch:
         yield "1 in search.micro_batch", {"search": {"micro_batch": (1, *search.micro_batch)}}
-    if search.micro_batches == "even":
-        yield "search.micro_batches: uneven", {"search": {"micro_batches": "uneven"}}
     for name in ("data_parallel", "pipeline_parallel"):
         if getattr(search, name) is not None:
             yield f"no search.{name}", {"search": {name: None}}
     if degrees := _more_degrees(instance):
         text = f"{', '.join(map(str, degrees))} in search.tensor_parallel"
         yield text, {"search": {"tensor_parallel": (*(search.tensor_parallel or ()), *degrees)}}
-    if not search.idle_nodes:
-        yield "search.idle_nodes: true", {"search": {"idle_nodes": True}}
-    if not search.embedding_only_stages:
-        yield "search.embedding_only_stages: true", {"search": {"embedding_only_stages": True}}
 
 
 def _more_degrees(instance: Instance) -> list[int]:
@@ -218,9 +218,9 @@ def _binding(instance: Instance, stop: Stop) -> tuple[str, Sequence[Look]]:
     """The constraint that cannot be met, and where to look for what may help."""
     if next(configs(instance), None) is None:
         return _no_config(instance), (_price, _choices)
-    limits = instance.limits
-    limited = limits.max_step_time_s is not None or limits.max_cost_usd_per_step is not None
-    if limited and has_plan(_unlimited(instance), stop) is not False:
+    limited = any(getattr(instance.limits, name) is not None for name in FREE_LIMITS)
+    free = instance.but(limits=dict.fromkeys(FREE_LIMITS))
+    if limited and has_plan(free, stop) is not False:
         text = "limits: every plan that fits memory exceeds the limit on step time or cost"
         return text, (_limits, _price)
     text = (
@@ -229,10 +229,6 @@ def _binding(instance: Instance, stop: Stop) -> tuple[str, Sequence[Look]]:
     if fits_optimistically(instance, stop):
         text = "memory: no split, node order and share of micro-batches fits all GPUs at once"
     return text, (_memory, _price, _choices)
-
-
-def _unlimited(instance: Instance) -> Instance:
-    return instance.but(limits={"max_step_time_s": None, "max_cost_usd_per_step": None})
 
 
 def _no_config(instance: Instance) -> str:
@@ -294,7 +290,7 @@ def _memory(instance: Instance, stop: Stop) -> list[str]:
 
 def _limits(instance: Instance, stop: Stop) -> list[str]:
     """Each limit alone; if neither helps alone, what the fastest and the cheapest plan need."""
-    remedies, free = list[str](), _unlimited(instance)
+    remedies, free = list[str](), instance.but(limits=dict.fromkeys(FREE_LIMITS))
 
     def seconds(config: Configuration) -> float:
         return 1 / NANOSECONDS_PER_SECOND
@@ -302,18 +298,16 @@ def _limits(instance: Instance, stop: Stop) -> list[str]:
     def usd(config: Configuration) -> float:
         return price_usd_per_hour(instance, config) / 3600 / NANOSECONDS_PER_SECOND
 
-    for name, text, weight, unit in (
-        ("max_step_time_s", "limits.max_step_time: {}", seconds, "s"),
-        ("max_cost_usd_per_step", "limits.max_cost_per_step: {}", usd, "USD"),
-    ):
+    texts, units = ("limits.max_step_time: {}", "limits.max_cost_per_step: {}"), ("s", "USD")
+    for name, text, weight, unit in zip(FREE_LIMITS, texts, (seconds, usd), units, strict=True):
         if getattr(instance.limits, name) is not None:
             without = instance.but(limits={name: None})
             remedies += _named(text, _least_objective(without, weight, stop), unit)
     if not remedies:
         fastest, cheapest = (_least_objective(free, weight, stop) for weight in (seconds, usd))
-        texts = _named("both limits: the fastest plan takes {}", fastest, "s")
-        texts += _named("the cheapest costs {} per step", cheapest, "USD")
-        remedies = [", ".join(texts)] * bool(texts)
+        needs = _named("both limits: the fastest plan takes {}", fastest, "s")
+        needs += _named("the cheapest costs {} per step", cheapest, "USD")
+        remedies = [", ".join(needs)] * bool(needs)
     return remedies
 
 

@@ -114,9 +114,7 @@ class PlanSearch:
         self.closer = Closer(instance, options, engine, self.times, Answers(study))
         space = configs(instance, raises(stop)) if space is None else space
         self.open_list = OpenList(space, self.times, self.closer, stop)
-        self.history = SearchHistory(
-            instance, self.deadline, self.open_list, self.incumbents, report
-        )
+        self.history = SearchHistory(self.open_list, self.incumbents, report)
 
     @property
     def space(self) -> list[Configuration]:

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from formulations.instance import Instance
-from solver.interrupt import Deadline
 from solver.result import Moment, relative_gap
 from solver.search.incumbents import Incumbents
 from solver.search.open_list import OpenList
@@ -36,21 +34,14 @@ NOTED_EVERY = 1.25
 
 
 class SearchHistory:
-    """What is told of one search, whose configurations, plans and time are those given."""
+    """What is told of one search, whose configurations and plans are those given."""
 
-    def __init__(
-        self,
-        instance: Instance,
-        deadline: Deadline,
-        open_list: OpenList,
-        incumbents: Incumbents,
-        report: Report | None,
-    ) -> None:
-        self._instance, self._deadline, self._report = instance, deadline, report
-        self._open_list, self._incumbents = open_list, incumbents
+    def __init__(self, open_list: OpenList, incumbents: Incumbents, report: Report | None) -> None:
+        self._open_list, self._incumbents, self._report = open_list, incumbents, report
+        self._deadline = incumbents.deadline
         first_task = open_list.tasks[:1]  # that of the cheapest bound
         #: of the objective, and when
-        self._bounds = [(deadline.elapsed_s, task.objective) for task in first_task]
+        self._bounds = [(self._deadline.elapsed_s, task.objective) for task in first_task]
 
     def tell(self) -> None:
         """Reports the state of the search, and notes its bound from time to time."""
@@ -58,7 +49,8 @@ class SearchHistory:
         noted_s = self._bounds[-1][0] if self._bounds else 0.0
         if self._report is None and elapsed_s < NOTED_EVERY * noted_s:
             return
-        incumbents, minimize = self._incumbents, self._instance.objective.minimize
+        incumbents = self._incumbents
+        minimize = incumbents.instance.objective.minimize
         proved = self._open_list.least_bound(incumbents.best)
         bound = incumbents.known.objective if proved is None else proved
         if elapsed_s >= NOTED_EVERY * noted_s:
