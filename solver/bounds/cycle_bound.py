@@ -37,7 +37,6 @@ it, a way that is possible leads from label to label; every edge of it stays use
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
@@ -196,6 +195,11 @@ class _Pass:
             )
             for k, (edges, cost) in enumerate(zip(layers, costs, strict=True))
         ]
+        #: Per stage the least f + b of its usable edges.
+        self.work = [
+            int((edges.forward[r] + edges.backward[r])[usable].min(initial=INFINITY))
+            for edges, usable in zip(layers, self.usable, strict=True)
+        ]
 
     def extended(self, k: int, labels: Labels) -> Labels:
         """All labels of stage k that are not refuted."""
@@ -218,11 +222,8 @@ class _Pass:
         total = labels.latency[label] + self.lane.costs[k][edge] + extra
         good = self.before[k][edges.source[edge]] + total + self.low < self.lane.cutoff
         good &= rounds(problem, k, lane, latency, edges.work[lane][edge]) <= self.high
-        length, inside, count = (
-            times + labels.length[label],
-            labels.sends[label],
-            labels.count[label] + 1,
-        )
+        length, inside = times + labels.length[label], labels.sends[label]
+        count = labels.count[label] + 1
         room, turns = self.high - latency, self.lane.turns_left(k)
         excess = turns * length - inside - count * room
         if turns >= 0:
@@ -239,15 +240,6 @@ class _Pass:
             onward=label,
         ).take(np.flatnonzero(good))
 
-    @cached_property
-    def _work(self) -> list[int]:
-        """Per stage the least f + b of its usable edges."""
-        lane, layers = self.lane.lane, self.lane.layers
-        return [
-            int((edges.forward[lane] + edges.backward[lane])[usable].min(initial=INFINITY))
-            for edges, usable in zip(layers, self.usable, strict=True)
-        ]
-
     def keys(self, k: int, labels: Labels) -> list[Array]:
         """What must be no larger for a label of stage k to stand for another."""
         keys = [labels.latency, labels.embedding]
@@ -257,7 +249,7 @@ class _Pass:
         if most_turns < 1:
             return keys
         fewest_turns = max(1, self.lane.turns_left(0))
-        work = min(self._work[:k])
+        work = min(self.work[:k])
         room = self.high - int(labels.latency.min())
         windows = [
             turns * labels.length - labels.count * above - labels.sends

@@ -20,7 +20,7 @@ have with t places by class, G_0(0) = 0 and G_l(t) = max over counts c of G_{l-1
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from math import prod
 
 import numpy as np
@@ -36,11 +36,10 @@ from solver.bounds.node_classes import (
     Tail,
     allowed_on,
     classes_of,
-    least_of,
     steps,
 )
 from solver.graph.all_orders import lane_width
-from solver.graph.placements import finish_ns
+from solver.graph.placements import finish_ns, least_of
 from solver.graph.problem import Arcs, Array, Intervals, Mask, SplitProblem
 
 #: Classes are taken together until the ways on all counts have no more edges, about.
@@ -95,23 +94,20 @@ def lane_places(intervals: Intervals, placer: Placer, split: bool) -> LanePlaces
     each = [nodes * size // width for nodes, size in slots]
     classes = classes_of(intervals)
     while True:
+        # Classes of every zone; none if some class is of several.
+        homes = [{zone[j] for j in node_class} for node_class in classes] * split
+        zones = sorted(set().union(*homes)) if all(len(home) == 1 for home in homes) else []
         lane = LanePlaces(
             number=config.dp // width,
             width=width,
             stages=config.pp,
             classes=tuple(classes),
             there=tuple(sum(each[j] for j in node_class) for node_class in classes),
-            parted=_by_zone([{zone[j] for j in node_class} for node_class in classes] * split),
+            parted=tuple(tuple(i for i, home in enumerate(homes) if z in home) for z in zones),
         )
         if len(classes) <= 2 or lane.num_edges(tables.num_layers) <= MOST_EDGES:
             return lane
         classes = [*classes[:-2], classes[-2] + classes[-1]]
-
-
-def _by_zone(homes: Sequence[set[int]]) -> tuple[tuple[int, ...], ...]:
-    """Classes of every zone; none if some class is of several. homes: zones by class."""
-    zones = sorted(set().union(*homes)) if all(len(home) == 1 for home in homes) else []
-    return tuple(tuple(i for i, home in enumerate(homes) if z in home) for z in zones)
 
 
 def _divided(total: int, places: Sequence[int]) -> Iterator[Counts]:
@@ -221,7 +217,7 @@ class Lane:
         self.costs = ClassGraph(intervals, placer, self.classes, flows)
         self._steps: dict[Counts, list[list[Step]]] = {}
         self._tails: dict[tuple[int, ...], Tail] = {}
-        self._fitting: dict[tuple[int, int, int], Mask] = {}
+        self._allowed_on = lru_cache(maxsize=None)(partial(allowed_on, intervals))
 
     @cached_property
     def exact(self) -> bool:
@@ -266,13 +262,6 @@ class Lane:
         pp = self.tables.config.pp
         return Stages((self.intervals.allowed,) * pp, (None,) * pp)
 
-    def _fits(self, k: int, node_class: int, share: int) -> Mask:
-        """[n, n] layers that some node of the class may have on stage k."""
-        key = k, node_class, share
-        if key not in self._fitting:
-            self._fitting[key] = allowed_on(self.intervals, k, self.classes[node_class], share)
-        return self._fitting[key]
-
     def _steps_of(self, counts: Counts) -> list[list[Step]]:
         """Steps of a lane with exactly these counts."""
         if counts not in self._steps:
@@ -284,24 +273,18 @@ class Lane:
 
     def problem(self, counts: Counts, stages: Stages, share: int = 1) -> SplitProblem:
         """One replica of a lane with these counts and micro-batches."""
-        arcs = [
-            self._arcs(k, stage_steps, layers, hosts, share)
-            for k, (stage_steps, layers, hosts) in enumerate(
-                zip(self._steps_of(counts), stages.layers, stages.hosts, strict=True)
-            )
-        ]
+        arcs, per_stage = list[Arcs](), zip(stages.layers, stages.hosts, strict=True)
+        for k, (ways, (layers, hosts)) in enumerate(
+            zip(self._steps_of(counts), per_stage, strict=True)
+        ):
+            masks = [
+                layers & self._allowed_on(k, node_class, share) & (hosts is None or j in hosts)
+                for j, node_class in enumerate(self.classes)
+            ]
+            rows = np.array([self._tail(hosts or (j,)) for j in range(len(masks))])
+            allowed, tails = [masks[step.what.now] for step in ways], list(self._tails.values())
+            arcs.append(self.costs.arcs(k, ways, allowed, rows, tails, share))
         return self.costs.problem(arcs, list(self._tails.values()), share)
-
-    def _arcs(
-        self, k: int, stage_steps: list[Step], layers: Mask, hosts: Hosts, share: int
-    ) -> Arcs:
-        classes = range(len(self.classes))
-        masks = [layers & self._fits(k, j, share) & (hosts is None or j in hosts) for j in classes]
-        rows = np.array([self._tail(hosts or (j,)) for j in classes])
-        tails = list(self._tails.values())
-        return self.costs.arcs(
-            k, stage_steps, [masks[step.what.now] for step in stage_steps], rows, tails, share
-        )
 
     def _tail(self, hosts: tuple[int, ...]) -> int:
         """Row of the tail of a stage on these classes."""

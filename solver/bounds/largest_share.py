@@ -240,42 +240,33 @@ class _Trial:
         return build_layers(replace(self.problem, stages=tuple(stages)), cutoff)
 
 
-def _trial(intervals: Intervals, cutoff: int) -> _Trial | None:
-    """The graph of a config below a cutoff; None if it has too many node orders, or chunks."""
-    tables, placer = intervals.tables, Placer(intervals.tables)
-    if tables.config.vpp > 1:
-        return None
-    width = lane_width(tables)
-    total, dp = tables.num_micro_batches, tables.config.dp
-    given = tables.instance.search.micro_batches == "even" or width == dp
-    share, split = ceil_div(total, dp), StageZones(placer).split_by(cutoff)
-    problem = order_graph(intervals, placer, share if given else 1, split)
-    if problem is None:
-        return None
-    if not given and problem.num_lanes == 1:
-        given, problem = True, replace(problem, micro_batches=(share,))
-    return _Trial(problem, intervals, None if given else ceil_div(total, width))
-
-
 def config_bound_ns(
     intervals: Intervals, cutoff_ns: int, stop: Callable[[], bool] = lambda: False
 ) -> int:
     """Lower bound of the step time of every plan of the config; the cutoff if none is below it.
 
     At least what the argument of this module can show, less 1 part in RESOLUTION; less if stopped;
-    0 if the configuration has too many node orders for a graph of all.
+    0 if the configuration has too many node orders for a graph of all, or several chunks.
     """
-    trial = _trial(intervals, cutoff_ns)
-    if trial is None:
+    tables, placer = intervals.tables, Placer(intervals.tables)
+    if tables.config.vpp > 1:
         return 0
-    if not trial.problem.stages:
+    total, width = tables.num_micro_batches, lane_width(tables)
+    given = tables.instance.search.micro_batches == "even" or width == tables.config.dp
+    share, split = ceil_div(total, tables.config.dp), StageZones(placer).split_by(cutoff_ns)
+    problem = order_graph(intervals, placer, share if given else 1, split)
+    if problem is None:
+        return 0
+    if not problem.stages:
         return cutoff_ns
+    if not given and problem.num_lanes == 1:
+        given, problem = True, replace(problem, micro_batches=(share,))
+    trial = _Trial(problem, intervals, None if given else ceil_div(total, width))
     layers = trial.start(cutoff_ns)
     if layers is None:
         return cutoff_ns
     # No plan is below all work on the fastest GPUs, shared by all slots.
-    tables = intervals.tables
-    busy_ns = ceil_div(tables.num_micro_batches * tables.least_work_ns, tables.config.slots)
+    busy_ns = ceil_div(total * tables.least_work_ns, tables.config.slots)
     low, high = min(busy_ns, cutoff_ns), cutoff_ns
     while (middle := low + low // STEP + 1) < high and not stop():
         thinned = trial.start(middle)

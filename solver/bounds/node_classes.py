@@ -20,7 +20,7 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import NodeTerms, Placer, SyncPhase
 from formulations.costs.transfers import ZoneTerms
 from formulations.units import ceil_div
-from solver.graph.placements import Columns, allowed_layers
+from solver.graph.placements import Columns, allowed_layers, least_of
 from solver.graph.problem import Arcs, Array, Intervals, Mask, Move, SplitProblem, walk
 
 
@@ -66,11 +66,6 @@ def classes_of(intervals: Intervals) -> list[NodeClass]:
     work = (intervals.forward + intervals.backward)[:, 0, -1]
     used = np.flatnonzero(intervals.tables.config.nodes_used)
     return [(j,) for j in used[np.argsort(work[used], kind="stable")].tolist()]
-
-
-def least_of(values: Array, classes: Sequence[NodeClass]) -> Array:
-    """[J, ..] least of `values` [groups, ..] over the groups of every class."""
-    return np.stack([values[list(node_class)].min(axis=0) for node_class in classes])
 
 
 def allowed_on(intervals: Intervals, stage: int, node_class: NodeClass, share: int) -> Mask:

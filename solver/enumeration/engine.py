@@ -230,10 +230,7 @@ class _Search:
 
 
 def solve_split(
-    problem: SplitProblem,
-    cutoff: int,
-    gap: float = 0.0,
-    stop: Stop = lambda: False,
+    problem: SplitProblem, cutoff: int, gap: float = 0.0, stop: Stop = lambda: False
 ) -> SplitOutcome:
     """Least simulated step time below `cutoff`, proved to the relative `gap`."""
     search = _Search(problem, cutoff, gap)

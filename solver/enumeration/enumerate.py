@@ -49,25 +49,18 @@ class Enumerator:
     """Complete search below `cutoff` in `layers`."""
 
     def __init__(
-        self,
-        problem: SplitProblem,
-        layers: Layers,
-        cutoff: int,
-        cuts: Cuts,
-        gap: float,
+        self, problem: SplitProblem, layers: Layers, cutoff: int, cuts: Cuts, gap: float
     ) -> None:
         self.problem, self.layers = problem, layers
         self.cutoff, self.gap = cutoff, gap
         lanes = range(problem.num_lanes)
         #: Per stage [R, M] latency and terms of its edges; [R, nodes] latency from a node on.
-        self.latency = [
-            np.stack(of_lanes)
-            for of_lanes in zip(*(latencies(layers, lane) for lane in lanes), strict=True)
-        ]
-        self.terms = [
-            np.stack(of_lanes)
-            for of_lanes in zip(*(terms(problem, layers, lane) for lane in lanes), strict=True)
-        ]
+        latency_of = [latencies(layers, lane) for lane in lanes]
+        terms_of = [terms(problem, layers, lane) for lane in lanes]
+        self.latency, self.terms = (
+            [np.stack(stage) for stage in zip(*per_lane, strict=True)]
+            for per_lane in (latency_of, terms_of)
+        )
         self.onward = to_go(layers, self.latency)
         self.best: tuple[Array, Array] | None = None
         self.best_time: int | None = None

@@ -156,15 +156,6 @@ class Uneven:
                 np.maximum.at(run, (edges.start, edges.end), run_shares)
         return runs
 
-    def together(self, shares: Mapping[Counts, int]) -> int:
-        """Micro-batches of all lanes with these shares at most."""
-        share_arrays = {counts: np.array([share]) for counts, share in shares.items()}
-        return (
-            int(together(share_arrays, self.places.number, self.places.there)[0])
-            if share_arrays
-            else 0
-        )
-
     def _shared(self, mask: Mask, runs: Mapping[Counts, Array]) -> Mask:
         """[n, n] layers with which the lanes can have all micro-batches."""
         possible = np.zeros_like(mask)
@@ -290,12 +281,14 @@ def _hosted(lanes: Uneven, remaining: Remaining, order: tuple[int, ...]) -> Iter
             yield replace(remaining, stages=replace(remaining.stages, hosts=chosen))
 
 
-_Way = tuple[int, tuple[int, ...]]  #: largest share of a lane, node group of each of its stages
+def _dealing(lanes: Uneven, remaining: Remaining, cutoff: int) -> tuple[Decisions, int] | None:
+    """The plan of one split whose replicas alone are below the cutoff, and its step time.
 
-
-def _ways(lanes: Uneven, remaining: Remaining, cutoff: int) -> dict[Counts, _Way]:
-    """The fastest ways with the largest shares of which one replica alone is below the cutoff."""
-    ways = {}
+    None if there is none.
+    """
+    # The fastest ways with the largest shares of which one replica alone is below the cutoff: by
+    # counts the share, and the node group of each stage.
+    ways: dict[Counts, tuple[int, tuple[int, ...]]] = {}
     for counts, least_share in remaining.needed.items():
         for share in range(remaining.largest[counts], least_share - 1, -1):
             problem = lanes.lane.problem(counts, remaining.stages, share)
@@ -303,19 +296,12 @@ def _ways(lanes: Uneven, remaining: Remaining, cutoff: int) -> dict[Counts, _Way
             if arcs is not None:
                 ways[counts] = share, problem.order(arcs.tolist())
                 break
-    return ways
-
-
-def _dealing(lanes: Uneven, remaining: Remaining, cutoff: int) -> tuple[Decisions, int] | None:
-    """The plan of one split whose replicas alone are below the cutoff, and its step time.
-
-    None if there is none.
-    """
-    ways = _ways(lanes, remaining, cutoff)
     shares = {counts: share for counts, (share, _) in ways.items()}
-    if lanes.together(shares) < lanes.total:
+    number, there = lanes.places.number, lanes.places.there
+    arrays = {counts: np.array([share]) for counts, share in shares.items()}
+    if not arrays or together(arrays, number, there)[0] < lanes.total:
         return None
-    chosen = [ways[counts] for counts in dealt(shares, lanes.places.number, lanes.places.there)]
+    chosen = [ways[counts] for counts in dealt(shares, number, there)]
     order = tuple(
         group for stage in zip(*(groups for _, groups in chosen), strict=True) for group in stage
     )

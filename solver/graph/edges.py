@@ -113,14 +113,9 @@ class Edges(Level):
         return opens
 
     @cached_property
-    def sends(self) -> Array:
-        """[R, M] transfers from and to the stage before."""
-        return self.send + self.send_back
-
-    @cached_property
     def latency(self) -> Array:
         """[R, M] of one micro-batch there and back: compute and transfers from and to before."""
-        return self.forward + self.backward + self.sends
+        return self.forward + self.backward + self.send + self.send_back
 
 
 Layers = list[Edges]

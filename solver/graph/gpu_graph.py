@@ -61,11 +61,6 @@ class GpuGraph:
         """No node is used."""
         return next(iter(self.steps))
 
-    def _gpus(self, state: State) -> int:
-        """GPUs of the nodes that are full, and of the one that is being filled."""
-        all_gpus = sum(n * g for n, g in zip(state.used, self.places.node_gpus, strict=True))
-        return all_gpus - self._room(state)
-
     def _room(self, state: State) -> int:
         """GPUs left on the node that is being filled."""
         if state.place is None:
@@ -102,8 +97,12 @@ class GpuGraph:
             states = dict.fromkeys(step.after for state in fresh for step in steps[state])
             fresh = [state for state in states if state not in steps]
             steps |= {state: self.steps_from(state) for state in fresh}
-        order = sorted(steps, key=self._gpus)
-        return {state: steps[state] for state in order}
+
+        def num_gpus(state: State) -> int:
+            sizes = zip(state.used, self.places.node_gpus, strict=True)
+            return sum(n * gpus for n, gpus in sizes) - self._room(state)
+
+        return {state: steps[state] for state in sorted(steps, key=num_gpus)}
 
     @cached_property
     def _counts(self) -> dict[State, int]:

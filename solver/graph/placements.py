@@ -147,6 +147,11 @@ def allowed_layers(
     return allowed
 
 
+def least_of(values: Array, kinds: Sequence[Sequence[int]]) -> Array:
+    """[J, ..] least of `values` [groups, ..] over the groups of every kind."""
+    return np.stack([values[list(kind)].min(axis=0) for kind in kinds])
+
+
 class Columns:
     """Times [C, n, n] of stages by column: one of J kinds of node groups, at a place in a plan.
 
@@ -161,11 +166,8 @@ class Columns:
         self._splits = SCHEDULES[intervals.tables.config.schedule].splits_backward
         weight = intervals.weight if self._splits else 0
         self._backward = intervals.backward - weight
-        self._blocks = [self._least(self._backward)]
+        self._blocks = [least_of(self._backward, self.kinds)]
         self._known: dict[tuple[int, int], int] = {}
-
-    def _least(self, values: Array) -> Array:
-        return np.stack([values[list(kind)].min(axis=0) for kind in self.kinds])
 
     def first(self, stage: int, share: int) -> int:
         """The first of the columns of a stage of replicas with so many micro-batches."""
@@ -175,7 +177,7 @@ class Columns:
             extra = np.zeros_like(self._backward)
             for j in self.used:
                 extra[j] = self.intervals.stages.extra(j, stage, share)
-            least_ns = self._least(self._backward + extra)
+            least_ns = least_of(self._backward + extra, self.kinds)
             block = np.where(least_ns < NEVER, least_ns, self._blocks[0])
             alike = (n for n, kept in enumerate(self._blocks) if np.array_equal(block, kept))
             place = self._known[stage, share] = next(alike, len(self._blocks))
@@ -185,9 +187,11 @@ class Columns:
     def times(self) -> tuple[Array, Array, Array | None]:
         """Forward, backward, and weight gradients where the schedule splits them off."""
         places = (len(self._blocks), 1, 1)
-        forward = np.tile(self._least(self.intervals.forward), places)
+        forward = np.tile(least_of(self.intervals.forward, self.kinds), places)
         backward = np.concatenate(self._blocks)
-        weight = np.tile(self._least(self.intervals.weight), places) if self._splits else None
+        weight = (
+            np.tile(least_of(self.intervals.weight, self.kinds), places) if self._splits else None
+        )
         return forward, backward, weight
 
 

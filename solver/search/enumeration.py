@@ -17,13 +17,8 @@ from solver.enumeration.engine import ConfigAnswer, even_plan, solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.uneven_shares import Uneven, dealt_from_below
 from solver.graph.all_orders import free_order, lane_width
-from solver.graph.placements import (
-    ReplicaClass,
-    StageZones,
-    fixed_order,
-    replica_classes,
-)
-from solver.graph.problem import Intervals, SplitProblem
+from solver.graph.placements import ReplicaClass, StageZones, fixed_order, replica_classes
+from solver.graph.problem import Intervals
 from solver.heuristics.node_orders import Order, count_orders, node_orders
 from solver.search.by_relaxation import ByRelaxation
 
@@ -150,51 +145,24 @@ def enumerate_config(intervals: Intervals, cutoff: int, gap: float, stop: Stop) 
     placer = Placer(tables)
     if tables.config.vpp > 1:
         return _chunked(intervals, placer, cutoff, gap, stop)
-    return _closed(intervals, placer, cutoff, gap, stop)
-
-
-def _of_all_orders(intervals: Intervals, placer: Placer, split: bool) -> SplitProblem | None:
-    """The problem of all orders, if they are not too many and the best shares are even ones.
-
-    Unlike shares bring nothing if all replicas stand on the same nodes at every stage.
-    """
-    tables = intervals.tables
-    even = tables.instance.search.micro_batches == "even"
-    if not even and not split and lane_width(tables) != tables.config.dp:
-        return None
-    problem = free_order(intervals, placer, split)
-    return problem if even or problem is None or problem.num_lanes == 1 else None
-
-
-def _solved(
-    intervals: Intervals, problem: SplitProblem, cutoff: int, gap: float, stop: Stop
-) -> ConfigAnswer:
-    """The best plan of all orders."""
-    outcome = solve_split(problem, cutoff, gap, stop)
-    if outcome.arcs is None or outcome.split is None:
-        return ConfigAnswer(None, None, outcome.complete, outcome.bound_ns)
-    order = problem.order(outcome.arcs.tolist())
-    plan = even_plan(intervals.tables, order, outcome.split)
-    return ConfigAnswer(plan, outcome.step_time_ns, outcome.complete, outcome.bound_ns)
-
-
-def _closed(
-    intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
-) -> ConfigAnswer:
-    """As `enumerate_config`, whichever zones stages span."""
     zones = StageZones(placer)
     split = zones.split_by(cutoff)
     if split and not zones.aligned:
         return ConfigAnswer(None, None, True, cutoff)
-    problem = _of_all_orders(intervals, placer, split)
-    if problem is None:
-        even = intervals.tables.instance.search.micro_batches == "even"
-        several = _even if even else _uneven
-        close = _by_order if intervals.tables.config.pp == 1 else several
+    # The problem of all orders, if the best shares are even ones: unlike shares bring nothing if
+    # all replicas stand on the same nodes at every stage.
+    even, problem = tables.instance.search.micro_batches == "even", None
+    if even or split or lane_width(tables) == tables.config.dp:
+        problem = free_order(intervals, placer, split)
+    if problem is None or not (even or problem.num_lanes == 1):
+        close = _by_order if tables.config.pp == 1 else _even if even else _uneven
         return close(intervals, placer, cutoff, gap, stop)
     if not problem.stages:
         return ConfigAnswer(None, None, True, cutoff)
-    return _solved(intervals, problem, cutoff, gap, stop)
+    outcome, plan = solve_split(problem, cutoff, gap, stop), None
+    if outcome.arcs is not None and outcome.split is not None:
+        plan = even_plan(tables, problem.order(outcome.arcs.tolist()), outcome.split)
+    return ConfigAnswer(plan, outcome.step_time_ns, outcome.complete, outcome.bound_ns)
 
 
 def _uneven(

@@ -26,11 +26,7 @@ class OpenList:
     """
 
     def __init__(
-        self,
-        space: Iterator[Configuration],
-        times: TimeTables,
-        closer: Closer,
-        stop: Stop,
+        self, space: Iterator[Configuration], times: TimeTables, closer: Closer, stop: Stop
     ) -> None:
         self.instance, self.closer = closer.instance, closer
         self.tasks, self.complete = list[Task](), True
@@ -40,9 +36,8 @@ class OpenList:
                 if self.tasks and stop():
                     raise TimeUp
                 if len(self.tasks) >= MOST_SHAPES:
-                    text = (
-                        f"more than {MOST_SHAPES:,} combinations of nodes, degrees and strategies"
-                    )
+                    what = "combinations of nodes, degrees and strategies"
+                    text = f"more than {MOST_SHAPES:,} {what}"
                     raise InstanceError("search", text, "fewer, or idle_nodes: false")
                 self.tasks += [
                     Task(form.bound_ns * objective_weight(self.instance, config), *form, config)
@@ -51,11 +46,6 @@ class OpenList:
         except TimeUp:
             self.tasks, self.complete = [], False
         self.tasks.sort(key=lambda task: task.objective)
-
-    @property
-    def num_closed(self) -> int:
-        """Configurations that were closed when they were looked at."""
-        return sum(record.reason != "open" for record in self.records.values())
 
     def open(self, best: float | None, effort: int | None = None) -> list[Task]:
         """What may still hold a better plan than the incumbent, best bound first.

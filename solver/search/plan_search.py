@@ -17,14 +17,7 @@ from formulations.space import configs
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Deadline, raises
 from solver.options import SolveOptions
-from solver.result import (
-    ConfigRecord,
-    Result,
-    SearchLog,
-    Status,
-    Termination,
-    relative_gap,
-)
+from solver.result import ConfigRecord, Result, SearchLog, Status, Termination, relative_gap
 from solver.search.enumeration import ConfigEngine, enumerate_config
 from solver.search.fathoming import Answers, Closer, Closing
 from solver.search.incumbents import Incumbent, Incumbents
@@ -177,9 +170,15 @@ class PlanSearch:
         """Closes configs per stage near the incumbent's, as long as that finds a better plan."""
         before, plan = None, self.incumbents.known.plan
         while plan is not None and plan != before:
-            self._round(
-                EFFORTS[0], {config for config in self.space if _is_near(config, plan.config)}
-            )
+            # Two stages more or less, up to twice the sequences.
+            best, near = plan.config, set[Configuration]()
+            in_best = best.dp * best.micro_batch
+            for config in self.space:
+                sequences = config.dp * config.micro_batch
+                alike = config.nodes_used == best.nodes_used and abs(config.pp - best.pp) <= 2
+                if config.per_stage and alike and in_best <= 2 * sequences <= 4 * in_best:
+                    near.add(config)
+            self._round(EFFORTS[0], near)
             before, plan = plan, self.incumbents.known.plan
 
     def _round(self, effort: int | None, among: Collection[Configuration] | None) -> None:
@@ -250,10 +249,3 @@ class PlanSearch:
             method=self.options.method,
             requested_gap=self.options.gap,
         )
-
-
-def _is_near(config: Configuration, best: Configuration) -> bool:
-    """Whether stages choose their degrees, two stages more or less, up to twice the sequences."""
-    sequences, in_best = config.dp * config.micro_batch, best.dp * best.micro_batch
-    alike = config.nodes_used == best.nodes_used and in_best <= 2 * sequences <= 4 * in_best
-    return config.per_stage and alike and abs(config.pp - best.pp) <= 2

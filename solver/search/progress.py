@@ -49,7 +49,7 @@ class SearchHistory:
         noted_s = self._bounds[-1][0] if self._bounds else 0.0
         if self._report is None and elapsed_s < NOTED_EVERY * noted_s:
             return
-        incumbents = self._incumbents
+        incumbents, records = self._incumbents, self._open_list.records
         minimize = incumbents.instance.objective.minimize
         proved = self._open_list.least_bound(incumbents.best)
         bound = incumbents.known.objective if proved is None else proved
@@ -58,7 +58,7 @@ class SearchHistory:
         if self._report is not None:
             self._report(
                 Progress(
-                    configs_closed=self._open_list.num_closed,
+                    configs_closed=sum(record.reason != "open" for record in records.values()),
                     configs_total=len(self._open_list.tasks),
                     incumbent_ns=incumbents.known.step_time_ns,
                     bound_ns=int(bound) if minimize == "step_time" else None,

@@ -38,13 +38,6 @@ def _ray() -> Any:
     return ray
 
 
-def _look_for(address: str | None) -> None:
-    """Raises OSError where nobody listens: Ray itself tries for many minutes."""
-    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
-    if host and port.isdigit():
-        socket.create_connection((host.strip("[]"), int(port)), LISTEN_S).close()
-
-
 @cache
 def ray_crew(workers: int, address: str | None) -> "RayCrew":
     """The crew of this process. PlannerError without Ray."""
@@ -128,7 +121,10 @@ class RayCrew:
         here = {"num_cpus": self.workers, "include_dashboard": False}
         try:
             if not ray.is_initialized():
-                _look_for(self.address)
+                # Nobody may listen, and Ray itself tries for many minutes.
+                host, _, port = (self.address or "").removeprefix("ray://").rpartition(":")
+                if host and port.isdigit():
+                    socket.create_connection((host.strip("[]"), int(port)), LISTEN_S).close()
                 ray.init(address=self.address, **quiet, **({} if self.address else here))
         except Exception as error:  # Ray raises OSError too, and bare ones from nodes
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]

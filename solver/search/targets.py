@@ -36,7 +36,9 @@ def solve(
     With what other targets may gain, within the same time limit.
     """
     options = options or SolveOptions()
-    others = list(_others(instance)) if options.method == "exact" else []
+    # Other targets, with what each would add to the plan space.
+    targets = TARGETS if options.method == "exact" else ()
+    others = [(target, added) for target in targets for added in widened(instance, target)]
     limit_s = options.time_limit_s
     if not others or limit_s is None:
         result = solve_instance(instance, options, progress, study)
@@ -51,12 +53,6 @@ def solve(
     with suppress(KeyboardInterrupt):  # what is known by then is enough
         gains += _gains(result, others, budget_s)
     return replace(result, other_targets=tuple(gains))
-
-
-def _others(instance: Instance) -> Iterator[tuple[Target, dict[str, object]]]:
-    """Other targets, with what each would add to the plan space."""
-    for target in TARGETS:
-        yield from ((target, added) for added in widened(instance, target))
 
 
 def _gains(
@@ -102,11 +98,10 @@ def seen_within(instance: Instance, limit_s: float) -> tuple[float | None, float
 
 def _line(target: Target, added: dict[str, object]) -> str:
     """The words of `search`, as YAML."""
-    fields = {"target": target, **added}
     words = (
         f"{name}: [{', '.join(map(str, value))}]"
         if isinstance(value, tuple)
         else f"{name}: {value}"
-        for name, value in fields.items()
+        for name, value in {"target": target, **added}.items()
     )
     return f"{{{', '.join(words)}}}"
