@@ -63,11 +63,32 @@ def plan_figures(
     steps = instance.objective.steps
     rounding_ns = rounding_error_ns(config, tables.num_layers, max(costs.micro_batches))
     names = instance.cluster.node_names
+    # Where the time goes along one longest path; gaps between its operations are transfers
+    path = simulate_step(costs).critical_path
+    parts = Counter(transfers_s=sum(b.start_ns - a.end_ns for a, b in pairwise(path)))
+    for operation in path:
+        field = PATH_FIELDS.get(operation.kind, "compute_s")
+        parts[field] += operation.end_ns - operation.start_ns
+    # The terms that the objective chose, if it chose any
+    renting, preemption = None, instance.preemption
+    if instance.objective.minimize == "cost_per_useful_sequence" and preemption is not None:
+        terms = terms_of(instance, config.nodes_used)
+        per_s = instance.workload.global_batch / step_time_s / terms.slowdown
+        renting = RentingDocument(
+            on_spot=terms.on_spot,
+            preemptions_per_hour=terms.preemptions_per_hour,
+            availability=1 / terms.slowdown,
+            checkpoint_every_s=checkpoint_every_s(preemption, terms.preemptions_per_s),
+            useful_sequences_per_s=per_s,
+            cost_usd_per_useful_sequence=terms.usd_per_hour / SECONDS_PER_HOUR / per_s,
+        )
     flop_per_s = instance.workload.training_flops * instance.workload.global_batch / step_time_s
     return {
         "step_time_s": step_time_s,
         "config": config,
-        "critical_path": _critical_path(costs),
+        "critical_path": StepDocument(
+            **{name: seconds(parts[name]) for name in StepDocument.model_fields}
+        ),
         "rounding_error_s": seconds(rounding_ns),
         "throughput_sequences_per_s": instance.workload.global_batch / step_time_s,
         "model_flop_per_s_per_gpu": flop_per_s / num_gpus(instance, config),
@@ -75,30 +96,13 @@ def plan_figures(
         "price_usd_per_hour": price,
         "cost_usd_per_step": cost,
         "training_cost_usd": None if steps is None else cost * steps,
-        "renting": _renting(instance, config, step_time_s),
+        "renting": renting,
         "evidence": gpu_evidence(instance, config.nodes_used),
         "time_sources": tuple(sorted(tables.origins)),
         "node_order": tuple(names[n] for n in plan.node_order),
         "idle_nodes": tuple(name for n, name in enumerate(names) if n not in set(plan.node_order)),
         "replicas": _replicas(instance, plan, costs),
     }
-
-
-def _renting(
-    instance: Instance, config: Configuration, step_time_s: float
-) -> RentingDocument | None:
-    if instance.objective.minimize != "cost_per_useful_sequence" or instance.preemption is None:
-        return None
-    terms = terms_of(instance, config.nodes_used)
-    per_s = instance.workload.global_batch / step_time_s / terms.slowdown
-    return RentingDocument(
-        on_spot=terms.on_spot,
-        preemptions_per_hour=terms.preemptions_per_hour,
-        availability=1 / terms.slowdown,
-        checkpoint_every_s=checkpoint_every_s(instance.preemption, terms.preemptions_per_s),
-        useful_sequences_per_s=per_s,
-        cost_usd_per_useful_sequence=terms.usd_per_hour / SECONDS_PER_HOUR / per_s,
-    )
 
 
 def peak_flop_per_s(instance: Instance, config: Configuration) -> float:
@@ -108,16 +112,6 @@ def peak_flop_per_s(instance: Instance, config: Configuration) -> float:
         n * group.gpus_per_node * group.gpu.peak_flops[precision]
         for n, group in zip(config.nodes_used, groups, strict=True)
     )
-
-
-def _critical_path(costs: PlanCosts) -> StepDocument:
-    """Where the time goes along one longest path; gaps between its operations are transfers."""
-    path = simulate_step(costs).critical_path
-    parts = Counter(transfers_s=sum(b.start_ns - a.end_ns for a, b in pairwise(path)))
-    for operation in path:
-        field = PATH_FIELDS.get(operation.kind, "compute_s")
-        parts[field] += operation.end_ns - operation.start_ns
-    return StepDocument(**{name: seconds(parts[name]) for name in StepDocument.model_fields})
 
 
 def _replicas(instance: Instance, plan: Plan, costs: PlanCosts) -> tuple[ReplicaDocument, ...]:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from formulations.fleet import Template
     from solver.fleet_document import FleetDocument
     from solver.fleets.template_document import TemplatesDocument
-    from solver.replay.player import Replay
-    from solver.replay.policy import Policy
     from solver.templates.generate import TemplateEntry
 
 #: Exit code where some size has no template within the limit.
@@ -250,10 +248,9 @@ def replay_command(
             raise PlannerError("--until is for --trace; with --every, half of the nodes fail")
         else:
             events = regular_trace(nodes, time_ns("--every", str(every), least_ns=1), seed)
-        runs: dict[str, tuple[Policy, Replay]] = {}
-        for recovery in names:
-            chosen = policies.of(recovery, events)
-            runs[recovery] = chosen, replay(events, chosen, policies.deadline.over)
+        played = ((recovery, policies.of(recovery, events)) for recovery in names)
+        over = policies.deadline.over
+        runs = {str(name): (chosen, replay(events, chosen, over)) for name, chosen in played}
     if svg is not None:
         title = f"{instance.stem}: training through failures"
         write_text(svg, replay_picture(title, {name: run for name, (_, run) in runs.items()}))

@@ -155,10 +155,7 @@ def export_command(
     say(f"{EXPORTERS[to].name}: wrote {names} to {out}; read back, they sum to the plan.")
 
 
-def diff_command(
-    first: Path = PLAN,
-    second: Path = argument("PLAN", "Another one."),
-) -> None:
+def diff_command(first: Path = PLAN, second: Path = argument("PLAN", "Another one.")) -> None:
     """Show where two plans differ: degrees, time by cost term, memory, money.
 
     Both are checked as `show` does.

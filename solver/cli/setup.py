@@ -267,7 +267,7 @@ def catalogue_command(
             "gpus": {name: gpu.model_dump(mode="json") for name, gpu in gpus.items()},
             "workloads": [*map(reports.workload_json, workloads)],
         },
-        lambda: [*reports.gpu_report(gpus), "", *reports.workload_list(workloads)],
+        lambda: reports.catalogue_report(gpus, workloads),
     )
 
 

@@ -46,14 +46,23 @@ def what_ifs(instance: Instance) -> Iterator[WhatIf]:
         if others := [*groups[:j], *groups[j + 1 :]]:
             yield WhatIf(f"without {group.name}", _with_groups(instance, others))
     yield from _links(instance)
-    if chooses_terms(instance):
-        yield from _terms(instance)
+    if chooses_terms(instance):  # on which nodes are rented
+        steady, rarer = [], []
+        for group in groups:
+            offered = group.spot is None or group.spot.only
+            steady.append(group if offered else group.but(spot=None))
+            half = group.spot and {"preemptions_per_hour": group.spot.preemptions_per_hour / 2}
+            rarer.append(group.but(spot=half) if half else group)
+        where = "on demand alone, where it is offered"
+        for change, changed in ((where, steady), ("half as many preemptions", rarer)):
+            if changed != [*groups]:
+                yield WhatIf(change, _with_groups(instance, changed))
     roomier = (group.but(gpu={"memory_bytes": 2 * group.gpu.memory_bytes}) for group in groups)
     yield WhatIf("twice the memory on every GPU", _with_groups(instance, roomier))
-    half, odd = divmod(instance.workload.global_batch, 2)
+    batch, odd = divmod(instance.workload.global_batch, 2)
     if not odd:
-        change = f"half the batch, {half} sequences, for each of them"
-        yield WhatIf(change, instance.with_batch(half))
+        change = f"half the batch, {batch} sequences, for each of them"
+        yield WhatIf(change, instance.with_batch(batch))
     yield from _strategies(instance)
 
 
@@ -98,19 +107,6 @@ def _doubled(instance: Instance, field: str, where: str, having: Sequence[int]) 
         ]
         whose = f" of {', '.join(groups[j].name for j in links)}" if len(alike) > 1 else ""
         yield WhatIf(f"twice the bandwidth {where}{whose}", _with_groups(instance, wider))
-
-
-def _terms(instance: Instance) -> Iterator[WhatIf]:
-    steady, rarer = [], []
-    for group in instance.cluster.groups:
-        offered = group.spot is None or group.spot.only
-        steady.append(group if offered else group.but(spot=None))
-        half = group.spot and {"preemptions_per_hour": group.spot.preemptions_per_hour / 2}
-        rarer.append(group.but(spot=half) if half else group)
-    changes = {"on demand alone, where it is offered": steady, "half as many preemptions": rarer}
-    for change, groups in changes.items():
-        if groups != [*instance.cluster.groups]:
-            yield WhatIf(change, _with_groups(instance, groups))
 
 
 _WIDER = {

@@ -153,14 +153,12 @@ def cost_without_flash(document: PlanDocument, config: Configuration) -> Lines:
     if saved <= 0 and less_bytes <= 0:
         return []
     names = ", ".join(group.name for group in lacking)
-    return [
-        (
-            "warning",
-            f"no flash attention; compute_capability of {names} is not stated: from 8.0 on, this"
-            f" plan takes {percent(saved)} less time, and up to {size_text(less_bytes)} less memory"
-            " on a GPU",
-        )
-    ]
+    text = (
+        f"no flash attention; compute_capability of {names} is not stated: from 8.0 on, this"
+        f" plan takes {percent(saved)} less time, and up to {size_text(less_bytes)} less memory"
+        " on a GPU"
+    )
+    return [("warning", text)]
 
 
 def flash_lines(instance: Instance) -> Lines:

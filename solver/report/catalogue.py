@@ -105,8 +105,10 @@ def workload_report(workload: Workload) -> list[RenderableType]:
     return spaced([Labelled(lines)], note, [layers])
 
 
-def gpu_report(gpus: Mapping[str, GpuType]) -> list[RenderableType]:
-    """Peaks per precision, memory, memory bandwidth and link of every GPU, then the sources."""
+def catalogue_report(
+    gpus: Mapping[str, GpuType], workloads: Sequence[Workload]
+) -> list[RenderableType]:
+    """Figures of every GPU and workload, each with the sources below."""
 
     def peak(precision: Precision) -> Callable[[str], str]:
         peaks = {name: gpu.peak_flops.get(precision) for name, gpu in gpus.items()}
@@ -134,12 +136,7 @@ def gpu_report(gpus: Mapping[str, GpuType]) -> list[RenderableType]:
         },
     )
     note = "GPUs: memory, its bandwidth, one direction of the link inside a node; peaks in TFLOP/s"
-    sourced = Labelled([(name, sources(gpu)) for name, gpu in gpus.items()])
-    return spaced([note], [figures], [sourced])
-
-
-def workload_list(workloads: Sequence[Workload]) -> list[RenderableType]:
-    """Size and usual training settings of every workload, then the sources."""
+    gpu_sources = Labelled([(name, sources(gpu)) for name, gpu in gpus.items()])
     settings = table_of(
         workloads,
         {"name": lambda workload: workload.name},
@@ -151,5 +148,5 @@ def workload_list(workloads: Sequence[Workload]) -> list[RenderableType]:
             "global batch": lambda workload: f"{workload.global_batch:,} sequences",
         },
     )
-    sources = Labelled([(workload.name, workload.source) for workload in workloads])
-    return ["workloads", "", settings, "", sources]
+    workload_sources = Labelled([(workload.name, workload.source) for workload in workloads])
+    return spaced([note], [figures], [gpu_sources], ["workloads"], [settings], [workload_sources])

@@ -153,16 +153,21 @@ def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lin
         survives += f", not {document.faults} as asked for: too few nodes are left"
     else:
         survives += f": {counted(len(document.pipelines), 'pipeline')} with all layers each"
+    time = f"{time_text(step_s)}, of which {exchange} exchange of gradients between pipelines"
     lines = [
-        (
-            "step time",
-            f"{time_text(step_s)}, of which {exchange} exchange of gradients between pipelines",
-        ),
+        ("step time", time),
         ("throughput", f"{significant(document.throughput_sequences_per_s)} sequences/s"),
         ("survives", survives),
     ]
     if document.idle:
-        reason = _idle_text(document, all_nodes_step_s)
+        one_each = len(document.pipelines) == document.micro_batches
+        why = ": every pipeline has one micro-batch, and there are no more" if one_each else ""
+        reason = f"no fleet uses all nodes{why}"
+        if all_nodes_step_s is not None:
+            longer = all_nodes_step_s / document.step_time_s - 1
+            reason = f"with all nodes in use a step takes {time_text(all_nodes_step_s)}, "
+            less = f"{percent(-longer)} less, but within the horizon it trains no more"
+            reason += f"{percent(longer)} longer" if longer >= 0 else less
         lines.append(("idle", f"{_names(document.idle)}: {reason}"))
     if document.away:
         lines.append(("away", _names(document.away)))
@@ -177,15 +182,3 @@ def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lin
             overlap, tensor=overlap.tensor_parallel * tensor, sync=overlap.gradient_sync * single
         ),
     ]
-
-
-def _idle_text(document: FleetDocument, all_nodes_step_s: float | None) -> str:
-    if all_nodes_step_s is None:
-        one_each = len(document.pipelines) == document.micro_batches
-        why = ": every pipeline has one micro-batch, and there are no more" if one_each else ""
-        return f"no fleet uses all nodes{why}"
-    longer = all_nodes_step_s / document.step_time_s - 1
-    text = f"with all nodes in use a step takes {time_text(all_nodes_step_s)}"
-    if longer >= 0:
-        return f"{text}, {percent(longer)} longer"
-    return f"{text}, {percent(-longer)} less, but within the horizon it trains no more"

@@ -31,13 +31,8 @@ def spaced(*groups: Sequence[RenderableType]) -> list[RenderableType]:
 
 def draw(parts: Sequence[RenderableType], page: IO[str], *, terminal: bool = False) -> None:
     """Writes the parts of a report, 100 columns wide and without colours if that is no terminal."""
-    console = Console(
-        file=page,
-        force_terminal=terminal,
-        width=None if terminal else WIDTH,
-        highlight=False,
-        emoji=False,
-    )
+    width = None if terminal else WIDTH
+    console = Console(file=page, force_terminal=terminal, width=width, highlight=False, emoji=False)
     for part in parts:
         console.print(part, markup=False)
 

@@ -119,12 +119,9 @@ def lines(document: LengthsDocument) -> Lines:
         else:
             single_text += f", {alone_s / step_s if step_s else 1.0:.2f} times as long"
     least = f"no step in {orders[document.order]} takes less than"
+    atoms = f"{sequences:,} sequences of {counted(len(problem.atoms), 'length')}"
     return [
-        (
-            "workload",
-            f"{document.workload}: {sequences:,} sequences of"
-            f" {counted(len(problem.atoms), 'length')}, {problem.rows}",
-        ),
+        ("workload", f"{document.workload}: {atoms}, {problem.rows}"),
         ("step", time_text(step_s) + (f", of it {', '.join(shares)}" if shares else "")),
         ("best single", single_text),
         ("anchor", f"{anchor.name} holds the fp32 state: the step begins and ends there"),

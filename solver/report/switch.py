@@ -141,28 +141,25 @@ def _lines(document: SwitchDocument) -> Lines:
     sendings = sum(len(moved.sendings) for moved in document.classes)
     time_s, rule_s = document.time_s, document.published_s
     classes = counted(len(document.classes), "class")
+    # The ports and links that the bound counts on
+    kinds: dict[str, list[str]] = {}
+    for channel in document.bound_by:
+        name = channel.at if channel.to is None else f"{channel.at} to {channel.to}"
+        kinds.setdefault(_LINES[channel.line], []).append(name)
+    limits = []
+    for what, names in kinds.items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        limits.append(f"{what} ({', '.join(names[:3])}{more})")
     bound = f"no plan takes less than {time_text(document.lower_bound_s, time_s)}"
     return [
         *lines,
         ("volume", f"{size_text(inside)} inside nodes, {size_text(between)} between nodes"),
         ("slices", f"{num_slices:,} in {classes}, {counted(sendings, 'sending')}"),
         ("time", time_text(time_s)),
-        ("bound", f"{bound}, gap {percent(document.gap)}; set by {_limits(document)}"),
+        ("bound", f"{bound}, gap {percent(document.gap)}; set by {', '.join(limits)}"),
         ("rule", f"{time_text(rule_s, time_s)} by the published rule, {rule_s / time_s:.2f} times"),
         ("search", time_text(document.runtime_s)),
     ]
-
-
-def _limits(document: SwitchDocument) -> str:
-    kinds: dict[str, list[str]] = {}
-    for channel in document.bound_by:
-        name = channel.at if channel.to is None else f"{channel.at} to {channel.to}"
-        kinds.setdefault(_LINES[channel.line], []).append(name)
-    texts = []
-    for what, names in kinds.items():
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        texts.append(f"{what} ({', '.join(names[:3])}{more})")
-    return ", ".join(texts)
 
 
 def _degrees(plan: Plan) -> str:
