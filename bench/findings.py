@@ -20,7 +20,7 @@ from bench import claims_cheng, claims_megatron
 from bench.claims import Outcome, Study, outcome
 from bench.command import command, wide_console
 from bench.records import RESULTS, append, record, reference
-from solver.report.chart import COLOURS, grid_line, key, key_width, picture, written
+from solver.report.chart import COLOURS, grid_line, key_width, keys, picture, written
 
 _WIDTH, _HEIGHT = 560, 150  # of the bars of a panel
 _LEFT, _TOP = 56, 52
@@ -70,9 +70,7 @@ def _panel(panel: Bars, left: float, top: float) -> Iterator[str]:
                 x = middle + width * (j - len(panel.values) / 2)
                 yield _bar(x, top + _HEIGHT - height, width, height, colour)
     x = left + _WIDTH - sum(map(key_width, panel.values)) + 24
-    for name, colour in zip(panel.values, COLOURS, strict=False):
-        yield from key(x, top - 20, name, colour)
-        x += key_width(name)
+    yield from keys(x, top - 20, dict(zip(panel.values, COLOURS, strict=False)))[0]
 
 
 def _bar(x: float, y: float, width: float, height: float, colour: str) -> str:

@@ -28,7 +28,7 @@ from bench.searches import Figures, apart, head, outcome_of
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
-from solver.report.chart import COLOURS, Axis, Chart, key, key_width, picture, written
+from solver.report.chart import COLOURS, Axis, Chart, key_width, keys, picture, written
 from solver.search.driver import solve
 from solver.search.progress import Progress
 
@@ -71,9 +71,9 @@ def line_picture(title: str, axis: str, panels: Sequence[Panel]) -> str:
         chart = Chart(across, up, _LEFT, top, _WIDTH, _HEIGHT)
         parts += [*chart.grid(), written(16, top - 10, panel.axis)]
         x = _LEFT + _WIDTH - sum(map(key_width, panel.lines))
+        parts += keys(x, top - 19, {name: colours[name] for name in panel.lines})[0]
         for name, points in panel.lines.items():
-            parts += [*key(x, top - 19, name, colours[name]), *_line(chart, points, colours[name])]
-            x += key_width(name)
+            parts += _line(chart, points, colours[name])
     parts.append(written(_LEFT + _WIDTH / 2, height - 10, axis, ' text-anchor="middle"'))
     return picture(title, _LEFT + _WIDTH + 32, height, parts)
 

@@ -31,7 +31,7 @@ from bench.records import INSTANCES, append, cpu_seconds, record, reference
 from formulations.costs.tables import build_tables
 from formulations.errors import InstanceError
 from formulations.instance.load import load_instance
-from solver.report.chart import COLOURS, Axis, Chart, key, key_width, picture
+from solver.report.chart import COLOURS, Axis, Chart, keys, picture
 
 _WIDTH, _HEIGHT = 760, 380
 _LEFT, _TOP = 64, 66
@@ -63,12 +63,10 @@ def distribution_picture(title: str, axis: str, curves: Mapping[str, Sequence[fl
     up = Axis(0, 1, [(tenth / 10, f"{10 * tenth} %") for tenth in range(0, 11, 2)])
     chart = Chart(across, up, _LEFT, _TOP, _WIDTH, _HEIGHT)
     parts = [*chart.grid(), *chart.names(axis, "")]
-    x = float(_LEFT)
-    for (name, distances), colour in zip(curves.items(), COLOURS, strict=False):
+    parts += keys(_LEFT, 44, dict(zip(curves, COLOURS, strict=False)))[0]
+    for distances, colour in zip(curves.values(), COLOURS, strict=False):
         points = [(0.0, 0.0), *((100 * value, share) for value, share in steps(distances))]
-        curve = chart.steps(points, end, f'class="c" stroke="{colour}"')
-        parts += [*key(x, 44, name, colour), curve]
-        x += key_width(name)
+        parts.append(chart.steps(points, end, f'class="c" stroke="{colour}"'))
     return picture(title, _LEFT + _WIDTH + 32, _TOP + _HEIGHT + 52, parts)
 
 

@@ -54,10 +54,7 @@ class Comparison:
         return max((f.bound for f in self.findings if f.bound is not None), default=None)
 
     def above(self, finding: Finding) -> float | None:
-        """How far a plan is above the best bound, relative to it; at most the price of the method.
-
-        Negative if plan and bound contradict each other.
-        """
+        """How far a plan is above the best bound, relative to it; negative where they clash."""
         if finding.objective is None or not self.bound:
             return None
         return finding.objective / self.bound - 1

@@ -18,10 +18,7 @@ _NEW_FOLDER = "name a folder that does not exist yet"
 
 
 def checked_plan(path: Path) -> "PlanDocument":
-    """The plan file at `path`, checked but for the proof that no plan is better.
-
-    Raises PlanError for another file, one that was changed, and one without a plan.
-    """
+    """The plan file, checked but for its proof; PlanError if changed, planless or another file."""
     from solver.document import PlanDocument
     from solver.verify import Effort, verify_document
 

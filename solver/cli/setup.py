@@ -82,10 +82,7 @@ def init_command(
 
 
 def _asked(option: str, question: str, read: "Callable[[str], Answer]") -> "Answer":
-    """What the user answers, asked again until it can be read.
-
-    Raises PlannerError where nobody can answer.
-    """
+    """What the user answers, asked again until it can be read; PlannerError if nobody can."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise PlannerError(f"{option} is missing: {question}")
     while True:

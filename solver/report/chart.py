@@ -1,7 +1,7 @@
 """Charts with axes as hand-written SVG 1.1: axes, marks, keys, and the file around them."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
@@ -131,6 +131,15 @@ def key(x: float, y: float, name: str, colour: str) -> Iterator[str]:
     """A name in the key, with its colour; y: upper edge."""
     yield f'<rect x="{x:.1f}" y="{y:.1f}" width="14" height="10" fill="{colour}"/>'
     yield written(x + 20, y + 9, name)
+
+
+def keys(x: float, y: float, colours: Mapping[str, str]) -> tuple[list[str], float]:
+    """Names with their colours, one behind another, and where they end; x, y: where they begin."""
+    parts: list[str] = []
+    for name, colour in colours.items():
+        parts += key(x, y, name, colour)
+        x += key_width(name)
+    return parts, x
 
 
 def picture(

@@ -142,10 +142,7 @@ FIELDS: tuple[
 def difference(
     first: PlanDocument, second: PlanDocument, names: tuple[str, str]
 ) -> list[RenderableType]:
-    """Both plans in words, then every figure of both and by how much the second is larger.
-
-    What is 0 in both is left out.
-    """
+    """Both plans in words, then every figure that is not 0 in both, and the difference."""
     lines, rows = [], []
     for name, plan in zip(names, (first, second), strict=True):
         if plan.config is not None:

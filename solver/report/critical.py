@@ -27,10 +27,7 @@ _TRANSFERS = "transfers between stages"
 
 @dataclass(frozen=True)
 class Share:
-    """Time on the critical path: compute and sync by pipeline stage, all else together.
-
-    A stage is one of the pp, with all its chunks.
-    """
+    """Time on the critical path: compute and sync by stage of the pp, all else together."""
 
     kind: str  #: compute, transfers, or the kind of a tail operation
     stage: int | None
@@ -38,10 +35,7 @@ class Share:
 
 
 def shares(path: Sequence[Operation]) -> list[Share]:
-    """Shares of a critical path, largest first; together they are the step time.
-
-    Gaps between its operations are transfers between stages.
-    """
+    """Shares of a critical path, largest first; gaps between its operations are transfers."""
     times: Counter[tuple[str, int | None]] = Counter()
     for operation in path:
         kind = operation.kind if operation.kind in TAIL else "compute"

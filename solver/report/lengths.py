@@ -184,10 +184,7 @@ def _milliseconds(time_ns: int) -> str:
 
 
 def dispatch_text(document: LengthsDocument) -> list[RenderableType]:
-    """What the groups take when their sequences are dealt out whole, beside their formula's time.
-
-    Nothing where a group is not dealt out.
-    """
+    """What groups dealt out whole take, beside the formula; nothing where one is not dealt out."""
     problem = document.problem
     dealt = [dispatch_group(problem, group) for group in document.tour.groups]
     groups = [group for group in dealt if group is not None]
@@ -215,10 +212,7 @@ class _Part(NamedTuple):
 
 
 def lengths_picture(document: LengthsDocument) -> str:
-    """What runs in time, switches between, and what ends groups and step; all with tooltips.
-
-    Below it the best single strategy on the same scale, and a line for each group.
-    """
+    """The parts of the step in time, below them the best single strategy, and every group."""
     strategies, single = document.problem.strategies, document.single
     step, alone = list[_Part](), list[_Part]()
     for number, (switch, group) in enumerate(_in_order(document), 1):

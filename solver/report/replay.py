@@ -7,7 +7,7 @@ from rich.console import RenderableType
 
 from solver.replay.player import CAUSES, Cause, Replay
 from solver.replay.policy import Policy
-from solver.report.chart import COLOURS, Axis, Chart, key, key_width, picture, round_ticks, written
+from solver.report.chart import COLOURS, Axis, Chart, keys, picture, round_ticks, written
 from solver.report.layout import Grid, Labelled
 from solver.report.quantities import percent, significant
 
@@ -23,10 +23,7 @@ def long_time_text(time_ns: int) -> str:
 def replay_text(
     runs: Mapping[str, tuple[Policy, Replay]], plans: str | None
 ) -> list[RenderableType]:
-    """One column per policy: samples, mean throughput, and the time by cause.
-
-    plans: what is to be said of the plans behind the step times.
-    """
+    """Samples, throughput and time by cause of every policy; `plans`: a word on the step times."""
     replays = [replay for _, replay in runs.values()]
 
     def played(replay: Replay) -> str:
@@ -124,13 +121,13 @@ def replay_picture(title: str, replays: Mapping[str, Replay]) -> str:
     chart = Chart(across, up, _LEFT, _TOP, _WIDTH, _HEIGHT)
     part = long_time_text(end_ns // _PARTS)
     parts = [*chart.grid(), *chart.names("time", f"samples/s, mean of every {part}")]
-    x = float(_LEFT) + 220
-    for n, ((name, values), colour) in enumerate(zip(curves.items(), COLOURS, strict=False)):
+    named, x = keys(_LEFT + 220, 44, dict(zip(curves, COLOURS, strict=False)))
+    parts += named
+    for n, (values, colour) in enumerate(zip(curves.values(), COLOURS, strict=False)):
         stroke = _CURVE + _WIDER * (len(curves) - 1 - n)  # those drawn over it stay narrower
         points = [(end_ns * i / _PARTS, per_s) for i, per_s in enumerate(values)]
         style = f'class="c" stroke="{colour}" stroke-width="{stroke:g}"'
-        parts += [*key(x, 44, name, colour), chart.steps(points, end_ns, style)]
-        x += key_width(name)
+        parts.append(chart.steps(points, end_ns, style))
     # Over them, on a scale of its own, how many nodes are ready.
     most_nodes = max(span.nodes for replay in replays.values() for span in replay.spans)
     ready = [(span.start_ns, span.nodes) for span in next(iter(replays.values())).spans]

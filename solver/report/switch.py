@@ -6,16 +6,7 @@ from rich.console import RenderableType
 
 from formulations.plan import Plan
 from formulations.switching.shards import Slice
-from solver.report.chart import (
-    LETTER,
-    bar,
-    key,
-    key_width,
-    picture,
-    round_ticks,
-    upright_lines,
-    written,
-)
+from solver.report.chart import LETTER, bar, keys, picture, round_ticks, upright_lines, written
 from solver.report.html.page import section, sections_page
 from solver.report.layout import Grid, Labelled, Lines
 from solver.report.naming import tensor_text
@@ -172,11 +163,7 @@ def _degrees(plan: Plan) -> str:
 
 
 def switch_picture(document: SwitchDocument) -> str:
-    """Bars of time: the plan, what no plan goes below, the published rule.
-
-    Below them, what GPUs send and receive; GPUs of a node with equal volumes share a row. All bars
-    have tooltips.
-    """
+    """Bars of time (plan, what no plan goes below, published rule), then volumes of GPUs."""
     moves = "parameters and gradients" if document.moves == "both" else document.moves
     title = f"{document.workload.name}: switch of {moves}"
     rows = few_rows(document)
@@ -200,11 +187,8 @@ def switch_picture(document: SwitchDocument) -> str:
     unit = size_unit(largest)
     ticks = round_ticks(largest / unit.factor)
     parts += _axis(ticks, top, len(rows), lambda tick: f"{tick:g} {unit.name}")
-    x = 0.0
-    for name, fill in _FILLS.items():
-        parts += key(x, top - 26, f"{name} nodes", fill)
-        x += key_width(f"{name} nodes")
-    parts.append(written(x, top - 17, "sent above, received below"))
+    named, x = keys(0, top - 26, {f"{name} nodes": fill for name, fill in _FILLS.items()})
+    parts += [*named, written(x, top - 17, "sent above, received below")]
     scale = _WIDTH / ticks[-1] / unit.factor
     for n, (name, volumes) in enumerate(rows):
         y = top + n * _STEP + 3

@@ -215,10 +215,7 @@ def time_spent(document: PlanDocument, step: Step) -> str:
 
 
 def search_chart(document: PlanDocument) -> str:
-    """The best plan and the bound after every moment that was noted, as shares of the last plan.
-
-    Empty if nothing was noted.
-    """
+    """Best plan and bound over time, as shares of the last plan; empty if nothing was noted."""
     step_s = document.step_time_s
     plans = [(note.elapsed_s, note.step_time_s) for note in document.history if note.step_time_s]
     bounds = [(note.elapsed_s, note.bound) for note in document.history if note.bound is not None]
