@@ -142,7 +142,10 @@ class FleetDocument(Envelope):
     def goes_on(self) -> bool:
         """Whether the pipelines are those before a recovery, so that nothing starts again."""
         before = () if self.recovery is None else self.recovery.before
-        return set(map(_key, before)) == set(map(_key, self.pipelines))
+        runs = [
+            {(p.design, p.nodes, p.micro_batches) for p in ps} for ps in (before, self.pipelines)
+        ]
+        return runs[0] == runs[1]
 
     @property
     def training_s(self) -> float:
@@ -152,10 +155,6 @@ class FleetDocument(Envelope):
             return 0.0
         pause_s = 0.0 if self.goes_on else recovery.restart_s + recovery.transfer_s
         return max(0.0, recovery.horizon_s - pause_s)
-
-
-def _key(pipeline: PipelineDocument) -> tuple[int, tuple[str, ...], int]:
-    return pipeline.design, pipeline.nodes, pipeline.micro_batches
 
 
 def pipelines_of(

@@ -112,12 +112,8 @@ def upper_fit(points: Sequence[Point]) -> tuple[RowTime, float]:
     square, token, row = (max(0.0, float(factor)) for factor in best / scale)
     below = times - (square * terms[:, 0] + token * terms[:, 1] + row)
     curve = RowTime(square, token, math.ceil(row + max(0.0, below.max())))
-    over = max(
-        (curve.per_square_ns * p.square + curve.per_token_ns * p.tokens + curve.per_row_ns)
-        / p.time_ns
-        for p in points
-    )
-    return curve, over - 1
+    above = (square * terms[:, 0] + token * terms[:, 1] + curve.per_row_ns) / times
+    return curve, float(above.max()) - 1
 
 
 @dataclass(frozen=True)
@@ -223,11 +219,6 @@ class RowCosts:
         return PlanRows(Strategy(name, grouped, max(visits_ns), anchor_ns), self.plan, max(shares))
 
 
-def slowest_row_ns(instance: Instance, plan: Plan, tokens: int) -> int:
-    """Time of a row that is one sequence, on the slowest stage of all."""
-    return max(RowCosts(instance, plan).slowest_ns(tokens))
-
-
 def instance_of_rows(instance: Instance, plan: Plan, tokens: int) -> Instance:
     """The instance whose step is the rows of a strategy's plan, each of so many tokens."""
     num_rows = sum(replica.micro_batches for replica in plan.replicas)
@@ -301,7 +292,6 @@ def atoms_of(lengths: Lengths) -> tuple[Atom, ...]:
 
 
 def _measured(instance: Instance, measured: MeasuredStrategy) -> tuple[Strategy, float]:
-    """By its times of rows, or of whole classes, as a step has them."""
     once = ceil_ns(measured.per_visit), ceil_ns(measured.per_step)
     if measured.class_times:
         times = {tokens: ceil_ns(time_s) for tokens, time_s in measured.class_times.items()}
@@ -310,9 +300,8 @@ def _measured(instance: Instance, measured: MeasuredStrategy) -> tuple[Strategy,
     points = [Point(n * n, n, time_ns) for n, time_ns in measured_rows(instance, measured)]
     curve, above = upper_fit(points)
     assert measured.longest_row is not None
-    replica = Replica(
-        measured.pipeline_parallel, measured.longest_row, curve, measured.data_parallel
-    )
+    degrees = measured.pipeline_parallel, measured.data_parallel
+    replica = Replica(degrees[0], measured.longest_row, curve, degrees[1])
     return Strategy(measured.title, (replica,), *once), above
 
 

@@ -98,7 +98,11 @@ class StrategyTimes:
         rows_ns = [c * sum(atom.count for atom in atoms) for c in self.row_ns]
         fill_ns = [n * max(each) for n, each in zip(stages, longest, strict=True)]
         step_ns = max(map(sum, zip(map(sum, work), rows_ns, fill_ns, strict=True)))
-        _check(strategy, step_ns + strategy.visit_ns + strategy.anchor_ns)
+        step_ns += strategy.visit_ns + strategy.anchor_ns
+        if step_ns >= _MOST_NS:
+            allowed = f"less than {seconds(_MOST_NS):,.0f} s: fewer sequences, or shorter ones"
+            problem = f"one replica would take {seconds(step_ns):,.0f} s for a step"
+            raise PlannerError(f"strategy {strategy.name}: {problem}; allowed: {allowed}")
         self.fits = np.array(fits)
         self.alike, self.further = [*kinds.values()] or [1], [n - 1 for n in stages]
         self.sequence_ns, self.work_ns = np.array(sequence), np.array(work)
@@ -199,13 +203,6 @@ class StrategyTimes:
 def strategy_times(mixed: Mixed) -> list[StrategyTimes]:
     """[strategy] the times of all."""
     return [StrategyTimes(strategy, mixed.atoms, mixed.rows) for strategy in mixed.strategies]
-
-
-def _check(strategy: Strategy, step_ns: int) -> None:
-    if step_ns >= _MOST_NS:
-        allowed = f"less than {seconds(_MOST_NS):,.0f} s: fewer sequences, or shorter ones"
-        problem = f"one replica would take {seconds(step_ns):,.0f} s for a step"
-        raise PlannerError(f"strategy {strategy.name}: {problem}; allowed: {allowed}")
 
 
 def _parts(time: Numbers, fill_ns: Numbers, alone_ns: Numbers) -> Numbers:

@@ -103,7 +103,7 @@ def templates_command(
     with steps_display("templates") as show, study_at(study, problem) as kept:
         generator = generator_for(problem, options, faults, show, kept)
         document = templates_document(generator, faults)
-    if generator.interrupted:
+    if generator.clock.interrupted:
         say("interrupted", err=True)
     if as_json:
         say(document.model_dump_json(indent=1))

@@ -127,30 +127,22 @@ class _Knapsack:
         room = self._at_ends(choice.capacities)[choice.levels]
         end = int(np.flatnonzero((room >= self.problem.micro_batches).any(axis=0))[0])
         level, nodes = choice.levels[int(room[:, end].argmax())], tuple(self._ends[end].tolist())
-        kinds = list[int]()
+        # Back from the entry of the table: a pipeline that it ends with, and the entry without it
+        kinds, table = list[int](), self._table(choice.capacities)
         while any(nodes):
-            kind, nodes, level = self._last(choice.capacities, nodes, level)
+            levels = [level - 1, level][: 1 + (self.saturated and level == self.levels - 1)]
+            kind, nodes, level = next(
+                (i, rest, below)
+                for i, capacity in enumerate(choice.capacities)
+                for rest in [tuple(np.subtract(nodes, self.problem.kinds[i].nodes).tolist())]
+                for below in (levels if capacity and min(rest) >= 0 else ())
+                if 0 <= table[(below, *rest)] == table[(level, *nodes)] - capacity
+            )
             kinds.append(kind)
         kinds.sort()
         times = [self.problem.kinds[i].times_ns for i in kinds]
         shares = shortest(times, self.problem.micro_batches)
         return Instantiation.of(len(self.problem.kinds), kinds, shares)
-
-    def _last(
-        self, capacities: tuple[int, ...], nodes: tuple[int, ...], level: int
-    ) -> tuple[int, tuple[int, ...], int]:
-        """A pipeline that an entry of the table ends with: its kind, and the entry without it."""
-        table = self._table(capacities)
-        levels = [level - 1]
-        if self.saturated and level == self.levels - 1:
-            levels.append(level)
-        for i, (kind, capacity) in enumerate(zip(self.problem.kinds, capacities, strict=True)):
-            rest = tuple(have - n for have, n in zip(nodes, kind.nodes, strict=True))
-            for below in levels if capacity and min(rest) >= 0 else ():
-                before = table[(below, *rest)]
-                if before >= 0 and before + capacity == table[(level, *nodes)]:
-                    return i, rest, below
-        raise AssertionError("an entry of no pipeline is that of no nodes")
 
 
 def instantiate(problem: InstantiationProblem) -> Instantiation | None:

@@ -31,6 +31,7 @@ from formulations.instance.lengths import Lengths
 from formulations.lengths.problem import Mixed, Strategy, Switching
 from formulations.lengths.row_times import (
     PlanRows,
+    RowCosts,
     atoms_of,
     instance_of_time,
     lengths_of,
@@ -40,7 +41,6 @@ from formulations.lengths.row_times import (
     plan_name,
     plan_rows,
     row_multiple,
-    slowest_row_ns,
 )
 from formulations.lengths.strategy_time import NEVER, Numbers, StrategyTimes
 from formulations.plan import Configuration, Plan
@@ -214,9 +214,11 @@ def _variants(instance: Instance, config: Configuration) -> list[PlanRows]:
         plan = search.incumbents.known.plan
         if plan is None:
             break
-        row_ns = partial(slowest_row_ns, instance, tokens=tokens)
-        if variants and row_ns(plan) > (1 - LEAST_GAIN) * row_ns(variants[-1].plan):
-            break
+        if variants:  # by the time of a row that is one sequence, on the slowest stage of all
+            plans = variants[-1].plan, plan
+            before_ns, row_ns = (max(RowCosts(instance, p).slowest_ns(tokens)) for p in plans)
+            if row_ns > (1 - LEAST_GAIN) * before_ns:
+                break
         variants.append(plan_rows(instance, plan, plan_name(plan)))
         tokens = tokens // 2 // step * step
     return variants

@@ -15,7 +15,7 @@ once. O(R K (K Q + Q^2)) for R anchors.
 In any order by the circuit model of `hot_switch`, round by round.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
@@ -23,8 +23,8 @@ import numpy as np
 
 from formulations.errors import PlannerError
 from formulations.instance import Instance
-from formulations.lengths.problem import Mixed, Order, Switching
-from formulations.lengths.strategy_time import NEVER, Numbers, StrategyTimes, strategy_times
+from formulations.lengths.problem import Mixed, Order
+from formulations.lengths.strategy_time import NEVER, StrategyTimes, strategy_times
 from formulations.lengths.tour import Group, Tour, back_ns, between_ns, out_ns, step_ns
 from formulations.models.hot_switch import HotSwitch
 from formulations.units import seconds
@@ -115,7 +115,15 @@ def _free(
 
     By rounds: a model in which sequences may be divided, but where a tour was found that does.
     """
-    apart, best, bound_ns, times = _few_sequences(mixed), ascending_step, 0, strategy_times(mixed)
+    best, bound_ns, times = ascending_step, 0, strategy_times(mixed)
+    # Strategies and lengths of which there are so few, or longer ones, that replicas differ
+    counts = np.cumsum([atom.count for atom in reversed(mixed.atoms)])[::-1].tolist()
+    apart = {
+        (q, k)
+        for q, strategy in enumerate(mixed.strategies)
+        for k, count in enumerate(counts)
+        if count <= 2 * strategy.dp
+    }
     while True:
         longest_ns = _longest_ns(mixed, times) if best is None else max(0, best.step_ns - 1)
         built = HotSwitch(mixed, longest_ns, apart)
@@ -155,15 +163,6 @@ def _free(
         apart |= more
 
 
-def _few_sequences(mixed: Mixed) -> set[tuple[int, int]]:
-    """Strategies and lengths of which there are so few, or longer ones, that replicas differ."""
-    above, few = 0, set()
-    for k, atom in reversed(list(enumerate(mixed.atoms))):
-        above += atom.count
-        few |= {(q, k) for q, strategy in enumerate(mixed.strategies) if above <= 2 * strategy.dp}
-    return few
-
-
 def _longest_ns(mixed: Mixed, times: Sequence[StrategyTimes]) -> int:
     """No tour takes longer: all strategies with all they can run, as anchors, every switch."""
     tables = (mixed.switching.parameters_ns, mixed.switching.gradients_ns)
@@ -182,8 +181,15 @@ def ascending(mixed: Mixed) -> Tour | None:
     """
     intervals = np.array([times.of_intervals() for times in strategy_times(mixed)])  # C
     once = np.array([strategy.anchor_ns for strategy in mixed.strategies], dtype=np.int64)
-    out, between, back = (
-        _matrix(mixed.switching, entry) for entry in (out_ns, between_ns, back_ns)
+    strategies = range(len(once))
+    out, between, back = np.array(  # [from, to] each
+        [
+            [
+                [NEVER if (ns := of(mixed.switching, a, b)) is None else ns for b in strategies]
+                for a in strategies
+            ]
+            for of in (out_ns, between_ns, back_ns)
+        ]
     )
     np.fill_diagonal(between, NEVER)
     count, size = intervals.shape[:2]
@@ -219,13 +225,6 @@ def ascending(mixed: Mixed) -> Tour | None:
             last = int((least[anchor, first] + between[:, last]).argmin())
         done = first
     return Tour(anchor, tuple(reversed(groups)))
-
-
-def _matrix(switching: Switching, entry: Callable[[Switching, int, int], int | None]) -> Numbers:
-    """[from, to] times of switches."""
-    strategies = range(len(switching.parameters_ns))
-    rows = [[entry(switching, a, b) for b in strategies] for a in strategies]
-    return np.array([[NEVER if ns is None else ns for ns in row] for row in rows], dtype=np.int64)
 
 
 def build_lengths(

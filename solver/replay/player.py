@@ -220,14 +220,6 @@ class _Training:
         return self.trained.step_ns
 
     @property
-    def _needed(self) -> frozenset[str]:
-        """Nodes in use; during a pause also those of pipelines from which layers are copied."""
-        used = frozenset() if self.next is None else self.next.nodes
-        if self.trained is not None and (self.next is None or self.trained.pipelines):
-            used |= self.trained.nodes
-        return used
-
-    @property
     def _is_held(self) -> bool:
         """Whether a node that has trained still holds what it did, or none ever has."""
         return self.trained is None or bool(self.trained.nodes - self.trained.lost)
@@ -236,8 +228,7 @@ class _Training:
         """Ends every activity that is over before `time_ns`, or at it if `inclusive`."""
         while (end_ns := self._activity.end_ns) is not None and end_ns < time_ns + inclusive:
             if self._activity.kind == "step":
-                self._repeat(time_ns)
-                self._end_step()
+                self._end_step(time_ns)
                 continue
             self.close(end_ns)
             if self._activity.kind == "checkpoint":
@@ -285,7 +276,11 @@ class _Training:
             config and replace(config, lost=config.lost | nodes)
             for config in (self.trained, self.next)
         )
-        used = self._needed & nodes
+        # Nodes in use; during a pause also those of pipelines from which layers are copied
+        needed = frozenset() if self.next is None else self.next.nodes
+        if self.trained is not None and (self.next is None or self.trained.pipelines):
+            needed |= self.trained.nodes
+        used = needed & nodes
         if not used or self._activity.kind == "waiting":
             return
         helps = self._recovery.in_flight == "slowed"
@@ -306,8 +301,8 @@ class _Training:
             self.history.roll_back()
         self._pause(self._now_ns, self._recovery.fatal_pause_ns if fatal else None)
 
-    def _repeat(self, time_ns: int) -> None:
-        """Ends all steps at once that are over before `time_ns`, but the last, if all are alike."""
+    def _end_step(self, time_ns: int) -> None:
+        """Ends the step; all at once that are over before `time_ns`, if they are alike."""
         begun, step_ns = self._activity, self._step_ns
         steps = (time_ns - 1 - begun.start_ns) // step_ns - 1
         if checkpoints := self._recovery.checkpoints:
@@ -315,13 +310,10 @@ class _Training:
         if steps > 0 and not self._slowed and not self._regroup:
             self._cover(begun.start_ns + steps * step_ns, "training", steps)
             self._begin("step", begun.start_ns + steps * step_ns, step_ns)
-
-    def _end_step(self) -> None:
         begun, end_ns = self._activity, self._activity.until_ns
-        nominal_ns = begun.start_ns + self._step_ns
+        nominal_ns = begun.start_ns + step_ns
         self._cover(nominal_ns, "training", steps=1)
         self.history.add(nominal_ns, end_ns, "redundant", begun.nodes)
-        checkpoints = self._recovery.checkpoints
         if checkpoints and (self._regroup or self.history.unsaved_steps >= checkpoints.every_steps):
             self._begin("checkpoint", end_ns, checkpoints.time_ns)
         else:

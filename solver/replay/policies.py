@@ -8,7 +8,7 @@ are ready. Their costs are those that Oobleck's authors measured of Varuna and B
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 from formulations.errors import PlannerError
@@ -79,7 +79,7 @@ class FleetPlanner:
         generator = generator_for(instance, options, faults)
         entries = fleet_templates(generator, fleet_sizes(generator, faults))
         self.designs = designs_of(entries)
-        if generator.interrupted:
+        if generator.clock.interrupted:
             raise KeyboardInterrupt
         if not self.designs and any(entry.status is Status.UNKNOWN for entry in entries):
             raise NoTimeError("no template found within the limit; raise --time-limit")
@@ -135,9 +135,6 @@ def fleet_policy(
     usual_ns, recovery, source = recovery_of_size("ours", workload.parameters, in_flight)
     horizon = Horizon(expected_ns, usual_ns if pause_ns is None else pause_ns)
 
-    def reconfigure(former: Configuration | None, ready: frozenset[str]) -> Configuration | None:
-        return planner.next(former, ready, horizon)
-
     sources = (
         "step times: fleets of templates, sequences per micro-batch: "
         f"{planner.micro_batch}, {planner.faults + 1} pipelines at least, gradients added up "
@@ -146,6 +143,7 @@ def fleet_policy(
         "copies: over the links between nodes, on top",
         NO_CHECKPOINTS,
     )
+    reconfigure = partial(planner.next, horizon=horizon)
     return Policy("ours", reconfigure, recovery, workload.global_batch, sources)
 
 
@@ -256,8 +254,8 @@ class PolicyOptions:
 
     faults: failures at once that ours is to survive. pause_ns: after a failure; None: as published
     for a model of this size. horizon_ns: time to the next failure that ours reckons with; None: the
-    mean of the trace. search: for the plans of the others; its time limit is for all that is
-    planned.
+    run divided by its failures, the end counted as one. search: for the plans of the others; its
+    time limit is for all that is planned.
     """
 
     in_flight: InFlight = "lost"
@@ -265,12 +263,6 @@ class PolicyOptions:
     pause_ns: int | None = None
     horizon_ns: int | None = None
     search: SolveOptions = field(default_factory=SolveOptions)
-
-
-def mean_interval_ns(trace: Trace) -> int:
-    """The run divided by its failures, the end counted as one."""
-    failures = sum(event.kind == "fail" for event in trace.events)
-    return trace.end_ns // (failures + 1)
 
 
 class InstancePolicies:
@@ -287,7 +279,8 @@ class InstancePolicies:
         """The policy of that name for a run of `trace`. Raises RecoveryError, exit code 3."""
         chosen = self.options
         if name == "ours":
-            expected_ns = chosen.horizon_ns or mean_interval_ns(trace)
+            failures = sum(event.kind == "fail" for event in trace.events)
+            expected_ns = chosen.horizon_ns or trace.end_ns // (failures + 1)
             return fleet_policy(self.fleets, chosen.in_flight, chosen.pause_ns, expected_ns)
         if name not in self._planners:
             instance = self.instance

@@ -209,11 +209,6 @@ class TemplateGenerator:
         return generator
 
     @property
-    def interrupted(self) -> bool:
-        """Whether Ctrl-C has come, here or in one of those after this."""
-        return self.clock.interrupted
-
-    @property
     def micro_batch(self) -> int:
         """Sequences per micro-batch, which the options have to name; see `generator_for`."""
         assert self.options.micro_batch is not None
@@ -273,7 +268,7 @@ class TemplateGenerator:
         try:
             with time_up_after(self.clock.last.end_s):
                 for number, mix in enumerate(mixes):
-                    if entries and (self.interrupted or self.clock.deadline.over()):
+                    if entries and (self.clock.interrupted or self.clock.deadline.over()):
                         break
                     self._report(len(entries), len(mixes))
                     entries.append(self._entry(mix, self._best(mix, len(mixes) - number)))

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from formulations.fleet import Template, stage_on
-from solver.enumeration.engine import SplitOutcome, deepened, solve_split
+from solver.enumeration.engine import deepened, solve_split
 from solver.enumeration.enumerate import below
 from solver.graph.edges import has_split
 from solver.graph.gpu_graph import Counts, GpuGraph
 from solver.graph.pipelines import FreeDegrees
 from solver.graph.places import PlaceCosts, Places
-from solver.graph.problem import INFINITY, SplitProblem
+from solver.graph.problem import INFINITY
 
 #: Growth of the cutoffs: the bound that they start from knows of work alone.
 GROWTH = 1.12
@@ -59,26 +59,20 @@ def best_template(
     problem = graph.problem
     if not has_split(problem):
         return TemplateOutcome(best, value, limit, True)
-    outcome = _solved(problem, graph.least_ns(), below(limit, gap), gap, stop)
-    if outcome.arcs is not None and outcome.split is not None and outcome.step_time_ns is not None:
-        best = graph.template(outcome.arcs.tolist(), outcome.split.tolist())
-        value = limit = outcome.step_time_ns
-    return TemplateOutcome(best, value, min(outcome.bound_ns, limit), outcome.complete)
-
-
-def _solved(
-    problem: SplitProblem, least_ns: int, limit: int, gap: float, stop: Stop
-) -> SplitOutcome:
-    """The best pipeline below a limit; some pipeline, if there is one, even without any time."""
-    outcome = deepened(problem, least_ns, limit, gap, stop, GROWTH)
+    highest = below(limit, gap)
+    outcome = deepened(problem, graph.least_ns(), highest, gap, stop, GROWTH)
     trial = outcome.bound_ns
-    while outcome.arcs is None and not outcome.complete and trial < limit:
-        trial = min(limit, 2 * trial + 1)
+    while outcome.arcs is None and not outcome.complete and trial < highest:
+        # Some pipeline, if there is one, even without any time
+        trial = min(highest, 2 * trial + 1)
         wider = solve_split(problem, trial, gap, stop)
         outcome = replace(
             outcome, arcs=wider.arcs, split=wider.split, step_time_ns=wider.step_time_ns
         )
-    return outcome
+    if outcome.arcs is not None and outcome.split is not None and outcome.step_time_ns is not None:
+        best = graph.template(outcome.arcs.tolist(), outcome.split.tolist())
+        value = limit = outcome.step_time_ns
+    return TemplateOutcome(best, value, min(outcome.bound_ns, limit), outcome.complete)
 
 
 def alone(

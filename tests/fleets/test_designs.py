@@ -113,6 +113,6 @@ def test_bug_an_interrupt_ends_all_searches(monkeypatch: pytest.MonkeyPatch) -> 
     stopped = interrupted_once(monkeypatch)
     generator = generator_for(enlarged(9), TemplateOptions(), 1)
     generator.by_mix([1])
-    assert generator.interrupted
+    assert generator.clock.interrupted
     assert len(stopped) > 1
     assert all(stopped[1:])

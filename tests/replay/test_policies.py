@@ -24,12 +24,11 @@ from solver.replay.policies import (
     PolicyOptions,
     fleet_policy,
     instance_with,
-    mean_interval_ns,
     planned_policy,
     recovery_of_size,
 )
 from solver.replay.policy import Checkpoints, Configuration
-from solver.replay.trace import Event, Trace
+from solver.replay.trace import Trace
 from solver.result import Result, Status, Termination
 from solver.search.driver import solve
 from solver.templates.generate import TemplateOptions
@@ -150,12 +149,6 @@ def test_ours_leaves_a_node_that_does_not_pay_in_time() -> None:
     assert moved is not None
     assert moved.step_ns == best.step_ns
     assert moved.pause_ns >= 10**12
-
-
-def test_mean_interval_counts_the_end() -> None:
-    """Two failures in 90 ns: every 30 ns."""
-    events = (Event(10, "a", "fail"), Event(20, "a", "join"), Event(30, "b", "fail"))
-    assert mean_interval_ns(Trace(("a", "b"), events, 90)) == 30
 
 
 def test_policies_of_an_instance_share_plans() -> None:
