@@ -289,20 +289,16 @@ class Lane:
     def _tail(self, hosts: tuple[int, ...]) -> int:
         """Row of the tail of a stage on these classes."""
         if hosts not in self._tails:
-            class_tail = self.costs.tails[hosts[0]]
-            self._tails[hosts] = self._exact_tail(hosts) if self.exact else class_tail
+            self._tails[hosts] = self.costs.tails[hosts[0]]
+            if self.exact:
+                # Nodes of each class; of them all, if they are more than lanes.
+                groups = [self.classes[j][0] for j in hosts]
+                groups += groups[:1] * (self.places.number - len(groups))
+                nodes = [self.placer.terms(j, 0) for j in groups]
+                sync, latency, gather, gather_latency = self.placer.stage(0, nodes, groups)
+                ends = 0, (self.tables.config.pp - 1) * self.tables.config.dp
+                terms = [[self.placer.terms(j, end) for j in groups] for end in ends]
+                first, last = (max(node.embedding_ns for node in nodes) for nodes in terms)
+                finish = finish_ns(self.intervals, groups, gather, gather_latency)
+                self._tails[hosts] = Tail(interval_sums(sync) + latency, finish, (first, last))
         return list(self._tails).index(hosts)
-
-    def _exact_tail(self, hosts: tuple[int, ...]) -> Tail:
-        """Of a stage on these classes, nodes of each; of them all, if they are more than lanes."""
-        groups = [self.classes[j][0] for j in hosts]
-        groups += groups[:1] * (self.places.number - len(groups))
-        nodes = [self.placer.terms(j, 0) for j in groups]
-        sync, latency, gather, gather_latency = self.placer.stage(0, nodes, groups)
-        ends = 0, (self.tables.config.pp - 1) * self.tables.config.dp
-        first, last = (max(self.placer.terms(j, end).embedding_ns for j in groups) for end in ends)
-        return Tail(
-            interval_sums(sync) + latency,
-            finish_ns(self.intervals, groups, gather, gather_latency),
-            (first, last),
-        )

@@ -194,10 +194,6 @@ class _Trial:
     intervals: Intervals
     needed: int | None
 
-    def start(self, cutoff: int) -> Layers | None:
-        """The edges that a plan below the cutoff may use; None if there is no such plan."""
-        return self.thinned(self._layers(cutoff), cutoff)
-
     def thinned(self, layers: Layers, cutoff: int) -> Layers | None:
         """The same among the edges that were left for a larger cutoff."""
         if self.needed is None:
@@ -221,10 +217,11 @@ class _Trial:
         )
         return enough
 
-    def _layers(self, cutoff: int) -> Layers:
-        """The graph without edges whose devices alone are busy until the cutoff."""
+    def start(self, cutoff: int) -> Layers | None:
+        """The edges that a plan below the cutoff may use; None if there is no such plan."""
         if self.needed is None:
-            return build_layers(self.problem, cutoff)
+            return self.thinned(build_layers(self.problem, cutoff), cutoff)
+        # Without edges whose devices alone are busy until the cutoff.
         mask_of: dict[tuple[int, bytes], Mask] = {}
         stages = []
         for arcs in self.problem.stages:
@@ -237,7 +234,8 @@ class _Trial:
                     mask_of[key] = allowed & self._enough(shares, self.needed)
                 masks.append(mask_of[key])
             stages.append(replace(arcs, allowed=tuple(masks)))
-        return build_layers(replace(self.problem, stages=tuple(stages)), cutoff)
+        problem = replace(self.problem, stages=tuple(stages))
+        return self.thinned(build_layers(problem, cutoff), cutoff)
 
 
 def config_bound_ns(

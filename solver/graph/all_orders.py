@@ -25,7 +25,6 @@ from solver.graph.problem import (
     Move,
     SplitProblem,
     by_message,
-    longest,
     walk,
 )
 
@@ -188,14 +187,16 @@ class _FreeOrder:
             self._owners(step.before, first),
             self._owners(step.nodes, first + self.tables.config.dp),
         )
+        # The largest of several times, kind by kind of message.
         sends = [
-            longest(*(self.placer.terms(*n).send_ns.get(first + r, none) for n in pair))
+            tuple(map(max, *(self.placer.terms(*n).send_ns.get(first + r, none) for n in pair)))
             for r, pair in zip(self.lanes, zip(*ends, strict=True), strict=True)
         ]
         if not self.zones.known:
             return sends
         here, there = ([j for j, _ in end] for end in ends)
-        return list(map(longest, sends, self.zones.sends(here, there, self.width)))
+        across = self.zones.sends(here, there, self.width)
+        return [tuple(map(max, *pair)) for pair in zip(sends, across, strict=True)]
 
     def _embedding_ns(self, stage: int, step: _Step) -> int:
         last = self.tables.config.num_stages - 1

@@ -226,7 +226,6 @@ class DeviceGraph:
     def __init__(self, intervals: Intervals, problem: SplitProblem) -> None:
         self.problem = problem
         self.p, self.v = problem.num_devices, problem.chunks
-        self.size = problem.num_layers + 1
         self._costs = LeastChunks(intervals, problem)
         self.share = self._costs.share
 

@@ -152,13 +152,8 @@ def renumbered(layers: Layers) -> Layers:
     return numbered
 
 
-@dataclass(frozen=True)
-class _Runs:
-    """Arcs [A] of a stage that may run the same layers [start, end), [M]."""
-
-    arcs: Array
-    start: Array
-    end: Array
+#: Arcs [A] of a stage that may run the same layers [start, end), [M].
+_Runs = tuple[Array, Array, Array]
 
 
 def _runs(problem: SplitProblem, stage: int, cutoff: int) -> list[_Runs]:
@@ -173,21 +168,22 @@ def _runs(problem: SplitProblem, stage: int, cutoff: int) -> list[_Runs]:
         column = arcs.column[alike[0]].tolist()
         for j, m in set(zip(column, problem.micro_batches, strict=True)):
             fits = fits & (m * problem.work[j] < cutoff)
-        runs_of.append(_Runs(np.array(alike), *np.nonzero(fits)))
+        start, end = np.nonzero(fits)
+        runs_of.append((np.array(alike), start, end))
     return runs_of
 
 
 def _forward(problem: SplitProblem, runs: Sequence[list[_Runs]]) -> list[Mask]:
     """P + 1 times [states, n] nodes that runs lead to from no layers."""
     size = problem.num_layers + 1
-    start = np.zeros((int(problem.stages[0].source.max()) + 1, size), dtype=np.bool_)
-    start[:, 0] = True
-    reached = [start]
+    nothing = np.zeros((int(problem.stages[0].source.max()) + 1, size), dtype=np.bool_)
+    nothing[:, 0] = True
+    reached = [nothing]
     for arcs, stage_runs in zip(problem.stages, runs, strict=True):
         before, after = reached[-1], np.zeros((arcs.num_states, size), dtype=np.bool_)
-        for run_set in stage_runs:
-            arc, run = np.nonzero(before[arcs.source[run_set.arcs]][:, run_set.start])
-            after[arcs.target[run_set.arcs[arc]], run_set.end[run]] = True
+        for alike, start, end in stage_runs:
+            arc, run = np.nonzero(before[arcs.source[alike]][:, start])
+            after[arcs.target[alike[arc]], end[run]] = True
         reached.append(after)
     return reached
 
@@ -214,12 +210,11 @@ def build_layers(problem: SplitProblem, cutoff: int) -> Layers:
     for k in reversed(range(p)):
         arcs = problem.stages[k]
         rows, leads = [], np.zeros_like(before[k])
-        for run_set in runs[k]:
-            source, target = arcs.source[run_set.arcs], arcs.target[run_set.arcs]
-            inside = before[k][source][:, run_set.start] & after[target][:, run_set.end]
-            arc, run = np.nonzero(inside)
-            leads[source[arc], run_set.start[run]] = True
-            rows.append((run_set.arcs[arc], run_set.start[run], run_set.end[run]))
+        for alike, start, end in runs[k]:
+            source, target = arcs.source[alike], arcs.target[alike]
+            arc, run = np.nonzero(before[k][source][:, start] & after[target][:, end])
+            leads[source[arc], start[run]] = True
+            rows.append((alike[arc], start[run], end[run]))
         arc, start, end = map(np.concatenate, zip(*rows, strict=True))
         order = np.lexsort((arc, end, start, arcs.source[arc]))
         layers.append(edges_of(problem, k, arc[order], start[order], end[order]))

@@ -240,12 +240,14 @@ class StageDegrees(Pipelines):
     @cached_property
     def arcs(self) -> list[list[Arc]]:
         """Steps that the others can follow."""
-        graph, pp = self.graph, self.config.pp
+        graph, pp, follows = self.graph, self.config.pp, self._follows
+        # [C] the first place that the target lets begin pipelines as this one.
+        like = [follows.index(row) for row in follows]
 
         def moves(k: int, begun: _Begun) -> Iterator[tuple[_Begun, Step | None]]:
             for step in graph.steps[begun.state]:
-                first = self._like[step.place] if begun.first is None else begun.first
-                runs = self._follows[first][step.place][k + 1 == pp]
+                first = like[step.place] if begun.first is None else begun.first
+                runs = follows[first][step.place][k + 1 == pp]
                 if runs and graph.may_be_followed(step.after, pp - 1 - k):
                     yield _Begun(step.after, first), step
 
@@ -263,11 +265,6 @@ class StageDegrees(Pipelines):
             return inside, last
 
         return [[follows(first, later) for later in all_degrees] for first in all_degrees]
-
-    @cached_property
-    def _like(self) -> list[int]:
-        """[C] the first place that the target lets begin pipelines as this one."""
-        return [self._follows.index(row) for row in self._follows]
 
     def _by_message(self, stage: int, allowed: Mask) -> dict[int, Mask]:
         return by_message(self.tables, stage, allowed)

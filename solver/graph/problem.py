@@ -110,11 +110,6 @@ def by_message(tables: CostTables, stage: int, allowed: Mask) -> dict[int, Mask]
     return {n: mask for n, mask in masks.items() if mask.any()} or {0: allowed}
 
 
-def longest(*times: tuple[int, ...]) -> tuple[int, ...]:
-    """The largest of several times, kind by kind of message."""
-    return tuple(map(max, *times))
-
-
 class Intervals:
     """Interval sums of one CostTables, shared by all its orders and micro-batch shares."""
 

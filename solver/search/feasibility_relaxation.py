@@ -217,7 +217,22 @@ def explain(instance: Instance, limit_s: float = LIMIT_S) -> Infeasibility:
 def _binding(instance: Instance, stop: Stop) -> tuple[str, Sequence[Look]]:
     """The constraint that cannot be met, and where to look for what may help."""
     if next(configs(instance), None) is None:
-        return _no_config(instance), (_price, _choices)
+        vectors, heads = list(node_vectors(instance)), instance.workload.kv_heads
+        if not vectors:
+            limit = f"{instance.limits.max_price_usd_per_hour:g} USD/h"
+            text = f"limits.max_price_per_hour: all nodes to choose from cost more than {limit}"
+        elif not any(any(True for _ in group_degrees(instance, used)) for used in vectors):
+            text = (
+                "search.tensor_parallel: no degree divides the GPU count of the nodes used and the "
+                f"{heads} key and value heads"
+            )
+        else:
+            text = (
+                "no degrees fit: tp * dp * pp must equal the GPUs used, pp is at most the number "
+                "of blocks and dp at most the micro-batches per step "
+                f"(sizes {micro_batches(instance)})"
+            )
+        return text, (_price, _choices)
     limited = any(getattr(instance.limits, name) is not None for name in FREE_LIMITS)
     free = instance.but(limits=dict.fromkeys(FREE_LIMITS))
     if limited and has_plan(free, stop) is not False:
@@ -229,23 +244,6 @@ def _binding(instance: Instance, stop: Stop) -> tuple[str, Sequence[Look]]:
     if fits_optimistically(instance, stop):
         text = "memory: no split, node order and share of micro-batches fits all GPUs at once"
     return text, (_memory, _price, _choices)
-
-
-def _no_config(instance: Instance) -> str:
-    vectors = list(node_vectors(instance))
-    if not vectors:
-        limit = instance.limits.max_price_usd_per_hour
-        return f"limits.max_price_per_hour: all nodes to choose from cost more than {limit:g} USD/h"
-    if not any(any(True for _ in group_degrees(instance, used)) for used in vectors):
-        heads = instance.workload.kv_heads
-        return (
-            "search.tensor_parallel: no degree divides the GPU count of the nodes used and the "
-            f"{heads} key and value heads"
-        )
-    return (
-        "no degrees fit: tp * dp * pp must equal the GPUs used, pp is at most the number of "
-        f"blocks and dp at most the micro-batches per step (sizes {micro_batches(instance)})"
-    )
 
 
 def _price(instance: Instance, stop: Stop) -> list[str]:
