@@ -57,7 +57,7 @@ def check_writable(*paths: Path | None, keep: Iterable[Path | None] = ()) -> Non
         if _is_device(target):
             continue
         with _in_words(path, _NEW_FILE, f"folder {target.parent}: "):
-            _check_folder_takes_files(target)
+            tempfile.TemporaryFile(dir=target.parent).close()  # the folder takes files
         if target in seen:
             raise _refused(path, "the command also names it as something else", _NEW_FILE)
         seen.add(target)
@@ -91,7 +91,7 @@ def check_folder(path: Path) -> None:
             raise _refused(path, "it is a file", _NEW_FOLDER)
         if target.is_dir() and any(target.iterdir()):
             raise _refused(path, "it is a folder with files", _NEW_FOLDER)
-        _check_folder_takes_files(target)
+        tempfile.TemporaryFile(dir=target.parent).close()  # the folder takes files
 
 
 def write_folder(
@@ -117,11 +117,6 @@ def write_folder(
                 (folder / name).chmod(0o777 & ~_umask())
         check({name: (folder / name).read_text(encoding="utf-8") for name in texts})
         folder.replace(target)
-
-
-def _check_folder_takes_files(target: Path) -> None:
-    with tempfile.TemporaryFile(dir=target.parent):
-        pass
 
 
 def _umask() -> int:

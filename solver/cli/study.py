@@ -10,7 +10,7 @@ from rich.console import RenderableType
 
 from formulations.instance import Instance
 from solver.cli.terminal import gap_text, print_report, say
-from solver.clusters.member import FamilyOverview, family_overviews
+from solver.clusters.member import family_overviews
 from solver.lengths.candidates import LENGTHS, SWITCH
 from solver.report.layout import Labelled, Lines, spaced, table_of
 from solver.report.naming import degrees_line
@@ -59,7 +59,20 @@ def show_study(path: Path, as_json: bool) -> None:
         parts.append([Labelled([(LENGTHS, f"{instance.name}, {line}")])])
     if families:
         fields["clusters"] = [asdict(family) for family in families]
-        parts += [[_family_text(instance, family)] for family in families]
+    for family in families:
+        asked = [instance.name]
+        if any(family.fewest):
+            asked.append(f"{_nodes(instance, family.fewest)} at least")
+        if family.max_step_time_s is not None:
+            asked.append(f"{time_text(family.max_step_time_s)} per step at most")
+        if family.max_cost_usd_per_step is not None:
+            asked.append(f"{money(family.max_cost_usd_per_step)} per step at most")
+        label = "subsets" if family.aim == "subsets" else "pareto"
+        line = (
+            f"{', '.join(asked)}: clusters {family.closed} closed, {len(family.open)} open, "
+            f"{family.front} on the front, gap {gap_text(family.gap)}"
+        )
+        parts.append([Labelled([(label, line), *_open(instance, family.open)])])
     if as_json:
         say(json.dumps(fields, indent=1))
         return
@@ -94,22 +107,6 @@ def _search_text(instance: Instance, search: SearchOverview) -> list[RenderableT
     if more := len(search.open) - len(listed):
         parts.append(f"and {counted(more, 'open config')} more")
     return parts
-
-
-def _family_text(instance: Instance, family: FamilyOverview) -> RenderableType:
-    asked = [instance.name]
-    if any(family.fewest):
-        asked.append(f"{_nodes(instance, family.fewest)} at least")
-    if family.max_step_time_s is not None:
-        asked.append(f"{time_text(family.max_step_time_s)} per step at most")
-    if family.max_cost_usd_per_step is not None:
-        asked.append(f"{money(family.max_cost_usd_per_step)} per step at most")
-    label = "subsets" if family.aim == "subsets" else "pareto"
-    line = (
-        f"{', '.join(asked)}: clusters {family.closed} closed, {len(family.open)} open, "
-        f"{family.front} on the front, gap {gap_text(family.gap)}"
-    )
-    return Labelled([(label, line), *_open(instance, family.open)])
 
 
 def _open(instance: Instance, open_nodes: Sequence[Sequence[int]]) -> Lines:

@@ -218,10 +218,8 @@ def _distance(document: PlanDocument, evaluation: Evaluation) -> Lines:
         ("best plan", f"{time_text(best.step_time_ns / 1e9)}, {best.status} for {target}"),
         ("distance", distance),
     ]
-    saving = next(
-        (change for change in evaluation.changes if (change.saves_at_least or 0.0) > 0), None
-    )
-    if saving is not None:
+    saving = next(iter(evaluation.changes), None)  # which saves most
+    if saving is not None and (saving.saves_at_least or 0.0) > 0:
         saved = percent(saving.saves_at_least or 0.0)
         lines.append(("most brings", f"{saving.change}, alone: {saved} saved"))
     return lines

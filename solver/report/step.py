@@ -73,14 +73,13 @@ def rows_of(document: PlanDocument, step: Step) -> list[Row]:
             bars[operation.stage].append(operation)
         for k in range(pp):
             chunks = document.replicas[group[0]].stages[k::pp]
+            names = dict.fromkeys(document.replicas[r].stages[k].node for r in group)
             rows.append(
                 Row(
                     stage=k,
                     layers=", ".join(layers_text(workload, range(*c.layers)) for c in chunks),
                     replicas=tuple(group),
-                    nodes=node_ranges(
-                        dict.fromkeys(document.replicas[r].stages[k].node for r in group)
-                    ),
+                    nodes=node_ranges(names),
                     gpu_type=chunks[0].gpu_type,
                     bars=tuple(sorted(bars[k], key=lambda bar: bar.start_ns)),
                 )
@@ -270,6 +269,7 @@ def chrome_trace(document: PlanDocument, step: Step) -> str:
         for bar in row.bars:
             number = "" if bar.micro_batch is None else f" {bar.micro_batch}"
             on_path = (bar.replica, bar.stage, bar.start_ns, bar.kind) in critical
+            args = {"micro_batch": bar.micro_batch, "chunk": bar.chunk, "on_critical_path": on_path}
             events.append(
                 {
                     "ph": "X",
@@ -278,11 +278,7 @@ def chrome_trace(document: PlanDocument, step: Step) -> str:
                     **thread,
                     "ts": bar.start_ns / 1000,
                     "dur": (bar.end_ns - bar.start_ns) / 1000,
-                    "args": {
-                        "micro_batch": bar.micro_batch,
-                        "chunk": bar.chunk,
-                        "on_critical_path": on_path,
-                    },
+                    "args": args,
                 }
             )
     trace = {"displayTimeUnit": "ms", "traceEvents": events}
