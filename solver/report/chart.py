@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 #: Colours of lines that lie over each other.
 COLOURS = ("#d62728", "#4c86c6", "#3f9a5b", "#b279c9", "#e39a2d", "#7a7a7a")
 LETTER = 6.2  # average width of a letter of the 11 px font
-STYLE = (
+_STYLE = (
     "text{font:11px sans-serif;fill:#222}.t{font-size:17px;font-weight:bold}"
     ".g{stroke:#000;stroke-opacity:.15}.c{fill:none;stroke-width:2}"
 )
@@ -147,16 +147,20 @@ def picture(
     width: float | str,
     height: float | str,
     parts: Iterable[str],
-    style: str = STYLE,
+    style: str = "",
     of: str = "",
 ) -> str:
-    """A whole file: the parts on white, below a title; `of`: its class, for pages with several."""
-    named = f' class="{of}"' if of else ""
+    """A whole file: the parts on white, below a title; `style`: more rules.
+
+    of: its class, to which rules are confined, for pages with several pictures.
+    """
+    named, scope = (f' class="{of}"', f".{of} ") if of else ("", "")
+    rules = "".join(f"{scope}{rule}}}" for rule in (_STYLE + style).split("}")[:-1])
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg"{named} viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}">',
         f"<title>{escape(title)}</title>",
-        f"<style>{style}</style>",
+        f"<style>{rules}</style>",
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
         written(16, 28, title, ' class="t"'),
         *parts,

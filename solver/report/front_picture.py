@@ -35,12 +35,9 @@ _WIDTH, _HEIGHT = 860, 460
 _LEFT, _TOP, _RIGHT = 96, 84, 150
 _LINE = 13.0  # height of a name
 _STYLE = (
-    ".front text{font:11px sans-serif;fill:#222}.front .t{font-size:17px;font-weight:bold}"
-    ".front .g{stroke:#000;stroke-opacity:.15}"
-    ".front .f{fill:none;stroke:#d62728;stroke-width:1.5}.front .best{fill:#d62728}"
-    ".front .known{fill:#4c86c6;fill-opacity:.35}"
-    ".front .bound{fill:none;stroke:#4c86c6;stroke-opacity:.35}.front .open{fill:#e39a2d}"
-    ".front .other{fill:none;stroke:#3f9a5b;stroke-width:1.5}"
+    ".f{fill:none;stroke:#d62728;stroke-width:1.5}.best{fill:#d62728}.open{fill:#e39a2d}"
+    ".known{fill:#4c86c6;fill-opacity:.35}.bound{fill:none;stroke:#4c86c6;stroke-opacity:.35}"
+    ".other{fill:none;stroke:#3f9a5b;stroke-width:1.5}"
 )
 _Kind = Literal["best", "known", "bound", "open", "other"]
 _NAMES: dict[_Kind, str] = {

@@ -29,10 +29,7 @@ _TOP, _LINE = 64, 22
 _FILLS = ["#4c86c6", "#3f9a5b", "#e39a2d", "#b279c9", "#b5567f", "#8c6d5a", "#5fb3b3", "#a3a832"]
 _SWITCH, _VISIT, _ANCHOR = "#d62728", "#555", "#111"
 _OTHERS = {_SWITCH: "switches", _VISIT: "reduction of gradients", _ANCHOR: "optimizer"}
-_STYLE = (
-    ".lengths text{font:11px sans-serif;fill:#222}.lengths .t{font-size:17px;font-weight:bold}"
-    ".lengths .n{fill:#fff;text-anchor:middle}.lengths .g{stroke:#000;stroke-opacity:.15}"
-)
+_STYLE = ".n{fill:#fff;text-anchor:middle}"
 
 
 def step_text(document: LengthsDocument) -> list[RenderableType]:

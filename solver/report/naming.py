@@ -66,9 +66,8 @@ def one_line(config: Configuration) -> str:
 
 def by_group(instance: Instance, config: Configuration) -> str | None:
     """Degrees of every node group used; None where all are alike and undivided, or by stage."""
-    if config.per_stage:
-        return None
-    if len(set(config.degrees_used)) == 1 and config.degrees_used[0].parts == 1:
+    alike = len(set(config.degrees_used)) == 1 and config.degrees_used[0].parts == 1
+    if config.per_stage or alike:
         return None
     groups = zip(instance.cluster.groups, config.degrees, config.nodes_used, strict=True)
     return ", ".join(

@@ -85,11 +85,7 @@ _WIDTH, _HEIGHT = 860, 340
 _LEFT, _TOP = 72, 66
 _PARTS = 240  # of the run, over each of which the throughput is averaged
 _CURVE, _WIDER = 1.5, 1.5  # width of the last curve; what an earlier one has more, to be seen too
-_STYLE = (
-    "text{font:11px sans-serif;fill:#222}.t{font-size:17px;font-weight:bold}"
-    ".g{stroke:#000;stroke-opacity:.15}.c{fill:none;stroke-linejoin:round}"
-    ".n{fill:none;stroke:#999;stroke-dasharray:4 3}"
-)
+_STYLE = ".r{fill:none;stroke-linejoin:round}.n{fill:none;stroke:#999;stroke-dasharray:4 3}"
 
 
 def averages(replay: Replay, parts: int, end_ns: int | None = None) -> list[float]:
@@ -126,7 +122,7 @@ def replay_picture(title: str, replays: Mapping[str, Replay]) -> str:
     for n, (values, colour) in enumerate(zip(curves.values(), COLOURS, strict=False)):
         stroke = _CURVE + _WIDER * (len(curves) - 1 - n)  # those drawn over it stay narrower
         points = [(end_ns * i / _PARTS, per_s) for i, per_s in enumerate(values)]
-        style = f'class="c" stroke="{colour}" stroke-width="{stroke:g}"'
+        style = f'class="r" stroke="{colour}" stroke-width="{stroke:g}"'
         parts.append(chart.steps(points, end_ns, style))
     # Over them, on a scale of its own, how many nodes are ready.
     most_nodes = max(span.nodes for replay in replays.values() for span in replay.spans)
