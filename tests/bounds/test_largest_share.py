@@ -40,20 +40,17 @@ def test_never_above_the_optimum(
         assert config_bound_ns(intervals, bound // 2) in (0, bound // 2), seed
 
 
-def two_speeds(
-    micro_batches: int, shares: Literal["even", "uneven"], dp: int = 2, pp: int = 1
-) -> CostTables:
+def two_speeds(micro_batches: int, shares: Literal["even", "uneven"]) -> CostTables:
     """Two nodes of one GPU, one three times as fast; the one block takes 3 s and 9 s."""
-    fast = 1e18
     groups = tuple(
-        nodes_of(one.but(memory_bandwidth_bytes_per_s=fast), intra_node=FREE, inter_node=FREE)
+        nodes_of(one.but(memory_bandwidth_bytes_per_s=1e18), intra_node=FREE, inter_node=FREE)
         for one in (gpu("fast", 3 * 2, 80), gpu("slow", 2, 80))
     )
     chain = [layer("embedding", 0, 0, 0), layer("block", 3000, 0, 0), layer("head", 0, 0, 0)]
     search = SearchSpace(micro_batches=shares, embedding_only_stages=True)
     work = workload(chain, micro_batches, 1, False)
     instance = instance_of("two speeds", work, groups, search=search)
-    return build_tables(instance, plain_config((1, 1), dp=dp, pp=pp))
+    return build_tables(instance, plain_config((1, 1), dp=2, pp=1))
 
 
 @pytest.mark.parametrize(("shares", "seconds"), [("even", 36), ("uneven", 18)])

@@ -6,9 +6,9 @@ import pytest
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import build_tables
-from formulations.instance import Link
 from solver.bounds.node_classes import least_costs
 from tests.chain_instances import FAST, SLOW, chain_instance
+from tests.equal_nodes import OUTSIDE, equal_nodes
 from tests.seeds import one_each
 from tests.small_instances import plain_config
 
@@ -16,9 +16,8 @@ from tests.small_instances import plain_config
 def two_groups(sizes: tuple[int, ...], counts: tuple[int, ...], dp: int) -> Placer:
     """Twelve blocks; groups of nodes of these sizes, with slow links and 8 MB to send."""
     instance = chain_instance([1] * 12, [SLOW, FAST])
-    link = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-5)
     groups = tuple(
-        group.but(gpus_per_node=size, nodes=count, inter_node=link)
+        group.but(gpus_per_node=size, nodes=count, inter_node=OUTSIDE)
         for group, size, count in zip(instance.cluster.groups, sizes, counts, strict=True)
     )
     instance = instance.but(cluster={"groups": groups}, workload={"boundary_bytes": 8 * 10**6})
@@ -33,6 +32,12 @@ def test_bug_least_costs_were_those_near_both_ends() -> None:
     """
     placer = two_groups((8, 8), (5, 6), 11)
     assert [least_costs(placer, j).outside for j in range(2)] == [8_010_000, 8_010_000]
+
+
+def test_ring_starts_with_the_latencies_of_its_steps() -> None:
+    """Four GPUs of a node: 2 x 3/4 of 10 MB at 10 GB/s, after 2 x 3 times 1 us."""
+    sync, start = least_costs(Placer(equal_nodes(nodes=2, gpus=4, tp=1, dp=4, pp=2)), 0).sync
+    assert (sync.tolist(), start) == ([1_500_000] * 4, 6_000)
 
 
 @pytest.mark.parametrize("dp", one_each(range(1, 13), 4))

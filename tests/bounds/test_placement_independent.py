@@ -2,8 +2,10 @@
 
 import pytest
 
-from solver.bounds.placement_independent import ConfigColumns, send_ns, tied_ns
+from formulations.space import configs
+from solver.bounds.placement_independent import ConfigColumns, _expert_rings, send_ns, tied_ns
 from tests.equal_nodes import equal_nodes
+from tests.expert_instances import expert_instance
 
 
 def columns(tied: bool = False, zero: int = 0, **sizes: int) -> ConfigColumns:
@@ -30,3 +32,11 @@ def test_tied_embeddings_meet_on_one_node_only_if_it_has_all_stages() -> None:
     near, far = (columns(True, nodes=n, gpus=4, tp=1, dp=1, pp=4 * n) for n in (1, 2))
     assert 0 < tied_ns(near)[0] < tied_ns(far)[0]
     assert tied_ns(columns(nodes=2, gpus=4, tp=1, dp=1, pp=8)).tolist() == [0]
+
+
+def test_gpus_with_the_same_experts_reduce_their_gradients() -> None:
+    """Two pairs: half of 27 and 59 million x 4 bytes at 20 GB/s, after 2 times 1 us."""
+    instance = expert_instance(0)
+    config = next(config for config in configs(instance) if config.has_expert_grid)
+    rings = _expert_rings(ConfigColumns(instance, [config]))
+    assert rings.tolist() == [[0, 0, 2_702_000, 5_902_000, 5_902_000, 0]]
