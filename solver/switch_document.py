@@ -16,7 +16,7 @@ from formulations.instance.record import Bytes, Name, Record, Seconds
 from formulations.lengths.problem import Moves
 from formulations.plan import Plan
 from formulations.switching.shards import Kind, Slice
-from formulations.switching.switch import Line, Sending, Switch, port_bound, published_plan
+from formulations.switching.switch import Sending, Switch, port_bound, published_plan
 from formulations.units import seconds
 from solver.files import Envelope
 from solver.result import relative_gap
@@ -120,6 +120,8 @@ def switch_figures(cluster: Cluster, switch: Switch, sendings: Sequence[Sending]
     time_s, bound_s = seconds(switch.time_ns(sendings)), seconds(bound.time_ns)
     fields = [name for name in DeviceDocument.model_fields if name != "gpu"]
     volumes = sorted(switch.volumes(sendings).items())
+    zones = tuple(dict.fromkeys(group.zone or "" for group in cluster.groups))
+    places = {"send": tuple(names), "receive": tuple(names), "zone": zones}
     return {
         "time_s": time_s,
         "lower_bound_s": bound_s,
@@ -129,15 +131,12 @@ def switch_figures(cluster: Cluster, switch: Switch, sendings: Sequence[Sending]
             DeviceDocument(gpu=names[gpu], **dict(zip(fields, sizes, strict=True)))
             for gpu, sizes in volumes
         ),
-        "bound_by": tuple(_channel(cluster, names, line) for line in bound.channels),
+        "bound_by": tuple(
+            ChannelDocument(
+                line=line.what,
+                at=places.get(line.what, cluster.node_names)[line.first],
+                to=zones[line.second] if line.what == "zone" else None,
+            )
+            for line in bound.channels
+        ),
     }
-
-
-def _channel(cluster: Cluster, gpus: Sequence[str], line: Line) -> ChannelDocument:
-    """A port or link of a cluster by name."""
-    zones = list(dict.fromkeys(group.zone or "" for group in cluster.groups))
-    places = {"send": gpus, "receive": gpus, "zone": zones}
-    at = places.get(line.what, list(cluster.node_names))[line.first]
-    return ChannelDocument(
-        line=line.what, at=at, to=zones[line.second] if line.what == "zone" else None
-    )

@@ -100,8 +100,7 @@ def back_ns(switching: Switching, strategy: int, anchor: int) -> int | None:
 def hops(switching: Switching, tour: Tour) -> list[Hop]:
     """All switches in the order of the step."""
     visited = [group.strategy for group in tour.groups]
-    begin = [tour.anchor] * (visited[0] != tour.anchor)
-    end = [tour.anchor] * (visited[-1] != tour.anchor)
+    begin, end = ([tour.anchor] * (visited[at] != tour.anchor) for at in (0, -1))
     pairs = list(pairwise([*begin, *visited, *end]))
     switches = [Hop(a, b, "both", between_ns(switching, a, b)) for a, b in pairs]
     if begin:

@@ -32,7 +32,7 @@ Constraints.
 (4) Budget: step_time <= the step time that the limits allow; >= a bound that is known.
 (5) Cuts: step_time >= tail[d] + every known path to the last operation of d, for every replica
     whose share is the path's micro-batches, or more where paths hold for these too
-    (`formulations.paths`). Added while solving. Where a path does not hold it gives way by the
+    (`formulations.decisions`). Added while solving. Where a path does not hold it gives way by the
     longest such path over all splits.
 (22) Exclusion: at least one literal differs from those of a plan that is judged already.
 (25) With several chunks per device exactly one way[d][r][w]; replicas that are alike share theirs.
@@ -52,13 +52,12 @@ import numpy as np
 
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
-from formulations.decisions import ALL_FREE, Decisions, Given
+from formulations.decisions import ALL_FREE, Decisions, Given, PathCut
 from formulations.models.layer_to_stage import Split, given_runs, longest_path, possible_runs
 from formulations.models.microbatches import shares_part
 from formulations.models.model import Literal, Model, Pairs, Term, negated, total_of, weighted
 from formulations.models.node_order import order_part
 from formulations.models.stage_times import StageTimes
-from formulations.paths import PathCut
 from formulations.schedules.registry import SCHEDULES
 
 

@@ -222,11 +222,6 @@ class Slice:
     split: Part
     size_bytes: Bytes
 
-    @property
-    def total_bytes(self) -> int:
-        """Of all its layers."""
-        return self.size_bytes * (self.layers[1] - self.layers[0])
-
 
 @dataclass(frozen=True, slots=True)
 class SliceClass:
@@ -239,8 +234,8 @@ class SliceClass:
 
     @property
     def size_bytes(self) -> int:
-        """Of one copy of all its slices."""
-        return sum(piece.total_bytes for piece in self.slices)
+        """Of one copy of all its slices, of all their layers."""
+        return sum(piece.size_bytes * len(range(*piece.layers)) for piece in self.slices)
 
 
 def slice_classes(

@@ -59,11 +59,6 @@ class Recovery:
     bound: Fraction
     goes_on: bool = False
 
-    @property
-    def gap(self) -> float:
-        """Largest relative distance to the best fleet."""
-        return float((self.bound - self.steps) / self.bound) if self.bound > 0 else 0.0
-
 
 def recover(
     situation: Situation,
@@ -186,7 +181,6 @@ class _FleetSearch:
         return NodeAssigner(self.situation, [self.templates[i] for i in _each(counts)])
 
     def _recovery(self, fleet: Choice, nodes: NodeAssigner) -> Recovery:
-        """The fleet on its nodes."""
         assignment, each = nodes.best(), _each(fleet.counts)
         times = [self.problem.kinds[i].times_ns for i in each]
         shares = shortest(times, self.problem.micro_batches)

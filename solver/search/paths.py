@@ -12,12 +12,11 @@ from formulations.costs.placement import PlacementCosts
 from formulations.costs.plan_costs import split_costs
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables
-from formulations.decisions import ALL_FREE, Decisions, Given, even_shares, share_range
+from formulations.decisions import ALL_FREE, Decisions, Given, PathCut, even_shares, share_range
 from formulations.instance.search import ScheduleName
 from formulations.models.degrees import ManyConfigs
 from formulations.models.model import Model
 from formulations.models.step_time import OneConfig
-from formulations.paths import PathCut
 from formulations.plan import Configuration
 from formulations.schedules.graph import ScheduleGraph, schedule_graph
 from formulations.schedules.registry import SCHEDULES

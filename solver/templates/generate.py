@@ -130,7 +130,16 @@ class Mixes:
 
     def of(self, nodes: int) -> list[Counts]:
         """All ways to take so many of the cluster's nodes."""
-        return list(_mixes(self.available, nodes))
+        mixes: list[Counts] = [()]
+        for j, available in enumerate(self.available):
+            after = sum(self.available[j + 1 :])  # nodes of the groups to come
+            mixes = [
+                (*mix, count)
+                for mix in mixes
+                for missing in [nodes - sum(mix)]
+                for count in range(max(0, missing - after), min(available, missing) + 1)
+            ]
+        return mixes
 
     def places(self, strategy: Strategy, mix: Counts | None = None) -> PlaceCosts:
         """Of a mix that may lie in several zones, with the links between them; or in one zone."""
@@ -148,16 +157,6 @@ class Mixes:
             if has_split(FreeDegrees(GpuGraph(costs.several, [mix]), micro_batches).problem):
                 return True
         return False
-
-
-def _mixes(available: Counts, nodes: int) -> Iterator[Counts]:
-    if not available:
-        yield from [()] if nodes == 0 else []
-        return
-    rest = sum(available[1:])
-    for first in range(max(0, nodes - rest), min(available[0], nodes) + 1):
-        for others in _mixes(available[1:], nodes - first):
-            yield first, *others
 
 
 class TemplateGenerator:

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from formulations.costs.placement import Placer
 from formulations.costs.stage_costs import StageCosts
-from formulations.decisions import Decisions
+from formulations.decisions import Decisions, PathCut
 from formulations.instance.search import ScheduleName
-from formulations.paths import PathCut
 from formulations.plan import Degrees
 from solver.search.paths import CutPool, first_cuts, harvest, largest_share
 from tests import brute_force, recursion
