@@ -16,7 +16,7 @@ from formulations.instance.machines import (
     Link,
     LinkFile,
     PeakFile,
-    as_link,
+    find_link,
     gpu_type,
 )
 from formulations.instance.record import Name, Record
@@ -67,8 +67,8 @@ class GpusFile(Record):
 
 def links_of(document: Document) -> dict[str, Link]:
     """Links of a parsed links.yaml, by name."""
-    written = validated(LinksFile, document).links
-    return {name: as_link(link, NETWORK_LATENCY_S) for name, link in written.items()}
+    written, place = validated(LinksFile, document).links, Place(document)
+    return {name: find_link(at, place, {}, NETWORK_LATENCY_S) for name, at in written.items()}
 
 
 def gpus_of(document: Document, links: Mapping[str, Link]) -> dict[str, GpuType]:
@@ -96,17 +96,9 @@ class CatalogueEntry(Record):
     global_batch: int = Field(ge=1)  #: sequences
     sizes: TransformerSizes
 
-    def workload(
-        self, name: str, sequence_length: int | None = None, global_batch: int | None = None
-    ) -> Workload:
-        """The entry as a workload; None takes its own figure. Raises as `build_workload`."""
-        return build_workload(
-            self.sizes,
-            name=name,
-            source=self.source,
-            sequence_length=sequence_length or self.sequence_length,
-            global_batch=global_batch or self.global_batch,
-        )
+    def workload(self, name: str) -> Workload:
+        """The entry as a workload."""
+        return build_workload(self.sizes, name=name, **self.model_dump(exclude={"sizes"}))
 
 
 def catalogue_entry(name: str, where: str) -> CatalogueEntry:

@@ -128,15 +128,11 @@ class Cluster(Record):
     network_efficiency: tuple[tuple[Count, Efficiency], ...] = Field(((1, 1.0),), min_length=1)
 
     @model_validator(mode="after")
-    def _check_zones(self) -> "Cluster":
+    def _fit(self) -> "Cluster":
         zones, pairs = [g.zone for g in self.groups], [pair.zones for pair in self.zone_links]
         for fault in zone_faults(zones, self.zone_link is not None, pairs):
             path = ".".join(map(str, fault.path))
             raise ValueError(f"{path}: {fault.found}; allowed: {fault.allowed}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_extent(self) -> "Cluster":
         if first_beyond((g.nodes * g.gpus_per_node for g in self.groups), MOST_GPUS) is not None:
             raise ValueError(f"more than {MOST_GPUS} GPUs")
         if self.network_efficiency[0][0] != 1:
@@ -201,8 +197,7 @@ class Cluster(Record):
         zones = {group.zone for group in groups}
         links = tuple(pair for pair in self.zone_links if zones.issuperset(pair.zones))
         default = self.zone_link if len(zones) > 1 else None
-        update = {"groups": tuple(groups), "zone_link": default, "zone_links": links}
-        return self.model_copy(update=update)
+        return self.but(groups=tuple(groups), zone_link=default, zone_links=links)
 
 
 class CountRange(Section):
@@ -254,11 +249,6 @@ class NodeGroupFile(Section):
     def most_nodes(self) -> int:
         """The number of nodes, or its upper end."""
         return self.nodes.max if isinstance(self.nodes, CountRange) else self.nodes
-
-    @property
-    def fewest_nodes(self) -> int:
-        """The number of nodes, or its lower end."""
-        return self.nodes.min if isinstance(self.nodes, CountRange) else self.nodes
 
 
 class ZonePairFile(ZoneLink):
@@ -324,8 +314,7 @@ def resolve_cluster(written: ClusterFile, place: Place) -> Cluster:
 
 def _group(written: NodeGroupFile, place: Place, *, alone: bool) -> NodeGroup:
     """One group; `alone`: the cluster is a single node and needs no network."""
-    wrong, links = Mistakes(), link_catalogue()
-    at = place.at("gpu")
+    wrong, links, at = Mistakes(), link_catalogue(), place.at("gpu")
     if isinstance(written.gpu, GpuFile):
         gpu = wrong.of(gpu_type, written.gpu, at, links)
     else:
@@ -341,18 +330,16 @@ def _group(written: NodeGroupFile, place: Place, *, alone: bool) -> NodeGroup:
         wrong.errors.append(at.error("missing", allowed))
     if gpu is None or wrong.errors:
         raise joined(wrong.errors)
-    if written.memory_bytes is not None:
-        memory = {"memory_bytes": written.memory_bytes, "memory_source": NOT_STATED}
-        gpu = gpu.model_copy(update={**memory, "memory_kind": "assumed"})
+    if (memory := written.memory_bytes) is not None:
+        gpu = gpu.but(memory_bytes=memory, memory_source=NOT_STATED, memory_kind="assumed")
     price, terms = written.price_usd_per_hour, written.spot
-    spot = Spot.model_validate({**dict(terms), "only": price is None}) if terms else None
     return NodeGroup(
         name=written.name,
         gpu=gpu,
         gpus_per_node=written.gpus_per_node,
         nodes=written.most_nodes,
         price_usd_per_hour=price or 0.0,
-        spot=spot,
+        spot=Spot.model_validate({**dict(terms), "only": price is None}) if terms else None,
         intra_node=inside or gpu.link,
         inter_node=outside or inside or gpu.link,
         zone=written.zone,

@@ -43,7 +43,6 @@ class Mark(NamedTuple):
     column: int
 
     def __str__(self) -> str:
-        """As errors state it."""
         return f"{self.line}:{self.column}"
 
 
@@ -192,28 +191,18 @@ def csv_fields(text: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
         yield number, fields
 
 
-class _RepeatedError(ValueError):
-    """An object with a field twice, of which readers would choose one, each in its own way."""
-
-
-def _each_once(fields: Sequence[tuple[str, object]]) -> dict[str, object]:
-    by_name = dict(fields)
-    if len(by_name) < len(fields):
-        raise _RepeatedError
-    return by_name
-
-
 def parse_json(text: str, name: str, allowed: str = "valid JSON") -> object:
-    """Plain values of JSON text; `name` stands for the file. Raises InstanceError.
+    """Plain values of JSON text; `name`, and `allowed` of no JSON, are for InstanceError."""
 
-    allowed: what errors say of text that is no JSON.
-    """
+    def each_once(fields: Sequence[tuple[str, object]]) -> dict[str, object]:
+        by_name = dict(fields)
+        if len(by_name) < len(fields):  # readers would choose one, each in its own way
+            _json_positions(text, name)  # tells which
+        return by_name
+
     check_extent(name, sum(map(text.count, ",[{")), MOST_VALUES)
     try:
-        return json.loads(text, object_pairs_hook=_each_once)
-    except _RepeatedError:
-        _json_positions(text, name)  # tells which
-        raise
+        return json.loads(text, object_pairs_hook=each_once)
     except json.JSONDecodeError as error:
         where = f"{name}:{error.lineno}:{error.colno}"
         raise InstanceError(where, error.msg, allowed) from None

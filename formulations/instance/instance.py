@@ -34,18 +34,13 @@ from formulations.units import GIB
 
 Minimize = Literal["step_time", "cost_per_step", "training_cost", "cost_per_useful_sequence"]
 Reserve = Annotated[Bytes, Quantity("size", most="10 TiB", example="1 GiB", rounded=ceil)]
-LongestTime = Annotated[
-    float, Field(gt=0), Quantity("time", least="1 ns", most="100000 h", example="2 s")
-]
+Most = Annotated[float, Field(gt=0)]
+LongestTime = Annotated[Most, Quantity("time", least="1 ns", most="100000 h", example="2 s")]
 HighestCost = Annotated[
-    float,
-    Field(gt=0),
-    Quantity("money", least="1e-12 USD", most="1000000000 USD", example="0.01 USD"),
+    Most, Quantity("money", least="1e-12 USD", most="1000000000 USD", example="0.01 USD")
 ]
 HighestPrice = Annotated[
-    float,
-    Field(gt=0),
-    Quantity("price", least="1e-6 USD/h", most="1000000000 USD/h", example="100 USD/h"),
+    Most, Quantity("price", least="1e-6 USD/h", most="1000000000 USD/h", example="100 USD/h")
 ]
 
 #: Share of a GPU's memory that plans leave free unless the instance says another one: the most that
@@ -132,9 +127,8 @@ class Instance(Record):
     @cached_property
     def _sides(self) -> tuple["Instance", ...]:
         undivided = tuple(cp for cp in self.search.context_parallel if cp == 1)
-        search = self.search.model_copy(update={"context_parallel": undivided})
         return (
-            self.model_copy(update={"fused": None, "search": search}),
+            self.but(fused=None, search={"context_parallel": undivided}),
             self.model_copy(update={"fused": None, "workload": self.fused}),
         )
 
@@ -163,12 +157,8 @@ class Instance(Record):
 
     def with_batch(self, global_batch: int) -> "Instance":
         """The instance with so many sequences per step."""
-        update = {
-            name: workload.model_copy(update={"global_batch": global_batch})
-            for name, workload in (("workload", self.workload), ("fused", self.fused))
-            if workload is not None
-        }
-        return self.model_copy(update=update)
+        fused = self.fused and self.fused.but(global_batch=global_batch)
+        return self.but(workload={"global_batch": global_batch}, fused=fused)
 
 
 def gpu_evidence(instance: Instance, nodes_used: Sequence[int]) -> tuple[GpuEvidence, ...]:
@@ -251,12 +241,6 @@ class Family(Record):
     def member(self, counts: Counts) -> Instance:
         """The instance of one cluster, on which plans use all nodes; empty groups are left out."""
         instance, cluster = self.instance.on(counts), self.instance.cluster
-        groups = tuple(
-            group.model_copy(update={"nodes": count})
-            for group, count in zip(cluster.groups, counts, strict=True)
-            if count
-        )
-        search = instance.search.model_copy(update={"idle_nodes": False})
-        return instance.model_copy(
-            update={"cluster": cluster.with_groups(groups), "search": search}
-        )
+        sized = zip(cluster.groups, counts, strict=True)
+        groups = [group.but(nodes=count) for group, count in sized if count]
+        return instance.but(cluster=cluster.with_groups(groups), search={"idle_nodes": False})

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from io import BytesIO
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import ceil, exp, floor, log
 from pathlib import Path
 from statistics import NormalDist
@@ -79,12 +79,12 @@ def log_normal_classes(
 
 def _classes(uppers: Iterable[int], below: Iterable[int]) -> tuple[LengthClass, ...]:
     """Of the sequences up to every upper length, those that are in no shorter class."""
-    classes, before = list[LengthClass](), 0
-    for upper, number in zip(uppers, below, strict=True):
-        if number > before:
-            classes.append(LengthClass(up_to=upper, count=number - before))
-            before = number
-    return tuple(classes)
+    steps = zip(uppers, pairwise((0, *below)), strict=True)
+    return tuple(
+        LengthClass(up_to=upper, count=number - before)
+        for upper, (before, number) in steps
+        if number > before
+    )
 
 
 def _uppers(lengths: list[int], num_classes: int) -> list[int]:
@@ -111,10 +111,7 @@ def _greedy(lengths: list[int], ratio: float) -> list[int]:
 
 
 def read_lengths(path: Path, place: Place) -> Mapping[int, int]:
-    """How many sequences of every length in tokens there are, by ascending length.
-
-    Raises InstanceError; `place`: where the instance names the file.
-    """
+    """Sequences of every length, ascending; `place`: where the instance names the file."""
     readers = {".csv": _of_csv, ".jsonl": _of_jsonl}
     kind, counts = path.suffix.lower(), Counter[int]()
     if kind == ".npy":

@@ -89,12 +89,10 @@ def load_instance(path: Path, check: Check | None = None) -> Instance:
 
 
 def load_family(path: Path) -> Family:
-    """The instances of a YAML file whose node groups may have ranges of numbers of nodes.
-
-    Raises InstanceError as `load_instance`.
-    """
+    """Instances of a YAML file whose groups may have ranges of nodes. Raises as `load_instance`."""
     written, place = _written(read_text(path, _ALLOWED), str(path))
-    fewest = tuple(group.fewest_nodes for group in written.cluster.groups)
+    nodes = [group.nodes for group in written.cluster.groups]
+    fewest = tuple(n.min if isinstance(n, CountRange) else n for n in nodes)
     instance = _resolve(written, place, path.parent)
     try:
         return Family(instance=instance, fewest=fewest)
@@ -193,10 +191,7 @@ def _given(
     profile: WrittenProfile | None,
     folder: Path,
 ) -> Given:
-    """Machines and model, on which all else rests. Raises InstanceError without one of them.
-
-    Where attention cannot be fused, the model is read without.
-    """
+    """Machines and model, on which all else rests; where attention cannot be fused, without."""
     training, at = written.workload, place.at("workload")
     cluster = wrong.of(resolve_cluster, written.cluster, place.at("cluster"))
     flash = (cluster and wrong.of(resolve_flash, training, at, cluster, profile)) or (False, False)

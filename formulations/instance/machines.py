@@ -194,10 +194,10 @@ class GpuType(GpuFile):
     def peak_evidence(self, precision: Precision) -> Evidence:
         """As the type's source, unless a peak that the precision uses is assumed."""
         used = (precision, *(_HALF_PEAKS[:2] if precision == "fp8" else ()))
-        why = next((self.assumed_peaks[peak] for peak in used if peak in self.assumed_peaks), None)
-        if why is None:
-            return Evidence(kind=self.kind, source=self.source)
-        return Evidence(kind="assumed", source=why)
+        for peak in used:
+            if peak in self.assumed_peaks:
+                return Evidence(kind="assumed", source=self.assumed_peaks[peak])
+        return Evidence(kind=self.kind, source=self.source)
 
     def efficiency_evidence(self, precision: Precision) -> Evidence:
         """Measured in the precisions that were fitted, assumed in all others."""
@@ -272,13 +272,8 @@ def find_link(
     latency_s: float = NODE_LATENCY_S,
 ) -> Link:
     """The link of a written name or of written figures; `latency_s`: where none is written."""
-    if isinstance(written, LinkFile):
-        return as_link(written, latency_s)
-    return place.pick("link", written, links)
-
-
-def as_link(written: LinkFile, latency_s: float) -> Link:
-    """The link of written figures; `latency_s`: where none is written."""
+    if isinstance(written, str):
+        return place.pick("link", written, links)
     fields = dict(written)
     if written.latency_s is None:
         source = f"{written.source}; latency of {latency_s * 1e6:g} us: NCCL 2.19"

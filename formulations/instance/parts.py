@@ -102,11 +102,8 @@ def memory_kernels(count: int) -> Part:
 
 def dropout_masks(size: int) -> Part:
     """Masks of dropout on the residual stream, of so many elements."""
-    return Part(
-        replicated_activation_bytes=size,
-        released_replicated_bytes=size,
-        fixed_replicated_bytes=size,
-    )
+    kinds = ("replicated_activation_bytes", "released_replicated_bytes", "fixed_replicated_bytes")
+    return Part(dict.fromkeys(kinds, size))
 
 
 def lookup(size: int, dropout: bool, streams: int = 1) -> Part:
@@ -190,13 +187,9 @@ def cross_attention(sizes: TransformerSizes, s: int, flash: bool) -> Part:
         backward_all_reduces=2,
         replicated_activation_bytes=2 * 2 * s * h,
     )
-    scored = _attention_scores(sizes, s, d, d, flash, keys=s)
-    return (
-        _projections(sizes, s)
-        + two_streams
-        + scored
-        + _output_projection(sizes, s, sizes.heads * d)
-    )
+    attention = _projections(sizes, s) + two_streams
+    attention += _attention_scores(sizes, s, d, d, flash, keys=s)
+    return attention + _output_projection(sizes, s, sizes.heads * d)
 
 
 def latent_attention(

@@ -81,10 +81,7 @@ def measured_as(costs: Costs, factor: float) -> str:
 
 
 def resolve_preemption(written: PreemptionFile | None, parameters: int) -> Preemption:
-    """As written, else that of Varuna for a model of this size.
-
-    Checkpoints, unless written, as often as costs least.
-    """
+    """As written, else Varuna's for a model of this size; checkpoints as often as costs least."""
     costs, factor = costs_of_size(parameters)
     usual = {
         "restart": NODE_READY_S + costs.varuna_restart_s * factor,

@@ -81,10 +81,7 @@ MeasuredSeconds = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class ProfileEntry(Record):
-    """Seconds of one layer kind on one GPU of a group of tp.
-
-    weight_s: of the backward pass, those for weight gradients; None where that was not measured.
-    """
+    """Seconds of one layer kind on one GPU of a group of tp."""
 
     kind: Name
     gpu: Name  #: GpuType.name
@@ -92,7 +89,7 @@ class ProfileEntry(Record):
     micro_batch: Count
     forward_s: MeasuredSeconds
     backward_s: MeasuredSeconds
-    weight_s: MeasuredSeconds | None = None
+    weight_s: MeasuredSeconds | None = None  #: of the backward, for weight gradients, if measured
 
 
 class LayerSeconds(NamedTuple):
@@ -104,14 +101,11 @@ class LayerSeconds(NamedTuple):
 
 
 class Profile(Record):
-    """Measured times; they replace the analytic compute model for the whole instance.
-
-    completed: but for curves that are missing.
-    """
+    """Measured times; they replace the analytic compute model for the whole instance."""
 
     source: Text
     includes_tensor_parallel_traffic: bool
-    completed: bool = False
+    completed: bool = False  #: by the analytic model, where curves are missing
     entries: tuple[ProfileEntry, ...] = Field(min_length=1)
 
     def samples(self, kind: str, gpu: str, tp: int) -> list[ProfileEntry]:
@@ -271,10 +265,7 @@ class Calibration(Section):
     tensor-parallel traffic included. Where there is none: the mean of a kind on a GPU."""
 
     def factor(self, kind: str, gpu: str, tp: int, micro_batch: int) -> float | None:
-        """Of a layer kind at a kernel shape; where it has none the geometric mean on this GPU type.
-
-        None for a layer kind without any there.
-        """
+        """Of a kind at a kernel shape; else its geometric mean on this GPU type, if it has any."""
         stated = self.factors.get(kind, {}).get(gpu, {}).get(tp, {}).get(micro_batch)
         return stated or self._means.get((kind, gpu))
 

@@ -141,10 +141,7 @@ WRITTEN = "written"
 
 @dataclass(frozen=True)
 class Quantity:
-    """Annotation of a number: a text with a unit where people write it, here in the base unit.
-
-    Whole numbers are rounded.
-    """
+    """Annotation of a number in the base unit, and a text with a unit where people write it."""
 
     dimension: str  #: a key of `formulations.units.UNITS`
     most: str
@@ -182,12 +179,8 @@ class Quantity:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        units = "|".join(UNITS[self.dimension])
-        return {
-            "type": "string",
-            "pattern": f"{_NUMBER_PATTERN}({units})\\s*$",
-            "examples": [self.example],
-        }
+        pattern = f"{_NUMBER_PATTERN}({'|'.join(UNITS[self.dimension])})\\s*$"
+        return {"type": "string", "pattern": pattern, "examples": [self.example]}
 
 
 def _share(value: object) -> float:
@@ -200,19 +193,12 @@ def _share(value: object) -> float:
     raise refusal(shown(value), "a share from 0 to below 1 such as 0.05 or 5 %")
 
 
-#: From 0 to below 1; in the file also "5 %".
-Fraction = Annotated[
-    float,
-    BeforeValidator(_share),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
-                {"type": "string", "pattern": f"{_NUMBER_PATTERN}%\\s*$"},
-            ]
-        }
-    ),
+_SHARES: list[JsonSchemaValue] = [
+    {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+    {"type": "string", "pattern": f"{_NUMBER_PATTERN}%\\s*$"},
 ]
+#: From 0 to below 1; in the file also "5 %".
+Fraction = Annotated[float, BeforeValidator(_share), WithJsonSchema({"anyOf": _SHARES})]
 
 
 @dataclass(frozen=True)
@@ -251,7 +237,7 @@ def _one_line(text: str) -> str:
 
 
 def _lines(text: str) -> str:
-    if not all(line.isprintable() for line in text.split("\n")):
+    if not text.replace("\n", "").isprintable():
         raise refusal(shown(text), "printable text")
     return text
 

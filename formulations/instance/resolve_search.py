@@ -109,7 +109,9 @@ def resolve_search(wrong: Mistakes, given: Given) -> tuple[Profile | None, Searc
         problem = "selective, but flash attention keeps nothing that it would recompute"
         wrong.errors.append(at.error(problem, "none or full, or workload.flash_attention: false"))
     experts = wrong.of(_experts, given)
-    wrong.of(_check_context, given)
+    workload, beside = given.fused or given.workload, partial(_beside_tensor_groups, given)
+    alone = partial(context_fault, workload, given.cluster, given.profile is not None)
+    wrong.of(given.check, "context_parallel", lambda cp: alone(cp) or beside(cp))
     wrong.of(_check_per_stage, given)
     sizes, batch = search.micro_batch, given.workload.global_batch
     if sizes and all(batch % size for size in sizes):
@@ -268,13 +270,6 @@ def context_fault(workload: Workload, cluster: Cluster, profiled: bool, cp: int)
         (encodes, f"{named} of an encoder-decoder", "1"),
         (tokens % (PIECES * cp), pieces, f"degrees whose double divides {tokens}"),
     )
-
-
-def _check_context(given: Given) -> None:
-    """Raises InstanceError for the first degree that cannot be used."""
-    workload, profiled = given.fused or given.workload, given.profile is not None
-    alone = partial(context_fault, workload, given.cluster, profiled)
-    given.check("context_parallel", lambda cp: alone(cp) or _beside_tensor_groups(given, cp))
 
 
 def _beside_tensor_groups(given: Given, cp: int) -> Fault | None:

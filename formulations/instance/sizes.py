@@ -141,31 +141,26 @@ class TransformerSizes(Section):
 
     @model_validator(mode="after")
     def _fit(self) -> Self:
-        latent, stacks = self.latent_attention, self.num_streams
-        if latent is not None:
-            plain = self.kv_heads is None and self.head_dim is None
-            _require(plain, "latent_attention excludes kv_heads and head_dim")
-            _require(self.window is None, "latent_attention excludes window")
-        else:
-            divides = self.head_dim is not None or self.hidden_size % self.heads == 0
-            text = f"heads {self.heads} do not divide hidden_size {self.hidden_size}; give head_dim"
-            _require(divides, text)
-            text = f"kv_heads {self.num_kv_heads} do not divide heads {self.heads}"
-            _require(self.heads % self.num_kv_heads == 0, text)
-        odd = "an encoder-decoder has neither"
-        _require(stacks == 1 or not (self.moe or latent), f"{odd} moe nor latent_attention")
-        _require(
-            stacks == 1 or not (self.window or self.mtp_layers), f"{odd} window nor mtp_layers"
-        )
-        windowed, last = (self.window and self.window.layers) or [], self.layers - 1
-        fits = all(0 <= block <= last for block in windowed)
-        _require(fits, f"window.layers are not all from 0 to {last}")
+        latent, window, odd = self.latent_attention, self.window, "an encoder-decoder has neither"
+        alone, last = self.num_streams == 1, self.layers - 1
+        divides = self.head_dim is not None or self.hidden_size % self.heads == 0
+        shared = self.heads % self.num_kv_heads == 0
         dense = self.moe.dense_first_layers if self.moe else 0
-        text = f"moe.dense_first_layers is {dense}, above layers {self.layers}"
-        _require(dense <= self.layers, text)
         kinds = ("learned_positions", "rotary_positions", "relative_position_buckets")
-        several = sum(bool(getattr(self, kind)) for kind in kinds) > 1
-        _require(not several, f"more than one of {', '.join(kinds)}")
+        plain = self.kv_heads is None and self.head_dim is None
+        one_kind = sum(bool(getattr(self, kind)) for kind in kinds) <= 1
+        inside = all(0 <= block <= last for block in (window and window.layers) or [])
+        heads = f"heads {self.heads} do not divide hidden_size {self.hidden_size}; give head_dim"
+        kv_heads = f"kv_heads {self.num_kv_heads} do not divide heads {self.heads}"
+        _require(plain or not latent, "latent_attention excludes kv_heads and head_dim")
+        _require(not (window and latent), "latent_attention excludes window")
+        _require(divides or latent, heads)
+        _require(shared or latent, kv_heads)
+        _require(alone or not (self.moe or latent), f"{odd} moe nor latent_attention")
+        _require(alone or not (window or self.mtp_layers), f"{odd} window nor mtp_layers")
+        _require(inside, f"window.layers are not all from 0 to {last}")
+        _require(dense <= last + 1, f"moe.dense_first_layers is {dense}, above layers {last + 1}")
+        _require(one_kind, f"more than one of {', '.join(kinds)}")
         return self
 
     @property

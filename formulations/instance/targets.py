@@ -10,16 +10,17 @@ Whoever adds a decision to `search` adds its rules; plans are held against them.
 Accelerate are no targets of a search: they take what they can of the others' plans.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
+
+from pydantic import TypeAdapter
 
 from formulations.instance.documents import resource
 from formulations.instance.workload import ExpertSplit, OptimizerState, Workload
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """Values of a field that a framework can run, as they are written, and why no others."""
 
     allowed: tuple[object, ...]
@@ -77,7 +78,7 @@ class Launcher:
     name: str
     search: Mapping[str, Rule] = field(default_factory=dict)
     workload: Mapping[str, Rule] = field(default_factory=dict)
-    zero_stages: Sequence[tuple[int, ...]] = ((0, 1, 2, 3),) * 2
+    zero_stages: tuple[tuple[int, ...], ...] = ((0, 1, 2, 3),) * 2
     distributed: tuple[OptimizerState, ...] = ()
     shared_in_one_stage: bool = False
     together: Callable[[Workload, Demands], Iterator[Refusal]] = lambda workload, demands: iter(())
@@ -209,17 +210,6 @@ def _one_stage(workload: Workload, demands: Demands) -> Iterator[Refusal]:
         yield Refusal("sequence_parallel", True, reason, ("false",))
 
 
-def _launcher(fields: dict[str, Any]) -> Launcher:
-    """What the catalogue says of a framework, and what of that excludes each other."""
-    for section in ("search", "workload"):
-        rules = fields[section].items()
-        fields[section] = {name: Rule(tuple(allowed), reason) for name, (allowed, reason) in rules}
-    for name in ("distributed", "free_if_alike"):
-        fields[name] = tuple(fields.get(name, ()))
-    fields["zero_stages"] = tuple(map(tuple, fields.get("zero_stages", [[0, 1, 2, 3]] * 2)))
-    return Launcher(**fields)
-
-
 _TOGETHER = {
     "megatron": shared_experts,
     "flagscale": shared_experts,
@@ -228,10 +218,10 @@ _TOGETHER = {
     "accelerate": _one_stage,
 }
 _CATALOGUE: Any = resource("launchers.yaml").value
+_WRITTEN = TypeAdapter(dict[str, Launcher]).validate_python(_CATALOGUE["launchers"])
 #: Who can be asked to run a plan.
 LAUNCHERS = {
-    name: _launcher(fields | {"together": _TOGETHER[name]})
-    for name, fields in _CATALOGUE["launchers"].items()
+    name: replace(launcher, together=_TOGETHER[name]) for name, launcher in _WRITTEN.items()
 } | {"any": Launcher("any target")}
 TARGETS: dict[Target, Launcher] = {name: LAUNCHERS[name] for name in get_args(Target)}
 

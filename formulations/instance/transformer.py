@@ -70,10 +70,7 @@ def build_workload(
     flash_attention: bool = False,
     optimizer_state: OptimizerState = "fp32",
 ) -> Workload:
-    """Workload of a transformer of the given sizes or counts.
-
-    Raises InstanceError where `sequence_length` is longer than the learned position table.
-    """
+    """Workload of a transformer; InstanceError for more tokens than it has learned positions."""
     positions = architecture.learned_positions
     if positions is not None and sequence_length > positions:
         raise InstanceError(

@@ -169,18 +169,14 @@ class Layer(Record):
 
     def activation_bytes(self, tp: int, sequence_parallel: bool = False) -> int:
         """Bytes that one GPU keeps for the backward pass of one sequence, no recomputation."""
-        return self._per_gpu(
-            self.replicated_activation_bytes, self.sharded_activation_bytes, tp, sequence_parallel
-        )
+        replicated, sharded = self.replicated_activation_bytes, self.sharded_activation_bytes
+        return self._per_gpu(replicated, sharded, tp, sequence_parallel)
 
     def weight_gradient_bytes(self, tp: int, sequence_parallel: bool = False) -> int:
         """Bytes that one GPU keeps for one sequence from its input to its weight gradients."""
-        return self._per_gpu(
-            self.replicated_activation_bytes - self.released_replicated_bytes,
-            self.sharded_activation_bytes - self.released_sharded_bytes,
-            tp,
-            sequence_parallel,
-        )
+        replicated = self.replicated_activation_bytes - self.released_replicated_bytes
+        sharded = self.sharded_activation_bytes - self.released_sharded_bytes
+        return self._per_gpu(replicated, sharded, tp, sequence_parallel)
 
     def _per_gpu(self, replicated: int, sharded: int, tp: int, sequence_parallel: bool) -> int:
         """Sequence parallelism splits what all ranks held (Korthikanti et al. 2023, eq. 4)."""
@@ -255,9 +251,7 @@ class Workload(Record):
     tied_embeddings: bool
     experts: Figure = 0  #: routed experts of each block that has any; 0: the model has none
     expert_biases: bool = False  #: of those experts
-    mtp_layers: int = Field(
-        default=0, ge=0, le=100
-    )  #: modules of multi-token prediction, in the head
+    mtp_layers: int = Field(0, ge=0, le=100)  #: modules of multi-token prediction, in the head
     precision: Precision = "bf16"
     parameter_bytes: Width = 2  #: per parameter, also on the wire
     #: Per parameter of blocks, of copies that products read, and that are never sent or updated.
@@ -298,14 +292,14 @@ class Workload(Record):
     def with_fused_cross_entropy(self) -> "Workload":
         """The workload whose loss is one kernel, which keeps logits as the product gives them."""
         *runs, last = self.layer_runs
-        losses = 1 + self.mtp_layers
-        wide = LOGIT_BYTES * self.sequence_length * last.layer.vocabulary_rows
-        head = last.layer.but(
-            kernels=last.layer.kernels - losses * (LOSS_KERNELS - 1),
-            memory_kernels=last.layer.memory_kernels - losses * (LOSS_KERNELS - 1),
-            sharded_activation_bytes=last.layer.sharded_activation_bytes
-            - losses * (wide - self.logits_bytes),
-        )
+        layer, losses = last.layer, 1 + self.mtp_layers
+        wide = LOGIT_BYTES * self.sequence_length * layer.vocabulary_rows
+        spared, kernels = losses * (wide - self.logits_bytes), losses * (LOSS_KERNELS - 1)
+        head = {
+            "kernels": layer.kernels - kernels,
+            "memory_kernels": layer.memory_kernels - kernels,
+            "sharded_activation_bytes": layer.sharded_activation_bytes - spared,
+        }
         return self.but(layer_runs=(*runs, last.but(layer=head)), fused_cross_entropy=True)
 
     @cached_property
@@ -319,9 +313,7 @@ class Workload(Record):
         """Format of Adam's moments; None where it is none of those known."""
         master_bytes = FORMATS[self.precision].master_bytes
         sizes = self.optimizer_bytes + MASTER_BYTES - master_bytes, self.optimizer_block_bytes
-        return next(
-            (name for name, state_bytes in OPTIMIZER_BYTES.items() if state_bytes == sizes), None
-        )
+        return next((name for name, size in OPTIMIZER_BYTES.items() if size == sizes), None)
 
     def state_bytes(self, parameters: int) -> int:
         """Optimizer states of so many parameters on one GPU."""
