@@ -194,7 +194,6 @@ class _FleetSearch:
 
 
 def _each(counts: Sequence[int]) -> list[int]:
-    """The kind of every pipeline."""
     return [kind for kind, count in enumerate(counts) for _ in range(count)]
 
 

@@ -125,7 +125,6 @@ def candidates(
 
 
 def _check_longest(lengths: Lengths, strategies: Sequence[Strategy]) -> None:
-    """Refuses sequences that are longer than any strategy takes."""
     tokens, last = [c.up_to for c in lengths.classes], lengths.classes[-1]
     longest = 0
     for strategy in strategies:

@@ -215,7 +215,6 @@ class _Training:
 
     @property
     def _step_ns(self) -> int:
-        """A step of the configuration that trains."""
         assert self.trained is not None
         return self.trained.step_ns
 
@@ -355,5 +354,4 @@ class _Training:
         self._activity = Activity(kind, start_ns, end_ns, len(self.ready))
 
     def _cover(self, end_ns: int, cause: Cause, steps: int = 0) -> None:
-        """The current activity so far, as a span."""
         self.history.add(self._activity.start_ns, end_ns, cause, self._activity.nodes, steps)

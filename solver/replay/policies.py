@@ -177,23 +177,6 @@ class Planner:
         cluster = instance.cluster
         self._nodes = tuple(zip(cluster.node_names, cluster.node_groups, strict=True))
 
-    def result(self, counts: tuple[int, ...]) -> Result:
-        """The best plan on so many nodes of each group. Raises NoTimeError, exit code 4."""
-        if counts in self._results:
-            return self._results[counts]
-        options, deadline = self._options, self._deadline
-        if deadline is not None:
-            options = replace(options, time_limit_s=deadline.left_s)
-        result = solve(instance_with(self.instance, counts), options, self._report)
-        if result.termination is Termination.INTERRUPTED:
-            raise KeyboardInterrupt
-        if result.status is Status.UNKNOWN:
-            groups = zip(counts, self.instance.cluster.groups, strict=True)
-            parts = ", ".join(f"{count} {group.name}" for count, group in groups)
-            raise NoTimeError(f"no plan found for {parts} within the limit; raise --time-limit")
-        self._results[counts] = result
-        return result
-
     @property
     def summary(self) -> str:
         """How many plans were made so far, and how good they are proved to be."""
@@ -205,14 +188,32 @@ class Planner:
         return f"{len(results)} plans, {proved} proved to be the best, largest gap {gap:.2%}"
 
     def plan(self, ready: frozenset[str]) -> tuple[frozenset[str], int] | None:
-        """Nodes used and step time of the best plan on these nodes; None: there is none."""
-        of_group: list[list[str]] = [[] for _ in self.instance.cluster.groups]
-        for node, group in self._nodes:
-            if node in ready:
-                of_group[group].append(node)
+        """Nodes used and step time of the best plan on these nodes; None: there is none.
+
+        Raises NoTimeError, exit code 4.
+        """
+        groups = self.instance.cluster.groups
+        of_group = [
+            [node for node, group in self._nodes if group == j and node in ready]
+            for j in range(len(groups))
+        ]
         counts = tuple(map(len, of_group))
-        result = self.result(counts) if any(counts) else None
-        if result is None or result.plan is None or result.step_time_ns is None:
+        if not any(counts):
+            return None
+        if counts not in self._results:
+            options, deadline = self._options, self._deadline
+            if deadline is not None:
+                options = replace(options, time_limit_s=deadline.left_s)
+            result = solve(instance_with(self.instance, counts), options, self._report)
+            if result.termination is Termination.INTERRUPTED:
+                raise KeyboardInterrupt
+            if result.status is Status.UNKNOWN:
+                pairs = zip(counts, groups, strict=True)
+                parts = ", ".join(f"{count} {group.name}" for count, group in pairs)
+                raise NoTimeError(f"no plan found for {parts} within the limit; raise --time-limit")
+            self._results[counts] = result
+        result = self._results[counts]
+        if result.plan is None or result.step_time_ns is None:
             return None
         present = [nodes for nodes in of_group if nodes]
         used = zip(result.plan.config.nodes_used, present, strict=True)

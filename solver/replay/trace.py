@@ -67,9 +67,8 @@ def regular_trace(nodes: Sequence[str], interval_ns: int, seed: int) -> Trace:
 
     So runs Oobleck (SOSP 2023), Table 2: of 30 nodes, the 15th removal is the end.
     """
-    failures = max(1, len(nodes) // 2)
-    times_ns = [number * interval_ns for number in range(1, failures + 1)]
-    return failures_trace(nodes, times_ns, seed)
+    failures = range(1, max(1, len(nodes) // 2) + 1)
+    return failures_trace(nodes, [number * interval_ns for number in failures], seed)
 
 
 def length_ns(text: str) -> int | None:
