@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from rich.console import RenderableType
 
 from formulations.errors import PlannerError
-from formulations.instance.load import load_family, load_instance
 from solver.cli.files import refuse_changed, refuse_planless, write_text
 from solver.cli.fleets import fleet_report
 from solver.cli.terminal import print_report, say
@@ -93,6 +92,7 @@ def verified(document: Envelope, effort: "Effort") -> "Verification":
 
 def differences(document: Any, path: Path) -> Sequence[str]:
     """What is wrong with a file if it should be for the instance file at `path`."""
+    from formulations.instance.load import load_family, load_instance
     from solver.switching.quickest import unlike
     from solver.verify import instance_differences
 
