@@ -79,6 +79,10 @@ def test_chosen_blocks_are_those_of_the_time(seed: int) -> None:
             need = sum(memory_parts(tables, [(a, b)], k, j, m, [found]))
             fits = need <= tables.capacity_bytes[j]
             assert (fits, time_ns) == ((True, extra) if extra < NEVER else (False, 0))
+        # Stage k has these layers, all others none; NEVER counts as nothing.
+        p = tables.config.pp
+        split = np.array([[a] * (k + 1) + [b] * (p - k)])
+        assert stages.extra_of_splits([j] * p, m, split)[k, 0] == extra % NEVER
 
 
 @pytest.mark.parametrize("seed", one_each(range(24), 12))

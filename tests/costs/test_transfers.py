@@ -97,3 +97,8 @@ def test_ring_takes_as_long_as_its_slowest_link(
     costs = placed("xyzxxz", 3, 2, own=own)
     assert costs.sync_ns[0, 0] == sync_ns
     assert costs.sync_latency_ns[0] == latency_ns
+
+
+def test_tied_matrix_crosses_between_the_zones_of_both_ends() -> None:
+    """Lanes of x-y and y-x share 0.5 GB/s: 2 x 4,096,000 bytes, and 2 steps of 1 ms."""
+    assert placed("xyyx", 2, 2, tied=True).embedding_ns == 18_384_000

@@ -12,6 +12,7 @@ from formulations.instance.documents import (
     csv_fields,
     csv_rows,
     json_document,
+    line_and_column,
     parse_document,
     parse_json,
     read_bytes,
@@ -33,6 +34,7 @@ def test_positions_of_fields() -> None:
     assert document.where(("a", 1, "b c"), key=True) == "f:1:13 a[1].b c"
     assert document.where(("d",), key=True) == "f:3:2 d"
     assert parse_document("a:\nb: 1", "f").where(("a",)) == "f:1:1 a"  # where its value would be
+    assert line_and_column("a\nbc") == "2:3"
 
 
 def test_bug_a_field_twice_was_read_as_its_last_value() -> None:
@@ -56,6 +58,7 @@ def test_bug_a_field_twice_was_read_as_its_last_value() -> None:
 )
 def test_bug_hostile_yaml_is_one_line(text: str, line: str) -> None:
     """Texts that take long to read are told with a place; others stand in tests/data."""
+    assert parse_document("a: " + "x" * 10_000, "x.yaml").value == {"a": "x" * 10_000}
     with pytest.raises(InstanceError, match="^x.yaml:" + line):
         parse_document(text, "x.yaml")
 

@@ -57,3 +57,5 @@ def test_switches_back_take_as_long_unless_they_are_listed() -> None:
         assert [(way.parameters, way.gradients) for way in lengths.switching] == times
         assert [way.leave for way in lengths.switching] == ["a", "dp 2, tp 2, cp 2, pp 2"]
         assert [strategy.num_gpus for strategy in lengths.strategies] == [8, 16]
+    with pytest.raises(InstanceError, match="longest_row: missing"):
+        parsed(HISTOGRAM + TABLE.replace("class_times: {3000", "row_times: {3000"))

@@ -52,6 +52,7 @@ def test_minimal_instance_takes_defaults() -> None:
     assert (search.tensor_parallel, search.zero, search.recompute) == ((1, 2, 4), (0, 1), FULL)
     assert (search.micro_batch, search.recompute_per) == (None, "plan")
     assert (limits.framework_reserve_bytes, instance.objective.minimize) == (GIB, "step_time")
+    assert instance.preemption is None
 
 
 def test_bug_null_limits_and_overlap_were_refused() -> None:

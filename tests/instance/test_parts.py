@@ -26,6 +26,7 @@ def test_latent_attention() -> None:
     dense, block = layer(workload, "dense_block"), layer(workload, "block")
     assert dense.forward_flops == 2 * (187105280 + 396361728) + 81920
     assert block.forward_flops == 2 * (187105280 + 398196736) + 81920
+    assert block.expert_flops == 2 * 8 * 3 * 7168 * 2048
     # norms 2 * 7168, down 7168 * (1536 + 576), their norms 1536 + 512, router 7168 * 256
     assert dense.replicated_parameters == 14_336 + 15_138_816 + 2_048
     assert block.replicated_parameters == dense.replicated_parameters + 1_835_008

@@ -43,6 +43,8 @@ def test_decoder_blocks_hand_on_two_tensors_and_the_first_holds_the_embedding() 
 
 def test_token_types_norm_and_biases_of_the_embedding() -> None:
     """Rows of h, 2 h of the norm; a bias per bucket, head and stack."""
+    # A block keeps s h (34 + 5 a s / h) bytes in bf16: 34 * 8 * 768 + 5 * 12 * 64
+    assert build(GPT2, 8).layers[1].activation_bytes(1) == 212_736
     bert = GPT2.but(token_types=2, embedding_norm=True)
     assert build(bert, 8).layers[0].replicated_parameters == (1024 + 2 + 2) * 768
     assert build(T5_SMALL, 8).layers[0].replicated_parameters == 2 * 32 * 8

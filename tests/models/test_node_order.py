@@ -10,13 +10,13 @@ import pytest
 from formulations.costs.tables import CostTables
 from formulations.decisions import ALL_FREE, Given
 from formulations.models.layer_to_stage import Split, given_runs
-from formulations.models.model import Solution
+from formulations.models.model import Costs, Solution
 from formulations.models.node_order import FixedOrder, FreeOrder, order_part
 from formulations.models.step_time import OneConfig
 from tests import brute_force
 from tests.random_configs import random_tables
 from tests.seeds import few_and_many
-from tests.twins import TWINS, Twin, all_solutions, fix, has_solution, least_values
+from tests.twins import CPSAT, TWINS, Twin, all_solutions, fix, has_solution, least_values
 
 SEEDS = few_and_many(range(120), 7)
 
@@ -112,3 +112,12 @@ def test_single_group_leaves_no_choice(twin: Twin) -> None:
     order = order_part(twin.model(), tables, ALL_FREE)
     assert isinstance(order, FixedOrder)
     assert order.extract(Solution([])) == (0, 0)
+
+
+def test_excess_of_messages_is_their_largest_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """(7, 5) is at most 4 more than (3, 4), whichever tensors are sent."""
+    tables = mixed(range(40))[0]
+    part, seen = FreeOrder(CPSAT.model(), tables), list[Costs[tuple[int, ...]]]()
+    monkeypatch.setattr(part.model, "largest", lambda _, costs, *__: seen.append(costs))
+    part.send(0, 0, Split(part.model, tables, given_runs(next(brute_force.all_splits(tables)))))
+    assert seen[0].excess((7, 5), (3, 4)) == 4

@@ -1,12 +1,18 @@
 """Least runs of layers that recompute for so long: what a stage holds decides its time."""
 
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
 
 from formulations.costs.stage_costs import NEVER
+from formulations.decisions import Given
+from formulations.models.cpsat import CpSat
 from formulations.models.stage_times import Run, least_runs
+from formulations.models.step_time import OneConfig
+from tests import brute_force
+from tests.cramped import cramped_tables
+from tests.twins import has_solution
 
 
 def test_least_runs_by_hand() -> None:
@@ -29,3 +35,16 @@ def test_the_longest_least_run_within_a_stage_is_its_time(seed: int) -> None:
         times = [run.extra_ns or 0 for run in runs if start <= run.start and run.end <= end]
         assert max(times, default=0) == extra[start, end]
     assert all(run.extra_ns for run in runs)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_devices_of_several_chunks_have_room_iff_a_way_fits(seed: int) -> None:
+    """With the order, the shares and each split given."""
+    tables = cramped_tables(seed, "interleaved")
+    config, order = tables.config, brute_force.all_orders(tables)[0]
+    placed, share = brute_force.place(tables, order), tables.num_micro_batches // config.dp
+    for split in list(brute_force.all_splits(tables))[-6:]:
+        slots = product(range(config.pp), range(config.dp))
+        ways = [brute_force.recomputed_ns(tables, placed, split, *slot, share) for slot in slots]
+        model = OneConfig(CpSat(), tables, Given(order, split, (share,) * config.dp)).model
+        assert has_solution(model) == (None not in ways)

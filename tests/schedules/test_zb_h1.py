@@ -19,10 +19,13 @@ def test_order_and_what_paths_miss() -> None:
     check_devices("zb-h1")
 
 
-@pytest.mark.parametrize(("k", "m", "late"), [(0, 5, [0, 3]), (3, 5, [3, 3]), (1, 2, [0, 1])])
+@pytest.mark.parametrize(
+    ("k", "m", "late"), [(0, 5, [0, 3]), (3, 5, [3, 3]), (3, 2, [1, 1]), (1, 2, [0, 1])]
+)
 def test_latency_paths_miss_what_is_put_off(k: int, m: int, late: list[int]) -> None:
     """Before the last backward of stage 3 of 4, W2 W3 W4 are to come; of stage 0 none.
 
+    With two micro-batches at most one waits: m - 1.
     Of stage 1 with two micro-batches none waits: m - (p - 1 - k) is 0.
     """
     assert [int(x.weight[0]) for x in missed(*(np.array([x]) for x in (4, k, m, 1)))] == late

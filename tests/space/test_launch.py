@@ -101,8 +101,8 @@ def test_degrees_by_stage_are_flagscales_alone() -> None:
     plan, wide, narrow = plan_with(), Degrees(tp=1, parts=2), Degrees(tp=1)
     config = plan.config.but(degrees=(wide, narrow), nodes_used=(1, 1))
 
-    def with_degrees(second: Degrees) -> Plan:
-        rows = zip(plan.replicas, ([wide, narrow], [second, narrow]), strict=True)
+    def with_degrees(second: Degrees, last: Degrees = narrow) -> Plan:
+        rows = zip(plan.replicas, ([wide, last], [second, last]), strict=True)
         replicas = tuple(
             replica.but(
                 stages=tuple(
@@ -115,3 +115,4 @@ def test_degrees_by_stage_are_flagscales_alone() -> None:
 
     assert able(with_ties(False), with_degrees(wide)) == ["flagscale"]
     assert able(with_ties(False), with_degrees(narrow)) == []
+    assert able(with_ties(False), with_degrees(wide, Degrees(tp=1, parts=3))) == []  # 2 and 3
