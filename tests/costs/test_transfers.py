@@ -100,5 +100,6 @@ def test_ring_takes_as_long_as_its_slowest_link(
 
 
 def test_tied_matrix_crosses_between_the_zones_of_both_ends() -> None:
-    """Lanes of x-y and y-x share 0.5 GB/s: 2 x 4,096,000 bytes, and 2 steps of 1 ms."""
-    assert placed("xyyx", 2, 2, tied=True).embedding_ns == 18_384_000
+    """Lanes of x-y and y-x share 0.25 GB/s: 2 x 4,096,000 bytes, and 2 steps of 1 ms."""
+    costs = placed("xyyx", 2, 2, tied=True, own={"xy": link(0.25, 1)})
+    assert costs.embedding_ns == 34_768_000
