@@ -20,7 +20,7 @@ from formulations.instance.machines import (
     gpu_type,
 )
 from formulations.instance.record import Name, Record
-from formulations.instance.search import FrameworksFile, Overlap
+from formulations.instance.search import Overlap
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.instance.validation import validated
@@ -42,7 +42,8 @@ def gpu_catalogue() -> Mapping[str, GpuType]:
 @cache
 def overlap_catalogue() -> Mapping[str, Overlap]:
     """Which share of traffic hides, by framework."""
-    return validated(FrameworksFile, resource("overlap.yaml")).overlap
+    entries: Any = resource("overlap.yaml").value
+    return {name: Overlap.model_validate(entry) for name, entry in entries["overlap"].items()}
 
 
 @cache

@@ -42,7 +42,6 @@ class CountedPart:
     routed_width: int = 0  #: elements per token on their way to them
 
     def __add__(self, more: "CountedPart") -> "CountedPart":
-        """Counts of both."""
         return CountedPart(*map(add, astuple(self), astuple(more)))
 
     def of_tokens(self, s: int, flash: bool, dropout: bool, num_kv_heads: int = 0) -> Part:

@@ -268,7 +268,6 @@ def foreign_fields(config: Mapping[str, object], fine: Collection[str]) -> list[
 
 @cache
 def _pattern(key: str) -> re.Pattern[str]:
-    """Any of the regular expressions under a key of the table."""
     return re.compile("|".join(_table()[key].split()))
 
 

@@ -291,9 +291,8 @@ def _check_strategy(
             raise place.at("row_times", tokens).error(problem, f"1 to {positions}")
     for tokens in written.class_times or {}:
         if tokens not in uppers:
-            raise place.at("class_times", tokens).error(
-                f"no class of up to {tokens} tokens", ", ".join(map(str, uppers))
-            )
+            problem, allowed = f"no class of up to {tokens} tokens", ", ".join(map(str, uppers))
+            raise place.at("class_times", tokens).error(problem, allowed)
     if written.num_gpus > num_gpus:
         problem = f"{written.num_gpus} GPUs, of {num_gpus} in the cluster"
         raise place.error(problem, f"degrees whose product is at most {num_gpus}")

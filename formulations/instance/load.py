@@ -175,7 +175,6 @@ def _resolve(written: InstanceFile, place: Place, folder: Path) -> Instance:
 def _profile(
     written: ProfileFile | str | None, place: Place, folder: Path
 ) -> WrittenProfile | None:
-    """Layer times as written, or of a file that is named."""
     if written is None or isinstance(written, ProfileFile):
         return None if written is None else WrittenProfile(written, place)
     allowed = "the path of a profile from this file's folder, or the profile itself"

@@ -216,9 +216,7 @@ class GpuType(GpuFile):
     @property
     def half_peak(self) -> float:
         """FLOP/s in 16 bit, for which the half-sizes hold; of what comes next where it has none."""
-        return next(
-            self.peak_flops[precision] for precision in _HALF_PEAKS if precision in self.peak_flops
-        )
+        return next(self.peak_flops[name] for name in _HALF_PEAKS if name in self.peak_flops)
 
     def peak_outside_blocks(self, precision: Precision) -> float:
         """FLOP/s of attention and head, which fp8 leaves in 16 bit."""

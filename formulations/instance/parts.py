@@ -37,6 +37,7 @@ core/transformer/multi_latent_attention.py).
 """
 
 from collections import Counter
+from typing import Any
 
 from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
 from formulations.instance.workload import CORE_PRODUCTS, LOGIT_BYTES, LOSS_KERNELS, Layer
@@ -68,31 +69,18 @@ _OF_PARTS = Layer.model_fields.keys() - _NOT_OF_PARTS
 
 
 def layer_of(
-    part: Part,
-    kind: str,
-    *,
-    factor: int,
-    input_bytes: int,
-    vocabulary: tuple[int, int] = (0, 0),
-    tied_copy: bool = False,
+    part: Part, kind: str, *, factor: int, vocabulary: tuple[int, int] = (0, 0), **fields: Any
 ) -> Layer:
-    """The layer of a part, with elements of `factor` times 16 bit.
+    """The layer of a part, with elements of `factor` times 16 bit, and further fields as given.
 
     vocabulary: rows and columns of a matrix that is split by rows.
     """
-    figures = {name: part[name] for name in _OF_PARTS}
+    fields |= {name: part[name] for name in _OF_PARTS}
     for name, fixed in _ELEMENTS.items():
         unchanged = min(part[name], part[fixed]) if fixed else 0
-        figures[name] = factor * (part[name] - unchanged) + unchanged
-    return Layer(
-        kind=kind,
-        is_block=kind not in ("embedding", "head"),
-        input_bytes=input_bytes,
-        vocabulary_rows=vocabulary[0],
-        vocabulary_columns=vocabulary[1],
-        tied_copy=tied_copy,
-        **figures,
-    )
+        fields[name] = factor * (part[name] - unchanged) + unchanged
+    fields |= dict(zip(("vocabulary_rows", "vocabulary_columns"), vocabulary, strict=True))
+    return Layer(kind=kind, is_block=kind not in ("embedding", "head"), **fields)
 
 
 def memory_kernels(count: int) -> Part:
@@ -108,11 +96,9 @@ def dropout_masks(size: int) -> Part:
 
 def lookup(size: int, dropout: bool, streams: int = 1) -> Part:
     """Lookup of tokens in a vocabulary that is split, of `size` elements in all; dropout."""
-    return Part(
-        forward_all_reduces=streams,
-        replicated_activation_bytes=size * dropout,
-        fixed_replicated_bytes=size * dropout,
-    ) + memory_kernels(streams * (1 + dropout))
+    masks = size * dropout
+    kept = Part(replicated_activation_bytes=masks, fixed_replicated_bytes=masks)
+    return kept + Part(forward_all_reduces=streams) + memory_kernels(streams * (1 + dropout))
 
 
 def projection(s: int, h: int, v: int) -> Part:

@@ -75,8 +75,6 @@ class ProfileFile(Section):
 
 
 Origin = Literal["measured", "interpolated", "scaled"]
-
-
 MeasuredSeconds = Annotated[float, Field(gt=0, le=1e6)]
 
 

@@ -121,13 +121,11 @@ def resolve_search(wrong: Mistakes, given: Given) -> tuple[Profile | None, Searc
     if groups is None or wrong.errors:
         return None
     times, strategies = groups
-    overlap = search.overlap
+    shares = search.overlap or Overlap()
     strategies |= {
         "expert_parallel": experts,
         "recompute": [way for way in search.recompute if not (flash and way == "selective")],
-        "overlap": overlap_catalogue()[overlap]
-        if isinstance(overlap, str)
-        else overlap or Overlap(),
+        "overlap": overlap_catalogue()[shares] if isinstance(shares, str) else shares,
     }
     return times, SearchSpace.model_validate({**dict(search), **strategies})
 
@@ -341,8 +339,6 @@ def narrowed(search: SearchFile, state: OptimizerState) -> SearchFile:
 def _beyond_target(
     search: SearchFile, state: OptimizerState, place: Place
 ) -> Iterator[InstanceError]:
-    """All stated values that the target cannot run."""
-
     def text(value: object) -> str:
         return value if isinstance(value, str) else shown(value)
 

@@ -15,10 +15,8 @@ from formulations.instance.record import (
     Count,
     Fraction,
     Index,
-    Name,
     NameOr,
     OneOrMany,
-    Record,
     Section,
     Text,
     refusal,
@@ -96,12 +94,6 @@ class Overlap(Section):
         which the last is seen (NeMo user guide, "Communication Overlap").
         """
         return self.gradient_sync if pp == 1 else min(self.gradient_sync, (chunks - 1) / chunks)
-
-
-class FrameworksFile(Record):
-    """The file overlap.yaml."""
-
-    overlap: dict[Name, Overlap]
 
 
 class SearchFile(Section):

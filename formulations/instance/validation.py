@@ -88,11 +88,7 @@ def _problems(
 
 
 def _path(error: ErrorDetails, document: Document) -> tuple[Part, ...]:
-    """The error's location as a path of the file.
-
-    Drops what pydantic adds: union tags, `[key]`, and the index of a bare value that stands for a
-    list.
-    """
+    """The error's location less what pydantic adds: tags, `[key]`, index of a bare value."""
     path: tuple[Part, ...] = ()
     for part in error["loc"]:
         is_index = isinstance(part, int) and not document.has((*path, part))

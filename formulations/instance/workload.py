@@ -63,7 +63,6 @@ FORMATS: dict[Precision, Formats] = {
 #: Bytes of a parameter as the products of blocks read it.
 WEIGHT_BYTES: dict[Precision, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 
-
 VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of 128 * tp
 BACKWARD_PER_FORWARD = 2  # FLOPs (Narayanan et al. 2021, appendix)
 
