@@ -291,13 +291,10 @@ def resolve_cluster(written: ClusterFile, place: Place) -> Cluster:
         problem = f"more than {MOST_GPUS} GPUs up to this group"
         at = place.at("groups", beyond, "nodes")
         wrong.errors.append(at.error(problem, f"at most {MOST_GPUS} in all"))
-    groups = [
-        wrong.of(_group, group, place.at("groups", j), alone=alone)
-        for j, group in enumerate(written.groups)
-    ]
+    listed = [(group, place.at("groups", j)) for j, group in enumerate(written.groups)]
+    groups = [wrong.of(_group, group, at, alone=alone) for group, at in listed]
     wrong.tell()
-    zones = [group.zone for group in written.groups]
-    pairs = [pair.zones for pair in written.zone_links]
+    zones, pairs = [g.zone for g in written.groups], [pair.zones for pair in written.zone_links]
     for fault in zone_faults(zones, written.zone_link is not None, pairs):
         wrong.errors.append(place.at(*fault.path).error(fault.found, fault.allowed))
     wrong.tell()

@@ -65,10 +65,7 @@ class Document:
     root: Node
 
     def where(self, path: Sequence[Part], *, key: bool = False) -> str:
-        """`FILE:LINE:COLUMN PATH` of a field, or of what would contain it if it is missing.
-
-        With `key`, the position of the field's name instead of its value's.
-        """
+        """`FILE:LINE:COLUMN PATH` of a field, its name (`key`), or of what would contain it."""
         node: Node | None = self.root
         mark, text = self.root.mark, ""
         for i, part in enumerate(path):

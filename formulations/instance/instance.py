@@ -118,10 +118,7 @@ class Instance(Record):
 
     @property
     def sides(self) -> tuple["Instance", ...]:
-        """The instance for plans without flash attention and for those with; else itself alone.
-
-        Without it no GPUs share a sequence.
-        """
+        """For plans without flash attention, whose GPUs share no sequence, and with; or itself."""
         return (self,) if self.fused is None else self._sides
 
     @cached_property

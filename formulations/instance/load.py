@@ -81,10 +81,7 @@ def instance_json_schema() -> dict[str, Any]:
 
 
 def load_instance(path: Path, check: Check | None = None) -> Instance:
-    """The instance of a YAML file. Raises InstanceError, one line with file:line:column.
-
-    check: of an instance and its place in the file, raises for what else is asked of it.
-    """
+    """The instance of a YAML file; `check` of it and its place raises for what else is asked."""
     return parse_instance(read_text(path, _ALLOWED), str(path), path.parent, check)
 
 

@@ -280,9 +280,6 @@ def first_beyond(counts: Iterable[int], most: int) -> int | None:
 
 
 def can_be_simulated(num_stages: int, micro_batches: int, most_of_one: int) -> bool:
-    """Whether a step is short enough to be simulated, operation by operation.
-
-    micro_batches: of all pipelines together; most_of_one: of the one that has most.
-    """
+    """Whether a step of so many micro-batches in all, and in one pipeline, can be simulated."""
     operations = 2 * num_stages * micro_batches
     return most_of_one <= MOST_MICRO_BATCHES and operations <= MOST_OPERATIONS

@@ -290,7 +290,6 @@ def _beside_tensor_groups(given: Given, cp: int) -> Fault | None:
 
 
 def _check_per_stage(given: Given) -> None:
-    """Raises InstanceError where no stage could have degrees of its own."""
     search = given.search
     if search.degrees != "per_stage":
         return

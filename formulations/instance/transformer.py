@@ -183,13 +183,8 @@ def _embedding(sizes: TransformerSizes, s: int, factor: int) -> Layer:
     part += Part(replicated_parameters=rows * h + biases)
     if sizes.embedding_norm:
         part += _norm(sizes, s)
-    return layer_of(
-        part,
-        "embedding",
-        factor=factor,
-        input_bytes=streams * TOKEN_ID_BYTES * s,
-        vocabulary=(sizes.vocabulary_size, h),
-    )
+    ids, matrix = streams * TOKEN_ID_BYTES * s, (sizes.vocabulary_size, h)
+    return layer_of(part, "embedding", factor=factor, input_bytes=ids, vocabulary=matrix)
 
 
 #: Kernels of BERT's masked-token transform: matrix product with bias, activation, norm.
