@@ -61,10 +61,7 @@ class ZoneFault(NamedTuple):
 def zone_faults(
     zones: Sequence[str | None], default: bool, pairs: Sequence[ZoneNames]
 ) -> Iterator[ZoneFault]:
-    """The faults of the groups' zones, and of their links.
-
-    default: there is a link for all pairs of zones that are not named; pairs: those that are.
-    """
+    """Faults of groups' zones, and of links for `pairs` of them; default: one for all others."""
     named = list(dict.fromkeys(zone for zone in zones if zone is not None))
     if named and None in zones:
         given = next(j for j, zone in enumerate(zones) if zone is not None)

@@ -184,8 +184,7 @@ FLASH_CAPABILITY = 8.0
 class GpuType(GpuFile):
     """A GPU with its sourced figures, all looked up. Peaks are dense, without sparsity.
 
-    Efficiency: see `formulations.costs.compute`. Fitted once per type on published times:
-    bench.calibrate.
+    Efficiency: `formulations.costs.compute`, fitted per type on published times (bench.calibrate).
     """
 
     memory_source: Text = NOT_STATED

@@ -116,10 +116,7 @@ def only_origin(section: Section, place: Place, *fields: str) -> None:
 def from_config(
     path: Path, read: Callable[[Mapping[str, object], str], T], place: Place | None = None
 ) -> T:
-    """What `read` makes of a config.json and its name; its errors get line and column.
-
-    place: where another file names it.
-    """
+    """What `read` makes of a config.json and its name; `place`: where another file names it."""
     allowed = "the path of a config.json" + (" from this file's folder" if place else "")
     name, text = str(path), read_text(path, allowed, place)
     config = parse_json(text, name)
