@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from formulations.costs.context import context_s, method_of
+from formulations.costs.context import context_methods, context_s, method_of
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.plan import Degrees
 from tests.oracles.agreement import pages_suffice
+from tests.small_instances import plain_config
 
 test_pages_suffice = pages_suffice(2, 7, 13, 15)
 
@@ -59,6 +60,8 @@ def test_all_to_all_where_it_sends_less() -> None:
     """
     one = instance()
     assert method_of(one.workload.layers[1], tp=1, cp=4, kv_heads=8) == "all_to_all"
+    shared = plain_config((1,), degrees=(Degrees(tp=1, cp=4),))
+    assert context_methods(one, shared) == ["all_to_all"]
     seconds = 3 / 4 * 4 * (2 * 4096 * 8 * 128) / 4 / NVLINK + 2 * 3 * 3.4e-6
     assert traffic_s(one, tp=1, cp=4, b=1) == pytest.approx((seconds, seconds))
 

@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 
+from formulations.costs.memory import layer_memory
+from formulations.errors import InstanceError
+from formulations.instance.workload import LayerRun
 from formulations.plan import Recomputed
 from formulations.schedules.registry import Held
+from tests.equal_nodes import equal_nodes
 from tests.oracles.agreement import check_memory, pages_suffice
-from tests.small_instances import layers_of
+from tests.small_instances import layer, layers_of
 
 test_pages_suffice = pages_suffice(1, 7, 13, 29, 46, 52, check=check_memory)
 
@@ -39,3 +43,12 @@ def test_chunks_share_one_moment() -> None:
     parts = MEMORY.parts([(0, 1), (2, 3)], moments, np.array([False, True, True]), [NOTHING] * 2)
     assert parts.weights_bytes == 500
     assert parts.activations_bytes == 90 + 4
+
+
+def test_equal_layers_count_each_in_what_a_step_may_keep() -> None:
+    """2048 of 1 PiB, of each of four sequences, are more than 1024 PiB."""
+    tables = equal_nodes(1, 1, 1, 1, 1)
+    block = layer("block", 1, 0, 1 << 50)
+    runs = LayerRun(layer=block, count=2047), LayerRun(layer=block, count=1)
+    with pytest.raises(InstanceError, match="PiB for one replica"):
+        layer_memory(tables.instance.but(workload={"layer_runs": runs}), tables.config)

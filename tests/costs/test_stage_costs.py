@@ -193,3 +193,11 @@ def test_measured_times_are_shared_out_as_the_analytic_model_does() -> None:
     measured = instance().but(profile=profile)
     found = [int(layer_times(measured, ALONE, 1, mode).backward_ns[1, 0]) for mode in MODES]
     assert found == [2_000_000, 2_200_000, 3_000_000]
+
+
+def test_what_fills_a_gpu_to_the_last_byte_fits() -> None:
+    tables = build_tables(instance(), plain_config((1,)))
+    need = sum(memory_parts(tables, [(0, 4)], 0, 0, 1, [least_recomputed(tables, (0, 4))]))
+    for room in (need, need - 1):
+        extra = StageCosts(replace(tables, capacity_bytes=np.array([room]))).extra(0, 0, 1)
+        assert (extra[0, 4] < NEVER) == (room == need)

@@ -62,22 +62,22 @@ def test_least_is_that_of_the_fastest_group_used() -> None:
 @pytest.mark.parametrize(
     ("zones", "degrees", "expected_s"),
     [
-        ("", (1,), 172e6 * 1e-9 / 0.5 + 20e-5),
-        ("ab", (1, 1), 172e6 * 4e-9 / 0.5 + 20e-3),
-        ("ab", (1, 2), 172e6 * 8e-9 / 0.5 + 32e-3),
+        ("", (1,), 180e6 * 1e-9 / 0.5 + 20e-5),
+        ("ab", (1, 1), 180e6 * 4e-9 / 0.5 + 20e-3),
+        ("ab", (1, 2), 180e6 * 8e-9 / 0.5 + 32e-3),
     ],
 )
 def test_traffic_that_no_path_exceeds(
     zones: str, degrees: tuple[int, ...], expected_s: float
 ) -> None:
-    """12 crossings of 1 MB, 4 x 40 MB of gradients at half of 1 GB/s; 12 + 8 starts of 10 us.
+    """12 crossings of 1 MB, 4 x 42 MB of gradients at half of 1 GB/s; 12 + 8 starts of 10 us.
 
     Four micro-batches and two stages: 2 (4 + 2) crossings. Between zones both slots share 0.5 GB/s,
     with 1 ms a start. Where a slot has two GPUs, twice the bytes share it, and 24 + 8 starts.
     """
     tables = equal_nodes(2, 1, 1, 1, 2, zones=zones)
     config = tables.config.but(degrees=tuple(Degrees(tp=tp) for tp in degrees))
-    tables = replace(tables, config=config)
+    tables = replace(tables, config=config, embedding_bytes=(2 * 10**6, 10**6))
     times = tables.num_micro_batches * int((tables.work_ns.max(axis=1)).sum())
     optimizer = int(tables.optimizer_ns.max(axis=1).sum())
     assert tables.longest_ns - times - optimizer == pytest.approx(expected_s * 1e9, abs=2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from formulations.instance.parts import layer_of, lookup, projection
+from formulations.instance.parts import layer_of, lookup, projection, scores
 from formulations.instance.sizes import MoeSizes, TransformerSizes, WindowSizes
 from formulations.units import GIB
 from tests.architectures import DEEPSEEK, GPT2, LLAMA3, MIXTRAL, T5_SMALL, build, gpt, layer
@@ -112,6 +112,8 @@ def test_kernels_that_are_bound_by_memory() -> None:
     assert (plain.memory_kernels, plain.core_memory_kernels) == (7, 2)
     assert (flash.memory_kernels, plain.with_flash().memory_kernels) == (5, 5)
     assert layer(build(LLAMA3, 8, flash=True), "block").memory_kernels == 5 + 2
+    # a mask of s^2 per head, which no precision widens
+    assert scores(2, 4, 8, 8, flash=False, dropout=True)["fixed_sharded_bytes"] == 2 * 64
     # of 4 s^2 h of scores, fused attention leaves out the half that the mask hides
     assert plain.attention_flops == flash.attention_flops == plain.unweighted_flops // 2
 

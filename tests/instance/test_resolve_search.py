@@ -3,6 +3,7 @@
 import pytest
 
 from formulations.instance import Instance
+from tests.conftest import ROOT
 from tests.instance_texts import parsed
 
 PROFILE = """
@@ -75,3 +76,9 @@ def test_defaults_are_what_the_target_runs(
     """What is not stated is narrowed; on a V100, which has no flash attention, three ways stay."""
     decided = small("V100-16", "precision: fp32", search).search
     assert (decided.zero, decided.recompute_per, decided.recompute) == (zero, per, recompute)
+
+
+def test_heads_limit_the_exchange_between_them_alone() -> None:
+    """4 key and value heads on 8 GPUs per sequence."""
+    text = (ROOT / "tests/data/cp_not_heads.yaml").read_text().replace("all_to_all", "ring")
+    assert parsed(text).search.context_parallel == (4,)

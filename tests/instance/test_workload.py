@@ -27,6 +27,7 @@ def test_bytes_in_every_precision(precision: Precision) -> None:
     assert workload.boundary_bytes == width * S * H
     block, head = workload.layers[1:]
     assert block.activation_bytes(1) == kept[0] * S * H + kept[1] * HEADS * S * S
+    assert head.dense_per_gpu(1, 2) - head.dense_per_gpu(1, 1) == 128 * H  # tied
     assert head.activation_bytes(1) == 4 * S * 128 + 2 * width * S * H
 
 

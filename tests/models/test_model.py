@@ -2,7 +2,7 @@
 
 import pytest
 
-from formulations.models.model import Linear, Row, negated, of_numbers, total_of, weighted
+from formulations.models.model import Linear, Row, Solution, negated, of_numbers, total_of, weighted
 from solver.result import Status
 from tests.twins import TWINS, Twin, has_solution, least_values, solved
 
@@ -15,6 +15,7 @@ def test_what_is_certain_is_an_int() -> None:
     assert weighted([2, 3, 5], [1, 0, 1]) == 7
     literal = Linear({3: 1})
     assert total_of(literal, negated(literal)) == 1
+    assert Solution([0, 0, 0, 3]).stands([(literal, 3)])
     for twin in TWINS:
         model = twin.model()
         assert model.maximum(0, [((1,), 2), ((), 5), ((0,), 9)], 9, "largest") == 5

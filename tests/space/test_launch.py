@@ -7,7 +7,7 @@ import pytest
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Plan
-from formulations.space.launch import able, obstacles, zero_choices
+from formulations.space.launch import able, first_blocks, obstacles, zero_choices
 from tests.hand_made import pipelined_result
 
 RESULT = pipelined_result()  #: two replicas of two stages, ZeRO 1
@@ -51,6 +51,10 @@ def plan_with(way: Recompute = "none", first_blocks: int | None = None, **config
 )
 def test_who_can_launch_a_plan(plan: Plan, targets: list[str]) -> None:
     assert able(with_ties(False), plan) == targets
+
+
+def test_all_stages_recompute_their_first_block() -> None:
+    assert first_blocks(RESULT.instance, plan_with("full")) == 1
 
 
 def test_tied_embeddings_on_several_stages_are_not_for_torchtitan() -> None:
