@@ -211,11 +211,8 @@ class _Trial:
 
     def _enough(self, shares: Array, needed: int) -> Mask:
         """[..] whether lanes with these largest shares [R, ..] can take all micro-batches."""
-        most_share = needed - len(shares) + 1
-        enough: Mask = (shares >= 1).all(axis=0) & (
-            np.minimum(shares, most_share).sum(axis=0) >= needed
-        )
-        return enough
+        sums = np.minimum(shares, needed).sum(axis=0)
+        return np.asarray((shares >= 1).all(axis=0) & (sums >= needed))
 
     def start(self, cutoff: int) -> Layers | None:
         """The edges that a plan below the cutoff may use; None if there is no such plan."""

@@ -79,7 +79,7 @@ class GpuGraph:
                 used = (*used[:j], used[j] + 1, *used[j + 1 :])
             offset, size = state.filled if room else 0, places.node_gpus[j]
             fits = offset + gpus <= size and may_start(places.split, gpus, offset)
-            if not room and gpus > size and gpus % size == 0:
+            if not room and gpus % size == 0:
                 fits, used = True, (*used[:j], used[j] + gpus // size - 1, *used[j + 1 :])
             if fits and any(all(map(int.__le__, used, final)) for final in self.finals):
                 filled = min(offset + gpus, size)

@@ -4,8 +4,10 @@ from itertools import product
 
 import numpy as np
 
-from solver.bounds.lanes import Counts, LanePlaces, dealt, needed, together
-from solver.graph.problem import Array
+from formulations.costs.placement import Placer
+from solver.bounds.lanes import Counts, LanePlaces, dealt, lane_places, needed, together
+from solver.graph.problem import Array, Intervals
+from tests.equal_nodes import equal_nodes
 
 SHARES: dict[Counts, int] = {(0, 3): 2, (1, 2): 5, (2, 1): 6, (3, 0): 7}
 
@@ -44,3 +46,9 @@ def test_counts_of_a_lane_are_all_ways_to_divide_its_places() -> None:
     assert list(places.counts()) == [(0, 3), (1, 2), (2, 1), (3, 0)]
     zoned = LanePlaces(2, 1, 3, ((0,), (1,)), (4, 2), parted=((0,), (1,)))
     assert list(zoned.counts()) == [(2, 1)]
+
+
+def test_places_of_a_lane_of_whole_nodes() -> None:
+    """Three nodes of four slots, lanes four wide."""
+    tables = equal_nodes(nodes=3, gpus=4, tp=1, dp=4, pp=3)
+    assert lane_places(Intervals(tables), Placer(tables), split=False).there == (3,)

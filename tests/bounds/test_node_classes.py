@@ -2,11 +2,12 @@
 
 from itertools import product
 
+import numpy as np
 import pytest
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import build_tables
-from solver.bounds.node_classes import least_costs
+from solver.bounds.node_classes import Resources, _least_ring, _starts, least_costs
 from tests.chain_instances import FAST, SLOW, chain_instance
 from tests.equal_nodes import OUTSIDE, equal_nodes
 from tests.seeds import one_each
@@ -32,12 +33,25 @@ def test_bug_least_costs_were_those_near_both_ends() -> None:
     """
     placer = two_groups((8, 8), (5, 6), 11)
     assert [least_costs(placer, j).outside for j in range(2)] == [8_010_000, 8_010_000]
+    assert max(_starts(placer, 0)) == 80  # of 88 slots
 
 
 def test_ring_starts_with_the_latencies_of_its_steps() -> None:
     """Four GPUs of a node: 2 x 3/4 of 10 MB at 10 GB/s, after 2 x 3 times 1 us."""
     sync, start = least_costs(Placer(equal_nodes(nodes=2, gpus=4, tp=1, dp=4, pp=2)), 0).sync
     assert (sync.tolist(), start) == ([1_500_000] * 4, 6_000)
+
+
+def test_the_least_ring_undercuts_both() -> None:
+    """Layer by layer, and its start."""
+    layers, start = _least_ring([(np.array([3, 1]), 5), (np.array([2, 4]), 6)])
+    assert (layers.tolist(), start) == ([2, 1], 5)
+
+
+def test_stages_to_come_take_the_least_of_any_class() -> None:
+    """Of 7: 3 + 2 leave 2 for one stage more, 4 + 2 do not."""
+    resources = Resources(usage=((2,), (3,)), most=(7,))
+    assert [resources.after((n,), 0, 1) for n in (3, 4)] == [(5,), None]
 
 
 @pytest.mark.parametrize("dp", one_each(range(1, 13), 4))

@@ -1,5 +1,7 @@
 """Where stages of free size may stand: counted by hand."""
 
+from dataclasses import replace
+
 from formulations.node_sharing import NodeSplit
 from solver.graph.gpu_graph import GpuGraph, State
 from tests.template_cases import random_places
@@ -15,6 +17,13 @@ def test_two_nodes_of_two_gpus_hold_two_to_four_stages() -> None:
     assert graph(2).numbers == [2, 3, 4]
     assert graph(1, 3).numbers == [1, 2, 3]
     assert graph(1, 3).start == State((0,), 0, None)
+
+
+def test_a_stage_of_four_gpus_takes_two_nodes_of_two() -> None:
+    """Both are full then."""
+    places = replace(random_places(1, 6, [2], [2], NodeSplit.ANY), gpus=(1, 4))
+    graph = GpuGraph(places, [(2,)])
+    assert [step.after.used for step in graph.steps[graph.start]] == [(1,), (2,)]
 
 
 def test_a_stage_fills_the_node_that_was_begun() -> None:

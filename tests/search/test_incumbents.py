@@ -43,3 +43,14 @@ def test_late_starts_have_the_patience_of_what_was_spent(monkeypatch: pytest.Mon
     search.incumbents.asked = 200
     search._round(10_000, None)
     assert asked == [2001]
+
+
+def test_a_plan_as_good_as_the_incumbent_is_no_news() -> None:
+    """The history has one moment less than it would."""
+    search = PlanSearch(random_instance(0), SolveOptions())
+    search.close()
+    best, moments = search.incumbents.known, len(search.incumbents.history)
+    assert best.plan is not None
+    assert best.step_time_ns is not None
+    search.incumbents.offer((best.plan, best.step_time_ns))
+    assert len(search.incumbents.history) == moments

@@ -11,7 +11,7 @@ from formulations.costs.stage_costs import StageCosts
 from formulations.decisions import Decisions, PathCut
 from formulations.instance.search import ScheduleName
 from formulations.plan import Degrees
-from solver.search.paths import CutPool, first_cuts, harvest, largest_share
+from solver.search.paths import CutPool, _nearby, first_cuts, harvest, largest_share
 from tests import brute_force, recursion
 from tests.loop_checks import feasible, judge, random_decisions
 from tests.random_configs import random_tables
@@ -72,6 +72,11 @@ def test_harvest_values_the_plan_at_its_step_time() -> None:
         assert found.step_time_ns == step
         stages = {cut.device for cut in found.cuts if cut.micro_batches in made.micro_batches}
         assert stages == set(range(tables.config.pp))
+
+
+def test_nearby_splits_move_one_boundary() -> None:
+    """Stages of two layers: the split itself, one and three layers, three and one."""
+    assert _nearby((0, 2, 4), 9).tolist() == [[0, 2, 4], [0, 1, 4], [0, 3, 4]]
 
 
 def test_pool_keeps_schedules_and_stages_apart() -> None:

@@ -9,7 +9,7 @@ from formulations.space import PlanSpace
 from solver.search.driver import solve
 from solver.verify.bounds import Prover
 from solver.verify.cascade import Claim, quick_verdicts
-from solver.verify.closed_forms import ClosedForms, refuted
+from solver.verify.closed_forms import ClosedForms, _Blocks, refuted
 from tests import brute_force
 from tests.best_plans import all_tables
 from tests.chain_instances import SLOW, chain_instance
@@ -28,6 +28,7 @@ def test_whole_blocks_are_proved_without_node_orders() -> None:
     ][:1]
     prover = Prover(PlanSpace(instance))
     assert ClosedForms(prover, [config]).work_ns()[0] < bound_ns
+    assert _Blocks(ClosedForms(prover, [config]), True).used.sum() == 3  # of four groups
     assert not quick_verdicts(prover, [Claim(0, config, bound_ns)])[0].open
 
 

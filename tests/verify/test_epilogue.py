@@ -10,7 +10,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Link
 from formulations.space import PlanSpace
 from solver.verify.bounds import Prover
-from solver.verify.epilogue import LeastCosts, at_least_ns
+from solver.verify.epilogue import Epilogues, LeastCosts, at_least_ns
 from solver.verify.orders import OrderGraph
 from solver.verify.refutation import question_of
 from tests import brute_force
@@ -29,21 +29,21 @@ def test_tied_embeddings_are_in_the_tails_of_the_outer_stages() -> None:
     assert times == [4_096_000, 0, 4_096_000]
 
 
-def tied_chain() -> CostTables:
-    """Two blocks on two equal GPUs, tied embeddings; one of the nodes has half of the other's link.
+def tied_chain(dp: int = 1) -> CostTables:
+    """Two blocks on two equal GPUs, tied embeddings; one of the nodes has half of the others' link.
 
     Their all-reduce takes 4.096 ms over the faster link, and as both have it, 8.192 ms.
     """
-    tables = chain_tables(chain_instance([1, 1], [SLOW, SLOW]))
-    first, second = tables.instance.cluster.groups
+    tables = chain_tables(chain_instance([1, 1], [SLOW] * 2 * dp))
+    first, second, *others = tables.instance.cluster.groups
     slower = Link(bandwidth_bytes_per_s=0.5e9, latency_s=0)
-    groups = (first, second.but(inter_node=slower))
+    groups = (first, second.but(inter_node=slower), *others)
     layers = list(tables.instance.workload.layers)
     update = {
         "workload": workload(layers, 4, 1000, tied=True),
         "cluster": tables.instance.cluster.but(groups=groups),
     }
-    return build_tables(tables.instance.model_copy(update=update), tables.config)
+    return build_tables(tables.instance.model_copy(update=update), tables.config.but(dp=dp, pp=2))
 
 
 def test_outer_stages_wait_for_the_slower_link_to_their_tied_embeddings() -> None:
@@ -54,6 +54,8 @@ def test_outer_stages_wait_for_the_slower_link_to_their_tied_embeddings() -> Non
     question = question_of(Prover(PlanSpace(tables.instance)), tables.config)
     assert question.refutes(best)
     assert not question.refutes(best * 1001 // 1000)
+    epilogues = Epilogues(tied_chain(dp=2))
+    assert epilogues.embeddings[epilogues.row(0, [(0, 0), (1, 1)])] == 8_192_000
 
 
 @pytest.mark.parametrize("zones", [False, True])

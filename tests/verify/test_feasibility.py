@@ -19,7 +19,7 @@ from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.search.driver import solve
 from solver.verify import Effort, verify_document
-from solver.verify.feasibility import check_target
+from solver.verify.feasibility import check_recomputed, check_target
 from solver.verify.findings import Findings
 from tests.best_plans import check_space
 from tests.brute_force import all_orders
@@ -127,6 +127,15 @@ def test_changed_recomputation_is_refused(chunks: int, way: Recompute, more: int
         assert verify_document(document, unproved).problems == ()
         if other.replicas != document.replicas:  # as it is stated
             assert verify_document(other, unproved).problems != ()
+
+
+def test_only_full_recomputation_may_be_of_some_blocks() -> None:
+    """One of two."""
+    findings = {way: Findings() for way in ("selective", "full")}
+    for way in ("selective", "full"):
+        one_of_two = Recomputed.model_construct(way=way, blocks=1)
+        check_recomputed(one_of_two, RECOMPUTE_WAYS, 2, "", findings[way])
+    assert [bool(of_way.problems) for of_way in findings.values()] == [True, False]
 
 
 def test_bug_stage_without_blocks_recomputes_nothing() -> None:

@@ -141,6 +141,11 @@ def test_a_bound_that_is_shown_again_needs_no_word(recovered: FleetDocument) -> 
     document = sealed(recovered.but(recovery={"steps_bound": 1.5 * recovered.recovery.steps}))
     assert verify_fleet(document).problems == ()
     assert verify_fleet(document).reservations == (UNCLAIMED,)
+    least_ns = least_step_ns(recovered, round(recovered.step_time_s * 1e9))
+    assert least_ns is not None
+    shown = (3600 - recovered.recovery.restart_s) * 1e9 / least_ns
+    document = sealed(recovered.but(recovery={"steps_bound": shown}))
+    assert verify_fleet(document).reservations == (UNCLAIMED,)
 
 
 def test_too_many_mixes_are_left_to_the_search(

@@ -163,6 +163,12 @@ def test_no_strategy_can_be_forged(path: str, value: object) -> None:
     assert _honest(resealed(document, {path: value})).problems
 
 
+def test_groups_out_of_order_are_named() -> None:
+    """By what the order of the file asks."""
+    problems = verify_lengths(resealed(written(*SWITCHING), {"groups": _turned})).problems
+    assert any(line.endswith("strategies ascending") for line in problems), problems
+
+
 @pytest.mark.parametrize("more_ns", [-1, 1, None])
 def test_no_padded_row_can_be_forged(more_ns: int | None) -> None:
     """Not by a ns, of any length, nor with a curve above all rows, as packed ones have it."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from formulations.costs.tables import build_tables
@@ -10,8 +11,9 @@ from solver.verify import exhaust as module
 from solver.verify.bounds import ANY_TIME_NS, Clock, Prover, TimeUpError
 from solver.verify.exhaust import exhaust
 from solver.verify.orders import OrderGraph
-from solver.verify.stages import ChunkStages
+from solver.verify.stages import ChunkStages, Stages
 from tests.best_plans import check_claims
+from tests.equal_nodes import equal_nodes
 from tests.expert_instances import expert_instance
 from tests.random_configs import random_optimum_ns, random_tables, scheduled
 from tests.seeds import few_and_many
@@ -28,6 +30,15 @@ def test_the_optimum_is_proved_and_no_more(
     for seed in seeds:
         best = random_optimum_ns(seed, zones, "interleaved")
         check_claims(random_tables(seed, zones, "interleaved"), best)
+
+
+def test_outer_devices_have_the_outer_layers() -> None:
+    """Of four layers the first device's start at 0, the last one's end at 4."""
+    tables = equal_nodes(nodes=2, gpus=1, tp=1, dp=1, pp=2)
+    stages = Stages(Prover(PlanSpace(tables.instance)), tables.config, OrderGraph(tables))
+    first, last = (stages.possible(k).reshape(5, 5) for k in range(2))
+    assert np.argwhere(first).tolist() == [[0, 1], [0, 2], [0, 3], [0, 4]]
+    assert np.argwhere(last).tolist() == [[0, 4], [1, 4], [2, 4], [3, 4]]
 
 
 def test_too_many_ways_are_no_question() -> None:

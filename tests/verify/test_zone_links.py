@@ -8,6 +8,7 @@ import pytest
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables
+from formulations.instance import ZoneLink
 from formulations.instance.load import load_instance
 from formulations.space import PlanSpace
 from formulations.space.configurations import recompute_ways
@@ -16,6 +17,7 @@ from solver.verify.bounds import Clock, Prover
 from solver.verify.cascade import Claim, searched
 from solver.verify.zone_links import keeps_stages_apart, spanning_ns
 from tests import brute_force
+from tests.equal_nodes import equal_nodes
 from tests.random_configs import extreme_optimum_ns, extreme_tables
 from tests.seeds import few_and_many, one_each
 from tests.small_instances import plain_config
@@ -31,6 +33,16 @@ def spans(tables: CostTables, order: Sequence[int]) -> bool:
     zone, dp = tables.instance.cluster.zone_of_group, tables.config.dp
     slots = [zone[j] for j in order for _ in range(tables.slots_per_node[j])]
     return any(len(set(slots[i : i + dp])) > 1 for i in range(0, len(slots), dp))
+
+
+def test_the_least_ring_between_zones() -> None:
+    """Four layers of 20 us, then two steps of 1 ms on two nodes; 28 bytes at half of 1 GB/s.
+
+    More nodes take more steps, the other links half as much time again.
+    """
+    faster = ZoneLink(bandwidth_bytes_per_s=1e9, latency_s=1e-3, source="test")
+    tables = equal_nodes(nodes=4, gpus=1, tp=1, dp=4, pp=1, zones="xyzz", own={"xz": faster})
+    assert spanning_ns(prover_of(tables), tables.config) == 80_000 + 2_000_000 + 56
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(240), 20))
