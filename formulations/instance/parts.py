@@ -71,7 +71,10 @@ _OF_PARTS = Layer.model_fields.keys() - _NOT_OF_PARTS
 def layer_of(
     part: Part, kind: str, *, factor: int, vocabulary: tuple[int, int] = (0, 0), **fields: Any
 ) -> Layer:
-    """The layer of a part, with elements of `factor` times 16 bit, and further fields as given."""
+    """The layer of a part, with elements of `factor` times 16 bit, and further fields as given.
+
+    vocabulary: rows and columns of a matrix that is split by rows.
+    """
     fields |= {name: part[name] for name in _OF_PARTS}
     for name, fixed in _ELEMENTS.items():
         unchanged = min(part[name], part[fixed]) if fixed else 0
@@ -128,7 +131,10 @@ FLASH_BYTES = 4  # per row and head, an fp32 number (Dao et al. 2022, algorithm 
 
 
 def self_attention(sizes: TransformerSizes, s: int, flash: bool, keys: int) -> Part:
-    """Self-attention of every query to `keys` tokens: plain, grouped or multi-query heads."""
+    """Self-attention of every query to `keys` tokens: plain, grouped or multi-query heads.
+
+    The scores' softmax may have a learned sink per head.
+    """
     h, d = sizes.hidden_size, sizes.width_per_head
     q, kv = sizes.heads * d, sizes.num_kv_heads * d
     attention = _projections(sizes, s) + _attention_scores(sizes, s, d, d, flash, keys)

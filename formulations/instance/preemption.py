@@ -66,7 +66,10 @@ MEASURED = (
 
 
 def costs_of_size(parameters: int) -> tuple[Costs, float]:
-    """The smallest measured model of this size or above, or the largest, and a factor beyond it."""
+    """The smallest measured model of at least this size, and a factor on its costs.
+
+    The factor is 1; above the largest model it is the size in proportion.
+    """
     costs = next((costs for costs in MEASURED if parameters <= costs.parameters), MEASURED[-1])
     return costs, max(1.0, parameters / costs.parameters)
 

@@ -116,7 +116,10 @@ def only_origin(section: Section, place: Place, *fields: str) -> None:
 def from_config(
     path: Path, read: Callable[[Mapping[str, object], str], T], place: Place | None = None
 ) -> T:
-    """What `read` makes of a config.json and its name; `place`: where another file names it."""
+    """What `read` makes of a config.json and its name; `place`: where another file names it.
+
+    Raises InstanceError for a file that is none, and those of `read` with line and column added.
+    """
     allowed = "the path of a config.json" + (" from this file's folder" if place else "")
     name, text = str(path), read_text(path, allowed, place)
     config = parse_json(text, name)
