@@ -123,10 +123,8 @@ def shares(classes: Sequence[ReplicaClass], vector: Sequence[int], total: int) -
     """Micro-batches of every replica: the class's largest share, the surplus taken off again."""
     result = {r: v for alike, v in zip(classes, vector, strict=True) for r in alike.replicas}
     surplus = sum(result.values()) - total
-    for r in sorted(result, key=lambda r: (-result[r], -r)):
-        if surplus and result[r] > 1:
-            result[r] -= 1
-            surplus -= 1
+    for r in sorted(result, key=lambda r: (-result[r], -r))[:surplus]:
+        result[r] -= 1
     return tuple(result[r] for r in sorted(result))
 
 

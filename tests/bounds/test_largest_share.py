@@ -1,16 +1,20 @@
 """The bound of a configuration over all node orders and shares: valid, and as strong as it says."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
+import numpy as np
 import pytest
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Link, SearchSpace
 from formulations.instance.search import ScheduleName
 from solver.bounds import largest_share
-from solver.bounds.largest_share import config_bound_ns
+from solver.bounds.largest_share import _by_time, config_bound_ns
+from solver.graph.edges import build_layers
 from solver.graph.problem import Intervals
+from tests.enumeration.test_engine import random_chain
 from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables
 from tests.seeds import few_and_many
 from tests.small_instances import gpu, instance_of, layer, nodes_of, plain_config, workload
@@ -69,3 +73,11 @@ def test_too_many_orders_have_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a graph of all orders the bound is 0, which holds for any plan."""
     monkeypatch.setattr(largest_share, "order_graph", lambda *_: None)
     assert config_bound_ns(Intervals(two_speeds(8, "even")), NO_CUTOFF) == 0
+
+
+def test_micro_batches_that_fit_above_the_latency() -> None:
+    """20 // 3 are not below the 3 that save 2 ns each, so (20 + 3 * 2) // 5."""
+    work, ahead, behind, room = np.array([5, 2, 3, 20]).reshape(4, 1, 1)
+    first = build_layers(random_chain(1), NO_CUTOFF)[0]
+    edges = replace(first, work=work, ahead=ahead, behind=behind)
+    assert _by_time(room, edges, 3).tolist() == [[5]]

@@ -7,7 +7,7 @@ import pytest
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import build_tables
-from solver.bounds.node_classes import Resources, _least_ring, _starts, least_costs
+from solver.bounds.node_classes import Resources, _least_ring, _starts, least_costs, steps
 from tests.chain_instances import FAST, SLOW, chain_instance
 from tests.equal_nodes import OUTSIDE, equal_nodes
 from tests.seeds import one_each
@@ -49,9 +49,12 @@ def test_the_least_ring_undercuts_both() -> None:
 
 
 def test_stages_to_come_take_the_least_of_any_class() -> None:
-    """Of 7: 3 + 2 leave 2 for one stage more, 4 + 2 do not."""
-    resources = Resources(usage=((2,), (3,)), most=(7,))
-    assert [resources.after((n,), 0, 1) for n in (3, 4)] == [(5,), None]
+    """Of 11: 3 + 2 leave 6 for three stages more, 4 + 2 do not. Two stages of 2 take all of 4."""
+    resources = Resources(usage=((2,), (3,)), most=(11,))
+    assert [resources.after((n,), 0, 3) for n in (3, 4)] == [(5,), None]
+    moves = steps([{0: 1}] * 2, Resources(usage=((2,),), most=(4,)))
+    assert moves is not None
+    assert [len(stage) for stage in moves] == [1, 1]
 
 
 @pytest.mark.parametrize("dp", one_each(range(1, 13), 4))

@@ -30,6 +30,8 @@ def test_arcs_hold_pipelines_of_every_length() -> None:
     # after a full one, whose last stage has one GPU or two. 4: the GPUs left of these 3 states.
     assert [len(stage) for stage in arcs] == [2, 4, 4, 3]
     assert [sum(arc.what is None for arc in stage) for stage in arcs] == [1, 1, 0, 0]
+    # Tied embeddings, of the one place that they take any time at.
+    assert FreeDegrees(graph, 4).problem.stages[-1].embedding.tolist() == [0, 0, 4]
 
 
 def test_every_gpu_works_on_its_fastest_layers() -> None:

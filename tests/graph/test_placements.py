@@ -12,10 +12,17 @@ from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
 from solver.search.enumeration import enumerate_config
 from tests import brute_force
+from tests.equal_nodes import equal_nodes
 from tests.random_configs import extreme_optimum_ns, extreme_tables
 from tests.seeds import few_and_many
 
 NO_CUTOFF = 1 << 50
+
+
+def test_lanes_share_the_link_between_zones() -> None:
+    """Two lanes of three replicas: six messages of 1 MB at 0.5 GB/s, after 1 ms."""
+    zones = StageZones(Placer(equal_nodes(nodes=2, gpus=4, tp=1, dp=4, pp=2, zones="xy")))
+    assert zones.sends((0, 0), (1, 1), 3) == [(13_000_000,)] * 2
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(240), 24))

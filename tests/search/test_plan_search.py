@@ -5,7 +5,7 @@ import pytest
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.search.driver import solve
-from solver.search.plan_search import PlanSearch
+from solver.search.plan_search import EFFORTS, PlanSearch
 from tests.small_instances import random_instance
 from tests.stage_degrees import stage_instance
 
@@ -52,3 +52,11 @@ def test_a_search_below_a_cutoff_finds_nothing_at_it() -> None:
         assert standing.step_time_ns == standing.objective == found_ns
         assert (standing.bound or 0) >= best_ns
         assert standing.open == ()
+
+
+def test_the_exact_method_takes_all_efforts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of configs whose stages share their degrees, then of all."""
+    search, efforts = PlanSearch(stage_instance(2), SolveOptions()), list[int | None]()
+    monkeypatch.setattr(search, "_round", lambda effort, among: efforts.append(effort))
+    search.close()
+    assert efforts == [*EFFORTS, *EFFORTS]

@@ -41,5 +41,6 @@ def test_figures_may_differ_by_float_noise(
     assert findings.close("gap", found, expected) is holds
     text = () if holds else (f"gap: found {found!r}, expected {expected!r}",)
     assert findings.verification().problems == text
+    assert findings.equal("stages", 2, 2)
     findings.reserve("a bound")
     assert (findings.verification().ok, findings.verification().complete) == (holds, False)

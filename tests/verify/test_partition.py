@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from solver.verify import partition
 from solver.verify.partition import Dealing, Nodes, best_deal, deal
 
 
@@ -35,6 +36,13 @@ def dealing(even: bool, work: list[int]) -> Dealing:
         even=even,
         work=work,
     )
+
+
+def test_lanes_in_too_many_ways_are_not_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two lanes, and 0 to 4 nodes of the first group: 10."""
+    for most, few in ((10, True), (9, False)):
+        monkeypatch.setattr(partition, "MOST_DEALT", most)
+        assert dealing(True, [1, 1]).few == few
 
 
 def test_most_by_nodes_are_found_by_halving() -> None:
