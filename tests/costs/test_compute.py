@@ -28,6 +28,9 @@ def test_tensor_groups_divide_products_and_what_is_kept() -> None:
     assert analytic_s(block, group, "bf16", 2, 2) == pytest.approx((1.03e-3, 2.06e-3))
     # One GPU: 2 ms, and 20 MB 2.5 times: 50 us.
     assert analytic_s(block, group, "bf16", 1, 2) == pytest.approx((2.05e-3, 4.10e-3))
+    # Half of it by experts of 1 M parameters, half on each GPU: 2 bytes forward, 10 backward.
+    routed = block.but(sharded_parameters=10**6, expert_parameters=10**6, expert_flops=30 * 10**9)
+    assert analytic_s(routed, group, "bf16", 2, 2) == pytest.approx((1.031e-3, 2.065e-3))
 
 
 def test_fused_attention_is_a_kernel_of_its_own() -> None:

@@ -5,7 +5,7 @@ import pytest
 from formulations.instance import Layer
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import OPTIMIZER_BYTES, PRECISIONS, OptimizerState, Precision
-from tests.architectures import GPT2, build
+from tests.architectures import GPT2, T5_SMALL, build
 
 S, H, HEADS = 8, 4, 2
 SIZES = GPT2.but(hidden_size=H, layers=1, heads=HEADS, vocabulary_size=128)
@@ -37,6 +37,10 @@ def test_bug_copies_kept_what_followed_from_the_fields_they_replace() -> None:
     assert any(layer.core_bytes for layer in workload.layers)
     assert not any(layer.core_bytes for layer in workload.with_flash().layers)
     assert workload.with_flash() == build(GPT2, 8, flash=True)
+
+
+def test_two_tensors_are_the_largest_message_of_an_encoder_and_a_decoder() -> None:
+    assert build(T5_SMALL, 1).largest_message_bytes == 2 * 2 * 512
 
 
 def test_figures_of_a_layer_by_hand() -> None:

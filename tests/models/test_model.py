@@ -15,6 +15,7 @@ def test_what_is_certain_is_an_int() -> None:
     assert weighted([2, 3, 5], [1, 0, 1]) == 7
     literal = Linear({3: 1})
     assert total_of(literal, negated(literal)) == 1
+    assert of_numbers({1: 7, 2: 4}).excess(1, 2) == 3
     assert Solution([0, 0, 0, 3]).stands([(literal, 3)])
     for twin in TWINS:
         model = twin.model()
@@ -36,7 +37,9 @@ def test_constants_are_compared(twin: Twin) -> None:
     literal = model.literal("literal")
     model.at_most(0, 5, 4, literal)
     model.at_most(0, 5, 4, 0)
-    assert least_values(model, [negated(literal)]) == [1]
+    implied = model.literal("implied")
+    model.implies(0, negated(literal), implied)
+    assert least_values(model, [negated(literal), implied]) == [1, 1]
 
 
 @ENGINES

@@ -72,6 +72,8 @@ def test_unlike_ends_go_together_or_not_at_all() -> None:
         tied = unlike("flagscale", WIDE, NARROW, workload="catalogue: gpt2")
         assert not runs_order(*tied, order)
     assert runs_degrees(*unlike("flagscale", WIDE, NARROW), 0)
+    instance, config = unlike("flagscale", WIDE, NARROW)
+    assert not runs_degrees(instance, config.but(dp=2), 0)  # of one slot each
     assert not runs_degrees(*unlike("flagscale", WIDE, NARROW, workload="catalogue: gpt2"), 0)
 
 
