@@ -51,6 +51,8 @@ def test_what_a_workload_asks_for() -> None:
     """Tied matrices stay in one stage of torchtitan; gradients like weights need no ZeRO."""
     assert refused("torchtitan", {"pp": 1, "zero": 2}, GPT2) == ""
     assert refused("torchtitan", {"pp": 2, "zero": 1}, GPT2) == "pipeline_parallel"
+    (stages,) = LAUNCHERS["torchtitan"].refused(GPT2, Demands(tp=1, pp=2, zero=1))
+    assert stages.reason == "which keeps tied embeddings in one stage"
     assert TARGETS["torchtitan"].most_stages(PLAIN.but(mtp_layers=1)) == 1
     assert refused("megatron", {"pp": 2}, GPT2) == ""
     assert mixed_gradients(PLAIN)
