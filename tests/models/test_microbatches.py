@@ -6,13 +6,15 @@ from itertools import combinations
 import pytest
 
 from formulations.costs.tables import CostTables
-from formulations.decisions import share_range
-from formulations.models.microbatches import Shares
+from formulations.decisions import ALL_FREE, share_range
+from formulations.models.microbatches import Shares, shares_part
+from formulations.models.model import Solution
 from formulations.models.node_order import FixedOrder, FreeOrder, Order
 from tests import brute_force
+from tests.equal_nodes import equal_nodes
 from tests.random_configs import random_tables
 from tests.seeds import few_and_many
-from tests.twins import TWINS, Twin, all_solutions
+from tests.twins import CPSAT, TWINS, Twin, all_solutions
 
 SEEDS = few_and_many(range(0, 160, 4), 3)
 
@@ -49,3 +51,10 @@ def test_solutions_are_the_shares_of_equal_replicas_descending(
             assert all_solutions(model, part) == sorted(expected)
             least, too_many = share_range(tables).start, share_range(tables).stop
             assert (part.at_least(0, least), part.at_least(0, too_many)) == (1, 0)
+
+
+def test_even_shares_leave_no_choice() -> None:
+    """Two of the four micro-batches for each of two replicas."""
+    tables = equal_nodes(2, 1, 1, 2, 1)
+    part = shares_part(CPSAT.model(), tables, FixedOrder(tables, (0, 0)), ALL_FREE)
+    assert part.extract(Solution([])) == (2, 2)

@@ -9,8 +9,10 @@ from formulations.switching.shards import (
     Kind,
     Layout,
     Seat,
+    first_gpus,
     slice_classes,
 )
+from tests.equal_nodes import equal_nodes
 from tests.small_instances import layer, workload
 
 
@@ -20,6 +22,10 @@ def test_thousands_of_transfers_are_few_classes() -> None:
         classes = slice_classes(llama_32b(), in_order(before), in_order(after), ["gradients"])
         assert len(classes) < 300
         assert before != after or classes == ()
+
+
+def test_first_gpus_of_three_nodes_of_four() -> None:
+    assert first_gpus(equal_nodes(3, 4, 1, 12, 1).instance.cluster) == [0, 4, 8, 12]
 
 
 def moved(model: Workload, before: Layout, after: Layout) -> dict[tuple[object, object], int]:
