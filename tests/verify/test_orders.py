@@ -7,8 +7,9 @@ import pytest
 
 from formulations.costs.intervals import interval_sums
 from formulations.costs.tables import CostTables
-from solver.verify.orders import OrderGraph
+from solver.verify.orders import LaneGraph, OrderGraph, Spot, Tally
 from tests import brute_force
+from tests.bounds.test_node_classes import two_groups
 from tests.random_configs import random_tables
 from tests.seeds import one_each
 
@@ -88,3 +89,14 @@ def test_transfers_between_zones_are_those_of_all_orders(seed: int) -> None:
         [{one[:2] for one in st} for st in way(tables)] for way in (by_graph, by_orders)
     )
     assert known == all_known
+
+
+def test_a_lane_may_stay_on_a_node_that_holds_more_than_a_stage() -> None:
+    """Two replicas in lanes of one: nodes of three slots reach into the next stage, of one do not.
+
+    8 MB at 1 GB/s, and 10 us between nodes.
+    """
+    tables = two_groups((3, 1), (2, 2), 2).tables
+    graph = LaneGraph(tables, Tally(((), ()), ()), (), (None,) * 4, apart=False)
+    sends = [graph._send_ns(1, Spot(j, range(1)), Spot(j, range(2, 3)), 1) for j in range(2)]
+    assert sends == [[8_000_000], [8_010_000]]
