@@ -33,7 +33,7 @@ def test_bounds_and_trials_of_small_configs(seed: int) -> None:
 
 
 def test_weights_by_gpus_are_those_of_the_fastest_place() -> None:
-    """Work of 1 on the three GPUs of one node, 3 on two of the other: v = 1 and 1/3, 11/3 in all."""
+    """Work of 1 on three GPUs of a node, 3 on two of the other: v = 1 and 1/3, 11/3 in all."""
     instance = stage_instance(4)
     bounds, space = StageWork(Prover(PlanSpace(instance))), configs(instance)
     config = next(c for c in space if c.per_stage and (c.pp, c.nodes_used) == (2, (1, 1)))
