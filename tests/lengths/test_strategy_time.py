@@ -31,6 +31,8 @@ def test_parts_and_lengths_that_decide_by_hand() -> None:
     assert times.of_set((0,)) == 300
     assert times.parts((0,), 300) == [12288, 4096]
     assert times.undivided((0, 1)) == []  # 1100 / (1 + 1 / 3) = 825 ns is more than 700
+    few = StrategyTimes(Strategy("unlike", (fast, slow)), (Atom(100, 1), Atom(700, 1)), "packed")
+    assert few.undivided((0, 1)) == [1]  # 700 on the fast one; 800 / (1 + 1 / 3) is 600
     like = StrategyTimes(Strategy("like", (fast, fast)), (Atom(100, 4), Atom(700, 1)), "packed")
     assert like.of_set((0, 1)) == 700
     assert like.undivided((0, 1)) == [1]

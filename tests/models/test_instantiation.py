@@ -1,5 +1,8 @@
 """Pipelines and their micro-batches in one model, by hand; `tests/fleets` tries all choices."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from formulations.models.instantiation import InstantiationModel
@@ -7,10 +10,10 @@ from formulations.pipelines import Instantiation, InstantiationProblem, Pipeline
 from tests.twins import TWINS, Twin, solved
 
 
-def problem(**fields: object) -> InstantiationProblem:
+def problem(exchanges: Sequence[int] = (), **fields: Any) -> InstantiationProblem:
     """Pipelines of one node, 10 ns a micro-batch, and of two nodes, 4 ns; four nodes in all."""
     kinds = tuple(
-        PipelineKind(nodes=(nodes,), times_ns=[each_ns * m for m in range(1, 9)])
+        PipelineKind((nodes,), [each_ns * m for m in range(1, 9)], exchanges)
         for nodes, each_ns in ((1, 10), (2, 4))
     )
     usual: dict[str, object] = {"available": (4,), "faults": 0, "micro_batches": 8}
@@ -24,9 +27,10 @@ def problem(**fields: object) -> InstantiationProblem:
         ({}, 16),  # two of two nodes run four micro-batches each
         ({"faults": 2}, 20),  # three at least: two of one node with 1, 2 x 10, and 6 x 4 = 24; or
         ({"faults": 3}, 20),  # four of one node, two micro-batches each
+        ({"faults": 3, "exchanges": (0, 0, 0, 5)}, 25),
     ],
 )
-def test_the_least_step_by_hand(twin: Twin, fields: dict[str, object], step_ns: int) -> None:
+def test_the_least_step_by_hand(twin: Twin, fields: dict[str, Any], step_ns: int) -> None:
     """Of three pipelines 2, 1, 1 nodes: 5 micro-batches at 4, and 3 over two at 10: 20 ns."""
     built = InstantiationModel(twin.model(), problem(**fields))
     outcome = solved(built.model)
