@@ -78,6 +78,8 @@ def test_traffic_that_no_path_exceeds(
     tables = equal_nodes(2, 1, 1, 1, 2, zones=zones)
     config = tables.config.but(degrees=tuple(Degrees(tp=tp) for tp in degrees))
     tables = replace(tables, config=config, embedding_bytes=(2 * 10**6, 10**6))
+    slower = tables.optimizer_ns + 10 * np.arange(len(degrees))  # on the second group
+    tables = replace(tables, optimizer_ns=slower)
     times = tables.num_micro_batches * int((tables.work_ns.max(axis=1)).sum())
     optimizer = int(tables.optimizer_ns.max(axis=1).sum())
     assert tables.longest_ns - times - optimizer == pytest.approx(expected_s * 1e9, abs=2)

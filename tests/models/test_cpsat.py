@@ -16,3 +16,6 @@ def test_constants_count_in_what_is_minimised() -> None:
     for term, least in ((weighted([2, 5], [x, 1]), 11), (model.product("xy", 81, x, y), 6)):
         model.minimize(term)
         assert solved(model).objective == least
+    model.within(0, x, None, 4)
+    model.minimize(weighted([-1], [x]))
+    assert solved(model).objective == -4
