@@ -254,11 +254,12 @@ def measured_on_b200(folder: Path) -> Iterator[MemoryRow]:
             sequence_length=row["sequence_length"],
             global_batch=row["micro_batches"] * row["dp"],
             flash_attention=True,
+            fused_cross_entropy=True,
         )
         names = ("tp", "dp", "pp", "cp", "ep")
         degrees = {name: row[name] for name in names} | {"micro_batch": 1, "zero": 1}
         devices = _devices(
-            workload.with_fused_cross_entropy(),
+            workload,
             split=row["tp"] > 1,
             micro_batches=row["micro_batches"],
             workspace=True,

@@ -204,7 +204,8 @@ def _gradients_on_the_way(instance: Instance, config: Configuration, j: int) -> 
     head = layers[-1]
     rows = padded_vocabulary(head.vocabulary_rows, tp) // tp
     around = 0 if workload.fused_cross_entropy else workload.logits_bytes // tp
-    around += 2 * workload.boundary_bytes * instance.splits_sequence(tp)
+    if tp > 1 and instance.splits_sequence(tp):
+        around += 2 * workload.boundary_bytes
     whole = workload.parameter_bytes * rows * head.vocabulary_columns
     whole += ceil_div(degrees.sequences(config.micro_batch) * around, degrees.cp)
     return [*blocks, max(blocks) + whole]

@@ -97,11 +97,10 @@ def resolve_workload(
             gradient_bytes=_GRADIENT_BYTES[written.gradient_precision],
             flash_attention=flash_attention,
             optimizer_state=written.optimizer_state,
+            fused_cross_entropy=written.fused_cross_entropy,
         )
     except InstanceError as error:
         raise place.at("sequence_length").error(error.found, error.allowed) from None
-    if written.fused_cross_entropy:
-        workload = workload.with_fused_cross_entropy()
     return architecture, workload
 
 

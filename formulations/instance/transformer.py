@@ -69,6 +69,7 @@ def build_workload(
     gradient_bytes: int = 4,
     flash_attention: bool = False,
     optimizer_state: OptimizerState = "fp32",
+    fused_cross_entropy: bool = False,
 ) -> Workload:
     """Workload of a transformer; InstanceError for more tokens than it has learned positions."""
     positions = architecture.learned_positions
@@ -90,7 +91,7 @@ def build_workload(
         parameters = trained - _training_only(architecture)
         mtp_layers = architecture.mtp_layers
         biases = architecture.moe is not None and architecture.moe.biases
-    return Workload(
+    workload = Workload(
         name=name,
         source=source,
         layer_runs=runs,
@@ -112,6 +113,7 @@ def build_workload(
         optimizer_block_bytes=OPTIMIZER_BYTES[optimizer_state][1],
         flash_attention=flash_attention,
     )
+    return workload.with_fused_cross_entropy() if fused_cross_entropy else workload
 
 
 def _chain(

@@ -74,6 +74,7 @@ def of_rows(instance: Instance, tokens: int, num_rows: int) -> Instance:
             gradient_bytes=old.gradient_bytes,
             flash_attention=old.flash_attention,
             optimizer_state=old.optimizer_state or "fp32",
+            fused_cross_entropy=old.fused_cross_entropy,
         )
         for name, old in (("workload", instance.workload), ("fused", instance.fused))
         if old is not None

@@ -7,12 +7,20 @@ from pathlib import Path
 import pytest
 
 from formulations.plan import Degrees
-from solver.export import megatron
+from solver.export import megatron, megatron_bridge
 from solver.export.job import Job, Piece
 from solver.export.megatron import parsed, written
 from solver.export.registry import EXPORTERS
 from tests.export.stored import JOBS, cases, check_stored
-from tests.export_cases import UNEVEN, WHOLE_EXPERTS, instance_of, job_of, plan_of, recomputing
+from tests.export_cases import (
+    UNEVEN,
+    UNTIED,
+    WHOLE_EXPERTS,
+    instance_of,
+    job_of,
+    plan_of,
+    recomputing,
+)
 
 MEGATRON = EXPORTERS["megatron"]
 
@@ -38,6 +46,18 @@ def test_what_megatron_cannot_express(job: Job, line: str) -> None:
     fault = MEGATRON.faults(job)[0]
     assert line in fault.found
     assert "solve again" in fault.change or "one stack" in fault.change
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_loss_is_fused_where_the_memory_counts_on_it(fused: bool) -> None:
+    """Megatron-LM's arguments and Megatron-Bridge's recipe ask for it, and only then."""
+    job = job_of(workload=f"{UNTIED}, fused_cross_entropy: {fused}".lower())
+    texts = (
+        megatron.files(job)["megatron_args.txt"],
+        megatron_bridge.files(job)["planned_recipe.py"],
+    )
+    words = "--cross-entropy-loss-fusion", "model.cross_entropy_loss_fusion = True"
+    assert [word in text for word, text in zip(words, texts, strict=True)] == [fused] * 2
 
 
 @pytest.mark.parametrize(("name", "line"), [("uneven", False), ("tensor", True)])

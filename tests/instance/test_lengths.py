@@ -41,6 +41,12 @@ def test_histogram() -> None:
     assert (rows.workload, rows.lengths) == (parsed(HEAD).workload, None)
 
 
+def test_bug_rows_kept_logits_in_32_bit() -> None:
+    """Where the loss is fused, that of rows of any length is."""
+    fused = HISTOGRAM.replace("llama2-7b", "llama2-7b, fused_cross_entropy: true")
+    assert of_rows(parsed(fused), 4096, 8).workload.fused_cross_entropy
+
+
 def test_file_longer_sequences_are_cut_off(tmp_path: Path) -> None:
     """`longest` cuts, `sequences` scales: twice as many of each."""
     (tmp_path / "a.csv").write_text("\n".join(map(str, LENGTHS)))

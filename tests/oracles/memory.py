@@ -111,7 +111,7 @@ class Memory:
         padded = 128 * slot.tp * ceil(at.rows[x].vocabulary / (128 * slot.tp))
         logits = at.model.element_bytes * at.model.tokens * at.rows[x].vocabulary
         beside = 0 if workload.fused_cross_entropy else logits // slot.tp
-        beside += 2 * workload.boundary_bytes * at.splits(slot.tp)
+        beside += 2 * workload.boundary_bytes * (slot.tp > 1 and at.splits(slot.tp))
         matrix = padded // slot.tp * at.model.hidden + max(dense)
         return workload.parameter_bytes * matrix + ceil(at.sequences(slot) * beside / slot.cp)
 
