@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.command import command
+from bench.instantiation import InstantiationModel
 from bench.records import ROOT, append, record
 from formulations.instance.load import load_instance
-from formulations.models.instantiation import InstantiationModel
 from formulations.models.milp import Milp
 from formulations.pipelines import Instantiation, InstantiationProblem
 from solver.backends import highs

@@ -114,9 +114,3 @@ class Instantiation:
         pairs = zip(problem.kinds, self.shares, strict=True)
         slowest = max(kind.times_ns[shares[0] - 1] for kind, shares in pairs if shares)
         return slowest + problem.slowest_exchange_ns(self.counts)
-
-
-def conjugate(counts: Sequence[int]) -> tuple[int, ...]:
-    """Shares, descending, of which counts[q - 1] are at least q; `counts` is nonincreasing."""
-    num_shares = counts[0] if counts else 0
-    return tuple(sum(count > r for count in counts) for r in range(num_shares))

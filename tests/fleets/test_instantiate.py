@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.instantiation import InstantiationModel
 from formulations.errors import PlannerError
 from formulations.models.cpsat import CpSat
-from formulations.models.instantiation import InstantiationModel
 from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind
 from solver.backends import cpsat
 from solver.fleets.instantiate import instantiate

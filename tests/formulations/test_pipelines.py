@@ -1,6 +1,6 @@
 """Pipelines side by side, by hand."""
 
-from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind, conjugate
+from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind
 
 #: Two nodes of the first group, or one of each: steps and exchanges of 1, 2, .. pipelines.
 PAIR = PipelineKind((2, 0), (10, 20, 20, 40), (0, 6, 8))
@@ -31,10 +31,3 @@ def test_step_of_pipelines_and_their_exchange() -> None:
     assert PROBLEM.slowest_exchange_ns(chosen.counts) == 8
     assert chosen.step_ns(PROBLEM) == 25 + 8
     assert Instantiation(((), (2, 2))).step_ns(PROBLEM) == 25
-
-
-def test_conjugate_shares() -> None:
-    """Three pipelines have one or more, two have two or more, one has three: 3, 2, 1."""
-    assert conjugate((3, 2, 1)) == (3, 2, 1)
-    assert conjugate((3, 1)) == (2, 1, 1)
-    assert conjugate(()) == ()

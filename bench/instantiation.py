@@ -27,7 +27,7 @@ from functools import partial
 from itertools import pairwise
 
 from formulations.models.model import Linear, Model, Pairs, Term, total_of, weighted
-from formulations.pipelines import Instantiation, InstantiationProblem, conjugate
+from formulations.pipelines import Instantiation, InstantiationProblem
 
 
 class InstantiationModel:
@@ -112,3 +112,9 @@ class InstantiationModel:
         """The choice in a solution."""
         value = self.model.solution(values).value
         return Instantiation(tuple(conjugate(list(map(value, count))) for count in self.count))
+
+
+def conjugate(counts: Sequence[int]) -> tuple[int, ...]:
+    """Shares, descending, of which counts[q - 1] are at least q; `counts` is nonincreasing."""
+    num_shares = counts[0] if counts else 0
+    return tuple(sum(count > r for count in counts) for r in range(num_shares))

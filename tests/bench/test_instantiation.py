@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from formulations.models.instantiation import InstantiationModel
+from bench.instantiation import InstantiationModel
 from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind
 from tests.twins import TWINS, Twin, solved
 
