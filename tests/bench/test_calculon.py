@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 from bench.accuracy_rows import Row
-from bench.calculon import Figures, compared, configurations, error, instances, planned, why_not
+from bench.calculon import Figures, compared, configurations, error, instances, why_not
 from bench.calculon_study import priced, with_schedules
 from bench.calculon_terms import Calculon
-from formulations.costs.plan_costs import plan_costs
 from solver.options import SolveOptions
 from solver.search.driver import solve
-from solver.simulate import step_time_ns
 from tests.bench.bounds import bounds
 
 #: Every so many rows are priced.
@@ -42,16 +40,6 @@ def test_kinds_add_up_to_calculons_figures(every: list[Row]) -> None:
         model = Calculon(row)
         assert sum(model.times_s().values()) == pytest.approx(row["step_time_s"], abs=1e-6)
         assert sum(model.memory_bytes().values()) == pytest.approx(row["memory_bytes"], abs=1)
-
-
-@pytest.mark.slow
-def test_kinds_add_up_to_our_figures(every: list[Row]) -> None:
-    """Times to the simulated step, memory to that of the fullest GPU without any reserve."""
-    base = instances()["its figures"]
-    for row in every[:: 10 * EVERY]:
-        figures, costs = compared(base, row), plan_costs(*planned(base, row))
-        assert sum(figures["our_s"].values()) == pytest.approx(step_time_ns(costs) / 1e9)
-        assert sum(figures["our_bytes"].values()) == costs.memory_bytes.max()
 
 
 @pytest.mark.slow

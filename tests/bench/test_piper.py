@@ -83,28 +83,3 @@ def test_both_engines_agree(seeds: Sequence[int]) -> None:
         assert sum(stage.tp * stage.dp for stage in found.stages) <= problem.gpus
         better = PiperModel(problem, search.better_than(found.time_ps)).model
         assert cpsat.run(better, SolveOptions()).status is Status.INFEASIBLE
-
-
-@pytest.mark.parametrize(
-    ("memory_bytes", "answer"), [(24, None), (25, (5 * PS_PER_S, 2)), (30, (4 * PS_PER_S, 1))]
-)
-def test_memory_holds_samples_by_distance_from_the_end(
-    memory_bytes: int, answer: tuple[int, int] | None
-) -> None:
-    """Two equal operators of 4 s on 2 GPUs: a first stage of two holds 2 x 10 + 5 bytes.
-
-    Time of a stage: 4 s and 2 x 3 bytes at 6 bytes/s, one second. One stage on two GPUs would take
-    (4 + 4) / 2 s, but holds 2 x (10 + 5) bytes.
-    """
-    ways, edge = {1: (Way(4 * PS_PER_S, 0, 10, 5),)}, Edge(0, 1, {1: 3}, {1: 3})
-    problem = ThroughputProblem((ways, ways), (edge,), 2, 2, memory_bytes, 6.0)
-    found = ThroughputSearch(problem).solve()
-    assert (None if found is None else (found.time_ps, len(found.stages))) == answer
-
-
-def test_resync_counts_weights() -> None:
-    """Replication 2 of 12 bytes of weights costs 4 x 1 x 12 / (2 x 2) bytes a sample: 2 s."""
-    ways = {1: (Way(8 * PS_PER_S, 12, 1, 1),)}
-    found = ThroughputSearch(ThroughputProblem((ways,), (), 2, 2, 9, 6.0)).solve()
-    assert found is not None
-    assert found.time_ps == (8 // 2 + 2) * PS_PER_S

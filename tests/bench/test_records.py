@@ -1,34 +1,61 @@
-"""Records and processes of benchmarks."""
+"""What benchmarks share: records, and errors in one line."""
 
+import re
 import sys
+from pathlib import Path
 
+import pytest
+
+from bench import policies
+from bench.__main__ import main
 from bench.records import ROOT, config_text
-from bench.start import CASES, command, timed
-from bench.workers import estimated_s
 from formulations.plan import Degrees
+from solver.interrupt import NoTimeError
 from tests.small_instances import plain_config
 
 
-def test_commands_solve_stored_instances() -> None:
-    """From the repository's root, with a relative path; the files that they name exist."""
-    words = command(CASES["small"], 30)
-    assert words[1:4] == ["cli.py", "solve", "instances/hetero_small.yaml"]
-    assert all((ROOT / command(case, 1)[3]).is_file() for case in CASES.values())
+@pytest.mark.parametrize("name", ["templates", "replay"])
+def test_bug_benchmark_without_its_reference_says_so(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2 and one line; `templates` ended with 0, `replay` with a traceback."""
+    monkeypatch.setenv("HETPLAN_REFERENCE", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["bench", name])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert re.fullmatch(rf"error: {tmp_path}.* named by HETPLAN_REFERENCE\n", printed.err)
 
 
-def test_time_memory_exit_code_and_output_are_measured() -> None:
-    figures, output = timed([sys.executable, "-c", "print('one'); raise SystemExit(3)"])
-    assert (output, figures["exit_code"]) == ("one\n", 3)
-    assert figures["wall_s"] > 0
-    assert figures["peak_rss_bytes"] > 1 << 20
+def test_readme_says_where_the_originals_are() -> None:
+    """Of every folder that a benchmark reads."""
+    readme = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("## Reference data")[2].partition("\n## ")[0]
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "bench").glob("*.py"))
+    folders = set(re.findall(r'"(\w+)/[\w*/]+\.(?:json|csv)"', code)) - {"results"}
+    assert len(folders) > 5
+    assert all(f"`{folder}/`" in table for folder in folders)
+    assert table.count("github.com/") >= 9
 
 
-def test_rounds_of_workers_wait_for_each_other() -> None:
-    """10 s, of which 7 and 2 are two rounds: 1 s alone, then 4 and 1 on two workers.
+def test_bug_a_search_out_of_time_ended_in_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What hetplan cannot do, a benchmark says in one line, with hetplan's exit code."""
 
-    3 2 2 on two workers: the second is free at 2 and ends at 4.
-    """
-    assert estimated_s(10, {100: [3, 2, 2], None: [1, 1]}, 2) == 1 + 4 + 1
+    def late(*_: object) -> None:
+        raise NoTimeError("no recovery found within the limit; raise --time-limit")
+
+    monkeypatch.setattr(policies, "measured", late)
+    monkeypatch.setattr(sys, "argv", ["bench", "policies", "oobleck_gpt3_2_7b", "--every", "10m"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 4
+    assert capsys.readouterr().err == (
+        "error: no recovery found within the limit; raise --time-limit\n"
+    )
 
 
 def test_bug_tables_died_of_configs_with_degrees_per_group() -> None:

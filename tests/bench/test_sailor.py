@@ -1,4 +1,4 @@
-"""Sailor's even splits, and what its instances hold."""
+"""Sailor's even splits, and its profiles."""
 
 import json
 from pathlib import Path
@@ -6,12 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bench.sailor import CASES, sailor_split, super_gpus
+from bench.sailor import CASES, sailor_split
 from formulations.costs.tables import build_tables
 from formulations.instance.load import load_instance
 from formulations.space import configs
-from solver.options import SolveOptions
-from solver.search.driver import solve
 
 SMALL = load_instance(CASES / "opt_16_32.yaml")  # 26 layers on 4 nodes of 4 A100 and 8 of 4 V100
 
@@ -42,24 +40,3 @@ def test_profile_is_what_was_published(model: str, profile: str, reference: Path
                     # all blocks have the same times
                     layer = {"embedding": 0, "block": 2, "head": len(layers) - 1}[kind]
                     assert times == pytest.approx([1e3 * s for s in layers[str(layer)][:2]])
-
-
-def test_larger_gpus_are_slower_by_what_was_measured() -> None:
-    """Two V100 as one: two a node, blocks of 4.224 + 9.51 ms, 2 / (1 + 1/12) of the memory.
-
-    Of a block's activations 32 MiB of 384 MiB are whole on each GPU. With tensor degree 1
-    everywhere larger GPUs are the GPUs: the same step to the nanosecond.
-    """
-    changed = super_gpus(SMALL, (1, 2))
-    a100, v100 = changed.cluster.groups
-    assert (a100.gpus_per_node, v100.gpus_per_node) == (4, 2)
-    assert changed.profile is not None
-    times, _ = changed.profile.time_s("block", v100.gpu.name, 1, 1)
-    assert (times.forward, times.backward) == pytest.approx((4.224e-3, 9.51e-3))
-    sizes = (gpu.memory_bytes for gpu in (v100.gpu, SMALL.cluster.groups[1].gpu))
-    limits = SMALL.limits
-    usable = [s * (1 - limits.memory_headroom) - limits.framework_reserve_bytes for s in sizes]
-    assert usable[0] == pytest.approx(24 / 13 * usable[1])
-    alone = SMALL.but(search={"tensor_parallel": (1,), "pipeline_parallel": (3,)})
-    pair = (alone, super_gpus(alone, (1, 1)))
-    assert len({solve(instance, SolveOptions()).step_time_ns for instance in pair}) == 1

@@ -1,25 +1,12 @@
-"""The scaling benchmark: its instances, its records, its picture."""
+"""The scaling benchmark: its records and its picture."""
 
 import json
 import xml.etree.ElementTree as ElementTree
 
 from bench.records import ROOT
-from bench.scaling import INSTANCES, growth_picture, latest, measure
-from formulations.instance.load import load_instance
+from bench.scaling import growth_picture, latest, measure
 from solver.options import SolveOptions
 from tests.small_instances import random_instance
-
-
-def test_instances_share_the_nodes_equally_among_three_types() -> None:
-    """2 to 512 nodes of 8 GPUs; 2 nodes have two types."""
-    paths = sorted(INSTANCES.glob("*.yaml"))
-    assert [int(path.stem.removeprefix("nodes_")) for path in paths] == [2**n for n in range(1, 10)]
-    for n, path in enumerate(paths, 1):
-        groups = load_instance(path).cluster.groups
-        counts = [group.nodes for group in groups]
-        assert (sum(counts), len(counts)) == (2**n, min(3, 2**n))
-        assert max(counts) - min(counts) <= 1
-        assert {group.gpus_per_node for group in groups} == {8}
 
 
 def test_bug_gaps_were_noted_that_were_never_reached() -> None:

@@ -1,22 +1,17 @@
-"""The heuristic gap study: its optima against brute force, its figures, its files."""
+"""The heuristic gap study: its optima against brute force and published plans."""
 
-import csv
-import json
-import sys
 from itertools import pairwise
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
-from bench import study
-from bench.cases import Case, ConfigStudy, cases
+from bench.cases import ConfigStudy, cases
 from bench.study import published
 from formulations.costs.tables import build_tables
 from solver.heuristics.balance import SplitSpace, order_balance
 from tests.chain_instances import all_splits
 from tests.seeds import one_each
-from tests.small_instances import plain_config, random_instance
+from tests.small_instances import random_instance
 
 
 @pytest.mark.parametrize("seed", one_each(range(12), 6))
@@ -45,27 +40,3 @@ def test_published_plans_are_held_against_their_own_optimum(reference: Path) -> 
     plans = list(published(reference, limit_s=60))
     assert len(plans) == 21
     assert all(plan.bound_ns <= plan.optimum_ns <= plan.step_ns for plan in plans)
-
-
-def test_run_stores_record_cases_and_picture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Two cases of a stored instance name, worked out elsewhere: 5 % and 0 % from the optimum."""
-    config = plain_config((1, 1), pp=2)
-    pair = [Case("tiny", config, (1, 0), 100, 100, *ns, 12, 10) for ns in ((105, 100), (100, 102))]
-    monkeypatch.setattr(study, "cases", lambda *_: pair)
-    out = tmp_path / "study.jsonl"
-    monkeypatch.setattr(sys, "argv", ["study", "hetero_small", "--out", str(out)])
-    study.main()
-    [line] = out.read_text(encoding="utf-8").splitlines()
-    figures = json.loads(line)
-    assert figures["summary"]["min-max as intended"]["optimal"] == 0.5
-    assert figures["summary"]["exact min-max"]["worst"] == pytest.approx(0.02)
-    assert figures["largest_stage"]["mean"] == pytest.approx(0.2)
-    with out.with_suffix(".csv").open(encoding="utf-8", newline="") as file:
-        assert [(row["minmax_ns"], row["order"]) for row in csv.DictReader(file)] == [
-            ("105", "ba"),
-            ("100", "ba"),
-        ]
-    ElementTree.fromstring(out.with_suffix(".svg").read_text(encoding="utf-8"))
-    assert "worst of min-max as intended: 5.00 % on tiny, order ba" in capsys.readouterr().out

@@ -11,7 +11,6 @@ import pytest
 import typer.main
 
 from formulations.errors import PlannerError
-from formulations.units import seconds
 from solver.cli import app
 from solver.evaluate.evaluation import row_plans
 from solver.files import HETPLAN_VERSION, to_json
@@ -20,7 +19,6 @@ from solver.lengths.choose import build_lengths, choose
 from solver.lengths_document import LengthsDocument
 from solver.options import SolveOptions
 from solver.result import Infeasibility, Result, Status, Termination
-from solver.switching.quickest import switch_document
 from tests.command_line import refused, run
 from tests.docs_pages import shown_and_printed
 from tests.hand_made import pipelined_result, planless_result
@@ -146,30 +144,6 @@ def test_exit_code_tells_the_status(answer: Answer, result: Result, code: int) -
         assert data[2] == "every GPU lacks 2 GiB; GPUs with 10 GiB\n"
 
 
-def test_text_does_not_depend_on_the_window(
-    answer: Answer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where stdout is no terminal, COLUMNS changes nothing and no line is padded."""
-    answer(pipelined_result())
-    texts = set()
-    for columns in ("40", "200"):
-        monkeypatch.setenv("COLUMNS", columns)
-        texts.add(run("solve", "x.yaml")[1])
-    [text] = texts
-    assert all(line == line.rstrip() for line in text.splitlines())
-    assert "\x1b" not in text
-
-
-def test_out_writes_what_json_prints(answer: Answer, tmp_path: Path) -> None:
-    """The plan file is the printed object, with the log of the proof; no other file is left."""
-    answer(pipelined_result())
-    _, out, _ = run("solve", "x.yaml", "--json", "--proof", "--out", tmp_path / "plan.json")
-    assert (tmp_path / "plan.json").read_text(encoding="utf-8") == out
-    _, short, _ = run("solve", "x.yaml", "--json")
-    assert set(json.loads(out)) - set(json.loads(short)) == {"closed_configs"}
-    assert os.listdir(tmp_path) == ["plan.json"]
-
-
 def test_failing_write_still_prints_the_plan(
     answer: Answer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -183,19 +157,6 @@ def test_failing_write_still_prints_the_plan(
     code, out, err = run("solve", "x.yaml", "--out", tmp_path / "plan.json")
     assert (code, err) == (2, "error: cannot write plan.json: disk full\n")
     assert "step time" in out
-
-
-def test_printed_plan_without_its_proof_is_no_plan_file(answer: Answer, tmp_path: Path) -> None:
-    """`verify` says what is missing, and which option adds it."""
-    answer(pipelined_result())
-    path = tmp_path / "plan.json"
-    path.write_text(run("solve", "x.yaml", "--json")[1], encoding="utf-8")
-    code, _, err = run("verify", path)
-    assert (code, err) == (
-        2,
-        f"error: {path}:1:1: no closed_configs; allowed: a plan file written by solve --out, "
-        "or by solve --json --proof\n",
-    )
 
 
 # Steps of many lengths
@@ -214,13 +175,6 @@ def step() -> LengthsDocument:
     found = candidates(instance)
     plans = row_plans(instance, found)
     return build_lengths(choose(found.mixed, "ascending"), "tiny", instance, plans, found.above)
-
-
-def test_a_switch_takes_the_time_that_a_step_was_chosen_by(step: LengthsDocument) -> None:
-    """Between the first and the last of its plans."""
-    first, *_, last = step.plans
-    time_ns = step.problem.switching.parameters_ns[0][-1] or 0
-    assert switch_document(first, last, "parameters", None).time_s == seconds(time_ns)
 
 
 def test_bug_forged_times_passed_as_those_of_the_instance(

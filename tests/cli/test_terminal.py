@@ -100,13 +100,3 @@ def test_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdout", stdout)
         with pytest.raises(PlannerError, match="cannot print to stdout: No space left"):
             say("text")
-
-
-def test_terminal_without_unicode(plan_file: Path, tmp_path: Path) -> None:
-    """Lines of tables and foreign letters are drawn in what the terminal can show."""
-    with open(tmp_path / "shown", "w+b") as stdout:
-        assert run(stdout.fileno(), "show", plan_file, PYTHONIOENCODING="ascii") == (0, "")
-        stdout.seek(0)
-        text = stdout.read()
-    assert b"-----" in text
-    assert text.isascii()

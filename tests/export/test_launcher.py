@@ -106,14 +106,6 @@ def test_script_starts_the_processes_of_a_host(host: str, tmp_path: Path) -> Non
     assert words[-2:] == ["--vocab-file", "a b"]
 
 
-def test_unknown_host_ends_the_script(tmp_path: Path) -> None:
-    """With exit code 2 and the hosts that there are."""
-    with pytest.raises(subprocess.CalledProcessError) as caught:
-        started(tmp_path, UNEVEN, "small-7")
-    assert caught.value.returncode == 2
-    assert "the plan has small-0, big-0, small-1" in caught.value.stderr
-
-
 @pytest.mark.parametrize(("name", "told"), [("tf32", True), ("fp32", False)])
 def test_bug_tf32_plans_ran_in_fp32(name: str, told: bool) -> None:
     """PyTorch takes tf32 for products only where it is told."""

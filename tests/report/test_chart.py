@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from solver.report.chart import Axis, Chart, key, picture, round_part, round_ticks, written
+from solver.report.chart import Axis, Chart, key, picture, round_ticks, written
 
 
 @pytest.mark.parametrize(
@@ -16,14 +16,6 @@ def test_ticks_are_round_and_reach_the_most(most: float, ticks: list[float]) -> 
     """First, distance and last."""
     found = round_ticks(most)
     assert [found[0], found[1], found[-1]] == pytest.approx(ticks)
-
-
-@pytest.mark.parametrize(
-    ("length", "most", "part"), [(9, 10, 1), (11, 10, 2), (21, 10, 5), (51, 10, 10), (0.8, 8, 0.1)]
-)
-def test_parts_are_1_2_or_5_times_a_power_of_ten(length: float, most: int, part: float) -> None:
-    """The least that leaves no more parts than allowed."""
-    assert round_part(length, most) == pytest.approx(part)
 
 
 def test_places_of_values() -> None:

@@ -10,7 +10,6 @@ from solver.plan_figures import costs_of
 from solver.report.compared import (
     comparison_json,
     comparison_text,
-    difference,
     evaluation_text,
     gain_text,
 )
@@ -18,19 +17,12 @@ from solver.result import Status, Termination
 from solver.simulate import simulate_step
 from tests.command_line import printed
 from tests.hand_made import pipelined_result
-from tests.report.shown import PLANS, drawn, plan, stored
 
 
 def rows_of(text: str) -> dict[str, list[str]]:
     """Cells behind the first of every line of a table."""
     lines = (line.strip().split("  ") for line in text.splitlines())
     return {line[0]: [cell.strip() for cell in line[1:] if cell] for line in lines if line[0]}
-
-
-@pytest.mark.parametrize("name", PLANS)
-def test_differences_of_small_plans(name: str) -> None:
-    """Every figure of both, with those of the critical path."""
-    assert drawn(*difference(plan(PLANS[0]), plan(name), (PLANS[0], name))) in stored(name)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,10 @@ from dataclasses import replace
 import pytest
 
 from solver.plan_figures import costs_of
-from solver.report.critical import by_type, improvements, shares, summary
-from solver.report.layout import Labelled
+from solver.report.critical import by_type, improvements, shares
 from solver.simulate import Operation, simulate_step, step_time_ns
 from tests.certified_cases import CASES
 from tests.hand_made import document_of, results
-from tests.report.shown import PLANS, drawn, plan, stored
 from tests.seeds import few_and_many
 
 
@@ -58,11 +56,3 @@ def test_bug_faster_gpus_put_off_shorter_weight_gradients() -> None:
         weight_ns=costs.weight_ns * 9 // 10,
     )
     assert max(saved.values()) <= 1 - step_time_ns(faster) / step_time_ns(costs) + 1e-9
-
-
-@pytest.mark.parametrize("name", PLANS)
-def test_limits_of_small_plans(name: str) -> None:
-    """What the step waits for, by GPU type with its stages, and what 10 % less time saves."""
-    document = plan(name)
-    step = simulate_step(costs_of(document))
-    assert drawn(Labelled(summary(document, step))) in stored(name)

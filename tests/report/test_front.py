@@ -2,7 +2,7 @@
 
 import pytest
 
-from solver.report.front import least_text, search_lines, subset_lines
+from solver.report.front import search_lines, subset_lines
 from tests.report.cases import front, subsets
 from tests.report.shown import as_stored
 
@@ -25,13 +25,6 @@ def test_all_clusters_stand_somewhere() -> None:
     assert lines["clusters"].endswith(f"{len(opened)} open")
     assert f" and {len(opened) - 5} more may still have better plans" in lines["open"]
     assert lines["search"].endswith("the time limit was reached")
-
-
-@pytest.mark.parametrize(("aim", "words"), [("money", "least cost is"), ("time", "least time is")])
-def test_the_least_there_is(aim: str, words: str) -> None:
-    """Cost or time of the point, who reaches it, and whether that is proved."""
-    text = least_text(front().but(aim=aim, points=front().points[:1]))
-    assert f"no cluster within the limits: the {words}" in text
 
 
 def test_idle_nodes_of_subsets_have_a_reason() -> None:

@@ -2,22 +2,12 @@
 
 import pytest
 
-from formulations.instance import SearchSpace
 from solver.document import PlanDocument
-from solver.report.text import outcome, plan_space_text, solution_text
+from solver.report.text import outcome, solution_text
 from solver.result import Infeasibility, OtherTarget, Status, Termination
 from tests.command_line import printed
 from tests.hand_made import document_of, planless_result
 from tests.report.shown import PLANS, report_on, stored
-
-
-def test_plan_space_is_told() -> None:
-    """Who is to launch the plans, and what they have in common."""
-    search = SearchSpace(degrees="per_group", micro_batches="uneven")
-    line = "any target, degrees per node group, uneven micro-batches"
-    assert plan_space_text(search) == line
-    line = "Megatron-LM, uniform degrees, even micro-batches, recomputation alike in all stages"
-    assert plan_space_text(SearchSpace(target="megatron", recompute_per="plan")) == line
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -13,7 +13,6 @@ from formulations.instance.search import SearchFile, SearchSpace
 from solver.comparison import Comparison
 from solver.files import to_json
 from solver.report.compared import comparison_json
-from solver.result import Proof, Status, Termination
 from tests.command_line import output
 from tests.conftest import ROOT
 from tests.hand_made import document_of, pipelined_result
@@ -47,14 +46,6 @@ def test_names_stay(line: str) -> None:
     objects = list(objects_at(printed[what](), inner))
     assert objects
     assert all(set(fields) >= set(names.split()) for fields in objects)
-
-
-def test_words_stay() -> None:
-    """Of those that a plan file may have; status and termination are lower-case words."""
-    proofs = {"memory", "limit", "work", "pipeline", "enumeration", "cpsat", "milp"}
-    assert set(get_args(Proof)) >= proofs
-    assert {*Status} >= {"optimal", "feasible", "infeasible", "unknown"}
-    assert {*Termination} >= {"closed", "heuristic", "time_limit", "interrupted"}
 
 
 def test_names_of_the_instance_are_those_of_its_file() -> None:

@@ -72,19 +72,6 @@ def test_equals_the_recursion(
     assert ends(schedule, m, *pipeline, blocking) == expected
 
 
-def test_pipelines_of_a_batch_do_not_touch() -> None:
-    """A batch of pipelines gives each what it gets alone."""
-    rng = np.random.default_rng(7)
-    forward, backward = rng.integers(1, 50, (2, 4, 30))
-    send = rng.integers(0, 50, (3, 30))
-    graph = schedule_graph("1f1b", 4, 9)
-    together = simulate(graph, Times(forward, backward, send))
-    for n in range(30):
-        one = slice(n, n + 1)
-        alone = simulate(graph, Times(forward[:, one], backward[:, one], send[:, one]))
-        assert (alone[:, 0] == together[:, n]).all()
-
-
 @settings(max_examples=30, deadline=None)
 @given(pipelines(), st.integers(1, 6), st.booleans(), st.sampled_from(["1f1b", "gpipe"]))
 def test_traced_path_is_as_long_as_its_end(
