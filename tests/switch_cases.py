@@ -22,9 +22,6 @@ from tests.hand_made import result_of, uniform_plans
 from tests.random_configs import zoned
 from tests.small_instances import gpu, layer, nodes_of, random_instance, workload
 
-#: Seeds from which on clusters have three zones, and links of their own between some.
-FIRST_OF_THREE = 40
-
 
 def machines(
     nodes: int,
@@ -85,10 +82,10 @@ def whole_switch(cluster: Cluster, before: Iterable[int], after: Iterable[int]) 
     return switch_of(cluster, model, on(before), on(after), ["parameters"])
 
 
-def tiny_cluster(seed: int) -> Cluster:
+def _tiny_cluster(seed: int) -> Cluster:
     """Two or three nodes of two GPUs, links of all kinds, sometimes two zones; from 40 on three."""
     rng = random.Random(seed)
-    if seed >= FIRST_OF_THREE:
+    if seed >= 40:
         rates = [1e9, 3e9, 1e10]
         single = [machines(1, 2, 4e9, rng.choice(rates), name=n, zone=n) for n in "abc"]
         pairs = {zones: rng.choice([2e8, 5e8, 4e9]) for zones in (("a", "b"), ("c", "b"))}
@@ -102,7 +99,7 @@ def tiny_cluster(seed: int) -> Cluster:
     return cluster(*groups, between_zones=5e8 if zones else None)
 
 
-def tiny_layout(seed: int, gpus: int, layers: int) -> Layout:
+def _tiny_layout(seed: int, gpus: int, layers: int) -> Layout:
     """Degrees that use some of the GPUs, in any order."""
     rng = random.Random(seed)
     known = [
@@ -114,6 +111,14 @@ def tiny_layout(seed: int, gpus: int, layers: int) -> Layout:
     places = rng.sample(range(gpus), gpus)
     seats = (replace(seat, gpus=tuple(places[gpu] for gpu in seat.gpus)) for seat in own.seats)
     return replace(own, seats=tuple(seats))
+
+
+def tiny_switch(seed: int) -> Switch:
+    """From one tiny layout to another."""
+    own, model = _tiny_cluster(seed), tiny_model(seed)
+    gpus = sum(group.nodes * group.gpus_per_node for group in own.groups)
+    before, after = (_tiny_layout(2 * seed + n, gpus, len(model.layers)) for n in range(2))
+    return switch_of(own, model, before, after, ["parameters" if seed % 3 else "gradients"])
 
 
 def plan_files(instance: Instance, most: int = 4) -> list[PlanDocument]:

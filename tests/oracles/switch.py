@@ -1,209 +1,126 @@
-"""What a switch moves, how long it takes at least, and by the published rule: layer by layer.
+"""Who has what of every tensor under a plan, and what a switch moves, rank by rank.
 
-From docs/switching.md alone. GPUs are named NODE:NUMBER, shares of tensors are fractions.
+From docs/switching.md alone. A part of a tensor is a box of three shares: of the experts, of the
+dimension that tensor parallelism cuts, of another one that ZeRO cuts among ranks with the same.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise, product
-from math import ceil
-from typing import NamedTuple
+from math import ceil, prod
+from typing import Literal, NamedTuple
 
 from formulations.instance import Cluster, Workload
+from formulations.instance.workload import Layer
 from formulations.plan import Plan
-from formulations.units import ceil_ns
-from tests.oracles.held_parts import Holding, Holdings, Kind, sorts_of
 
-#: What, where, and for a link between zones to where.
-Line = tuple[str, str, str | None]
-Gpus = tuple[int, ...]
+Kind = Literal["parameters", "gradients"]
+Share = tuple[Fraction, Fraction]
+Box = tuple[Share, Share, Share]
+Gpu = tuple[int, int]  #: node, and number on it
+
+WHOLE: Share = (Fraction(0), Fraction(1))
 
 
 class Need(NamedTuple):
-    """GPUs of a node that need a class, which the owners have; layer and bytes of its slices."""
+    """GPUs of a node that need a class, which the owners have, and its bytes."""
 
     owners: tuple[str, ...]
-    node: str
     receivers: tuple[str, ...]
-    slices: list[tuple[int, int]]
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(size for _, size in self.slices)
+    size_bytes: int
 
 
-class Network:
-    """Nodes of GPUs by name, and the time of a byte on every port and link."""
+def needs(
+    cluster: Cluster, workload: Workload, before: Plan, after: Plan, kind: Kind
+) -> list[Need]:
+    """Slices with the same owners and needers together, node by node."""
+    width = workload.parameter_bytes if kind == "parameters" else workload.gradient_bytes
+    classes = defaultdict[tuple[tuple[Gpu, ...], tuple[Gpu, ...]], int](int)
+    for x, layer in enumerate(workload.layers):
+        for what, elements in _tensors(layer):
+            ends = [dict(_boxes(workload, plan, x, what, kind)) for plan in (before, after)]
+            for volume, owners, needers in _cells(*ends):
+                missing = tuple(sorted(needers - owners))
+                classes[tuple(sorted(owners)), missing] += width * ceil(elements * volume)
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._group = dict(zip(cluster.node_names, cluster.node_groups, strict=True))
-        self.node_of = {
-            f"{node}:{gpu}": node
-            for node, j in self._group.items()
-            for gpu in range(cluster.groups[j].gpus_per_node)
-        }
+    def named(gpus: Sequence[Gpu]) -> tuple[str, ...]:
+        return tuple(f"{cluster.node_names[node]}:{gpu}" for node, gpu in gpus)
 
-    def ns_per_byte(self, line: Line) -> Fraction:
-        """Time of a byte; KeyError for a line that does not exist."""
-        what, at, to = line
-        groups = self._cluster.groups
-        if what in ("send", "receive"):
-            rate = groups[self._group[self.node_of[at]]].intra_node.bandwidth_bytes_per_s
-        elif what in ("out", "in"):
-            rate = groups[self._group[at]].inter_node.bandwidth_bytes_per_s
-        elif at == to or not {at, to} <= {group.zone for group in groups}:
-            raise KeyError(line)
-        else:
-            rate = self._cluster.link_between(at, to).bandwidth_bytes_per_s
-        return Fraction(10**9) / Fraction(rate)
-
-    def way(self, source: str, node: str) -> list[Line]:
-        """From a GPU to a node: links that more share before its own port."""
-        start = self.node_of[source]
-        zones = [self._cluster.groups[self._group[name]].zone for name in (start, node)]
-        lines: list[Line] = []
-        if start != node:
-            lines += [("out", start, None), ("in", node, None)]
-        if zones[0] is not None and zones[0] != zones[1]:
-            lines.append(("zone", zones[0], zones[1]))
-        return [*lines, ("send", source, None)]
-
-    def longest_ns(self, bytes_of: dict[Line, int]) -> Fraction:
-        times = (size * self.ns_per_byte(line) for line, size in bytes_of.items())
-        return max(times, default=Fraction(0))
-
-    def start_ns(self, needs: Iterable[Need]) -> int:
-        """Start-up: inside a node, and between nodes where owners or receivers have several."""
-        nodes = {self.node_of[gpu] for need in needs for gpu in (*need.owners, *need.receivers)}
-        groups = self._cluster.groups
-        zones = self._cluster.links_among(range(len(groups)))
-        inside_ns = ceil_ns(max(group.intra_node.latency_s for group in groups))
-        between_s = max(group.inter_node.latency_s for group in groups)
-        between_ns = ceil_ns(between_s + max((link.latency_s for link in zones), default=0.0))
-        return inside_ns * bool(nodes) + between_ns * (len(nodes) > 1)
-
-
-class SwitchOracle:
-    """Switches of one model on some machines."""
-
-    def __init__(self, cluster: Cluster, workload: Workload) -> None:
-        self._cluster, self._workload = cluster, workload
-        self.network = Network(cluster)
-        self._names = list(self.network.node_of)
-
-    def needs(self, before: Plan, after: Plan, kind: Kind) -> list[Need]:
-        """Classes of slices with the same owners and needers, node by node; the largest first."""
-        model, classes = self._workload, defaultdict[tuple[Gpus, Gpus], list[tuple[int, int]]](list)
-        ends = [Holdings(self._cluster, model, plan) for plan in (before, after)]
-        width = model.parameter_bytes if kind == "parameters" else model.gradient_bytes
-        for layer in range(len(model.layers)):
-            for sort in sorts_of(model, layer, kind):
-                for volume, owners, missing in _cells(*(end.of(sort, kind) for end in ends)):
-                    size = width * ceil(sort.elements * volume)
-                    classes[owners, missing].append((layer, size))
-        ordered = sorted(classes.items(), key=lambda row: (-sum(s for _, s in row[1]), row[0]))
-        needs = list[Need]()
-        for (owners, missing), slices in ordered:
-            by_node = defaultdict[str, list[str]](list)
-            for gpu in missing:
-                by_node[self.network.node_of[self._names[gpu]]].append(self._names[gpu])
-            named = tuple(self._names[gpu] for gpu in owners)
-            needs += [Need(named, node, tuple(gpus), slices) for node, gpus in by_node.items()]
-        return needs
-
-    def times_ns(self, before: Plan, after: Plan, kind: Kind) -> tuple[int, int]:
-        network, needs = self.network, self.needs(before, after, kind)
-        sent = defaultdict[Line, int](int)
-        for source, gpu, size in self._rule(needs):
-            sent["receive", gpu, None] += size
-            for line in network.way(source, network.node_of[gpu]):
-                sent[line] += size
-        start_ns = network.start_ns(needs)
-        return ceil(self._forced_ns(needs)) + start_ns, ceil(network.longest_ns(sent)) + start_ns
-
-    def _rule(self, needs: list[Need]) -> Iterator[tuple[str, str, int]]:
-        """From, to and bytes: every GPU is sent its own copy by the owner that has sent least.
-
-        That is one on its node, by what they have sent inside nodes, or where there is none any, by
-        what they have sent between nodes; the first of those alike. What one GPU alone may send is
-        counted before all else, then slice by slice, layer by layer, GPU by GPU.
-        """
-        inside, between = (dict.fromkeys(self._names, 0) for _ in range(2))
-        free = []
-        for place, need in enumerate(needs):
-            near = [gpu for gpu in need.owners if self.network.node_of[gpu] == need.node]
-            senders, sent = near or list(need.owners), inside if near else between
-            if len(senders) == 1:
-                sent[senders[0]] += need.size_bytes * len(need.receivers)
-                yield from ((senders[0], gpu, need.size_bytes) for gpu in need.receivers)
-                continue
-            number = next(n for n, other in enumerate(needs) if other.slices is need.slices)
-            for i, (layer, size) in enumerate(need.slices):
-                free.append(((layer, number, i, place), size, need.receivers, senders, sent))
-        for _, size, gpus, senders, sent in sorted(free, key=lambda row: row[0]):
-            for gpu in gpus:
-                source = min(senders, key=sent.__getitem__)
-                sent[source] += size
-                yield source, gpu, size
-
-    def _forced_ns(self, needs: list[Need]) -> Fraction:
-        """Time that some ports and links take at least, without start-up.
-
-        Every GPU receives what it needs. One copy of a need comes over the lines that the ways from
-        all owners have in common, and over one of `slowest`, which has a line of each way. Lines
-        together carry no more than the sum of their rates; a need counts once for them: by the
-        slowest line in common where that is one of them, else where `slowest` is all of them.
-        """
-        rate = self.network.ns_per_byte
-        loads, alone = defaultdict[Line, int](int), defaultdict[Line, int](int)
-        together = defaultdict[frozenset[Line], int](int)
-        for need in needs:
-            for gpu in need.receivers:
-                loads["receive", gpu, None] += need.size_bytes
-            ways = [self.network.way(owner, need.node) for owner in need.owners]
-            common = set(ways[0]).intersection(*ways[1:])
-            for line in common:
-                loads[line] += need.size_bytes
-            slowest = frozenset(max(way, key=rate) for way in ways)
-            bottleneck = max(common, key=rate, default=None)
-            if bottleneck is not None:
-                alone[bottleneck] += need.size_bytes
-            if bottleneck not in slowest:
-                together[slowest] += need.size_bytes
-        times = (
-            (size + sum(alone[line] for line in lines))
-            / sum((1 / rate(line) for line in lines), Fraction(0))
-            for lines, size in together.items()
-        )
-        return max((self.network.longest_ns(loads), *times))
-
-
-def _cells(held: Holding, wanted: Holding) -> Iterator[tuple[Fraction, Gpus, Gpus]]:
-    """Of the grid that all cuts make: volume, GPUs that have a cell, those that need it besides."""
-    sides = [
-        [([(Fraction(a, n), Fraction(b, n)) for a, b, n in part], gpus) for part, gpus in parts]
-        for parts in (held.items(), wanted.items())
+    return [
+        Need(named(owners), named([gpu for gpu in missing if gpu[0] == node]), size)
+        for (owners, missing), size in classes.items()
+        for node in sorted({node for node, _ in missing})
     ]
-    boxes = [box for side in sides for box, _ in side]
-    edges = [sorted({edge for box in boxes for edge in box[axis]}) for axis in range(3)]
-    masks: dict[tuple[tuple[Fraction, Fraction], ...], list[int]] = {}
-    for n, side in enumerate(sides):
-        for box, gpus in side:
-            inside = [
-                [pair for pair in pairwise(edges[axis]) if low <= pair[0] and pair[1] <= high]
-                for axis, (low, high) in enumerate(box)
-            ]
-            for cell in product(*inside):
-                masks.setdefault(cell, [0, 0])[n] |= gpus
-    for cell, (owners, needers) in masks.items():
-        if missing := needers & ~owners:
-            volume = Fraction(1)
-            for low, high in cell:
-                volume *= high - low
-            yield volume, _bits(owners), _bits(missing)
 
 
-def _bits(mask: int) -> Gpus:
-    return tuple(gpu for gpu in range(mask.bit_length()) if mask >> gpu & 1)
+def _tensors(layer: Layer) -> Iterator[tuple[str, int]]:
+    """Like tensors of a layer and their elements; the head's tied matrix is its embedding's."""
+    yield "matrices", layer.sharded_parameters - layer.expert_parameters
+    yield "whole", layer.replicated_parameters
+    yield "experts", layer.expert_parameters
+    if not layer.tied_copy:
+        yield "vocabulary", layer.vocabulary_rows * layer.vocabulary_columns
+
+
+def _boxes(
+    workload: Workload, plan: Plan, x: int, what: str, kind: Kind
+) -> Iterator[tuple[Box, set[Gpu]]]:
+    """Parts of tensors of a layer, and the GPUs that have each; parameters also of tied copies."""
+    boxes = defaultdict[Box, set[Gpu]](set)
+    copies = [n for n, layer in enumerate(workload.layers) if layer.tied_copy]
+    tied = what == "vocabulary" and x == 0 and kind == "parameters"
+    for home in (x, *copies) if tied else (x,):
+        for box, gpu in _held(plan, home, what, workload.layers[x].vocabulary_rows, kind):
+            if all(begin < end for begin, end in box):
+                boxes[box].add(gpu)
+    yield from boxes.items()
+
+
+def _held(plan: Plan, x: int, what: str, rows: int, kind: Kind) -> Iterator[tuple[Box, Gpu]]:
+    config = plan.config
+    stages = [s for r in plan.replicas for s in r.stages if s.layers[0] <= x < s.layers[1]]
+    shares = config.ep if what == "experts" else 1
+    splits = config.zero >= (3 if kind == "parameters" else 1)
+    alone = what == "experts" and config.etp is not None  # each GPU has whole experts
+    groups = [
+        (stage.group.node, stage.group.gpus[n : n + tp])
+        for stage in stages
+        for tp in [1 if alone else stage.degrees.tp]
+        for n in range(0, stage.degrees.width, tp)
+    ]
+    for rank, (node, gpus) in enumerate(groups):
+        same = range(rank % shares, len(groups), shares)
+        split = _piece(same.index(rank), len(same)) if splits else WHOLE
+        for t, gpu in enumerate(gpus):
+            cut = WHOLE if what == "whole" else _piece(t, len(gpus))
+            if what == "vocabulary":  # padded to a multiple of 128 tp rows, which are no part of it
+                each = -(-rows // (128 * len(gpus))) * 128
+                begin, end = (min(n * each, rows) for n in (t, t + 1))
+                cut = (Fraction(begin, rows or 1), Fraction(end, rows or 1))
+            yield (_piece(rank % shares, shares), cut, split), (node, gpu)
+
+
+def _piece(index: int, count: int) -> Share:
+    return Fraction(index, count), Fraction(index + 1, count)
+
+
+def _cells(
+    held: dict[Box, set[Gpu]], wanted: dict[Box, set[Gpu]]
+) -> Iterator[tuple[Fraction, set[Gpu], set[Gpu]]]:
+    """Of the grid that all cuts make: volume, GPUs that have a cell, those that are to have it."""
+    grid = [sorted({e for box in (*held, *wanted) for e in box[axis]}) for axis in range(3)]
+    for cell in product(*(pairwise(edges) for edges in grid)):
+        owners, needers = (
+            {
+                gpu
+                for box, gpus in boxes.items()
+                if all(
+                    a <= low and high <= b for (a, b), (low, high) in zip(box, cell, strict=True)
+                )
+                for gpu in gpus
+            }
+            for boxes in (held, wanted)
+        )
+        if needers - owners:
+            yield prod((high - low for low, high in cell), start=Fraction(1)), owners, needers

@@ -115,7 +115,7 @@ def test_the_surplus_is_taken_off_again() -> None:
 
 
 def unlike_cases(seed: int) -> Iterator[CostTables]:
-    """Configurations whose groups differ, for any target and for FlagScale, with orders left out."""
+    """Configurations whose groups differ, for any target and for FlagScale."""
     if tables := unlike_tables(seed):
         yield tables
     instance, rng = meshed_groups(seed), random.Random(seed)

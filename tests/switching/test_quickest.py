@@ -5,16 +5,13 @@ import random
 from itertools import pairwise, product
 from math import prod
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from bench.switching import TABLE_3, in_order, llama_32b
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.lengths.problem import Moves
 from formulations.plan import Plan
-from formulations.switching.shards import Kind, layout_of
+from formulations.switching.shards import layout_of
 from formulations.switching.switch import Demand, Sending, Switch, port_bound, switch_of
 from solver.document import PlanDocument
 from solver.interrupt import TimeUp
@@ -25,30 +22,13 @@ from solver.switching.quickest import check_alike, plan_switch
 from tests.command_line import output, refused, run
 from tests.conftest import ROOT
 from tests.hand_made import results
+from tests.recorded import as_recorded
 from tests.resealed import forged as forged_plan
 from tests.seeds import few_and_many
-from tests.switch_cases import (
-    FIRST_OF_THREE,
-    SIZE,
-    cluster,
-    example,
-    machines,
-    tiny_cluster,
-    tiny_layout,
-    tiny_model,
-    whole_switch,
-)
+from tests.switch_cases import SIZE, cluster, example, machines, tiny_switch, whole_switch
 
 #: Assignments that brute force tries.
 MOST = 20_000
-
-
-def tiny_switch(seed: int) -> Switch:
-    """From one tiny layout to another."""
-    own, model = tiny_cluster(seed), tiny_model(seed)
-    gpus = sum(group.nodes * group.gpus_per_node for group in own.groups)
-    before, after = (tiny_layout(2 * seed + n, gpus, len(model.layers)) for n in range(2))
-    return switch_of(own, model, before, after, ["parameters" if seed % 3 else "gradients"])
 
 
 def ways(demand: Demand) -> list[Sending]:
@@ -58,14 +38,6 @@ def ways(demand: Demand) -> list[Sending]:
         Sending(demand.number, 0, demand.size_bytes, owner, via, demand.receivers)
         for owner, via in product(demand.owners, vias)
     ]
-
-
-def least_ns(switch: Switch) -> int | None:
-    """Least time of all plans that send every class to a node in one way; None: too many."""
-    choices = [ways(demand) for demand in switch.demands]
-    if prod(map(len, choices)) > MOST:
-        return None
-    return min(switch.time_ns(plan) for plan in product(*choices))
 
 
 def check_complete(switch: Switch, sendings: tuple[Sending, ...]) -> None:
@@ -79,27 +51,36 @@ def check_complete(switch: Switch, sendings: tuple[Sending, ...]) -> None:
             assert all(one[1] == two[0] for one, two in pairwise(ranges))
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(FIRST_OF_THREE + 20), 4))
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 4))
 def test_no_assignment_of_sources_is_quicker(seeds: range) -> None:
     """By more than 6 %; nor is any below the bound, or the plan above the published rule.
 
     Nor are random owners, by way of random GPUs, below the bound.
     """
-    known = 0
+    tried = 0
     for seed in seeds:
         switch, rng = tiny_switch(seed), random.Random(seed)
-        planned = plan_switch(switch)
+        planned, choices = plan_switch(switch), [ways(demand) for demand in switch.demands]
         check_complete(switch, planned.sendings)
         assert planned.bound.time_ns <= planned.time_ns <= planned.published_ns
         for _ in range(5):
-            plan = [rng.choice(ways(demand)) for demand in switch.demands]
-            assert port_bound(switch).time_ns <= switch.time_ns(plan)
-        best = least_ns(switch)
-        if best is not None:
-            known += 1
-            assert planned.time_ns <= 1.06 * best
+            drawn = [rng.choice(choice) for choice in choices]
+            assert port_bound(switch).time_ns <= switch.time_ns(drawn)
+        if prod(map(len, choices)) <= MOST:
+            tried += 1
+            best = min(switch.time_ns(plan) for plan in product(*choices))
             assert planned.bound.time_ns <= best
-    assert known > len(seeds) // 2
+            assert planned.time_ns <= 1.06 * best
+    assert tried > len(seeds) // 2
+
+
+def test_plans_are_the_recorded_ones() -> None:
+    plans = {f"plan {seed}": plan_switch(tiny_switch(seed)) for seed in range(60)}
+    figures = {
+        name: [plan.time_ns, plan.published_ns, len(plan.sendings), *map(list, plan.sendings[-1:])]
+        for name, plan in plans.items()
+    }
+    as_recorded("switching", figures)
 
 
 def test_links_of_zones_take_their_share() -> None:
@@ -115,35 +96,10 @@ def test_links_of_zones_take_their_share() -> None:
     assert planned.bound.time_ns <= planned.time_ns < planned.published_ns
 
 
-def test_strategies_of_table_3_gain_what_was_measured() -> None:
-    """All 20 pairs: 3.20 s to 1.78 s, 1.80 times, was measured for parameters (PROBLEM, 8)."""
-    own, totals = cluster(machines(4)), [0, 0]
-    for before, after in product(map(in_order, TABLE_3), repeat=2):
-        planned = plan_switch(switch_of(own, llama_32b(), before, after, ["parameters"]))
-        totals[0] += planned.published_ns
-        totals[1] += planned.time_ns
-    assert 1.7 <= totals[0] / totals[1] <= 1.9
-
-
 def known_plans() -> tuple[Instance, list[Plan]]:
     """An instance, and three plans for its model and machines."""
     known = [(one.instance, one.plan) for one in results([1]) if one.plan is not None][:3]
     return known[0][0], [plan for _, plan in known]
-
-
-def test_times_of_all_pairs_are_those_of_the_plans() -> None:
-    """None from a plan to itself."""
-    instance, plans = known_plans()
-    own, model = instance.cluster, instance.workload
-    times = switch_times(own, model, plans)
-    kinds: tuple[Kind, ...] = ("parameters", "gradients")
-    layouts = [layout_of(own, plan) for plan in plans]
-    for kind, matrix in zip(kinds, (times.parameters_ns, times.gradients_ns), strict=True):
-        for (i, before), (j, after) in product(enumerate(layouts), repeat=2):
-            switch = switch_of(own, model, before, after, [kind])
-            assert matrix[i][j] == plan_switch(switch).time_ns
-            assert (matrix[i][j] == 0) == (switch.classes == ())
-    assert any(time_ns for row in times.gradients_ns for time_ns in row)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeUp])
@@ -155,12 +111,17 @@ def test_bug_ctrl_c_lost_the_plan_known(
     def ended(switch: Switch, enough_ns: float) -> list[Sending]:
         raise error
 
+    (instance, plans), switch = known_plans(), tiny_switch(0)
+    first, last = (layout_of(instance.cluster, plan) for plan in plans[:2])
+    pair = switch_of(instance.cluster, instance.workload, first, last, ["gradients"])
+    times = switch_times(instance.cluster, instance.workload, plans).gradients_ns
+    assert (times[0][0], times[0][1]) == (0, plan_switch(pair).time_ns)
     monkeypatch.setattr(quickest, "balanced_plan", ended)
-    switch, (instance, plans) = tiny_switch(0), known_plans()
     planned = plan_switch(switch)
     check_complete(switch, planned.sendings)
     assert planned.bound.time_ns <= planned.time_ns == planned.published_ns
-    if error is KeyboardInterrupt:
+    assert planned.interrupted is (error is KeyboardInterrupt)
+    if planned.interrupted:
         with pytest.raises(KeyboardInterrupt):
             switch_times(instance.cluster, instance.workload, plans)
 
@@ -179,36 +140,23 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return paths
 
 
-def test_switch_writes_a_file_that_all_commands_take(two: list[Path], tmp_path: Path) -> None:
-    """`verify`, `show` and `report`; both kinds of moves take no less than one."""
-    out, page, picture = (tmp_path / name for name in ("switch.json", "page.html", "picture.svg"))
-    text = output("switch", *two, "--moves", "both", "--out", out)
-    assert "no plan takes less than" in text
-    assert run("verify", out)[0] == 0
-    assert run("show", out, "--svg", picture)[1] == text
-    assert "published rule" in picture.read_text(encoding="utf-8")
-    assert run("report", out, "--out", page)[0] == 0
-    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    times = [
-        json.loads(run("switch", *two, "--moves", moves, "--json")[1])["time_s"]
-        for moves in get_args(Moves)
-    ]
-    assert times[2] >= max(times[:2])
-
-
 def test_bug_switches_between_other_lengths_differed_from_their_instance(
     two: list[Path], tmp_path: Path
 ) -> None:
     """Its model and machines are those of the file, or the first field that differs is told.
 
-    Of the sequence length and the batch, which two plans need not share, a switch is free.
+    Of the sequence length and the batch, which two plans need not share, a switch is free. `show`
+    and `report` take the file; both kinds of moves take no less than one; no instance is a plan.
     """
-    out, own = tmp_path / "switch.json", tmp_path / "instance.yaml"
-    output("switch", *two, "--out", out)
+    out, own, page = (tmp_path / name for name in ("switch.json", "instance.yaml", "page.html"))
+    shown = output("switch", *two, "--out", out)
+    assert output("show", out) == shown
+    assert run("report", out, "--out", page)[0] == 0
+    both = json.loads(output("switch", *two, "--moves", "both", "--json"))
     text = (two[0].parent / "instance.yaml").read_text(encoding="utf-8")
     switch = SwitchDocument.model_validate_json(out.read_text(encoding="utf-8"))
+    assert switch.time_s <= both["time_s"]
     batch = f"global_batch: {switch.workload.global_batch}"
-    assert batch in text
     for old, new, expected in (
         ("", "", 0),
         ("nodes: 1", "nodes: 2", 1),
@@ -218,6 +166,8 @@ def test_bug_switches_between_other_lengths_differed_from_their_instance(
         code, words, _ = run("verify", out, "--instance", own)
         assert code == expected
         assert ("refused: instance.cluster: groups: found 1 " in words) is (code == 1)
+    refused("switch", two[0], out)
+    refused("verify", out, "--instance", two[0])
 
 
 def test_plans_of_other_models_or_machines_are_refused(two: list[Path]) -> None:
@@ -236,23 +186,8 @@ def test_plans_of_other_models_or_machines_are_refused(two: list[Path]) -> None:
     check_alike(own, forged_plan(own, longer), names)
 
 
-def test_files_that_are_no_plans_are_refused(two: list[Path], tmp_path: Path) -> None:
-    """A switch, an instance, nothing; a trace is of plans, and an instance is no plan."""
-    out, text = tmp_path / "switch.json", tmp_path / "text.json"
-    output("switch", *two, "--out", out)
-    text.write_text("name: x\n", encoding="utf-8")
-    for other in (out, text, tmp_path / "none.json"):
-        refused("switch", two[0], other)
-        refused("switch", other, two[0])
-    refused("report", out, "--trace", tmp_path / "x.json", "--out", tmp_path / "x.html")
-    refused("verify", out, "--instance", two[0])
-
-
 def test_what_an_owner_sends_to_many_nodes_is_one_sending() -> None:
     """Unless it goes by way of a GPU, of whose node all receivers are."""
-    ways = [(n, way) for n, of in enumerate(example().classes) for way in of.sendings]
-    direct = [(n, way.begin, way.end, way.source) for n, way in ways if way.via is None]
-    assert len(direct) == len(set(direct))
-    for _, way in ways:
-        nodes = {gpu.partition(":")[0] for gpu in way.receivers}
-        assert way.via is None or (way.via in way.receivers and len(nodes) == 1)
+    sent = [(n, way) for n, of in enumerate(example().classes) for way in of.sendings]
+    direct = [(n, way.begin, way.end, way.source) for n, way in sent if way.via is None]
+    assert len(direct) == len(set(direct)) < len(sent)
