@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from formulations.costs.compute import analytic_s, layer_times
+from formulations.costs.compute import TimeColumns, analytic_s, layer_times
+from formulations.costs.experts import members_of
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
@@ -13,24 +14,31 @@ from solver.options import SolveOptions
 from solver.result import Status
 from solver.search.driver import solve
 from tests.command_line import output
+from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
+from tests.recorded import as_recorded, summary
 from tests.small_instances import gpu, layer, nodes_of
 
 test_pages_suffice = pages_suffice(2, 17, 23, 57)
 
 
-def test_tensor_groups_divide_products_and_what_is_kept() -> None:
-    """A block of 60 GFLOPs, two sequences, on two GPUs that reach half of 120 TFLOP/s."""
-    group = nodes_of(gpu("fast", 120, 8))
-    block = layer("block", 60, 0, 8_000_000)
-    # 2 x 60 GFLOPs / 2 GPUs at 60 TFLOP/s: 1 ms. Kept: 2 MB by both and half of 8 MB, of two
-    # sequences 12 MB, through memory 2.5 times at 1 TB/s: 30 us.
-    assert analytic_s(block, group, "bf16", 2, 2) == pytest.approx((1.03e-3, 2.06e-3))
-    # One GPU: 2 ms, and 20 MB 2.5 times: 50 us.
-    assert analytic_s(block, group, "bf16", 1, 2) == pytest.approx((2.05e-3, 4.10e-3))
-    # Half of it by experts of 1 M parameters, half on each GPU: 2 bytes forward, 10 backward.
-    routed = block.but(sharded_parameters=10**6, expert_parameters=10**6, expert_flops=30 * 10**9)
-    assert analytic_s(routed, group, "bf16", 2, 2) == pytest.approx((1.031e-3, 2.065e-3))
+def test_times_are_the_recorded_ones() -> None:
+    """Sums over layers of both passes by the analytic model, by group and way to recompute."""
+    figures: dict[str, object] = {}
+    for name, instance, plan, _ in drawn(2, 7, 13, 17, 23, 24, 57):
+        config, workload = plan.config, instance.workload
+        if not config.per_stage:
+            columns, members = TimeColumns(instance), members_of(instance, config)
+            at = config.degrees, config.micro_batch
+            times = [columns.times(*at, way, members) for way in ("none", "selective", "full")]
+            arrays = [[t.forward_ns, t.backward_ns, t.weight_ns] for t in times]
+            (group, *_) = instance.cluster.groups
+            alone = [
+                list(analytic_s(run.layer, group, workload.precision, 2, 3, True))
+                for run in workload.layer_runs
+            ]
+            figures[name] = [summary(arrays), alone]
+    as_recorded("compute", figures)
 
 
 def test_fused_attention_is_a_kernel_of_its_own() -> None:
@@ -42,9 +50,6 @@ def test_fused_attention_is_a_kernel_of_its_own() -> None:
     # that rate to ramp up: 10 us.
     expected = 510e-6, 2 * 400e-6 + 2 * 110e-6 / 0.85
     assert analytic_s(block, nodes_of(kind), "bf16", 2, 1) == pytest.approx(expected)
-    # Where attention is not fused, its scores are products: 60 GFLOPs / 2 at 60 TFLOP/s.
-    plain = block.but(core_kernels=3)
-    assert analytic_s(plain, nodes_of(kind), "bf16", 2, 1).forward == pytest.approx(500e-6)
 
 
 Degrees = list[int]

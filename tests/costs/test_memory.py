@@ -1,49 +1,38 @@
-"""Memory of a GPU at its fullest moment, by hand."""
+"""Memory of a GPU at its fullest moment."""
 
 import numpy as np
 import pytest
 
-from formulations.costs.memory import layer_memory
+from formulations.costs.memory import HeldBytes, capacity_bytes, layer_memory
+from formulations.costs.plan_costs import plan_memory
 from formulations.errors import InstanceError
 from formulations.instance.workload import LayerRun
-from formulations.plan import Recomputed
-from formulations.schedules.registry import Held
+from formulations.schedules.registry import held
+from tests.costs.drawn import drawn
 from tests.equal_nodes import equal_nodes
 from tests.export_cases import job_of
 from tests.oracles.agreement import check_memory, pages_suffice
-from tests.small_instances import layer, layers_of
+from tests.recorded import as_recorded, summary
+from tests.small_instances import layer
 
 test_pages_suffice = pages_suffice(1, 7, 13, 29, 46, 52, check=check_memory)
 
-#: Three layers: static bytes, of a micro-batch in flight, and once while one is worked on.
-MEMORY = layers_of(np.array([100, 200, 400]), np.array([10, 20, 40]), np.array([3, 5, 4]), fixed=7)
-NOTHING = Recomputed(way="none", blocks=0)
 
-
-@pytest.mark.parametrize(
-    ("in_flight", "put_off", "kept"),
-    [
-        ([[3]], [0], 3 * 30),
-        # either three in flight, or one and two that wait for their weight gradients
-        ([[3], [1]], [0, 1], 3 * 30),
-        ([[3], [1]], [0, 3], 30 + 3 * 30),
-    ],
-)
-def test_fullest_moment_counts(in_flight: list[list[int]], put_off: list[int], kept: int) -> None:
-    """Layers 0 and 1 keep 30 bytes of each micro-batch, whatever they wait for."""
-    moments = Held(whole=np.array(in_flight), put_off=np.array(put_off))
-    parts = MEMORY.parts([(0, 2)], moments, np.array([False, True, True]), [NOTHING])
-    assert parts.weights_bytes == 300
-    assert parts.activations_bytes == kept + 5
-    assert parts.buffers_bytes == 7
-
-
-def test_chunks_share_one_moment() -> None:
-    """Two of the first chunk and one of the second, or one and two: 2 x 10 + 40, or 10 + 2 x 40."""
-    moments = Held(whole=np.array([[2, 1], [1, 2]]), put_off=np.array([0, 0]))
-    parts = MEMORY.parts([(0, 1), (2, 3)], moments, np.array([False, True, True]), [NOTHING] * 2)
-    assert parts.weights_bytes == 500
-    assert parts.activations_bytes == 90 + 4
+def test_bytes_are_the_recorded_ones() -> None:
+    """By layer of the first group and by kind; of each GPU at its fullest moment."""
+    figures: dict[str, object] = {}
+    for name, instance, plan, tables in drawn(1, 7, 13, 29, 46, 52):
+        memory, sums = tables.memory[0], HeldBytes(tables.memory[0])
+        ways = [[*map(summary, kept[1:])] for kept in memory.kept]
+        layers = [memory.parameters, memory.experts, memory.static_bytes, memory.put_off_bytes]
+        layers += [sums.least_kept, *sums.largest, capacity_bytes(instance)]
+        moments = held("zb-h1", 3, 2, 4)
+        bounds = np.array([[0, 1]]), np.array([[2, tables.num_layers]])
+        need = [sums.need(way, moments, *bounds).tolist() for way in range(len(memory.kept))]
+        gpus = [list(parts) for replica in plan_memory(instance, plan) for parts in replica]
+        fixed = [memory.fixed_bytes, summary(layers), need]
+        figures[name] = [*fixed, ways, gpus[0], gpus[-1]]
+    as_recorded("memory", figures)
 
 
 def test_equal_layers_count_each_in_what_a_step_may_keep() -> None:

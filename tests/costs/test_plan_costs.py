@@ -5,37 +5,33 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from formulations.costs.placement import Placer
-from formulations.costs.plan_costs import plan_costs, rounding_error_ns, split_costs
+from formulations.costs.plan_costs import plan_costs, rounding_error_ns, synced_ns
 from formulations.costs.stage_costs import StageCosts
-from formulations.costs.tables import build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance, Link
 from formulations.plan import Recomputed, uniform_plan
 from solver.simulate import step_time_ns
+from tests.costs.drawn import drawn
 from tests.equal_nodes import equal_nodes
 from tests.hand_made import results
 from tests.oracles.agreement import pages_suffice
+from tests.recorded import as_recorded, summary
 from tests.seeds import few_and_many
-from tests.small_instances import layer, plain_config, workload
+from tests.small_instances import plain_config
 
 test_pages_suffice = pages_suffice(5, 12, 46)
 
 
-@pytest.mark.usefixtures("round_times")
-def test_recomputed_blocks_prolong_the_backward_pass() -> None:
-    """Of two stages of two blocks of 0.2 ms forward, the first recomputes one, the other none."""
-    base = equal_nodes(1, 2, 1, 1, 2).instance
-    chain = [layer(kind, 10, 0, 0) for kind in ("embedding", *["block"] * 4, "head")]
-    instance = base.model_copy(update={"workload": workload(chain, 4, 10**6, False)})
-    tables = build_tables(instance, plain_config((1,), pp=2, recompute=("none", "full")))
-    first, second = Recomputed(way="full", blocks=1), Recomputed(way="none", blocks=0)
-    costs = split_costs(
-        tables, Placer(tables).costs([0]), (0, 3, 6), (4,), lambda d, *_: [(first, second)[d]]
-    )
-    # Three layers on each; 10 GFLOPs at 50 TFLOP/s are 0.2 ms, backward twice.
-    assert costs.forward_ns.tolist() == [[600_000], [600_000]]
-    assert costs.backward_ns.tolist() == [[1_200_000 + 200_000], [1_200_000]]
+def test_costs_are_the_recorded_ones() -> None:
+    """Of every stage and replica; of rounding at most."""
+    figures: dict[str, object] = {}
+    for name, instance, plan, tables in drawn(5, 11, 12, 23, 46):
+        costs, config = plan_costs(instance, plan), plan.config
+        arrays = [value for value in vars(costs).values() if isinstance(value, np.ndarray)]
+        ready = np.arange(config.pp)[:, None] * 1000
+        rounding = rounding_error_ns(config, tables.num_layers, max(costs.micro_batches))
+        figures[name] = summary([*arrays, synced_ns(costs, ready), costs.embedding_ns, rounding])
+    as_recorded("plan_costs", figures)
 
 
 SCALE = 1 << 18  # times of the slowest instances stay within the longest step

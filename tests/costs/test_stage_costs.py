@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from formulations.costs.compute import layer_times
 from formulations.costs.placement import Placer
 from formulations.costs.stage_costs import (
     NEVER,
@@ -17,19 +16,16 @@ from formulations.costs.stage_costs import (
     memory_parts,
     recomputed_ns,
 )
-from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import Instance, Profile, ProfileEntry
-from formulations.instance.workload import Recompute
-from formulations.plan import Degrees, Recomputed
+from formulations.costs.tables import CostTables
 from formulations.space import PlanSpace
 from solver.verify.bounds import Prover
 from tests import brute_force
 from tests.cramped import cramped_tables
 from tests.equal_nodes import equal_nodes
 from tests.oracles.agreement import pages_suffice
+from tests.recorded import as_recorded, summary
 from tests.recursion import stage_ends
 from tests.seeds import few_and_many, one_each
-from tests.small_instances import layer, plain_config, workload
 
 test_pages_suffice = pages_suffice(11, 23, 46)
 
@@ -149,54 +145,27 @@ def test_devices_take_the_least_that_fits(seeds: Sequence[int]) -> None:
     assert again
 
 
-MODES: tuple[Recompute, ...] = ("none", "selective", "full")
-ALONE = (Degrees(tp=1),)
-#: Of a block: 10 GFLOP, a fifth of them in the core of attention, which keeps 600 of 1000 B.
-BLOCK = layer("block", 10, 0, 1000).but(
-    unweighted_flops=2 * 10**9,
-    core_kernels=1,
-    core_bytes=600,
-    replicated_activation_bytes=400,
-    unsplit_bytes=100,
-    input_bytes=200,
-)
-
-
-def instance() -> Instance:
-    """Two nodes of two GPUs of 50 TFLOP/s."""
-    one = equal_nodes(2, 2, 1, 2, 2).instance
-    chain = [layer("embedding", 1, 0, 0), BLOCK, BLOCK, layer("head", 1, 0, 0)]
-    return one.but(workload=workload(chain, 4, 10**6, False))
-
-
-@pytest.mark.usefixtures("round_times")
-def test_first_blocks_of_a_stage_are_recomputed() -> None:
-    """Without need for memory none of them, or all where nothing else is allowed."""
-    free = build_tables(instance(), plain_config((1,), recompute=("none", "full")))
-    bound = build_tables(instance(), plain_config((1,), recompute=("full",)))
-    assert least_recomputed(free, (0, 3)) == Recomputed(way="none", blocks=0)
-    assert least_recomputed(bound, (0, 3)) == Recomputed(way="full", blocks=2)
-    # forward passes of 0.2 ms once more, of one block and of both; the last is not of the stage
-    for end, blocks, again_ns in ((4, 1, 200_000), (4, 2, 400_000), (2, 2, 200_000)):
-        recomputed = Recomputed(way="full", blocks=blocks)
-        assert recomputed_ns(free, 0, (0, end), recomputed) == again_ns
-
-
-@pytest.mark.usefixtures("round_times")
-def test_measured_times_are_shared_out_as_the_analytic_model_does() -> None:
-    """A fifth of the measured millisecond, as the profile has no time of the core alone."""
-    entries = tuple(
-        ProfileEntry(kind=kind, gpu="one", tp=1, micro_batch=1, forward_s=1e-3, backward_s=2e-3)
-        for kind in ("embedding", "block", "head")
-    )
-    profile = Profile(source="test", includes_tensor_parallel_traffic=True, entries=entries)
-    measured = instance().but(profile=profile)
-    found = [int(layer_times(measured, ALONE, 1, mode).backward_ns[1, 0]) for mode in MODES]
-    assert found == [2_000_000, 2_200_000, 3_000_000]
+@pytest.mark.parametrize("schedule", [*SCHEDULES, "interleaved"])
+def test_stages_are_the_recorded_ones(schedule: str) -> None:
+    """Times up to each layer, what is recomputed beyond them, and of devices the ways."""
+    figures: dict[str, object] = {}
+    for seed in range(6):
+        tables = cramped_tables(seed, schedule)
+        stages, config = StageCosts(tables), tables.config
+        m, p, groups = tables.num_micro_batches // config.dp, config.pp, tables.used
+        extra = [stages.extra(j, k, m) % NEVER for j in groups for k in range(p)]
+        split = np.linspace(0, tables.num_layers, config.num_stages + 1).astype(np.int64)[None]
+        alike = [stages.extra_of_splits([j] * p, m, split) for j in groups]
+        chunks = list(pairwise(split[0].tolist()))[::p]
+        chosen = [list(one) for j in groups for one in stages.recomputed(0, j, m, chunks)]
+        least = list(least_recomputed(tables, (0, tables.num_layers)))
+        passes = stages.forward, stages.backward, stages.weight, stages.optimizer
+        figures[f"{schedule} {seed}"] = summary([*passes, *extra, *alike, chosen, least])
+    as_recorded("stage_costs", figures)
 
 
 def test_what_fills_a_gpu_to_the_last_byte_fits() -> None:
-    tables = build_tables(instance(), plain_config((1,)))
+    tables = equal_nodes(2, 2, 1, 2, 2)
     need = sum(memory_parts(tables, [(0, 4)], 0, 0, 1, [least_recomputed(tables, (0, 4))]))
     for room in (need, need - 1):
         extra = StageCosts(replace(tables, capacity_bytes=np.array([room]))).extra(0, 0, 1)

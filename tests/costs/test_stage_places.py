@@ -6,11 +6,43 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.stage_places import StagePlacer, placement_of, stage_tables, with_stages
 from formulations.plan import Degrees
+from formulations.space import configs
+from formulations.space.layouts import layouts
+from formulations.space.slots import stage_places
+from tests.costs.drawn import drawn
 from tests.equal_nodes import equal_nodes
 from tests.oracles.agreement import pages_suffice
+from tests.recorded import as_recorded, summary
 from tests.small_instances import plain_config
+from tests.stage_degrees import stage_instance
 
 test_pages_suffice = pages_suffice(0, 11, 16, 21, 38, 46, 54)
+
+
+def test_places_are_the_recorded_ones() -> None:
+    """Rings of every place, messages and tied matrices between all pairs; of more stages too."""
+    figures: dict[str, object] = {}
+    tables_of = {name: tables for name, *_, tables in drawn(0, 11, 16, 21)}
+    for seed in range(12):
+        instance = stage_instance(seed)
+        config = next(config for config in configs(instance) if config.per_stage)
+        tables_of[str(seed)] = stage_tables(instance, config, stage_places(instance, config))
+    for name, tables in tables_of.items():
+        if tables.by_place is not None:
+            placer, places = StagePlacer(tables), range(len(tables.by_place.places))
+            rings = [summary([*placer.rings(x)]) for x in places]
+            sends = [
+                list(placer.send_ns(x, y, t)) for x in places for y in places for t in (True, False)
+            ]
+            tied = [placer.embedding_ns(x, t) for x in places for t in (True, False)]
+            longer = with_stages(tables, 7)
+            stages = [longer.config.pp, longer.plan_config.pp, longer.plan_config.nodes_used]
+            order = next(layouts(tables.by_place), None)
+            placed = order and placement_of(tables, order)
+            times = placed and summary([placed.send_ns, placed.sync_ns])
+            nodes = [placer.num_nodes(x) for x in places]
+            figures[name] = [rings, sends, tied, nodes, stages, times]
+    as_recorded("stage_places", figures)
 
 
 @pytest.mark.parametrize(("tp", "dp"), [(1, 2), (2, 1), (2, 2)])
@@ -18,18 +50,9 @@ def test_alike_degrees_cost_what_plans_of_one_degree_do(tp: int, dp: int) -> Non
     """Two stages on nodes of two GPUs: in a node each, on both with the other, on two each."""
     nodes = 2 * tp * dp // 2
     alike = equal_nodes(nodes, 2, tp, dp, 2)
-    config = plain_config((nodes,), dp=dp, pp=2)
-    tables = stage_tables(alike.instance, config, ((0, Degrees(tp=tp)),))
-    assert StagePlacer(tables).num_nodes(0) == tp * dp // 2
-    own, placed = placement_of(tables, (0, 0)), Placer(tables).costs([0] * nodes)
-    for name in ("send_ns", "sync_ns", "sync_latency_ns", "gather_ns", "embedding_ns"):
-        assert np.array_equal(getattr(own, name), getattr(placed, name)), name
-
-
-def test_another_number_of_stages() -> None:
     tables = stage_tables(
-        equal_nodes(2, 2, 1, 2, 2).instance, plain_config((2,), dp=2, pp=2), ((0, Degrees(tp=1)),)
+        alike.instance, plain_config((nodes,), dp=dp, pp=2), ((0, Degrees(tp=tp)),)
     )
-    longer = with_stages(tables, 4)
-    assert (longer.config.pp, longer.plan_config.pp) == (4, 4)
-    assert longer.forward_ns is tables.forward_ns
+    by_place, placed = placement_of(tables, (0, 0)), Placer(tables).costs([0] * nodes)
+    for name in ("send_ns", "sync_ns", "sync_latency_ns", "gather_ns", "embedding_ns"):
+        assert np.array_equal(getattr(by_place, name), getattr(placed, name)), name

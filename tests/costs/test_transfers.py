@@ -11,13 +11,23 @@ import pytest
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import build_tables
-from formulations.costs.transfers import neighbours
+from formulations.costs.transfers import (
+    ZoneCrossings,
+    ZoneTerms,
+    embedding_ns,
+    inside_ns,
+    neighbours,
+    outside_ns,
+)
 from formulations.decisions import Decisions
 from formulations.instance import ZoneLink
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 from tests.equal_nodes import equal_nodes
 from tests.oracles.agreement import pages_suffice
+from tests.random_configs import wide_zones
+from tests.recorded import as_recorded
+from tests.unlike_degrees import unlike_tables
 
 test_pages_suffice = pages_suffice(8, 34, 41, 59)
 
@@ -73,33 +83,30 @@ def test_bug_ring_over_four_zones_went_in_the_order_of_their_names(zones: str) -
     assert placed(zones, 4, 2).sync_ns[:, 0].tolist() == [120_000_000] * 2
 
 
-def link(gb_per_s: float, latency_ms: float) -> ZoneLink:
-    return ZoneLink(bandwidth_bytes_per_s=gb_per_s * 1e9, latency_s=latency_ms / 1e3)
-
-
-@pytest.mark.parametrize(
-    ("own", "sync_ns", "latency_ns"),
-    [
-        # x-y: 2 rings x 2 x 2/3 x 10 MB / (0.5 GB/s x 0.5); 2 x 2 steps of 1 ms.
-        ({}, 106_666_667, 4_000_000),
-        # x-z at 0.2 GB/s: 2 rings too, the second stage's with it.
-        ({"xz": link(0.2, 1)}, 266_666_667, 4_000_000),
-        # y-z: 1 ring at 0.1 GB/s is slower than 2 at 0.5, and its 3 ms are the longest.
-        ({"yz": link(0.1, 3)}, 266_666_667, 12_000_000),
-        # x-y has 1 ring, and is faster: nothing changes.
-        ({"xy": link(5, 0)}, 106_666_667, 4_000_000),
-    ],
-)
-def test_ring_takes_as_long_as_its_slowest_link(
-    own: Mapping[str, ZoneLink], sync_ns: int, latency_ns: int
-) -> None:
+def test_ring_takes_as_long_as_its_slowest_link() -> None:
     """Of x, y, z, with what shares each link: a second stage's ring passes between x and z."""
-    costs = placed("xyzxxz", 3, 2, own=own)
-    assert costs.sync_ns[0, 0] == sync_ns
-    assert costs.sync_latency_ns[0] == latency_ns
+    # x-y: 2 rings x 2 x 2/3 x 10 MB / (0.5 GB/s x 0.5); 2 x 2 steps of 1 ms.
+    costs = placed("xyzxxz", 3, 2)
+    assert (costs.sync_ns[0, 0], costs.sync_latency_ns[0]) == (106_666_667, 4_000_000)
+    # y-z: 1 ring at 0.1 GB/s is slower than 2 at 0.5, and its 3 ms are the longest.
+    slow = ZoneLink(bandwidth_bytes_per_s=1e8, latency_s=3e-3)
+    costs = placed("xyzxxz", 3, 2, own={"yz": slow})
+    assert (costs.sync_ns[0, 0], costs.sync_latency_ns[0]) == (266_666_667, 12_000_000)
 
 
-def test_tied_matrix_crosses_between_the_zones_of_both_ends() -> None:
-    """Lanes of x-y and y-x share 0.25 GB/s: 2 x 4,096,000 bytes, and 2 steps of 1 ms."""
-    costs = placed("xyyx", 2, 2, tied=True, own={"xy": link(0.25, 1)})
-    assert costs.embedding_ns == 34_768_000
+def test_crossings_are_the_recorded_ones() -> None:
+    """Messages of each stage, its ring and the tied matrix, in zones; of links inside and out."""
+    figures: dict[str, object] = {}
+    tables_of = [*map(wide_zones, range(10)), *map(unlike_tables, range(5, 90, 6))]
+    for n, tables in enumerate(filter(None, tables_of)):
+        config, groups = tables.config, tables.instance.cluster.groups
+        nodes = [j for j, count in enumerate(config.nodes_used) for _ in range(count)]
+        slots = [j for j in nodes for _ in range(tables.slots_per_node[j])]
+        crossings, (j, *_) = ZoneCrossings(ZoneTerms(tables), slots), nodes
+        stages = range(config.pp)
+        sends = [list(map(list, crossings.sends_ns(k))) for k in stages]
+        rings = [ring and [*ring[0], ring[1]] for ring in map(crossings.ring, stages)]
+        links = [outside_ns(tables, j, 3, groups[j].inter_node, 2), inside_ns(tables, j, 2)]
+        links.append(embedding_ns(tables, j, 3, groups[j].inter_node))
+        figures[f"{n}"] = [sends, rings, crossings.embedding_ns(), links]
+    as_recorded("transfers", figures)
