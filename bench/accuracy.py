@@ -1,38 +1,45 @@
-"""How far the analytic model is from published steps that no figure was fitted to.
+"""How far the analytic model is from measured steps, by kind of evidence; regret of choices.
 
     python -m bench accuracy [--out RECORDS] [--picture FILE] [--draws N]
 
-Then, on measured steps of A100 (`accuracy_choices`), error and regret of the model, of its
-corrections by measured steps (`hetplan calibrate`), and of other rules.
+Judges every row of the folder that HETPLAN_REFERENCE names, whatever its files are called
+(`evidence`). A row that is the run of a plan of ours is simulated; the others are counted by what
+they lack. `fitted`: what of the catalogue was fitted to rows of that line; where it says nothing,
+no figure was. Regret: how much slower the step with the shortest prediction is than the shortest
+measured one, mean over choices of several rows. Then, on measured steps of A100
+(`accuracy_choices`), error and regret of corrections by measured steps and of other rules.
 
-Every row that can be expressed becomes an instance and a plan (`accuracy_rows`), whose step is
-simulated; the others are counted by what is missing. Records go to bench/results/accuracy.jsonl,
-the picture to bench/results/accuracy.svg.
+Records go to bench/results/accuracy.jsonl, the picture to bench/results/accuracy.svg.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 
 from bench.accuracy_choices import DRAWS, choices, figures
-from bench.accuracy_rows import Case, cases
 from bench.command import command, new_table, wide_console
+from bench.evidence import Evidence, read
 from bench.records import RESULTS, append, record, reference
+from bench.runs import Case, step_s
 from bench.scatter import Point, scatter_picture
-from formulations.costs.plan_costs import plan_costs
-from solver.simulate import step_time_ns
 
 Figures = dict[str, Any]
+
+#: What was fitted to rows of a source and kind that are marked as fitted.
+FITTED: Mapping[tuple[str, str], str] = {}
 
 
 def predicted(case: Case) -> Figures:
     """The row with our step, or with what is missing."""
     figures: Figures = {
         "source": case.source,
+        "kind": case.kind,
+        "fitted": case.fitted,
         "model": case.model,
         "row": case.label,
         "system": case.system,
@@ -42,40 +49,75 @@ def predicted(case: Case) -> Figures:
         "why_not": case.why_not,
         "predicted_s": None,
         "error": None,
-        "efficiency": None,
+        "choice": case.choice,
     }
-    if case.plan is None:
+    if case.plan is None or case.measured_s is None:
         return figures
-    instance, plan = case.plan
-    step_s = step_time_ns(plan_costs(instance, plan)) / 1e9
-    gpu = instance.cluster.groups[0].gpu
-    return figures | {
-        "predicted_s": step_s,
-        "error": step_s / case.measured_s - 1,
-        "efficiency": gpu.efficiency_evidence(instance.workload.precision).kind,
+    ours_s = step_s(case.plan)
+    return figures | {"predicted_s": ours_s, "error": ours_s / case.measured_s - 1}
+
+
+def _groups(rows: Iterable[Figures], *keys: str) -> dict[tuple[Any, ...], list[Figures]]:
+    """Rows by what they have under these keys, in order of first mention."""
+    groups: dict[tuple[Any, ...], list[Figures]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return groups
+
+
+def regret(rows: Sequence[Figures]) -> float | None:
+    """Mean over choices of several rows; None without any."""
+    several = [
+        group
+        for (choice,), group in _groups(rows, "choice").items()
+        if choice is not None and len(group) > 1
+    ]
+    if not several:
+        return None
+    return fmean(
+        min(group, key=lambda row: row["predicted_s"])["measured_s"]
+        / min(row["measured_s"] for row in group)
+        - 1
+        for group in several
+    )
+
+
+def summary(rows: Sequence[Figures]) -> Figures:
+    """What the errors of rows come to."""
+    errors = np.array([row["error"] for row in rows])
+    pairs = [(row["published_prediction_s"], row["measured_s"]) for row in rows]
+    published = [abs(other / measured - 1) for other, measured in pairs if other]
+    return {
+        "rows": len(rows),
+        "signed": float(errors.mean()),
+        "mean": float(np.abs(errors).mean()),
+        "median": float(np.median(np.abs(errors))),
+        "p90": float(np.percentile(np.abs(errors), 90)),
+        "worst": float(errors[np.abs(errors).argmax()]),
+        "regret": regret(rows),
+        "published": fmean(published) if published else None,
     }
 
 
-def table(rows: Sequence[Figures]) -> Table:
-    """Error by source, model, system and precision."""
-    result = new_table(
-        ("source", "model", "system", "precision", "efficiency"),
-        ("rows", "mean %", "least %", "most %", "published %"),
-    )
-    keys = ("source", "model", "system", "precision", "efficiency")
-    for key in dict.fromkeys(tuple(row[name] for name in keys) for row in rows):
-        own = [row for row in rows if tuple(row[name] for name in keys) == key]
-        errors = 100 * np.array([row["error"] for row in own])
-        others = [row["published_prediction_s"] for row in own]
-        published = [
-            other / row["measured_s"] - 1 for other, row in zip(others, own, strict=True) if other
-        ]
-        result.add_row(
-            *key,
-            str(len(own)),
-            *(f"{value:+.1f}" for value in (errors.mean(), errors.min(), errors.max())),
-            f"{100 * np.mean(published):+.1f}" if published else "",
-        )
+def summaries(rows: Sequence[Figures], *keys: str) -> list[Figures]:
+    """One of every group of rows, with how many of its source have no plan of ours."""
+    found = []
+    for group, members in _groups(rows, *keys).items():
+        expressible = [row for row in members if row["error"] is not None]
+        if expressible:
+            head = dict(zip(keys, group, strict=True))
+            found.append(head | {"of": len(members)} | summary(expressible))
+    return found
+
+
+def table(rows: Sequence[Figures], *keys: str) -> Table:
+    """Errors in per cent, a line per group."""
+    names = ("signed", "mean", "median", "p90", "worst", "regret", "published")
+    result = new_table((*keys, "fitted"), ("rows", *(f"{name} %" for name in names)))
+    for row in summaries(rows, *keys, "fitted"):
+        cells = ["" if row[name] is None else f"{100 * row[name]:.1f}" for name in names]
+        fitted = FITTED.get((row["source"], row.get("kind", "")), "yes") if row["fitted"] else ""
+        result.add_row(*(str(row[key]) for key in keys), fitted, str(row["rows"]), *cells)
     return result
 
 
@@ -89,12 +131,24 @@ def choice_table(rows: Sequence[Figures]) -> Table:
 
 
 def picture(rows: Sequence[Figures]) -> str:
-    """Predicted over measured seconds, a colour per model and source."""
+    """Predicted over measured seconds, a colour per source."""
     points = [
-        Point(f"{row['model']} ({row['source']})", row["measured_s"], row["predicted_s"])
-        for row in sorted(rows, key=lambda row: (row["source"], row["model"]))
+        Point(row["source"], row["measured_s"], row["predicted_s"])
+        for row in sorted(rows, key=lambda row: str(row["source"]))
     ]
     return scatter_picture("steps of training", "measured, s", "predicted, s", points)
+
+
+def left_out(rows: Sequence[Figures]) -> list[Figures]:
+    """How many rows of a source have no plan of ours, by the reason."""
+    counts = Counter((row["source"], row["why_not"]) for row in rows if row["why_not"])
+    return [{"source": s, "why": why, "rows": count} for (s, why), count in counts.items()]
+
+
+def rules(folder: Path, draws: int) -> list[Figures]:
+    """Error and regret of every rule; none where no choice has several measured steps."""
+    steps = choices(folder)
+    return list(figures(steps, draws)) if any(len(rows) > 1 for rows in steps.values()) else []
 
 
 def main() -> None:
@@ -103,21 +157,32 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, default=RESULTS / "accuracy.svg")
     parser.add_argument("--draws", type=int, default=DRAWS, help="of one step per kernel shape")
     chosen = parser.parse_args()
-    files = ("simumax/b200_steps.json", "megatron_bridge/throughput.json", "measured/*single*.csv")
-    folder = reference(*files)
-    rows = [predicted(case) for case in cases(folder)]
+    folder = reference()
+    evidence: Evidence = read(folder)
+    rows = [predicted(case) for case in evidence.cases]
     done = [row for row in rows if row["error"] is not None]
-    left = Counter((row["source"], row["why_not"]) for row in rows if row["why_not"])
-    rules = list(figures(choices(folder), chosen.draws))
-    found = {"rows": done, "left_out": _named(left), "choices": rules, "draws": chosen.draws}
+    by_rule = rules(folder, chosen.draws)
+    found = {
+        "summary": summaries(rows, "source", "kind", "fitted"),
+        "by_model": summaries(rows, "source", "model", "system", "precision", "fitted"),
+        "left_out": left_out(rows),
+        "not_read": evidence.unread,
+        "choices": by_rule,
+        "draws": chosen.draws,
+    }
     append(chosen.out, [record("accuracy", found)])
-    chosen.picture.write_text(picture(done), encoding="utf-8")
     console = wide_console()
-    console.print(table(done))
-    console.print(choice_table(rules))
-    for (source, why), count in left.items():
-        console.print(f"{source}: {count} rows left out: {why}")
+    console.print(table([row for row in rows if row["source"] != "vTrain"], *DETAILS))
+    console.print(table(rows, "source", "kind"))
+    if by_rule:
+        console.print(choice_table(by_rule))
+    if done:
+        chosen.picture.write_text(picture(done), encoding="utf-8")
+    console.print(f"{len(done)} of {len(rows)} rows are runs of plans of ours")
+    for reason in left_out(rows):
+        console.print(f"{reason['source']}: {reason['rows']} left out: {reason['why']}")
+    if evidence.unread:
+        console.print(f"no measured step of a kind known here: {', '.join(evidence.unread)}")
 
 
-def _named(left: Counter[tuple[str, str]]) -> list[Figures]:
-    return [{"source": source, "why": why, "rows": count} for (source, why), count in left.items()]
+DETAILS = ("source", "model", "system", "precision")

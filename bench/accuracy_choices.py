@@ -18,7 +18,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from bench.read_published import GPUS_PER_NODE, VTRAIN_VOCABULARY, VtrainRow, vtrain_rows
+from bench.gpt_rows import GPUS_PER_NODE, VTRAIN_VOCABULARY
+from bench.read_published import VtrainRow, vtrain_rows
 from formulations.costs.compute import layer_times
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance

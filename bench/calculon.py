@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from bench.accuracy_rows import Row, even_plan
 from bench.calculon_terms import Calculon
 from bench.command import command, new_table, wide_console
 from bench.records import RESULTS, append, json_of, record, reference
+from bench.runs import Row, even_plan
 from bench.scatter import Point, scatter_picture
 from formulations.costs.plan_costs import plan_costs, plan_memory
 from formulations.costs.tables import Array, build_tables

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bench.accuracy_rows import Row
 from bench.calculon import FILE, configurations, instances, planned, why_not
 from bench.command import command, search_options
 from bench.records import append, record, reference
+from bench.runs import Row
 from bench.scaling import measure
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance

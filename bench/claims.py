@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from bench.accuracy_rows import even_plan
 from bench.records import ROOT
+from bench.runs import even_plan
 from bench.searches import digest
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance, Workload

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.claims import FOLDER, Outcome, Point, Study, Values, falls, speed, throughput
+from bench.gpt_rows import MEGATRON_RUNS, MEGATRON_VOCABULARY
 from bench.published_times import gpt
-from bench.read_published import MEGATRON_RUNS, MEGATRON_VOCABULARY
 from bench.records import json_of
 from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.load import load_instance

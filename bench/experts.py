@@ -3,8 +3,9 @@
     python -m bench experts [--time-limit S] [--out RECORDS]
 
 The recipe's degrees are those of the newest row for these GPUs in the performance tables published
-with Megatron-Bridge; its step is by our model, cut evenly by work, whether or not that fits the
-memory (`accuracy_rows`). Records go to bench/results/experts.jsonl. A plan of ours that takes more
+with Megatron-Bridge, in whatever file of the reference folder; its step is by our model, cut evenly
+by work, whether or not that fits the memory (`accuracy_rows`). A folder without such a row gives
+nothing to compare with. Records go to bench/results/experts.jsonl. A plan of ours that takes more
 than 1.15 times as long fails the run.
 """
 
@@ -12,7 +13,6 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from bench.accuracy_rows import step_of_row
 from bench.command import (
     Column,
     all_cores,
@@ -22,7 +22,9 @@ from bench.command import (
     search_options,
     wide_console,
 )
-from bench.records import ROOT, append, json_of, record, reference
+from bench.evidence import KINDS, case_of, rows_from
+from bench.records import ROOT, append, record, reference
+from bench.runs import Case, plain, step_s
 from bench.scaling import measure
 from bench.searches import Figures, apart
 from formulations.instance.load import load_instance
@@ -34,13 +36,20 @@ INSTANCES: dict[str, tuple[str, str] | None] = {
     "instances/mixtral_8x7b_256_h100.yaml": None,
     "bench/experts/deepseek_v3_256_gb200.yaml": ("DeepSeekV3", "DGX-GB200"),
 }
+BRIDGE = next(kind for kind in KINDS if kind.source == "Megatron-Bridge")
 MOST = 1.15
 
 
-def recipe_s(folder: Path, model: str, system: str) -> float:
-    """Step, by our model, of the degrees of the newest row."""
-    rows = json_of(folder / "megatron_bridge" / "throughput.json")["rows"]
-    return step_of_row(next(r for r in rows if (r["model"], r["system"]) == (model, system)))
+def recipe_s(folder: Path, model: str, system: str) -> float | None:
+    """Step, by our model, of the degrees of the newest row; None without one."""
+    newest: tuple[list[int], Case] | None = None
+    for row in rows_from(folder, "Megatron-Bridge"):
+        wanted = plain(str(row.get("model"))) == plain(model) and row["system"] == system
+        case = case_of(row, BRIDGE) if wanted else None
+        if case is not None and case.plan is not None:
+            release = [int(part) for part in str(row["release"]).split(".")]
+            newest = max(newest or (release, case), (release, case), key=lambda pair: pair[0])
+    return step_s(newest[1].plan) if newest and newest[1].plan else None
 
 
 def solved(name: str, folder: Path, options: SolveOptions) -> Figures:
@@ -75,7 +84,7 @@ TABLE: dict[str, Column] = {
 def main() -> None:
     """Runs the benchmark."""
     chosen = command("experts", time_limit=120.0, workers=all_cores()).parse_args()
-    folder = reference("megatron_bridge/throughput.json")
+    folder = reference()
     options = search_options(chosen)
     records = []
     for name in INSTANCES:

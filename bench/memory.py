@@ -1,7 +1,8 @@
 """Memory of our model beside published figures: measured, of another model, or of an estimator.
 
-Measured on B200 (SimuMax v1.2): allocated bytes of the fullest rank, without what the framework
-holds beside PyTorch's allocator; SimuMax's own prediction stands beside ours.
+Measured peaks of the runs of `evidence`, of the fullest rank: allocated bytes (SimuMax, whose own
+prediction stands beside ours), bytes that PyTorch's allocator reserved (torchtitan), or all that
+the driver shows (FlagPerf), with context and communicators: there ours has the framework's reserve.
 Korthikanti et al. 2023, figure 1: 18 bytes for each of the 12 h^2 parameters of a block, on the
 mean GPU; activations of the first stage that are kept for the backward pass, without what exists
 while one block is recomputed.
@@ -15,16 +16,20 @@ more for the rest, without either.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
+from bench.command import command
+from bench.evidence import documents, read
 from bench.published_times import gpt, one_node
-from bench.records import json_of, reference
+from bench.records import reference
+from bench.runs import Row
 from formulations.costs.memory import MemoryParts, layer_memory
+from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Cluster, Instance, Limits, SearchSpace, Workload
 from formulations.instance.catalogue import gpu_catalogue
-from formulations.instance.documents import resource
 from formulations.instance.sizes import MoeSizes, TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Layer, Recompute
@@ -148,23 +153,6 @@ class Estimator:
         return (self._first_stage(tokens * h * (10 + 24 / tp)) + head_bytes) * REST
 
 
-def estimates(path: Path) -> Iterator[tuple[str, str, float, float]]:
-    """Case, figure, Megatron's bytes and ours."""
-    for number, case in enumerate(json_of(path)["cases"]):
-        estimator, printed = Estimator(case["inputs"]), case["outputs"]
-        name = f"{number} {case['model']}"
-        static = printed["weight_and_optimizer_bytes"]
-        yield name, "weights and optimizer", static, estimator.static_bytes()
-        split = printed["activation_bytes_sp_selective"]
-        yield name, "activations, sequence split", split, estimator.split_bytes()
-        whole = printed["activation_bytes_without_sp"]
-        yield name, "activations, not split", whole, estimator.whole_bytes()
-
-
-#: Names of the file's models in the catalogue.
-B200_MODELS = {"llama3_70b": "llama3-70b", "deepseekv2": "deepseek-v2"}
-
-
 @dataclass(frozen=True)
 class MemoryRow:
     """One published figure and ours, bytes; `other_bytes`: what another model says of it."""
@@ -207,14 +195,13 @@ def _devices(
     micro_batches: int,
     recompute: Recompute = "none",
     chunks: int = 1,
-    workspace: bool = False,
     tp: int,
     cp: int = 1,
     **degrees: int,
 ) -> list[MemoryParts]:
-    """Memory of each device of a replica; equally many blocks on every chunk.
+    """Memory of each device of a replica, without what exists for one layer at a time.
 
-    workspace: with what exists for one layer at a time.
+    Equally many blocks are on every chunk.
     """
     config = Configuration(
         schedule="interleaved" if chunks > 1 else "1f1b",
@@ -225,9 +212,8 @@ def _devices(
         **degrees,  # type: ignore[arg-type]
     )
     (memory,) = layer_memory(_instance(workload, split=split), config)
-    if not workspace:
-        kept = [way._replace(workspace_bytes=0 * way.workspace_bytes) for way in memory.kept]
-        memory = replace(memory, kept=tuple(kept))
+    kept = [way._replace(workspace_bytes=0 * way.workspace_bytes) for way in memory.kept]
+    memory = replace(memory, kept=tuple(kept))
     is_block = np.array([layer.is_block for layer in workload.layers])
     every = Recomputed(way=recompute, blocks=len(workload.layers))
     blocks = len(workload.layers) - 2
@@ -241,43 +227,22 @@ def _devices(
     return found
 
 
-def measured_on_b200(folder: Path) -> Iterator[MemoryRow]:
-    """Llama-3-70B and DeepSeek-V2, cut to some layers."""
-    found = json_of(folder / "simumax" / "b200_steps.json")
-    known: Any = resource("workloads.yaml").value
-    for row in found["rows"]:
-        sizes = TransformerSizes.model_validate(known[B200_MODELS[row["model"]]]["sizes"])
-        workload = build_workload(
-            sizes.but(layers=row["num_layers"]),
-            name=row["model"],
-            source="bench",
-            sequence_length=row["sequence_length"],
-            global_batch=row["micro_batches"] * row["dp"],
-            flash_attention=True,
-            fused_cross_entropy=True,
-        )
-        names = ("tp", "dp", "pp", "cp", "ep")
-        degrees = {name: row[name] for name in names} | {"micro_batch": 1, "zero": 1}
-        devices = _devices(
-            workload,
-            split=row["tp"] > 1,
-            micro_batches=row["micro_batches"],
-            workspace=True,
-            **degrees,
-        )
-        yield MemoryRow(
-            "B200, measured",
-            row["case"],
-            "all",
-            row["measured_allocated_gib"] * GIB,
-            max(map(sum, devices)),
-            row["simumax_allocated_gib"] * GIB,
-        )
+def measured(folder: Path) -> Iterator[MemoryRow]:
+    """Measured peaks of runs that have a plan of ours, on the fullest GPU."""
+    for case in read(folder).cases:
+        if case.plan is None or case.measured_bytes is None:
+            continue
+        instance, plan = case.plan
+        ours_bytes = float(plan_costs(instance, plan).memory_bytes.max())
+        if case.counted != "of the device":  # without context and communicators
+            ours_bytes -= instance.limits.framework_reserve_bytes
+        source = f"{case.source}, {case.counted}"
+        figures = case.measured_bytes, ours_bytes, case.other_bytes
+        yield MemoryRow(source, f"{case.model} {case.label}", "all", *figures)
 
 
-def recompute_2022(folder: Path) -> Iterator[MemoryRow]:
+def recompute_2022(found: Row) -> Iterator[MemoryRow]:
     """Parameters with optimizer of the mean stage, activations of the first."""
-    found = json_of(folder / "megatron" / "recompute_2022.json")
     modes: dict[str, tuple[bool, Recompute]] = {
         "none": (False, "none"),
         "seqsel": (True, "selective"),
@@ -311,25 +276,45 @@ def recompute_2022(folder: Path) -> Iterator[MemoryRow]:
                 yield MemoryRow(source, f"{name} {mode}", part, figure * GIB, ours)
 
 
-def megatron_estimates(folder: Path) -> Iterator[MemoryRow]:
+def megatron_estimates(found: Row) -> Iterator[MemoryRow]:
     """Megatron-LM's estimator, reproduced."""
-    for case, part, published, ours in estimates(folder / "megatron" / "memory.json"):
-        yield MemoryRow("Megatron-LM's estimator", case, part, published, ours)
+    for number, case in enumerate(found["cases"]):
+        estimator, printed = Estimator(case["inputs"]), case["outputs"]
+        figures = {
+            "weights and optimizer": ("weight_and_optimizer_bytes", estimator.static_bytes()),
+            "activations, sequence split": (
+                "activation_bytes_sp_selective",
+                estimator.split_bytes(),
+            ),
+            "activations, not split": ("activation_bytes_without_sp", estimator.whole_bytes()),
+        }
+        for part, (name, ours) in figures.items():
+            case_name = f"{number} {case['model']}"
+            yield MemoryRow("Megatron-LM's estimator", case_name, part, printed[name], ours)
 
 
-def rows(folder: Path) -> list[MemoryRow]:
-    """All figures."""
-    return [
-        *measured_on_b200(folder),
-        *recompute_2022(folder),
-        *megatron_estimates(folder),
-    ]
+def estimated(folder: Path) -> Iterator[MemoryRow]:
+    """Figures of papers and estimators, in whatever file they are."""
+    for _, document in documents(folder):
+        cases = document.get("cases") if isinstance(document, dict) else None
+        if isinstance(cases, dict) and any("memory_gib" in case for case in cases.values()):
+            yield from recompute_2022(document)
+        elif isinstance(cases, list) and any("inputs" in case for case in cases):
+            yield from megatron_estimates(document)
 
 
 def main() -> None:
-    """Prints every figure, ours, and the errors."""
-    folder = reference("simumax/b200_steps.json", "megatron/*.json")
-    for row in rows(folder):
-        other = "" if row.other_error is None else f"   SimuMax {row.other_error:+.2%}"
+    """Prints every figure, ours, the errors, and these by source."""
+    command("memory").parse_args()
+    folder, by_source = reference(), dict[str, list[float]]()
+    for row in (*measured(folder), *estimated(folder)):
+        other = "" if row.other_error is None else f"   published {row.other_error:+.2%}"
         figures = f"{row.published_bytes / GIB:9.3f} {row.ours_bytes / GIB:9.3f} GiB"
-        print(f"{row.source:24} {row.case:50} {row.part:25} {figures} {row.error:+.2%}{other}")
+        print(f"{row.source:27} {row.case:56} {row.part:27} {figures} {row.error:+.2%}{other}")
+        by_source.setdefault(row.source, []).append(row.error)
+    for source, errors in by_source.items():
+        mean = fmean(map(abs, errors))
+        ends = f"lowest {min(errors):+.1%}, highest {max(errors):+.1%}"
+        print(f"{source:27} {len(errors):3} figures: mean |error| {mean:.1%}, {ends}")
+    if not by_source:
+        print(f"{folder}: no measured or published memory")

@@ -20,16 +20,13 @@ from math import log2
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench.gpt_rows import GPUS_PER_NODE, MEGATRON_RUNS, MEGATRON_VOCABULARY, VTRAIN_VOCABULARY
 from bench.published_times import GroupedTime, KernelTime, LayerTime, Observation, StepTime, gpt
 from bench.records import json_of
 from formulations.instance import GpuType, Layer, Link
 from formulations.instance.workload import Precision
 
-GPUS_PER_NODE = 8
 INTER_NODE = Link(bandwidth_bytes_per_s=800e9 / 8, latency_s=0.0)  # vTrain: 800 Gb/s per node
-VTRAIN_VOCABULARY = 50257  # vTrain, src/config.py
-MEGATRON_VOCABULARY = 51200
-MEGATRON_RUNS = {1.7: (16, 1), 7.5: (16, 1), 39.1: (4, 1), 145.6: (2, 2), 529.6: (1, 3)}
 SAILOR_SEQUENCE = 2048
 SAILOR_MODELS = {"OPT-350": (1024, 16, 24, 50272), "GPT-Neo-2.7": (2560, 20, 32, 50257)}
 SAILOR_PRECISIONS: dict[str, Precision] = {"A100-40": "tf32", "V100-16": "fp32", "RTX-3090": "tf32"}
@@ -97,6 +94,7 @@ class VtrainRow(NamedTuple):
     measured_s: float
 
 
+VTRAIN_TIME = "iteration time (ms)"
 #: The columns of the whole numbers of a `VtrainRow`, in order.
 _COLUMNS = (
     "hidden size",
@@ -112,13 +110,16 @@ _COLUMNS = (
 
 
 def vtrain_rows(reference: Path, nodes: str) -> Iterator[VtrainRow]:
-    """Rows of the `single` or `multi` node runs."""
-    path = reference / "measured" / f"a100_iteration_times_{nodes}_node.csv"
-    with path.open(newline="") as lines:
-        for row in csv.DictReader(lines):
-            h, heads, blocks, s, batch, b, tp, dp, pp = (int(row[name]) for name in _COLUMNS)
-            time_s = float(row["iteration time (ms)"]) / 1e3
-            yield VtrainRow(h, heads, blocks, s, batch, b, tp, dp, pp, time_s)
+    """Rows of the `single` or `multi` node runs, of all CSV files that have such."""
+    for path in sorted(reference.rglob("*.csv")):
+        with path.open(newline="", encoding="utf-8") as lines:
+            for row in csv.DictReader(lines):
+                if not {*_COLUMNS, VTRAIN_TIME} <= row.keys():
+                    break
+                h, heads, blocks, s, batch, b, tp, dp, pp = (int(row[name]) for name in _COLUMNS)
+                time_s = float(row[VTRAIN_TIME]) / 1e3
+                if (tp * dp * pp <= GPUS_PER_NODE) == (nodes == "single"):
+                    yield VtrainRow(h, heads, blocks, s, batch, b, tp, dp, pp, time_s)
 
 
 def _vtrain(reference: Path, gpus: Gpus, nodes: str) -> Iterator[Observation]:

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.accuracy_rows import Row
 from bench.calculon import Figures, compared, configurations, error, instances, why_not
 from bench.calculon_study import priced, with_schedules
 from bench.calculon_terms import Calculon
+from bench.runs import Row
 from solver.options import SolveOptions
 from solver.search.driver import solve
 from tests.bench.bounds import bounds
