@@ -5,11 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.conftest import ROOT
 
 from bench.accuracy import predicted, summaries
 from bench.evidence import read
 from bench.runs import catalogue_name
+from tests.conftest import ROOT
 
 ROWS = ROOT / "tests" / "data" / "evidence_rows.json"
 

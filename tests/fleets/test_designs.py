@@ -9,7 +9,7 @@ from formulations.instance import Instance
 from formulations.node_sharing import NodeSplit
 from formulations.space.configurations import micro_batches, pipeline_strategies
 from solver.fleet_document import FleetDocument
-from solver.fleets.designs import generator_for
+from solver.fleets.designs import designs_of, fleet_sizes, fleet_templates, generator_for
 from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon, RecoveryError
 from solver.fleets.template_document import templates_document
@@ -18,6 +18,7 @@ from solver.replay.policies import instance_with
 from solver.templates.generate import NoTemplateError, TemplateGenerator, TemplateOptions
 from solver.verify import verify_fleet
 from tests.random_fleets import enlarged
+from tests.recorded import as_recorded
 from tests.seeds import one_each
 from tests.template_cases import all_templates, holds_blocks, interrupted_once, recomputing
 
@@ -73,8 +74,6 @@ def test_bug_pipelines_of_fewer_nodes_than_n0() -> None:
     generator = TemplateGenerator(enlarged(16), ONE)
     document = templates_document(generator, 1)
     assert (document.least_nodes, document.available) == (3, 4)
-    [line] = document.coverage
-    assert line.startswith("Of any nodes, 2 pipelines of 3 nodes or more need 6 nodes, the cluster")
     assert len(start_fleet(generator.instance, document.designs, 1).pipelines) == 2
     with pytest.raises(NoTemplateError, match=r"2 pipelines at once, not for 3; .* up to 1 faults"):
         templates_document(generator, 2)
@@ -86,33 +85,38 @@ def throughput(instance: Instance, size: int | None) -> float:
     return start_fleet(instance, document.designs, 1).throughput_sequences_per_s
 
 
-@pytest.mark.parametrize("seed", [4, 10, 29])
+@pytest.mark.parametrize("seed", [4, 10, *one_each((33, 9, 13, 36), 4)])
 def test_bug_every_pipeline_gets_a_micro_batch(seed: int) -> None:
-    """A step of two sequences in one micro-batch is fastest for a pipeline, and refused for two."""
+    """A step of two sequences in one micro-batch is fastest for a pipeline, and refused for two.
+
+    Of 4 and 10, whose batch has two; of others the size with most throughput is taken.
+    """
     instance = enlarged(seed)
-    assert (instance.workload.global_batch, micro_batches(instance)) == (2, [1, 2])
-    assert generator_for(instance, TemplateOptions(), 1).micro_batch == 1
-    assert throughput(instance, None) > 0
-
-
-@pytest.mark.parametrize("seed", one_each((33, 9, 13, 36), 4))
-def test_the_size_with_more_throughput_is_chosen_or_the_one_asked_for(seed: int) -> None:
-    instance = enlarged(seed)
-    by_size = [throughput(instance, size) for size in micro_batches(instance)]
-    assert len(set(by_size)) == len(by_size) > 1
-    assert throughput(instance, None) == max(by_size)
-
-
-def test_no_size_fits() -> None:
-    with pytest.raises(NoTemplateError, match="no template fits into the memory"):
-        generator_for(enlarged(26), TemplateOptions(), 1)
+    sizes = [1] if instance.workload.global_batch == 2 else micro_batches(instance)
+    by_size = [throughput(instance, size) for size in sizes]
+    assert len(set(by_size)) == len(by_size)
+    assert throughput(instance, None) == max(by_size) > 0
 
 
 def test_bug_an_interrupt_ends_all_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while the first size is looked at: nothing after it is given any time."""
+    with pytest.raises(NoTemplateError, match="no template fits into the memory"):
+        generator_for(enlarged(26), TemplateOptions(), 1)
     stopped = interrupted_once(monkeypatch)
     generator = generator_for(enlarged(9), TemplateOptions(), 1)
     generator.by_mix([1])
     assert generator.clock.interrupted
     assert len(stopped) > 1
     assert all(stopped[1:])
+
+
+def test_sizes_and_templates_are_the_recorded_ones() -> None:
+    figures = {}
+    for seed in (4, 9, 10, 29, 116):
+        generator = generator_for(enlarged(seed), TemplateOptions(), 1)
+        sizes = fleet_sizes(generator, 1)
+        entries = fleet_templates(generator, sizes)
+        found = [[e.nodes, e.micro_batches, e.step_time_s, e.template is None] for e in entries]
+        designs = [design.template.num_nodes for design in designs_of(entries)]
+        figures[str(seed)] = [generator.micro_batch, [*sizes], designs, *found]
+    as_recorded("designs", figures)

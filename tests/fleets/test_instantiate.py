@@ -1,7 +1,6 @@
 """Instantiation: CP-SAT, MILP, the knapsack and brute force agree."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import pytest
@@ -110,31 +109,21 @@ def test_bug_presolve_lost_the_optimum_of_long_steps() -> None:
     assert best_step(problem) == solved(problem, CPSAT) == 66_000_000_001
 
 
-def linear(per_micro_batch: int, most: int) -> tuple[int, ...]:
-    return tuple(m * per_micro_batch for m in range(1, most + 1))
-
-
-#: Two nodes take 30 a micro-batch, three 20; 7 nodes make 2 + 2 + 3 alone.
-SEVEN = InstantiationProblem(
-    kinds=(PipelineKind((2,), linear(30, 14)), PipelineKind((3,), linear(20, 14))),
-    available=(7,),
-    faults=1,
-    micro_batches=14,
-)
-
-
 def test_seven_nodes() -> None:
-    """2 + 2 + 3 nodes, 14 micro-batches: 4 + 4 + 6 take 120 each.
+    """Two nodes take 30 a micro-batch, three 20; 7 nodes make 2 + 2 + 3 alone.
 
-    With 13 two pipelines of a kind differ: 120 hold 4 + 4 + 6 = 14, 119 only 3 + 3 + 5 = 11.
+    14 micro-batches: 4 + 4 + 6 take 120 each.
     """
-    assert instantiate(SEVEN) == Instantiation(((4, 4), (6,)))
-    assert found_step(replace(SEVEN, micro_batches=13)) == 120
+    kinds = tuple(
+        PipelineKind((n,), tuple(m * each for m in range(1, 15))) for n, each in ((2, 30), (3, 20))
+    )
+    problem = InstantiationProblem(kinds, available=(7,), faults=1, micro_batches=14)
+    assert instantiate(problem) == Instantiation(((4, 4), (6,)))
 
 
 def test_more_mixes_than_memory_holds_are_refused() -> None:
     """500 nodes in each of three groups, up to 1,500 pipelines: 501^3 x 1,501 entries."""
-    kinds = (PipelineKind((1, 0, 0), linear(9, 2000), [0] * 2000),)
+    kinds = (PipelineKind((1, 0, 0), range(9, 18_009, 9), [0] * 2000),)
     with pytest.raises(PlannerError, match="501 x 501 x 501 mixes"):
         instantiate(InstantiationProblem(kinds, (500, 500, 500), 1, 2000))
 

@@ -1,13 +1,15 @@
-"""Replays worked out by hand, and against a replay of every single tick; sums of stretches."""
+"""Replays against one that looks at every tick, and worked out by hand."""
 
 import random
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import get_args
 
 import pytest
 
 from formulations.errors import PlannerError
-from solver.replay.player import History, Replay, Span, joined, replay
+from solver.replay.player import Replay, replay
 from solver.replay.policy import (
     Checkpoints,
     Configuration,
@@ -18,11 +20,161 @@ from solver.replay.policy import (
 )
 from solver.replay.trace import Event, EventKind, Trace
 from tests.random_fleets import even_designs, fleet_of
-from tests.tick_replay import Ticks
+from tests.recorded import as_recorded
 
 FOUR = ("a", "b", "c", "d")
-LOST = Recovery()
 IN_FLIGHT: tuple[InFlight, ...] = get_args(InFlight)
+
+
+class Ticks:
+    """A slow and plain replay, one tick per ns, without code of the engine.
+
+    step_ns, pause_ns: by number of ready nodes; no step time: cannot train.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        recovery: Recovery,
+        step_ns: Callable[[int], int | None],
+        pause_ns: Callable[[int], int],
+    ) -> None:
+        self.recovery, self.step_ns, self.pause_ns = recovery, step_ns, pause_ns
+        self.causes: list[str] = []
+        self.steps = self.saved_steps = self.saved_ticks = 0
+        self.mode, self.left, self.begun, self.size = "waiting", 0, 0, 0
+        self.ready: set[str] = set()
+        self.using: set[str] = set()
+        self.holders: set[str] | None = None  # of what was trained
+        self.old: tuple[int, int] | None = None  # begin and length of the overtaken step
+        self.slow = self.regroup = False
+        appearing = dict.fromkeys(trace.nodes, recovery.node_ready_ns)
+        for now in range(trace.end_ns):
+            at_once = [e for e in trace.events if e.time_ns == now]
+            lost = set()
+            for event in at_once:
+                if event.kind == "join":
+                    appearing[event.node] = now + recovery.node_ready_ns
+                elif appearing.pop(event.node, None) is None:
+                    lost.add(event.node)
+            dead = (self.ready if self.mode == "reconfiguration" else self.using) & lost
+            self.ready -= lost
+            if self.holders is not None:
+                self.holders -= lost
+            if dead:
+                self._fail(now, len(dead))
+            self._complete(now)
+            if new := {node for node, at in appearing.items() if at == now}:
+                self.ready |= new
+                appearing = {n: at for n, at in appearing.items() if n not in new}
+                self._join(now)
+                self._complete(now)
+            self.causes.append(self.mode)
+            self.left -= 1
+        self._complete(trace.end_ns)
+        self._overtaken(trace.end_ns, over=True)
+        self.causes = ["unfinished" if cause == "step" else cause for cause in self.causes]
+
+    def _begin(self, mode: str, now: int, length: int) -> None:
+        self.mode, self.left, self.begun, self.size = mode, length, now, length
+
+    def _relabel(self, first: int, last: int, cause: str) -> None:
+        self.causes[first:last] = [cause] * (last - first)
+
+    def _pause(self, now: int, length: int | None = None) -> None:
+        self.regroup = False
+        if self.holders is not None and not self.holders:
+            self._overtaken(now, over=True)
+            self._forget(now, now)
+        if self.step_ns(len(self.ready)) is None:
+            self._overtaken(now, over=True)
+            self._begin("waiting", now, 0)
+        else:
+            usual = self.pause_ns(len(self.ready))
+            self._begin("reconfiguration", now, usual if length is None else length)
+
+    def _step(self, now: int) -> None:
+        if self.mode == "reconfiguration":
+            self.using = set(self.ready)
+            self.holders = set(self.ready)
+        length = self.step_ns(len(self.using))
+        assert length is not None
+        self._begin("step", now, length)
+
+    def _overtaken(self, now: int, over: bool) -> None:
+        """The step in the background ends now, or is given up if the pause is `over`."""
+        if self.old is None:
+            return
+        begin, length = self.old
+        if over:
+            if begin <= self.pause_begin:
+                self._relabel(begin, self.pause_begin, "lost")
+            self.old = None
+        elif now == begin + length:
+            self._relabel(begin, now, "training")
+            self.steps += 1
+            self.old = (now, length)
+
+    def _fail(self, now: int, count: int) -> None:
+        if self.mode == "waiting":
+            return
+        helps = self.recovery.in_flight == "slowed"
+        if self.mode == "step" and helps and not self.slow and count == 1 and self.holders:
+            self.left = self.recovery.slowed_ns(self.left)
+            self.slow = True
+            return
+        fatal = helps and (self.slow or count > 1)
+        if self.mode == "reconfiguration":
+            self._overtaken(now, over=True)
+        if self.mode == "step":
+            if self.recovery.in_flight == "background":
+                self.old = (self.begun, self.size)
+                self.pause_begin = now
+            else:
+                self._relabel(self.begun, now, "lost")
+        if self.recovery.checkpoints:
+            self._forget(now, self.old[0] if self.old else now)
+        self._pause(now, self.recovery.fatal_pause_ns if fatal else None)
+
+    def _forget(self, now: int, saved: int) -> None:
+        """All is lost since the last checkpoint; the next may keep what is trained from `saved`."""
+        for i in range(self.saved_ticks, now):
+            if self.causes[i] == "training":
+                self.causes[i] = "lost"
+        self.steps, self.saved_ticks = self.saved_steps, saved
+
+    def _complete(self, now: int) -> None:
+        while self.mode != "waiting" and self.left == 0:
+            if self.mode == "reconfiguration":
+                self._overtaken(now, over=True)
+                self.slow = False
+                self._step(now)
+            elif self.mode == "checkpoint":
+                self.saved_ticks, self.saved_steps = now, self.steps
+                self._pause(now) if self.regroup else self._step(now)
+            else:
+                self._relabel(self.begun, now, "training")
+                self._relabel(self.begun + self.size, now, "redundant")
+                self.steps += 1
+                due = self.recovery.checkpoints
+                if due and (self.regroup or self.steps - self.saved_steps >= due.every_steps):
+                    self._begin("checkpoint", now, due.time_ns)
+                elif self.regroup or self.slow:
+                    self._pause(now)
+                else:
+                    self._step(now)
+        if self.mode == "reconfiguration":
+            self._overtaken(now, over=False)
+
+    def _join(self, now: int) -> None:
+        if self.mode == "waiting":
+            self._pause(now)
+        elif self.mode == "reconfiguration":
+            self.left = max(self.left, self.begun + self.pause_ns(len(self.ready)) - now)
+        else:
+            larger, present = self.step_ns(len(self.ready)), self.step_ns(len(self.using))
+            assert present is not None
+            self.regroup = larger is not None and larger < present
 
 
 def by_count(
@@ -41,65 +193,6 @@ def by_count(
         return Configuration(ready, step_ns[len(ready)], pause, loses_state=loses_state)
 
     return reconfigure
-
-
-def played(
-    events: str,
-    end_ns: int,
-    reconfigure: Reconfigure,
-    recovery: Recovery = LOST,
-    nodes: tuple[str, ...] = FOUR,
-) -> Replay:
-    """Events such as "32 a fail, 40 a join"; one sample a step."""
-    kinds: dict[str, EventKind] = {"fail": "fail", "join": "join"}
-    listed = [text.split() for text in events.split(",") if text]
-    trace = Trace(nodes, tuple(Event(int(t), node, kinds[k]) for t, node, k in listed), end_ns)
-    return replay(trace, Policy("by hand", reconfigure, recovery, 1))
-
-
-def outcome(run: Replay) -> tuple[int, dict[str, int]]:
-    """Steps, and times by cause without those that are 0."""
-    times = {str(cause): time_ns for cause, time_ns in run.time_by_cause_ns.items() if time_ns}
-    return run.steps, times
-
-
-def test_failure_loses_the_step_in_flight() -> None:
-    """Steps end at 15, 25; a fails at 32; pause to 37; steps of 20 ns end at 57, 77; end 80."""
-    run = played("32 a fail", 80, by_count({4: 10, 3: 20}))
-    times = {"reconfiguration": 10, "training": 60, "lost": 7, "unfinished": 3}
-    assert outcome(run) == (4, times)
-
-
-def test_idle_node_fails_without_a_loss() -> None:
-    """A configuration that leaves d idle does not notice its failure."""
-    run = played("12 d fail", 35, lambda _, ready: Configuration(ready - {"d"}, 10, 5))
-    assert outcome(run) == (3, {"reconfiguration": 5, "training": 30})
-
-
-def test_bug_a_source_that_fails_while_it_copies_is_noticed() -> None:
-    """Pipelines on all nodes; d fails at 7, from when c only sends its layers, and fails at 9.
-
-    The first pause ends at 5, the second would at 12 and the third does at 14: 2 steps to 34. Once
-    the copies are there, the failure of b, idle as well, costs nothing.
-    """
-    pipelines = tuple(fleet_of([one.template for one in even_designs(range(2, 3))]))
-
-    def reconfigure(_: Configuration | None, ready: frozenset[str]) -> Configuration | None:
-        nodes = ready if len(ready) == 4 else frozenset("a")
-        return Configuration(nodes, 10, 5, pipelines)
-
-    run = played("7 d fail,9 c fail,20 b fail", 35, reconfigure)
-    times = {"reconfiguration": 12, "lost": 2, "training": 20, "unfinished": 1}
-    assert outcome(run) == (2, times)
-
-
-def test_long_run_is_one_span(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thirty years of steps of 1 ns; with a checkpoint after each, the run is refused."""
-    monkeypatch.setattr("solver.replay.player.MOST_SPANS", 1000)
-    run = played("", 10**18, by_count({4: 1}, 0))
-    assert (run.steps, len(run.spans)) == (10**18, 1)
-    with pytest.raises(PlannerError, match="more than 1,000 spans"):
-        played("", 10**18, by_count({4: 1}), Recovery("lost", Checkpoints(1, 1)))
 
 
 def _random_trace(rng: random.Random) -> Trace:
@@ -121,7 +214,8 @@ def _random_trace(rng: random.Random) -> Trace:
 def test_replay_agrees_with_a_look_at_every_tick(
     in_flight: InFlight, checkpoints: Checkpoints | None
 ) -> None:
-    """On random traces, step times and pauses, steps and times by cause are the same."""
+    """On random traces, step times and pauses; spans of some are the recorded ones."""
+    figures = {}
     for seed in range(100):
         rng = random.Random(seed)
         trace = _random_trace(rng)
@@ -130,108 +224,122 @@ def test_replay_agrees_with_a_look_at_every_tick(
         recovery = Recovery(in_flight, checkpoints, rng.choice((0, 2, 6)), 150, rng.randint(0, 20))
         run = replay(trace, Policy("random", by_count(step_ns, pause_ns), recovery, 1))
         ticks = Ticks(trace, recovery, step_ns.get, pause_ns.__getitem__)
-        assert outcome(run) == (ticks.steps, ticks.time_by_cause), seed
+        assert outcome(run) == (ticks.steps, Counter(ticks.causes)), seed
         assert [run.spans[0].start_ns, run.spans[-1].end_ns] == [0, trace.end_ns]
-        assert all(a.end_ns == b.start_ns for a, b in zip(run.spans, run.spans[1:], strict=False))
+        assert all(a.end_ns == b.start_ns for a, b in pairwise(run.spans))
+        if seed < 12:
+            spans = [[span.cause, span.end_ns, span.nodes, span.steps] for span in run.spans]
+            rates = run.samples, run.samples_per_s, run.samples_per_s_between_steps
+            figures[f"{seed} {in_flight} {checkpoints is not None}"] = [*rates, *spans]
+    as_recorded("replay", figures)
 
 
-@pytest.mark.parametrize("in_flight", ["lost", "background"])
-def test_lost_state_discards_all_that_was_trained(in_flight: InFlight) -> None:
-    """Node a fails at 32 and no node holds its layers: steps of 10 ns since 5 are lost."""
-    run = played("32 a fail", 60, by_count({4: 10, 3: 10}, keeps_state=4), Recovery(in_flight))
-    times = {"reconfiguration": 10, "lost": 27, "training": 20, "unfinished": 3}
-    assert outcome(run) == (2, times)
+def played(
+    events: str,
+    end_ns: int,
+    reconfigure: Reconfigure,
+    in_flight: InFlight = "lost",
+    nodes: tuple[str, ...] = FOUR,
+    stop: Callable[[], bool] = lambda: False,
+) -> Replay:
+    """Events such as "32 a fail, 40 a join"; one sample a step."""
+    kinds: dict[str, EventKind] = {"fail": "fail", "join": "join"}
+    listed = [text.split() for text in events.split(",") if text]
+    trace = Trace(nodes, tuple(Event(int(t), node, kinds[k]) for t, node, k in listed), end_ns)
+    return replay(trace, Policy("by hand", reconfigure, Recovery(in_flight), 1), stop)
 
 
-@pytest.mark.parametrize("in_flight", IN_FLIGHT)
-def test_bug_nothing_is_left_of_training_once_all_nodes_have_failed(in_flight: InFlight) -> None:
-    """All fail at 32, and a is back: steps of 10 ns since 5 are lost, with no checkpoint to go to.
+def outcome(run: Replay) -> tuple[int, dict[str, int]]:
+    """Steps, and times by cause without those that are 0."""
+    times = {str(cause): time_ns for cause, time_ns in run.time_by_cause_ns.items() if time_ns}
+    return run.steps, times
 
-    Pause from 40 to 45, steps to 75. A neighbour cannot help either, as there is none.
+
+ALL_FAIL = ",".join([f"32 {node} fail" for node in FOUR] + ["40 a join"])
+
+
+@pytest.mark.parametrize(
+    ("run", "steps", "times"),
+    [
+        # Steps end at 15, 25; a fails at 32; pause to 37; steps of 20 ns end at 57, 77; end 80
+        (
+            played("32 a fail", 80, by_count({4: 10, 3: 20})),
+            4,
+            {"reconfiguration": 10, "training": 60, "lost": 7, "unfinished": 3},
+        ),
+        # d is left idle, and its failure costs nothing
+        (
+            played("12 d fail", 35, lambda _, ready: Configuration(ready - {"d"}, 10, 5)),
+            3,
+            {"reconfiguration": 5, "training": 30},
+        ),
+        # No node holds the layers of a: steps of 10 ns since 5 are lost
+        *(
+            (
+                played("32 a fail", 60, by_count({4: 10, 3: 10}, keeps_state=4), in_flight),
+                2,
+                {"reconfiguration": 10, "lost": 27, "training": 20, "unfinished": 3},
+            )
+            for in_flight in IN_FLIGHT[:2]
+        ),
+        # All have failed, and a is back: all is lost, also where a neighbour would help
+        *(
+            (
+                played(ALL_FAIL, 76, by_count({4: 10, 1: 30}), in_flight),
+                1,
+                {"reconfiguration": 10, "training": 30, "lost": 27, "waiting": 8, "unfinished": 1},
+            )
+            for in_flight in IN_FLIGHT
+        ),
+        # The last node has no neighbour that finishes its step
+        (
+            played("12 a fail", 30, by_count({1: 10}), "slowed", ("a",)),
+            0,
+            {"reconfiguration": 5, "lost": 7, "waiting": 18},
+        ),
+    ],
+)
+def test_bug_nothing_is_left_of_training_once_all_nodes_have_failed(
+    run: Replay, steps: int, times: dict[str, int]
+) -> None:
+    """By hand."""
+    assert outcome(run) == (steps, times)
+
+
+def test_bug_a_source_that_fails_while_it_copies_is_noticed() -> None:
+    """Pipelines on all nodes; d fails at 7, from when c only sends its layers, and fails at 9.
+
+    The first pause ends at 5, the second would at 12 and the third does at 14: 2 steps to 34. Once
+    the copies are there, the failure of b, idle as well, costs nothing.
     """
-    events = ",".join([f"32 {node} fail" for node in FOUR] + ["40 a join"])
-    run = played(events, 76, by_count({4: 10, 1: 30}), Recovery(in_flight))
-    lost = {"lost": 27, "waiting": 8, "unfinished": 1}
-    assert outcome(run) == (1, {"reconfiguration": 10, "training": 30, **lost})
-
-
-def test_bug_the_last_node_has_no_neighbour() -> None:
-    """One node trains alone and fails at 12, in its first step, which no one finishes."""
-    run = played("12 a fail", 30, by_count({1: 10}), Recovery("slowed"), ("a",))
-    assert outcome(run) == (0, {"reconfiguration": 5, "lost": 7, "waiting": 18})
-
-
-def test_nodes_that_failed_are_told_to_the_next_configuration() -> None:
-    """Node a fails, b in the pause after it: the former configuration has lost both."""
-    told = list[frozenset[str] | None]()
+    pipelines = tuple(fleet_of([one.template for one in even_designs(range(2, 3))]))
+    told = list[frozenset[str]]()
 
     def reconfigure(former: Configuration | None, ready: frozenset[str]) -> Configuration | None:
-        told.append(None if former is None else former.lost)
-        return Configuration(ready, 10, 5)
+        told.append(frozenset() if former is None else former.lost)
+        nodes = ready if len(ready) == 4 else frozenset("a")
+        return Configuration(nodes, 10, 5, pipelines)
 
-    played("12 a fail,14 b fail,16 b join", 18, reconfigure)
-    assert told == [None, frozenset("a"), frozenset("ab"), frozenset("ab")]
+    run = played("7 d fail,9 c fail,20 b fail", 35, reconfigure)
+    times = {"reconfiguration": 12, "lost": 2, "training": 20, "unfinished": 1}
+    assert outcome(run) == (2, times)
+    assert told == [frozenset(), frozenset("d"), frozenset("cd")]
+
+
+def test_long_run_is_one_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty years of steps of 1 ns; runs of more spans than are allowed are refused."""
+    run = played("", 10**18, by_count({4: 1}, 0))
+    assert (run.steps, len(run.spans)) == (10**18, 1)
+    monkeypatch.setattr("solver.replay.player.MOST_SPANS", 4)
+    assert len(played("", 10, by_count({4: 1})).spans) == 2  # of a pause and three times steps
+    monkeypatch.setattr("solver.replay.player.MOST_SPANS", 3)
+    with pytest.raises(PlannerError, match="more than 3 spans; shorten it"):
+        played("", 10, by_count({4: 1}))
 
 
 def test_bug_replay_without_time_stops_at_an_event_and_says_so() -> None:
     """Time is up after the first failure: the run ends at the second one and is not complete."""
-    trace = Trace(FOUR, (Event(10, "a", "fail"), Event(20, "b", "fail")), 35)
-    policy = Policy("by hand", by_count({4: 3, 3: 3, 2: 3}, 2), Recovery(), 1)
-    asked = iter([False, True])
-    run = replay(trace, policy, lambda: next(asked))
+    asked, times = iter([False, True]), by_count({4: 3, 3: 3, 2: 3}, 2)
+    run = played("10 a fail,20 b fail", 35, times, stop=lambda: next(asked))
     assert (run.complete, run.length_ns) == (False, 20)
-    assert replay(trace, policy).complete
-
-
-def history() -> History:
-    """A pause to 5, two steps of 10, a checkpoint to 28, a step to 38."""
-    made = History()
-    made.add(0, 5, "reconfiguration", 4)
-    made.add(5, 25, "training", 4, 2)
-    made.add(25, 28, "checkpoint", 4)
-    made.save()
-    made.add(28, 38, "training", 3, 1)
-    return made
-
-
-def test_a_rollback_loses_what_is_not_saved() -> None:
-    """The third step alone, and nothing twice."""
-    made = history()
-    assert made.unsaved_steps == 1
-    made.roll_back()
-    assert [(s.cause, s.steps) for s in made.spans[1:]] == [
-        ("training", 2),
-        ("checkpoint", 0),
-        ("lost", 0),
-    ]
-    assert made.unsaved_steps == 0
-    made.add(38, 38, "waiting", 3)  # empty
-    assert len(made.spans) == 4
-
-
-def test_sums_of_a_run() -> None:
-    """Six samples in 40 ns; from the first step to the end of the last one kept 33 ns."""
-    made = history()
-    made.add(38, 40, "unfinished", 3)
-    run = Replay(tuple(made.spans), 2)
-    assert (run.length_ns, run.steps, run.samples) == (40, 3, 6)
-    times = {cause: time_ns for cause, time_ns in run.time_by_cause_ns.items() if time_ns}
-    assert times == {"reconfiguration": 5, "training": 30, "checkpoint": 3, "unfinished": 2}
-    assert run.samples_per_s == pytest.approx(6 / 40 * 1e9)
-    assert run.samples_per_s_between_steps == pytest.approx(6 / 33 * 1e9)
-    assert Replay((Span(0, 5, "waiting", 0),), 2).samples_per_s_between_steps == 0
-
-
-def test_neighbours_of_one_cause_are_joined() -> None:
-    """On as many nodes; a step more is added up."""
-    ends, nodes = (0, 1, 3, 4), (4, 4, 3)
-    spans = [Span(ends[i], ends[i + 1], "training", nodes[i], i + 1) for i in range(3)]
-    assert list(joined(spans)) == [Span(0, 3, "training", 4, 3), Span(3, 4, "training", 3, 3)]
-
-
-def test_too_many_spans_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Just inside and just outside."""
-    monkeypatch.setattr("solver.replay.player.MOST_SPANS", 4)
-    made = history()
-    with pytest.raises(PlannerError, match="more than 4 spans; shorten it"):
-        made.add(38, 40, "training", 3, 1)
+    assert played("10 a fail,20 b fail", 35, times).complete

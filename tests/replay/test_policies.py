@@ -24,15 +24,15 @@ from solver.replay.policies import (
     PolicyOptions,
     fleet_policy,
     instance_with,
-    planned_policy,
     recovery_of_size,
 )
-from solver.replay.policy import Checkpoints, Configuration
-from solver.replay.trace import Trace
+from solver.replay.policy import Configuration
+from solver.replay.trace import Event, Trace
 from solver.result import Result, Status, Termination
 from solver.search.driver import solve
 from solver.templates.generate import TemplateOptions
 from tests.hand_made import planless_result
+from tests.recorded import as_recorded
 from tests.small_instances import random_instance
 
 #: In which copying layers counts nothing.
@@ -111,29 +111,26 @@ def test_bug_first_fleet_of_templates_is_that_of_a_replay() -> None:
     generator, planner = generator_for(instance, TemplateOptions(), 1), FleetPlanner(instance, 1)
     fleet = start_fleet(instance, planner.designs, 1)
     assert [len(pipeline.nodes) for pipeline in fleet.pipelines] == [3, 3]
-    first = following(planner, None, of_nodes(instance))
-    assert seconds(first.step_ns) == fleet.step_time_s
+    assert seconds(following(planner, None, of_nodes(instance)).step_ns) == fleet.step_time_s
     every = designs_of(fleet_templates(generator, range(1, 6)))
     assert start_fleet(instance, every, 1).step_time_s == fleet.step_time_s
     single = [design for design in every if design.template.num_nodes == 1]
     assert start_fleet(instance, single, 1).step_time_s > 1.3 * fleet.step_time_s
 
 
-def test_more_pipelines_than_fit_are_refused() -> None:
-    """With as many faults as nodes there is no fleet to begin with."""
-    instance = fleet_instance(0)
-    with pytest.raises(RecoveryError, match=r"allowed: at most . faults"):
-        FleetPlanner(instance, len(of_nodes(instance)))
-
-
 def test_node_that_is_back_holds_nothing() -> None:
-    """All nodes fail and are back: every layer is lost, unless a pipeline has survived."""
+    """All nodes fail and are back: every layer is lost, unless a pipeline has survived.
+
+    With as many faults as nodes there is no fleet to begin with.
+    """
     instance = fleet_instance(0)
     planner, names = FleetPlanner(instance, 1), of_nodes(instance)
     first = following(planner, None, names)
     whole = {instance.cluster.node_names[i] for i in first.pipelines[0].nodes}
     assert following(planner, replace(first, lost=names), names).loses_state
     assert not following(planner, replace(first, lost=names - whole), names).loses_state
+    with pytest.raises(RecoveryError, match=r"allowed: at most . faults"):
+        FleetPlanner(instance, len(names))
 
 
 def test_ours_leaves_a_node_that_does_not_pay_in_time() -> None:
@@ -151,21 +148,39 @@ def test_ours_leaves_a_node_that_does_not_pay_in_time() -> None:
     assert moved.pause_ns >= 10**12
 
 
-def test_policies_of_an_instance_share_plans() -> None:
-    """Restarts may split optimizer states, redundancy and the fleets may not."""
-    instance = fleet_instance(0)
-    policies = InstancePolicies(instance, PolicyOptions(pause_ns=7), None)
-    trace = Trace(instance.cluster.node_names, (), 100)
-    assert policies.summary is None
+def test_configurations_of_all_policies_are_the_recorded_ones() -> None:
+    """First on all nodes, then without one; rules of models of 0.1 to 9 billion parameters.
+
+    Restarts may split optimizer states; redundancy takes 4/3 of the step, and the fleets may not.
+    """
+    figures: dict[str, object] = {}
     for name in get_args(PolicyName):
-        assert policies.of(name, trace).reconfigure(None, of_nodes(instance)) is not None
-    assert policies.summary is not None
-    assert "restart: 1 plans" in policies.summary
-    assert "redundancy: 1 plans" in policies.summary
+        for seed in (0, 4):
+            instance = fleet_instance(seed)
+            trace = Trace(instance.cluster.node_names, (Event(10**9, "fast-0", "fail"),), 10**10)
+            for pause_ns, horizon_ns in ((None, None), (7, 10**6)):
+                options = PolicyOptions(pause_ns=pause_ns, horizon_ns=horizon_ns)
+                policies = InstancePolicies(instance, options, None)
+                policy, names = policies.of(name, trace), of_nodes(instance)
+                now, told = None, []
+                for ready in (names, names - {"fast-0"}):
+                    now = policy.reconfigure(now, ready)
+                    told.append(now and [sorted(now.nodes), now.step_ns, now.pause_ns])
+                rest = [policies.summary, policy.samples_per_step, *policy.sources]
+                figures[f"{name} {seed} {pause_ns}"] = [*told, *rest]
+        for billions in (0.1, 0.35, 2.6, 9):
+            pause_ns, rules, source = recovery_of_size(name, int(billions * 1e9), "background")
+            saved = rules.checkpoints and [rules.checkpoints.every_steps, rules.checkpoints.time_ns]
+            rest = [rules.in_flight, rules.node_ready_ns, rules.slowdown_percent]
+            figures[f"{name} {billions}"] = [pause_ns, saved, *rest, rules.fatal_pause_ns, source]
+    as_recorded("policies", figures)
 
 
 def test_every_number_of_nodes_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes of one group are interchangeable; a step is that of the best plan for those left."""
+    """Nodes of one group are interchangeable; a step is that of the best plan for those left.
+
+    No plan found in time is not the same as that there is none.
+    """
     instance, asked = TWO_GROUPS, list[Sequence[int]]()
 
     def counting(problem: Instance, options: SolveOptions, _: None) -> Result:
@@ -178,37 +193,11 @@ def test_every_number_of_nodes_is_planned_once(monkeypatch: pytest.MonkeyPatch) 
     assert asked == [[1, 2], [2, 1]]
     assert planner.summary == "2 plans, all proved to be the best"
     assert planner.plan(frozenset()) is None
-    best = solve(instance_with(instance, (2, 1)))
-    assert (best.plan is None) == (plans[-1] is None)
-    if plans[-1] is not None:
-        nodes, step_ns = plans[-1]
-        assert step_ns == best.step_time_ns
-        assert nodes <= names - {instance.cluster.node_names[-1]}
-
-
-def test_search_without_a_plan_or_a_proof_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No plan found in time is not the same as that there is none."""
+    assert plans[-1] is not None
+    nodes, step_ns = plans[-1]
+    assert step_ns == solve(instance_with(instance, (2, 1))).step_time_ns
+    assert nodes <= names - {instance.cluster.node_names[-1]}
     unknown = planless_result(Status.UNKNOWN, Termination.TIME_LIMIT)
     monkeypatch.setattr("solver.replay.policies.solve", lambda *_: unknown)
-    planner, [name, *_] = Planner(TWO_GROUPS, SolveOptions()), TWO_GROUPS.cluster.node_names
     with pytest.raises(PlannerError, match=r"no plan found for 1 .*raise --time-limit"):
-        planner.plan(frozenset([name]))
-
-
-def test_redundancy_pays_for_redundant_forward_passes() -> None:
-    """4/3 of the step; the pause is the one given."""
-    planner, names = Planner(TWO_GROUPS, SolveOptions()), of_nodes(TWO_GROUPS)
-    plain = planned_policy(planner, "restart", "lost", 5).reconfigure(None, names)
-    redundant = planned_policy(planner, "redundancy", "lost", 5).reconfigure(None, names)
-    assert plain is not None
-    assert redundant is not None
-    assert redundant.step_ns == -(-plain.step_ns * 4 // 3)
-    assert (plain.pause_ns, redundant.pause_ns) == (5, 5)
-
-
-def test_published_costs_of_restarts() -> None:
-    """Restart 515 s, checkpoint 50 s every 10 steps for 2.7 billion parameters."""
-    pause_ns, recovery, source = recovery_of_size("restart", 2_600_000_000, "lost")
-    assert pause_ns == 515 * 10**9
-    assert recovery.checkpoints == Checkpoints(10, 50 * 10**9)
-    assert "GPT-3 2.7B" in source
+        planner.plan(frozenset(instance.cluster.node_names[:1]))
