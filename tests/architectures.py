@@ -1,8 +1,15 @@
 """Sizes of published models that several tests count, and their workloads."""
 
-from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
+from functools import cache
+
+from formulations.instance.sizes import (
+    LatentAttentionSizes,
+    MoeSizes,
+    TransformerSizes,
+    WindowSizes,
+)
 from formulations.instance.transformer import Architecture, build_workload
-from formulations.instance.workload import Layer, Workload
+from formulations.instance.workload import Layer, OptimizerState, Precision, Workload
 
 LLAMA_STYLE = TransformerSizes(
     hidden_size=4096,
@@ -118,3 +125,37 @@ COUNTED = {
     "deepseek-v2-lite": 15_706_484_224,
     "kimi-k2": 1_026_408_209_408,
 }
+
+
+@cache
+def kinds_of_workloads() -> dict[str, Workload]:
+    """Models of every kind in several formats, with flash attention and without."""
+    latent = {"moe": None, "layers": 4, "mtp_layers": 2, "tied_embeddings": False}
+    sizes = {"gpt2": GPT2, "llama3": LLAMA3, "mixtral": MIXTRAL, "t5": T5_SMALL}
+    sizes |= {"deepseek": DEEPSEEK.but(mtp_layers=1), "latent": DEEPSEEK.but(**latent)}
+    bert = {"token_types": 2, "embedding_norm": True, "final_norm": False}
+    sizes["bert"] = GPT2.but(**bert, masked_lm_head=True, pooler=True)
+    sizes["olmo"] = LLAMA3.but(qk_norms_of_all_heads=True, branch_norms=True, attention_sinks=True)
+    sizes["qwen"] = MIXTRAL.but(qk_norms=True, window=WindowSizes(tokens=60, layers=[0, 1, 5]))
+    biased = MoeSizes(experts=8, experts_per_token=2, ffn_size=64, biases=True, shared_experts=1)
+    sizes["biased"] = MIXTRAL.but(moe=biased, qkv_biases=True, ffn_biases=True, dropout=True)
+    formats: list[tuple[bool, Precision, OptimizerState]] = [
+        (False, "fp32", "bf16"),
+        (True, "bf16", "8bit"),
+        (True, "fp8", "fp32"),
+    ]
+    return {
+        f"{name} {precision}": build_workload(
+            architecture,
+            name="w",
+            source="test",
+            sequence_length=100,
+            global_batch=8,
+            flash_attention=flash,
+            precision=precision,
+            optimizer_state=state,
+            fused_cross_entropy=flash,
+        )
+        for name, architecture in sizes.items()
+        for flash, precision, state in formats
+    }

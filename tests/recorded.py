@@ -14,6 +14,7 @@ from zlib import crc32
 
 import numpy as np
 import pytest
+from pydantic_core import to_jsonable_python
 
 from tests.conftest import ROOT
 
@@ -49,8 +50,12 @@ def summary(value: object) -> object:
 
 
 def digest(value: object) -> str:
-    """Eight letters that change with whatever `repr` shows; floats count to nine digits."""
-    text = re.sub(r"\d+\.\d+(e[-+]\d+)?|\d+e-\d+", lambda m: f"{float(m[0]):.9g}", repr(value))
+    """Eight letters that change with any figure or word of a value; floats count to nine digits.
+
+    Names of classes and the order of fields do not count.
+    """
+    text = json.dumps(to_jsonable_python(value), sort_keys=True)
+    text = re.sub(r"\d+\.\d+(e[-+]\d+)?|\d+e-\d+", lambda m: f"{float(m[0]):.9g}", text)
     return f"{crc32(text.encode()):08x}"
 
 

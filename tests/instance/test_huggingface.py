@@ -10,11 +10,13 @@ from formulations.instance.huggingface_model import maximum_positions
 from formulations.instance.workload import Workload
 from tests.architectures import COUNTED, PUBLISHED, build
 from tests.conftest import ROOT
+from tests.recorded import as_recorded, digest
 
 CONFIGS = ROOT / "tests" / "data" / "huggingface"
 COUNTS = PUBLISHED | COUNTED
 REFUSED = (CONFIGS / "errors.txt").read_text(encoding="utf-8").splitlines()
 WINDOWS = (CONFIGS / "windows.txt").read_text(encoding="utf-8").splitlines()
+CHANGES = (CONFIGS / "changes.txt").read_text(encoding="utf-8").splitlines()
 #: Types whose class defaults describe a published model.
 DEFAULTS = {
     **{"gpt2": "gpt2", "bert": "bert-base", "t5": "t5-small", "llama": "llama2-7b"},
@@ -48,17 +50,24 @@ def test_bug_configs_of_models_that_are_not_counted_give_their_line(line: str) -
     assert str(caught.value) == expected.replace("{types}", ", ".join(model_types()))
 
 
-@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("name", [*COUNTS, *DEFAULTS])
 def test_published_parameter_counts(name: str) -> None:
-    """The parameter count equals the published model's exactly."""
-    assert workload_of(config_of(name)).parameters == COUNTS[name]
+    """Of a config the published model's exactly; the class defaults alone are a model, too."""
+    config = config_of("", model_type=name) if name in DEFAULTS else config_of(name)
+    assert workload_of(config).parameters == COUNTS[DEFAULTS.get(name, name)]
 
 
-@pytest.mark.parametrize("model_type", DEFAULTS)
-def test_class_defaults(model_type: str) -> None:
-    """A config of nothing but its model type is the model that the class defaults describe."""
-    parameters = COUNTS[DEFAULTS[model_type]]
-    assert workload_of({"model_type": model_type}).parameters == parameters
+def test_sizes_are_the_recorded_ones() -> None:
+    """All fields, of configs, of class defaults, and of changes; the longest sequence."""
+    configs = {name: config_of(name) for name in COUNTS}
+    configs |= {f"{kind} alone": config_of("", model_type=kind) for kind in DEFAULTS}
+    changes = (line.split(" | ")[:2] for line in [*CHANGES, *WINDOWS])
+    configs |= {f"{name} {more}": config_of(name, **json.loads(more)) for name, more in changes}
+    figures = {}
+    for name, config in configs.items():
+        sizes = sizes_from_config(config, "c")
+        figures[name] = [digest(sizes), maximum_positions(config, "c")]
+    as_recorded("huggingface", figures)
 
 
 @pytest.mark.parametrize(
@@ -92,42 +101,15 @@ def test_t5_with_a_head_of_its_own() -> None:
     assert workload_of(config).parameters == 76_961_152 - 32128 * 512
 
 
-def test_flags_of_parameters() -> None:
-    """Qwen2's q, k and v have biases whatever the config says; Llama's flag is of all four."""
-    sizes = sizes_from_config({"model_type": "qwen2", "attention_bias": False}, "c")
-    assert (sizes.qkv_biases, sizes.output_bias) == (True, False)
-    # 32 layers with q, k, v, out biases of 4096 each
-    biased = workload_of({"model_type": "llama", "attention_bias": True})
-    assert biased.parameters == PUBLISHED["llama2-7b"] + 32 * 4 * 4096
-    unnamed = sizes_from_config({"model_type": "llama", "architectures": []}, "c")
-    assert unnamed.tied_embeddings is unnamed.dropout is False
-    rates = {"resid_pdrop": 0.0, "embd_pdrop": 0, "attn_pdrop": 0.0}
-    assert sizes_from_config(config_of("gpt2"), "c").dropout
-    assert not sizes_from_config(config_of("gpt2", **rates), "c").dropout
+@pytest.mark.parametrize("line", CHANGES)
+def test_fields_that_change_nothing(line: str) -> None:
+    """Fields that say "none", those that change neither parameters nor FLOPs, general names.
 
-
-def test_maximum_positions() -> None:
-    """The longest sequence is read from the key of the model type; T5 need not state one."""
-    longest = {"gpt2": 1024, "llama3-8b": 8192, "t5-small": 512}
-    assert {name: maximum_positions(config_of(name), "c") for name in longest} == longest
-    assert maximum_positions({"model_type": "t5"}, "c") is None
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("llama3-8b", {"num_experts": 0, "num_local_experts": None, "mlp_only_layers": []}),
-        ("llama3-8b", {"rope_scaling": {"type": "yarn"}, "rms_norm_eps": 1e-6, "num_labels": 2}),
-        ("llama3-8b", {"hidden_act": "silu", "quantization_config": {"bits": 4}}),
-        ("gpt-oss-20b", {"num_experts": 32}),  # another name of a field that is there
-        ("gpt2", {"hidden_size": 768, "num_hidden_layers": 12}),
-    ],
-)
-def test_fields_that_change_nothing(name: str, change: dict[str, object]) -> None:
-    """Fields that say "none", those that change neither parameters nor FLOPs, general names."""
-    assert sizes_from_config(config_of(name, **change), "c") == sizes_from_config(
-        config_of(name), "c"
-    )
+    Others change it: flags of biases, ties and dropout.
+    """
+    name, change, same = line.split(" | ")
+    sizes = sizes_from_config(config_of(name, **json.loads(change)), "c")
+    assert (sizes == sizes_from_config(config_of(name), "c")) == (same == "same")
 
 
 def test_bug_multi_token_prediction_was_ignored() -> None:

@@ -7,9 +7,11 @@ from pydantic import ValidationError
 
 from formulations.errors import InstanceError
 from formulations.instance.instance import Family, gpu_evidence
-from formulations.instance.load import load_family, load_instance
+from formulations.instance.load import load_family
 from tests.conftest import ROOT
+from tests.instance.resolved import instances
 from tests.instance_texts import MINIMAL, PROFILE, parsed
+from tests.recorded import as_recorded, digest
 from tests.small_families import small_family
 
 OLD = "    - {name: old, gpu: V100-16, gpus_per_node: 4, nodes: 1, inter_node: Ethernet 40G}\n"
@@ -29,15 +31,26 @@ def test_plans_have_flash_attention_where_all_their_gpus_do() -> None:
     assert [side.workload.global_batch for side in changed.sides] == [8, 8]
 
 
-def test_messages_are_split_with_the_sequence() -> None:
-    """By scatter-gather too, and then the receivers put them together."""
-    split = parsed(MINIMAL)
-    assert split.splits_sequence(2) is split.splits_messages(2) is True
-    assert not split.gathers_messages(2)
-    whole = split.but(search={"sequence_parallel": False})
-    assert not whole.splits_messages(2)
-    scattered = whole.but(search={"scatter_gather": True})
-    assert scattered.splits_messages(2) is scattered.gathers_messages(2) is True
+def test_instances_are_the_recorded_ones() -> None:
+    """Which messages are split, sources of GPUs, sides, another batch, members of families."""
+    made = dict(instances()) | {"profile": parsed(MINIMAL + PROFILE), "mixed": MIXED}
+    figures: dict[str, object] = {}
+    for name, instance in made.items():
+        groups = instance.cluster.groups
+        nodes = (1, *(0 for _ in groups[1:]))
+        scattered = instance.but(search={"scatter_gather": True})
+        split = [
+            [each.splits_sequence(tp), each.splits_messages(tp), each.gathers_messages(tp)]
+            for each in (instance, scattered)
+            for tp in (1, 2, 3, 4)
+        ]
+        evidence = [gpu_evidence(instance, used) for used in (nodes, [1] * len(groups))]
+        member = Family(instance=instance, fewest=(0,) * len(groups)).member(nodes)
+        sides = [[*side.search.context_parallel] for side in instance.sides]
+        batch = instance.with_batch(8).sides[-1].workload.global_batch
+        kept = digest([member.cluster, member.search]), instance.side(nodes), batch
+        figures[name] = [digest(split), digest(evidence), *kept, sides]
+    as_recorded("instance", figures)
 
 
 def test_useful_sequences_need_what_preemptions_cost() -> None:
@@ -45,28 +58,6 @@ def test_useful_sequences_need_what_preemptions_cost() -> None:
     values = {**dict(MIXED), "objective": {"minimize": "cost_per_useful_sequence"}}
     with pytest.raises(ValidationError, match="without what preemptions cost"):
         type(MIXED).model_validate(values)
-
-
-def test_sources_of_the_types_that_are_used() -> None:
-    """One entry per type and links; measured times are the profile's, of others the type's."""
-    both = gpu_evidence(MIXED, (1, 1))
-    assert [evidence.gpu for evidence in both] == ["A100-40", "V100-16"]
-    assert [evidence.gpu for evidence in gpu_evidence(MIXED, (0, 1))] == ["V100-16"]
-    (measured,) = gpu_evidence(parsed(MINIMAL + PROFILE), (1,))
-    assert (measured.layer_times.kind, measured.layer_times.source) == ("measured", "invented")
-    assert both[0].layer_times.source == MIXED.cluster.groups[0].gpu.efficiency_source
-
-
-def test_member_has_the_groups_that_have_nodes() -> None:
-    """A link between zones stays as long as nodes stand in two of them; all nodes are in use."""
-    instance = load_instance(ROOT / "instances" / "two_zones.yaml")
-    family = Family(instance=instance, fewest=(0, 0, 0))
-    near, far = family.member((1, 1, 0)), family.member((1, 0, 2))
-    assert [group.zone for group in near.cluster.groups] == ["us-west-2a", "us-west-2a"]
-    assert near.cluster.zone_link is None
-    assert [group.nodes for group in far.cluster.groups] == [1, 2]
-    assert far.cluster.zone_link == instance.cluster.zone_link
-    assert not far.search.idle_nodes
 
 
 def test_plans_of_a_cluster_are_of_no_smaller_one() -> None:

@@ -10,8 +10,11 @@ import pytest
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.lengths.row_times import of_rows
+from tests.instance.resolved import broken
 from tests.instance.test_length_classes import HEAD, LENGTHS, classes
 from tests.instance_texts import parsed
+
+test_lines = broken("lengths_")
 
 HISTOGRAM = HEAD + "lengths:\n  histogram: [{up_to: 1000, count: 7}, {up_to: 3000, count: 2}]\n"
 TABLE = """

@@ -1,25 +1,17 @@
-"""Promises of formulations.instance.load: from YAML to an instance, or the lines that say why not.
-
-tests/data/errors.txt lists every broken file and the lines that loading it must print; {gpus},
-{links} and {workloads} stand for the names in the catalogues.
-"""
+"""Promises of formulations.instance.load: from YAML to an instance, or lines that say why not."""
 
 from pathlib import Path
 
 import pytest
 
 from formulations.errors import InstanceError
-from formulations.instance.catalogue import gpu_catalogue, link_catalogue, workload_catalogue
 from formulations.instance.load import check_profile, instance_json_schema, load_instance
 from formulations.units import GIB
 from tests.conftest import ROOT
+from tests.instance.resolved import DATA, EXPECTED, check_lines, instances
 from tests.instance_texts import MINIMAL, PROFILE, parsed
+from tests.recorded import as_recorded, digest
 
-DATA = Path("tests/data")
-EXPECTED: dict[str, list[str]] = {}
-for _row in (ROOT / DATA / "errors.txt").read_text(encoding="utf-8").splitlines():
-    _name, _line = _row.split(" | ", maxsplit=1)
-    EXPECTED.setdefault(_name, []).append(_line)
 SCHEMA = instance_json_schema()
 FULL = ("none", "full")  #: recomputation where there is flash attention
 
@@ -27,20 +19,20 @@ FULL = ("none", "full")  #: recomputation where there is flash attention
 @pytest.mark.parametrize("name", EXPECTED)
 def test_broken_file_gives_its_lines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error of a broken file is exactly the expected lines, and the exit code is 2."""
-    monkeypatch.chdir(ROOT)
-    expected = "\n".join(EXPECTED[name])
-    lists = {"gpus": gpu_catalogue(), "links": link_catalogue(), "workloads": workload_catalogue()}
-    for key, names in lists.items():
-        expected = expected.replace(f"{{{key}}}", ", ".join(names))
-    with pytest.raises(InstanceError) as caught:
-        load_instance(DATA / name)
-    assert (str(caught.value), caught.value.exit_code) == (expected, 2)
+    check_lines(name, monkeypatch)
 
 
 def test_every_broken_file_is_listed() -> None:
     """No broken file is without its expected line; *_times.yaml are parts of others."""
     files = {path.name for path in (ROOT / DATA).glob("*.yaml")}
     assert {name for name in files if not name.endswith("_times.yaml")} == set(EXPECTED)
+
+
+def test_sections_are_the_recorded_ones() -> None:
+    """Limits, objective and terms of all files; the schema."""
+    fields = ("name", "source", "limits", "objective", "preemption", "calibration")
+    figures = {name: digest([getattr(i, field) for field in fields]) for name, i in instances()}
+    as_recorded("load", figures | {"schema": digest(SCHEMA)})
 
 
 def test_minimal_instance_takes_defaults() -> None:
@@ -56,19 +48,14 @@ def test_minimal_instance_takes_defaults() -> None:
 
 
 def test_bug_null_limits_and_overlap_were_refused() -> None:
-    """A field that is null says nothing, as one that is left out."""
+    """A field that is null says nothing, as one that is left out; bare values stand for lists."""
     limits = "limits: {memory_headroom: null, framework_reserve: null, max_step_time: null}\n"
     overlap = "search: {overlap: {gradient_sync: null, sharding: null, tensor_parallel: null}}\n"
     stated, plain = parsed(MINIMAL + limits + overlap), parsed(MINIMAL)
     assert (stated.limits, stated.search.overlap) == (plain.limits, plain.search.overlap)
-
-
-def test_bare_values_stand_for_lists() -> None:
-    """`recompute: full` means `[full]`; null that anything goes; 3 need not divide beside 4."""
     fields = "micro_batch: [3, 4], recompute: full, data_parallel: null, target: any"
     search = parsed(f"{MINIMAL}search: {{{fields}}}\n").search
     assert (search.micro_batch, search.recompute) == ((3, 4), ("full",))
-    assert search.data_parallel is None
 
 
 def test_marks_and_merge_keys(tmp_path: Path) -> None:
@@ -81,19 +68,17 @@ def test_marks_and_merge_keys(tmp_path: Path) -> None:
 
 
 def test_every_field_is_described_and_others_are_forbidden() -> None:
-    """An editor can say of every field, or of the model it holds, what it means."""
+    """An editor can say of every field, or of the model it holds, what it means.
+
+    What a value calls max_step_time_s is max_step_time in a file, a text with its unit.
+    """
     for title, model in {"InstanceFile": SCHEMA, **SCHEMA["$defs"]}.items():
         assert model["additionalProperties"] is False, title
         for name, field in model["properties"].items():
             inner = SCHEMA["$defs"].get(field.get("$ref", "").removeprefix("#/$defs/"), {})
             assert field.get("description") or inner.get("description"), f"{title}.{name}"
-
-
-def test_names_in_files() -> None:
-    """What a value calls max_step_time_s is max_step_time in a file, a text with its unit."""
     limits = SCHEMA["$defs"]["LimitsFile"]["properties"]
     assert {"framework_reserve", "max_step_time", "max_price_per_hour"} <= {*limits}
-    assert "default" not in limits["framework_reserve"]
     assert limits["framework_reserve"]["examples"] == ["1 GiB"]
 
 

@@ -2,19 +2,37 @@
 
 import pytest
 
-from formulations.instance.parts import layer_of, lookup, projection, scores
-from formulations.instance.sizes import MoeSizes, TransformerSizes, WindowSizes
+from formulations.instance.parts import layer_of, lookup, projection
+from formulations.instance.sizes import TransformerSizes
 from formulations.units import GIB
-from tests.architectures import DEEPSEEK, GPT2, LLAMA3, MIXTRAL, T5_SMALL, build, gpt, layer
+from tests.architectures import (
+    DEEPSEEK,
+    GPT2,
+    LLAMA3,
+    MIXTRAL,
+    T5_SMALL,
+    build,
+    gpt,
+    kinds_of_workloads,
+    layer,
+)
 from tests.oracles.agreement import check_layers
-
-EXPERTS = MoeSizes(experts=8, experts_per_token=2, ffn_size=14336, biases=True)
+from tests.recorded import as_recorded, digest
 
 
 @pytest.mark.parametrize("seed", range(24))
 def test_plain_blocks_are_those_of_the_pages(seed: int) -> None:
     """FLOPs, parameters and all-reduces of plain attention, networks and experts."""
     check_layers(seed)
+
+
+def test_layers_are_the_recorded_ones() -> None:
+    """Every field of every layer, of models of every kind."""
+    kinds = kinds_of_workloads()
+    as_recorded("layers", {name: digest(work.layer_runs) for name, work in kinds.items()})
+    wide = layer_of(projection(3, 5, 7), "head", factor=2, input_bytes=1, vocabulary=(7, 5))
+    assert (wide.replicated_activation_bytes, wide.sharded_activation_bytes) == (60, 84)
+    assert lookup(15, dropout=True, streams=2)["kernels"] == 4
 
 
 def test_latent_attention() -> None:
@@ -30,7 +48,6 @@ def test_latent_attention() -> None:
     # norms 2 * 7168, down 7168 * (1536 + 576), their norms 1536 + 512, router 7168 * 256
     assert dense.replicated_parameters == 14_336 + 15_138_816 + 2_048
     assert block.replicated_parameters == dense.replicated_parameters + 1_835_008
-    assert (dense.forward_all_reduces, dense.backward_all_reduces) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -79,51 +96,3 @@ def test_activations_of_korthikanti_figure_1(
     """Activations at tp 8 equal Korthikanti et al. 2023, figure 1 (baseline bars)."""
     block = layer(build(gpt(hidden, layers, heads, 51200, 2048), 2048), "block")
     assert block.activation_bytes(tp=8) * copies / GIB == pytest.approx(published_gib, abs=0.01)
-
-
-def test_a_window_shortens_scores_under_flash_attention_only() -> None:
-    """Queries meet the window's keys; without flash attention all scores are worked out."""
-    # s = 16: 32 * 218103808 for the matrices; 4 * 16 * 4096 per key
-    short, matrices = LLAMA3.but(window=WindowSizes(tokens=6)), 32 * 218_103_808
-    assert layer(build(short, 16, flash=True), "block").forward_flops == matrices + 262_144 * 6
-    assert layer(build(short, 16), "block").forward_flops == matrices + 262_144 * 16
-
-
-@pytest.mark.parametrize(
-    ("sizes", "change", "more"),
-    [
-        (LLAMA3, {"qk_norms_of_all_heads": True}, (32 + 8) * 128),
-        (LLAMA3, {"attention_sinks": True}, 32),
-        # the router has a bias per expert, an expert one per inner column and one per output
-        (MIXTRAL, {"moe": EXPERTS}, 8 * (1 + 2 * 14336 + 4096)),
-    ],
-)
-def test_small_parameters_of_a_block(
-    sizes: TransformerSizes, change: dict[str, object], more: int
-) -> None:
-    """Norms of all heads; a sink per head; biases of experts."""
-    block = layer(build(sizes.model_copy(update=change), 8), "block")
-    assert block.parameters == layer(build(sizes, 8), "block").parameters + more
-
-
-def test_kernels_that_are_bound_by_memory() -> None:
-    """Two norms, softmax and dropout, two adds, the activation; rotary positions of q and k."""
-    plain, flash = layer(build(GPT2, 8), "block"), layer(build(GPT2, 8, flash=True), "block")
-    assert (plain.memory_kernels, plain.core_memory_kernels) == (7, 2)
-    assert (flash.memory_kernels, plain.with_flash().memory_kernels) == (5, 5)
-    assert layer(build(LLAMA3, 8, flash=True), "block").memory_kernels == 5 + 2
-    # a mask of s^2 per head, which no precision widens
-    assert scores(2, 4, 8, 8, flash=False, dropout=True)["fixed_sharded_bytes"] == 2 * 64
-    # of 4 s^2 h of scores, fused attention leaves out the half that the mask hides
-    assert plain.attention_flops == flash.attention_flops == plain.unweighted_flops // 2
-
-
-def test_lookup_and_projection_of_the_vocabulary() -> None:
-    """2 s h V; kept are the input, 2 s h, and logits of 4 s V, which no precision widens."""
-    part, ids = projection(3, 5, 7), lookup(15, dropout=True, streams=2)
-    assert (part["forward_flops"], part["kernels"], part["memory_kernels"]) == (210, 8, 7)
-    wide = layer_of(part, "head", factor=2, input_bytes=1, vocabulary=(7, 5), tied_copy=True)
-    assert (wide.replicated_activation_bytes, wide.sharded_activation_bytes) == (60, 84)
-    assert (wide.is_block, wide.parameters, wide.vocabulary_rows) == (False, 0, 7)
-    assert (ids["kernels"], ids["forward_all_reduces"]) == (4, 2)
-    assert ids["replicated_activation_bytes"] == ids["fixed_replicated_bytes"] == 15

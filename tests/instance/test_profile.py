@@ -2,11 +2,13 @@
 
 import pytest
 
-from formulations.errors import InstanceError
 from formulations.instance import Profile, ProfileEntry
-from formulations.instance.documents import Place, json_document
-from formulations.instance.profile import Calibration, check_calibration, covered_degrees
+from formulations.instance.profile import Calibration, covered_degrees
+from tests.instance.resolved import broken, shipped
 from tests.instance_texts import MINIMAL, PROFILE, parsed
+from tests.recorded import as_recorded, digest
+
+test_lines = broken("profile", "calibration")
 
 
 def curve(**times: float) -> Profile:
@@ -38,6 +40,21 @@ def test_between_sizes_linear_beyond_them_in_proportion(
     assert weight_s == {1: 0.25, 12: 1.0}.get(b, 0.5)
 
 
+def test_profiles_are_the_recorded_ones() -> None:
+    """Of shipped files: all times, and those between and beyond them; which curves there are."""
+    figures: dict[str, object] = {}
+    for name, instance in shipped().items():
+        if profile := instance.profile:
+            first, gpus = profile.entries[0], ("A100-40", "A10", "Y")
+            curve_of = first.kind, first.gpu, first.tp
+            times = [digest(profile.time_s(*curve_of, b)) for b in (1, 3, 5, 100)]
+            has = [[profile.measures(gpu), profile.has_time(first.kind, gpu, 2)] for gpu in gpus]
+            kinds = sorted({entry.kind for entry in profile.entries})
+            degrees = covered_degrees(profile, kinds, instance.cluster, range(1, 17))
+            figures[name] = [digest(profile), len(profile.entries), times, has, degrees]
+    as_recorded("profile", figures)
+
+
 def test_curves_that_are_missing() -> None:
     """Refused, unless the analytic model completes the profile."""
     profile = curve()
@@ -45,7 +62,6 @@ def test_curves_that_are_missing() -> None:
         profile.time_s("head", "X", 1, 1)
     assert not profile.has_time("block", "X", 2)
     assert profile.but(completed=True).has_time("block", "X", 2)
-    assert (profile.measures("X"), profile.measures("Y")) == (True, False)
 
 
 def test_profile_in_seconds() -> None:
@@ -75,11 +91,3 @@ def test_factors_of_a_shape_or_the_geometric_mean() -> None:
     # on that GPU type, of any layer kind
     assert CALIBRATION.was_measured("X", 2, 1)
     assert not CALIBRATION.was_measured("Y", 2, 1)
-
-
-def test_factors_are_of_the_models_layers_on_the_clusters_gpus() -> None:
-    """What they are of is named."""
-    cluster, place = parsed(MINIMAL).cluster, Place(json_document("{}", "f"))
-    for kinds, found in ((["head"], "layer kind 'block'"), (["block"], "GPU 'X'")):
-        with pytest.raises(InstanceError, match=f"unknown {found}"):
-            check_calibration(CALIBRATION, place, kinds, cluster)

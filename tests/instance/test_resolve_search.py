@@ -4,7 +4,14 @@ import pytest
 
 from formulations.instance import Instance
 from tests.conftest import ROOT
+from tests.instance.resolved import broken, drawn, section
 from tests.instance_texts import parsed
+from tests.recorded import as_recorded, digest
+
+test_lines = broken(
+    *("cp_", "ep_", "etp_", "tp_", "target", "batch_not", "degrees", "zero", "per_stage"),
+    *("interleaved", "chunk", "recompute", "sequence_parallel", "overlap", "profile_with"),
+)
 
 PROFILE = """
 profile:
@@ -20,6 +27,12 @@ profile:
 """
 
 
+def test_spaces_are_the_recorded_ones() -> None:
+    """Of shipped files and drawn texts; with their lines where they are refused."""
+    lines = {name: digest(made) for name, made in drawn().items() if isinstance(made, str)}
+    as_recorded("resolve_search", section("search") | lines)
+
+
 def small(
     gpu: str = "A100-40", workload: str = "precision: fp16", search: str = "", more: str = ""
 ) -> Instance:
@@ -32,31 +45,17 @@ search: {{micro_batch: 1{search}}}
 {more}""")
 
 
-@pytest.mark.parametrize(
-    ("tokens", "search", "split"),
-    [
-        ("512", "", True),
-        ("512", ", tensor_parallel: 1", False),
-        ("512", ", sequence_parallel: false", False),
-        ("511", "", False),
-    ],
-)
-def test_sequence_is_split_where_tensor_groups_divide_it(
-    tokens: str, search: str, split: bool
-) -> None:
-    """By default where a degree is above 1."""
-    assert (
-        small(workload=f"sequence_length: {tokens}", search=search).search.sequence_parallel
-        == split
-    )
-
-
-@pytest.mark.parametrize("flag", [False, True])
-def test_profile_says_what_it_was_measured_with(flag: bool) -> None:
-    """Times hold for the strategies that they were measured with."""
-    more = PROFILE.format(flag="true" if flag else "false")
-    instance = small(search=", tensor_parallel: 2", more=more)
-    assert instance.workload.flash_attention == instance.search.sequence_parallel == flag
+def test_sequence_is_split_where_tensor_groups_divide_it() -> None:
+    """By default where a degree is above 1, and as the profile says."""
+    degrees = ", tensor_parallel: [1, 2]"
+    searches = ("512", degrees), ("511", degrees), ("512", ", tensor_parallel: 1")
+    split = [small(workload=f"sequence_length: {s}", search=more).search for s, more in searches]
+    assert [search.sequence_parallel for search in split] == [True, False, False]
+    assert [search.split_tokens for search in split] == [512, 0, 0]
+    for flag in ("false", "true"):
+        instance = small(search=", tensor_parallel: 2", more=PROFILE.format(flag=flag))
+        stated = instance.workload.flash_attention, instance.search.sequence_parallel
+        assert stated == (flag == "true",) * 2
 
 
 @pytest.mark.parametrize(

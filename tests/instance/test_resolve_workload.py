@@ -16,27 +16,34 @@ from formulations.instance.resolve_workload import (
     has_flash,
 )
 from formulations.instance.workload import Precision, Workload
-from tests.instance_texts import DATA, MINIMAL, parsed
+from tests.instance.resolved import broken, instances
+from tests.instance_texts import MINIMAL, parsed
+from tests.recorded import as_recorded, digest
+
+test_lines = broken("huggingface", "flash", "workload", "sequence", "fp8", "bf16", "no_")
 
 
-def workload_of(fields: str, folder: Path = DATA) -> Workload:
-    """Of the minimal instance with another section."""
-    text = MINIMAL.replace("{catalogue: bert-large}", f"{{{fields}}}")
-    return parsed(text + "search: {target: any}\n", folder).workload
+def test_workloads_are_the_recorded_ones() -> None:
+    """Of shipped files and drawn texts, without their layers; where plans decide, both forms."""
+    figures = {}
+    for name, instance in instances():
+        work, fused = instance.workload, instance.fused
+        fields = [work.but(layer_runs=()), fused and fused.but(layer_runs=())]
+        flops = [layer.forward_flops for layer in work.layers]
+        figures[name] = [digest(fields), work.num_blocks, digest(flops)]
+    as_recorded("resolve_workload", figures)
 
 
-def test_huggingface_config_is_found_beside_the_instance(tmp_path: Path) -> None:
-    """The path is relative to the instance file; 12 layers of GPT-2 make 14 with both ends."""
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
-    fields = "huggingface: model/config.json, sequence_length: 1024, global_batch: 8"
-    workload = workload_of(fields, tmp_path)
-    assert (workload.name, len(workload.layers), workload.parameters) == ("model", 14, 124_439_808)
-    assert config_name(Path("/m/llama.json")) == "llama"
+def test_what_is_written_goes_before_the_catalogue(tmp_path: Path) -> None:
+    """Length, batch, name, source and formats; without them the entry's own.
 
+    A path is relative to the instance file; 12 layers of GPT-2 make 14 with both ends.
+    """
 
-def test_what_is_written_goes_before_the_catalogue() -> None:
-    """Length, batch, name, source and formats; without them the entry's own."""
+    def workload_of(fields: str) -> Workload:
+        text = MINIMAL.replace("{catalogue: bert-large}", f"{{{fields}}}")
+        return parsed(text + "search: {target: any}\n", tmp_path).workload
+
     workload = workload_of(
         "catalogue: bert-large, sequence_length: 128, global_batch: 8, name: n, source: s,"
         " gradient_precision: bf16, optimizer_state: 8bit"
@@ -45,6 +52,11 @@ def test_what_is_written_goes_before_the_catalogue() -> None:
     assert (workload.name, workload.source) == ("n", "s")
     assert (workload.gradient_bytes, workload.optimizer_state) == (2, "8bit")
     assert workload_of("catalogue: bert-large").name == "bert-large"
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
+    read = workload_of("huggingface: model/config.json, sequence_length: 1024, global_batch: 8")
+    assert (read.name, len(read.layers), read.parameters) == ("model", 14, 124_439_808)
+    assert config_name(Path("/m/llama.json")) == "llama"
 
 
 @pytest.mark.parametrize(

@@ -1,33 +1,22 @@
 """Promises of formulations.instance.sizes."""
 
+import json
+
 import pytest
 from pydantic import ValidationError
 
 from formulations.instance.sizes import TransformerSizes, WindowSizes
 from tests.architectures import GPT2, MIXTRAL, T5_SMALL
-
-MOE = {"experts": 4, "experts_per_token": 2, "ffn_size": 8}
-LATENT = {"kv_rank": 8, "nope_head_dim": 8, "rope_head_dim": 8, "value_head_dim": 8}
+from tests.refusals import refusals
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"kv_heads": 5}, "kv_heads 5 do not divide heads 12"),
-        ({"hidden_size": 10**8}, "less than or equal to 10000000"),
-        ({"rotary_positions": True}, "more than one of learned_positions"),
-        ({"moe": MOE | {"experts_per_token": 5}}, "5, above experts 4"),
-        ({"moe": MOE | {"dense_first_layers": 13}}, "dense_first_layers is 13, above layers 12"),
-        ({"head_dim": 64, "latent_attention": LATENT}, "latent_attention excludes"),
-        ({"decoder_layers": 2, "moe": MOE}, "an encoder-decoder has neither"),
-        ({"window": {"tokens": 4, "layers": [12]}}, "window.layers are not all from 0 to 11"),
-        ({"decoder_layers": 2, "mtp_layers": 1}, "neither window nor mtp_layers"),
-    ],
-)
-def test_sizes_that_do_not_fit(change: dict[str, object], message: str) -> None:
-    """Sizes that do not fit together or are out of range are refused."""
+@refusals("sizes")
+def test_sizes_that_do_not_fit(text: str, message: str) -> None:
+    """Changes of GPT-2 that do not fit together or are out of range; all experts may be taken."""
     with pytest.raises(ValidationError, match=message):
-        TransformerSizes.model_validate(GPT2.model_dump() | change)
+        TransformerSizes.model_validate(GPT2.model_dump() | json.loads(text))
+    moe = {"experts": 4, "experts_per_token": 4, "ffn_size": 8, "dense_first_layers": 12}
+    TransformerSizes.model_validate(GPT2.model_dump() | {"moe": moe})
 
 
 def test_what_is_left_out_follows_from_the_rest() -> None:
@@ -37,6 +26,6 @@ def test_what_is_left_out_follows_from_the_rest() -> None:
     assert (T5_SMALL.causal, T5_SMALL.num_streams) == (False, 2)
     assert not GPT2.but(token_types=2).causal
     assert (MIXTRAL.num_experts, MIXTRAL.num_kv_heads) == (8, 8)
-    some_blocks = WindowSizes(tokens=4, layers=[0, 2])
-    assert [some_blocks.covers(block) for block in range(3)] == [True, False, True]
+    several = WindowSizes(tokens=4, layers=[0, 2])
+    assert [several.covers(block) for block in range(3)] == [True, False, True]
     assert WindowSizes(tokens=4).covers(7)

@@ -1,15 +1,47 @@
-"""What layers and precisions cost in bytes, worked out by hand."""
+"""What layers and precisions cost in bytes."""
+
+from typing import get_args
 
 import pytest
 
-from formulations.instance import Layer
 from formulations.instance.transformer import build_workload
-from formulations.instance.workload import OPTIMIZER_BYTES, PRECISIONS, OptimizerState, Precision
-from tests.architectures import GPT2, T5_SMALL, build
+from formulations.instance.workload import (
+    OPTIMIZER_BYTES,
+    PRECISIONS,
+    OptimizerState,
+    Precision,
+    Recompute,
+    padded_vocabulary,
+)
+from tests.architectures import GPT2, build, kinds_of_workloads
+from tests.recorded import as_recorded, digest
 
 S, H, HEADS = 8, 4, 2
 SIZES = GPT2.but(hidden_size=H, layers=1, heads=HEADS, vocabulary_size=128)
 FIELDS = {"name": "w", "source": "t", "sequence_length": S, "global_batch": 1}
+
+
+def test_figures_of_layers_are_the_recorded_ones() -> None:
+    """Per GPU of tensor groups of 1 and 4: parameters, what is kept, and in every other form."""
+    figures: dict[str, object] = {}
+    for name, workload in kinds_of_workloads().items():
+        layers = []
+        for run in workload.layer_runs:
+            layer, parts = run.layer, [run.layer.parameters, run.layer.weight_gradient_share]
+            for tp, split in ((1, False), (4, False), (4, True)):
+                parts += [layer.dense_per_gpu(tp, 2), layer.dense_per_gpu(tp, 1)]
+                parts += [layer.parameters_per_gpu(tp, 2), layer.experts_per_gpu(tp, 2)]
+                parts += [layer.activation_bytes(tp, split), layer.weight_gradient_bytes(tp, split)]
+                parts += [
+                    n for way in get_args(Recompute) for n in layer.recomputed_bytes(way, tp, split)
+                ]
+            layers += [parts, layer.with_flash(), layer.with_flash().with_flash()]
+        changed = workload.with_flash(), workload.with_fused_cross_entropy().layers[-1]
+        sizes = [workload.logits_bytes, workload.largest_message_bytes, workload.training_flops]
+        sizes += [workload.num_blocks, workload.state_bytes(2049), padded_vocabulary(1000, 2)]
+        digests = [digest(layers), digest([*changed, workload.whole_experts])]
+        figures[name] = [*sizes, workload.optimizer_state, *digests]
+    as_recorded("workload", figures)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -37,54 +69,6 @@ def test_bug_copies_kept_what_followed_from_the_fields_they_replace() -> None:
     assert any(layer.core_bytes for layer in workload.layers)
     assert not any(layer.core_bytes for layer in workload.with_flash().layers)
     assert workload.with_flash() == build(GPT2, 8, flash=True)
-
-
-def test_two_tensors_are_the_largest_message_of_an_encoder_and_a_decoder() -> None:
-    assert build(T5_SMALL, 1).largest_message_bytes == 2 * 2 * 512
-
-
-def test_figures_of_a_layer_by_hand() -> None:
-    """100 parameters split, 10 whole; 60 bytes whole and 80 split, 40 of them scores."""
-    block = Layer(
-        kind="block",
-        is_block=True,
-        forward_flops=1000,
-        sharded_parameters=100,
-        replicated_parameters=10,
-        expert_parameters=40,
-        replicated_activation_bytes=60,
-        sharded_activation_bytes=80,
-        unsplit_bytes=12,
-        core_bytes=40,
-        flash_bytes=8,
-        released_sharded_bytes=44,
-        input_bytes=16,
-        kernels=13,
-        core_kernels=4,
-        memory_kernels=7,
-        unweighted_flops=400,
-        routed_bytes=5,
-        forward_all_reduces=3,
-        expert_all_reduces=1,
-    )
-    # 110; a GPU of two: 30 dense and 20 of experts, and 10 whole
-    assert (block.parameters, block.parameters_per_gpu(2, 1)) == (110, 60)
-    assert block.experts_per_gpu(2, 4) == 5
-    # 60 + 80 / 2; with the sequence split all but 12 are: 12 + 128 / 2
-    assert (block.activation_bytes(2), block.activation_bytes(2, True)) == (100, 76)
-    assert block.weight_gradient_bytes(2) == 60 + (80 - 44) // 2
-    assert block.weight_gradient_share == 600 / 2000
-    assert block.recomputed_bytes("none", 2) == (100, 0)
-    assert block.recomputed_bytes("full", 2) == (16, 100)
-    assert block.recomputed_bytes("full", 2, True) == (8, 76)
-    assert block.recomputed_bytes("selective", 2) == (80, 20)
-    flash = block.with_flash()
-    # one kernel for four, two of which are no products; 32 bytes less are kept, and released
-    assert (flash.kernels, flash.memory_kernels, flash.core_kernels) == (10, 5, 0)
-    assert (flash.sharded_activation_bytes, flash.released_sharded_bytes) == (48, 12)
-    assert flash.with_flash() == flash
-    whole = block.with_whole_experts()
-    assert (whole.unsplit_bytes, whole.forward_all_reduces) == (2, 2)
 
 
 @pytest.mark.parametrize("state", OPTIMIZER_BYTES)
