@@ -1,10 +1,16 @@
 """Tiny families of clusters, and what searches over them find."""
 
 from functools import cache
-from itertools import permutations
+from itertools import permutations, product
+from pathlib import Path
+from random import Random
+
+import yaml
 
 from formulations.costs.tables import build_tables
+from formulations.instance import Instance
 from formulations.instance.instance import Counts, Family
+from formulations.instance.load import parse_instance
 from formulations.space import configs_of
 from solver.clusters.front import Figures, Measure, TimeAndMoney
 from solver.clusters.search import FamilySearch, outcome
@@ -21,12 +27,9 @@ SEEDS = (9, 23, 40, 89, 111)
 def small_family(seed: int, fewest: Counts | None = None) -> Family:
     """All clusters within those of a random instance."""
     instance = random_instance(seed)
-    nodes = zip(instance.cluster.groups, (2, 2), strict=True)
-    groups = tuple(group.but(nodes=count) for group, count in nodes)
-    cluster = instance.cluster.but(groups=groups)
-    instance = instance.but(cluster=cluster)
-    none = (0,) * len(instance.cluster.groups)
-    return Family(instance=instance, fewest=none if fewest is None else fewest)
+    groups = tuple(group.but(nodes=2) for group in instance.cluster.groups)
+    instance = instance.but(cluster=instance.cluster.but(groups=groups))
+    return Family(instance=instance, fewest=fewest or (0,) * len(groups))
 
 
 def searched(family: Family, measure: Measure | None = None, gap: float = 0.0) -> FrontDocument:
@@ -40,23 +43,15 @@ def found(seed: int) -> FrontDocument:
     return searched(small_family(seed))
 
 
-@cache
-def solved(seed: int) -> dict[Counts, int | None]:
-    """Least step time of every cluster of it by a search of its own, on all its nodes."""
-    family = small_family(seed)
-    results = {counts: solve(family.member(counts)) for counts in family.members()}
-    return {counts: result.step_time_ns for counts, result in results.items()}
-
-
 def times_by_force(family: Family) -> dict[Counts, int | None]:
-    """The same by every plan there is."""
+    """Least step time of every cluster by every plan there is."""
     times: dict[Counts, int | None] = {}
     for counts in family.members():
-        known = [
+        optima = [
             brute_force.optimum_ns(build_tables(family.instance, config))
             for config in configs_of(family.instance, counts)
         ]
-        times[counts] = min((ns for ns in known if ns is not None), default=None)
+        times[counts] = min((ns for ns in optima if ns is not None), default=None)
     return times
 
 
@@ -68,12 +63,8 @@ def front_of(measure: Measure, times: dict[Counts, int | None]) -> set[Figures]:
         if ns is not None
         for terms in measure.terms(counts)
     }
-    better = {
-        a
-        for a, b in permutations(known, 2)
-        if all(ours >= its for ours, its in zip(a, b, strict=True))
-    }
-    return known - better
+    pairs = permutations(known, 2)
+    return known - {a for a, b in pairs if all(x >= y for x, y in zip(a, b, strict=True))}
 
 
 def step_ns(point: PointDocument) -> int:
@@ -86,4 +77,51 @@ def points_of(measure: Measure, front: FrontDocument) -> set[Figures]:
         for point in front.points
         for terms in measure.terms(point.nodes)
         if terms.on_spot in [rented.on_spot for rented in point.terms]
+    }
+
+
+def mixed(
+    seed: int, counts: Counts = (2, 2), *, workload: str = "", search: str = "target: any"
+) -> Instance:
+    """So many nodes of a group with flash attention and of one without; workload: more fields."""
+    rng = Random(seed)
+    gpus = rng.choice(("A100-40", "A10")), rng.choice(("V100-16", "T4"))
+    prices = rng.choice((2, 5, 8)), rng.choice((1, 2, 3))
+    links = [rng.choice((10, 100, 400)) for _ in gpus]
+    size, tokens = rng.choice((1, 2)), rng.choice((512, 2048))
+    sizes = {"hidden_size": 1024, "layers": rng.choice((3, 4, 6)), "heads": 16}
+    batch = {"sequence_length": tokens, "global_batch": rng.choice((4, 8, 16))}
+    sizes |= {"vocabulary_size": 8000, "ffn_size": 4096}
+    groups = [
+        {"name": name, "gpu": gpu, "gpus_per_node": size, "nodes": count}
+        | {"price": f"{price} USD/h", "inter_node": f"{link} Gbit/s"}
+        for name, gpu, count, price, link in zip(
+            ("new", "old"), gpus, counts, prices, links, strict=True
+        )
+        if count
+    ]
+    fields = {
+        "name": "mixed",
+        "workload": {"precision": "fp16", "sizes": sizes}
+        | batch
+        | yaml.safe_load(f"{{{workload}}}"),
+        "cluster": {"groups": groups},
+        "search": yaml.safe_load(f"{{{search}, micro_batch: [1, 2]}}"),
+    }
+    return parse_instance(yaml.safe_dump(fields), "x.yaml", Path())
+
+
+def mixed_family(seed: int, workload: str = "", search: str = "target: any") -> Family:
+    """All clusters within it."""
+    return Family(instance=mixed(seed, workload=workload, search=search), fewest=(0, 0))
+
+
+@cache
+def solved_alone(seed: int, workload: str = "") -> dict[Counts, int | None]:
+    """Least step time on all nodes of every cluster of `mixed`, each read and solved by itself."""
+    alone = "target: any, idle_nodes: false"
+    return {
+        counts: solve(mixed(seed, counts, workload=workload, search=alone)).step_time_ns
+        for counts in product(range(3), repeat=2)
+        if any(counts)
     }

@@ -7,12 +7,16 @@ from formulations.instance.machines import Spot
 from formulations.instance.preemption import Preemption
 from tests.small_instances import random_instance
 
-USEFUL = Objective(minimize="cost_per_useful_sequence")
 
+def spot_instance(seed: int) -> Instance:
+    """A random instance, small enough for brute force, with groups on demand, on spot, or either.
 
-def with_spot(instance: Instance, seed: int) -> Instance:
-    """Groups on demand, on spot, or either; money per useful sequence is minimised."""
-    rng = random.Random(seed)
+    Money per useful sequence is minimised.
+    """
+    instance, rng = (
+        random_instance(seed).but(search={"pipeline_parallel": (1, 2, 3)}),
+        random.Random(seed),
+    )
     groups = []
     for group in instance.cluster.groups:
         spot = Spot(
@@ -25,20 +29,9 @@ def with_spot(instance: Instance, seed: int) -> Instance:
     cluster = instance.cluster.but(groups=tuple(groups))
     every_s = rng.choice([None, None, 60.0])
     preemption = Preemption(restart_s=30, checkpoint_s=2, checkpoint_every_s=every_s)
-    update = {"cluster": cluster, "preemption": preemption, "objective": USEFUL}
+    update = {
+        "cluster": cluster,
+        "preemption": preemption,
+        "objective": Objective(minimize="cost_per_useful_sequence"),
+    }
     return instance.model_copy(update=update)
-
-
-def spot_instance(seed: int) -> Instance:
-    """A random instance with such groups, small enough for brute force."""
-    return with_spot(random_instance(seed).but(search={"pipeline_parallel": (1, 2, 3)}), seed)
-
-
-def rates_times(instance: Instance, factor: float) -> Instance:
-    """The instance with so many times the preemptions."""
-    groups = list(instance.cluster.groups)
-    for j, group in enumerate(groups):
-        if group.spot:
-            rate = group.spot.preemptions_per_hour * factor
-            groups[j] = group.but(spot={"preemptions_per_hour": rate})
-    return instance.but(cluster={"groups": tuple(groups)})

@@ -1,4 +1,4 @@
-"""Promises of searches over clusters: fronts are those of every cluster solved alone."""
+"""Fronts are those of every cluster solved alone, with flash attention where its GPUs have it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,57 +6,55 @@ from typing import Any
 
 import pytest
 
-from formulations.instance.instance import Counts
-from solver.clusters.front import TimeAndMoney, TimeAndNodes
+from formulations.instance import Instance
+from formulations.instance.instance import Counts, Family
+from solver.clusters.front import Measure, TimeAndMoney, TimeAndNodes
 from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.clusters.search import FamilySearch, outcome
-from solver.options import SolveOptions
+from solver.files import sealed
+from solver.options import Method, SolveOptions
+from solver.plan_figures import build_document
 from solver.result import Termination
 from solver.search.driver import solve
 from solver.study.store import open_study
-from solver.verify import verify_front
+from solver.verify import verify_document, verify_front
+from tests.best_plans import check_verified
 from tests.clusters.test_member import few
 from tests.seeds import one_each
 from tests.small_families import (
     SEEDS,
     found,
     front_of,
+    mixed,
+    mixed_family,
     points_of,
     searched,
     small_family,
-    solved,
+    solved_alone,
     step_ns,
     times_by_force,
 )
 
 
 @pytest.mark.parametrize("seed", one_each(SEEDS, 3))
-def test_fronts_and_subsets_are_those_of_every_cluster_solved_alone(seed: int) -> None:
-    """By the exact search of each cluster, and by every plan of it, judged by the witness.
+def test_fronts_and_subsets_are_those_of_every_plan(seed: int) -> None:
+    """By brute force; within a gap, whatever others reach.
 
     Where the largest cluster has to be rented, nodes may idle, and money is paid for all.
     """
-    family = small_family(seed)
-    measure, subsets = TimeAndMoney(family), TimeAndNodes(family)
-    assert points_of(measure, found(seed)) == front_of(measure, times_by_force(family))
-    assert points_of(measure, found(seed)) == front_of(measure, solved(seed))
-    assert points_of(subsets, searched(family, subsets)) == front_of(subsets, solved(seed))
-    [point] = searched(small_family(seed, family.most)).points
-    assert step_ns(point) == min(ns for ns in solved(seed).values() if ns is not None)
-    assert point.nodes == family.most
-
-
-@pytest.mark.parametrize("seed", one_each(SEEDS, 5))
-def test_gap_is_kept(seed: int) -> None:
-    """With a gap, every plan of every cluster is dominated by some point but for that gap."""
     family, gap = small_family(seed), 0.2
-    measure = TimeAndMoney(family)
-    points = points_of(measure, searched(family, measure, gap))
-    for reached in front_of(measure, solved(seed)):
+    times = times_by_force(family)
+    for measure in (TimeAndMoney(family), TimeAndNodes(family)):
+        assert points_of(measure, searched(family, measure)) == front_of(measure, times)
+    near = points_of(TimeAndMoney(family), searched(family, gap=gap))
+    for reached in front_of(TimeAndMoney(family), times):
         assert any(
             all(a * (1 - gap) <= b * (1 + 1e-9) for a, b in zip(point, reached, strict=True))
-            for point in points
+            for point in near
         )
+    [point] = searched(small_family(seed, family.most)).points
+    assert step_ns(point) == min(ns for ns in times.values() if ns is not None)
+    assert point.nodes == family.most
 
 
 @pytest.mark.parametrize("seed", one_each(SEEDS[:4], 4))
@@ -81,8 +79,7 @@ def test_prices_limits_and_rent_decide(seed: int) -> None:
 def test_bug_nodes_that_idle_were_not_paid_from_the_budget() -> None:
     """What must be rented costs money whether or not the plan uses it; with a gap, too."""
     family = small_family(SEEDS[0], (1, 1))
-    measure = TimeAndMoney(family)
-    figures = sorted(points_of(measure, searched(family)))
+    figures = sorted(points_of(TimeAndMoney(family), searched(family)))
     for limit, within in ((figures[-1][1] * 0.9, []), (figures[-1][1], [figures[-1][0]])):
         limits = {"max_cost_usd_per_step": limit * (1 + 1e-9) / 3600e9}
         poor = family.but(instance={"limits": limits})
@@ -119,7 +116,6 @@ def test_interrupted_search_keeps_the_front_so_far(monkeypatch: pytest.MonkeyPat
     assert search.clusters.open
     late = FamilySearch(family, TimeAndMoney(family), SolveOptions(time_limit_s=1e-9))
     assert late.run() is Termination.TIME_LIMIT
-    assert not late.clusters.front.points
     assert late.clusters.open == [*late.clusters.bounds]
 
 
@@ -150,3 +146,84 @@ def test_bug_cluster_that_workers_die_of_was_tried_for_ever(
     assert turns.count((2, 0)) == 1
     assert verify_front(outcome(ended, termination)).ok
     assert search()[0] is Termination.CLOSED
+
+
+# Clusters of GPUs with flash attention and others without
+
+#: With several kinds of clusters on the front.
+MIXED = ((9, ""), (19, ""), (23, ""), (34, ""), (36, ""), (28, "flash_attention: false"))
+
+
+def check_front(family: Family, measure: Measure, times: dict[Counts, int | None]) -> None:
+    front = searched(family, measure)
+    assert points_of(measure, front) == front_of(measure, times)
+    checked = verify_front(front)
+    assert checked.complete, checked.problems
+
+
+@pytest.mark.parametrize("case", one_each(MIXED, 5))
+def test_bug_one_old_gpu_took_flash_attention_from_clusters_without_it(
+    case: tuple[int, str],
+) -> None:
+    """Fronts and subsets are those of every cluster read and solved by itself, by brute force.
+
+    Where a family asks for old nodes, plans that leave all of them idle have flash attention.
+    """
+    family, alone = (
+        Family(instance=mixed(case[0], workload=case[1]), fewest=(0, 0)),
+        solved_alone(*case),
+    )
+    assert times_by_force(family) == alone
+    check_front(family, TimeAndMoney(family), alone)
+    check_front(family, TimeAndNodes(family), alone)
+    old = family.but(fewest=(0, 2))
+    times = {
+        counts: min((ns for used in old.uses(counts) if (ns := alone[used])), default=None)
+        for counts in old.members()
+    }
+    check_front(old, TimeAndMoney(old), times)
+
+
+def test_sequences_are_shared_where_attention_is_fused() -> None:
+    """Only plans of new nodes may do so, and where all have to, old nodes have no plan."""
+    search = "target: any, context_parallel: [2]"
+    family = mixed_family(105, search=search)
+    new: dict[Counts, int | None] = {
+        (n, 0): solve(mixed(105, (n, 0), search=search)).step_time_ns for n in (1, 2)
+    }
+    check_front(family, TimeAndMoney(family), new)
+    old = {one.nodes for one in searched(family).clusters if one.standing == "infeasible"}
+    assert old == set(family.members()) - set(new)
+
+
+@pytest.mark.parametrize("method", ["exact", "cpsat", "milp"])
+@pytest.mark.parametrize("seed", one_each((28, 9, 19, 23, 34, 36), 6))
+def test_solve_has_plans_of_new_nodes_with_flash_attention(seed: int, method: Method) -> None:
+    """The best plan is that of the best choice of nodes, each solved by itself."""
+    options = SolveOptions(method=method)
+    result = solve(mixed(seed), options)
+    assert result.step_time_ns == min(ns for ns in solved_alone(seed).values() if ns is not None)
+    check_verified(result, options)
+
+
+def as_if(instance: Instance, flash: bool) -> Instance:
+    workload = instance.fused if flash else instance.workload
+    return instance.model_copy(update={"workload": workload, "fused": None})
+
+
+@pytest.mark.parametrize("flash", [False, True])
+def test_verify_refuses_proofs_of_other_attention(flash: bool) -> None:
+    """Plans of new nodes are faster than without it, plans of old ones slower than with it."""
+    instance = mixed(28)
+    document = build_document(solve(as_if(instance, flash)), SolveOptions())
+    assert verify_document(document).complete
+    assert verify_document(sealed(document.but(instance=instance))).problems
+    family = mixed_family(34)
+    front = searched(family.but(instance=as_if(family.instance, flash)))
+    assert verify_front(front).complete
+    points = tuple(
+        point.but(plan=sealed(point.plan.but(instance=family.member(point.nodes_used))))
+        for point in front.points
+    )
+    for kept in (front.points, points):
+        assert verify_front(sealed(front.but(family=family, points=kept))).problems

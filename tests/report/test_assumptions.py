@@ -10,8 +10,8 @@ from formulations.instance.search import Overlap, ZeroStage
 from solver.report.assumptions import assumptions, evidence_lines, flash_lines, renting_lines
 from solver.report.layout import Labelled
 from solver.report.naming import degrees_of
-from tests.flash_families import mixed
 from tests.report.shown import PLANS, drawn, plan, stored
+from tests.small_families import mixed
 from tests.small_instances import plain_config
 
 
