@@ -16,6 +16,7 @@ from formulations.decisions import (
 from tests import brute_force
 from tests.loop_checks import random_decisions
 from tests.random_configs import random_tables
+from tests.recorded import as_recorded
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 7))
@@ -47,19 +48,20 @@ def test_ends_leave_enough_blocks(seed: int) -> None:
         assert least_ends(tables)[place] == min(ends, default=layers + 1)
 
 
-@pytest.mark.parametrize(
-    ("largest", "shares"),
-    [
-        (None, range(1, 9)),  # one of 3 replicas may have 8 of 10, as the others need one each
-        (4, range(2, 5)),  # none has more than 4: the third has at least 10 - 2 x 4
-        (3, None),  # 3 each are not 10
-    ],
-)
-def test_shares_below_a_largest_one(largest: int | None, shares: range | None) -> None:
+def test_ranges_are_the_recorded_ones() -> None:
+    """Shares below a largest one: of 10 for 3, none above 4, the third has at least 10 - 2 x 4."""
     tables = random_tables(0)
     instance = tables.instance.but(workload={"global_batch": 10 * tables.config.micro_batch})
-    tables = replace(tables, instance=instance, config=tables.config.but(dp=3))
-    assert (share_range(tables, largest) or None) == shares
+    ten = replace(tables, instance=instance, config=tables.config.but(dp=3))
+    assert [*share_range(ten, 4)] == [2, 3, 4]
+    figures: dict[str, object] = {"ten": [[*share_range(ten, most)] for most in (None, 4, 3)]}
+    for seed in range(24):
+        tables = random_tables(seed)
+        starts = sorted(map(list, possible_starts(tables)))
+        shares = list(even_shares(tables)), [*share_range(tables, 3)]
+        order = only_order(tables)
+        figures[f"{seed}"] = [starts, *shares, order and list(order), list(least_ends(tables))]
+    as_recorded("decisions", figures)
 
 
 def test_decisions_of_their_plan() -> None:

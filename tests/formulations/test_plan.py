@@ -12,6 +12,7 @@ from formulations.plan import (
     uniform_degrees,
 )
 from tests.export_cases import WHOLE_EXPERTS, instance_of, plan_of
+from tests.recorded import as_recorded
 
 INSTANCE = instance_of()  #: a node of four GPUs and two of two
 PLAIN = plan_of(INSTANCE).config  #: two replicas of four stages, of one GPU each
@@ -37,31 +38,38 @@ def test_degrees() -> None:
         slot.sequences(4)
 
 
-def test_ranks_and_what_zero_splits() -> None:
-    """Two replicas have each tensor twice: 7 parameters are 4 states at most on each."""
-    assert (PLAIN.slots, PLAIN.num_stages, PLAIN.ranks(0), PLAIN.has_copies) == (8, 4, 2, True)
-    for zero, counts in ((0, (7, 7, 7)), (1, (4, 7, 7)), (2, (4, 4, 7)), (3, (4, 4, 4))):
-        config = PLAIN.but(zero=zero)
-        kept = config.own_states(7, 0), config.own_gradients(7, 0), config.own_parameters(7, 0)
-        assert kept == counts
-    assert not PLAIN.but(dp=1).has_copies
+def test_what_ranks_have_is_recorded() -> None:
+    """Ranks with the same tensors, and what ZeRO leaves of 7 parameters and 6 of experts on each.
+
+    Two replicas have each tensor twice: 4 states at most.
+    """
+    figures: dict[str, object] = {}
+    experts = WHOLE_EXPERTS.config
+    configs = {
+        "plain": PLAIN,
+        "alone": PLAIN.but(dp=1),
+        "experts": experts,
+        "chunks": PLAIN.but(vpp=2),
+    }
+    configs["split"] = experts.but(ep=1, etp=None)
+    for name, config in configs.items():
+        grid = config.expert_lanes(0), config.expert_grid(0), config.expert_ranks(0)
+        shape = config.slots, config.num_stages, config.ranks(0), config.widest_tp, config.cp
+        kept = []
+        for zero in range(4):
+            of = config.but(zero=zero)
+            kept.append(
+                [of.own_states(7, 0, 6), of.own_gradients(7, 0, 6), of.own_parameters(7, 0, 6)]
+            )
+        flags = config.has_copies, config.has_expert_grid, config.per_stage
+        stages = list(config.stages_of(1 % config.pp))
+        used = [*config.groups_used, *(each.tp for each in config.degrees_used)]
+        figures[name] = [*map(list, (grid, shape, flags)), kept, stages, used]
+    as_recorded("plan", figures)
+    assert PLAIN.but(zero=1).own_states(7, 0) == 4
     assert PLAIN.but(degrees=()).has_copies  # taken for granted
-
-
-def test_experts_lie_on_a_grid_of_their_own() -> None:
-    """Tp 2, two replicas: four GPUs of a stage share the experts, each of which is whole."""
-    config = WHOLE_EXPERTS.config
-    assert (config.dp, config.ep, config.etp, config.widest_tp) == (2, 4, 1, 2)
-    assert (config.expert_lanes(0), config.expert_grid(0), config.expert_ranks(0)) == (1, 4, 1)
-    split = config.but(ep=1, etp=None)
-    assert (split.expert_lanes(0), split.expert_grid(0), split.expert_ranks(0)) == (2, 2, 2)
     # of 8 dense parameters two replicas keep 4 each, of 6 of experts the one GPU all
-    assert config.but(zero=1).own_states(8, 0, 6) == 4 + 6
-
-
-def test_chunks_go_round_the_devices() -> None:
-    """Virtual stage s lies on device s mod pp."""
-    assert list(PLAIN.but(vpp=2).stages_of(1)) == [1, 5]
+    assert experts.but(zero=1).own_states(8, 0, 6) == 4 + 6
 
 
 @pytest.mark.parametrize(("batch", "fits"), [(65_536, True), (131_072, False)])

@@ -1,10 +1,14 @@
 """What moves between fleets, and how long it takes."""
 
+import random
+
 from formulations.fleet import Pipeline, Template, holdings, stage_on
 from formulations.instance import Cluster, Link, NodeGroup
 from formulations.instance.machines import ZoneLink, ZonePair
 from formulations.transition import Copy, Links, layer_state_bytes, missing
-from tests.small_instances import gpu, layer, nodes_of, workload
+from tests.random_configs import zoned
+from tests.recorded import as_recorded
+from tests.small_instances import gpu, nodes_of, random_instance
 
 
 def template(*stages: tuple[int, int, int]) -> Template:
@@ -36,22 +40,21 @@ def test_missing_are_the_layers_not_held_yet() -> None:
     assert len(list(missing(held, [Pipeline(TWO, (9, 2), 1)]))) == 3
 
 
-def test_state_of_a_layer() -> None:
-    """Parameters and optimizer state, 2 + 12 bytes each; gradients are not kept."""
-    chain = [layer("embedding", 1, 10, 4), layer("block", 1, 100, 4)]
-    assert layer_state_bytes(workload(chain, 4, 8, tied=False)) == (14 * 17, 14 * 107)
-
-
-def test_the_busiest_link_decides() -> None:
-    """At 1 GB/s node 0 sends 3 kB in 3 us; node 2 receives at 0.5 GB/s; a start takes 10 us."""
-    links = Links(Cluster(groups=(group(1), group(0.5))))
-    copies = [Copy(0, 0, 1), Copy(1, 0, 2)]
-    loads = {("out", 0, 0): 3000, ("in", 1, 0): 1000, ("in", 2, 0): 4000}
-    assert links.loads_ns(copies, [1000, 2000]) == loads
-    assert links.transfer_ns(copies, [1000, 2000]) == 14_000
-    assert links.transfer_ns([], [1000]) == 0
-    # from a checkpoint no node sends anything
-    assert links.loads_ns([Copy(0, None, 1)], [1000]) == {("in", 1, 0): 1000}
+def test_times_are_the_recorded_ones() -> None:
+    """States of layers, loads of links without zones and with, of copies from a checkpoint too."""
+    figures: dict[str, object] = {}
+    for seed in range(8):
+        instance = zoned(random_instance(seed), seed) if seed % 2 else random_instance(seed)
+        nodes, links = len(instance.cluster.node_names), Links(instance.cluster)
+        sizes = layer_state_bytes(instance.workload)
+        rng = random.Random(seed)
+        ends = [(rng.randrange(nodes), rng.randrange(nodes)) for _ in range(6)]
+        copies = [Copy(rng.randrange(len(sizes)), a, b) for a, b in ends if a != b]
+        copies.append(Copy(0, None, nodes - 1))
+        loads = sorted(map(str, links.loads_ns(copies, sizes).items()))
+        figures[f"{seed}"] = [list(sizes), loads, links.transfer_ns(copies, sizes)]
+    assert links.transfer_ns([], sizes) == 0
+    as_recorded("transition", figures)
 
 
 def test_flows_between_zones_share_their_link() -> None:

@@ -17,6 +17,12 @@ from formulations.instance.documents import (
     parse_json,
     read_bytes,
 )
+from tests.instance.resolved import broken
+from tests.recorded import as_recorded
+
+test_lines = broken(
+    "yaml_", "billion", "syntax", "self_", "key", "nested", "utf8", "documents", "object"
+)
 
 TEXT = """{ "a": [1, {"b c": "x\\"]"},
     [] ],
@@ -89,19 +95,16 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
             read_bytes(tmp_path / name, "a file")
 
 
-def test_fields_of_a_csv_have_columns(tmp_path: Path) -> None:
-    """From 1, of the text behind the blanks; quoted fields have none."""
-    fields = [(1, [(1, "a"), (5, "bc")]), (3, [(2, "d"), (4, "")])]
-    assert [*csv_fields("a,  bc\n\n d,")] == fields
-    (tmp_path / "x.csv").write_text('a,"b,c"\n')
-    assert csv_rows(tmp_path / "x.csv", "a table") == [["a", "b,c"]]
-
-
-def test_places_of_fields() -> None:
-    """Further down, an entry or the bare value in its place; unknown names with close ones."""
+def test_places_and_columns_are_the_recorded_ones(tmp_path: Path) -> None:
+    """Errors of fields further down, entries or bare values, close names; columns of a CSV."""
     place = Place(json_document('{"a": {"b": [1, 2], "c": 3}}', "f")).at("a")
-    assert str(place.at("b", 1).error("x", "y")) == "f:1:17 a.b[1]: x; allowed: y"
-    assert place.at("b").listed(1).path == ("a", "b", 1)
-    assert place.at("c").listed(1).path == ("a", "c")
-    unknown = str(place.at("c").unknown("GPU", "h10", ["H100", "L4"]))
-    assert unknown == "f:1:26 a.c: unknown GPU 'h10' (did you mean H100?); allowed: H100, L4"
+    (tmp_path / "x.csv").write_text('a,"b,c"\n')
+    unknown = place.at("c").unknown("GPU", "h10", ["H100", "L4"])
+    assert str(unknown) == "f:1:26 a.c: unknown GPU 'h10' (did you mean H100?); allowed: H100, L4"
+    figures = {
+        "places": [str(place.at(*path).error("x", "y")) for path in (("b", 1), ("c",), ("d", 2))],
+        "listed": [list(place.at(name).listed(1).path) for name in ("b", "c")],
+        "fields": [[line, list(map(list, f))] for line, f in csv_fields("a,  bc\n\n d,")],
+        "rows": csv_rows(tmp_path / "x.csv", "a table"),
+    }
+    as_recorded("documents", figures)

@@ -13,6 +13,7 @@ from formulations.lengths.row_times import of_rows
 from tests.instance.resolved import broken
 from tests.instance.test_length_classes import HEAD, LENGTHS, classes
 from tests.instance_texts import parsed
+from tests.recorded import as_recorded, digest
 
 test_lines = broken("lengths_")
 
@@ -44,17 +45,26 @@ def test_histogram() -> None:
     assert (rows.workload, rows.lengths) == (parsed(HEAD).workload, None)
 
 
+def test_steps_are_the_recorded_ones(tmp_path: Path) -> None:
+    """Of histograms, files and distributions; switches both ways."""
+    (tmp_path / "a.csv").write_text("\n".join(map(str, LENGTHS)))
+    sections = ["{file: a.csv, longest: 512, sequences: 12}", "{file: a.csv, rows: padded}"]
+    sections.append(
+        "{log_normal: {median: 500, sigma: 1}, longest: 4096, sequences: 64, classes: 9}"
+    )
+    texts = [f"{HEAD}lengths: {each}" for each in [*sections, normal]] + [
+        HISTOGRAM,
+        HISTOGRAM + TABLE,
+    ]
+    made = [parsed(text, tmp_path) for text in texts]
+    figures = {f"{n}": [list(map(list, classes(i))), digest(i.lengths)] for n, i in enumerate(made)}
+    as_recorded("lengths", figures)
+
+
 def test_bug_rows_kept_logits_in_32_bit() -> None:
     """Where the loss is fused, that of rows of any length is."""
     fused = HISTOGRAM.replace("llama2-7b", "llama2-7b, fused_cross_entropy: true")
     assert of_rows(parsed(fused), 4096, 8).workload.fused_cross_entropy
-
-
-def test_file_longer_sequences_are_cut_off(tmp_path: Path) -> None:
-    """`longest` cuts, `sequences` scales: twice as many of each."""
-    (tmp_path / "a.csv").write_text("\n".join(map(str, LENGTHS)))
-    text = f"{HEAD}lengths: {{file: a.csv, longest: 512, sequences: 12}}"
-    assert classes(parsed(text, tmp_path)) == [(5, 6), (32, 2), (512, 4)]
 
 
 def test_switches_back_take_as_long_unless_they_are_listed() -> None:

@@ -6,14 +6,12 @@ import pytest
 
 from formulations.errors import InstanceError
 from formulations.instance.load import check_profile, instance_json_schema, load_instance
-from formulations.units import GIB
 from tests.conftest import ROOT
 from tests.instance.resolved import DATA, EXPECTED, check_lines, instances
 from tests.instance_texts import MINIMAL, PROFILE, parsed
 from tests.recorded import as_recorded, digest
 
 SCHEMA = instance_json_schema()
-FULL = ("none", "full")  #: recomputation where there is flash attention
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -33,18 +31,6 @@ def test_sections_are_the_recorded_ones() -> None:
     fields = ("name", "source", "limits", "objective", "preemption", "calibration")
     figures = {name: digest([getattr(i, field) for field in fields]) for name, i in instances()}
     as_recorded("load", figures | {"schema": digest(SCHEMA)})
-
-
-def test_minimal_instance_takes_defaults() -> None:
-    """What is not written has its default: the catalogue's workload and link, the search space."""
-    instance = parsed(MINIMAL)
-    group, search, limits = instance.cluster.groups[0], instance.search, instance.limits
-    assert (instance.workload.precision, instance.workload.gradient_bytes) == ("bf16", 4)
-    assert (group.intra_node, group.price_usd_per_hour) == (group.gpu.link, 0)
-    assert (search.tensor_parallel, search.zero, search.recompute) == ((1, 2, 4), (0, 1), FULL)
-    assert (search.micro_batch, search.recompute_per) == (None, "plan")
-    assert (limits.framework_reserve_bytes, instance.objective.minimize) == (GIB, "step_time")
-    assert instance.preemption is None
 
 
 def test_bug_null_limits_and_overlap_were_refused() -> None:

@@ -6,7 +6,7 @@ from formulations.instance.catalogue import gpu_catalogue, gpus_of
 from formulations.instance.documents import parse_document
 from formulations.instance.workload import PRECISIONS, Precision
 from tests.instance.resolved import broken
-from tests.instance_texts import LINKS, MINIMAL, ONE_GPU, parsed
+from tests.instance_texts import LINKS, ONE_GPU
 from tests.recorded import as_recorded, digest
 
 GPUS = gpu_catalogue()
@@ -51,18 +51,6 @@ def test_evidence_is_the_recorded_one() -> None:
                     *peaks,
                 ]
     as_recorded("machines", figures)
-
-
-def test_a_link_may_be_a_bandwidth_alone() -> None:
-    """Its latency is that of NCCL's rings, and its source says so; a stated one stays."""
-    inner = "nodes: 2, intra_node: 128 Gbit/s, inter_node: 2 GB/s"
-    group = parsed(MINIMAL.replace("nodes: 2, inter_node: Ethernet 40G", inner)).cluster.groups[0]
-    assert (group.intra_node.bandwidth_bytes_per_s, group.intra_node.latency_s) == (16e9, 5.7e-6)
-    assert (group.inter_node.bandwidth_bytes_per_s, group.inter_node.latency_s) == (2e9, 14e-6)
-    assert group.inter_node.source == "the instance; latency of 14 us: NCCL 2.19"
-    stated = MINIMAL.replace("Ethernet 40G", "{bandwidth: 8 Gbit/s, latency: 0 s}")
-    link = parsed(stated).cluster.groups[0].inter_node
-    assert (link.latency_s, link.source) == (0.0, "the instance")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp8"])

@@ -1,8 +1,9 @@
 """Defaults of `search`, which depend on GPUs, degrees, profile and launch target."""
 
-import pytest
+from itertools import product
 
 from formulations.instance import Instance
+from formulations.instance.targets import TARGETS
 from tests.conftest import ROOT
 from tests.instance.resolved import broken, drawn, section
 from tests.instance_texts import parsed
@@ -29,8 +30,14 @@ profile:
 
 def test_spaces_are_the_recorded_ones() -> None:
     """Of shipped files and drawn texts; with their lines where they are refused."""
-    lines = {name: digest(made) for name, made in drawn().items() if isinstance(made, str)}
-    as_recorded("resolve_search", section("search") | lines)
+    figures = {name: digest(made) for name, made in drawn().items() if isinstance(made, str)}
+    for target, more in product(TARGETS, ("", ", recompute_per: plan", ", recompute: full")):
+        search = small("V100-16", "precision: fp32", f", target: {target}{more}").search
+        ways = [search.recompute_per, *search.recompute]
+        figures[f"{target}{more}"] = [*ways, *search.zero, digest(search)]  # type: ignore[assignment]
+    text = (ROOT / "tests/data/cp_not_heads.yaml").read_text().replace("all_to_all", "ring")
+    assert parsed(text).search.context_parallel == (4,)  # heads limit exchanges alone
+    as_recorded("resolve_search", section("search") | figures)
 
 
 def small(
@@ -56,28 +63,3 @@ def test_sequence_is_split_where_tensor_groups_divide_it() -> None:
         instance = small(search=", tensor_parallel: 2", more=PROFILE.format(flag=flag))
         stated = instance.workload.flash_attention, instance.search.sequence_parallel
         assert stated == (flag == "true",) * 2
-
-
-@pytest.mark.parametrize(
-    ("search", "zero", "per", "recompute"),
-    [
-        ("", (0, 1), "plan", ("none", "selective", "full")),
-        (", target: flagscale", (0, 1), "stage", ("none", "full")),
-        (", target: torchtitan", (0, 1, 2, 3), "plan", ("none", "full")),
-        (", target: any", (0, 1, 2, 3), "stage", ("none", "selective", "full")),
-        (", target: any, zero: SHARD_GRAD_OP, recompute: full", (2,), "stage", ("full",)),
-        (", target: flagscale, recompute_per: plan", (0, 1), "plan", ("none", "selective", "full")),
-    ],
-)
-def test_defaults_are_what_the_target_runs(
-    search: str, zero: tuple[int, ...], per: str, recompute: tuple[str, ...]
-) -> None:
-    """What is not stated is narrowed; on a V100, which has no flash attention, three ways stay."""
-    decided = small("V100-16", "precision: fp32", search).search
-    assert (decided.zero, decided.recompute_per, decided.recompute) == (zero, per, recompute)
-
-
-def test_heads_limit_the_exchange_between_them_alone() -> None:
-    """4 key and value heads on 8 GPUs per sequence."""
-    text = (ROOT / "tests/data/cp_not_heads.yaml").read_text().replace("all_to_all", "ring")
-    assert parsed(text).search.context_parallel == (4,)

@@ -6,9 +6,7 @@ import pytest
 
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import (
-    OPTIMIZER_BYTES,
     PRECISIONS,
-    OptimizerState,
     Precision,
     Recompute,
     padded_vocabulary,
@@ -69,15 +67,3 @@ def test_bug_copies_kept_what_followed_from_the_fields_they_replace() -> None:
     assert any(layer.core_bytes for layer in workload.layers)
     assert not any(layer.core_bytes for layer in workload.with_flash().layers)
     assert workload.with_flash() == build(GPT2, 8, flash=True)
-
-
-@pytest.mark.parametrize("state", OPTIMIZER_BYTES)
-@pytest.mark.parametrize("precision", ["bf16", "fp32"])
-def test_formats_of_optimizer_states(state: OptimizerState, precision: Precision) -> None:
-    """Told by their bytes, with a master copy or without; in 8 bit 8 bytes per block of 2048."""
-    formats = {"optimizer_state": state, "precision": precision}
-    workload = build_workload(SIZES, **formats, **FIELDS)  # type: ignore[arg-type]
-    assert workload.optimizer_state == state
-    each = {"fp32": 12, "bf16": 8, "8bit": 6}[state] - (4 if precision == "fp32" else 0)
-    assert workload.state_bytes(2049) == each * 2049 + (2 * 8 if state == "8bit" else 0)
-    assert workload.but(optimizer_bytes=1).optimizer_state is None

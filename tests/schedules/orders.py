@@ -5,6 +5,7 @@ import numpy as np
 from formulations.instance.search import ScheduleName
 from formulations.schedules.operations import Kind, Operation
 from formulations.schedules.registry import SCHEDULES, device_order
+from tests.recorded import as_recorded, digest
 from tests.recursion import operations
 
 
@@ -40,3 +41,15 @@ def check_devices(schedule: ScheduleName) -> None:
         for device in range(p):
             for m in (1, 2, 3, 4, 9):
                 check_device(schedule, p, device, m)
+
+
+def check_recorded(schedule: ScheduleName) -> None:
+    """Operation orders, and what latency paths miss of every stage, as they are recorded."""
+    figures, rows = dict[str, object](), SCHEDULES[schedule]
+    for p, v, m in ((1, 1, 3), (2, 1, 5), (3, 1, 2), (4, 1, 9), (2, 2, 4), (3, 2, 6), (2, 3, 2)):
+        if (v > 1) == rows.interleaves:
+            orders = [list(device_order(schedule, p, device, m, v)) for device in range(p)]
+            sizes = (np.full(p * v, p), np.arange(p * v), np.full(p * v, m), np.full(p * v, v))
+            missed = [[each.tolist() for each in paths] for paths in rows.missed(*sizes)]
+            figures[f"{schedule} {p} {v} {m}"] = [digest(orders), missed]
+    as_recorded("schedules", figures)

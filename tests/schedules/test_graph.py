@@ -8,8 +8,8 @@ import pytest
 
 from formulations.instance.search import ScheduleName
 from formulations.schedules.graph import schedule_graph
-from formulations.schedules.operations import Kind
 from formulations.schedules.registry import SCHEDULES
+from tests.recorded import as_recorded, digest, summary
 
 
 @pytest.mark.parametrize("schedule", get_args(ScheduleName))
@@ -29,22 +29,16 @@ def test_levels_follow_their_predecessors(schedule: ScheduleName) -> None:
         assert graph.num_operations == (2 + splits) * m * p * v
 
 
-def test_data_edges_of_two_stages() -> None:
-    """F(1, i) waits for F(0, i) over transfer 0; B(0, i) for B(1, i) over transfer 1."""
-    graph = schedule_graph("1f1b", 2, 2)
-    # Stage 0 holds operations 0-3 = F0 F1 B0 B1, stage 1 holds 4-7 = F0 B0 F1 B1; 8 is none.
-    assert graph.data_before.tolist() == [8, 8, 5, 7, 0, 4, 1, 6]
-    assert graph.device_before.tolist() == [8, 0, 1, 2, 8, 4, 5, 6]
-    assert graph.transfer.tolist() == [2, 2, 1, 1, 0, 2, 0, 2]
-    assert graph.weight.tolist() == [0, 0, 2, 2, 1, 3, 1, 3]
-    assert graph.micro_batch.tolist() == [0, 1, 0, 1, 0, 0, 1, 1]
-    assert graph.last.tolist() == [3, 7]
-    levels = [group.operation.tolist() for group in graph.levels]
-    assert levels == [[0], [1, 4], [5], [2, 6], [7], [3]]
-
-
-def test_weight_gradients_wait_for_their_backward() -> None:
-    """One stage of ZB-H1 with one micro-batch: F0 B0 W0."""
-    graph = schedule_graph("zb-h1", 1, 1)
-    assert graph.data_before.tolist() == [3, 0, 1]
-    assert [tuple(graph.operation(i)) for i in range(3)] == [(kind, 0, 0) for kind in Kind]
+def test_graphs_are_the_recorded_ones() -> None:
+    """What waits for what, over which transfer, in which level."""
+    figures: dict[str, object] = {}
+    for schedule, (p, v, m) in product(get_args(ScheduleName), ((1, 1, 2), (2, 2, 4), (3, 2, 6))):
+        v = v if SCHEDULES[schedule].interleaves else 1
+        if p > 1 or not SCHEDULES[schedule].interleaves:
+            graph = schedule_graph(schedule, p, m, v)
+            arrays = graph.index, graph.data_before, graph.device_before, graph.transfer
+            rest = graph.weight, graph.micro_batch, graph.last
+            levels = [group.operation for group in graph.levels]
+            operations = digest([graph.operation(i) for i in range(graph.num_operations)])
+            figures[f"{schedule} {p} {v} {m}"] = [summary([*arrays, *rest, *levels]), operations]
+    as_recorded("schedule_graphs", figures)

@@ -1,6 +1,6 @@
 """1F1B, operation by operation."""
 
-from tests.schedules.orders import check_devices, words
+from tests.schedules.orders import check_devices, check_recorded, words
 
 
 def test_three_stages() -> None:
@@ -13,3 +13,4 @@ def test_three_stages() -> None:
 def test_greedy_order_and_what_paths_miss() -> None:
     """At most p - k micro-batches are in flight; a warm-up longer than the batch is the batch."""
     check_devices("1f1b")
+    check_recorded("1f1b")

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import combinations_with_replacement
 from typing import get_args
 
 import numpy as np
@@ -12,6 +13,7 @@ from formulations.schedules.graph import ScheduleGraph, schedule_graph
 from formulations.schedules.paths import device_path, last_down, path_counts, returned, turns
 from formulations.schedules.registry import SCHEDULES
 from solver.simulate import Array, Times, simulate
+from tests.recorded import as_recorded, digest
 
 NAMES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 
@@ -81,37 +83,23 @@ def test_latency_paths_miss_what_the_schedule_states(schedule: ScheduleName) -> 
                 assert found == expected
 
 
-@pytest.mark.parametrize(
-    ("member", "stage", "path"),
-    [
-        (returned, 3, "F 0.0 F 1.0 F 2.0 F 3.0 B 3.0 F 3.1 B 3.1 B 1.0 B 1.1 B 0.1"),
-        (returned, 1, "F 0.0 F 1.0 F 2.0 F 3.0 B 3.0 B 2.0 B 1.0 B 1.1 B 0.1"),
-        (last_down, 3, "F 0.0 F 1.0 F 1.1 F 3.0 B 3.0 F 3.1 B 3.1 B 2.1 B 1.1 B 0.1"),
-        (last_down, 0, "F 0.0 F 0.1 F 1.1 F 2.1 F 3.1 B 3.1 B 2.1 B 1.1 B 0.1"),
-        (device_path, 1, "F 0.0 F 1.0 F 1.1 F 3.0 B 3.0 F 3.1 B 3.1 B 1.0 B 1.1 B 0.1"),
-    ],
-)
-def test_paths_of_interleaved_operation_by_operation(member: Family, stage: int, path: str) -> None:
-    """Two devices with two chunks, two micro-batches, by hand from the orders of test_interleaved.
-
-    "F 2.1": forward of stage 2, micro-batch 1.
-    """
-    graph = schedule_graph("interleaved", 2, 2, 2)
-    operations = (graph.operation(int(number)) for number in member(graph, stage))
-    assert " ".join(f"{kind.name[0]} {s}.{i}" for kind, s, i in operations) == path
-
-
-def test_turns_of_1f1b_are_paths() -> None:
-    """A turn of stages i..j leads from B(i, x) to B(i, x + j - i + 1)."""
+def test_paths_are_the_recorded_ones() -> None:
+    """Of every stage of small graphs, operation by operation; turns of 1F1B."""
+    figures: dict[str, object] = {}
+    for schedule in ("1f1b", "zb-h1", "interleaved"):
+        for graph, v in graphs(schedule):
+            stages, devices = range(graph.num_stages), range(graph.num_devices)
+            paths = [[member(graph, k) for k in stages] for member in (returned, last_down)]
+            paths.append([device_path(graph, device) for device in devices])
+            name = f"{schedule} {graph.num_devices} {v} {graph.micro_batches}"
+            figures[name] = digest([[path.tolist() for path in member] for member in paths])
     graph = schedule_graph("1f1b", 4, 12)
-    for first in range(4):
-        for last in range(first, 4):
-            n, q = last - first + 1, 4 - first
-            number = (12 - 1 - q) // n
-            counts = path_counts(graph, turns(graph, first, last, number))
-            # One micro-batch down and back, the turns, and what is left on the first stage.
-            assert counts.weights[last] >= 1 + number
-            assert counts.weights[first] == 1 + number + (12 - q - number * n)
+    for first, last in combinations_with_replacement(range(4), 2):
+        number = (11 - (4 - first)) // (last - first + 1)
+        counts = path_counts(graph, turns(graph, first, last, number))
+        assert counts.weights[last] >= 1 + number
+        figures[f"turns {first} {last}"] = [counts.weights.tolist(), counts.transfers.tolist()]
+    as_recorded("paths", figures)
 
 
 def test_what_is_no_path_is_refused() -> None:

@@ -13,6 +13,7 @@ from formulations.schedules.graph import schedule_graph
 from formulations.schedules.operations import Kind
 from formulations.schedules.registry import device_order, held, in_flight, stage_moments
 from solver.simulate import Times, simulate
+from tests.recorded import as_recorded
 from tests.recursion import most_in_flight
 
 STAGES = [(p, k, m) for p in (1, 2, 3, 5) for k in range(p) for m in (1, 2, 3, 4, 9)]
@@ -21,14 +22,9 @@ SCHEDULES: list[ScheduleName] = ["1f1b", "gpipe"]
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_in_flight_is_the_most_activations_held(schedule: ScheduleName) -> None:
+    """And without its last micro-batch an order is that of m - 1: cuts carry over to larger m."""
     for p, k, m in STAGES:
         assert in_flight(schedule, p, k, m) == most_in_flight(schedule, p, k, m)
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_fewer_micro_batches_leave_the_order_of_the_rest(schedule: ScheduleName) -> None:
-    """Without its last micro-batch an order is that of m - 1: cuts carry over to larger m."""
-    for p, k, m in STAGES:
         longer = [op for op in device_order(schedule, p, k, m + 1) if op.micro_batch < m]
         assert longer == list(device_order(schedule, p, k, m))
 
@@ -101,14 +97,19 @@ def test_more_micro_batches_hold_no_less(schedule: ScheduleName) -> None:
             assert ((more.whole >= whole).all(axis=1) & (more.put_off >= put_off)).any()
 
 
-def test_fullest_moments_by_hand() -> None:
+def test_fullest_moments_are_the_recorded_ones() -> None:
     """ZB-H1, last of 3 stages, 5 micro-batches: F0 B0 F1 B1 F2 B2 W0 F3 B3 ...: 2 wait beside F2.
 
-    After B2 three wait and none is whole. Two devices with two chunks and two micro-batches: device
-    0 warms up with all four forwards, device 1 with two of chunk 0.
+    After B2 three wait and none is whole.
     """
     assert stage_moments("zb-h1", 3, 2, 5) == ((0, 3), (1, 2))
-    assert stage_moments("1f1b", 3, 0, 5) == ((3, 0),)
-    assert stage_moments("interleaved", 2, 3, 2, 2) == ((1, 0),)
-    assert held("interleaved", 2, 0, 2, 2).whole.tolist() == [[2, 2]]
-    assert held("interleaved", 2, 1, 2, 2).whole.tolist() == [[2, 1]]
+    figures: dict[str, object] = {}
+    for name, schedule in registry.SCHEDULES.items():
+        for p, v, m in ((2, 2, 4), (3, 2, 9), (4, 3, 40)):
+            v = v if schedule.interleaves else 1
+            m = m // p * p if schedule.interleaves else m
+            moments = [list(map(list, stage_moments(name, p, s, m, v))) for s in range(p * v)]
+            fullest = [held(name, p, device, m, v) for device in range(p)]
+            rows = [[each.whole.tolist(), each.put_off.tolist()] for each in fullest]
+            figures[f"{name} {p} {v} {m}"] = [moments, rows]
+    as_recorded("fullest_moments", figures)
