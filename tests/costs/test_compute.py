@@ -17,7 +17,6 @@ from tests.command_line import output
 from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
 from tests.recorded import as_recorded, summary
-from tests.small_instances import gpu, layer, nodes_of
 
 test_pages_suffice = pages_suffice(2, 17, 23, 57)
 
@@ -39,17 +38,6 @@ def test_times_are_the_recorded_ones() -> None:
             ]
             figures[name] = [summary(arrays), alone]
     as_recorded("compute", figures)
-
-
-def test_fused_attention_is_a_kernel_of_its_own() -> None:
-    """Of 60 GFLOPs 12 are scores, of which it works out 6; backward is slower by 0.85."""
-    fields = {"attention_maximum": 0.25, "attention_half_flops": 3e8}
-    kind = gpu("fast", 120, 8).but(**fields)
-    block = layer("block", 60, 0, 0).but(unweighted_flops=12 * 10**9, attention_flops=6 * 10**9)
-    # 48 GFLOPs / 2 GPUs at 60 TFLOP/s: 400 us. Half of 6 at 30 TFLOP/s: 100 us, and 0.3 GFLOPs at
-    # that rate to ramp up: 10 us.
-    expected = 510e-6, 2 * 400e-6 + 2 * 110e-6 / 0.85
-    assert analytic_s(block, nodes_of(kind), "bf16", 2, 1) == pytest.approx(expected)
 
 
 Degrees = list[int]

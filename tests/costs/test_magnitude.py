@@ -26,7 +26,10 @@ def slow_step(days: float) -> Instance:
 
 
 def test_52_days_are_the_limit() -> None:
-    """2^52 ns are 52.1 days; over 126 stages too, and half of that over 254: 2^59 / 256."""
+    """And 1024 PiB. 2^52 ns are 52 days; over 126 stages too, and half of that over 254: 2^59 / 256."""
+    check_memory(1 << 60, "here")
+    with pytest.raises(InstanceError, match=r"^here: 2.05e\+03 PiB .* at most 1024 PiB"):
+        check_memory(1 << 61, "here")
     check_step(1 << 52, "here", "it", stages=126)
     line = r"^here: it needs 53 days for one step; allowed: at most 52.1 days: a smaller"
     with pytest.raises(InstanceError, match=line):
@@ -36,20 +39,11 @@ def test_52_days_are_the_limit() -> None:
         check_step((1 << 51) + 1000, "here", "it", stages=254)
 
 
-def test_memory_of_1024_pib_is_the_limit() -> None:
-    check_memory(1 << 60, "here")
-    with pytest.raises(InstanceError, match=r"^here: 2.05e\+03 PiB .* at most 1024 PiB"):
-        check_memory(1 << 61, "here")
-
-
-def test_workload_beyond_its_gpu_is_refused() -> None:
+def test_bug_times_beyond_64_bits_were_a_traceback() -> None:
     """Step time just inside the limit and beyond it; the embedding and head compute nothing."""
     build_tables(slow_step(51), plain_config((1,)))
     with pytest.raises(InstanceError, match=r"cluster\.groups slow0: one slow needs 53 days"):
         build_tables(slow_step(53), plain_config((1,)))
-
-
-def test_bug_times_beyond_64_bits_were_a_traceback() -> None:
     with pytest.raises(InstanceError, match="days for one step"):
         build_tables(slow_step(1e25), plain_config((1,)))  # a step of 10^30 s
 

@@ -8,13 +8,14 @@ import pytest
 from formulations.costs.plan_costs import plan_costs, rounding_error_ns, synced_ns
 from formulations.costs.stage_costs import StageCosts
 from formulations.errors import PlanError
-from formulations.instance import Instance, Link
+from formulations.instance import Instance
 from formulations.plan import Recomputed, uniform_plan
 from solver.simulate import step_time_ns
 from tests.costs.drawn import drawn
 from tests.equal_nodes import equal_nodes
 from tests.hand_made import results
 from tests.oracles.agreement import pages_suffice
+from tests.random_configs import slower
 from tests.recorded import as_recorded, summary
 from tests.seeds import few_and_many
 from tests.small_instances import plain_config
@@ -52,21 +53,13 @@ def test_rounding_by_hand() -> None:
 
 def slowed(instance: Instance) -> Instance:
     """The instance with every time SCALE times as long: its rounding is SCALE times smaller."""
-
-    def link(plain: Link) -> Link:
-        speed, latency_s = plain.bandwidth_bytes_per_s / SCALE, plain.latency_s * SCALE
-        return Link(bandwidth_bytes_per_s=speed, latency_s=latency_s)
-
-    groups = []
-    for group in instance.cluster.groups:
-        gpu = group.gpu.but(
-            peak_flops={name: peak / SCALE for name, peak in group.gpu.peak_flops.items()},
-            memory_bandwidth_bytes_per_s=group.gpu.memory_bandwidth_bytes_per_s / SCALE,
-            launch_overhead_s=group.gpu.launch_overhead_s * SCALE,
-        )
-        links = {"intra_node": link(group.intra_node), "inter_node": link(group.inter_node)}
-        groups.append(group.but(gpu=gpu, **links))
-    return instance.but(cluster={"groups": tuple(groups)})
+    slow, groups = slower(instance, SCALE), []
+    for group in slow.cluster.groups:
+        links = {"intra_node": group.intra_node, "inter_node": group.inter_node}
+        late = {at: {"latency_s": SCALE * link.latency_s} for at, link in links.items()}
+        overhead = {"launch_overhead_s": SCALE * group.gpu.launch_overhead_s}
+        groups.append(group.but(gpu=overhead, **late))
+    return slow.but(cluster={"groups": tuple(groups)})
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(30), 15))

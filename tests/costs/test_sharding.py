@@ -55,16 +55,12 @@ def test_exchanges_are_the_recorded_ones() -> None:
             sizes = np.full((1, len(config.degrees)), 10**6)
             rings = expert_rings_ns(instance, config, 1, sizes)
             figures[f"experts {seed}.{n}"] = [int(rings[0]), config.ep, config.pp]
-    as_recorded("sharding", figures)
-
-
-def test_rings_of_experts_on_stages_that_straddle_nodes() -> None:
-    """10 ranks on nodes of 6 reach 3 of 5: rings of 5, 3 of them on a node, and 4 on a link."""
-    instance, config = equal_nodes(5, 6, 1, 1, 1).instance, plain_config((5,), dp=10, pp=3, ep=2)
+    # stages of 10 ranks that straddle nodes of 6; a layer without experts
+    straddling = plain_config((5,), dp=10, pp=3, ep=2)
     sizes = np.array([[1_000_000], [0]], dtype=np.int64)
-    ring_ns, nothing = expert_rings_ns(instance, config, 2, sizes)
-    # two thirds of 2 MB at 10 GB/s, and 4 starts of 1 us; of 8 MB at 0.5 GB/s, and 4 of 10 us
-    assert (ring_ns, nothing) == ((133_334 + 4_000) + (10_666_667 + 40_000), 0)
+    rings = expert_rings_ns(equal_nodes(5, 6, 1, 1, 1).instance, straddling, 2, sizes)
+    figures["straddling"] = rings.tolist()
+    as_recorded("sharding", figures)
 
 
 def test_lanes() -> None:

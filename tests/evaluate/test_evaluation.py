@@ -25,17 +25,6 @@ def evaluated(text: str, order: str = "small,big,small", search: str = SEARCH) -
     return compared(own, predicted(own)[1], SolveOptions(gap=0.0), solve)
 
 
-def test_each_decision_alone() -> None:
-    """Order, split, micro-batch, schedule and ZeRO differ from the best; each is judged alone."""
-    found = evaluated("pp=4,micro_batch=2,split=6/2/2/2,schedule=gpipe")
-    names = [one.change.split()[0] for one in found.changes]
-    assert {"node", "split", "schedule", "ZeRO"} <= set(names)
-    assert "tensor" not in names
-    saved = [one.saves_at_least for one in found.changes if one.saves_at_least is not None]
-    assert saved == sorted(saved, reverse=True)
-    assert saved[0] > 0
-
-
 def test_saving_is_that_of_the_changed_plan() -> None:
     """The plan with that one decision, evaluated by itself, takes the time that is told."""
     found = evaluated("pp=4,micro_batch=2,split=6/2/2/2,zero=1")
@@ -58,25 +47,6 @@ def test_best_plan_has_nothing_to_change() -> None:
     )
     found = evaluated(text, ",".join(group.name for group in groups))
     assert (found.above_best, found.above_bound, found.changes) == (0, 0, ())
-
-
-def test_other_degrees_bring_their_own_split_and_hosts() -> None:
-    """Tensor, data, pipeline and the nodes they fill are one decision."""
-    found = evaluated("tp=2,pp=4,micro_batch=2", search="target: any")
-    change = next(one for one in found.changes if one.change.startswith("tensor "))
-    assert (change.saves_at_least or 0) > 0
-
-
-def test_change_that_does_not_fit_saves_nothing() -> None:
-    instance = instance_of(
-        "catalogue: gpt2-xl", "target: any, zero: [0, 1], recompute: [none, full]"
-    )
-    text = "pp=4,micro_batch=4,recompute=full,zero=1,split=9/15/15/9"
-    own = read_run(instance, stated=text, order="small,big,small")
-    found = compared(own, predicted(own)[1], SolveOptions(gap=0.01), solve)
-    assert found.above_bound is not None
-    broken = [one for one in found.changes if one.saves_at_least is None]
-    assert list(found.changes[len(found.changes) - len(broken) :]) == broken
 
 
 def planned_run(search: str, flags: str) -> Planned:

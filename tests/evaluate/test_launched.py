@@ -3,7 +3,7 @@
 import pytest
 
 from formulations.errors import PlanError
-from solver.evaluate.launched import block_boundaries, run_of_degrees
+from solver.evaluate.launched import run_of_degrees
 from tests.export_cases import instance_of
 from tests.refusals import refusals
 
@@ -20,15 +20,6 @@ def test_what_is_said() -> None:
     assert (plain.tp, plain.etp, plain.dp, plain.micro_batch, plain.zero) == (1, None, None, 1, 0)
     assert (plain.schedule, plain.recompute) == ("1f1b", "none")
     assert plain.boundaries == (0, 4, 7, 10, 14)
-
-
-@pytest.mark.parametrize(
-    ("blocks", "cuts"),
-    [([12], (0, 14)), ([6, 6], (0, 7, 14)), ([0, 12], (0, 1, 14)), ([12, 0], (0, 13, 14))],
-)
-def test_boundaries(blocks: list[int], cuts: tuple[int, ...]) -> None:
-    """The embedding goes with the first block, or alone; the head with the last, or alone."""
-    assert block_boundaries(GPT2, blocks) == cuts
 
 
 @refusals("degrees")

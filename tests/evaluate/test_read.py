@@ -64,21 +64,18 @@ def test_exported_files_are_the_plan(target: ExportTarget, job: Job, tmp_path: P
     assert_is(read_run(job.instance, arguments, None if arguments else tmp_path), job)
 
 
-def test_degrees_are_the_plan() -> None:
-    """The same in words, with the order of the hosts."""
+def test_degrees_and_order_in_words_are_the_plan(tmp_path: Path) -> None:
+    """The same in words, with the order of the hosts; one that is said counts beside a file."""
     text = "tp=1, pp=4, dp=2, micro_batch=2, zero=1, split=3/3/2/4"
     assert_is(read_run(instance_of(), stated=text, order="small,big,small"), job_of())
+    assert named_order(instance_of(), " small*2 , big") == (1, 1, 0)
+    assert read_run(instance_of(), folder(tmp_path), order="big,small,small").order == (0, 1, 1)
 
 
 def test_one_source_is_asked_for() -> None:
     for arguments, stated in ((None, None), (Path("a.txt"), "tp=1")):
         with pytest.raises(PlannerError, match="--megatron FILE, --torchtitan DIR, --degrees"):
             read_run(instance_of(), arguments, stated=stated)
-
-
-def test_order_by_name() -> None:
-    orders = {"small,big,small": (1, 0, 1), " small*2 , big": (1, 1, 0), "big": (0,)}
-    assert {text: named_order(instance_of(), text) for text in orders} == orders
 
 
 @refusals("order")
@@ -121,9 +118,3 @@ def test_files_that_contradict_each_other(
     """Hosts that the instance lacks, and rank tables of other degrees or hosts."""
     with pytest.raises(PlanError, match=message):
         read_run(instance_of(), folder(tmp_path, **changes))
-
-
-def test_order_that_is_said_counts(tmp_path: Path) -> None:
-    """Hosts and ranks beside the file are another order's."""
-    own = read_run(instance_of(), folder(tmp_path), order="big,small,small")
-    assert own.order == (0, 1, 1)

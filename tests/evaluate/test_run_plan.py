@@ -9,10 +9,11 @@ import pytest
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from solver.evaluate.evaluation import predicted
-from solver.evaluate.launched import Launched, run_of_degrees
+from solver.evaluate.launched import Launched
 from solver.evaluate.read import read_run
 from solver.evaluate.run_plan import space_of
 from tests.export_cases import instance_of
+from tests.recorded import as_recorded, digest
 from tests.refusals import refusals
 
 
@@ -67,44 +68,29 @@ def test_tensor_groups_divide_the_heads() -> None:
         read_run(instance, stated="tp=2")
 
 
-def test_hosts_left_out_are_idle() -> None:
-    """The order names the nodes that are used; the space then allows idle ones."""
-    instance = instance_of(search="target: any, idle_nodes: false")
-    own = read_run(instance, stated="pp=2,micro_batch=2", order="big")
-    assert (own.config.nodes_used, own.config.dp) == ((1, 0), 2)
-    assert own.space.search.idle_nodes
-    assert predicted(own)[1].broken == ()
+def test_runs_and_their_spaces_are_the_recorded_ones() -> None:
+    """Choices that the instance leaves out are added, hosts that are left out idle.
 
-
-def test_space_holds_what_is_run() -> None:
-    """Choices that the instance leaves out are added; the target's rules narrow the rest."""
-    search = "target: any, zero: [0], schedule: [zb-h1], recompute: [none], micro_batch: [1]"
-    instance = instance_of(search=search)
-    text = "pp=4,vpp=3,micro_batch=2,zero=1,recompute=full"
-    own = read_run(instance, stated=text)
-    found = own.space.search
-    assert (found.zero, found.micro_batch) == ((0, 1), (1, 2))
-    assert (found.schedule, found.recompute) == (("zb-h1", "interleaved"), ("none", "full"))
-    assert predicted(own)[1].broken == ()
-    assert run_of_degrees(text, instance).target == "any"
-
-
-def test_space_of_first_blocks_is_that_of_any_target() -> None:
-    """Stages recompute on their own, or not at all; so do runs whose FSDP splits gradients."""
+    Stages with first blocks recompute on their own, or not at all; FSDP splits gradients. What is
+    over memory is told, not refused.
+    """
+    figures: dict[str, object] = {}
+    searches = "target: any, idle_nodes: false", "target: any, zero: [0], schedule: [zb-h1]"
+    texts = "pp=4,vpp=3,micro_batch=2,zero=1,recompute=full", "pp=2,micro_batch=2", "tp=2,pp=2,dp=1"
+    for workload, asked, text in product(("gpt2", "gpt2-xl"), searches, texts):
+        for order in (None, "big"):
+            instance = instance_of(f"catalogue: {workload}", asked)
+            try:
+                run = read_run(instance, stated=text, order=order)
+            except PlanError as error:
+                figures[f"{workload} {asked} {text} {order}"] = str(error)
+                continue
+            _, evaluation = predicted(run)
+            space = digest(run.space.search), digest(run.config), evaluation.objective
+            figures[f"{workload} {asked} {text} {order}"] = [*space, len(evaluation.broken)]
     instance = instance_of(search="target: megatron, recompute: [full]")
     plain = Launched("x", "megatron", 1, 2, (0, 7, 14), 2, recompute="full")
-    runs = plain, replace(plain, first_blocks=2), replace(plain, pp=1, zero=2)
-    every, first, sharded = (space_of(instance, run, (1, 2)).search for run in runs)
-    assert (every.target, every.recompute_per, every.recompute) == ("megatron", "plan", ("full",))
-    assert (first.target, first.recompute_per) == ("any", "stage")
-    assert first.recompute == ("none", "full")
-    assert (sharded.target, sharded.recompute_per) == ("any", "plan")
-    assert (every.data_parallel, every.embedding_only_stages) == (None, False)
-
-
-def test_plan_over_memory_is_told_not_refused() -> None:
-    """Every GPU that holds too much, with what it may hold."""
-    instance = instance_of("catalogue: gpt2-xl", "target: any")
-    _, found = predicted(read_run(instance, stated="micro_batch=2"))
-    assert found.broken
-    assert all("memory_bytes: found" in one for one in found.broken)
+    for name, launched in {"plain": plain, "first": replace(plain, first_blocks=2)}.items():
+        search = space_of(instance, launched, (1, 2)).search
+        figures[name] = [search.target, search.recompute_per, *search.recompute]
+    as_recorded("run_plan", figures)

@@ -49,13 +49,9 @@ def test_steps_are_the_recorded_ones(tmp_path: Path) -> None:
     """Of histograms, files and distributions; switches both ways."""
     (tmp_path / "a.csv").write_text("\n".join(map(str, LENGTHS)))
     sections = ["{file: a.csv, longest: 512, sequences: 12}", "{file: a.csv, rows: padded}"]
-    sections.append(
-        "{log_normal: {median: 500, sigma: 1}, longest: 4096, sequences: 64, classes: 9}"
-    )
-    texts = [f"{HEAD}lengths: {each}" for each in [*sections, normal]] + [
-        HISTOGRAM,
-        HISTOGRAM + TABLE,
-    ]
+    normal = "{log_normal: {median: 500, sigma: 1}, longest: 4096, sequences: 64, classes: 9}"
+    texts = [f"{HEAD}lengths: {each}" for each in (*sections, normal)]
+    texts += [HISTOGRAM, HISTOGRAM + TABLE]
     made = [parsed(text, tmp_path) for text in texts]
     figures = {f"{n}": [list(map(list, classes(i))), digest(i.lengths)] for n, i in enumerate(made)}
     as_recorded("lengths", figures)

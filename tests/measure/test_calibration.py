@@ -5,12 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from formulations.costs.compute import TimeColumns
 from formulations.instance import Instance
 from formulations.instance.load import load_instance, parse_instance
-from formulations.instance.profile import Calibration
-from formulations.plan import Degrees
-from solver.measure.calibration import Factors, Kernels, MeasuredStep, corrections, fit
+from solver.measure.calibration import Factors, MeasuredStep, fit
 from solver.measure.steps_file import read_steps
 from tests.command_line import output, run
 
@@ -67,28 +64,6 @@ def test_one_step_is_met_and_promises_nothing(planned: Instance, tmp_path: Path)
     assert found.predicted_s(step) == pytest.approx(0.5, rel=0.002)
     assert found.expected_error() is None
     assert found.expected_error(elsewhere=True) is None
-
-
-def test_factor_multiplies_layer_with_its_traffic(planned: Instance) -> None:
-    """Of one kind, degree and size alone; elsewhere the geometric mean, sqrt(2 x 0.5) = 1."""
-    factors = {"block": {"A100-80": {1: {1: 2.0}, 2: {1: 0.5}}}}
-    calibration = Calibration(source="test", factors=factors)
-    corrected = planned.but(calibration=calibration)
-
-    def times(instance: Instance, tp: int) -> list[int]:
-        found = TimeColumns(instance).times((Degrees(tp=tp),), 1, "none")
-        return [int(found.forward_ns[i, 0]) for i in (0, 1)]
-
-    for tp, factor in ((1, 2.0), (2, 0.5), (4, 1.0)):
-        (embedding, block), (same, changed) = times(planned, tp), times(corrected, tp)
-        assert same == embedding
-        assert changed == pytest.approx(factor * block, abs=2)
-
-
-def test_corrections_name_every_layer_kind(planned: Instance) -> None:
-    """Blocks take one factor, embedding and head the other."""
-    found = corrections(planned, Kernels("A100-80", 1, 1), Factors(log(2), log(3)))
-    assert found == pytest.approx({"embedding": 3.0, "block": 2.0, "head": 3.0})
 
 
 def test_calibrated_plans_say_so(tmp_path: Path) -> None:

@@ -28,16 +28,6 @@ def test_a_row_is_a_plan_on_as_many_gpus(tmp_path: Path) -> None:
     assert [stage.layers for stage in replica.stages] == [(0, 7), (7, 14)]
 
 
-def test_chunks_are_interleaved(tmp_path: Path) -> None:
-    """Two chunks on each of two GPUs, three blocks each."""
-    steps = tmp_path / "steps.csv"
-    steps.write_text(f"{HEADING},virtual_pipeline\n1,1,2,1,3,2\n", encoding="utf-8")
-    [(step, memory)] = read_steps(steps, parse_instance(INSTANCE, "small.yaml", tmp_path))
-    assert (step.plan.config.schedule, step.plan.config.vpp, memory) == ("interleaved", 2, None)
-    layers = [stage.layers for stage in step.plan.replicas[0].stages]
-    assert layers == [(0, 4), (4, 7), (7, 10), (10, 14)]
-
-
 @refusals("steps")
 def test_bad_rows_are_refused(text: str, message: str, tmp_path: Path) -> None:
     steps = tmp_path / "steps.csv"

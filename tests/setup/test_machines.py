@@ -18,6 +18,7 @@ from solver.setup.machines import (
     slurm_machines,
 )
 from tests.command_line import run
+from tests.recorded import as_recorded
 from tests.refusals import refusals
 
 KNOWN = tuple(gpu_catalogue())
@@ -55,12 +56,11 @@ def test_names_of_drivers_and_of_slurm_are_understood() -> None:
     assert {name: catalogue_name(name, KNOWN, "here") for name in expected} == expected
 
 
-def test_machines_are_written_as_nodes_gpus_and_type() -> None:
+def test_machines_are_the_recorded_ones() -> None:
     """One node if no number stands before; a network behind the sign @."""
-    assert parse_machines("4x8xH100", KNOWN) == Machines(4, 8, "H100")
-    assert parse_machines("8xA10", KNOWN) == Machines(1, 8, "A10")
-    with_network = Machines(2, 4, "RTX-3090", "10 Gbit/s")
-    assert parse_machines("2x4xRTX-3090@10 Gbit/s", KNOWN) == with_network
+    texts = "4x8xH100", "8xA10", "2x4xRTX-3090@10 Gbit/s"
+    figures = {text: list(vars(parse_machines(text, KNOWN)).values()) for text in texts}
+    as_recorded("machines_of_init", figures)
 
 
 @refusals("machines")
@@ -136,17 +136,6 @@ def test_questions_are_asked_until_they_are_answered(
     out, err = capsys.readouterr()
     assert "gpt2 on 2 nodes of 8 A100-80, 1 node of 4 A10" in out
     assert [line.split(":")[1] for line in err.splitlines()] == [" --model", " --nodes"]
-
-
-def test_init_takes_a_config_from_another_folder(tmp_path: Path) -> None:
-    """Its path is written from the folder of the instance."""
-    config = tmp_path / "model" / "config.json"
-    config.parent.mkdir()
-    config.write_text('{"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 2}')
-    out = tmp_path / "plans" / "mine.yaml"
-    out.parent.mkdir()
-    assert run("init", "--model", config, "--nodes", "2xA10", "--out", out)[0] == 0
-    assert load_instance(out).workload.name == "model"
 
 
 def test_bug_init_wrote_encoder_decoders_for_a_target_without_them(tmp_path: Path) -> None:
