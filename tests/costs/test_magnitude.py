@@ -26,7 +26,7 @@ def slow_step(days: float) -> Instance:
 
 
 def test_52_days_are_the_limit() -> None:
-    """And 1024 PiB. 2^52 ns are 52 days; over 126 stages too, and half of that over 254: 2^59 / 256."""
+    """And 1024 PiB. 2^52 ns are 52 days; over 126 stages too, half of that over 254."""
     check_memory(1 << 60, "here")
     with pytest.raises(InstanceError, match=r"^here: 2.05e\+03 PiB .* at most 1024 PiB"):
         check_memory(1 << 61, "here")
