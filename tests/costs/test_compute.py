@@ -14,6 +14,7 @@ from solver.options import SolveOptions
 from solver.result import Status
 from solver.search.driver import solve
 from tests.command_line import output
+from tests.conftest import ROOT
 from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
 from tests.recorded import as_recorded, summary
@@ -51,20 +52,9 @@ def text_of(sizes: tuple[int, int], degrees: tuple[Degrees, Degrees], more: str 
         {"name": gpu, "gpu": gpu, "gpus_per_node": size, "nodes": 1, "inter_node": "Ethernet 40G"}
         for gpu, size in zip(gpus, sizes, strict=True)
     ]
-    return f"""
-name: lacking
-workload:
-  sizes: {{hidden_size: 256, layers: 4, heads: 8, vocabulary_size: 1000, rotary_positions: true}}
-  sequence_length: 128
-  global_batch: 8
-  precision: fp16
-cluster: {{groups: {groups}}}
-profile:
-  source: invented
-  includes_tensor_parallel_traffic: true
-  backward_over_forward: 2.0
-  times_ms: {dict.fromkeys(("embedding", "block", "head"), times)}
-{more}"""
+    text = (ROOT / "tests" / "data" / "lacking.txt").read_text(encoding="utf-8")
+    by_kind = dict.fromkeys(("embedding", "block", "head"), times)
+    return text.replace("GROUPS", str(groups)).replace("TIMES", str(by_kind)) + more
 
 
 def lacking(sizes: tuple[int, int], degrees: tuple[Degrees, Degrees], more: str = "") -> Instance:

@@ -1,9 +1,8 @@
 """What stages recompute: as little as fits, however it is worked out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise, product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +23,6 @@ from tests.cramped import cramped_tables
 from tests.equal_nodes import equal_nodes
 from tests.oracles.agreement import pages_suffice
 from tests.recorded import as_recorded, summary
-from tests.recursion import stage_ends
 from tests.seeds import few_and_many, one_each
 
 test_pages_suffice = pages_suffice(11, 23, 46)
@@ -79,44 +77,6 @@ def test_chosen_blocks_are_those_of_the_time(seed: int) -> None:
         p = tables.config.pp
         split = np.array([[a] * (k + 1) + [b] * (p - k)])
         assert stages.extra_of_splits([j] * p, m, split)[k, 0] == extra % NEVER
-
-
-@pytest.mark.parametrize("seed", one_each(range(24), 12))
-def test_no_other_choice_makes_a_step_shorter(seed: int) -> None:
-    """Every combination of options that fits, stage by stage of one replica, is no faster."""
-    tables = cramped_tables(seed, SCHEDULES[seed % 3])
-    tables = replace(tables, config=tables.config.but(dp=1))
-    order = brute_force.all_orders(tables)[0]
-    groups = list(order)[: tables.config.pp]
-    if len(groups) < tables.config.pp or tables.config.pp < 2:
-        pytest.skip("fewer nodes than stages")
-    split = next(brute_force.all_splits(tables))
-    layers = [range(a, b) for a, b in pairwise(split)]
-    m, best = 3, []
-    weights = tables.weight_ns if tables.config.schedule == "zb-h1" else 0 * tables.weight_ns
-
-    def times(table: np.ndarray[Any, Any], chosen: Sequence[Iterable[int]]) -> list[int]:
-        return [sum(int(table[x, j]) for x in own) for own, j in zip(chosen, groups, strict=True)]
-
-    plain = [times(table, layers) for table in (tables.backward_ns - weights, weights)]
-    for ways in product(*(list(brute_force.options(tables, own)) for own in layers)):
-        need = [brute_force.device_bytes(tables, layers, k, m, own) for k, own in enumerate(ways)]
-        if any(size > tables.capacity_bytes[j] for size, j in zip(need, groups, strict=True)):
-            continue
-        again = [
-            sum(int(tables.recompute_ns[i][x, j]) for x, i in own.items())
-            for own, j in zip(ways, groups, strict=True)
-        ]
-        backward = [time + more for time, more in zip(plain[0], again, strict=True)]
-        passes = times(tables.forward_ns, layers), backward, [0] * (tables.config.pp - 1)
-        ends = stage_ends(tables.config.schedule, m, *passes, False, weight=plain[1])
-        best.append((max(ends), sum(again)))
-    stages = StageCosts(tables)
-    least = [int(stages.extra(j, k, m)[split[k], split[k + 1]]) for k, j in enumerate(groups)]
-    if best:
-        assert min(best) == min(pair for pair in best if pair[1] == sum(least))
-    else:
-        assert max(least) >= NEVER
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 30))

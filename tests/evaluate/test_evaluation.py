@@ -4,7 +4,7 @@ import pytest
 
 from formulations.decisions import decisions_of
 from solver.comparison import Evaluation
-from solver.evaluate.evaluation import compared, predicted, single_changes
+from solver.evaluate.evaluation import compared, predicted
 from solver.evaluate.megatron_flags import read_flags
 from solver.evaluate.megatron_run import launched
 from solver.evaluate.read import read_run
@@ -53,15 +53,6 @@ def planned_run(search: str, flags: str) -> Planned:
     """What Megatron-LM's flags start on all hosts."""
     instance = instance_of(search=search)
     return planned(instance, launched(read_flags(flags, "a.txt"), instance), (0, 1, 1))
-
-
-def test_settings_of_the_instance_are_a_change() -> None:
-    """Overlap that the run leaves out is what the instance's plans have."""
-    own = planned_run("target: any, overlap: {gradient_sync: 0.9}", "--micro-batch-size 2")
-    _, alone = predicted(own)
-    [change] = single_changes(own, alone.objective, own.plan)
-    assert change.change.startswith("overlap and sequence parallelism")
-    assert (change.saves_at_least or 0) > 0
 
 
 def test_no_change_beats_the_best_plan() -> None:

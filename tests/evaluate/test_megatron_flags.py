@@ -4,6 +4,7 @@ import pytest
 
 from formulations.errors import PlanError
 from solver.evaluate.megatron_flags import Flag, Flags, read_flags
+from tests.conftest import ROOT
 from tests.refusals import refusals
 
 
@@ -24,18 +25,7 @@ def test_flags_stand_as_on_a_command_line() -> None:
 
 
 def test_flags_of_the_model_are_left_alone() -> None:
-    text = (
-        "--lr 1e-4 --min-lr -1 --train-iters 5 --tokenizer-type X --data-path a b --swiglu "
-        "--save x --no-gradient-accumulation-fusion --untie-embeddings-and-output-weights "
-        "--use-mcore-models --overlap-param-gather --transformer-impl te --disable-bias- "
-        "linear --rotary-percent 1 --normalization RMSNorm --distributed-timeout-minutes 60 "
-        "--no-rope-fusion --num-experts 8 --position-embedding-type rope --ffn-hidden-size 3 "
-        "--num-attention-heads 12 --log-throughput --group-query-attention --max-position- "
-        "embeddings 1024 --weight-decay .1 --adam-beta1 .9 --init-method-std .02 --eval-iters "
-        "0 --ckpt-format torch_dist --manual-gc --qk-layernorm --calculate-per-token-loss "
-        "--attention-softmax-in-fp32 --hidden-dropout 0.0 --use-flash-attn --exit-duration- "
-        "in-mins 220 --make-vocab-size-divisible-by 128 --bias-swiglu-fusion"
-    )
+    text = (ROOT / "tests" / "data" / "flags_left_alone.txt").read_text(encoding="utf-8")
     assert read(text).stated == {}
 
 

@@ -1,13 +1,11 @@
 """A run on machines: degrees and hosts that fit each other, and spaces that hold what is run."""
 
-import re
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import product
 
 import pytest
 
 from formulations.errors import PlanError
-from formulations.instance import Instance
 from solver.evaluate.evaluation import predicted
 from solver.evaluate.launched import Launched
 from solver.evaluate.read import read_run
@@ -31,33 +29,6 @@ def test_bug_no_size_of_micro_batches_shares_a_batch_among_these_replicas() -> N
         read_run(instance, stated="tp=2", order="big,small")
     for order, replicas in (("small*2", 2), ("small", 1)):
         assert read_run(instance, stated="tp=2", order=order).config.dp == replicas
-
-
-@pytest.mark.parametrize("batch", [1, 6, 7, 12, 16])
-def test_what_evaluate_offers_for_a_batch_is_no_empty_choice(batch: int) -> None:
-    """A size of micro-batches that runs, or numbers of replicas that some hosts have."""
-    instance, hosts = instance_of().with_batch(batch), ("big", "small", "small")
-    orders = {part for n in (1, 2, 3) for part in combinations(hosts, n)}
-    gpus = {sum(4 if name == "big" else 2 for name in order) for order in orders}
-    for order, pp, size in product(orders, (1, 2), (1, 2, 3)):
-        degrees, named = f"pp={pp},micro_batch=", ",".join(order)
-        allowed = refusal(instance, f"{degrees}{size}", named)
-        if divisor := re.match(r"a divisor of (\d+): ", allowed):
-            assert not refusal(instance, f"{degrees}{divisor[1]}", named)
-        elif numbers := re.match(r"--order with hosts for ([\d or]+) replicas, or", allowed):
-            offered = [*map(int, numbers[1].split(" or "))]
-            assert all(not batch % dp and dp * pp in gpus for dp in offered)
-        else:
-            assert allowed in ("", f"degrees for replicas that divide {batch}")
-
-
-def refusal(instance: Instance, degrees: str, order: str) -> str:
-    """What is allowed instead, nothing where it is."""
-    try:
-        read_run(instance, stated=degrees, order=order)
-    except PlanError as error:
-        return error.allowed
-    return ""
 
 
 def test_tensor_groups_divide_the_heads() -> None:

@@ -48,14 +48,6 @@ def test_quantities_become_base_units() -> None:
     assert group.inter_node.bandwidth_bytes_per_s == 2e9
 
 
-def test_a_link_may_be_a_bandwidth_alone() -> None:
-    """Its latency is that of NCCL's rings, and its source says so; a stated one stays."""
-    inner = "nodes: 2, intra_node: 128 Gbit/s, inter_node: 2 GB/s"
-    group = parsed(MINIMAL.replace("nodes: 2, inter_node: Ethernet 40G", inner)).cluster.groups[0]
-    assert (group.intra_node.latency_s, group.inter_node.latency_s) == (5.7e-6, 14e-6)
-    assert group.inter_node.source == "the instance; latency of 14 us: NCCL 2.19"
-
-
 def test_numbers_of_nodes() -> None:
     """A million GPUs are the most; a single node needs no network, a value an entry for one."""
     assert parsed(MINIMAL.replace("nodes: 2", "nodes: 250000")).cluster.num_gpus == 10**6

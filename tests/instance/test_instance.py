@@ -19,18 +19,6 @@ PRECISE = MINIMAL.replace("bert-large", "bert-large, precision: fp16")
 MIXED = parsed(PRECISE + OLD + "search: {context_parallel: [1, 2]}\n")
 
 
-def test_plans_have_flash_attention_where_all_their_gpus_do() -> None:
-    """Without it no GPUs share a sequence; a cluster of one kind has one side, itself."""
-    without, fused = MIXED.sides
-    assert (without.workload.flash_attention, fused.workload.flash_attention) == (False, True)
-    assert (without.search.context_parallel, fused.search.context_parallel) == ((1,), (1, 2))
-    assert [MIXED.side(nodes) for nodes in ((2, 0), (2, 1), (0, 1))] == [1, 0, 0]
-    assert MIXED.on((1, 0)) is fused
-    plain, changed = parsed(MINIMAL), MIXED.with_batch(8)
-    assert (plain.sides, plain.side((1,))) == ((plain,), 0)
-    assert [side.workload.global_batch for side in changed.sides] == [8, 8]
-
-
 def test_instances_are_the_recorded_ones() -> None:
     """Which messages are split, sources of GPUs, sides, another batch, members of families."""
     made = dict(instances()) | {"profile": parsed(MINIMAL + PROFILE), "mixed": MIXED}

@@ -6,7 +6,7 @@ from formulations.instance.catalogue import gpu_catalogue, gpus_of
 from formulations.instance.documents import parse_document
 from formulations.instance.workload import PRECISIONS, Precision
 from tests.instance.resolved import broken
-from tests.instance_texts import LINKS, ONE_GPU
+from tests.instance_texts import LINKS, MINIMAL, ONE_GPU, parsed
 from tests.recorded import as_recorded, digest
 
 GPUS = gpu_catalogue()
@@ -14,26 +14,20 @@ GPUS = gpu_catalogue()
 test_lines = broken("gpu_", "bandwidth", "link_", "unit", "too_much", "terms")
 
 
-@pytest.mark.parametrize(
-    ("peak", "capability"),
-    [
-        ("{fp16: 1 TFLOP/s}", None),
-        ("{fp16: 1 TFLOP/s, bf16: 1 TFLOP/s}", 8.0),
-        ("{tf32: 1 TFLOP/s}", 8.0),
-        ("{bf16: 1 TFLOP/s, fp8: 1 TFLOP/s}", 8.9),
-        ("{bf16: 1 TFLOP/s}\n    compute_capability: 9.0", 9.0),
-    ],
-)
-def test_figures_become_a_gpu_type(peak: str, capability: float | None) -> None:
+def test_figures_become_a_gpu_type() -> None:
     """In base units, with the capability that the precisions need, unless it is stated."""
-    text = ONE_GPU.replace("{fp16: 1 TFLOP/s}", peak)
-    gpu = gpus_of(parse_document(text, "gpus.yaml"), LINKS)["X"]
-    assert (gpu.half_peak, gpu.memory_bytes) == (1e12, 2**30)
-    # 8 Gbit/s are 10^9 B/s
-    assert gpu.link.bandwidth_bytes_per_s == 1e9
-    # from 8.0 on there is flash attention
-    assert (gpu.compute_capability, gpu.has_flash) == (capability, capability is not None)
-    assert gpu.memory_source == gpu.source
+    one = "1 TFLOP/s"
+    peaks = {f"{{fp16: {one}}}": None, f"{{tf32: {one}}}": 8.0, f"{{bf16: {one}, fp8: {one}}}": 8.9}
+    peaks[f"{{bf16: {one}}}\n    compute_capability: 9.0"] = 9.0
+    for peak, capability in peaks.items():
+        text = ONE_GPU.replace("{fp16: 1 TFLOP/s}", peak)
+        gpu = gpus_of(parse_document(text, "gpus.yaml"), LINKS)["X"]
+        # 8 Gbit/s are 10^9 B/s; from 8.0 on there is flash attention
+        assert (gpu.half_peak, gpu.link.bandwidth_bytes_per_s) == (1e12, 1e9)
+        assert (gpu.compute_capability, gpu.has_flash) == (capability, capability is not None)
+        assert gpu.memory_source == gpu.source
+    bare = parsed(MINIMAL.replace("Ethernet 40G", "40 Gbit/s")).cluster.groups[0].inter_node
+    assert bare.source == "the instance; latency of 14 us: NCCL 2.19"
 
 
 def test_evidence_is_the_recorded_one() -> None:

@@ -6,26 +6,13 @@ from formulations.instance import Instance
 from formulations.instance.targets import TARGETS
 from tests.conftest import ROOT
 from tests.instance.resolved import broken, drawn, section
-from tests.instance_texts import parsed
+from tests.instance_texts import PROFILE, parsed
 from tests.recorded import as_recorded, digest
 
 test_lines = broken(
     *("cp_", "ep_", "etp_", "tp_", "target", "batch_not", "degrees", "zero", "per_stage"),
     *("interleaved", "chunk", "recompute", "sequence_parallel", "overlap", "profile_with"),
 )
-
-PROFILE = """
-profile:
-  source: invented
-  includes_tensor_parallel_traffic: true
-  backward_over_forward: 2.0
-  flash_attention: {flag}
-  sequence_parallel: {flag}
-  times_ms:
-    embedding: {{A100-40: {{2: {{1: 0.2}}}}}}
-    block: {{A100-40: {{2: {{1: 0.9}}}}}}
-    head: {{A100-40: {{2: {{1: 0.4}}}}}}
-"""
 
 
 def test_spaces_are_the_recorded_ones() -> None:
@@ -60,6 +47,8 @@ def test_sequence_is_split_where_tensor_groups_divide_it() -> None:
     assert [search.sequence_parallel for search in split] == [True, False, False]
     assert [search.split_tokens for search in split] == [512, 0, 0]
     for flag in ("false", "true"):
-        instance = small(search=", tensor_parallel: 2", more=PROFILE.format(flag=flag))
+        ways = f"flash_attention: {flag}\n  sequence_parallel: {flag}\n  times_ms"
+        more = PROFILE.replace("times_ms", ways)
+        instance = small(search=", tensor_parallel: 2", more=more)
         stated = instance.workload.flash_attention, instance.search.sequence_parallel
         assert stated == (flag == "true",) * 2

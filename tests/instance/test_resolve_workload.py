@@ -15,7 +15,7 @@ from formulations.instance.resolve_workload import (
     from_config,
     has_flash,
 )
-from formulations.instance.workload import Precision, Workload
+from formulations.instance.workload import PRECISIONS, Workload
 from tests.instance.resolved import broken, instances
 from tests.instance_texts import MINIMAL, parsed
 from tests.recorded import as_recorded, digest
@@ -76,25 +76,16 @@ def test_odd_config_gives_one_line(data: bytes, line: str, tmp_path: Path) -> No
     assert str(caught.value).isprintable()
 
 
-GROUP = parsed(MINIMAL).cluster.groups[0]
-AMPERE = Cluster(groups=(GROUP,))
-MIXED = Cluster(groups=(GROUP, GROUP.but(name="old", gpu=gpu_catalogue()["V100-16"])))
-UNKNOWN = Cluster(groups=(GROUP.but(gpu=GROUP.gpu.but(compute_capability=None)),))
-
-
-@pytest.mark.parametrize(
-    ("cluster", "precision", "able", "remedy"),
-    [
-        (AMPERE, "bf16", True, "workload.flash_attention: true"),
-        (AMPERE, "tf32", False, "workload.precision among fp16, bf16, fp8"),
-        (MIXED, "fp16", False, "GPUs of compute capability 8.0 (Ampere) or later"),
-        (UNKNOWN, "bf16", False, "workload.flash_attention: true"),
-    ],
-)
-def test_flash_attention_is_of_ampere_in_16_bit(
-    cluster: Cluster, precision: Precision, able: bool, remedy: str
-) -> None:
-    """What keeps GPUs from it is named; a GPU of no known capability is no obstacle."""
-    assert has_flash(cluster, precision) is able
-    assert flash_remedy(cluster, precision) == remedy
-    assert (flash_obstacle(cluster, precision) is None) == remedy.endswith("true")
+def test_who_has_flash_attention_is_recorded() -> None:
+    """Ampere in 16 bit: what keeps GPUs from it is named; no known capability is no obstacle."""
+    group = parsed(MINIMAL).cluster.groups[0]
+    old = group.but(name="old", gpu=gpu_catalogue()["V100-16"])
+    odd = group.but(gpu=group.gpu.but(compute_capability=None))
+    figures: dict[str, object] = {}
+    for name, groups in {"ampere": (group,), "mixed": (group, old), "unknown": (odd,)}.items():
+        cluster = Cluster(groups=groups)
+        for precision in PRECISIONS:
+            obstacle = flash_obstacle(cluster, precision)
+            told = [has_flash(cluster, precision), flash_remedy(cluster, precision)]
+            figures[f"flash {name} {precision}"] = [*told, obstacle and list(obstacle)]
+    as_recorded("resolve_workload", figures)

@@ -11,7 +11,9 @@ from formulations.errors import InstanceError
 from formulations.instance.documents import json_document
 from formulations.instance.record import Name, Record
 from formulations.instance.validation import validated, written_kind
+from tests.instance.resolved import broken
 from tests.instance_texts import MINIMAL, PROFILE, parsed
+from tests.refusals import refusals
 
 
 def _paths(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -21,6 +23,8 @@ def _paths(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
     for key in keys:
         yield from _paths(value[key], (*path, key))  # type: ignore[index]
 
+
+test_lines = broken("bug_", "unknown_", "wrong_", "missing_", "empty", "not_a", "gpu_", "tp_")
 
 FULL = yaml.safe_load(
     MINIMAL
@@ -56,23 +60,13 @@ class Small(Record):
     sizes: tuple[int, ...] = ()
 
 
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
-        # a field that is missing beside an unknown one may just be misspelt
-        ('{"nam": 1}', ["f:1:2 nam: unknown field (did you mean name?); allowed: name, sizes"]),
-        (
-            '{"sizes": 3}',
-            ["f:1:11 sizes: 3; allowed: a list", "f:1:1 name: missing; allowed: a va"],
-        ),
-        ('{"kind": "fleet", "schema_version": 1}', ["f:1:1: a fleet file; allowed: one with nam"]),
-        ('{"schema_version": 1, "b": 2, "name": "x"}', ["f:1:1: a plan file; allowed: one with"]),
-    ],
-)
-def test_files_of_another_form(text: str, lines: list[str]) -> None:
-    """One with more unknown fields than known ones is of another kind."""
+@refusals("forms")
+def test_files_of_another_form(text: str, message: str) -> None:
+    """One with more unknown fields than known ones is of another kind.
+
+    A field that is missing beside an unknown one may just be misspelt.
+    """
     with pytest.raises(InstanceError) as caught:
         validated(Small, json_document(text, "f"))
-    for line, start in zip(sorted(caught.value.lines), sorted(lines), strict=True):
-        assert line.startswith(start)
+    assert "; ".join(sorted(line[:40] for line in caught.value.lines)) == message
     assert written_kind({"kind": "a b", "schema_version": 1}) is written_kind([]) is None

@@ -7,6 +7,7 @@ import pytest
 
 from formulations.instance.load import load_instance
 from tests.command_line import refused, run
+from tests.refusals import refusals
 
 CONFIG = """{"model_type": "llama", "hidden_size": 32, "intermediate_size": 64,
 "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 64,
@@ -45,23 +46,12 @@ def test_profile_of_this_machine_plans(tmp_path: Path) -> None:
     assert "times of sequence length 16" in refused("solve", tmp_path / "other.yaml")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--model", "mixtral-8x7b"), "a mixture of experts, which is not measured yet"),
-        (("--model", "t5-small"), "an encoder-decoder, which is not measured yet"),
-        (("--model", "gpt9"), "--model: 'gpt9'"),
-        (("--model", "gpt2", "--micro-batch", "1,x"), "--micro-batch: '1,x'"),
-        (("--model", "gpt2", "--tensor-parallel", "5"), "does not divide the 12 heads"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused(
-    tmp_path: Path, options: tuple[str, ...], message: str
-) -> None:
+@refusals("profiles")
+def test_what_cannot_be_measured_is_refused(text: str, message: str, tmp_path: Path) -> None:
     """By name, in one line, before anything is measured or written."""
     pytest.importorskip("torch", reason=REASON)
     out = tmp_path / "profile.yaml"
-    assert message in refused("profile", *options, "--out", out)
+    assert message in refused("profile", *text.split(), "--out", out)
     assert not out.exists()
 
 

@@ -40,20 +40,9 @@ gpu08 gpu:nvidia_a100_80gb:8 drained*
 """
 
 
-def test_names_of_drivers_and_of_slurm_are_understood() -> None:
-    expected = {
-        "NVIDIA A100-SXM4-80GB": "A100-80",
-        "NVIDIA A100-PCIE-40GB": "A100-40",
-        "NVIDIA H100 80GB HBM3": "H100",
-        "Tesla V100-SXM2-16GB": "V100-16",
-        "NVIDIA GeForce RTX 3090": "RTX-3090",
-        "rtx3090": "RTX-3090",
-        "NVIDIA A10": "A10",
-        "nvidia_a10g": "A10G",
-        "a100-80": "A100-80",
-        "NVIDIA L40S": "L40S",
-    }
-    assert {name: catalogue_name(name, KNOWN, "here") for name in expected} == expected
+@refusals("gpu_names")
+def test_names_of_drivers_and_of_slurm_are_understood(text: str, message: str) -> None:
+    assert catalogue_name(text, KNOWN, "here") == message
 
 
 def test_machines_are_the_recorded_ones() -> None:

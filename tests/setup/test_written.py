@@ -7,15 +7,9 @@ import yaml
 from formulations.instance.catalogue import gpu_catalogue
 from solver.setup.machines import Machines
 from solver.setup.written import Training, assumed_network, instance_text
+from tests.recorded import as_recorded, digest
 
 GPUS = gpu_catalogue()
-
-
-def test_networks_are_those_of_whole_systems_of_eight() -> None:
-    """Of others, that of many clouds."""
-    assert assumed_network(Machines(2, 8, "H100")) == ("InfiniBand 8x NDR", "a DGX H100")
-    for machines in (Machines(2, 4, "H100"), Machines(2, 8, "A10")):
-        assert assumed_network(machines)[0] == "Ethernet 100G"
 
 
 def test_text_of_an_instance() -> None:
@@ -30,10 +24,9 @@ def test_text_of_an_instance() -> None:
     assert (first["name"], second["name"]) == ("v100-16", "v100-16-2")
     assert (first["inter_node"], second["inter_node"]) == ("Ethernet 100G", "40 Gbit/s")
     assert "# assumed, as machines of many clouds" in text
-
-
-def test_one_node_needs_no_network() -> None:
-    text = instance_text(Training("gpt2", 128, 8), [Machines(1, 8, "H100")], GPUS, Path())
-    fields = yaml.safe_load(text)
-    assert fields["workload"]["catalogue"] == "gpt2"
-    assert "inter_node" not in fields["cluster"]["groups"][0]
+    one = instance_text(Training("gpt2", 128, 8), [Machines(1, 8, "H100")], GPUS, Path())
+    assert "inter_node" not in yaml.safe_load(one)["cluster"]["groups"][0]
+    whole, other = Machines(2, 8, "H100"), Machines(2, 4, "H100")
+    assert assumed_network(whole) == ("InfiniBand 8x NDR", "a DGX H100")
+    assert assumed_network(other)[0] == "Ethernet 100G"
+    as_recorded("written", {"one": digest(one), "several": digest(text)})
